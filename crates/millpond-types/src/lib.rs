@@ -1,0 +1,26 @@
+//! The vocabulary of Millpond, shared by every other crate: names, ids, limits, time, policies, outcomes, error codes.
+//!
+//! Nothing here decides anything and nothing here knows a byte form: the wire form of these types lives in
+//! `millpond-protocol`, their form on disk in `millpond-storage`. The one exception is [`block`], the byte form of a
+//! run of messages, which is the same on the wire and in the journal so that a body is copied once.
+#![no_std]
+
+extern crate alloc;
+
+pub mod block;
+mod code;
+mod id;
+pub mod limits;
+mod name;
+mod outcome;
+mod policy;
+mod time;
+mod view;
+
+pub use code::{Advice, Code};
+pub use id::{BadId, LeaseNumber, MessageId, Priority, ProducerId, Receipt, Sequence, SessionId, TopicNumber};
+pub use name::{BadName, Filter, GroupName, NamespaceName, TopicName};
+pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
+pub use policy::{BadPolicy, DedupWindow, OnExpiry, Policy, Retry};
+pub use time::{Millis, RunTime, WallTime};
+pub use view::{Counts, DeadView, GroupCursors, MessageView, NamespaceView, TopicView};

@@ -1,0 +1,38 @@
+//! Every limit that a user can meet, with the reason for its number.
+
+/// Bytes in a topic's name. Long enough for a URL's host and path, short enough to be copied without thought.
+pub const TOPIC_NAME_MAX: usize = 512;
+/// Bytes in the name of a namespace or a group: they stand in every metric label and on every console page.
+pub const SHORT_NAME_MAX: usize = 64;
+/// Bytes in a dedup id: a SHA-512 in hex, or a long URL's digest with a prefix.
+pub const DEDUP_ID_MAX: usize = 255;
+/// Bytes that all headers of one message take together in a block, so that a length fits 16 bits.
+pub const HEADERS_MAX: usize = 16 * 1024;
+/// Bytes of one message body unless the server is configured otherwise.
+pub const BODY_MAX_DEFAULT: usize = 1024 * 1024;
+/// Bytes of all message blocks of one publish. A publish is one record of the journal, so this also bounds a batch's overshoot.
+pub const PUBLISH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Messages of one publish; outcomes and producer sessions stay small.
+pub const PUBLISH_MESSAGES_MAX: usize = 65_536;
+/// Bytes of one frame on the wire: a full publish and its envelope.
+pub const FRAME_MAX: usize = PUBLISH_BYTES_MAX + 1024 * 1024;
+/// Receipts that one call may name.
+pub const RECEIPTS_MAX: usize = 10_000;
+/// Priorities are 0..=9; 9 goes first (as in JMS, where 4 is the default too).
+pub const PRIORITIES: usize = 10;
+/// Messages that one receive or one grant of credit may ask for.
+pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
+/// Topics or prefixes in one filter.
+pub const FILTER_MAX: usize = 1_000;
+/// Distinct prefixes in use per namespace and group: each has rings of its own, and a topic carries one bit for each.
+pub const PREFIXES_MAX: usize = 64;
+/// Rows in one page of a listing.
+pub const PAGE_MAX: usize = 1_000;
+/// Batches of a producer session whose outcomes are kept for a repeat; a client has at most this many unconfirmed.
+pub const PRODUCER_WINDOW: usize = 64;
+/// Namespaces of one broker: each has rings for all priorities in memory.
+pub const NAMESPACES_MAX: usize = 10_000;
+/// The longest wait of a one-shot receive.
+pub const WAIT_MAX_MS: u64 = 10 * 60 * 1000;
+/// Bytes of a reason given with a reject, a fail or a cancel.
+pub const REASON_MAX: usize = 1024;

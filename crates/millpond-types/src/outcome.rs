@@ -1,0 +1,86 @@
+//! What became of each message of a publish and of each receipt of a finish, as runs of equal neighbours.
+
+use alloc::string::String;
+
+use crate::code::Code;
+use crate::id::MessageId;
+use crate::time::WallTime;
+
+/// `count` neighbours of a batch with one outcome.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutcomeRun<T> {
+    /// How many messages or receipts, at least one.
+    pub count: u32,
+    /// What became of them.
+    pub outcome: T,
+}
+
+/// What became of a message that was published.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PublishOutcome {
+    /// Stored. In a run, `id` is the first message's; the sequences of the others follow it one by one.
+    Queued {
+        /// The message, or the first of the run.
+        id: MessageId,
+    },
+    /// Its dedup id was seen before; nothing was stored.
+    Duplicate {
+        /// The message that the dedup id came with.
+        id: MessageId,
+        /// Where that message is now.
+        state: MessageState,
+    },
+    /// Not stored.
+    Refused {
+        /// Why.
+        code: Code,
+        /// The same in words, with what to do.
+        detail: String,
+    },
+}
+
+/// What became of a receipt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FinishOutcome {
+    /// The verb was carried out.
+    Done,
+    /// The verb was carried out, and the message is a dead letter now: it failed once too often, or was rejected.
+    Dead,
+    /// The lease is not current: it was finished, expired or taken over.
+    LeaseLost,
+}
+
+/// Where a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageState {
+    /// Ready for delivery, or would be if its topic were not paused or at its limit.
+    Waiting,
+    /// Published with a delay that has not passed.
+    Delayed {
+        /// When it becomes ready.
+        due: WallTime,
+    },
+    /// Failed, and waiting out its back-off.
+    Retrying,
+    /// Leased to a consumer.
+    Leased,
+    /// A dead letter.
+    Dead,
+    /// Finished: nothing is left but, perhaps, its dedup id.
+    Ended,
+}
+
+/// Why a message ended. *Lost* is any other end, and there is none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum EndReason {
+    /// A consumer finished it.
+    Acked,
+    /// It is a dead letter that was purged, or its group is gone.
+    Dead,
+    /// It was cancelled by id.
+    Cancelled,
+    /// Its TTL passed.
+    Expired,
+    /// It was purged with others.
+    Purged,
+}

@@ -1,0 +1,125 @@
+//! What a namespace promises for its topics.
+
+use core::fmt;
+
+use crate::time::Millis;
+
+/// The policy of a namespace. Facts carry the values resolved from it, so a change never rewrites what has happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// How long a lease lasts where the request does not say.
+    pub lease: Millis,
+    /// How many failures a message survives. The failure past it makes the message a dead letter.
+    pub max_failures: u32,
+    /// Where a failed message goes.
+    pub retry: Retry,
+    /// How long after its publishing a message is worth delivering; `None` for ever.
+    pub ttl: Option<Millis>,
+    /// What becomes of a message past its TTL.
+    pub on_expiry: OnExpiry,
+    /// How long a dedup id is remembered.
+    pub dedup_window: DedupWindow,
+    /// Leases at a time per topic and group; `None` is no limit. 1 is strict order.
+    pub max_in_flight: Option<u32>,
+    /// Messages that a topic is given in one turn of the round robin.
+    pub weight: u32,
+}
+
+/// Where a failed message goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retry {
+    /// Back to the front, at once.
+    Head,
+    /// Behind all that waits in its topic and priority now.
+    Tail,
+    /// To the front after a pause that doubles with each failure, with jitter of a quarter either way.
+    Backoff {
+        /// The pause after the first failure.
+        first: Millis,
+        /// The longest pause.
+        longest: Millis,
+    },
+}
+
+/// What becomes of a message past its TTL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnExpiry {
+    /// It ends, with the reason `expired`.
+    Drop,
+    /// It becomes a dead letter.
+    Dead,
+}
+
+/// How long a dedup id is remembered after the message that carried it was stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DedupWindow {
+    /// Not at all: a publish with a dedup id is refused.
+    Off,
+    /// For so long.
+    For(Millis),
+    /// For ever, or until it is forgotten by command.
+    Forever,
+}
+
+/// The shortest lease; less than a round trip of a slow link makes every lease expire.
+pub const LEASE_MIN: Millis = Millis(100);
+/// The longest lease that may be asked for at once; a lease can be extended without end.
+pub const LEASE_MAX: Millis = Millis(12 * 60 * 60 * 1000);
+/// The highest weight: a turn stays short.
+pub const WEIGHT_MAX: u32 = 1000;
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            lease: Millis::seconds(30),
+            max_failures: 10,
+            retry: Retry::Backoff { first: Millis::seconds(1), longest: Millis::minutes(10) },
+            ttl: None,
+            on_expiry: OnExpiry::Drop,
+            dedup_window: DedupWindow::For(Millis::minutes(10)),
+            max_in_flight: None,
+            weight: 1,
+        }
+    }
+}
+
+/// Why a policy was refused, as a sentence that says what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadPolicy(pub &'static str);
+
+impl fmt::Display for BadPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl core::error::Error for BadPolicy {}
+
+impl Policy {
+    /// Whether the values make sense, each and together.
+    pub fn validate(&self) -> Result<(), BadPolicy> {
+        if self.lease < LEASE_MIN || self.lease > LEASE_MAX {
+            return Err(BadPolicy("lease is from 100 ms to 12 h; a lease can be extended without end"));
+        }
+        if self.weight == 0 || self.weight > WEIGHT_MAX {
+            return Err(BadPolicy("weight is from 1 to 1000"));
+        }
+        if self.max_in_flight == Some(0) {
+            return Err(BadPolicy("max_in_flight is at least 1; to stop deliveries, pause the topics"));
+        }
+        if self.max_in_flight == Some(1) && self.retry == Retry::Tail {
+            return Err(BadPolicy(
+                "max_in_flight 1 keeps strict order, and retry = tail breaks it: use head or backoff",
+            ));
+        }
+        if let Retry::Backoff { first, longest } = self.retry
+            && (first.0 == 0 || first > longest)
+        {
+            return Err(BadPolicy("the first pause of a backoff is at least 1 ms and at most the longest"));
+        }
+        if self.ttl == Some(Millis::ZERO) || self.dedup_window == DedupWindow::For(Millis::ZERO) {
+            return Err(BadPolicy("a ttl or dedup window of zero is written as none or off"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What the looking verbs show. All of one answer is of one journal position.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use crate::id::{MessageId, Priority, Sequence};
+use crate::name::{GroupName, NamespaceName, TopicName};
+use crate::outcome::MessageState;
+use crate::policy::Policy;
+use crate::time::WallTime;
+
+/// How many messages of a group are in each state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Ready, or would be if their topics were not paused or at their limit.
+    pub waiting: u64,
+    /// Not due yet.
+    pub delayed: u64,
+    /// Waiting out a back-off.
+    pub retrying: u64,
+    /// Leased to consumers.
+    pub leased: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+impl Counts {
+    /// Messages that may still be delivered. Zero means that the work is done.
+    pub fn unfinished(&self) -> u64 {
+        self.waiting + self.delayed + self.retrying + self.leased
+    }
+}
+
+/// A namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamespaceView {
+    /// Its name.
+    pub name: NamespaceName,
+    /// Its policy.
+    pub policy: Policy,
+    /// Grows with each change of the policy.
+    pub version: u64,
+    /// Topics that exist now.
+    pub topics: u64,
+    /// Messages per group.
+    pub groups: Vec<(GroupName, Counts)>,
+    /// Names and prefixes that are paused.
+    pub paused: Vec<(TopicName, bool)>,
+    /// The journal position that all of this is true of.
+    pub position: u64,
+}
+
+/// A topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicView {
+    /// Its name.
+    pub name: TopicName,
+    /// Whether deliveries are paused, by name or by a prefix.
+    pub paused: bool,
+    /// Messages of the group `default`; `dead` is zero here, dead letters do not belong to a topic.
+    pub counts: Counts,
+    /// When the oldest message that waits was published; `None` if none waits.
+    pub oldest: Option<WallTime>,
+    /// Cursors per group and priority in use; empty in listings, filled where one topic is asked for.
+    pub cursors: Vec<GroupCursors>,
+}
+
+/// How far a group has come in one priority of a topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupCursors {
+    /// The group.
+    pub group: GroupName,
+    /// The priority.
+    pub priority: Priority,
+    /// The next sequence that was never looked at.
+    pub scan: Sequence,
+    /// Every sequence before this one is finished: the watermark.
+    pub completion: Sequence,
+    /// The next sequence that a publish will get.
+    pub next: Sequence,
+}
+
+/// A message, looked at without leasing it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MessageView {
+    /// Its id.
+    pub id: MessageId,
+    /// Where it is.
+    pub state: MessageState,
+    /// When it was published.
+    pub published: WallTime,
+    /// When its TTL passes.
+    pub expires: Option<WallTime>,
+    /// Times it was delivered.
+    pub deliveries: u32,
+    /// Failures so far.
+    pub failures: u32,
+    /// The message in block form ([`crate::block`]); empty until the shell has read it from the journal.
+    pub block: Bytes,
+}
+
+/// A dead letter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadView {
+    /// The topic it came from.
+    pub topic: TopicName,
+    /// The message; `state` is [`MessageState::Dead`].
+    pub message: MessageView,
+    /// Why it was given up on: `rejected`, `failed`, `lease_expired`, `expired` or `damaged`.
+    pub reason: String,
+    /// What the consumer said, if anything.
+    pub detail: String,
+    /// When it was given up on.
+    pub died: WallTime,
+}
