@@ -1,0 +1,284 @@
+//! What can be asked of the core. A request on any edge becomes one of these.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use millpond_types::block::Sizes;
+use millpond_types::{
+    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt, SessionId,
+    TopicName,
+};
+
+/// Names a command until it is answered; chosen by the shell, unique among those that are open.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// A command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "each is named after the verb it carries out; the structs say the rest")]
+pub enum Command {
+    Publish(Publish),
+    Receive(Receive),
+    /// Takes back a receive that still waits: its connection is gone. Never answered, and neither is the receive.
+    Withdraw(Ticket),
+    Finish(Finish),
+    SessionBegin(SessionBegin),
+    /// The session's connection is gone; it may come back within its time for resuming. Never answered.
+    SessionLost(SessionId),
+    /// All leases that the session holds are extended, but for those named, which run out a lease after now. Never answered.
+    Heartbeat { session: SessionId, except: Vec<Receipt> },
+    /// The orderly end of a session: its consumers are detached and its leases are released.
+    SessionEnd(SessionId),
+    Attach(Attach),
+    /// More credit for an attached consumer. Never answered; credit for a consumer that is gone is ignored.
+    Credit { session: SessionId, consumer: u32, messages: u32, bytes: u64 },
+    /// Deliveries to the consumer stop. Leases that it holds stay with its session.
+    Detach { session: SessionId, consumer: u32 },
+    Look(Look),
+    Cancel { topic: TopicRef, which: Which },
+    /// Gives a waiting, delayed or retrying message another delay from now; zero makes it ready.
+    Reschedule { topic: TopicRef, which: Which, delay: Millis },
+    Pause { topic: TopicRef, prefix: bool },
+    Resume { topic: TopicRef, prefix: bool },
+    /// Forgets a dedup id, so that it may be published again.
+    Forget { topic: TopicRef, dedup_hash: u128 },
+    /// Ends all messages of the topics but those that are leased.
+    Purge { namespace: NamespaceName, filter: Filter },
+    /// Makes a namespace, or gives it another policy.
+    NamespaceSet { name: NamespaceName, policy: Policy },
+    NamespaceDelete(NamespaceName),
+    Namespaces,
+    Stats(NamespaceName),
+    Topics(Listing),
+    Topic(TopicRef),
+    DeadList { listing: Listing, group: GroupName },
+    DeadRedrive { namespace: NamespaceName, group: GroupName, which: DeadWhich },
+    DeadPurge { namespace: NamespaceName, group: GroupName, which: DeadWhich },
+}
+
+/// A topic by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicRef {
+    /// Its namespace.
+    pub namespace: NamespaceName,
+    /// Its name.
+    pub name: TopicName,
+}
+
+/// Messages to store, all or each with its own outcome.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Publish {
+    /// The namespace of all of them.
+    pub namespace: NamespaceName,
+    /// The producer session, where the client keeps one.
+    pub producer: Option<ProducerBatch>,
+    /// When the outcome may be told.
+    pub level: Level,
+    /// The messages.
+    pub runs: Vec<PublishRun>,
+}
+
+/// When the outcome of a publish may be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Level {
+    /// When the messages are synced.
+    #[default]
+    Durable,
+    /// When the write to the file has returned: it survives a kill, not a power cut.
+    Buffered,
+    /// Never.
+    None,
+}
+
+/// A batch's place in its producer session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProducerBatch {
+    /// The producer.
+    pub id: ProducerId,
+    /// A higher instance fences the lower.
+    pub instance: u32,
+    /// Counts the batches of the instance from 1.
+    pub sequence: u64,
+}
+
+/// Consecutive messages of a publish with one topic and equal options.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishRun {
+    /// The topic.
+    pub topic: TopicName,
+    /// The priority.
+    pub priority: Priority,
+    /// How long the messages stay invisible; zero for not at all.
+    pub delay: Millis,
+    /// How long they are worth delivering; the policy's where `None`.
+    pub ttl: Option<Millis>,
+    /// How many messages the block holds, at least one.
+    pub count: u32,
+    /// The messages, in a valid block whose checksums are filled in. The core cuts it and hands it on, and never looks inside.
+    pub block: Bytes,
+    /// Where each message of the block lies.
+    pub sizes: Sizes,
+    /// The hashes of the dedup ids of those messages that have one, by index.
+    pub dedup: Vec<DedupMark>,
+}
+
+/// A message of a run that carries a dedup id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DedupMark {
+    /// The message's index in its run.
+    pub index: u32,
+    /// The hash of namespace, topic and dedup id: [`crate::dedup_hash`].
+    pub hash: u128,
+}
+
+/// A one-shot receive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Receive {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// The group.
+    pub group: GroupName,
+    /// Which topics.
+    pub filter: Filter,
+    /// At most so many messages.
+    pub messages: u32,
+    /// At most so many bytes of blocks, but at least one message.
+    pub bytes: u64,
+    /// How long the leases last; the policy's where `None`.
+    pub lease: Option<Millis>,
+    /// How long to wait for a first message.
+    pub wait: Millis,
+}
+
+/// A verb on receipts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finish {
+    /// What to do.
+    pub verb: FinishVerb,
+    /// With which leases.
+    pub receipts: Vec<ReceiptRun>,
+    /// Whether the outcome is to be told. An ack without confirmation starts no sync of its own.
+    pub confirm: bool,
+}
+
+/// So many leases of consecutive numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiptRun {
+    /// The first.
+    pub first: Receipt,
+    /// How many, at least one.
+    pub count: u32,
+}
+
+impl ReceiptRun {
+    /// The lease number behind the last of the run.
+    pub fn end(&self) -> LeaseNumber {
+        LeaseNumber(self.first.lease.0.saturating_add(u64::from(self.count)))
+    }
+}
+
+/// What to do with leases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FinishVerb {
+    /// The messages are done.
+    Ack,
+    /// Give the messages back; no failure. They are ready again after the delay.
+    Release {
+        /// Zero for at once.
+        delay: Millis,
+    },
+    /// Give the messages back as failures.
+    Fail {
+        /// Kept with the dead letter, should this be the last failure.
+        reason: Bytes,
+    },
+    /// Make the messages dead letters.
+    Reject {
+        /// Kept with the dead letters.
+        reason: Bytes,
+    },
+    /// Let the leases run from now on.
+    Extend {
+        /// So long; the policy's where `None`.
+        lease: Option<Millis>,
+    },
+}
+
+/// Begins a session, or takes up one that was begun: its leases stay, and its consumers are attached anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionBegin {
+    /// The session.
+    pub session: SessionId,
+    /// How long after its connection is lost it may be taken up again.
+    pub resume: Millis,
+}
+
+/// A consumer that messages are delivered to as they become ready.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attach {
+    /// Its session.
+    pub session: SessionId,
+    /// Its number in the session, chosen by the client.
+    pub consumer: u32,
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// The group.
+    pub group: GroupName,
+    /// Which topics.
+    pub filter: Filter,
+    /// Messages that may be delivered at first.
+    pub messages: u32,
+    /// Bytes of blocks that may be delivered at first; a message over what is left is still delivered if any is left.
+    pub bytes: u64,
+    /// How long a lease lasts once its session no longer extends it; the policy's where `None`.
+    pub lease: Option<Millis>,
+}
+
+/// A look at messages without leasing them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// The topic.
+    pub topic: TopicRef,
+    /// One message, or those in front.
+    pub which: LookWhich,
+}
+
+/// Which messages to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LookWhich {
+    /// This one.
+    One(Which),
+    /// So many in the order of their delivery: ready ones, then those that are not ready yet, then leased ones.
+    First(u32),
+}
+
+/// One message of a topic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// By id.
+    Id(MessageId),
+    /// By the hash of its dedup id.
+    Dedup(u128),
+}
+
+/// One page of a listing, in the order of names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listing {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// Only names that begin with this.
+    pub prefix: Bytes,
+    /// Only names after this, the token of the page before; empty for the first page.
+    pub after: Bytes,
+    /// At most so many rows.
+    pub limit: u32,
+}
+
+/// Which dead letters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DeadWhich {
+    /// One, by topic and id.
+    One(TopicName, MessageId),
+    /// All of the topics that the filter admits.
+    Filter(Filter),
+}

@@ -1,0 +1,336 @@
+//! What has happened. Facts are all that the journal keeps, and applying them is all that changes the state.
+//!
+//! A fact carries resolved values (deadlines, due times, numbers), so that it means the same under any later policy.
+//! Facts that belong to a topic name it by its number. The byte form is `millpond-storage`'s business.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use millpond_types::block::Sizes;
+use millpond_types::{
+    EndReason, LeaseNumber, MessageId, NamespaceName, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, RunTime,
+    Sequence, SessionId, TopicName, TopicNumber, WallTime,
+};
+
+pub use crate::command::DedupMark;
+
+/// A namespace's number; 0 is `default`. Never used again after the namespace is deleted.
+pub type NamespaceNumber = u32;
+/// A group's number in its namespace; 0 is `default`.
+pub type GroupNumber = u32;
+
+/// Something that has happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fact {
+    /// The data directory came into being. The first fact of a journal, and only there.
+    Created {
+        /// The key of every hash that this directory keeps or compares.
+        hash_key: [u64; 2],
+    },
+    /// The broker was started on the directory after anything but an orderly stop. Every number that is given out from
+    /// here on is at least `floor`: past all that may have been told to somebody and then lost unsynced.
+    Raised {
+        /// For topic numbers, sequences and lease numbers alike.
+        floor: u64,
+    },
+    /// A namespace was made or has another policy.
+    NamespaceSet {
+        /// Its number.
+        number: NamespaceNumber,
+        /// Its name.
+        name: NamespaceName,
+        /// Its policy from here on.
+        policy: Policy,
+        /// 1 for a new namespace, then one more with each change.
+        version: u64,
+    },
+    /// A namespace without messages and dead letters was deleted.
+    NamespaceDeleted {
+        /// Its number.
+        number: NamespaceNumber,
+    },
+    /// Deliveries of a topic, or of all topics with a prefix, stop (or go on again).
+    Paused {
+        /// In this namespace.
+        namespace: NamespaceNumber,
+        /// The name or the prefix.
+        name: TopicName,
+        /// Whether `name` is a prefix.
+        prefix: bool,
+        /// True to stop, false to go on.
+        paused: bool,
+    },
+    /// A topic came into being.
+    TopicCreated {
+        /// Its number for this life.
+        topic: TopicNumber,
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// Its name.
+        name: TopicName,
+        /// Its sequences and lease numbers begin here.
+        floor: u64,
+    },
+    /// Nothing was left of a topic.
+    TopicVanished {
+        /// The topic.
+        topic: TopicNumber,
+    },
+    /// A run of messages was stored.
+    Published {
+        /// The topic.
+        topic: TopicNumber,
+        /// Their priority.
+        priority: Priority,
+        /// The first message's sequence; the others follow one by one.
+        first: Sequence,
+        /// How many.
+        count: u32,
+        /// When.
+        published: WallTime,
+        /// When they become ready; `None` for at once.
+        due: Option<WallTime>,
+        /// When their TTL passes.
+        expires: Option<WallTime>,
+        /// Until when the dedup ids of this run are remembered ([`WallTime`]`(u64::MAX)` for ever).
+        dedup_until: WallTime,
+        /// The dedup ids, by index in the run.
+        dedup: Vec<DedupMark>,
+        /// The messages. This is what the journal keeps of the bodies.
+        block: Bytes,
+        /// Where each message lies. Not kept by the journal: found again by walking the block.
+        sizes: Sizes,
+    },
+    /// A producer session's batch was decided. Stands behind the facts of the batch, in the same journal batch.
+    ProducerBatch {
+        /// In this namespace.
+        namespace: NamespaceNumber,
+        /// The producer.
+        producer: ProducerId,
+        /// Its instance.
+        instance: u32,
+        /// The batch.
+        sequence: u64,
+        /// When, for forgetting the session.
+        at: WallTime,
+        /// What was told, and will be told again to a repeat.
+        outcomes: Vec<OutcomeRun<PublishOutcome>>,
+    },
+    /// A run of messages was leased.
+    Leased {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The messages' priority.
+        priority: Priority,
+        /// The first message.
+        first: Sequence,
+        /// How many, each with a lease number of its own.
+        count: u32,
+        /// The first lease number.
+        lease: LeaseNumber,
+        /// The session that extends the leases with its heartbeats; zero for none.
+        holder: SessionId,
+        /// How long a lease lasts from a heartbeat or from now.
+        duration: millpond_types::Millis,
+        /// When the leases run out, where no session holds them.
+        deadline: RunTime,
+    },
+    /// Leases run until another time. From here on no session holds them.
+    Extended {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The first lease.
+        lease: LeaseNumber,
+        /// How many.
+        count: u32,
+        /// When they run out.
+        deadline: RunTime,
+    },
+    /// Messages were finished by their consumer.
+    Acked {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The first lease.
+        lease: LeaseNumber,
+        /// How many.
+        count: u32,
+    },
+    /// Leases ended and their messages stay.
+    Returned {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The first lease.
+        lease: LeaseNumber,
+        /// How many.
+        count: u32,
+        /// Whether it counts as a failure.
+        failed: bool,
+        /// Where the messages go.
+        place: ReturnPlace,
+    },
+    /// Messages became dead letters.
+    Died {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// Which messages.
+        which: Victims,
+        /// Why.
+        reason: DeadReason,
+        /// What the consumer said.
+        detail: Bytes,
+        /// When.
+        at: WallTime,
+    },
+    /// A delayed or retrying message became ready.
+    Ripened {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The priority.
+        priority: Priority,
+        /// The first message of the run that was set aside together.
+        first: Sequence,
+        /// How many.
+        count: u32,
+    },
+    /// Messages that were not leased ended otherwise than by an ack.
+    Ended {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The priority.
+        priority: Priority,
+        /// The first message.
+        first: Sequence,
+        /// How many.
+        count: u32,
+        /// Why.
+        reason: EndReason,
+    },
+    /// A message that was not leased has another due time.
+    Rescheduled {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The priority.
+        priority: Priority,
+        /// The message.
+        sequence: Sequence,
+        /// When it becomes ready.
+        due: WallTime,
+    },
+    /// A dedup id is no longer remembered.
+    Forgotten {
+        /// Its hash.
+        hash: u128,
+    },
+    /// A dead letter went back to work, at the tail of its topic and as a new message.
+    Redriven {
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// Its group.
+        group: GroupNumber,
+        /// The dead letter.
+        dead: MessageId,
+        /// The topic's number now.
+        topic: TopicNumber,
+        /// Its new sequence; the priority stays.
+        sequence: Sequence,
+    },
+    /// A dead letter was thrown away.
+    DeadPurged {
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// Its group.
+        group: GroupNumber,
+        /// The dead letter.
+        dead: MessageId,
+    },
+}
+
+/// Where returned messages go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReturnPlace {
+    /// Ready at once, before all that was never delivered.
+    Head,
+    /// Ready at once, but behind everything published so far.
+    Tail,
+    /// Ready at this time, then in front.
+    At(RunTime),
+}
+
+/// The messages of a [`Fact::Died`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Victims {
+    /// Those of these leases.
+    Leased {
+        /// The first lease.
+        lease: LeaseNumber,
+        /// How many.
+        count: u32,
+    },
+    /// These, which are not leased.
+    Waiting {
+        /// Their priority.
+        priority: Priority,
+        /// The first.
+        first: Sequence,
+        /// How many.
+        count: u32,
+    },
+}
+
+/// Why a message is a dead letter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DeadReason {
+    /// A consumer rejected it.
+    Rejected,
+    /// It failed once too often, the last time by a consumer's word.
+    Failed,
+    /// It failed once too often, the last time because its lease ran out.
+    LeaseExpired,
+    /// Its TTL passed.
+    Expired,
+    /// Its body does not match its checksum.
+    Damaged,
+}
+
+impl DeadReason {
+    /// The reason as users see it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeadReason::Rejected => "rejected",
+            DeadReason::Failed => "failed",
+            DeadReason::LeaseExpired => "lease_expired",
+            DeadReason::Expired => "expired",
+            DeadReason::Damaged => "damaged",
+        }
+    }
+
+    /// Whether the death counts one more failure.
+    pub const fn is_failure(self) -> bool {
+        matches!(self, DeadReason::Failed | DeadReason::LeaseExpired)
+    }
+}
+
+/// Takes facts in the order in which they happen.
+pub trait FactLog {
+    /// Appends a fact to the journal's current batch. All facts between two turns' ends land in one batch: a batch is
+    /// durable whole or not at all.
+    ///
+    /// Returns the journal position of the block of a [`Fact::Published`]; of any other fact, of the fact.
+    fn append(&mut self, fact: &Fact) -> u64;
+}

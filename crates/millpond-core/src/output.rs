@@ -1,0 +1,131 @@
+//! What the core says. Nothing of it may leave the process before the facts of its turn are durable, but for a publish
+//! of level `buffered`, which waits for the write only.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use millpond_types::block::Sizes;
+use millpond_types::{
+    Code, DeadView, FinishOutcome, MessageId, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome, Receipt,
+    Sequence, SessionId, TopicName, TopicView, WallTime,
+};
+
+use crate::command::{Level, Ticket};
+
+/// Something to tell, once the turn is durable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// The answer to a command.
+    Reply {
+        /// The command.
+        ticket: Ticket,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Messages for an attached consumer.
+    Delivery {
+        /// Its session.
+        session: SessionId,
+        /// Its number there.
+        consumer: u32,
+        /// The messages.
+        leases: Vec<LeasedRun>,
+    },
+    /// The session is over: it was not resumed in time. Its leases have expired.
+    SessionExpired(SessionId),
+}
+
+/// The answer to a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// To a publish; told when its level allows, and never for [`Level::None`].
+    Published {
+        /// The publish's level.
+        level: Level,
+        /// What became of each message, in order.
+        outcomes: Vec<OutcomeRun<PublishOutcome>>,
+    },
+    /// To a receive; empty if nothing came in time.
+    Received(Vec<LeasedRun>),
+    /// To a finish that asked for it.
+    Finished(Vec<OutcomeRun<FinishOutcome>>),
+    /// To a session's begin: whether it was there already.
+    SessionBegun {
+        /// Whether leases of before are still its own.
+        resumed: bool,
+    },
+    /// Done, with nothing to say.
+    Done,
+    /// How many were touched.
+    Count(u64),
+    /// To a look.
+    Messages(Vec<Found<MessageView>>),
+    /// To a listing of namespaces, or one for stats.
+    Namespaces(Vec<NamespaceView>),
+    /// To a listing of topics, or one topic.
+    Topics(Vec<TopicView>),
+    /// To a listing of dead letters.
+    Dead {
+        /// The rows.
+        rows: Vec<Found<DeadView>>,
+        /// Where the next page begins; empty if this was the last.
+        next: Vec<u8>,
+    },
+    /// Nothing was done.
+    Refused {
+        /// Why.
+        code: Code,
+        /// The same in words, with what to do.
+        detail: String,
+    },
+}
+
+/// A row whose message the shell has still to read from the journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found<T> {
+    /// The row, its block empty.
+    pub row: T,
+    /// Where the message lies.
+    pub extent: Extent,
+}
+
+/// Bytes of the journal that hold messages in block form.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Extent {
+    /// The journal position of the first byte.
+    pub position: u64,
+    /// How many bytes.
+    pub length: u32,
+}
+
+/// Consecutive messages of one topic and priority that were leased together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeasedRun {
+    /// The topic.
+    pub topic: TopicName,
+    /// The first receipt; the lease numbers of the others follow one by one.
+    pub receipt: Receipt,
+    /// The priority.
+    pub priority: Priority,
+    /// The first sequence; the others follow one by one.
+    pub first: Sequence,
+    /// How many.
+    pub count: u32,
+    /// When they were published.
+    pub published: WallTime,
+    /// How often they were delivered, this time included.
+    pub deliveries: u32,
+    /// How often they failed.
+    pub failures: u32,
+    /// Where their blocks lie, in one piece.
+    pub extent: Extent,
+    /// Where each message lies, with the index in these sizes of the run's first message.
+    pub sizes: (Sizes, u32),
+}
+
+impl LeasedRun {
+    /// The id of the run's first message.
+    pub fn id(&self) -> MessageId {
+        MessageId { topic: self.receipt.topic, priority: self.priority, sequence: self.first }
+    }
+}

@@ -1,0 +1,210 @@
+//! The state told as plain data: what a checkpoint keeps and what a topic that leaves memory is turned into.
+//!
+//! Pages and facts are the only two forms in which state crosses the core's border. Their byte forms are
+//! `millpond-storage`'s business. Everything here is in a fixed order: equal states give equal pages.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use millpond_types::block::Sizes;
+use millpond_types::{
+    LeaseNumber, MessageId, Millis, NamespaceName, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, RunTime,
+    Sequence, SessionId, TopicName, TopicNumber, WallTime,
+};
+
+use crate::fact::{DeadReason, GroupNumber, NamespaceNumber};
+
+/// A piece of the state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Page {
+    /// Exactly one, and first.
+    Numbers(NumbersPage),
+    /// A namespace; before its topics.
+    Namespace(NamespacePage),
+    /// A topic.
+    Topic(TopicPage),
+    /// A dead letter.
+    Dead(DeadPage),
+    /// A dedup id.
+    Dedup(DedupPage),
+    /// A producer session.
+    Producer(ProducerPage),
+}
+
+/// The numbers that outlive what they name, and the times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NumbersPage {
+    /// The key of every hash.
+    pub hash_key: [u64; 2],
+    /// The next topic's number.
+    pub next_topic: u64,
+    /// The next namespace's number.
+    pub next_namespace: NamespaceNumber,
+    /// Above every sequence and lease number ever given out.
+    pub high_water: u64,
+    /// Every number given out from the last raise on is at least this.
+    pub raised: u64,
+    /// Where run time stood.
+    pub run: RunTime,
+    /// Where wall time stood.
+    pub wall: WallTime,
+}
+
+/// A namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamespacePage {
+    /// Its number.
+    pub number: NamespaceNumber,
+    /// Its name.
+    pub name: NamespaceName,
+    /// Its policy.
+    pub policy: Policy,
+    /// The policy's version.
+    pub version: u64,
+    /// Paused names, and whether each is a prefix.
+    pub paused: Vec<(TopicName, bool)>,
+}
+
+/// A topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicPage {
+    /// Its number.
+    pub number: TopicNumber,
+    /// Its namespace.
+    pub namespace: NamespaceNumber,
+    /// Its name.
+    pub name: TopicName,
+    /// Its next lease number.
+    pub next_lease: LeaseNumber,
+    /// What it holds, by priority, lowest first; priorities never used are absent.
+    pub levels: Vec<LevelPage>,
+}
+
+/// One priority of a topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LevelPage {
+    /// The priority.
+    pub priority: Priority,
+    /// The next sequence.
+    pub next: Sequence,
+    /// Messages never looked at, in order.
+    pub runs: Vec<RunPage>,
+    /// Messages looked at or set aside and not finished, per group, in order.
+    pub aside: Vec<AsidePage>,
+}
+
+/// Consecutive messages whose blocks lie together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunPage {
+    /// The first message.
+    pub first: Sequence,
+    /// How many.
+    pub count: u32,
+    /// The journal position of message 0 of `sizes`.
+    pub position: u64,
+    /// Where each message lies.
+    pub sizes: Sizes,
+    /// The index in `sizes` of the first message.
+    pub index: u32,
+    /// When they were published.
+    pub published: WallTime,
+    /// When their TTL passes.
+    pub expires: Option<WallTime>,
+}
+
+/// Messages out of line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AsidePage {
+    /// Of which group.
+    pub group: GroupNumber,
+    /// The messages.
+    pub run: RunPage,
+    /// Times they were delivered.
+    pub deliveries: u32,
+    /// Failures.
+    pub failures: u32,
+    /// Why they are out of line.
+    pub state: AsideState,
+}
+
+/// Why messages are out of line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsideState {
+    /// Ready, once everything before this sequence has been looked at; zero for at once.
+    Ready {
+        /// The sequence.
+        behind: Sequence,
+    },
+    /// Not due.
+    Delayed {
+        /// When.
+        due: WallTime,
+    },
+    /// Failed or released with a delay.
+    Retrying {
+        /// When.
+        due: RunTime,
+    },
+    /// Leased.
+    Leased {
+        /// The first lease; the others follow one by one.
+        lease: LeaseNumber,
+        /// The session, zero for none.
+        holder: SessionId,
+        /// How long a lease lasts from a heartbeat.
+        duration: Millis,
+        /// When it runs out, where no session holds it.
+        deadline: RunTime,
+    },
+}
+
+/// A dead letter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadPage {
+    /// Its namespace.
+    pub namespace: NamespaceNumber,
+    /// Its group.
+    pub group: GroupNumber,
+    /// The topic it came from.
+    pub topic: TopicName,
+    /// Its id.
+    pub id: MessageId,
+    /// A run of one.
+    pub run: RunPage,
+    /// Times it was delivered.
+    pub deliveries: u32,
+    /// Failures.
+    pub failures: u32,
+    /// Why.
+    pub reason: DeadReason,
+    /// What the consumer said.
+    pub detail: Bytes,
+    /// When.
+    pub died: WallTime,
+}
+
+/// A dedup id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DedupPage {
+    /// Its hash.
+    pub hash: u128,
+    /// The message that it came with.
+    pub id: MessageId,
+    /// Until when it is remembered.
+    pub until: WallTime,
+}
+
+/// A producer session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProducerPage {
+    /// Its namespace.
+    pub namespace: NamespaceNumber,
+    /// The producer.
+    pub id: ProducerId,
+    /// Its instance.
+    pub instance: u32,
+    /// When it was last used.
+    pub used: WallTime,
+    /// The last batches and what was told of them, in order.
+    pub batches: Vec<(u64, Vec<OutcomeRun<PublishOutcome>>)>,
+}

@@ -1,0 +1,439 @@
+//! Every frame of the protocol, as data. `docs/protocol.md` says what each byte is; [`crate::codec`] reads and writes them.
+
+use bytes::Bytes;
+use millpond_types::{
+    Code, DeadView, Filter, FinishOutcome, GroupName, MessageId, MessageView, Millis, NamespaceName,
+    NamespaceView, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, Receipt, Sequence, SessionId, TopicName,
+    TopicView, WallTime,
+};
+
+/// The protocol's version, told in [`Request::Hello`].
+pub const VERSION: u16 = 1;
+
+/// A frame from the client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// The first frame of a connection. Nothing has to be waited for before the next frame is sent.
+    Hello {
+        /// The version that the client speaks.
+        version: u16,
+        /// The client's name and version, for the broker's log.
+        client: String,
+    },
+    /// Asks for [`Response::Pong`].
+    Ping,
+    /// Stores messages. Answered by [`Response::Published`] when the level allows, or [`Response::Error`] for the whole.
+    Publish(Publish),
+    /// Leases messages once. Answered by [`Response::Received`].
+    Receive(Receive),
+    /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set.
+    Finish(Finish),
+    /// Begins a consumer session on this connection, or resumes the one named. Answered by [`Response::SessionBegun`].
+    SessionBegin {
+        /// The session to resume, zero for a new one.
+        session: SessionId,
+        /// How long after a lost connection the session may be resumed; zero for the broker's default of 10 s.
+        resume: Millis,
+    },
+    /// Extends all leases of the session but those named. Not answered.
+    Heartbeat {
+        /// Leases that are left to run out.
+        except: Vec<Receipt>,
+    },
+    /// The orderly end of the session: its leases are released. Answered by [`Response::Done`].
+    SessionEnd,
+    /// Deliveries begin. Needs a session. Answered by [`Response::Done`].
+    Attach(Attach),
+    /// More credit for an attached consumer. Not answered.
+    Credit {
+        /// The consumer.
+        consumer: u32,
+        /// Messages to add.
+        messages: u32,
+        /// Bytes of blocks to add.
+        bytes: u64,
+    },
+    /// Deliveries to the consumer end; its leases stay with the session. Answered by [`Response::Done`].
+    Detach {
+        /// The consumer.
+        consumer: u32,
+    },
+    /// Looks at messages without leasing them. Answered by [`Response::Messages`].
+    Look {
+        /// The topic.
+        topic: TopicRef,
+        /// Which.
+        which: LookWhich,
+    },
+    /// Ends a message that is not leased. Answered by [`Response::Done`].
+    Cancel {
+        /// The topic.
+        topic: TopicRef,
+        /// Which.
+        which: Which,
+    },
+    /// Gives a message that is not leased another delay from now. Answered by [`Response::Done`].
+    Reschedule {
+        /// The topic.
+        topic: TopicRef,
+        /// Which.
+        which: Which,
+        /// The delay.
+        delay: Millis,
+    },
+    /// Stops deliveries of a topic or of all topics with a prefix. Answered by [`Response::Done`].
+    Pause {
+        /// The topic, or the prefix in place of its name.
+        topic: TopicRef,
+        /// Whether it is a prefix.
+        prefix: bool,
+    },
+    /// The opposite of a pause with the same arguments. Answered by [`Response::Done`].
+    Resume {
+        /// The topic, or the prefix in place of its name.
+        topic: TopicRef,
+        /// Whether it is a prefix.
+        prefix: bool,
+    },
+    /// Forgets a dedup id. Answered by [`Response::Count`]: 1 if it was remembered.
+    Forget {
+        /// The topic.
+        topic: TopicRef,
+        /// The dedup id.
+        dedup_id: Bytes,
+    },
+    /// Ends all messages that are not leased. Answered by [`Response::Count`].
+    Purge {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The topics.
+        filter: Filter,
+    },
+    /// Makes a namespace or gives it another policy. Answered by [`Response::Done`].
+    NamespaceSet {
+        /// Its name.
+        namespace: NamespaceName,
+        /// Its policy.
+        policy: Policy,
+    },
+    /// Deletes a namespace that holds nothing. Answered by [`Response::Done`].
+    NamespaceDelete {
+        /// Its name.
+        namespace: NamespaceName,
+    },
+    /// Lists the namespaces. Answered by [`Response::Namespaces`].
+    Namespaces,
+    /// Counts a namespace's messages at one journal position. Answered by [`Response::Namespaces`] with one row.
+    Stats {
+        /// Its name.
+        namespace: NamespaceName,
+    },
+    /// Lists topics by name. Answered by [`Response::Topics`].
+    Topics(Listing),
+    /// Shows one topic with its cursors. Answered by [`Response::Topics`] with one row.
+    Topic(TopicRef),
+    /// Lists dead letters by topic. Answered by [`Response::Dead`].
+    DeadList {
+        /// The page.
+        listing: Listing,
+        /// The group.
+        group: GroupName,
+    },
+    /// Puts dead letters back to work. Answered by [`Response::Count`].
+    DeadRedrive {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The group.
+        group: GroupName,
+        /// Which.
+        which: DeadWhich,
+    },
+    /// Throws dead letters away. Answered by [`Response::Count`].
+    DeadPurge {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The group.
+        group: GroupName,
+        /// Which.
+        which: DeadWhich,
+    },
+}
+
+/// A frame from the broker. All but [`Response::Delivery`], [`Response::PublishCredit`], [`Response::SessionExpired`]
+/// and [`Response::Closing`] carry the correlation number of the request that they answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Response {
+    /// Answers a hello.
+    Welcome {
+        /// The version that the broker will speak.
+        version: u16,
+        /// Bytes of the largest frame it takes.
+        frame_max: u32,
+        /// Bytes of the largest body it takes.
+        body_max: u32,
+        /// A connection without a frame for so long is closed; a client sends a ping or heartbeat three times as often.
+        idle: Millis,
+    },
+    /// Answers a ping.
+    Pong,
+    /// What became of a publish's messages, in order.
+    Published(Vec<OutcomeRun<PublishOutcome>>),
+    /// The leases of a receive; empty if nothing came in time.
+    Received(Vec<LeasedRun>),
+    /// What became of a finish's receipts, in order.
+    Finished(Vec<OutcomeRun<FinishOutcome>>),
+    /// The session of this connection.
+    SessionBegun {
+        /// Its id: a secret, for it is all that resuming takes.
+        session: SessionId,
+        /// Whether it was there before, and its leases are still its own.
+        resumed: bool,
+        /// A session without a heartbeat for so long loses its leases.
+        heartbeat: Millis,
+    },
+    /// Messages for a consumer. They have used up its credit by their count and by the bytes of their blocks.
+    Delivery {
+        /// The consumer.
+        consumer: u32,
+        /// The messages.
+        leases: Vec<LeasedRun>,
+    },
+    /// The session was not extended in time; its leases have expired.
+    SessionExpired,
+    /// Done, with nothing to say.
+    Done,
+    /// How many were touched.
+    Count(u64),
+    /// Messages looked at.
+    Messages(Vec<MessageView>),
+    /// Namespaces.
+    Namespaces(Vec<NamespaceView>),
+    /// Topics.
+    Topics(Vec<TopicView>),
+    /// Dead letters.
+    Dead {
+        /// The rows.
+        rows: Vec<DeadView>,
+        /// What [`Listing::after`] takes for the next page; empty if this was the last.
+        next: Bytes,
+    },
+    /// The request was refused as a whole, and the connection goes on.
+    Error {
+        /// Why.
+        code: Code,
+        /// In words, with what to do.
+        detail: String,
+    },
+    /// Bytes of publish frames that may be sent again, beyond the [`crate::PUBLISH_CREDIT`] of the connection's begin.
+    PublishCredit {
+        /// The bytes.
+        bytes: u32,
+    },
+    /// The broker closes the connection after this frame.
+    Closing {
+        /// Why.
+        code: Code,
+        /// In words.
+        detail: String,
+    },
+}
+
+/// A topic by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicRef {
+    /// Its namespace.
+    pub namespace: NamespaceName,
+    /// Its name.
+    pub name: TopicName,
+}
+
+/// When a publish is confirmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Level {
+    /// When synced.
+    #[default]
+    Durable,
+    /// When written.
+    Buffered,
+    /// Never.
+    None,
+}
+
+/// Messages to store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Publish {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// When to confirm.
+    pub level: Level,
+    /// The batch's place in a producer session, if the client keeps one.
+    pub producer: Option<ProducerBatch>,
+    /// The messages.
+    pub runs: Vec<PublishRun>,
+}
+
+/// A batch's place in its producer session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProducerBatch {
+    /// The producer, drawn at random by the client once for its life.
+    pub id: ProducerId,
+    /// A higher instance fences the lower.
+    pub instance: u32,
+    /// Counts the batches of the instance from 1. A repeat gets the first outcome again.
+    pub sequence: u64,
+}
+
+/// Consecutive messages of one topic with equal options.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishRun {
+    /// The topic.
+    pub topic: TopicName,
+    /// The priority.
+    pub priority: Priority,
+    /// The delay, zero for none.
+    pub delay: Millis,
+    /// The TTL; the policy's where `None`.
+    pub ttl: Option<Millis>,
+    /// The messages ([`millpond_types::block`]). Not looked into by the codec.
+    pub block: Bytes,
+}
+
+/// A one-shot receive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Receive {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// The group.
+    pub group: GroupName,
+    /// Which topics.
+    pub filter: Filter,
+    /// At most so many messages.
+    pub messages: u32,
+    /// At most so many bytes of blocks, but at least one message.
+    pub bytes: u64,
+    /// The lease; the policy's where `None`.
+    pub lease: Option<Millis>,
+    /// How long to wait for a first message.
+    pub wait: Millis,
+}
+
+/// A verb on receipts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finish {
+    /// The verb.
+    pub verb: FinishVerb,
+    /// Whether to answer.
+    pub confirm: bool,
+    /// The receipts: each names the first of so many leases of consecutive numbers.
+    pub receipts: Vec<(Receipt, u32)>,
+}
+
+/// What to do with leases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FinishVerb {
+    /// Done.
+    Ack,
+    /// Give back without fault, ready again after the delay.
+    Release {
+        /// Zero for at once.
+        delay: Millis,
+    },
+    /// Give back as a failure.
+    Fail {
+        /// What went wrong.
+        reason: Bytes,
+    },
+    /// Make a dead letter.
+    Reject {
+        /// What is wrong with it.
+        reason: Bytes,
+    },
+    /// Let the lease run anew from now.
+    Extend {
+        /// So long; the policy's where `None`.
+        lease: Option<Millis>,
+    },
+}
+
+/// A consumer to attach.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attach {
+    /// Its number, chosen by the client, unique in the session.
+    pub consumer: u32,
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// The group.
+    pub group: GroupName,
+    /// Which topics.
+    pub filter: Filter,
+    /// Credit in messages.
+    pub messages: u32,
+    /// Credit in bytes of blocks.
+    pub bytes: u64,
+    /// The lease; the policy's where `None`.
+    pub lease: Option<Millis>,
+}
+
+/// Consecutive messages that were leased together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeasedRun {
+    /// The topic.
+    pub topic: TopicName,
+    /// The first receipt; the lease numbers of the others follow one by one.
+    pub receipt: Receipt,
+    /// The priority.
+    pub priority: Priority,
+    /// The first sequence; the others follow one by one.
+    pub first: Sequence,
+    /// How many.
+    pub count: u32,
+    /// When they were published.
+    pub published: WallTime,
+    /// How often they were delivered, this time included.
+    pub deliveries: u32,
+    /// How often they failed.
+    pub failures: u32,
+    /// The messages.
+    pub block: Bytes,
+}
+
+/// One message of a topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// By id.
+    Id(MessageId),
+    /// By dedup id.
+    Dedup(Bytes),
+}
+
+/// Which messages to look at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LookWhich {
+    /// One.
+    One(Which),
+    /// So many in front.
+    First(u32),
+}
+
+/// One page of a listing, in the order of names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listing {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// Only names that begin with this.
+    pub prefix: Bytes,
+    /// Only what comes after this: the name of the last topic of the page before, or [`Response::Dead`]'s `next`.
+    pub after: Bytes,
+    /// At most so many rows.
+    pub limit: u32,
+}
+
+/// Which dead letters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DeadWhich {
+    /// One.
+    One(TopicName, MessageId),
+    /// All of these topics.
+    Filter(Filter),
+}
+
