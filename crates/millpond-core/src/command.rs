@@ -26,34 +26,78 @@ pub enum Command {
     /// The session's connection is gone; it may come back within its time for resuming. Never answered.
     SessionLost(SessionId),
     /// All leases that the session holds are extended, but for those named, which run out a lease after now. Never answered.
-    Heartbeat { session: SessionId, except: Vec<Receipt> },
+    Heartbeat {
+        session: SessionId,
+        except: Vec<Receipt>,
+    },
     /// The orderly end of a session: its consumers are detached and its leases are released.
     SessionEnd(SessionId),
     Attach(Attach),
     /// More credit for an attached consumer. Never answered; credit for a consumer that is gone is ignored.
-    Credit { session: SessionId, consumer: u32, messages: u32, bytes: u64 },
+    Credit {
+        session: SessionId,
+        consumer: u32,
+        messages: u32,
+        bytes: u64,
+    },
     /// Deliveries to the consumer stop. Leases that it holds stay with its session.
-    Detach { session: SessionId, consumer: u32 },
+    Detach {
+        session: SessionId,
+        consumer: u32,
+    },
     Look(Look),
-    Cancel { topic: TopicRef, which: Which },
+    Cancel {
+        topic: TopicRef,
+        which: Which,
+    },
     /// Gives a waiting, delayed or retrying message another delay from now; zero makes it ready.
-    Reschedule { topic: TopicRef, which: Which, delay: Millis },
-    Pause { topic: TopicRef, prefix: bool },
-    Resume { topic: TopicRef, prefix: bool },
+    Reschedule {
+        topic: TopicRef,
+        which: Which,
+        delay: Millis,
+    },
+    Pause {
+        topic: TopicRef,
+        prefix: bool,
+    },
+    Resume {
+        topic: TopicRef,
+        prefix: bool,
+    },
     /// Forgets a dedup id, so that it may be published again.
-    Forget { topic: TopicRef, dedup_hash: u128 },
+    Forget {
+        topic: TopicRef,
+        dedup_hash: u128,
+    },
     /// Ends all messages of the topics but those that are leased.
-    Purge { namespace: NamespaceName, filter: Filter },
+    Purge {
+        namespace: NamespaceName,
+        filter: Filter,
+    },
     /// Makes a namespace, or gives it another policy.
-    NamespaceSet { name: NamespaceName, policy: Policy },
+    NamespaceSet {
+        name: NamespaceName,
+        policy: Policy,
+    },
     NamespaceDelete(NamespaceName),
     Namespaces,
     Stats(NamespaceName),
     Topics(Listing),
     Topic(TopicRef),
-    DeadList { listing: Listing, group: GroupName },
-    DeadRedrive { namespace: NamespaceName, group: GroupName, which: DeadWhich },
-    DeadPurge { namespace: NamespaceName, group: GroupName, which: DeadWhich },
+    DeadList {
+        listing: Listing,
+        group: GroupName,
+    },
+    DeadRedrive {
+        namespace: NamespaceName,
+        group: GroupName,
+        which: DeadWhich,
+    },
+    DeadPurge {
+        namespace: NamespaceName,
+        group: GroupName,
+        which: DeadWhich,
+    },
 }
 
 /// A topic by name.

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    EndReason, LeaseNumber, MessageId, NamespaceName, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, RunTime,
-    Sequence, SessionId, TopicName, TopicNumber, WallTime,
+    EndReason, LeaseNumber, MessageId, Millis, NamespaceName, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome,
+    RunTime, Sequence, SessionId, TopicName, TopicNumber, WallTime,
 };
 
 pub use crate::command::DedupMark;
@@ -133,11 +133,11 @@ pub enum Fact {
         /// The session that extends the leases with its heartbeats; zero for none.
         holder: SessionId,
         /// How long a lease lasts from a heartbeat or from now.
-        duration: millpond_types::Millis,
+        duration: Millis,
         /// When the leases run out, where no session holds them.
         deadline: RunTime,
     },
-    /// Leases run until another time. From here on no session holds them.
+    /// Leases last for another time.
     Extended {
         /// The topic.
         topic: TopicNumber,
@@ -147,7 +147,11 @@ pub enum Fact {
         lease: LeaseNumber,
         /// How many.
         count: u32,
-        /// When they run out.
+        /// The session that holds them from here on; zero where none does (any more).
+        holder: SessionId,
+        /// How long a lease lasts from a heartbeat or from now.
+        duration: Millis,
+        /// When they run out, where no session holds them.
         deadline: RunTime,
     },
     /// Messages were finished by their consumer.

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Code, DeadView, FinishOutcome, MessageId, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome, Receipt,
-    Sequence, SessionId, TopicName, TopicView, WallTime,
+    Code, DeadView, FinishOutcome, MessageId, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome,
+    Receipt, Sequence, SessionId, TopicName, TopicView, WallTime,
 };
 
 use crate::command::{Level, Ticket};

@@ -74,6 +74,8 @@ pub struct TopicPage {
     pub namespace: NamespaceNumber,
     /// Its name.
     pub name: TopicName,
+    /// Where the sequences of a priority that it has not used yet begin.
+    pub floor: u64,
     /// Its next lease number.
     pub next_lease: LeaseNumber,
     /// What it holds, by priority, lowest first; priorities never used are absent.
