@@ -248,13 +248,16 @@ pub enum FinishVerb {
     },
 }
 
-/// Begins a session, or takes up one that was begun: its leases stay, and its consumers are attached anew.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Begins a session, or takes up one that was begun: the leases that it names stay, and its consumers are attached anew.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionBegin {
     /// The session.
     pub session: SessionId,
     /// How long after its connection is lost it may be taken up again.
     pub resume: Millis,
+    /// When the session is taken up again: the leases that its client still holds. The session's other leases are
+    /// released, for their deliveries or acks were lost with the connection and no one would ever finish them.
+    pub held: Vec<ReceiptRun>,
 }
 
 /// A consumer that messages are delivered to as they become ready.

@@ -34,6 +34,10 @@ pub enum Request {
         session: SessionId,
         /// How long after a lost connection the session may be resumed; zero for the broker's default of 10 s.
         resume: Millis,
+        /// When resuming, the leases that the client still holds, as runs like those of [`Finish::receipts`]. The
+        /// session's other leases are released: their deliveries, or their acks, were lost with the connection, and
+        /// heartbeats would keep them from everyone for ever. Empty for a new session.
+        held: Vec<(Receipt, u32)>,
     },
     /// Extends all leases of the session but those named. Not answered.
     Heartbeat {
