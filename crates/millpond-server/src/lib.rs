@@ -1,1 +1,3 @@
-//! Under construction.
+//! The broker as a library and as a server.
+
+pub mod update_queue;
