@@ -1,10 +1,13 @@
-//! Every frame of the protocol, as data. `docs/protocol.md` says what each byte is; [`crate::codec`] reads and writes them.
+//! Every frame of the protocol, as data. `docs/protocol.md` says what each byte is; `table.rs` which number each has
+//! and in which order its fields stand.
+//!
+//! `B` is the form of a publish's blocks: [`Bytes`] as a client sends them, [`crate::Block`] as the broker takes them in.
 
 use bytes::Bytes;
 use millpond_types::{
-    Code, DeadView, Filter, FinishOutcome, GroupName, MessageId, MessageView, Millis, NamespaceName,
-    NamespaceView, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, Receipt, Sequence, SessionId, TopicName,
-    TopicView, WallTime,
+    Code, DeadView, Filter, FinishOutcome, GroupName, MessageId, MessageView, Millis, NamespaceName, NamespaceView,
+    OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, Receipt, Sequence, SessionId, TopicName, TopicView,
+    WallTime,
 };
 
 /// The protocol's version, told in [`Request::Hello`].
@@ -12,7 +15,7 @@ pub const VERSION: u16 = 1;
 
 /// A frame from the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum Request<B = Bytes> {
     /// The first frame of a connection. Nothing has to be waited for before the next frame is sent.
     Hello {
         /// The version that the client speaks.
@@ -23,7 +26,7 @@ pub enum Request {
     /// Asks for [`Response::Pong`].
     Ping,
     /// Stores messages. Answered by [`Response::Published`] when the level allows, or [`Response::Error`] for the whole.
-    Publish(Publish),
+    Publish(Publish<B>),
     /// Leases messages once. Answered by [`Response::Received`].
     Receive(Receive),
     /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set.
@@ -265,7 +268,7 @@ pub enum Level {
 
 /// Messages to store.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Publish {
+pub struct Publish<B = Bytes> {
     /// The namespace.
     pub namespace: NamespaceName,
     /// When to confirm.
@@ -273,7 +276,7 @@ pub struct Publish {
     /// The batch's place in a producer session, if the client keeps one.
     pub producer: Option<ProducerBatch>,
     /// The messages.
-    pub runs: Vec<PublishRun>,
+    pub runs: Vec<PublishRun<B>>,
 }
 
 /// A batch's place in its producer session.
@@ -289,7 +292,7 @@ pub struct ProducerBatch {
 
 /// Consecutive messages of one topic with equal options.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PublishRun {
+pub struct PublishRun<B = Bytes> {
     /// The topic.
     pub topic: TopicName,
     /// The priority.
@@ -298,8 +301,8 @@ pub struct PublishRun {
     pub delay: Millis,
     /// The TTL; the policy's where `None`.
     pub ttl: Option<Millis>,
-    /// The messages ([`millpond_types::block`]). Not looked into by the codec.
-    pub block: Bytes,
+    /// The messages ([`millpond_types::block`]), at least one.
+    pub block: B,
 }
 
 /// A one-shot receive.
@@ -440,4 +443,3 @@ pub enum DeadWhich {
     /// All of these topics.
     Filter(Filter),
 }
-

@@ -1,0 +1,107 @@
+//! The one table of frames: which number each kind has, and in which order its fields stand.
+//!
+//! Requests are below 0x80, what the broker sends is from 0x80 on. A number, once given, is never used for anything else.
+
+use millpond_types::Code;
+use millpond_types::limits::{CREDIT_MESSAGES_MAX, DEDUP_ID_MAX, PUBLISH_MESSAGES_MAX, REASON_MAX, TOPIC_NAME_MAX};
+
+use crate::TOKEN_MAX;
+use crate::frame::*;
+use crate::opening::Opening;
+use crate::wire::{Bad, Choice, Reader, Row, Short, Wire, choice, put, record, take};
+
+/// The kinds that a client sends: number and name.
+pub const REQUEST_KINDS: &[(u8, &str)] = <Request as Choice>::TABLE;
+/// The kinds that the broker sends: number and name.
+pub const RESPONSE_KINDS: &[(u8, &str)] = <Response as Choice>::TABLE;
+
+/// The kind of a publish: the one that spends credit.
+pub(crate) const PUBLISH: u8 = 0x10;
+
+choice!(Request<B> {
+    0x01 Hello { version: Opening, client },
+    0x02 Ping,
+    0x10 Publish(publish),
+    0x20 Receive(receive),
+    0x21 Finish(finish),
+    0x30 SessionBegin { session, resume, held },
+    0x31 Heartbeat { except },
+    0x32 SessionEnd,
+    0x33 Attach(attach),
+    0x34 Credit { consumer, messages, bytes },
+    0x35 Detach { consumer },
+    0x40 Look { topic, which },
+    0x41 Cancel { topic, which },
+    0x42 Reschedule { topic, which, delay },
+    0x43 Pause { topic, prefix },
+    0x44 Resume { topic, prefix },
+    0x45 Forget { topic, dedup_id: Short<DEDUP_ID_MAX> },
+    0x46 Purge { namespace, filter },
+    0x50 NamespaceSet { namespace, policy },
+    0x51 NamespaceDelete { namespace },
+    0x52 Namespaces,
+    0x53 Stats { namespace },
+    0x60 Topics(listing),
+    0x61 Topic(topic),
+    0x70 DeadList { listing, group },
+    0x71 DeadRedrive { namespace, group, which },
+    0x72 DeadPurge { namespace, group, which },
+});
+
+choice!(Response {
+    0x81 Welcome { version, frame_max, body_max, idle },
+    0x82 Pong,
+    0x90 Published(outcomes),
+    0x91 PublishCredit { bytes },
+    0xA0 Received(leases),
+    0xA1 Finished(outcomes),
+    0xB0 SessionBegun { session, resumed, heartbeat },
+    0xB1 Delivery { consumer, leases },
+    0xB2 SessionExpired,
+    0xC0 Done,
+    0xC1 Count(count),
+    0xC2 Messages(rows),
+    0xC3 Namespaces(rows),
+    0xC4 Topics(rows),
+    0xC5 Dead { rows, next: Short<TOKEN_MAX> },
+    0xE0 Error { code, detail },
+    0xE1 Closing { code, detail },
+});
+
+record!(TopicRef { namespace, name });
+record!(Publish<B> { namespace, level, producer, runs });
+choice!(Level { 0 Durable, 1 Buffered, 2 None });
+record!(ProducerBatch { id, instance, sequence });
+record!(PublishRun<B> { topic, priority, delay, ttl, block });
+
+impl<B: Wire> Row for PublishRun<B> {
+    const MAX: usize = PUBLISH_MESSAGES_MAX;
+
+    fn check(runs: &[Self]) -> Result<(), Bad> {
+        if runs.is_empty() {
+            return Err(Bad::new(Code::ArgumentInvalid, "a publish holds at least one message"));
+        }
+        Ok(())
+    }
+}
+
+record!(Receive { namespace, group, filter, messages, bytes, lease, wait });
+record!(Finish { verb, confirm, receipts });
+choice!(FinishVerb {
+    0 Ack,
+    1 Release { delay },
+    2 Fail { reason: Short<REASON_MAX> },
+    3 Reject { reason: Short<REASON_MAX> },
+    4 Extend { lease },
+});
+record!(Attach { consumer, namespace, group, filter, messages, bytes, lease });
+record!(LeasedRun { topic, receipt, priority, first, count, published, deliveries, failures, block });
+
+impl Row for LeasedRun {
+    const MAX: usize = CREDIT_MESSAGES_MAX as usize;
+}
+
+choice!(Which { 0 Id(id), 1 Dedup(id: Short<DEDUP_ID_MAX>) });
+choice!(LookWhich { 0 One(which), 1 First(count) });
+record!(Listing { namespace, prefix: Short<TOPIC_NAME_MAX>, after: Short<TOKEN_MAX>, limit });
+choice!(DeadWhich { 0 One(topic, id), 1 Filter(filter) });

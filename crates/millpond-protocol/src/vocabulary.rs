@@ -1,0 +1,208 @@
+//! The wire form of the types of `millpond-types`: names, ids, times, policies, outcomes, views.
+
+use bytes::Bytes;
+use millpond_types::limits::{
+    CREDIT_MESSAGES_MAX, FILTER_MAX, FRAME_MAX, NAMESPACES_MAX, PAGE_MAX, PUBLISH_MESSAGES_MAX, RECEIPTS_MAX,
+    SHORT_NAME_MAX, TOPIC_NAME_MAX,
+};
+use millpond_types::{
+    BadName, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber,
+    MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Policy, Priority,
+    ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopicName, TopicNumber, TopicView, WallTime,
+};
+
+use crate::wire::{Bad, Choice, Reader, Row, Wire, choice, put, record, take};
+
+// The lengths of names have to fit what is written before them.
+const _: () = assert!(SHORT_NAME_MAX <= u8::MAX as usize && TOPIC_NAME_MAX <= u16::MAX as usize);
+
+macro_rules! newtype {
+    ($($type:ident)*) => {$(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                self.0.put(out);
+            }
+
+            fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+                Wire::take(from).map($type)
+            }
+        }
+    )*};
+}
+
+newtype!(TopicNumber Sequence LeaseNumber SessionId ProducerId Millis WallTime);
+
+fn bad_name(bad: BadName) -> Bad {
+    Bad::new(Code::NameInvalid, bad.to_string())
+}
+
+/// A name of at most 64 bytes behind one byte of length.
+fn put_short_name(name: &[u8], out: &mut Vec<u8>) {
+    out.push(name.len() as u8);
+    out.extend_from_slice(name);
+}
+
+fn take_short_name(from: &mut Reader<'_>) -> Result<Bytes, Bad> {
+    let length = u8::take(from)? as usize;
+    Ok(from.part(length)?.freeze())
+}
+
+impl Wire for NamespaceName {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_short_name(self.as_bytes(), out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        NamespaceName::new(take_short_name(from)?).map_err(bad_name)
+    }
+}
+
+impl Wire for GroupName {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_short_name(self.as_bytes(), out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        GroupName::new(take_short_name(from)?).map_err(bad_name)
+    }
+}
+
+impl Wire for TopicName {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.as_bytes().len() as u16).put(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let length = u16::take(from)? as usize;
+        TopicName::new(from.part(length)?.freeze()).map_err(bad_name)
+    }
+}
+
+impl Row for TopicName {
+    const MAX: usize = FILTER_MAX;
+
+    fn check(list: &[Self]) -> Result<(), Bad> {
+        if list.is_empty() {
+            return Err(Bad::new(Code::ArgumentInvalid, "a filter names at least one topic or prefix"));
+        }
+        Ok(())
+    }
+}
+
+impl Wire for Priority {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.level() as u8);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let level = u8::take(from)?;
+        let unknown = || Bad::new(Code::ArgumentInvalid, format!("a priority is 0 to 9, and this is {level}"));
+        Priority::new(level).ok_or_else(unknown)
+    }
+}
+
+impl Wire for Code {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.number().put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let number = u16::take(from)?;
+        let unknown = || Bad::new(Code::UnsupportedVersion, format!("error code {number} is of a later version"));
+        Code::from_number(number).ok_or_else(unknown)
+    }
+}
+
+record!(MessageId { topic, priority, sequence });
+record!(Receipt { topic, group, lease });
+
+/// A receipt and how many leases of consecutive numbers begin with it.
+impl Row for (Receipt, u32) {
+    const MAX: usize = RECEIPTS_MAX;
+
+    fn check(list: &[Self]) -> Result<(), Bad> {
+        if list.iter().any(|(_, count)| *count == 0) {
+            return Err(Bad::new(Code::ArgumentInvalid, "a receipt stands for at least one lease"));
+        }
+        // Without this, a frame of a few bytes could ask for four billion outcomes.
+        let leases: u64 = list.iter().map(|(_, count)| u64::from(*count)).sum();
+        if leases > u64::from(CREDIT_MESSAGES_MAX) {
+            return Err(Bad::limit(format!("{leases} leases, and one call names at most {CREDIT_MESSAGES_MAX}")));
+        }
+        Ok(())
+    }
+}
+
+/// A receipt alone.
+impl Row for Receipt {
+    const MAX: usize = RECEIPTS_MAX;
+}
+
+choice!(Filter { 0 All, 1 Topics(topics), 2 Prefixes(prefixes) });
+
+record!(Policy { lease, max_failures, retry, ttl, on_expiry, dedup_window, max_in_flight, weight });
+choice!(Retry { 0 Head, 1 Tail, 2 Backoff { first, longest } });
+choice!(OnExpiry { 0 Drop, 1 Dead });
+choice!(DedupWindow { 0 Off, 1 For(window), 2 Forever });
+
+impl<T: Wire> Wire for OutcomeRun<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.count.put(out);
+        self.outcome.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(OutcomeRun { count: take!(from, count), outcome: take!(from, outcome) })
+    }
+}
+
+impl Row for OutcomeRun<PublishOutcome> {
+    const MAX: usize = PUBLISH_MESSAGES_MAX;
+}
+
+impl Row for OutcomeRun<FinishOutcome> {
+    const MAX: usize = CREDIT_MESSAGES_MAX as usize;
+}
+
+choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail } });
+choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost });
+choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
+
+record!(Counts { waiting, delayed, retrying, leased, dead });
+record!(NamespaceView { name, policy, version, topics, groups, paused, position });
+record!(TopicView { name, paused, counts, oldest, cursors });
+record!(GroupCursors { group, priority, scan, completion, next });
+record!(MessageView { id, state, published, expires, deliveries, failures, block });
+record!(DeadView { topic, message, reason, detail, died });
+
+impl Row for NamespaceView {
+    const MAX: usize = NAMESPACES_MAX;
+}
+
+/// As many groups as a frame holds.
+impl Row for (GroupName, Counts) {
+    const MAX: usize = FRAME_MAX;
+}
+
+/// As many pauses as a frame holds.
+impl Row for (TopicName, bool) {
+    const MAX: usize = FRAME_MAX;
+}
+
+/// As many cursors as a frame holds.
+impl Row for GroupCursors {
+    const MAX: usize = FRAME_MAX;
+}
+
+impl Row for TopicView {
+    const MAX: usize = PAGE_MAX;
+}
+
+impl Row for MessageView {
+    const MAX: usize = PAGE_MAX;
+}
+
+impl Row for DeadView {
+    const MAX: usize = PAGE_MAX;
+}

@@ -1,0 +1,349 @@
+//! How a field is written and read: the [`Wire`] trait, numbers, lists and optional values, and the macros by which a
+//! record's encode and decode stand in one line.
+//!
+//! Reading never panics and never allocates for a length that is not there: every length is held against the bytes that
+//! remain before anything is taken. What names and blocks are read into is a slice of the frame's own buffer.
+
+use std::borrow::Cow;
+
+use bytes::{Buf, Bytes, BytesMut};
+use millpond_types::Code;
+
+use crate::TEXT_MAX;
+use crate::decoder::Limits;
+
+/// A value with one byte form.
+pub(crate) trait Wire: Sized {
+    /// Appends the value.
+    fn put(&self, out: &mut Vec<u8>);
+    /// Takes a value off the front.
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad>;
+}
+
+/// A value of which a frame holds lists.
+pub(crate) trait Row: Wire {
+    /// The most that one list may hold.
+    const MAX: usize;
+    /// What a list of them needs beyond being readable.
+    fn check(_list: &[Self]) -> Result<(), Bad> {
+        Ok(())
+    }
+}
+
+/// What is wrong with a payload, and in which field.
+#[derive(Debug)]
+pub(crate) struct Bad {
+    pub(crate) code: Code,
+    /// The field's path, outermost first.
+    pub(crate) place: String,
+    pub(crate) what: Cow<'static, str>,
+}
+
+impl Bad {
+    pub(crate) fn new(code: Code, what: impl Into<Cow<'static, str>>) -> Bad {
+        Bad { code, place: String::new(), what: what.into() }
+    }
+
+    pub(crate) fn malformed(what: impl Into<Cow<'static, str>>) -> Bad {
+        Bad::new(Code::Malformed, what)
+    }
+
+    pub(crate) fn limit(what: impl Into<Cow<'static, str>>) -> Bad {
+        Bad::new(Code::LimitExceeded, what)
+    }
+
+    /// The same, said of a field that holds the place named so far.
+    pub(crate) fn within(mut self, field: &str) -> Bad {
+        let dot = if self.place.is_empty() { "" } else { "." };
+        self.place = format!("{field}{dot}{}", self.place);
+        self
+    }
+}
+
+/// A payload that is being read.
+pub(crate) struct Reader<'a> {
+    /// From the last slice taken on; `at` bytes of it are read.
+    rest: BytesMut,
+    at: usize,
+    pub(crate) limits: Limits,
+    /// Room for the ends of a block's messages, kept by the decoder from frame to frame.
+    pub(crate) ends: &'a mut Vec<u32>,
+    /// Messages of this frame's blocks so far.
+    pub(crate) messages: usize,
+    /// Bytes of this frame's blocks so far.
+    pub(crate) block_bytes: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(payload: BytesMut, limits: Limits, ends: &'a mut Vec<u32>) -> Reader<'a> {
+        Reader { rest: payload, at: 0, limits, ends, messages: 0, block_bytes: 0 }
+    }
+
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len() - self.at
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
+        let found = *self.rest[self.at..].first_chunk::<N>().ok_or_else(cut_off)?;
+        self.at += N;
+        Ok(found)
+    }
+
+    /// The next bytes as a part of the frame's buffer that may still be written to.
+    pub(crate) fn part(&mut self, length: usize) -> Result<BytesMut, Bad> {
+        if length > self.remaining() {
+            return Err(cut_off());
+        }
+        if length == 0 {
+            return Ok(BytesMut::new());
+        }
+        self.rest.advance(self.at);
+        self.at = 0;
+        Ok(self.rest.split_to(length))
+    }
+
+    /// A length of four bytes and as many bytes as it says, at most `max`.
+    pub(crate) fn sized(&mut self, max: usize) -> Result<BytesMut, Bad> {
+        let length = u32::take(self)? as usize;
+        if length > max {
+            return Err(Bad::limit(format!("{length} bytes, and at most {max} are allowed")));
+        }
+        self.part(length)
+    }
+}
+
+fn cut_off() -> Bad {
+    Bad::malformed("the frame ends before this field does")
+}
+
+/// Appends a length of four bytes and the bytes.
+pub(crate) fn put_sized(bytes: &[u8], out: &mut Vec<u8>) {
+    let length = u32::try_from(bytes.len()).expect("a field is far below 4 GiB");
+    length.put(out);
+    out.extend_from_slice(bytes);
+}
+
+/// Bytes that are no block, at most `MAX` of them.
+pub(crate) struct Short<const MAX: usize>;
+
+impl<const MAX: usize> Short<MAX> {
+    pub(crate) fn put(bytes: &Bytes, out: &mut Vec<u8>) {
+        put_sized(bytes, out);
+    }
+
+    pub(crate) fn take(from: &mut Reader<'_>) -> Result<Bytes, Bad> {
+        Ok(from.sized(MAX)?.freeze())
+    }
+}
+
+macro_rules! number {
+    ($($type:ty)*) => {$(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+                Ok(<$type>::from_le_bytes(from.array()?))
+            }
+        }
+    )*};
+}
+
+number!(u8 u16 u32 u64 u128);
+
+impl Wire for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        match u8::take(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(Bad::malformed(format!("a flag is 0 or 1, and this is {other}"))),
+        }
+    }
+}
+
+/// Messages in block form, not looked into: what a publish holds before the broker has read it, and what it delivers.
+impl Wire for Bytes {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_sized(self, out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(from.sized(usize::MAX)?.freeze())
+    }
+}
+
+/// Text for people. One that is too long is cut: it must never make a frame unreadable.
+impl Wire for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_sized(&self.as_bytes()[..self.floor_char_boundary(TEXT_MAX)], out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let bytes = from.sized(TEXT_MAX)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| Bad::malformed("a text is UTF-8, and this is not"))?;
+        Ok(text.to_owned())
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_some().put(out);
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        if bool::take(from)? { T::take(from).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok((A::take(from)?, B::take(from)?))
+    }
+}
+
+/// Rows that memory is reserved for before they are read; a list beyond that grows as its rows turn out to be there.
+const ROWS_RESERVED: usize = 64;
+
+impl<T: Row> Wire for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        u32::try_from(self.len()).expect("a list is far below four billion rows").put(out);
+        for row in self {
+            row.put(out);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let count = u32::take(from)? as usize;
+        if count > T::MAX {
+            return Err(Bad::limit(format!("{count} rows, and at most {} are allowed", T::MAX)));
+        }
+        // A row has at least one byte.
+        if count > from.remaining() {
+            return Err(cut_off());
+        }
+        let mut rows = Vec::with_capacity(count.min(ROWS_RESERVED));
+        for _ in 0..count {
+            rows.push(T::take(from)?);
+        }
+        T::check(&rows)?;
+        Ok(rows)
+    }
+}
+
+/// Writes one field, in the form named or that of its type.
+macro_rules! put {
+    ($value:expr, $out:ident) => {
+        $crate::wire::Wire::put($value, $out)
+    };
+    ($value:expr, $out:ident, $form:ty) => {
+        <$form>::put($value, $out)
+    };
+}
+
+/// Reads one field, and says which it was if it cannot.
+macro_rules! take {
+    ($from:ident, $field:ident) => {
+        $crate::wire::Wire::take($from).map_err(|bad| bad.within(stringify!($field)))?
+    };
+    ($from:ident, $field:ident, $form:ty) => {
+        <$form>::take($from).map_err(|bad| bad.within(stringify!($field)))?
+    };
+    (unnamed $from:ident) => {
+        $crate::wire::Wire::take($from)?
+    };
+    (unnamed $from:ident, $form:ty) => {
+        <$form>::take($from)?
+    };
+}
+
+/// A struct: its fields one after the other, each `name` or `name: Form`.
+macro_rules! record {
+    ($type:ident $(<$generic:ident>)? { $($field:ident $(: $form:ty)?),* $(,)? }) => {
+        impl $(<$generic: Wire>)? Wire for $type $(<$generic>)? {
+            fn put(&self, out: &mut Vec<u8>) {
+                $( put!(&self.$field, out $(, $form)?); )*
+            }
+
+            fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+                Ok($type { $( $field: take!(from, $field $(, $form)?) ),* })
+            }
+        }
+    };
+}
+
+/// An enum: a number of one byte, then the fields of its variant. Gives the type `number`, `put_fields` and
+/// `take_fields`, which frames use with the number in their header, and a table of the numbers and names.
+macro_rules! choice {
+    ($type:ident $(<$generic:ident>)? {
+        $( $number:literal $variant:ident
+            $(($($inner:ident $(: $inner_form:ty)?),+))? $({ $($field:ident $(: $form:ty)?),* $(,)? })?
+        ),* $(,)?
+    }) => {
+        impl $(<$generic: Wire>)? Choice for $type $(<$generic>)? {
+            const TABLE: &'static [(u8, &'static str)] = &[$( ($number, stringify!($variant)) ),*];
+
+            fn number(&self) -> u8 {
+                match self {
+                    $( $type::$variant { .. } => $number, )*
+                }
+            }
+
+            // A choice without any fields leaves `out` alone.
+            #[allow(unused_variables)]
+            fn put_fields(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( $type::$variant $(($($inner),+))? $({ $($field),* })? => {
+                        $( $( put!($inner, out $(, $inner_form)?); )+ )?
+                        $( $( put!($field, out $(, $form)?); )* )?
+                    } )*
+                }
+            }
+
+            #[allow(unused_variables)]
+            fn take_fields(number: u8, from: &mut Reader<'_>) -> Result<Option<Self>, Bad> {
+                Ok(Some(match number {
+                    $( $number => $type::$variant
+                        $(($( { let $inner = take!(unnamed from $(, $inner_form)?); $inner } ),+))?
+                        $({ $( $field: take!(from, $field $(, $form)?) ),* })?, )*
+                    _ => return Ok(None),
+                }))
+            }
+        }
+    };
+}
+
+/// What [`choice!`] gives an enum.
+pub(crate) trait Choice: Sized {
+    const TABLE: &'static [(u8, &'static str)];
+    fn number(&self) -> u8;
+    fn put_fields(&self, out: &mut Vec<u8>);
+    /// `None` if no variant has the number.
+    fn take_fields(number: u8, from: &mut Reader<'_>) -> Result<Option<Self>, Bad>;
+}
+
+impl<T: Choice> Wire for T {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.number());
+        self.put_fields(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let number = u8::take(from)?;
+        T::take_fields(number, from)?.ok_or_else(|| Bad::malformed(format!("there is no choice {number} here")))
+    }
+}
+
+pub(crate) use {choice, put, record, take};
