@@ -1,2 +1,111 @@
-//! Housekeeping.
-fn main() {}
+//! `cargo xtask`: the project's chores, each a subcommand, the same on a developer's machine and in CI.
+//!
+//! `cargo xtask test` is all of them in one run and what a change has to pass. Nothing here is part of the broker, and
+//! nothing here needs more than Rust, git and, for two tests, what [`machine`] fetches.
+
+mod commands;
+mod documents;
+mod machine;
+mod no_std;
+mod steps;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use steps::Steps;
+use workspace::Workspace;
+
+/// A chore's end: nothing to say, or what is wrong and what to do about it.
+type Outcome = Result<(), String>;
+
+/// A chore: name, what it does, how.
+type Chore = (&'static str, &'static str, fn(&Workspace) -> Outcome);
+
+const CHORES: &[Chore] = &[
+    ("test", "everything below, in this order; what a change has to pass", test),
+    ("setup", "fetch what the tests need and this machine lacks", |workspace| machine::set_up(workspace).map(drop)),
+    ("fmt", "is the code formatted as rustfmt would?", |workspace| workspace.cargo(&["fmt", "--all", "--check"])),
+    ("tidy", "dependency table, words, documents, lengths: the rules that no compiler holds", tidy::check),
+    ("clippy", "lints of the whole workspace, warnings denied", clippy),
+    ("no-std", "prove that the core and all it depends on do without std", no_std::check),
+    ("build", "the programs that tests start", |workspace| workspace.cargo(&["build", "--workspace", "--locked"])),
+    ("commands", "does the program know every command and flag that the documents show?", commands::check),
+    ("unit", "cargo test over the workspace, examples in the documentation included", unit),
+    ("doc", "the documentation of the code, warnings denied", doc),
+    ("simulate", "a fixed number of simulated lives of a broker, each from a seed", simulate),
+];
+
+/// Seeds of `simulate`: few enough for every run; longer runs are started by hand.
+const SIMULATED_SEEDS: &str = "50";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let (name, rest) = (words.next(), words.next());
+    let chore = CHORES.iter().find(|(chore, _, _)| Some(*chore) == name.as_deref());
+    let (Some((_, _, run)), None) = (chore, rest) else {
+        eprint!("{}", usage());
+        let asked = matches!(name.as_deref(), Some("help" | "--help" | "-h"));
+        return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    };
+    match Workspace::find().and_then(|workspace| run(&workspace)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("{what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> String {
+    let chores: String = CHORES.iter().map(|(name, what, _)| format!("  {name:<10} {what}\n")).collect();
+    format!("usage: cargo xtask CHORE\n\n{chores}")
+}
+
+/// Goes on after a failure, so that one run shows all that is wrong; only without a build there is nothing to test.
+fn test(workspace: &Workspace) -> Outcome {
+    let mut steps = Steps::default();
+    let missing = steps.run("setup", || machine::set_up(workspace)).unwrap_or_default();
+    for name in ["fmt", "tidy", "clippy", "no-std", "build"] {
+        steps.run(name, || chore(name)(workspace));
+    }
+    if steps.failed("build") {
+        return steps.summary(&missing.skipped_tests());
+    }
+    for name in ["commands", "doc", "simulate"] {
+        steps.run(name, || chore(name)(workspace));
+    }
+    steps.run("unit", || run_tests(workspace, &missing));
+    steps.summary(&missing.skipped_tests())
+}
+
+fn chore(name: &str) -> fn(&Workspace) -> Outcome {
+    let (_, _, run) = CHORES.iter().find(|(chore, _, _)| *chore == name).expect("a name from the table above");
+    *run
+}
+
+fn clippy(workspace: &Workspace) -> Outcome {
+    workspace.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+}
+
+fn unit(workspace: &Workspace) -> Outcome {
+    let missing = machine::set_up(workspace)?;
+    missing.skipped_tests().iter().for_each(|line| println!("{line}"));
+    run_tests(workspace, &missing)
+}
+
+fn run_tests(workspace: &Workspace, missing: &machine::Missing) -> Outcome {
+    let mut cargo = workspace.cargo_command(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    cargo.envs(missing.environment(workspace));
+    workspace::run(&mut cargo)
+}
+
+fn doc(workspace: &Workspace) -> Outcome {
+    let mut cargo = workspace.cargo_command(&["doc", "--workspace", "--no-deps", "--locked"]);
+    cargo.env("RUSTDOCFLAGS", "-D warnings");
+    workspace::run(&mut cargo)
+}
+
+fn simulate(workspace: &Workspace) -> Outcome {
+    workspace.cargo(&["run", "--quiet", "--locked", "-p", "millpond-sim", "--", "--seeds", SIMULATED_SEEDS])
+}
