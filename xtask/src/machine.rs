@@ -104,10 +104,14 @@ fn have_component(name: &str) -> Outcome {
 fn have_sites(target: &Path) -> Outcome {
     let sites = target.join("sites");
     fs::create_dir_all(&sites).map_err(|e| format!("{} could not be made: {e}", sites.display()))?;
-    let absent: Vec<&Site> = ALL_SITES.iter().filter(|site| !sites.join(site.name).is_dir()).collect();
-    let (installed, absent): (Vec<_>, Vec<_>) = absent.into_iter().partition(|site| installed_at(site).is_some());
-    for site in installed {
-        let at = installed_at(site).expect("partitioned by this");
+    let mut absent = Vec::new();
+    for site in ALL_SITES.iter().filter(|site| !sites.join(site.name).is_dir()) {
+        let Some(at) = installed_at(site) else {
+            absent.push(site);
+            continue;
+        };
+        // A link may be left of a package that is installed no more; if there is none, so much the better.
+        _ = fs::remove_file(sites.join(site.name));
         std::os::unix::fs::symlink(&at, sites.join(site.name))
             .map_err(|e| format!("no link to {} could be made: {e}", at.display()))?;
         println!("the site {} is that of {}", site.name, at.display());

@@ -129,3 +129,25 @@ fn our_crate(package: &Value, ours: &[&str], root: &Path) -> Crate {
         depends_on,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_of_tests_and_of_others_do_not_count() {
+        let package = serde_json::json!({
+            "name": "high",
+            "manifest_path": "top/crates/high/Cargo.toml",
+            "dependencies": [
+                { "name": "low", "kind": null },
+                { "name": "tool", "kind": "build" },
+                { "name": "probe", "kind": "dev" },
+                { "name": "bytes", "kind": null },
+            ],
+        });
+        let found = our_crate(&package, &["high", "low", "tool", "probe"], Path::new("top"));
+        assert_eq!(found.depends_on, ["low", "tool"]);
+        assert_eq!((found.name.as_str(), found.manifest.as_str()), ("high", "crates/high/Cargo.toml"));
+    }
+}
