@@ -337,4 +337,7 @@ pub trait FactLog {
     ///
     /// Returns the journal position of the block of a [`Fact::Published`]; of any other fact, of the fact.
     fn append(&mut self, fact: &Fact) -> u64;
+
+    /// The journal position behind the last fact.
+    fn position(&self) -> u64;
 }
