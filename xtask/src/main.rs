@@ -31,9 +31,9 @@ const CHORES: &[Chore] = &[
     ("no-std", "prove that the core and all it depends on do without std", no_std::check),
     ("build", "the programs that tests start", |workspace| workspace.cargo(&["build", "--workspace", "--locked"])),
     ("commands", "does the program know every command and flag that the documents show?", commands::check),
-    ("unit", "cargo test over the workspace, examples in the documentation included", unit),
     ("doc", "the documentation of the code, warnings denied", doc),
     ("simulate", "a fixed number of simulated lives of a broker, each from a seed", simulate),
+    ("unit", "cargo test over the workspace, examples in the documentation included", unit),
 ];
 
 /// Seeds of `simulate`: few enough for every run; longer runs are started by hand.
@@ -66,22 +66,16 @@ fn usage() -> String {
 fn test(workspace: &Workspace) -> Outcome {
     let mut steps = Steps::default();
     let missing = steps.run("setup", || machine::set_up(workspace)).unwrap_or_default();
-    for name in ["fmt", "tidy", "clippy", "no-std", "build"] {
-        steps.run(name, || chore(name)(workspace));
+    for (name, _, run) in CHORES.iter().filter(|(name, _, _)| !["test", "setup", "unit"].contains(name)) {
+        if steps.failed("build") {
+            break;
+        }
+        steps.run(name, || run(workspace));
     }
-    if steps.failed("build") {
-        return steps.summary(&missing.skipped_tests());
+    if !steps.failed("build") {
+        steps.run("unit", || run_tests(workspace, &missing));
     }
-    for name in ["commands", "doc", "simulate"] {
-        steps.run(name, || chore(name)(workspace));
-    }
-    steps.run("unit", || run_tests(workspace, &missing));
     steps.summary(&missing.skipped_tests())
-}
-
-fn chore(name: &str) -> fn(&Workspace) -> Outcome {
-    let (_, _, run) = CHORES.iter().find(|(chore, _, _)| *chore == name).expect("a name from the table above");
-    *run
 }
 
 fn clippy(workspace: &Workspace) -> Outcome {

@@ -1,6 +1,7 @@
 //! The rules that no compiler holds, as checks over the committed files. Each check is a function from texts to
 //! complaints, shown by its own tests to be able to fail; this module runs them all and prints every complaint.
 
+mod confined;
 mod crates;
 mod layers;
 mod lengths;
@@ -20,6 +21,7 @@ pub fn check(workspace: &Workspace) -> Outcome {
         layers::check(&workspace.crates, &texts),
         crates::check(&workspace.crates, &texts),
         words::check(&texts),
+        confined::check(&texts),
         modules::check(&texts),
         lengths::check(&texts),
         links::check(&texts),
