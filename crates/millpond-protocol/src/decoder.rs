@@ -151,7 +151,7 @@ impl Decoder {
         match found {
             Ok(frame) => Ok(Incoming { correlation: raw.correlation, frame, bytes: raw.bytes }),
             Err(bad) => {
-                let name = T::TABLE.iter().find(|(kind, _)| *kind == raw.kind).map(|(_, name)| *name);
+                let name = T::TABLE.iter().find(|kind| kind.number == raw.kind).map(|kind| kind.name);
                 Err(raw.refused(match name {
                     Some(name) => bad.within(name),
                     None => bad,

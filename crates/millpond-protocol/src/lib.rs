@@ -12,6 +12,8 @@ mod encode;
 mod frame;
 mod opening;
 mod table;
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 mod wire;
 
@@ -20,6 +22,7 @@ pub use decoder::{Decoder, FrameError, Incoming, Limits};
 pub use encode::{encode_request, encode_response};
 pub use frame::*;
 pub use table::{REQUEST_KINDS, RESPONSE_KINDS};
+pub use wire::Kind;
 
 /// The first bytes of a hello's payload, so that another protocol is told at once.
 pub const MAGIC: [u8; 4] = *b"MLPD";

@@ -8,12 +8,12 @@ use millpond_types::limits::{CREDIT_MESSAGES_MAX, DEDUP_ID_MAX, PUBLISH_MESSAGES
 use crate::TOKEN_MAX;
 use crate::frame::*;
 use crate::opening::Opening;
-use crate::wire::{Bad, Choice, Reader, Row, Short, Wire, choice, put, record, take};
+use crate::wire::{Bad, Choice, Kind, Reader, Row, Short, Wire, choice, put, record, take};
 
-/// The kinds that a client sends: number and name.
-pub const REQUEST_KINDS: &[(u8, &str)] = <Request as Choice>::TABLE;
-/// The kinds that the broker sends: number and name.
-pub const RESPONSE_KINDS: &[(u8, &str)] = <Response as Choice>::TABLE;
+/// The kinds that a client sends.
+pub const REQUEST_KINDS: &[Kind] = <Request as Choice>::TABLE;
+/// The kinds that the broker sends.
+pub const RESPONSE_KINDS: &[Kind] = <Response as Choice>::TABLE;
 
 /// The kind of a publish: the one that spends credit.
 pub(crate) const PUBLISH: u8 = 0x10;

@@ -11,7 +11,7 @@ use millpond_types::{
     ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopicName, TopicNumber, TopicView, WallTime,
 };
 
-use crate::wire::{Bad, Choice, Reader, Row, Wire, choice, put, record, take};
+use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, record, take};
 
 // The lengths of names have to fit what is written before them.
 const _: () = assert!(SHORT_NAME_MAX <= u8::MAX as usize && TOPIC_NAME_MAX <= u16::MAX as usize);

@@ -281,6 +281,11 @@ macro_rules! record {
                 Ok($type { $( $field: take!(from, $field $(, $form)?) ),* })
             }
         }
+
+        #[cfg(test)]
+        impl $(<$generic: Wire>)? $crate::tests::Record for $type $(<$generic>)? {
+            const FIELDS: &'static [&'static str] = &[$( stringify!($field) ),*];
+        }
     };
 }
 
@@ -293,7 +298,11 @@ macro_rules! choice {
         ),* $(,)?
     }) => {
         impl $(<$generic: Wire>)? Choice for $type $(<$generic>)? {
-            const TABLE: &'static [(u8, &'static str)] = &[$( ($number, stringify!($variant)) ),*];
+            const TABLE: &'static [Kind] = &[$( Kind {
+                number: $number,
+                name: stringify!($variant),
+                fields: &[$($( stringify!($inner) ),+)? $($( stringify!($field) ),*)?],
+            } ),*];
 
             fn number(&self) -> u8 {
                 match self {
@@ -325,9 +334,20 @@ macro_rules! choice {
     };
 }
 
+/// A row of the table of frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kind {
+    /// The number in the frame's header.
+    pub number: u8,
+    /// The variant's name.
+    pub name: &'static str,
+    /// The fields in their order; a variant that wraps a record has that record for its one field.
+    pub fields: &'static [&'static str],
+}
+
 /// What [`choice!`] gives an enum.
 pub(crate) trait Choice: Sized {
-    const TABLE: &'static [(u8, &'static str)];
+    const TABLE: &'static [Kind];
     fn number(&self) -> u8;
     fn put_fields(&self, out: &mut Vec<u8>);
     /// `None` if no variant has the number.

@@ -1,0 +1,392 @@
+//! Draws frames at random, from a seed. A kind that is missing here fails the tests.
+
+use bytes::Bytes;
+use millpond_types::limits::{DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
+use millpond_types::{
+    Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber, MessageId,
+    MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Policy, Priority,
+    ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopicName, TopicNumber, TopicView, WallTime,
+    block,
+};
+
+use crate::*;
+
+/// A source of values that likes the ends of their ranges.
+pub(crate) struct Draw(pub u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        match self.below(4) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => self.next(),
+        }
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        self.u64() as u32
+    }
+
+    fn flag(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn option<T>(&mut self, value: impl FnOnce(&mut Draw) -> T) -> Option<T> {
+        self.flag().then(|| value(self))
+    }
+
+    fn list<T>(&mut self, from: usize, mut row: impl FnMut(&mut Draw) -> T) -> Vec<T> {
+        (0..from + self.below(4)).map(|_| row(self)).collect()
+    }
+
+    fn length(&mut self, from: usize, max: usize) -> usize {
+        match self.below(8) {
+            0 => from,
+            1 => max,
+            _ => from + self.below(20.min(max - from)),
+        }
+    }
+
+    fn bytes(&mut self, from: usize, max: usize) -> Bytes {
+        (0..self.length(from, max)).map(|_| self.next() as u8).collect::<Vec<_>>().into()
+    }
+
+    fn text(&mut self) -> String {
+        let length = self.length(0, 100);
+        (0..length).map(|_| ['a', 'ß', '☃', '\n'][self.below(4)]).collect()
+    }
+
+    fn letters(&mut self, max: usize) -> String {
+        (0..self.length(1, max)).map(|_| char::from(b"abc-._019"[self.below(3)])).collect()
+    }
+
+    fn topic(&mut self) -> TopicName {
+        TopicName::try_from(self.letters(TOPIC_NAME_MAX).as_str()).unwrap()
+    }
+
+    fn namespace(&mut self) -> NamespaceName {
+        NamespaceName::try_from(self.letters(SHORT_NAME_MAX).as_str()).unwrap()
+    }
+
+    fn group(&mut self) -> GroupName {
+        GroupName::try_from(self.letters(SHORT_NAME_MAX).as_str()).unwrap()
+    }
+
+    fn topic_ref(&mut self) -> TopicRef {
+        TopicRef { namespace: self.namespace(), name: self.topic() }
+    }
+
+    fn priority(&mut self) -> Priority {
+        Priority::new(self.below(10) as u8).unwrap()
+    }
+
+    fn millis(&mut self) -> Millis {
+        Millis(self.u64())
+    }
+
+    fn wall(&mut self) -> WallTime {
+        WallTime(self.u64())
+    }
+
+    fn id(&mut self) -> MessageId {
+        MessageId { topic: TopicNumber(self.u64()), priority: self.priority(), sequence: Sequence(self.u64()) }
+    }
+
+    fn receipt(&mut self) -> Receipt {
+        Receipt { topic: TopicNumber(self.u64()), group: self.u32(), lease: LeaseNumber(self.u64()) }
+    }
+
+    fn receipts(&mut self) -> Vec<(Receipt, u32)> {
+        self.list(0, |d| (d.receipt(), 1 + d.below(1000) as u32))
+    }
+
+    fn filter(&mut self) -> Filter {
+        match self.below(3) {
+            0 => Filter::All,
+            1 => Filter::Topics(self.list(1, Draw::topic)),
+            _ => Filter::Prefixes(self.list(1, Draw::topic)),
+        }
+    }
+
+    fn code(&mut self) -> Code {
+        Code::ALL[self.below(Code::ALL.len())]
+    }
+
+    /// Messages in block form, their checksums filled in as the broker would.
+    fn block(&mut self) -> Bytes {
+        let mut bytes = Vec::new();
+        for _ in 0..1 + self.below(4) {
+            let start = bytes.len();
+            let (dedup_id, key, value) = (self.bytes(0, DEDUP_ID_MAX), self.bytes(0, 255), self.bytes(0, 300));
+            let headers: &[(&[u8], &[u8])] = &[(&key[..], &value[..]), (b"", b"")];
+            let headers = &headers[..self.below(3)];
+            block::push(&mut bytes, &dedup_id, headers, &self.bytes(0, 3000)).unwrap();
+            let checksum = crc32c::crc32c(&bytes[start + block::PREFIX..]);
+            bytes[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+        }
+        bytes.into()
+    }
+
+    fn policy(&mut self) -> Policy {
+        Policy {
+            lease: self.millis(),
+            max_failures: self.u32(),
+            retry: match self.below(3) {
+                0 => Retry::Head,
+                1 => Retry::Tail,
+                _ => Retry::Backoff { first: self.millis(), longest: self.millis() },
+            },
+            ttl: self.option(Draw::millis),
+            on_expiry: [OnExpiry::Drop, OnExpiry::Dead][self.below(2)],
+            dedup_window: match self.below(3) {
+                0 => DedupWindow::Off,
+                1 => DedupWindow::For(self.millis()),
+                _ => DedupWindow::Forever,
+            },
+            max_in_flight: self.option(Draw::u32),
+            weight: self.u32(),
+        }
+    }
+
+    fn state(&mut self) -> MessageState {
+        match self.below(6) {
+            0 => MessageState::Waiting,
+            1 => MessageState::Delayed { due: self.wall() },
+            2 => MessageState::Retrying,
+            3 => MessageState::Leased,
+            4 => MessageState::Dead,
+            _ => MessageState::Ended,
+        }
+    }
+
+    fn which(&mut self) -> Which {
+        if self.flag() { Which::Id(self.id()) } else { Which::Dedup(self.bytes(1, DEDUP_ID_MAX)) }
+    }
+
+    fn dead_which(&mut self) -> DeadWhich {
+        if self.flag() { DeadWhich::One(self.topic(), self.id()) } else { DeadWhich::Filter(self.filter()) }
+    }
+
+    fn listing(&mut self) -> Listing {
+        Listing {
+            namespace: self.namespace(),
+            prefix: self.bytes(0, TOPIC_NAME_MAX),
+            after: self.bytes(0, TOKEN_MAX),
+            limit: self.u32(),
+        }
+    }
+
+    fn publish(&mut self) -> Publish {
+        let producer = |d: &mut Draw| {
+            let id = ProducerId(u128::from(d.u64()) << 64 | u128::from(d.u64()));
+            ProducerBatch { id, instance: d.u32(), sequence: d.u64() }
+        };
+        let run = |d: &mut Draw| PublishRun {
+            topic: d.topic(),
+            priority: d.priority(),
+            delay: d.millis(),
+            ttl: d.option(Draw::millis),
+            block: d.block(),
+        };
+        Publish {
+            namespace: self.namespace(),
+            level: [Level::Durable, Level::Buffered, Level::None][self.below(3)],
+            producer: self.option(producer),
+            runs: self.list(1, run),
+        }
+    }
+
+    fn finish(&mut self) -> Finish {
+        let verb = match self.below(5) {
+            0 => FinishVerb::Ack,
+            1 => FinishVerb::Release { delay: self.millis() },
+            2 => FinishVerb::Fail { reason: self.bytes(0, REASON_MAX) },
+            3 => FinishVerb::Reject { reason: self.bytes(0, REASON_MAX) },
+            _ => FinishVerb::Extend { lease: self.option(Draw::millis) },
+        };
+        Finish { verb, confirm: self.flag(), receipts: self.receipts() }
+    }
+
+    /// A request of the kind.
+    pub(crate) fn request(&mut self, kind: &str) -> Request {
+        match kind {
+            "Hello" => Request::Hello { version: VERSION, client: self.text() },
+            "Ping" => Request::Ping,
+            "Publish" => Request::Publish(self.publish()),
+            "Receive" => Request::Receive(Receive {
+                namespace: self.namespace(),
+                group: self.group(),
+                filter: self.filter(),
+                messages: self.u32(),
+                bytes: self.u64(),
+                lease: self.option(Draw::millis),
+                wait: self.millis(),
+            }),
+            "Finish" => Request::Finish(self.finish()),
+            "SessionBegin" => {
+                let (session, resume) = (SessionId(self.u64()), self.millis());
+                Request::SessionBegin { session, resume, held: self.receipts() }
+            }
+            "Heartbeat" => Request::Heartbeat { except: self.list(0, Draw::receipt) },
+            "SessionEnd" => Request::SessionEnd,
+            "Attach" => Request::Attach(Attach {
+                consumer: self.u32(),
+                namespace: self.namespace(),
+                group: self.group(),
+                filter: self.filter(),
+                messages: self.u32(),
+                bytes: self.u64(),
+                lease: self.option(Draw::millis),
+            }),
+            "Credit" => Request::Credit { consumer: self.u32(), messages: self.u32(), bytes: self.u64() },
+            "Detach" => Request::Detach { consumer: self.u32() },
+            "Look" => {
+                let first = self.flag();
+                let which = if first { LookWhich::First(self.u32()) } else { LookWhich::One(self.which()) };
+                Request::Look { topic: self.topic_ref(), which }
+            }
+            "Cancel" => Request::Cancel { topic: self.topic_ref(), which: self.which() },
+            "Reschedule" => Request::Reschedule { topic: self.topic_ref(), which: self.which(), delay: self.millis() },
+            "Pause" => Request::Pause { topic: self.topic_ref(), prefix: self.flag() },
+            "Resume" => Request::Resume { topic: self.topic_ref(), prefix: self.flag() },
+            "Forget" => Request::Forget { topic: self.topic_ref(), dedup_id: self.bytes(1, DEDUP_ID_MAX) },
+            "Purge" => Request::Purge { namespace: self.namespace(), filter: self.filter() },
+            "NamespaceSet" => Request::NamespaceSet { namespace: self.namespace(), policy: self.policy() },
+            "NamespaceDelete" => Request::NamespaceDelete { namespace: self.namespace() },
+            "Namespaces" => Request::Namespaces,
+            "Stats" => Request::Stats { namespace: self.namespace() },
+            "Topics" => Request::Topics(self.listing()),
+            "Topic" => Request::Topic(self.topic_ref()),
+            "DeadList" => Request::DeadList { listing: self.listing(), group: self.group() },
+            "DeadRedrive" => {
+                Request::DeadRedrive { namespace: self.namespace(), group: self.group(), which: self.dead_which() }
+            }
+            "DeadPurge" => {
+                Request::DeadPurge { namespace: self.namespace(), group: self.group(), which: self.dead_which() }
+            }
+            other => panic!("{other} is not drawn"),
+        }
+    }
+
+    fn leased(&mut self) -> LeasedRun {
+        LeasedRun {
+            topic: self.topic(),
+            receipt: self.receipt(),
+            priority: self.priority(),
+            first: Sequence(self.u64()),
+            count: self.u32(),
+            published: self.wall(),
+            deliveries: self.u32(),
+            failures: self.u32(),
+            block: self.block(),
+        }
+    }
+
+    fn publish_outcome(&mut self) -> PublishOutcome {
+        match self.below(3) {
+            0 => PublishOutcome::Queued { id: self.id() },
+            1 => PublishOutcome::Duplicate { id: self.id(), state: self.state() },
+            _ => PublishOutcome::Refused { code: self.code(), detail: self.text() },
+        }
+    }
+
+    fn counts(&mut self) -> Counts {
+        let [waiting, delayed, retrying, leased, dead] = std::array::from_fn(|_| self.u64());
+        Counts { waiting, delayed, retrying, leased, dead }
+    }
+
+    fn message(&mut self) -> MessageView {
+        MessageView {
+            id: self.id(),
+            state: self.state(),
+            published: self.wall(),
+            expires: self.option(Draw::wall),
+            deliveries: self.u32(),
+            failures: self.u32(),
+            block: self.block(),
+        }
+    }
+
+    fn namespace_view(&mut self) -> NamespaceView {
+        NamespaceView {
+            name: self.namespace(),
+            policy: self.policy(),
+            version: self.u64(),
+            topics: self.u64(),
+            groups: self.list(0, |d| (d.group(), d.counts())),
+            paused: self.list(0, |d| (d.topic(), d.flag())),
+            position: self.u64(),
+        }
+    }
+
+    fn topic_view(&mut self) -> TopicView {
+        let cursors = |d: &mut Draw| GroupCursors {
+            group: d.group(),
+            priority: d.priority(),
+            scan: Sequence(d.u64()),
+            completion: Sequence(d.u64()),
+            next: Sequence(d.u64()),
+        };
+        TopicView {
+            name: self.topic(),
+            paused: self.flag(),
+            counts: self.counts(),
+            oldest: self.option(Draw::wall),
+            cursors: self.list(0, cursors),
+        }
+    }
+
+    fn dead(&mut self) -> DeadView {
+        let (topic, message, reason) = (self.topic(), self.message(), self.text());
+        DeadView { topic, message, reason, detail: self.text(), died: self.wall() }
+    }
+
+    /// A response of the kind.
+    pub(crate) fn response(&mut self, kind: &str) -> Response {
+        const FINISHED: [FinishOutcome; 3] = [FinishOutcome::Done, FinishOutcome::Dead, FinishOutcome::LeaseLost];
+        let code = self.code();
+        match kind {
+            "Welcome" => {
+                let version = self.u32() as u16;
+                Response::Welcome { version, frame_max: self.u32(), body_max: self.u32(), idle: self.millis() }
+            }
+            "Pong" => Response::Pong,
+            "Published" => {
+                Response::Published(self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }))
+            }
+            "PublishCredit" => Response::PublishCredit { bytes: self.u32() },
+            "Received" => Response::Received(self.list(0, Draw::leased)),
+            "Finished" => Response::Finished(
+                self.list(0, |d| OutcomeRun { count: d.u32(), outcome: FINISHED[d.below(3)].clone() }),
+            ),
+            "SessionBegun" => {
+                let session = SessionId(self.u64());
+                Response::SessionBegun { session, resumed: self.flag(), heartbeat: self.millis() }
+            }
+            "Delivery" => Response::Delivery { consumer: self.u32(), leases: self.list(0, Draw::leased) },
+            "SessionExpired" => Response::SessionExpired,
+            "Done" => Response::Done,
+            "Count" => Response::Count(self.u64()),
+            "Messages" => Response::Messages(self.list(0, Draw::message)),
+            "Namespaces" => Response::Namespaces(self.list(0, Draw::namespace_view)),
+            "Topics" => Response::Topics(self.list(0, Draw::topic_view)),
+            "Dead" => Response::Dead { rows: self.list(0, Draw::dead), next: self.bytes(0, TOKEN_MAX) },
+            "Error" => Response::Error { code, detail: self.text() },
+            "Closing" => Response::Closing { code, detail: self.text() },
+            other => panic!("{other} is not drawn"),
+        }
+    }
+}
