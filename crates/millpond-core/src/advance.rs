@@ -1,0 +1,106 @@
+//! What time brings: messages fall due, leases run out, TTLs pass, lost sessions expire. It happens because time was
+//! handed in, in the order of the deadlines, and after the commands of the turn.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use millpond_types::{EndReason, OnExpiry, Priority, Sequence, SessionId};
+
+use crate::Core;
+use crate::fact::{DeadReason, Fact, FactLog, Victims};
+use crate::output::Output;
+use crate::state::topic::AsideWhy;
+use crate::state::{LeaseSlot, Timer, TopicSlot};
+
+impl Core {
+    /// Decides all that has fallen due up to the time of this turn.
+    pub fn advance(&mut self, log: &mut dyn FactLog) {
+        let mut due = Vec::new();
+        self.state.run_timers.advance(self.state.now.run.0, &mut due);
+        self.state.wall_timers.advance(self.state.now.wall.0, &mut due);
+        for timer in due {
+            match timer {
+                Timer::Lease(lease) => self.lease_ran_out(lease, log),
+                Timer::Ripe { slot, priority, first } => self.ripen(slot, priority, first, log),
+                Timer::Expiry { slot, priority, first } => self.ttl_passed(slot, priority, first, log),
+            }
+        }
+        let now = self.state.now.run;
+        while let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now) {
+            self.session_expired(session, log);
+        }
+        self.state.dedups.sweep(self.state.now.wall);
+    }
+
+    fn lease_ran_out(&mut self, lease_slot: LeaseSlot, log: &mut dyn FactLog) {
+        let grace = self.dispatcher.grace;
+        if self.state.now.run < grace {
+            let timer = self.state.run_timers.insert(grace.0, Timer::Lease(lease_slot));
+            self.state.leases[lease_slot as usize].timer = Some(timer);
+            return;
+        }
+        let lease = &self.state.leases[lease_slot as usize];
+        let (slot, number, count) = (lease.slot, lease.number, lease.count);
+        self.fail(slot, number, count, DeadReason::LeaseExpired, Bytes::new(), log);
+    }
+
+    fn ripen(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {
+        let topic = &self.state.topics[slot];
+        let count = topic.level(priority).and_then(|level| level.aside.get(&first)).map(|aside| aside.run.count);
+        let count = count.expect("a timer goes with what it was set for");
+        self.commit(Fact::Ripened { topic: topic.number, group: 0, priority, first, count }, log);
+    }
+
+    fn ttl_passed(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {
+        let level = self.state.topics[slot].level_mut(priority).expect("a timer goes with what it was set for");
+        let (end, _) = level.expiries.remove(&first).expect("a timer goes with what it was set for");
+        let in_line = level.runs.iter().skip_while(|run| run.end() <= first).take_while(|run| run.first < end);
+        let mut pieces: Vec<(Sequence, u32)> = in_line
+            .filter(|run| run.expires.is_some())
+            .map(|run| {
+                let from = run.first.max(first);
+                (from, (run.end().min(end).0 - from.0) as u32)
+            })
+            .collect();
+        let aside = level.aside.range(first..end).filter(|(_, aside)| !matches!(aside.state, AsideWhy::Leased(_)));
+        pieces.extend(aside.map(|(first, aside)| (*first, aside.run.count)));
+        for (first, count) in pieces {
+            self.expire(slot, priority, first, count, log);
+        }
+    }
+
+    /// Ends messages that are not leased because their TTL has passed.
+    pub(crate) fn expire(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        first: Sequence,
+        count: u32,
+        log: &mut dyn FactLog,
+    ) {
+        let topic = &self.state.topics[slot];
+        let (number, policy) = (topic.number, &self.state.namespaces[topic.namespace].policy);
+        let fact = match policy.on_expiry {
+            OnExpiry::Drop => {
+                Fact::Ended { topic: number, group: 0, priority, first, count, reason: EndReason::Expired }
+            }
+            OnExpiry::Dead => Fact::Died {
+                topic: number,
+                group: 0,
+                which: Victims::Waiting { priority, first, count },
+                reason: DeadReason::Expired,
+                detail: Bytes::new(),
+                at: self.state.now.wall,
+            },
+        };
+        self.commit(fact, log);
+    }
+
+    fn session_expired(&mut self, session: SessionId, log: &mut dyn FactLog) {
+        for (slot, number, count) in self.leases_of(session) {
+            self.fail(slot, number, count, DeadReason::LeaseExpired, Bytes::new(), log);
+        }
+        self.dispatcher.end(session);
+        self.outputs.push(Output::SessionExpired(session));
+    }
+}

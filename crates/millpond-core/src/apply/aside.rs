@@ -1,0 +1,134 @@
+//! Putting messages aside and taking them from there, with the counts and timers that belong to it. Every change of
+//! what is aside goes through here, so counts, timers and the ready list cannot drift.
+
+use millpond_types::{Priority, Sequence, TopicNumber, WallTime};
+
+use crate::page::RunPage;
+use crate::state::topic::{Aside, AsideWhy};
+use crate::state::{State, Timer, TopicSlot};
+
+impl State {
+    /// Puts a run aside. `tries` are its deliveries and failures so far.
+    pub(crate) fn set_aside(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        run: RunPage,
+        tries: (u32, u32),
+        why: AsideWhy,
+    ) {
+        self.count(slot, why, i64::from(run.count));
+        let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
+        if let AsideWhy::Ready { behind } = why {
+            level.ready.insert((behind, run.first));
+        }
+        let aside = Aside { deliveries: tries.0, failures: tries.1, state: why, run };
+        let other = level.aside.insert(aside.run.first, aside);
+        assert!(other.is_none(), "a message is aside once");
+        self.touch(slot);
+    }
+
+    /// Takes a whole entry from aside. Its timer is removed; a lease is the caller's to undo.
+    pub(super) fn take_aside(&mut self, slot: TopicSlot, priority: Priority, first: Sequence) -> Aside {
+        let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
+        let aside = level.aside.remove(&first).expect("a fact takes what is aside");
+        match aside.state {
+            AsideWhy::Ready { behind } => _ = level.ready.remove(&(behind, first)),
+            AsideWhy::Delayed { timer, .. } => self.wall_timers.remove(timer),
+            AsideWhy::Retrying { timer, .. } => self.run_timers.remove(timer),
+            AsideWhy::Leased(_) => {}
+        }
+        self.count(slot, aside.state, -i64::from(aside.run.count));
+        self.touch(slot);
+        aside
+    }
+
+    /// Takes `count` messages from `sequence` on out of an entry aside that is not leased, leaving the rest as it is.
+    pub(super) fn carve_aside(&mut self, slot: TopicSlot, priority: Priority, sequence: Sequence, count: u32) -> Aside {
+        let level = self.topics[slot].level(priority).expect("a fact names a level that exists");
+        let (first, _) = level.aside_of(sequence).expect("a fact names a message that is aside");
+        let mut whole = self.take_aside(slot, priority, first);
+        let before = whole.run.split_front((sequence.0 - first.0) as u32);
+        let middle = whole.run.split_front(count);
+        for part in [before, whole.run].into_iter().filter(|run| run.count > 0) {
+            let why = self.same_again(whole.state, slot, priority, part.first);
+            self.set_aside(slot, priority, part, (whole.deliveries, whole.failures), why);
+        }
+        Aside { run: middle, ..whole }
+    }
+
+    /// Takes `count` messages from `sequence` on out of the line.
+    pub(super) fn carve_line(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        sequence: Sequence,
+        count: u32,
+    ) -> RunPage {
+        let topic = &mut self.topics[slot];
+        self.namespaces[topic.namespace].counts.waiting -= u64::from(count);
+        let level = topic.level_mut(priority).expect("a fact names a level that exists");
+        let at = level.run_of(sequence).expect("a fact names a message that is in line");
+        let run = &mut level.runs[at];
+        let before = run.split_front((sequence.0 - run.first.0) as u32);
+        let middle = run.split_front(count);
+        if run.count == 0 {
+            level.runs.remove(at);
+        }
+        if before.count > 0 {
+            level.runs.insert(at, before);
+        }
+        self.touch(slot);
+        middle
+    }
+
+    pub(super) fn ripened(&mut self, topic: TopicNumber, priority: Priority, first: Sequence, count: u32) {
+        let slot = self.slot(topic);
+        let aside = self.take_aside(slot, priority, first);
+        assert_eq!(aside.run.count, count, "what was set aside together ripens together");
+        let why = AsideWhy::Ready { behind: Sequence(0) };
+        self.set_aside(slot, priority, aside.run, (aside.deliveries, aside.failures), why);
+    }
+
+    pub(super) fn rescheduled(&mut self, topic: TopicNumber, priority: Priority, sequence: Sequence, due: WallTime) {
+        let slot = self.slot(topic);
+        let (run, tries) = match self.where_is(slot, priority, sequence).expect("a fact names an unfinished message") {
+            super::Place::Line => (self.carve_line(slot, priority, sequence, 1), (0, 0)),
+            super::Place::Aside(_) => {
+                let aside = self.carve_aside(slot, priority, sequence, 1);
+                (aside.run, (aside.deliveries, aside.failures))
+            }
+        };
+        let timer = self.wall_timers.insert(due.0, Timer::Ripe { slot, priority, first: sequence });
+        self.set_aside(slot, priority, run, tries, AsideWhy::Delayed { due, timer });
+    }
+
+    /// The same reason for a part that was cut off, with a timer of its own.
+    fn same_again(&mut self, why: AsideWhy, slot: TopicSlot, priority: Priority, first: Sequence) -> AsideWhy {
+        let what = Timer::Ripe { slot, priority, first };
+        match why {
+            AsideWhy::Ready { .. } => why,
+            AsideWhy::Delayed { due, .. } => AsideWhy::Delayed { due, timer: self.wall_timers.insert(due.0, what) },
+            AsideWhy::Retrying { due, .. } => AsideWhy::Retrying { due, timer: self.run_timers.insert(due.0, what) },
+            AsideWhy::Leased(_) => panic!("leases are cut as leases"),
+        }
+    }
+
+    fn count(&mut self, slot: TopicSlot, why: AsideWhy, change: i64) {
+        let topic = &mut self.topics[slot];
+        let counts = &mut self.namespaces[topic.namespace].counts;
+        let counter = match why {
+            AsideWhy::Ready { .. } => &mut counts.waiting,
+            AsideWhy::Delayed { .. } => &mut counts.delayed,
+            AsideWhy::Retrying { .. } => {
+                topic.retrying = topic.retrying.strict_add_signed(change);
+                &mut counts.retrying
+            }
+            AsideWhy::Leased(_) => {
+                topic.in_flight = topic.in_flight.strict_add_signed(change);
+                &mut counts.leased
+            }
+        };
+        *counter = counter.strict_add_signed(change);
+    }
+}

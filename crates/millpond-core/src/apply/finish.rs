@@ -1,0 +1,120 @@
+//! Leases end.
+
+use bytes::Bytes;
+use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber, WallTime};
+
+use crate::apply::Place;
+use crate::fact::{DeadReason, GroupNumber, ReturnPlace, Victims};
+use crate::page::RunPage;
+use crate::state::namespace::Dead;
+use crate::state::topic::{Aside, AsideWhy, Lease};
+use crate::state::{State, Timer, TopicSlot};
+
+impl State {
+    pub(super) fn acked(&mut self, topic: TopicNumber, lease: LeaseNumber, count: u32) {
+        let slot = self.slot(topic);
+        let (priority, aside) = self.end_lease(slot, lease, count);
+        self.freed.push(aside.run.extent());
+        self.settle(slot, priority);
+    }
+
+    pub(super) fn returned(
+        &mut self,
+        topic: TopicNumber,
+        lease: LeaseNumber,
+        count: u32,
+        failed: bool,
+        place: ReturnPlace,
+    ) {
+        let slot = self.slot(topic);
+        let (priority, aside) = self.end_lease(slot, lease, count);
+        let tries = (aside.deliveries, aside.failures + u32::from(failed));
+        let why = match place {
+            ReturnPlace::Head => AsideWhy::Ready { behind: Sequence(0) },
+            ReturnPlace::Tail => AsideWhy::Ready { behind: self.topics[slot].next(priority) },
+            ReturnPlace::At(due) => {
+                let what = Timer::Ripe { slot, priority, first: aside.run.first };
+                AsideWhy::Retrying { due, timer: self.run_timers.insert(due.0, what) }
+            }
+        };
+        self.set_aside(slot, priority, aside.run, tries, why);
+    }
+
+    pub(super) fn died(
+        &mut self,
+        topic: TopicNumber,
+        group: GroupNumber,
+        which: Victims,
+        reason: DeadReason,
+        detail: &Bytes,
+        at: WallTime,
+    ) {
+        let slot = self.slot(topic);
+        let (priority, run, deliveries, failures) = match which {
+            Victims::Leased { lease, count } => {
+                let (priority, aside) = self.end_lease(slot, lease, count);
+                (priority, aside.run, aside.deliveries, aside.failures)
+            }
+            Victims::Waiting { priority, first, count } => {
+                let aside = self.take_unleased(slot, priority, first, count);
+                (priority, aside.run, aside.deliveries, aside.failures)
+            }
+        };
+        let failures = failures + u32::from(reason.is_failure());
+        let (number, name) = (self.topics[slot].number, self.topics[slot].name.clone());
+        let namespace = self.topics[slot].namespace;
+        let detail = Bytes::copy_from_slice(detail);
+        let mut rest = run;
+        while rest.count > 0 {
+            // One letter a message: each is redriven or thrown away on its own.
+            let run = rest.split_front(1);
+            let id = MessageId { topic: number, priority, sequence: run.first };
+            let (topic, detail) = (name.clone(), detail.clone());
+            let dead = Dead { topic, run, deliveries, failures, reason, detail, died: at };
+            self.namespaces[namespace].insert_dead(group, id, dead);
+        }
+        self.settle(slot, priority);
+    }
+
+    pub(super) fn ended(&mut self, topic: TopicNumber, priority: Priority, first: Sequence, count: u32) {
+        let slot = self.slot(topic);
+        let aside = self.take_unleased(slot, priority, first, count);
+        self.freed.push(aside.run.extent());
+        self.settle(slot, priority);
+    }
+
+    /// Takes messages that are not leased from wherever they are.
+    fn take_unleased(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, count: u32) -> Aside {
+        match self.where_is(slot, priority, first).expect("a fact names unfinished messages") {
+            Place::Aside(_) => self.carve_aside(slot, priority, first, count),
+            Place::Line => {
+                let run: RunPage = self.carve_line(slot, priority, first, count);
+                Aside { run, deliveries: 0, failures: 0, state: AsideWhy::Ready { behind: first } }
+            }
+        }
+    }
+
+    /// Ends `count` leases from a number on, all of one lease run, and hands out their messages. The run's other leases
+    /// stay as they are.
+    pub(super) fn end_lease(&mut self, slot: TopicSlot, number: LeaseNumber, count: u32) -> (Priority, Aside) {
+        let lease_slot = self.topics[slot].lease(number).expect("a fact ends leases that are current");
+        let lease: Lease = self.leases[lease_slot as usize].clone();
+        assert!(number.0 + u64::from(count) <= lease.end().0, "a fact ends leases of one run");
+        self.let_go(lease_slot);
+        if let Some(timer) = lease.timer {
+            self.run_timers.remove(timer);
+        }
+        self.leases.remove(lease_slot as usize);
+        self.topics[slot].leases.remove(&lease.number);
+        let mut whole = self.take_aside(slot, lease.priority, lease.first);
+        let before = whole.run.split_front((number.0 - lease.number.0) as u32);
+        let middle = whole.run.split_front(count);
+        let tries = (whole.deliveries, whole.failures);
+        for part in [before, whole.run.clone()].into_iter().filter(|run| run.count > 0) {
+            let number = LeaseNumber(lease.number.0 + (part.first.0 - lease.first.0));
+            let terms = (number, lease.holder, lease.duration, lease.deadline);
+            self.begin_lease(slot, lease.priority, part, tries, terms);
+        }
+        (lease.priority, Aside { run: middle, ..whole })
+    }
+}

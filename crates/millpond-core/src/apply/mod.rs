@@ -1,0 +1,146 @@
+//! Applying facts: the only way in which the state changes, live and in replay.
+//!
+//! Nothing here decides. A fact that does not fit the state is a bug or a damaged journal, and stops the process.
+
+mod aside;
+mod finish;
+mod lease;
+mod publish;
+mod settle;
+
+use millpond_types::{Priority, Sequence};
+
+use crate::fact::Fact;
+use crate::state::State;
+use crate::state::namespace::Namespace;
+use crate::state::topic::Topic;
+use crate::state::{TopicSlot, hash::tenant_hash};
+
+impl State {
+    /// Makes a fact true. `position` is where the journal keeps it, as [`crate::fact::FactLog::append`] returned it.
+    pub(crate) fn apply(&mut self, fact: &Fact, position: u64) {
+        match fact {
+            Fact::Created { hash_key } => assert_eq!(*hash_key, self.hash_key, "a directory has one hash key"),
+            Fact::Raised { floor } => self.numbers.raised = self.numbers.raised.max(*floor),
+            Fact::NamespaceSet { number, name, policy, version } => {
+                self.numbers.next_namespace = self.numbers.next_namespace.max(number + 1);
+                match self.namespaces.get_mut(*number) {
+                    Some(namespace) => (namespace.policy, namespace.version) = (policy.clone(), *version),
+                    None => self.namespaces.insert(*number, Namespace::new(name.clone(), policy.clone(), *version)),
+                }
+                self.touch_all(*number);
+            }
+            Fact::NamespaceDeleted { number } => {
+                self.namespaces.remove(*number);
+                self.producers.retain(|(namespace, _), _| namespace != number);
+            }
+            Fact::Paused { namespace, name, prefix, paused } => {
+                let paused_names = &mut self.namespaces[*namespace].paused;
+                match paused {
+                    true => _ = paused_names.insert((name.detach(), *prefix)),
+                    false => _ = paused_names.remove(&(name.clone(), *prefix)),
+                }
+                self.refresh_paused(*namespace);
+            }
+            Fact::TopicCreated { topic, namespace, name, floor } => {
+                self.numbers.next_topic = self.numbers.next_topic.max(topic.0 + 1);
+                let home = &mut self.namespaces[*namespace];
+                home.topics += 1;
+                let topic = Topic {
+                    number: *topic,
+                    namespace: *namespace,
+                    name: name.detach(),
+                    tenant: tenant_hash(self.hash_key, name.tenant()),
+                    floor: *floor,
+                    next_lease: millpond_types::LeaseNumber(*floor),
+                    levels: alloc::vec::Vec::new(),
+                    leases: alloc::collections::BTreeMap::new(),
+                    in_flight: 0,
+                    retrying: 0,
+                    paused: home.is_paused(name),
+                    touched: false,
+                    cold: false,
+                };
+                let slot = self.topics.insert(topic);
+                self.touch(slot);
+            }
+            Fact::TopicVanished { topic } => {
+                let slot = self.slot(*topic);
+                assert!(self.topics[slot].is_empty(), "only an empty topic vanishes");
+                let topic = self.topics.remove(slot);
+                if topic.touched {
+                    self.touched.retain(|touched| *touched != slot);
+                }
+                self.namespaces[topic.namespace].topics -= 1;
+            }
+            Fact::Published { .. } => self.published(fact, position),
+            Fact::ProducerBatch { namespace, producer, instance, sequence, at, outcomes } => {
+                self.producer_batch((*namespace, *producer), *instance, *sequence, *at, outcomes)
+            }
+            Fact::Leased { .. } => self.leased(fact),
+            Fact::Extended { topic, lease, count, holder, duration, deadline, .. } => {
+                self.extended(*topic, *lease, *count, *holder, *duration, *deadline)
+            }
+            Fact::Acked { topic, lease, count, .. } => self.acked(*topic, *lease, *count),
+            Fact::Returned { topic, lease, count, failed, place, .. } => {
+                self.returned(*topic, *lease, *count, *failed, *place)
+            }
+            Fact::Died { topic, group, which, reason, detail, at } => {
+                self.died(*topic, *group, *which, *reason, detail, *at)
+            }
+            Fact::Ripened { topic, priority, first, count, .. } => self.ripened(*topic, *priority, *first, *count),
+            Fact::Ended { topic, priority, first, count, .. } => self.ended(*topic, *priority, *first, *count),
+            Fact::Rescheduled { topic, priority, sequence, due, .. } => {
+                self.rescheduled(*topic, *priority, *sequence, *due)
+            }
+            Fact::Forgotten { hash } => self.dedups.remove(*hash),
+            Fact::Redriven { namespace, group, dead, topic, sequence } => {
+                self.redriven(*namespace, *group, *dead, *topic, *sequence)
+            }
+            Fact::DeadPurged { namespace, group, dead } => {
+                let gone = self.namespaces[*namespace].remove_dead(*group, *dead);
+                self.freed.push(gone.run.extent());
+            }
+        }
+    }
+
+    /// The slot of a topic that a fact names.
+    pub(crate) fn slot(&self, number: millpond_types::TopicNumber) -> TopicSlot {
+        self.topics.by_number(number).expect("a fact names a topic that exists")
+    }
+
+    fn touch_all(&mut self, namespace: u32) {
+        let of_it = self.topics.iter().filter(|(_, topic)| topic.namespace == namespace).map(|(slot, _)| slot);
+        let slots: alloc::vec::Vec<_> = of_it.collect();
+        slots.into_iter().for_each(|slot| self.touch(slot));
+    }
+
+    fn refresh_paused(&mut self, namespace: u32) {
+        for slot in 0..self.topics.end() {
+            let Some(topic) = self.topics.get(slot).filter(|topic| topic.namespace == namespace) else { continue };
+            let paused = self.namespaces[namespace].is_paused(&topic.name);
+            if paused != topic.paused {
+                self.topics[slot].paused = paused;
+                self.touch(slot);
+            }
+        }
+    }
+
+    /// Where a message is in memory; `None` if it is finished.
+    pub(crate) fn where_is(&self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Option<Place> {
+        let level = self.topics[slot].level(priority)?;
+        if level.run_of(sequence).is_some() {
+            return Some(Place::Line);
+        }
+        level.aside_of(sequence).map(|(first, _)| Place::Aside(first))
+    }
+}
+
+/// Where a message is in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// In line.
+    Line,
+    /// In the entry aside with this first sequence.
+    Aside(Sequence),
+}

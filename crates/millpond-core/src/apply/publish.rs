@@ -1,0 +1,96 @@
+//! Messages come in: by a publish, or out of the dead letters.
+
+use alloc::vec::Vec;
+
+use millpond_types::{MessageId, OutcomeRun, ProducerId, PublishOutcome, Sequence, TopicNumber, WallTime};
+
+use crate::fact::{Fact, GroupNumber, NamespaceNumber};
+use crate::page::RunPage;
+use crate::state::dedup::Dedup;
+use crate::state::producer::Producer;
+use crate::state::topic::AsideWhy;
+use crate::state::{State, Timer};
+
+impl State {
+    pub(super) fn published(&mut self, fact: &Fact, position: u64) {
+        let Fact::Published {
+            topic, priority, first, count, published, due, expires, dedup_until, dedup, sizes, ..
+        } = fact
+        else {
+            unreachable!("called for this fact alone")
+        };
+        let slot = self.slot(*topic);
+        for mark in dedup {
+            let sequence = Sequence(first.0 + u64::from(mark.index));
+            let id = MessageId { topic: *topic, priority: *priority, sequence };
+            self.dedups.insert(mark.hash, Dedup { id, until: *dedup_until });
+        }
+        let run = RunPage {
+            first: *first,
+            count: *count,
+            position,
+            sizes: sizes.clone(),
+            index: 0,
+            published: *published,
+            expires: *expires,
+        };
+        if let Some(at) = expires {
+            let timer = self.wall_timers.insert(at.0, Timer::Expiry { slot, priority: *priority, first: *first });
+            self.topics[slot].level_or_new(*priority).expiries.insert(*first, (run.end(), timer));
+        }
+        match due {
+            None => self.put_in_line(slot, *priority, run),
+            Some(due) => {
+                self.advance_next(slot, *priority, &run);
+                let timer = self.wall_timers.insert(due.0, Timer::Ripe { slot, priority: *priority, first: *first });
+                self.set_aside(slot, *priority, run, (0, 0), AsideWhy::Delayed { due: *due, timer });
+            }
+        }
+    }
+
+    pub(super) fn producer_batch(
+        &mut self,
+        key: (NamespaceNumber, ProducerId),
+        instance: u32,
+        sequence: u64,
+        at: WallTime,
+        outcomes: &[OutcomeRun<PublishOutcome>],
+    ) {
+        let producer = self.producers.entry(key).or_insert_with(|| Producer::new(instance));
+        if producer.instance != instance || producer.is_forgotten(at) {
+            *producer = Producer::new(instance);
+        }
+        producer.used = at;
+        producer.push(sequence, Vec::from(outcomes));
+    }
+
+    pub(super) fn redriven(
+        &mut self,
+        namespace: NamespaceNumber,
+        group: GroupNumber,
+        dead: MessageId,
+        topic: TopicNumber,
+        sequence: Sequence,
+    ) {
+        let letter = self.namespaces[namespace].remove_dead(group, dead);
+        let slot = self.slot(topic);
+        // It has had its time: a second life is not cut short by the TTL of the first.
+        let run = RunPage { first: sequence, expires: None, ..letter.run };
+        self.put_in_line(slot, dead.priority, run);
+    }
+
+    fn put_in_line(&mut self, slot: u32, priority: millpond_types::Priority, run: RunPage) {
+        self.advance_next(slot, priority, &run);
+        let topic = &mut self.topics[slot];
+        self.namespaces[topic.namespace].counts.waiting += u64::from(run.count);
+        topic.level_or_new(priority).runs.push_back(run);
+        self.touch(slot);
+    }
+
+    fn advance_next(&mut self, slot: u32, priority: millpond_types::Priority, run: &RunPage) {
+        let level = self.topics[slot].level_or_new(priority);
+        assert!(run.first >= level.next, "sequences only grow");
+        level.next = run.end();
+        self.numbers.note(level.next.0);
+    }
+}

@@ -1,0 +1,16 @@
+//! What follows when messages are finished: the TTL timers of runs that are finished as a whole are taken down.
+
+use millpond_types::Priority;
+
+use crate::state::{State, TopicSlot};
+
+impl State {
+    pub(super) fn settle(&mut self, slot: TopicSlot, priority: Priority) {
+        let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
+        let completion = level.completion();
+        while let Some(entry) = level.expiries.first_entry().filter(|entry| entry.get().0 <= completion) {
+            let (_, timer) = entry.remove();
+            self.wall_timers.remove(timer);
+        }
+    }
+}

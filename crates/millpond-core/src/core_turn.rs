@@ -1,0 +1,161 @@
+//! The core as the shell sees it, and the contract of a turn.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use millpond_types::{Code, Millis, NamespaceName, Policy};
+
+use crate::command::{Command, Ticket};
+use crate::dispatch::Dispatcher;
+use crate::fact::{Fact, FactLog};
+use crate::output::{Extent, Output, Reply};
+use crate::parking::Parking;
+use crate::state::numbers::RAISE;
+use crate::state::{Now, State};
+
+/// The state machine. One thread owns it.
+///
+/// **Starting.** [`Core::create`] for a fresh directory; else [`Core::from_pages`] with the newest checkpoint, then
+/// [`Core::apply`] with each fact of the journal behind it; then [`Core::start`], once.
+///
+/// **A turn** is: [`Core::set_time`], [`Core::submit`] for each command that waits, [`Core::advance`],
+/// [`Core::dispatch`]. It appends facts to the log that it is given; all facts of a turn must become durable together.
+/// The shell takes [`Core::outputs`] and [`Core::freed`] after each turn, and tells nobody of an output before the
+/// turn's facts are durable.
+///
+/// **Topics not in memory.** A command that needs topics whose contents are in the store is parked, and what it needs
+/// stands in [`Core::wanted`]. The shell fetches that and hands it in with [`Core::load`], late and in any order; then
+/// the command is decided. Later commands on those topics queue behind it, all others pass.
+pub struct Core {
+    pub(crate) state: State,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) parking: Parking,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) disk_full: bool,
+}
+
+/// What became of a submitted command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// It was decided. Its answer, if it has one by now, is among the outputs.
+    Decided,
+    /// It needs topics that are not in memory, or comes behind a command that does.
+    Parked,
+}
+
+/// How long after a start no lease expires, so that consumers can come back and resume.
+const GRACE: Millis = Millis::seconds(10);
+
+impl Core {
+    /// The core of a fresh directory. `hash_key` is drawn at random by the shell.
+    pub fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Core {
+        let mut core = Core::empty(hash_key);
+        core.commit(Fact::Created { hash_key }, log);
+        let (name, policy) = (NamespaceName::default(), Policy::default());
+        core.commit(Fact::NamespaceSet { number: 0, name, policy, version: 1 }, log);
+        core
+    }
+
+    /// A core that knows nothing, to which the facts of a journal are applied from its beginning.
+    pub fn empty(hash_key: [u64; 2]) -> Core {
+        Core {
+            state: State::new(hash_key),
+            dispatcher: Dispatcher::default(),
+            parking: Parking::default(),
+            outputs: Vec::new(),
+            disk_full: false,
+        }
+    }
+
+    /// Makes a fact of the journal true again. `position` is what [`FactLog::append`] returned for it.
+    pub fn apply(&mut self, fact: &Fact, position: u64) {
+        self.state.apply(fact, position);
+        self.state.freed.clear();
+        for slot in self.state.touched.drain(..) {
+            self.state.topics[slot].touched = false;
+        }
+    }
+
+    /// Begins service after a replay. With `raise`, which is due after anything but an orderly stop, all numbers given
+    /// out from here on lie above any that may have been told and lost.
+    pub fn start(&mut self, now: Now, raise: bool, log: &mut dyn FactLog) {
+        self.state.now = now;
+        if raise {
+            let floor = self.state.numbers.floor().max(self.state.numbers.next_topic) + RAISE;
+            self.commit(Fact::Raised { floor }, log);
+        }
+        self.dispatcher.grace = now.run + GRACE;
+        for id in self.state.holders_in_order() {
+            self.dispatcher.restore(id, now.run + GRACE);
+        }
+    }
+
+    /// Begins a turn. Neither time may go back.
+    pub fn set_time(&mut self, now: Now) {
+        assert!(now.run >= self.state.now.run && now.wall >= self.state.now.wall, "time never goes back");
+        self.state.now = now;
+    }
+
+    /// Decides a command, or parks it until what it needs is loaded.
+    pub fn submit(&mut self, ticket: Ticket, command: Command, log: &mut dyn FactLog) -> Decision {
+        match self.park(ticket, command) {
+            None => Decision::Parked,
+            Some(command) => {
+                self.decide(ticket, command, log);
+                Decision::Decided
+            }
+        }
+    }
+
+    /// What there is to tell, in order. The shell drains it.
+    pub fn outputs(&mut self) -> &mut Vec<Output> {
+        &mut self.outputs
+    }
+
+    /// Bytes of the journal that no message needs any more. The shell drains it.
+    pub fn freed(&mut self) -> &mut Vec<Extent> {
+        &mut self.state.freed
+    }
+
+    /// Whether publishes are refused because the disk has no room.
+    pub fn set_disk_full(&mut self, full: bool) {
+        self.disk_full = full;
+    }
+
+    /// The key of the directory's hashes.
+    pub fn hash_key(&self) -> [u64; 2] {
+        self.state.hash_key
+    }
+
+    /// The times of the last turn.
+    pub fn now(&self) -> Now {
+        self.state.now
+    }
+
+    /// How long until a turn has something to do without a command; `None` if never.
+    pub fn next_wake(&self) -> Option<Millis> {
+        if self.dispatcher.scopes.any_is_filling() || !self.state.touched.is_empty() {
+            return Some(Millis::ZERO);
+        }
+        let Now { run, wall } = self.state.now;
+        let run_timer = self.state.run_timers.next();
+        let waiting = self.dispatcher.waiting.first().map(|(until, _)| until.0);
+        let losing = self.dispatcher.losing.first().map(|(at, _)| at.0);
+        let in_run = [run_timer, waiting, losing].into_iter().flatten().map(|at| at.saturating_sub(run.0));
+        let in_wall = self.state.wall_timers.next().map(|at| at.saturating_sub(wall.0));
+        in_run.chain(in_wall).min().map(Millis)
+    }
+
+    pub(crate) fn commit(&mut self, fact: Fact, log: &mut dyn FactLog) {
+        let position = log.append(&fact);
+        self.state.apply(&fact, position);
+    }
+
+    pub(crate) fn reply(&mut self, ticket: Ticket, reply: Reply) {
+        self.outputs.push(Output::Reply { ticket, reply });
+    }
+
+    pub(crate) fn refuse(&mut self, ticket: Ticket, code: Code, detail: impl Into<String>) {
+        self.reply(ticket, Reply::Refused { code, detail: detail.into() });
+    }
+}

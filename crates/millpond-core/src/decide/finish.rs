@@ -1,0 +1,190 @@
+//! Ack, release, fail, reject, extend: each on many receipts, with an outcome for each. A lease is current until a fact
+//! ends it; a verb with one that is not current is refused, always.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use millpond_types::limits::{REASON_MAX, RECEIPTS_MAX};
+use millpond_types::{Code, FinishOutcome, LeaseNumber, Millis, OutcomeRun, Retry, RunTime};
+
+use crate::Core;
+use crate::command::{Finish, FinishVerb, ReceiptRun};
+use crate::decide::Refusal;
+use crate::fact::{DeadReason, Fact, FactLog, ReturnPlace, Victims};
+use crate::output::Reply;
+use crate::state::TopicSlot;
+use crate::state::hash::mix;
+
+impl Core {
+    pub(super) fn finish(&mut self, finish: Finish, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
+        let asked: u64 = finish.receipts.iter().map(|run| u64::from(run.count)).sum();
+        if asked == 0 || asked > RECEIPTS_MAX as u64 || finish.receipts.iter().any(|run| run.count == 0) {
+            let detail = format!("a call names from 1 to {RECEIPTS_MAX} receipts, and this one names {asked}");
+            return Err((Code::LimitExceeded, detail));
+        }
+        if let FinishVerb::Fail { reason } | FinishVerb::Reject { reason } = &finish.verb
+            && reason.len() > REASON_MAX
+        {
+            return Err((Code::LimitExceeded, format!("a reason has at most {REASON_MAX} bytes")));
+        }
+        let mut outcomes = Vec::new();
+        for run in &finish.receipts {
+            self.finish_run(&finish.verb, run, &mut outcomes, log);
+        }
+        Ok(Reply::Finished(outcomes))
+    }
+
+    fn finish_run(
+        &mut self,
+        verb: &FinishVerb,
+        run: &ReceiptRun,
+        outcomes: &mut Vec<OutcomeRun<FinishOutcome>>,
+        log: &mut dyn FactLog,
+    ) {
+        let slot = self.state.topics.by_number(run.first.topic).filter(|_| run.first.group == 0);
+        let Some(slot) = slot else { return push(outcomes, run.count, FinishOutcome::LeaseLost) };
+        let (mut number, end) = (run.first.lease, run.end());
+        while number < end {
+            let topic = &self.state.topics[slot];
+            let covering = topic.lease(number).map(|slot| self.state.leases[slot as usize].end());
+            match covering.filter(|covered| *covered > number) {
+                Some(covered) => {
+                    let count = (covered.min(end).0 - number.0) as u32;
+                    let outcome = self.finish_leases(verb, slot, number, count, log);
+                    push(outcomes, count, outcome);
+                    number = LeaseNumber(number.0 + u64::from(count));
+                }
+                None => {
+                    let next = topic.leases.range(number..).next().map_or(end, |(next, _)| *next).min(end);
+                    push(outcomes, (next.0 - number.0) as u32, FinishOutcome::LeaseLost);
+                    number = next;
+                }
+            }
+        }
+    }
+
+    /// Carries a verb out on leases of one run that are current.
+    fn finish_leases(
+        &mut self,
+        verb: &FinishVerb,
+        slot: TopicSlot,
+        lease: LeaseNumber,
+        count: u32,
+        log: &mut dyn FactLog,
+    ) -> FinishOutcome {
+        let topic = self.state.topics[slot].number;
+        let now = self.state.now;
+        match verb {
+            FinishVerb::Ack => {
+                self.commit(Fact::Acked { topic, group: 0, lease, count }, log);
+                FinishOutcome::Done
+            }
+            FinishVerb::Release { delay } => {
+                let place = if delay.0 == 0 { ReturnPlace::Head } else { ReturnPlace::At(now.run + *delay) };
+                self.give_back(slot, lease, count, false, place, log);
+                FinishOutcome::Done
+            }
+            FinishVerb::Fail { reason } => self.fail(slot, lease, count, DeadReason::Failed, reason.clone(), log),
+            FinishVerb::Reject { reason } => {
+                let (which, reason, detail) = (Victims::Leased { lease, count }, DeadReason::Rejected, reason.clone());
+                self.commit(Fact::Died { topic, group: 0, which, reason, detail, at: now.wall }, log);
+                FinishOutcome::Dead
+            }
+            FinishVerb::Extend { lease: asked } => {
+                let policy = &self.state.namespaces[self.state.topics[slot].namespace].policy;
+                let duration = asked.unwrap_or(policy.lease);
+                let slot = self.state.topics[slot].lease(lease).expect("the lease is current");
+                let holder = self.state.leases[slot as usize].holder;
+                let deadline = now.run + duration;
+                self.commit(Fact::Extended { topic, group: 0, lease, count, holder, duration, deadline }, log);
+                FinishOutcome::Done
+            }
+        }
+    }
+
+    /// Counts a failure of leased messages: they go where the policy says, or become dead letters.
+    pub(crate) fn fail(
+        &mut self,
+        slot: TopicSlot,
+        lease: LeaseNumber,
+        count: u32,
+        reason: DeadReason,
+        detail: Bytes,
+        log: &mut dyn FactLog,
+    ) -> FinishOutcome {
+        let topic = &self.state.topics[slot];
+        let policy = &self.state.namespaces[topic.namespace].policy;
+        let of = &self.state.leases[topic.lease(lease).expect("the lease is current") as usize];
+        let aside = &topic.level(of.priority).expect("a lease has a level").aside[&of.first];
+        let failures = aside.failures + 1;
+        if failures > policy.max_failures {
+            let (which, at) = (Victims::Leased { lease, count }, self.state.now.wall);
+            let topic = topic.number;
+            self.commit(Fact::Died { topic, group: 0, which, reason, detail, at }, log);
+            return FinishOutcome::Dead;
+        }
+        let place = match policy.retry {
+            Retry::Head => ReturnPlace::Head,
+            Retry::Tail => ReturnPlace::Tail,
+            Retry::Backoff { first, longest } => {
+                let salt = mix(topic.number.0 ^ mix(lease.0));
+                ReturnPlace::At(backoff(self.state.now.run, first, longest, failures, salt))
+            }
+        };
+        self.give_back(slot, lease, count, true, place, log);
+        FinishOutcome::Done
+    }
+
+    /// Ends leases and keeps their messages, unless their TTL has passed in the meantime.
+    pub(super) fn give_back(
+        &mut self,
+        slot: TopicSlot,
+        lease: LeaseNumber,
+        count: u32,
+        failed: bool,
+        place: ReturnPlace,
+        log: &mut dyn FactLog,
+    ) {
+        let topic = &self.state.topics[slot];
+        let of = &self.state.leases[topic.lease(lease).expect("the lease is current") as usize];
+        let (priority, first) = (of.priority, of.first.0 + (lease.0 - of.number.0));
+        let aside = &topic.level(priority).expect("a lease has a level").aside[&of.first];
+        let is_expired = aside.run.is_expired(self.state.now.wall);
+        let topic = topic.number;
+        self.commit(Fact::Returned { topic, group: 0, lease, count, failed, place }, log);
+        if is_expired {
+            self.expire(slot, priority, millpond_types::Sequence(first), count, log);
+        }
+    }
+}
+
+/// The end of a pause that doubles with each failure, with a quarter of it either way by chance. The chance is a
+/// function of the lease, so that the core stays deterministic and neighbours still spread.
+fn backoff(now: RunTime, first: Millis, longest: Millis, failures: u32, salt: u64) -> RunTime {
+    let doubled = first.0.saturating_mul(1 << (failures - 1).min(40)).min(longest.0);
+    let spread = (doubled / 2).max(1);
+    now + Millis(doubled - doubled / 4 + salt % spread)
+}
+
+fn push(outcomes: &mut Vec<OutcomeRun<FinishOutcome>>, count: u32, outcome: FinishOutcome) {
+    match outcomes.last_mut().filter(|last| last.outcome == outcome) {
+        Some(last) => last.count += count,
+        None => outcomes.push(OutcomeRun { count, outcome }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_doubles_up_to_the_longest_and_stays_within_a_quarter() {
+        for (failures, pause) in [(1, 1000), (2, 2000), (3, 4000), (4, 5000), (200, 5000)] {
+            for salt in [0, 1, 777, u64::MAX] {
+                let end = backoff(RunTime(100), Millis(1000), Millis(5000), failures, salt).0 - 100;
+                assert!((pause - pause / 4..=pause + pause / 4).contains(&end), "{failures} failures: {end}");
+            }
+        }
+    }
+}

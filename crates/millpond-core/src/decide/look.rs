@@ -1,0 +1,195 @@
+//! Looking at messages without leasing them, and the verbs that take a message by id: cancel and reschedule.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use millpond_types::limits::PAGE_MAX;
+use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis};
+
+use crate::Core;
+use crate::apply::Place;
+use crate::command::{Look, LookWhich, TopicRef, Which};
+use crate::decide::Refusal;
+use crate::fact::{Fact, FactLog, NamespaceNumber};
+use crate::output::{Found, Reply};
+use crate::page::RunPage;
+use crate::state::topic::{Aside, AsideWhy, Level};
+use crate::state::{State, TopicSlot};
+
+impl Core {
+    pub(super) fn look(&mut self, look: Look) -> Result<Reply, Refusal> {
+        let slot = self.topic_of(&look.topic)?;
+        let rows = match look.which {
+            LookWhich::First(count) => self.first_messages(slot, (count as usize).min(PAGE_MAX)),
+            LookWhich::One(which) => {
+                let (id, place) = self.find(slot, which)?;
+                Vec::from([self.state.view(slot, id, place)])
+            }
+        };
+        Ok(Reply::Messages(rows))
+    }
+
+    pub(super) fn cancel(&mut self, topic: &TopicRef, which: Which, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
+        let slot = self.topic_of(topic)?;
+        let (id, place) = self.find(slot, which)?;
+        self.check_not_leased(slot, id, place)?;
+        // A cancelled message may be published again: its dedup id goes with it.
+        if let Which::Dedup(hash) = which {
+            self.commit(Fact::Forgotten { hash }, log);
+        }
+        let MessageId { topic, priority, sequence } = id;
+        let reason = EndReason::Cancelled;
+        self.commit(Fact::Ended { topic, group: 0, priority, first: sequence, count: 1, reason }, log);
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn reschedule(
+        &mut self,
+        topic: &TopicRef,
+        which: Which,
+        delay: Millis,
+        log: &mut dyn FactLog,
+    ) -> Result<Reply, Refusal> {
+        let slot = self.topic_of(topic)?;
+        let (id, place) = self.find(slot, which)?;
+        self.check_not_leased(slot, id, place)?;
+        let due = self.state.now.wall + delay;
+        let MessageId { topic, priority, sequence } = id;
+        self.commit(Fact::Rescheduled { topic, group: 0, priority, sequence, due }, log);
+        Ok(Reply::Done)
+    }
+
+    /// Where the message of an id is now.
+    pub(super) fn state_of(&self, namespace: NamespaceNumber, id: MessageId) -> MessageState {
+        let slot = self.state.topics.by_number(id.topic);
+        if let Some(slot) = slot
+            && let Some(place) = self.state.where_is(slot, id.priority, id.sequence)
+        {
+            return self.state.view(slot, id, place).row.state;
+        }
+        match self.state.namespaces[namespace].dead.contains_key(&(0, id)) {
+            true => MessageState::Dead,
+            false => MessageState::Ended,
+        }
+    }
+
+    fn find(&self, slot: TopicSlot, which: Which) -> Result<(MessageId, Place), Refusal> {
+        let id = match which {
+            Which::Id(id) => Some(id),
+            Which::Dedup(hash) => self.state.dedups.get(hash, self.state.now.wall).map(|entry| entry.id),
+        };
+        let id = id.filter(|id| id.topic == self.state.topics[slot].number);
+        let place = id.and_then(|id| Some((id, self.state.where_is(slot, id.priority, id.sequence)?)));
+        place.ok_or_else(|| {
+            let name = &self.state.topics[slot].name;
+            (
+                Code::MessageUnknown,
+                format!("the topic {name} holds no such message now; it may be finished, or a dead letter"),
+            )
+        })
+    }
+
+    fn check_not_leased(&self, slot: TopicSlot, id: MessageId, place: Place) -> Result<(), Refusal> {
+        match self.state.view(slot, id, place).row.state {
+            MessageState::Leased => {
+                let detail = format!("message {id} is leased to a consumer right now; try again when it is back");
+                Err((Code::MessageLeased, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Messages in the order in which they would be delivered; behind them those not ready, then those leased.
+    fn first_messages(&self, slot: TopicSlot, limit: usize) -> Vec<Found<MessageView>> {
+        let topic = &self.state.topics[slot];
+        let levels = || topic.levels.iter().rev();
+        let ready = levels().flat_map(|level| level.ready_in_order());
+        let resting = |leased: bool| {
+            levels().flat_map(move |level| {
+                let aside = level.aside.values().filter(move |aside| match aside.state {
+                    AsideWhy::Ready { .. } => false,
+                    AsideWhy::Leased(_) => leased,
+                    AsideWhy::Delayed { .. } | AsideWhy::Retrying { .. } => !leased,
+                });
+                aside.map(move |aside| (level, Piece::Aside(aside)))
+            })
+        };
+        let pieces = ready.chain(resting(false)).chain(resting(true));
+        let one_by_one = pieces.flat_map(|(level, piece)| {
+            (0..piece.run().count).map(move |index| {
+                let id = topic.id(level.priority, millpond_types::Sequence(piece.run().first.0 + u64::from(index)));
+                row(id, piece)
+            })
+        });
+        one_by_one.take(limit).collect()
+    }
+}
+
+/// Messages in one state.
+#[derive(Clone, Copy)]
+enum Piece<'a> {
+    Line(&'a RunPage),
+    Aside(&'a Aside),
+}
+
+impl<'a> Piece<'a> {
+    fn run(self) -> &'a RunPage {
+        match self {
+            Piece::Line(run) => run,
+            Piece::Aside(aside) => &aside.run,
+        }
+    }
+}
+
+impl Level {
+    /// What is ready, in the order of delivery.
+    fn ready_in_order(&self) -> impl Iterator<Item = (&Level, Piece<'_>)> {
+        let mut line = self.runs.iter().peekable();
+        let mut aside = self.ready.iter().peekable();
+        core::iter::from_fn(move || {
+            let scan = line.peek().map_or(self.next, |run| run.first);
+            let piece = match aside.peek() {
+                Some((behind, first)) if *behind <= scan || line.peek().is_none() => {
+                    aside.next();
+                    Piece::Aside(&self.aside[first])
+                }
+                _ => Piece::Line(line.next()?),
+            };
+            Some((self, piece))
+        })
+    }
+}
+
+impl State {
+    /// A message that is where `place` says.
+    fn view(&self, slot: TopicSlot, id: MessageId, place: Place) -> Found<MessageView> {
+        let level = self.topics[slot].level(id.priority).expect("a message has a level");
+        let piece = match place {
+            Place::Line => Piece::Line(&level.runs[level.run_of(id.sequence).expect("the message is in line")]),
+            Place::Aside(first) => Piece::Aside(&level.aside[&first]),
+        };
+        row(id, piece)
+    }
+}
+
+fn row(id: MessageId, piece: Piece<'_>) -> Found<MessageView> {
+    let (state, deliveries, failures) = match piece {
+        Piece::Line(_) => (MessageState::Waiting, 0, 0),
+        Piece::Aside(aside) => {
+            let state = match aside.state {
+                AsideWhy::Ready { .. } => MessageState::Waiting,
+                AsideWhy::Delayed { due, .. } => MessageState::Delayed { due },
+                AsideWhy::Retrying { .. } => MessageState::Retrying,
+                AsideWhy::Leased(_) => MessageState::Leased,
+            };
+            (state, aside.deliveries, aside.failures)
+        }
+    };
+    let mut run = piece.run().clone();
+    run.split_front((id.sequence.0 - run.first.0) as u32);
+    let one = run.split_front(1);
+    let (published, expires) = (one.published, one.expires);
+    let row = MessageView { id, state, published, expires, deliveries, failures, block: Bytes::new() };
+    Found { row, extent: one.extent() }
+}

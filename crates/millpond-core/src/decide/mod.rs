@@ -1,0 +1,125 @@
+//! Deciding commands: each is looked at against the state, and what it changes becomes facts. One command a file.
+
+mod dead;
+mod finish;
+mod look;
+mod namespace;
+mod publish;
+mod receive;
+mod session;
+mod topics;
+
+use alloc::format;
+use alloc::string::String;
+
+use millpond_types::{Code, GroupName, NamespaceName};
+
+use crate::Core;
+use crate::command::{Command, Ticket, TopicRef};
+use crate::fact::{Fact, FactLog, NamespaceNumber};
+use crate::output::Reply;
+use crate::state::TopicSlot;
+
+/// Why a command is refused.
+pub(crate) type Refusal = (Code, String);
+
+impl Core {
+    pub(crate) fn decide(&mut self, ticket: Ticket, command: Command, log: &mut dyn FactLog) {
+        let reply = match command {
+            Command::Publish(publish) => self.publish(publish, log).map(Some),
+            Command::Receive(receive) => self.receive(ticket, receive).map(|()| None),
+            Command::Withdraw(receive) => {
+                self.withdraw(receive);
+                Ok(None)
+            }
+            Command::Finish(finish) => {
+                let confirm = finish.confirm;
+                self.finish(finish, log).map(|reply| confirm.then_some(reply))
+            }
+            Command::SessionBegin(begin) => Ok(Some(self.session_begin(begin))),
+            Command::SessionLost(session) => {
+                self.dispatcher.lose(session, self.state.now.run);
+                Ok(None)
+            }
+            Command::Heartbeat { session, except } => {
+                self.heartbeat(session, &except, log);
+                Ok(None)
+            }
+            Command::SessionEnd(session) => {
+                self.session_end(session, log);
+                Ok(Some(Reply::Done))
+            }
+            Command::Attach(attach) => self.attach(attach).map(Some),
+            Command::Credit { session, consumer, messages, bytes } => {
+                self.credit(session, consumer, messages, bytes);
+                Ok(None)
+            }
+            Command::Detach { session, consumer } => self.detach(session, consumer).map(Some),
+            Command::Look(look) => self.look(look).map(Some),
+            Command::Cancel { topic, which } => self.cancel(&topic, which, log).map(Some),
+            Command::Reschedule { topic, which, delay } => self.reschedule(&topic, which, delay, log).map(Some),
+            Command::Pause { topic, prefix } => self.pause(topic, prefix, true, log).map(Some),
+            Command::Resume { topic, prefix } => self.pause(topic, prefix, false, log).map(Some),
+            Command::Forget { topic, dedup_hash } => self.forget(&topic, dedup_hash, log).map(Some),
+            Command::Purge { namespace, filter } => self.purge(&namespace, &filter, log).map(Some),
+            Command::NamespaceSet { name, policy } => self.namespace_set(name, policy, log).map(Some),
+            Command::NamespaceDelete(name) => self.namespace_delete(&name, log).map(Some),
+            Command::Namespaces => Ok(Some(self.namespaces(log))),
+            Command::Stats(name) => self.stats(&name, log).map(Some),
+            Command::Topics(listing) => self.topics(listing).map(Some),
+            Command::Topic(topic) => self.topic(&topic).map(Some),
+            Command::DeadList { listing, group } => self.dead_list(listing, &group).map(Some),
+            Command::DeadRedrive { namespace, group, which } => {
+                self.dead_redrive(&namespace, &group, which, log).map(Some)
+            }
+            Command::DeadPurge { namespace, group, which } => self.dead_purge(&namespace, &group, which, log).map(Some),
+        };
+        match reply {
+            Ok(Some(reply)) => self.reply(ticket, reply),
+            Ok(None) => {}
+            Err((code, detail)) => self.refuse(ticket, code, detail),
+        }
+    }
+
+    pub(crate) fn namespace_of(&self, name: &NamespaceName) -> Result<NamespaceNumber, Refusal> {
+        self.state.namespaces.number(name).ok_or_else(|| {
+            (
+                Code::NamespaceUnknown,
+                format!("there is no namespace {name}; create it with `millpond namespace create {name}`"),
+            )
+        })
+    }
+
+    pub(crate) fn group_of(&self, group: &GroupName) -> Result<u32, Refusal> {
+        if *group == GroupName::default() {
+            return Ok(0);
+        }
+        Err((Code::GroupUnknown, format!("there is no group {group}; every namespace has the group `default`")))
+    }
+
+    pub(crate) fn topic_of(&self, topic: &TopicRef) -> Result<TopicSlot, Refusal> {
+        let namespace = self.namespace_of(&topic.namespace)?;
+        self.state.topics.find(namespace, &topic.name).ok_or_else(|| {
+            (
+                Code::TopicUnknown,
+                format!("nothing is left of a topic {}; a topic exists while it holds messages", topic.name),
+            )
+        })
+    }
+
+    /// The topic of a name, made where it is not there.
+    pub(crate) fn topic_or_new(
+        &mut self,
+        namespace: NamespaceNumber,
+        name: &millpond_types::TopicName,
+        log: &mut dyn FactLog,
+    ) -> TopicSlot {
+        if let Some(slot) = self.state.topics.find(namespace, name) {
+            return slot;
+        }
+        let topic = millpond_types::TopicNumber(self.state.numbers.topic());
+        let floor = self.state.numbers.floor();
+        self.commit(Fact::TopicCreated { topic, namespace, name: name.clone(), floor }, log);
+        self.state.slot(topic)
+    }
+}

@@ -1,0 +1,101 @@
+//! Sessions and their consumers: begin, heartbeat, end; attach, credit, detach.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use millpond_types::limits::CREDIT_MESSAGES_MAX;
+use millpond_types::{Code, LeaseNumber, Receipt, SessionId};
+
+use crate::Core;
+use crate::command::{Attach, SessionBegin};
+use crate::decide::Refusal;
+use crate::decide::receive::{check_filter, too_many_prefixes};
+use crate::dispatch::consumer::{Kind, NewConsumer};
+use crate::fact::{Fact, FactLog, ReturnPlace};
+use crate::output::Reply;
+use crate::state::TopicSlot;
+
+impl Core {
+    pub(super) fn session_begin(&mut self, begin: SessionBegin) -> Reply {
+        let resumed = self.dispatcher.begin(begin.session, begin.resume);
+        Reply::SessionBegun { resumed }
+    }
+
+    pub(super) fn session_end(&mut self, session: SessionId, log: &mut dyn FactLog) {
+        for (slot, lease, count) in self.leases_of(session) {
+            self.give_back(slot, lease, count, false, ReturnPlace::Head, log);
+        }
+        self.dispatcher.end(session);
+    }
+
+    /// The session extends its leases by being there, so only the exceptions are facts: nobody holds them any more.
+    pub(super) fn heartbeat(&mut self, session: SessionId, except: &[Receipt], log: &mut dyn FactLog) {
+        for receipt in except {
+            let slot = self.state.topics.by_number(receipt.topic).filter(|_| receipt.group == 0);
+            let Some(topic) = slot.map(|slot| &self.state.topics[slot]) else { continue };
+            let Some(lease) = topic.lease(receipt.lease).map(|slot| &self.state.leases[slot as usize]) else {
+                continue;
+            };
+            if lease.end() <= receipt.lease || lease.holder != session {
+                continue;
+            }
+            let (duration, deadline) = (lease.duration, self.state.now.run + lease.duration);
+            let fact = Fact::Extended {
+                topic: receipt.topic,
+                group: 0,
+                lease: receipt.lease,
+                count: 1,
+                holder: SessionId(0),
+                duration,
+                deadline,
+            };
+            self.commit(fact, log);
+        }
+    }
+
+    pub(super) fn attach(&mut self, attach: Attach) -> Result<Reply, Refusal> {
+        let namespace = self.namespace_of(&attach.namespace)?;
+        self.group_of(&attach.group)?;
+        check_filter(&attach.filter)?;
+        if self.dispatcher.sessions.get(&attach.session).is_none_or(|session| session.lost.is_some()) {
+            return Err((Code::SessionUnknown, "a consumer needs a session; begin one first".into()));
+        }
+        if self.dispatcher.attached(attach.session, attach.consumer).is_some() {
+            let detail = format!("consumer {} is attached in this session already; detach it first", attach.consumer);
+            return Err((Code::ConsumerExists, detail));
+        }
+        let new = NewConsumer {
+            kind: Kind::Attached { session: attach.session, number: attach.consumer },
+            namespace,
+            filter: &attach.filter,
+            messages: attach.messages.min(CREDIT_MESSAGES_MAX),
+            bytes: attach.bytes,
+            lease: attach.lease,
+        };
+        self.dispatcher.add(new, &self.state).map(|_| Reply::Done).ok_or_else(too_many_prefixes)
+    }
+
+    pub(super) fn credit(&mut self, session: SessionId, number: u32, messages: u32, bytes: u64) {
+        let Some(slot) = self.dispatcher.attached(session, number) else { return };
+        let consumer = &mut self.dispatcher.consumers[slot as usize];
+        consumer.messages = consumer.messages.saturating_add(messages).min(CREDIT_MESSAGES_MAX);
+        consumer.bytes = consumer.bytes.saturating_add(bytes);
+        self.dispatcher.feed(slot);
+    }
+
+    pub(super) fn detach(&mut self, session: SessionId, number: u32) -> Result<Reply, Refusal> {
+        let slot = self.dispatcher.attached(session, number);
+        let slot =
+            slot.ok_or_else(|| (Code::ConsumerUnknown, format!("no consumer {number} is attached in this session")))?;
+        self.dispatcher.remove(slot);
+        Ok(Reply::Done)
+    }
+
+    /// The lease runs of a session, in an order that depends on nothing but their numbers.
+    pub(crate) fn leases_of(&self, session: SessionId) -> Vec<(TopicSlot, LeaseNumber, u32)> {
+        let held = self.state.held_by(session).map(|slot| &self.state.leases[slot as usize]);
+        let mut leases: Vec<_> = held.map(|lease| (lease.slot, lease.number, lease.count)).collect();
+        leases.sort_unstable_by_key(|(slot, number, _)| (self.state.topics[*slot].number, *number));
+        leases
+    }
+}

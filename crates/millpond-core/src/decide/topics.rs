@@ -1,0 +1,155 @@
+//! Topics: listed, shown, paused, purged; and dedup ids forgotten.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+
+use millpond_types::limits::PAGE_MAX;
+use millpond_types::{Code, Counts, EndReason, Filter, GroupCursors, GroupName, NamespaceName, TopicView};
+
+use crate::Core;
+use crate::command::{Listing, TopicRef};
+use crate::decide::Refusal;
+use crate::decide::receive::check_filter;
+use crate::fact::{Fact, FactLog, NamespaceNumber};
+use crate::output::Reply;
+use crate::state::TopicSlot;
+use crate::state::topic::{AsideWhy, Topic};
+
+impl Core {
+    pub(super) fn topics(&mut self, listing: Listing) -> Result<Reply, Refusal> {
+        let namespace = self.namespace_of(&listing.namespace)?;
+        let limit = (listing.limit as usize).clamp(1, PAGE_MAX);
+        // The names are not kept in order: the first of them are gathered in one pass over the topics.
+        let mut page = BTreeMap::new();
+        for (_, topic) in self.state.topics.iter().filter(|(_, topic)| topic.namespace == namespace) {
+            let name = topic.name.as_bytes();
+            if name.starts_with(&listing.prefix) && name > &listing.after[..] {
+                page.insert(name, topic);
+                if page.len() > limit {
+                    page.pop_last();
+                }
+            }
+        }
+        Ok(Reply::Topics(page.into_values().map(view).collect()))
+    }
+
+    pub(super) fn topic(&mut self, topic: &TopicRef) -> Result<Reply, Refusal> {
+        let topic = &self.state.topics[self.topic_of(topic)?];
+        let cursors = topic.levels.iter().rev().map(|level| GroupCursors {
+            group: GroupName::default(),
+            priority: level.priority,
+            scan: level.scan(),
+            completion: level.completion(),
+            next: level.next,
+        });
+        Ok(Reply::Topics(Vec::from([TopicView { cursors: cursors.collect(), ..view(topic) }])))
+    }
+
+    pub(super) fn pause(
+        &mut self,
+        topic: TopicRef,
+        prefix: bool,
+        paused: bool,
+        log: &mut dyn FactLog,
+    ) -> Result<Reply, Refusal> {
+        let namespace = self.namespace_of(&topic.namespace)?;
+        let known = self.state.namespaces[namespace].paused.contains(&(topic.name.clone(), prefix));
+        if known != paused {
+            if paused && self.state.namespaces[namespace].paused.len() >= PAGE_MAX {
+                return Err((
+                    Code::LimitExceeded,
+                    format!("at most {PAGE_MAX} topics and prefixes are paused at a time; pause a prefix"),
+                ));
+            }
+            self.commit(Fact::Paused { namespace, name: topic.name, prefix, paused }, log);
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn forget(&mut self, topic: &TopicRef, hash: u128, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
+        self.namespace_of(&topic.namespace)?;
+        let known = self.state.dedups.get(hash, self.state.now.wall).is_some();
+        if known {
+            self.commit(Fact::Forgotten { hash }, log);
+        }
+        Ok(Reply::Count(u64::from(known)))
+    }
+
+    pub(super) fn purge(
+        &mut self,
+        namespace: &NamespaceName,
+        filter: &Filter,
+        log: &mut dyn FactLog,
+    ) -> Result<Reply, Refusal> {
+        let namespace = self.namespace_of(namespace)?;
+        check_filter(filter)?;
+        let mut purged = 0;
+        for slot in self.admitted(namespace, filter) {
+            purged += self.purge_topic(slot, log);
+        }
+        Ok(Reply::Count(purged))
+    }
+
+    /// The topics that a filter admits.
+    pub(crate) fn admitted(&self, namespace: NamespaceNumber, filter: &Filter) -> Vec<TopicSlot> {
+        match filter {
+            Filter::Topics(names) => {
+                let mut slots: Vec<_> =
+                    names.iter().filter_map(|name| self.state.topics.find(namespace, name)).collect();
+                slots.sort_unstable();
+                slots.dedup();
+                slots
+            }
+            Filter::All | Filter::Prefixes(_) => {
+                let of_it = self.state.topics.iter().filter(|(_, topic)| topic.namespace == namespace);
+                of_it.filter(|(_, topic)| filter.admits(&topic.name)).map(|(slot, _)| slot).collect()
+            }
+        }
+    }
+
+    fn purge_topic(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> u64 {
+        let topic = &self.state.topics[slot];
+        let (number, mut purged) = (topic.number, 0);
+        let mut pieces = Vec::new();
+        for level in &topic.levels {
+            let aside = level.aside.values().filter(|aside| !matches!(aside.state, AsideWhy::Leased(_)));
+            let runs = level.runs.iter().chain(aside.map(|aside| &aside.run));
+            pieces.extend(runs.map(|run| (level.priority, run.first, run.count)));
+        }
+        for (priority, first, count) in pieces {
+            let reason = EndReason::Purged;
+            self.commit(Fact::Ended { topic: number, group: 0, priority, first, count, reason }, log);
+            purged += u64::from(count);
+        }
+        purged
+    }
+}
+
+fn view(topic: &Topic) -> TopicView {
+    let mut counts = Counts::default();
+    let mut oldest = None;
+    let mut waits = |run: &crate::page::RunPage| {
+        let first = oldest.get_or_insert(run.published);
+        *first = run.published.min(*first);
+    };
+    for level in &topic.levels {
+        for run in &level.runs {
+            counts.waiting += u64::from(run.count);
+        }
+        level.runs.front().into_iter().for_each(&mut waits);
+        for aside in level.aside.values() {
+            let count = u64::from(aside.run.count);
+            match aside.state {
+                AsideWhy::Ready { .. } => {
+                    counts.waiting += count;
+                    waits(&aside.run);
+                }
+                AsideWhy::Delayed { .. } => counts.delayed += count,
+                AsideWhy::Retrying { .. } => counts.retrying += count,
+                AsideWhy::Leased(_) => counts.leased += count,
+            }
+        }
+    }
+    TopicView { name: topic.name.clone(), paused: topic.paused, counts, oldest, cursors: Vec::new() }
+}

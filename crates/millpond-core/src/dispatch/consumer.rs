@@ -1,0 +1,137 @@
+//! Consumers: attached ones, and one-shot receives, which are consumers that are served once.
+
+use alloc::vec::Vec;
+
+use millpond_types::{Filter, Millis, RunTime, SessionId};
+
+use crate::command::Ticket;
+use crate::dispatch::scope::ScopeSlot;
+use crate::dispatch::{ConsumerSlot, Dispatcher};
+use crate::fact::{GroupNumber, NamespaceNumber};
+use crate::output::LeasedRun;
+use crate::state::State;
+
+pub(crate) struct Consumer {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: NamespaceNumber,
+    pub(crate) group: GroupNumber,
+    /// The scopes that it is served from, and whether it stands among the hungry of each.
+    scopes: Vec<(ScopeSlot, bool)>,
+    /// Messages that may still be delivered.
+    pub(crate) messages: u32,
+    /// Bytes that may still be delivered.
+    pub(crate) bytes: u64,
+    pub(crate) lease: Option<Millis>,
+    /// What this turn has given it.
+    pub(crate) got: Vec<LeasedRun>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Belongs to a session, under a number.
+    Attached { session: SessionId, number: u32 },
+    /// Is answered once.
+    Once { ticket: Ticket, until: RunTime },
+}
+
+impl Consumer {
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.messages > 0 && self.bytes > 0
+    }
+
+    pub(crate) fn holder(&self) -> SessionId {
+        match self.kind {
+            Kind::Attached { session, .. } => session,
+            Kind::Once { .. } => SessionId(0),
+        }
+    }
+}
+
+/// What a new consumer is made of.
+pub(crate) struct NewConsumer<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: NamespaceNumber,
+    pub(crate) filter: &'a Filter,
+    pub(crate) messages: u32,
+    pub(crate) bytes: u64,
+    pub(crate) lease: Option<Millis>,
+}
+
+impl Dispatcher {
+    /// `None` if its filter needs more prefixes than may be in use.
+    pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Option<ConsumerSlot> {
+        let scopes = self.scopes.open(new.namespace, new.filter, state)?;
+        let consumer = Consumer {
+            kind: new.kind,
+            namespace: new.namespace,
+            group: 0,
+            scopes: scopes.into_iter().map(|scope| (scope, false)).collect(),
+            messages: new.messages,
+            bytes: new.bytes,
+            lease: new.lease,
+            got: Vec::new(),
+        };
+        let slot = self.consumers.insert(consumer) as ConsumerSlot;
+        match new.kind {
+            Kind::Attached { session, .. } => {
+                self.sessions.get_mut(&session).expect("a consumer's session is there").consumers.push(slot);
+            }
+            Kind::Once { ticket, until } => {
+                self.waiting.insert((until, slot));
+                self.receives.insert(ticket, slot);
+            }
+        }
+        self.feed(slot);
+        Some(slot)
+    }
+
+    pub(crate) fn remove(&mut self, slot: ConsumerSlot) -> Consumer {
+        let consumer = self.consumers.remove(slot as usize);
+        for (scope, _) in &consumer.scopes {
+            self.scopes.close(*scope, slot);
+        }
+        match consumer.kind {
+            Kind::Attached { session, .. } => {
+                if let Some(session) = self.sessions.get_mut(&session) {
+                    session.consumers.retain(|other| *other != slot);
+                }
+            }
+            Kind::Once { ticket, until } => {
+                self.waiting.remove(&(until, slot));
+                self.receives.remove(&ticket);
+            }
+        }
+        consumer
+    }
+
+    /// Lets a consumer with credit stand among the hungry of all its scopes.
+    pub(crate) fn feed(&mut self, slot: ConsumerSlot) {
+        let consumer = &mut self.consumers[slot as usize];
+        if !consumer.is_hungry() {
+            return;
+        }
+        for (scope, queued) in &mut consumer.scopes {
+            if !core::mem::replace(queued, true) {
+                self.scopes.slots[*scope as usize].hungry.push_back(slot);
+            }
+        }
+    }
+
+    /// A consumer without credit was taken from among the hungry of a scope.
+    pub(crate) fn sated(&mut self, slot: ConsumerSlot, scope: ScopeSlot) {
+        let scopes = &mut self.consumers[slot as usize].scopes;
+        scopes.iter_mut().filter(|(other, _)| *other == scope).for_each(|(_, queued)| *queued = false);
+    }
+
+    /// The consumer of a session with a number.
+    pub(crate) fn attached(&self, session: SessionId, number: u32) -> Option<ConsumerSlot> {
+        let wanted = Kind::Attached { session, number };
+        let slots = &self.sessions.get(&session)?.consumers;
+        slots.iter().copied().find(|slot| self.consumers[*slot as usize].kind == wanted)
+    }
+
+    /// Whether all scopes of a consumer hold what they should, so that an empty ring means that nothing is there.
+    pub(crate) fn has_seen_all(&self, slot: ConsumerSlot) -> bool {
+        self.consumers[slot as usize].scopes.iter().all(|(scope, _)| !self.scopes.is_filling(*scope))
+    }
+}

@@ -1,0 +1,39 @@
+//! Who gets what: consumers, the rings of ready topics that they hang on, and the turn that brings both together.
+//!
+//! All of this is derived from the state or belongs to connections. Nothing of it is journaled; after a start the rings
+//! are filled anew in slices, and consumers attach again.
+
+pub(crate) mod consumer;
+pub(crate) mod rings;
+pub(crate) mod scope;
+mod serve;
+pub(crate) mod session;
+
+use alloc::collections::BTreeSet;
+
+use hashbrown::HashMap;
+use millpond_types::{RunTime, SessionId};
+use slab::Slab;
+
+use crate::command::Ticket;
+use crate::dispatch::consumer::Consumer;
+use crate::dispatch::scope::Scopes;
+use crate::dispatch::session::Session;
+use crate::state::hash::FixedState;
+
+/// A consumer's place in memory.
+pub(crate) type ConsumerSlot = u32;
+
+#[derive(Default)]
+pub(crate) struct Dispatcher {
+    pub(crate) consumers: Slab<Consumer>,
+    pub(crate) scopes: Scopes,
+    pub(crate) sessions: HashMap<SessionId, Session, FixedState>,
+    /// Sessions whose connection is gone, by the time at which they expire.
+    pub(crate) losing: BTreeSet<(RunTime, SessionId)>,
+    /// One-shot receives, by the time at which they give up.
+    pub(crate) waiting: BTreeSet<(RunTime, ConsumerSlot)>,
+    pub(crate) receives: HashMap<Ticket, ConsumerSlot, FixedState>,
+    /// No lease expires before: the start of the broker and some grace, so that consumers can come back.
+    pub(crate) grace: RunTime,
+}

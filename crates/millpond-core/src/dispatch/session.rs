@@ -1,0 +1,67 @@
+//! Sessions of attached consumers. The shell counts heartbeats and sees connections come and go; the core counts the
+//! time that a lost session may still be resumed in.
+
+use alloc::vec::Vec;
+
+use millpond_types::{Millis, RunTime, SessionId};
+
+use crate::dispatch::{ConsumerSlot, Dispatcher};
+
+/// The time for resuming where neither the client nor a running session says: also that of sessions known only by the
+/// leases that they left in the journal.
+pub(crate) const RESUME_DEFAULT: Millis = Millis::seconds(10);
+
+pub(crate) struct Session {
+    pub(crate) resume: Millis,
+    /// When it expires, while its connection is gone.
+    pub(crate) lost: Option<RunTime>,
+    pub(crate) consumers: Vec<ConsumerSlot>,
+}
+
+impl Dispatcher {
+    /// Begins or resumes a session; its consumers are to be attached anew. True if it was there.
+    pub(crate) fn begin(&mut self, id: SessionId, resume: Millis) -> bool {
+        let is_there = self.sessions.contains_key(&id);
+        if is_there {
+            self.drop_consumers(id);
+        }
+        let session = self.sessions.entry(id).or_insert(Session { resume, lost: None, consumers: Vec::new() });
+        session.resume = resume;
+        if let Some(at) = session.lost.take() {
+            self.losing.remove(&(at, id));
+        }
+        is_there
+    }
+
+    /// The session's connection is gone: nothing is delivered any more, and its time runs.
+    pub(crate) fn lose(&mut self, id: SessionId, now: RunTime) {
+        self.drop_consumers(id);
+        if let Some(session) = self.sessions.get_mut(&id).filter(|session| session.lost.is_none()) {
+            let at = now + session.resume;
+            session.lost = Some(at);
+            self.losing.insert((at, id));
+        }
+    }
+
+    /// A session known only by leases that it held before a restart.
+    pub(crate) fn restore(&mut self, id: SessionId, until: RunTime) {
+        let session = Session { resume: RESUME_DEFAULT, lost: Some(until), consumers: Vec::new() };
+        self.sessions.insert(id, session);
+        self.losing.insert((until, id));
+    }
+
+    /// The session is over.
+    pub(crate) fn end(&mut self, id: SessionId) {
+        self.drop_consumers(id);
+        if let Some(at) = self.sessions.remove(&id).and_then(|session| session.lost) {
+            self.losing.remove(&(at, id));
+        }
+    }
+
+    fn drop_consumers(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        for slot in core::mem::take(&mut session.consumers) {
+            self.remove(slot);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What always holds of the state, as named functions: called by scripts, properties and the simulation after every
+//! step. Each panics with what it found.
+
+use alloc::collections::BTreeMap;
+
+use millpond_types::{Counts, SessionId};
+
+use crate::Core;
+use crate::state::State;
+use crate::state::topic::{AsideWhy, Level, Topic};
+
+/// Checks everything; costs time in proportion to the state.
+pub fn check(core: &Core) {
+    let state = &core.state;
+    for (slot, topic) in state.topics.iter().filter(|(_, topic)| !topic.cold) {
+        for level in &topic.levels {
+            messages_stand_once_and_in_order(level);
+            ready_list_matches(level);
+        }
+        leases_match(state, slot, topic);
+        numbers_are_below_the_high_water(state, topic);
+        topic_is_found(state, slot, topic);
+    }
+    every_lease_has_a_topic(state);
+    holders_hold_what_is_held(state);
+    counts_are_right(state);
+    timers_are_as_many_as_what_waits(state);
+    ready_topics_are_offered(core);
+}
+
+/// No sequence is in two places, nothing lies at or past `next`, and lines are in order.
+fn messages_stand_once_and_in_order(level: &Level) {
+    let mut at = level.scan();
+    for run in &level.runs {
+        assert!(run.count > 0 && run.first >= at, "the line is in order: {run:?} at {at:?}");
+        at = run.end();
+    }
+    assert!(at <= level.next, "the line ends before the next sequence");
+    let mut at = None;
+    for (first, aside) in &level.aside {
+        assert!(aside.run.count > 0 && *first == aside.run.first, "an entry aside is found by its first sequence");
+        assert!(Some(*first) >= at, "entries aside do not overlap");
+        assert!(level.run_of(*first).is_none(), "what is aside is not in line");
+        at = Some(aside.run.end());
+    }
+    assert!(at.is_none_or(|at| at <= level.next), "what is aside was published");
+    assert!(level.completion() <= level.scan() && level.scan() <= level.next, "the cursors are in order");
+}
+
+/// The ready list holds exactly what is aside and ready.
+fn ready_list_matches(level: &Level) {
+    let ready = level.aside.values().filter_map(|aside| match aside.state {
+        AsideWhy::Ready { behind } => Some((behind, aside.run.first)),
+        _ => None,
+    });
+    let mut expected: alloc::vec::Vec<_> = ready.collect();
+    expected.sort_unstable();
+    assert!(level.ready.iter().copied().eq(expected), "the ready list holds what is ready");
+}
+
+/// Each lease of a topic and the entry aside that it is of name each other.
+fn leases_match(state: &State, slot: u32, topic: &Topic) {
+    let (mut leased, mut retrying) = (0, 0);
+    for level in &topic.levels {
+        for aside in level.aside.values() {
+            match aside.state {
+                AsideWhy::Leased(lease_slot) => {
+                    let lease = &state.leases[lease_slot as usize];
+                    let of = (lease.slot, lease.priority, lease.first, lease.count);
+                    assert_eq!(
+                        of,
+                        (slot, level.priority, aside.run.first, aside.run.count),
+                        "a lease names its messages"
+                    );
+                    assert_eq!(topic.leases.get(&lease.number), Some(&lease_slot), "a lease is found by its number");
+                    assert!(lease.end() <= topic.next_lease, "lease numbers were given out");
+                    leased += u64::from(aside.run.count);
+                }
+                AsideWhy::Retrying { .. } => retrying += u64::from(aside.run.count),
+                AsideWhy::Ready { .. } | AsideWhy::Delayed { .. } => {}
+            }
+        }
+    }
+    assert_eq!((topic.in_flight, topic.retrying), (leased, retrying), "a topic counts its leases and retries");
+    let numbered: u64 = topic.leases.values().map(|slot| u64::from(state.leases[*slot as usize].count)).sum();
+    assert_eq!(numbered, leased, "every lease of a topic has messages");
+}
+
+fn numbers_are_below_the_high_water(state: &State, topic: &Topic) {
+    assert!(topic.number.0 < state.numbers.next_topic, "topic numbers were given out");
+    for level in topic.levels.iter().filter(|level| level.next.0 > topic.floor) {
+        assert!(level.next.0 <= state.numbers.high_water, "sequences lie below the high water");
+    }
+    let has_leased = topic.next_lease.0 > topic.floor;
+    assert!(!has_leased || topic.next_lease.0 <= state.numbers.high_water, "lease numbers lie below the high water");
+}
+
+fn topic_is_found(state: &State, slot: u32, topic: &Topic) {
+    assert_eq!(state.topics.find(topic.namespace, &topic.name), Some(slot), "a topic is found by its name");
+    assert_eq!(state.topics.by_number(topic.number), Some(slot), "a topic is found by its number");
+    let paused = state.namespaces[topic.namespace].is_paused(&topic.name);
+    assert_eq!(topic.paused, paused, "a topic knows whether it is paused");
+}
+
+fn every_lease_has_a_topic(state: &State) {
+    let numbered: usize = state.topics.iter().map(|(_, topic)| topic.leases.len()).sum();
+    assert_eq!(numbered, state.leases.len(), "every lease belongs to a topic");
+}
+
+/// The holders' lists hold each lease with a holder, once.
+fn holders_hold_what_is_held(state: &State) {
+    let mut held: BTreeMap<SessionId, usize> = BTreeMap::new();
+    for (_, lease) in &state.leases {
+        if lease.holder != SessionId(0) {
+            *held.entry(lease.holder).or_default() += 1;
+            assert!(lease.timer.is_none(), "a session's lease has no timer of its own");
+        } else {
+            assert!(lease.timer.is_some(), "a lease that nobody holds has a timer");
+        }
+    }
+    assert_eq!(held.len(), state.holders.len(), "every holder holds something");
+    for (session, count) in held {
+        assert_eq!(state.held_by(session).count(), count, "a holder's list is whole");
+    }
+}
+
+/// The counts of each namespace are those of its messages. Cold topics only wait, so they are left out by holding the
+/// counts of the others against the whole.
+fn counts_are_right(state: &State) {
+    for (number, namespace) in state.namespaces.iter() {
+        let mut counts = Counts::default();
+        let mut topics = 0;
+        let mut cold = false;
+        for (_, topic) in state.topics.iter().filter(|(_, topic)| topic.namespace == number) {
+            topics += 1;
+            cold |= topic.cold;
+            for level in &topic.levels {
+                counts.waiting += level.runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+                for aside in level.aside.values() {
+                    let count = u64::from(aside.run.count);
+                    match aside.state {
+                        AsideWhy::Ready { .. } => counts.waiting += count,
+                        AsideWhy::Delayed { .. } => counts.delayed += count,
+                        AsideWhy::Retrying { .. } => counts.retrying += count,
+                        AsideWhy::Leased(_) => counts.leased += count,
+                    }
+                }
+            }
+        }
+        counts.dead = namespace.dead.len() as u64;
+        if cold {
+            assert!(counts.waiting <= namespace.counts.waiting, "cold topics hold the rest");
+            counts.waiting = namespace.counts.waiting;
+        }
+        assert_eq!(counts, namespace.counts, "the counts of namespace {}", namespace.name);
+        assert_eq!(topics, namespace.topics, "the topics of namespace {}", namespace.name);
+        assert_eq!(namespace.dead.len(), namespace.dead_by_topic.len(), "dead letters are listed");
+    }
+}
+
+fn timers_are_as_many_as_what_waits(state: &State) {
+    let (mut run, mut wall) = (0, 0);
+    for (_, topic) in state.topics.iter() {
+        for level in &topic.levels {
+            wall += level.expiries.len();
+            for aside in level.aside.values() {
+                match aside.state {
+                    AsideWhy::Delayed { .. } => wall += 1,
+                    AsideWhy::Retrying { .. } => run += 1,
+                    AsideWhy::Ready { .. } | AsideWhy::Leased(_) => {}
+                }
+            }
+        }
+    }
+    run += state.leases.iter().filter(|(_, lease)| lease.timer.is_some()).count();
+    assert_eq!((state.run_timers.len(), state.wall_timers.len()), (run, wall), "each deadline has one timer");
+}
+
+/// Nothing is ready while a consumer that could have it has credit, once a dispatch is over and every scope is filled.
+fn ready_topics_are_offered(core: &Core) {
+    if core.dispatcher.scopes.any_is_filling() || core.is_fetching() || !core.state.touched.is_empty() {
+        return;
+    }
+    for (_, topic) in core.state.topics.iter() {
+        let policy = &core.state.namespaces[topic.namespace].policy;
+        if !topic.cold && topic.ready_level(policy).is_some() {
+            let stuck = core.dispatcher.scopes.hungry_for(topic);
+            assert!(!stuck, "topic {} is ready, a consumer has credit, and nobody was told", topic.name);
+        }
+    }
+}

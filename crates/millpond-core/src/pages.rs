@@ -1,0 +1,268 @@
+//! Between state and pages: what a checkpoint keeps, and what a topic is turned into that leaves memory.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+
+use millpond_types::Priority;
+
+use crate::Core;
+use crate::output::Extent;
+use crate::page::{
+    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, RunPage,
+    TopicPage,
+};
+use crate::state::dedup::Dedup;
+use crate::state::hash::tenant_hash;
+use crate::state::namespace::{Dead, Namespace};
+use crate::state::numbers::Numbers;
+use crate::state::producer::Producer;
+use crate::state::topic::{AsideWhy, Level, Topic};
+use crate::state::{Now, State, Timer, TopicSlot};
+
+/// Pages that are no state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadPage(pub &'static str);
+
+impl fmt::Display for BadPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl core::error::Error for BadPage {}
+
+impl Core {
+    /// The core of a checkpoint.
+    pub fn from_pages(pages: impl IntoIterator<Item = Page>) -> Result<Core, BadPage> {
+        let mut pages = pages.into_iter();
+        let Some(Page::Numbers(numbers)) = pages.next() else {
+            return Err(BadPage("a checkpoint begins with the numbers"));
+        };
+        let mut core = Core::empty(numbers.hash_key);
+        let state = &mut core.state;
+        state.now = Now { run: numbers.run, wall: numbers.wall };
+        state.numbers = Numbers {
+            next_topic: numbers.next_topic,
+            next_namespace: numbers.next_namespace,
+            high_water: numbers.high_water,
+            raised: numbers.raised,
+        };
+        for page in pages {
+            match page {
+                Page::Numbers(_) => return Err(BadPage("a checkpoint has the numbers once")),
+                Page::Namespace(page) => {
+                    let mut namespace = Namespace::new(page.name, page.policy, page.version);
+                    namespace.paused = page.paused.into_iter().collect();
+                    state.namespaces.insert(page.number, namespace);
+                }
+                Page::Topic(page) => state.add_topic(page)?,
+                Page::Dead(page) => state.add_dead(page)?,
+                Page::Dedup(page) => state.dedups.insert(page.hash, Dedup { id: page.id, until: page.until }),
+                Page::Producer(page) => {
+                    let (instance, used) = (page.instance, page.used);
+                    let producer = Producer { instance, used, batches: page.batches.into() };
+                    state.producers.insert((page.namespace, page.id), producer);
+                }
+            }
+        }
+        if state.namespaces.get_mut(0).is_none() {
+            return Err(BadPage("a checkpoint holds the namespace `default`"));
+        }
+        for slot in state.touched.drain(..) {
+            state.topics[slot].touched = false;
+        }
+        Ok(core)
+    }
+
+    /// The whole state, in an order that depends on nothing but the state. No topic may be cold.
+    pub fn pages(&self) -> impl Iterator<Item = Page> {
+        let state = &self.state;
+        let mut topics: Vec<TopicSlot> = state.topics.iter().map(|(slot, _)| slot).collect();
+        topics.sort_unstable_by_key(|slot| state.topics[*slot].number);
+        let dedups = state.dedups.in_order(state.now.wall);
+        let namespaces = state.namespaces.iter().map(|(number, namespace)| {
+            Page::Namespace(NamespacePage {
+                number,
+                name: namespace.name.clone(),
+                policy: namespace.policy.clone(),
+                version: namespace.version,
+                paused: namespace.paused.iter().cloned().collect(),
+            })
+        });
+        let dead = state.namespaces.iter().flat_map(|(number, namespace)| {
+            namespace.dead.iter().map(move |((group, id), dead)| {
+                Page::Dead(DeadPage {
+                    namespace: number,
+                    group: *group,
+                    topic: dead.topic.clone(),
+                    id: *id,
+                    run: dead.run.clone(),
+                    deliveries: dead.deliveries,
+                    failures: dead.failures,
+                    reason: dead.reason,
+                    detail: dead.detail.clone(),
+                    died: dead.died,
+                })
+            })
+        });
+        let topics = topics.into_iter().map(|slot| Page::Topic(state.topic_page(slot)));
+        let dedups =
+            dedups.into_iter().map(|(hash, dedup)| Page::Dedup(DedupPage { hash, id: dedup.id, until: dedup.until }));
+        let producers = state.producers.iter().filter(|(_, producer)| !producer.is_forgotten(state.now.wall));
+        let producers = producers.map(|((namespace, id), producer)| {
+            Page::Producer(ProducerPage {
+                namespace: *namespace,
+                id: *id,
+                instance: producer.instance,
+                used: producer.used,
+                batches: producer.batches.iter().cloned().collect(),
+            })
+        });
+        let first = core::iter::once(Page::Numbers(self.numbers()));
+        first.chain(namespaces).chain(topics).chain(dead).chain(dedups).chain(producers)
+    }
+
+    /// The numbers and times.
+    pub fn numbers(&self) -> NumbersPage {
+        let Numbers { next_topic, next_namespace, high_water, raised } = self.state.numbers;
+        let Now { run, wall } = self.state.now;
+        NumbersPage { hash_key: self.state.hash_key, next_topic, next_namespace, high_water, raised, run, wall }
+    }
+
+    /// Every piece of the journal that a message of the state still needs.
+    pub fn extents(&self, visit: &mut dyn FnMut(Extent)) {
+        for (_, topic) in self.state.topics.iter() {
+            assert!(!topic.cold, "the extents of cold topics are in the store");
+            for level in &topic.levels {
+                level.runs.iter().for_each(|run| visit(run.extent()));
+                level.aside.values().for_each(|aside| visit(aside.run.extent()));
+            }
+        }
+        for (_, namespace) in self.state.namespaces.iter() {
+            namespace.dead.values().for_each(|dead| visit(dead.run.extent()));
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn topic_page(&self, slot: TopicSlot) -> TopicPage {
+        let topic = &self.topics[slot];
+        assert!(!topic.cold, "a cold topic's page is in the store");
+        let levels = topic.levels.iter().map(|level| LevelPage {
+            priority: level.priority,
+            next: level.next,
+            runs: level.runs.iter().cloned().collect(),
+            aside: level.aside.values().map(|aside| self.aside_page(aside)).collect(),
+        });
+        TopicPage {
+            number: topic.number,
+            namespace: topic.namespace,
+            name: topic.name.clone(),
+            floor: topic.floor,
+            next_lease: topic.next_lease,
+            levels: levels.collect(),
+        }
+    }
+
+    /// Gives a topic without contents those of a page.
+    pub(crate) fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
+        for level in page.levels {
+            let priority = level.priority;
+            self.topics[slot].levels.push(Level::new(priority, level.next));
+            for run in level.runs {
+                self.arm_expiry(slot, priority, &run);
+                self.topics[slot].level_or_new(priority).runs.push_back(run);
+            }
+            for aside in level.aside {
+                self.arm_expiry(slot, priority, &aside.run);
+                self.fill_aside(slot, priority, aside);
+            }
+        }
+    }
+
+    fn fill_aside(&mut self, slot: TopicSlot, priority: Priority, page: AsidePage) {
+        let (run, tries) = (page.run, (page.deliveries, page.failures));
+        let ripe = Timer::Ripe { slot, priority, first: run.first };
+        let why = match page.state {
+            AsideState::Ready { behind } => AsideWhy::Ready { behind },
+            AsideState::Delayed { due } => AsideWhy::Delayed { due, timer: self.wall_timers.insert(due.0, ripe) },
+            AsideState::Retrying { due } => AsideWhy::Retrying { due, timer: self.run_timers.insert(due.0, ripe) },
+            AsideState::Leased { lease, holder, duration, deadline } => {
+                return self.begin_lease(slot, priority, run, tries, (lease, holder, duration, deadline));
+            }
+        };
+        self.set_aside(slot, priority, run, tries, why);
+    }
+
+    fn arm_expiry(&mut self, slot: TopicSlot, priority: Priority, run: &RunPage) {
+        let Some(at) = run.expires else { return };
+        let timer = self.wall_timers.insert(at.0, Timer::Expiry { slot, priority, first: run.first });
+        self.topics[slot].level_or_new(priority).expiries.insert(run.first, (run.end(), timer));
+    }
+
+    fn aside_page(&self, aside: &crate::state::topic::Aside) -> AsidePage {
+        let state = match aside.state {
+            AsideWhy::Ready { behind } => AsideState::Ready { behind },
+            AsideWhy::Delayed { due, .. } => AsideState::Delayed { due },
+            AsideWhy::Retrying { due, .. } => AsideState::Retrying { due },
+            AsideWhy::Leased(slot) => {
+                let lease = &self.leases[slot as usize];
+                let (lease, holder, duration, deadline) = (lease.number, lease.holder, lease.duration, lease.deadline);
+                AsideState::Leased { lease, holder, duration, deadline }
+            }
+        };
+        let (deliveries, failures) = (aside.deliveries, aside.failures);
+        AsidePage { group: 0, run: aside.run.clone(), deliveries, failures, state }
+    }
+
+    fn add_topic(&mut self, page: TopicPage) -> Result<(), BadPage> {
+        let Some(home) = self.namespaces.get_mut(page.namespace) else {
+            return Err(BadPage("a topic's namespace comes before it"));
+        };
+        if !page.levels.is_sorted_by(|a, b| a.priority < b.priority) {
+            return Err(BadPage("a topic's priorities are in order"));
+        }
+        home.topics += 1;
+        let waiting: u64 = page.levels.iter().flat_map(|level| &level.runs).map(|run| u64::from(run.count)).sum();
+        home.counts.waiting += waiting;
+        let topic = Topic {
+            number: page.number,
+            namespace: page.namespace,
+            name: page.name.detach(),
+            tenant: tenant_hash(self.hash_key, page.name.tenant()),
+            floor: page.floor,
+            next_lease: page.next_lease,
+            levels: Vec::new(),
+            leases: BTreeMap::new(),
+            in_flight: 0,
+            retrying: 0,
+            paused: home.is_paused(&page.name),
+            touched: false,
+            cold: false,
+        };
+        if self.topics.by_number(page.number).is_some() {
+            return Err(BadPage("a topic is in a checkpoint once"));
+        }
+        let slot = self.topics.insert(topic);
+        self.fill_topic(slot, page);
+        Ok(())
+    }
+
+    fn add_dead(&mut self, page: DeadPage) -> Result<(), BadPage> {
+        let Some(home) = self.namespaces.get_mut(page.namespace) else {
+            return Err(BadPage("a dead letter's namespace comes before it"));
+        };
+        let dead = Dead {
+            topic: page.topic,
+            run: page.run,
+            deliveries: page.deliveries,
+            failures: page.failures,
+            reason: page.reason,
+            detail: page.detail,
+            died: page.died,
+        };
+        home.insert_dead(page.group, page.id, dead);
+        Ok(())
+    }
+}

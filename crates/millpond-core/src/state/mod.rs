@@ -1,0 +1,108 @@
+//! All that the broker knows, as far as facts tell it.
+//!
+//! The state changes only by [`State::apply`](crate::apply), live and in replay alike. What stands beside it in
+//! [`crate::Core`] (rings, consumers, parked commands) is derived or belongs to connections, and is never journaled.
+//! Timers live here because facts set them; what falls due is decided in [`crate::advance`].
+
+pub(crate) mod dedup;
+pub(crate) mod hash;
+pub(crate) mod holders;
+pub(crate) mod namespace;
+pub(crate) mod numbers;
+pub(crate) mod producer;
+pub(crate) mod topic;
+pub(crate) mod topics;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use millpond_types::{Priority, ProducerId, RunTime, Sequence, SessionId, WallTime};
+use slab::Slab;
+
+use crate::fact::NamespaceNumber;
+use crate::output::Extent;
+use crate::state::dedup::Dedups;
+use crate::state::hash::FixedState;
+use crate::state::holders::Holder;
+use crate::state::namespace::Namespaces;
+use crate::state::numbers::Numbers;
+use crate::state::producer::Producer;
+use crate::state::topic::Lease;
+use crate::state::topics::Topics;
+use crate::time_index::TimeIndex;
+
+/// A topic's place in memory, reused after the topic has vanished.
+pub(crate) type TopicSlot = u32;
+/// A lease run's place in memory.
+pub(crate) type LeaseSlot = u32;
+
+/// The two times of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Now {
+    /// Continues where the journal left it; never goes back.
+    pub run: RunTime,
+    /// The clock on the wall; never goes back.
+    pub wall: WallTime,
+}
+
+/// What a timer of the state is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Timer {
+    /// A lease run runs out.
+    Lease(LeaseSlot),
+    /// A message set aside becomes ready.
+    Ripe { slot: TopicSlot, priority: Priority, first: Sequence },
+    /// The TTL of a published run passes.
+    Expiry { slot: TopicSlot, priority: Priority, first: Sequence },
+}
+
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) hash_key: [u64; 2],
+    pub(crate) now: Now,
+    pub(crate) numbers: Numbers,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) topics: Topics,
+    pub(crate) leases: Slab<Lease>,
+    pub(crate) holders: HashMap<SessionId, Holder, FixedState>,
+    pub(crate) dedups: Dedups,
+    pub(crate) producers: BTreeMap<(NamespaceNumber, ProducerId), Producer>,
+    /// Deadlines in run time.
+    pub(crate) run_timers: TimeIndex<Timer>,
+    /// Deadlines in wall time.
+    pub(crate) wall_timers: TimeIndex<Timer>,
+    /// Bytes of the journal that no message needs any more, for the shell.
+    pub(crate) freed: Vec<Extent>,
+    /// Topics that something has happened to, for rings and for vanishing.
+    pub(crate) touched: Vec<TopicSlot>,
+}
+
+impl State {
+    pub(crate) fn new(hash_key: [u64; 2]) -> State {
+        State {
+            hash_key,
+            now: Now::default(),
+            numbers: Numbers::default(),
+            namespaces: Namespaces::default(),
+            topics: Topics::new(hash_key),
+            leases: Slab::new(),
+            holders: HashMap::default(),
+            dedups: Dedups::default(),
+            producers: BTreeMap::new(),
+            run_timers: TimeIndex::new(),
+            wall_timers: TimeIndex::new(),
+            freed: Vec::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// Remembers that a topic may have become ready, or empty.
+    pub(crate) fn touch(&mut self, slot: TopicSlot) {
+        let topic = &mut self.topics[slot];
+        if !topic.touched {
+            topic.touched = true;
+            self.touched.push(slot);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Namespaces: a policy, what is paused, the dead letters, the counts.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use millpond_types::{Counts, MessageId, NamespaceName, Policy, TopicName, WallTime};
+
+use crate::fact::{DeadReason, GroupNumber, NamespaceNumber};
+use crate::page::RunPage;
+
+#[derive(Clone, Default)]
+pub(crate) struct Namespaces {
+    by_number: BTreeMap<NamespaceNumber, Namespace>,
+    by_name: BTreeMap<NamespaceName, NamespaceNumber>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Namespace {
+    pub(crate) name: NamespaceName,
+    pub(crate) policy: Policy,
+    pub(crate) version: u64,
+    /// Names, and prefixes where the flag is set.
+    pub(crate) paused: BTreeSet<(TopicName, bool)>,
+    pub(crate) topics: u64,
+    pub(crate) counts: Counts,
+    pub(crate) dead: BTreeMap<(GroupNumber, MessageId), Dead>,
+    /// The dead letters in the order in which they are listed.
+    pub(crate) dead_by_topic: BTreeSet<(GroupNumber, TopicName, MessageId)>,
+}
+
+/// A dead letter.
+#[derive(Clone)]
+pub(crate) struct Dead {
+    pub(crate) topic: TopicName,
+    pub(crate) run: RunPage,
+    pub(crate) deliveries: u32,
+    pub(crate) failures: u32,
+    pub(crate) reason: DeadReason,
+    pub(crate) detail: Bytes,
+    pub(crate) died: WallTime,
+}
+
+impl Namespaces {
+    pub(crate) fn number(&self, name: &NamespaceName) -> Option<NamespaceNumber> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(crate) fn insert(&mut self, number: NamespaceNumber, namespace: Namespace) {
+        let other = self.by_name.insert(namespace.name.clone(), number);
+        assert!(other.is_none(), "a name belongs to one namespace");
+        self.by_number.insert(number, namespace);
+    }
+
+    pub(crate) fn remove(&mut self, number: NamespaceNumber) {
+        let gone = self.by_number.remove(&number).expect("only a namespace that is there is deleted");
+        assert!(gone.topics == 0 && gone.dead.is_empty(), "only an empty namespace is deleted");
+        self.by_name.remove(&gone.name);
+    }
+
+    pub(crate) fn get_mut(&mut self, number: NamespaceNumber) -> Option<&mut Namespace> {
+        self.by_number.get_mut(&number)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NamespaceNumber, &Namespace)> {
+        self.by_number.iter().map(|(number, namespace)| (*number, namespace))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+}
+
+impl core::ops::Index<NamespaceNumber> for Namespaces {
+    type Output = Namespace;
+    fn index(&self, number: NamespaceNumber) -> &Namespace {
+        self.by_number.get(&number).expect("the namespace of a topic exists")
+    }
+}
+
+impl core::ops::IndexMut<NamespaceNumber> for Namespaces {
+    fn index_mut(&mut self, number: NamespaceNumber) -> &mut Namespace {
+        self.by_number.get_mut(&number).expect("the namespace of a topic exists")
+    }
+}
+
+impl Namespace {
+    pub(crate) fn new(name: NamespaceName, policy: Policy, version: u64) -> Namespace {
+        Namespace {
+            name,
+            policy,
+            version,
+            paused: BTreeSet::new(),
+            topics: 0,
+            counts: Counts::default(),
+            dead: BTreeMap::new(),
+            dead_by_topic: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a topic of this name is paused, by name or by a prefix.
+    pub(crate) fn is_paused(&self, name: &TopicName) -> bool {
+        self.paused.iter().any(|(paused, prefix)| match prefix {
+            true => name.as_bytes().starts_with(paused.as_bytes()),
+            false => name == paused,
+        })
+    }
+
+    pub(crate) fn insert_dead(&mut self, group: GroupNumber, id: MessageId, dead: Dead) {
+        self.counts.dead += u64::from(dead.run.count);
+        self.dead_by_topic.insert((group, dead.topic.clone(), id));
+        let other = self.dead.insert((group, id), dead);
+        assert!(other.is_none(), "a message dies once in a group");
+    }
+
+    pub(crate) fn remove_dead(&mut self, group: GroupNumber, id: MessageId) -> Dead {
+        let dead = self.dead.remove(&(group, id)).expect("only a dead letter that is there ends");
+        self.dead_by_topic.remove(&(group, dead.topic.clone(), id));
+        self.counts.dead -= u64::from(dead.run.count);
+        dead
+    }
+
+    /// The dead letters of a group in the order of topics, after a place in it.
+    pub(crate) fn dead_after(
+        &self,
+        group: GroupNumber,
+        after: Option<(TopicName, MessageId)>,
+    ) -> impl Iterator<Item = (&TopicName, MessageId, &Dead)> {
+        use core::ops::Bound::{Excluded, Unbounded};
+        let from = after.map(|(topic, id)| Excluded((group, topic, id))).unwrap_or(Unbounded);
+        let rows = self.dead_by_topic.range((from, Unbounded)).filter(move |row| row.0 == group);
+        rows.map(move |(group, topic, id)| (topic, *id, &self.dead[&(*group, *id)]))
+    }
+
+    /// The ids of the dead letters that a predicate on their topics admits.
+    pub(crate) fn dead_of(&self, group: GroupNumber, admits: impl Fn(&TopicName) -> bool) -> Vec<MessageId> {
+        self.dead_after(group, None).filter(|(topic, ..)| admits(topic)).map(|(_, id, _)| id).collect()
+    }
+}

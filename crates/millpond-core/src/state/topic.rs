@@ -1,0 +1,232 @@
+//! A topic in memory: per priority, messages never looked at as runs in line, and all others that are not finished
+//! *aside*, keyed by sequence.
+//!
+//! ```text
+//!            completion cursor        scan cursor           next
+//!                   v                     v                   v
+//!   ... finished ...[aside][ ][aside][ ]..[ run ][ run ][run ]
+//! ```
+//!
+//! What is finished leaves nothing behind, so the first thing aside (or in line) is the completion cursor, and any
+//! message is found by its sequence in logarithmic time.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use millpond_types::{
+    LeaseNumber, MessageId, Millis, Policy, Priority, RunTime, Sequence, SessionId, TopicName, TopicNumber, WallTime,
+};
+
+use crate::fact::NamespaceNumber;
+use crate::page::RunPage;
+use crate::state::{LeaseSlot, TopicSlot};
+use crate::time_index::TimerKey;
+
+#[derive(Clone)]
+pub(crate) struct Topic {
+    pub(crate) number: TopicNumber,
+    pub(crate) namespace: NamespaceNumber,
+    pub(crate) name: TopicName,
+    /// Hash of the tenant.
+    pub(crate) tenant: u64,
+    /// Where the sequences of a priority not used yet begin.
+    pub(crate) floor: u64,
+    pub(crate) next_lease: LeaseNumber,
+    /// Priorities in use, lowest first.
+    pub(crate) levels: Vec<Level>,
+    /// Lease runs by their first number.
+    pub(crate) leases: BTreeMap<LeaseNumber, LeaseSlot>,
+    /// Messages leased.
+    pub(crate) in_flight: u64,
+    /// Messages in back-off. They hold a topic of strict order.
+    pub(crate) retrying: u64,
+    pub(crate) paused: bool,
+    /// Whether it is in [`State::touched`](super::State).
+    pub(crate) touched: bool,
+    /// Its contents are in the store: nothing of `levels` and `leases` may be looked at before they are loaded.
+    pub(crate) cold: bool,
+}
+
+/// One priority of a topic.
+#[derive(Clone)]
+pub(crate) struct Level {
+    pub(crate) priority: Priority,
+    pub(crate) next: Sequence,
+    /// Never looked at, in order.
+    pub(crate) runs: VecDeque<RunPage>,
+    /// Looked at or set aside, not finished, by first sequence.
+    pub(crate) aside: BTreeMap<Sequence, Aside>,
+    /// Those aside that are ready, as (behind, first): each goes once everything before `behind` has been looked at.
+    pub(crate) ready: BTreeSet<(Sequence, Sequence)>,
+    /// Runs published with a TTL, by first sequence, until all of the run is finished.
+    pub(crate) expiries: BTreeMap<Sequence, (Sequence, TimerKey)>,
+}
+
+/// Messages aside, all in the same state.
+#[derive(Clone)]
+pub(crate) struct Aside {
+    pub(crate) run: RunPage,
+    pub(crate) deliveries: u32,
+    pub(crate) failures: u32,
+    pub(crate) state: AsideWhy,
+}
+
+/// Why messages are aside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AsideWhy {
+    Ready { behind: Sequence },
+    Delayed { due: WallTime, timer: TimerKey },
+    Retrying { due: RunTime, timer: TimerKey },
+    Leased(LeaseSlot),
+}
+
+/// A run of leases: consecutive lease numbers for consecutive messages.
+#[derive(Clone)]
+pub(crate) struct Lease {
+    pub(crate) slot: TopicSlot,
+    pub(crate) number: LeaseNumber,
+    pub(crate) priority: Priority,
+    pub(crate) first: Sequence,
+    pub(crate) count: u32,
+    pub(crate) holder: SessionId,
+    pub(crate) duration: Millis,
+    pub(crate) deadline: RunTime,
+    /// Set where no session holds the lease.
+    pub(crate) timer: Option<TimerKey>,
+    /// The neighbours in the holder's list.
+    pub(crate) previous: Option<LeaseSlot>,
+    pub(crate) next: Option<LeaseSlot>,
+}
+
+impl Lease {
+    /// The number behind the last of the run.
+    pub(crate) fn end(&self) -> LeaseNumber {
+        LeaseNumber(self.number.0 + u64::from(self.count))
+    }
+}
+
+impl Topic {
+    pub(crate) fn level(&self, priority: Priority) -> Option<&Level> {
+        self.levels.iter().find(|level| level.priority == priority)
+    }
+
+    pub(crate) fn level_mut(&mut self, priority: Priority) -> Option<&mut Level> {
+        self.levels.iter_mut().find(|level| level.priority == priority)
+    }
+
+    /// The level of a priority, made where it is not there yet.
+    pub(crate) fn level_or_new(&mut self, priority: Priority) -> &mut Level {
+        let floor = Sequence(self.floor);
+        match self.levels.binary_search_by_key(&priority, |level| level.priority) {
+            Ok(at) => &mut self.levels[at],
+            Err(at) => {
+                self.levels.insert(at, Level::new(priority, floor));
+                &mut self.levels[at]
+            }
+        }
+    }
+
+    /// The next sequence of a priority.
+    pub(crate) fn next(&self, priority: Priority) -> Sequence {
+        self.level(priority).map_or(Sequence(self.floor), |level| level.next)
+    }
+
+    /// Whether it holds nothing at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.cold && self.levels.iter().all(|level| level.runs.is_empty() && level.aside.is_empty())
+    }
+
+    /// The highest priority at which a message could be delivered now, if any.
+    pub(crate) fn ready_level(&self, policy: &Policy) -> Option<Priority> {
+        if self.paused || self.room(policy) == 0 {
+            return None;
+        }
+        self.levels.iter().rev().find(|level| level.is_ready()).map(|level| level.priority)
+    }
+
+    /// How many more messages may be leased now.
+    pub(crate) fn room(&self, policy: &Policy) -> u64 {
+        match policy.max_in_flight {
+            None => u64::MAX,
+            // Strict order: a message in retry holds the topic, for nothing may overtake it.
+            Some(1) if self.retrying > 0 => 0,
+            Some(limit) => u64::from(limit).saturating_sub(self.in_flight),
+        }
+    }
+
+    /// The lease run that a lease number is of.
+    pub(crate) fn lease(&self, number: LeaseNumber) -> Option<LeaseSlot> {
+        self.leases.range(..=number).next_back().map(|(_, slot)| *slot)
+    }
+
+    pub(crate) fn id(&self, priority: Priority, sequence: Sequence) -> MessageId {
+        MessageId { topic: self.number, priority, sequence }
+    }
+}
+
+impl Level {
+    pub(crate) fn new(priority: Priority, next: Sequence) -> Level {
+        Level {
+            priority,
+            next,
+            runs: VecDeque::new(),
+            aside: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            expiries: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.runs.is_empty() || !self.ready.is_empty()
+    }
+
+    /// Whether time alone will change it.
+    pub(crate) fn has_deadlines(&self) -> bool {
+        let rests = |aside: &Aside| matches!(aside.state, AsideWhy::Ready { .. });
+        !self.expiries.is_empty() || !self.aside.values().all(rests)
+    }
+
+    /// The next sequence that was never looked at.
+    pub(crate) fn scan(&self) -> Sequence {
+        self.runs.front().map_or(self.next, |run| run.first)
+    }
+
+    /// Every sequence before this one is finished.
+    pub(crate) fn completion(&self) -> Sequence {
+        let aside = self.aside.keys().next().copied().unwrap_or(self.next);
+        aside.min(self.scan())
+    }
+
+    /// The entry aside that a message is of.
+    pub(crate) fn aside_of(&self, sequence: Sequence) -> Option<(Sequence, &Aside)> {
+        let (first, aside) = self.aside.range(..=sequence).next_back()?;
+        aside.run.contains(sequence).then_some((*first, aside))
+    }
+
+    /// The index of the run in line that a message is of.
+    pub(crate) fn run_of(&self, sequence: Sequence) -> Option<usize> {
+        let at = self.runs.partition_point(|run| run.end() <= sequence);
+        self.runs.get(at).filter(|run| run.contains(sequence)).map(|_| at)
+    }
+
+    /// What would be delivered next: the key of an entry aside, or the front of the line.
+    pub(crate) fn front(&self) -> Option<Front> {
+        let scan = self.scan();
+        match self.ready.first() {
+            Some((behind, first)) if *behind <= scan => Some(Front::Aside(*first)),
+            _ if !self.runs.is_empty() => Some(Front::Line),
+            // Nothing is in line any more, so everything was looked at.
+            Some((_, first)) => Some(Front::Aside(*first)),
+            None => None,
+        }
+    }
+}
+
+/// What a level would deliver next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Front {
+    /// The entry aside with this first sequence.
+    Aside(Sequence),
+    /// The run at the front of the line.
+    Line,
+}
