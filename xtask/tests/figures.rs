@@ -1,6 +1,6 @@
 //! Figures that docs/semantics.md gives are those of the code.
 
-use millpond_types::{Millis, Policy, Priority, Retry, limits};
+use millpond_types::{DedupWindow, Millis, OnExpiry, Policy, Priority, Retry, limits};
 
 const PAGE: &str = include_str!("../../docs/semantics.md");
 
@@ -42,6 +42,8 @@ fn the_table_of_limits_is_that_of_the_code() {
 fn the_defaults_are_those_of_the_code() {
     let policy = Policy::default();
     let Retry::Backoff { first, longest } = policy.retry else { panic!("the page says that back-off is the default") };
+    let DedupWindow::For(window) = policy.dedup_window else { panic!("the page says that ids are kept for a time") };
+    assert_eq!((policy.ttl, policy.max_in_flight, policy.on_expiry), (None, None, OnExpiry::Drop));
     let text = PAGE.split_whitespace().collect::<Vec<_>>().join(" ");
     for sentence in [
         format!(
@@ -50,6 +52,11 @@ fn the_defaults_are_those_of_the_code() {
             Priority::DEFAULT.level()
         ),
         format!("begins at {} s, doubles with each failure up to {} minutes", first.0 / 1000, longest.0 / 60_000),
+        format!("| `lease` | {} s |", policy.lease.0 / 1000),
+        format!("| `max_failures` | {} |", policy.max_failures),
+        format!("| `retry` | backoff {} s to {} min |", first.0 / 1000, longest.0 / 60_000),
+        format!("| `dedup_window` | {} min |", window.0 / 60_000),
+        format!("| `weight` | {} |", policy.weight),
         format!("`max_failures` ({}) is", policy.max_failures),
         format!("runs out after `lease` ({} s unless", policy.lease.0 / 1000),
         format!("The outcomes of the last {} batches are kept", limits::PRODUCER_WINDOW),
