@@ -10,7 +10,7 @@ pub fn check(texts: &[Text]) -> Vec<String> {
 }
 
 fn says_something(line: &str) -> bool {
-    line.strip_prefix("//!").is_some_and(|rest| rest.split_whitespace().count() > 2)
+    line.strip_prefix("//!").is_some_and(|rest| rest.split_whitespace().count() > 1)
 }
 
 #[cfg(test)]
