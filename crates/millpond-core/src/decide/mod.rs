@@ -36,7 +36,7 @@ impl Core {
                 let confirm = finish.confirm;
                 self.finish(finish, log).map(|reply| confirm.then_some(reply))
             }
-            Command::SessionBegin(begin) => Ok(Some(self.session_begin(begin))),
+            Command::SessionBegin(begin) => Ok(Some(self.session_begin(begin, log))),
             Command::SessionLost(session) => {
                 self.dispatcher.lose(session, self.state.now.run);
                 Ok(None)

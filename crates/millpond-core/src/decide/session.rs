@@ -7,7 +7,7 @@ use millpond_types::limits::CREDIT_MESSAGES_MAX;
 use millpond_types::{Code, LeaseNumber, Receipt, SessionId};
 
 use crate::Core;
-use crate::command::{Attach, SessionBegin};
+use crate::command::{Attach, ReceiptRun, SessionBegin};
 use crate::decide::Refusal;
 use crate::decide::receive::{check_filter, too_many_prefixes};
 use crate::dispatch::consumer::{Kind, NewConsumer};
@@ -16,8 +16,14 @@ use crate::output::Reply;
 use crate::state::TopicSlot;
 
 impl Core {
-    pub(super) fn session_begin(&mut self, begin: SessionBegin) -> Reply {
+    pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Reply {
         let resumed = self.dispatcher.begin(begin.session, begin.resume);
+        for (slot, lease, count) in self.leases_of(begin.session) {
+            let topic = self.state.topics[slot].number;
+            for (from, to) in gaps(lease, count, begin.held.iter().filter(|run| run.first.topic == topic)) {
+                self.give_back(slot, from, (to.0 - from.0) as u32, false, ReturnPlace::Head, log);
+            }
+        }
         Reply::SessionBegun { resumed }
     }
 
@@ -97,5 +103,48 @@ impl Core {
         let mut leases: Vec<_> = held.map(|lease| (lease.slot, lease.number, lease.count)).collect();
         leases.sort_unstable_by_key(|(slot, number, _)| (self.state.topics[*slot].number, *number));
         leases
+    }
+}
+
+/// The parts of a lease run that no receipt names.
+fn gaps<'a>(
+    first: LeaseNumber,
+    count: u32,
+    held: impl Iterator<Item = &'a ReceiptRun>,
+) -> Vec<(LeaseNumber, LeaseNumber)> {
+    let end = LeaseNumber(first.0 + u64::from(count));
+    let mut named: Vec<_> = held.map(|run| (run.first.lease.max(first), run.end().min(end))).collect();
+    named.sort_unstable();
+    let mut found = Vec::new();
+    let mut at = first;
+    for (from, to) in named.into_iter().filter(|(from, to)| from < to) {
+        if from > at {
+            found.push((at, from));
+        }
+        at = at.max(to);
+    }
+    if at < end {
+        found.push((at, end));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_types::TopicNumber;
+
+    #[test]
+    fn gaps_are_what_is_not_named() {
+        let run = |first, count| ReceiptRun {
+            first: Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(first) },
+            count,
+        };
+        let gaps = |held: &[ReceiptRun]| -> Vec<(u64, u64)> {
+            gaps(LeaseNumber(10), 10, held.iter()).into_iter().map(|(from, to)| (from.0, to.0)).collect()
+        };
+        assert_eq!(gaps(&[]), [(10, 20)]);
+        assert_eq!(gaps(&[run(5, 100)]), []);
+        assert_eq!(gaps(&[run(15, 2), run(11, 1), run(16, 2), run(30, 5)]), [(10, 11), (12, 15), (18, 20)]);
     }
 }
