@@ -98,9 +98,15 @@ impl Decoder {
         if self.begun && raw.kind == HELLO {
             return Err(raw.refused(Bad::new(Code::UnexpectedFrame, "the connection has begun already")));
         }
-        let incoming = self.read(raw)?;
+        let incoming = self.read(raw);
+        if !self.begun
+            && let Err(FrameError::Refused { code, detail, .. }) = incoming
+        {
+            // Nothing that follows is meant for a connection that has not begun.
+            return Err(FrameError::Fatal { code, detail });
+        }
         self.begun = true;
-        Ok(Some(incoming))
+        incoming.map(Some)
     }
 
     /// The client's side: takes the next frame of the broker off `buffer`, if one is there in whole.

@@ -3,12 +3,19 @@
 //!
 //! `B` is the form of a publish's blocks: [`Bytes`] as a client sends them, [`crate::Block`] as the broker takes them in.
 
+mod consuming;
+mod naming;
+mod publishing;
+
 use bytes::Bytes;
 use millpond_types::{
-    Code, DeadView, Filter, FinishOutcome, GroupName, MessageId, MessageView, Millis, NamespaceName, NamespaceView,
-    OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, Receipt, Sequence, SessionId, TopicName, TopicView,
-    WallTime,
+    Code, DeadView, Filter, FinishOutcome, GroupName, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun,
+    Policy, PublishOutcome, Receipt, SessionId, TopicView,
 };
+
+pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
+pub use naming::{DeadWhich, Listing, LookWhich, TopicRef, Which};
+pub use publishing::{Level, ProducerBatch, Publish, PublishRun};
 
 /// The protocol's version, told in [`Request::Hello`].
 pub const VERSION: u16 = 1;
@@ -243,203 +250,4 @@ pub enum Response {
         /// In words.
         detail: String,
     },
-}
-
-/// A topic by name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TopicRef {
-    /// Its namespace.
-    pub namespace: NamespaceName,
-    /// Its name.
-    pub name: TopicName,
-}
-
-/// When a publish is confirmed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Level {
-    /// When synced.
-    #[default]
-    Durable,
-    /// When written.
-    Buffered,
-    /// Never.
-    None,
-}
-
-/// Messages to store.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Publish<B = Bytes> {
-    /// The namespace.
-    pub namespace: NamespaceName,
-    /// When to confirm.
-    pub level: Level,
-    /// The batch's place in a producer session, if the client keeps one.
-    pub producer: Option<ProducerBatch>,
-    /// The messages.
-    pub runs: Vec<PublishRun<B>>,
-}
-
-/// A batch's place in its producer session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProducerBatch {
-    /// The producer, drawn at random by the client once for its life.
-    pub id: ProducerId,
-    /// A higher instance fences the lower.
-    pub instance: u32,
-    /// Counts the batches of the instance from 1. A repeat gets the first outcome again.
-    pub sequence: u64,
-}
-
-/// Consecutive messages of one topic with equal options.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PublishRun<B = Bytes> {
-    /// The topic.
-    pub topic: TopicName,
-    /// The priority.
-    pub priority: Priority,
-    /// The delay, zero for none.
-    pub delay: Millis,
-    /// The TTL; the policy's where `None`.
-    pub ttl: Option<Millis>,
-    /// The messages ([`millpond_types::block`]), at least one.
-    pub block: B,
-}
-
-/// A one-shot receive.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Receive {
-    /// The namespace.
-    pub namespace: NamespaceName,
-    /// The group.
-    pub group: GroupName,
-    /// Which topics.
-    pub filter: Filter,
-    /// At most so many messages.
-    pub messages: u32,
-    /// At most so many bytes of blocks, but at least one message.
-    pub bytes: u64,
-    /// The lease; the policy's where `None`.
-    pub lease: Option<Millis>,
-    /// How long to wait for a first message.
-    pub wait: Millis,
-}
-
-/// A verb on receipts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finish {
-    /// The verb.
-    pub verb: FinishVerb,
-    /// Whether to answer.
-    pub confirm: bool,
-    /// The receipts: each names the first of so many leases of consecutive numbers.
-    pub receipts: Vec<(Receipt, u32)>,
-}
-
-/// What to do with leases.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FinishVerb {
-    /// Done.
-    Ack,
-    /// Give back without fault, ready again after the delay.
-    Release {
-        /// Zero for at once.
-        delay: Millis,
-    },
-    /// Give back as a failure.
-    Fail {
-        /// What went wrong.
-        reason: Bytes,
-    },
-    /// Make a dead letter.
-    Reject {
-        /// What is wrong with it.
-        reason: Bytes,
-    },
-    /// Let the lease run anew from now.
-    Extend {
-        /// So long; the policy's where `None`.
-        lease: Option<Millis>,
-    },
-}
-
-/// A consumer to attach.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Attach {
-    /// Its number, chosen by the client, unique in the session.
-    pub consumer: u32,
-    /// The namespace.
-    pub namespace: NamespaceName,
-    /// The group.
-    pub group: GroupName,
-    /// Which topics.
-    pub filter: Filter,
-    /// Credit in messages.
-    pub messages: u32,
-    /// Credit in bytes of blocks.
-    pub bytes: u64,
-    /// The lease; the policy's where `None`.
-    pub lease: Option<Millis>,
-}
-
-/// Consecutive messages that were leased together.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LeasedRun {
-    /// The topic.
-    pub topic: TopicName,
-    /// The first receipt; the lease numbers of the others follow one by one.
-    pub receipt: Receipt,
-    /// The priority.
-    pub priority: Priority,
-    /// The first sequence; the others follow one by one.
-    pub first: Sequence,
-    /// How many.
-    pub count: u32,
-    /// When they were published.
-    pub published: WallTime,
-    /// How often they were delivered, this time included.
-    pub deliveries: u32,
-    /// How often they failed.
-    pub failures: u32,
-    /// The messages.
-    pub block: Bytes,
-}
-
-/// One message of a topic.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Which {
-    /// By id.
-    Id(MessageId),
-    /// By dedup id.
-    Dedup(Bytes),
-}
-
-/// Which messages to look at.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LookWhich {
-    /// One.
-    One(Which),
-    /// So many in front.
-    First(u32),
-}
-
-/// One page of a listing, in the order of names.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listing {
-    /// The namespace.
-    pub namespace: NamespaceName,
-    /// Only names that begin with this.
-    pub prefix: Bytes,
-    /// Only what comes after this: the name of the last topic of the page before, or [`Response::Dead`]'s `next`.
-    pub after: Bytes,
-    /// At most so many rows.
-    pub limit: u32,
-}
-
-/// Which dead letters.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum DeadWhich {
-    /// One.
-    One(TopicName, MessageId),
-    /// All of these topics.
-    Filter(Filter),
 }

@@ -1,7 +1,7 @@
 //! `examples/device/publish.c`, compiled by the system's C compiler and talked to by the codec over a real socket.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -93,7 +93,7 @@ fn publish(topic: &str, body: &str, piece: usize, answer: impl FnOnce(u32, &mut 
 }
 
 /// Holds what the program sent against what it was told to send.
-fn read_publish(socket: &mut TcpStream, topic: &str, body: &str) -> u32 {
+fn read_publish(socket: &mut impl Read, topic: &str, body: &str) -> u32 {
     let (mut decoder, mut buffer, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
     while frames.len() < 2 {
         let mut bytes = [0; 64];

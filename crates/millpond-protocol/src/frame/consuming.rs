@@ -1,0 +1,103 @@
+//! What the frames between receiving a message and finishing it hold.
+
+use bytes::Bytes;
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, Receipt, Sequence, TopicName, WallTime};
+
+/// A one-shot receive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Receive {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// The group.
+    pub group: GroupName,
+    /// Which topics.
+    pub filter: Filter,
+    /// At most so many messages.
+    pub messages: u32,
+    /// At most so many bytes of blocks, but at least one message.
+    pub bytes: u64,
+    /// The lease; the policy's where `None`.
+    pub lease: Option<Millis>,
+    /// How long to wait for a first message.
+    pub wait: Millis,
+}
+
+/// A consumer to attach.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attach {
+    /// Its number, chosen by the client, unique in the session.
+    pub consumer: u32,
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// The group.
+    pub group: GroupName,
+    /// Which topics.
+    pub filter: Filter,
+    /// Credit in messages.
+    pub messages: u32,
+    /// Credit in bytes of blocks.
+    pub bytes: u64,
+    /// The lease; the policy's where `None`.
+    pub lease: Option<Millis>,
+}
+
+/// Consecutive messages that were leased together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeasedRun {
+    /// The topic.
+    pub topic: TopicName,
+    /// The first receipt; the lease numbers of the others follow one by one.
+    pub receipt: Receipt,
+    /// The priority.
+    pub priority: Priority,
+    /// The first sequence; the others follow one by one.
+    pub first: Sequence,
+    /// How many.
+    pub count: u32,
+    /// When they were published.
+    pub published: WallTime,
+    /// How often they were delivered, this time included.
+    pub deliveries: u32,
+    /// How often they failed.
+    pub failures: u32,
+    /// The messages.
+    pub block: Bytes,
+}
+
+/// A verb on receipts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finish {
+    /// The verb.
+    pub verb: FinishVerb,
+    /// Whether to answer.
+    pub confirm: bool,
+    /// The receipts: each names the first of so many leases of consecutive numbers.
+    pub receipts: Vec<(Receipt, u32)>,
+}
+
+/// What to do with leases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FinishVerb {
+    /// Done.
+    Ack,
+    /// Give back without fault, ready again after the delay.
+    Release {
+        /// Zero for at once.
+        delay: Millis,
+    },
+    /// Give back as a failure.
+    Fail {
+        /// What went wrong.
+        reason: Bytes,
+    },
+    /// Make a dead letter.
+    Reject {
+        /// What is wrong with it.
+        reason: Bytes,
+    },
+    /// Let the lease run anew from now.
+    Extend {
+        /// So long; the policy's where `None`.
+        lease: Option<Millis>,
+    },
+}
