@@ -32,6 +32,7 @@ fn the_table_of_limits_is_that_of_the_code() {
     assert_eq!(limit("wait of a one-shot receive"), format!("{} minutes", limits::WAIT_MAX_MS / 60_000));
     assert_eq!(limit("distinct prefixes in use, per namespace and group"), limits::PREFIXES_MAX.to_string());
     assert_eq!(limit("namespaces"), grouped(limits::NAMESPACES_MAX));
+    assert_eq!(limit("topics and prefixes paused at a time, per namespace"), grouped(limits::PAGE_MAX));
     assert_eq!(limit("a lease, asked for at once"), "100 ms to 12 h");
     let may_be = |lease| Policy { lease: Millis(lease), ..Policy::default() }.validate().is_ok();
     let hours = 12 * 3_600_000;
