@@ -1,0 +1,142 @@
+//! Finishing: ack, release, fail, reject and extend, for one receipt or thousands, each with its own outcome.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_protocol::{Finish, FinishVerb, Request, Response};
+use millpond_types::limits::RECEIPTS_MAX;
+use millpond_types::{FinishOutcome, LeaseNumber, Receipt};
+
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::link::Unanswered;
+use crate::message::millis;
+use crate::outcomes::Outcomes;
+use crate::receipts::Receipts;
+
+impl Client {
+    /// The messages are done. Confirmed when that is durable.
+    ///
+    /// # Errors
+    /// A lease that is not current any more is an outcome, [`FinishOutcome::LeaseLost`], not an error. After `Unconfirmed`
+    /// or `Timeout` a message may be acked, or may be delivered again.
+    pub async fn ack(&self, receipts: impl Into<Receipts>) -> Result<Outcomes<FinishOutcome>> {
+        self.finish(FinishVerb::Ack, receipts).await
+    }
+
+    /// Gives the messages back without fault; they are ready again after the delay.
+    pub async fn release(&self, receipts: impl Into<Receipts>, delay: Duration) -> Result<Outcomes<FinishOutcome>> {
+        self.finish(FinishVerb::Release { delay: millis(delay) }, receipts).await
+    }
+
+    /// Gives the messages back as failures: the policy says when they come again, and how often until they are dead
+    /// letters. The reason, of at most 1,024 bytes, is kept with those.
+    pub async fn fail(
+        &self,
+        receipts: impl Into<Receipts>,
+        reason: impl Into<Bytes>,
+    ) -> Result<Outcomes<FinishOutcome>> {
+        self.finish(FinishVerb::Fail { reason: reason.into() }, receipts).await
+    }
+
+    /// Makes the messages dead letters, with a reason of at most 1,024 bytes.
+    pub async fn reject(
+        &self,
+        receipts: impl Into<Receipts>,
+        reason: impl Into<Bytes>,
+    ) -> Result<Outcomes<FinishOutcome>> {
+        self.finish(FinishVerb::Reject { reason: reason.into() }, receipts).await
+    }
+
+    /// Lets the leases run anew from now: for so long, or as the policy says.
+    pub async fn extend(
+        &self,
+        receipts: impl Into<Receipts>,
+        lease: Option<Duration>,
+    ) -> Result<Outcomes<FinishOutcome>> {
+        self.finish(FinishVerb::Extend { lease: lease.map(millis) }, receipts).await
+    }
+
+    /// Any of these verbs. More receipts than one call may name (10,000) are sent in several, one after the other; an
+    /// error then leaves out the outcomes of those in front.
+    pub async fn finish(&self, verb: FinishVerb, receipts: impl Into<Receipts>) -> Result<Outcomes<FinishOutcome>> {
+        let mut outcomes = Outcomes::default();
+        for receipts in receipts.into().chunks(RECEIPTS_MAX) {
+            outcomes.append(self.finish_chunk(&verb, receipts).await?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Carries out a verb without waiting for anything but a connection with room to send it. Nobody says what became of
+    /// it: a message whose ack was lost with the connection is delivered again.
+    pub async fn finish_unconfirmed(&self, verb: FinishVerb, receipts: impl Into<Receipts>) -> Result<()> {
+        for receipts in receipts.into().chunks(RECEIPTS_MAX) {
+            let ended = if ends_leases(&verb) { receipts.clone() } else { Vec::new() };
+            let request = Request::Finish(Finish { verb: verb.clone(), confirm: false, receipts });
+            let shared = self.shared();
+            loop {
+                let link = shared.link(shared.deadline()).await?;
+                link.room().await;
+                let (_, frame) = link.encode(&request);
+                if shared.session.finish(&link, &ended, || link.submit(frame, None)).is_ok() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The cheapest ack: see [`Client::finish_unconfirmed`]. It makes the broker sync nothing by itself.
+    pub async fn ack_unconfirmed(&self, receipts: impl Into<Receipts>) -> Result<()> {
+        self.finish_unconfirmed(FinishVerb::Ack, receipts).await
+    }
+
+    async fn finish_chunk(&self, verb: &FinishVerb, receipts: Vec<(Receipt, u32)>) -> Result<Outcomes<FinishOutcome>> {
+        let (shared, what) = (self.shared(), self::verb(verb));
+        let deadline = shared.deadline();
+        let ended = if ends_leases(verb) { receipts.clone() } else { Vec::new() };
+        let request = Request::Finish(Finish { verb: verb.clone(), confirm: true, receipts: receipts.clone() });
+        let (link, asked) = loop {
+            let link = shared.link(deadline).await?;
+            link.room().await;
+            if let Ok(asked) = shared.session.finish(&link, &ended, || link.start(&request)) {
+                break (link, asked);
+            }
+        };
+        let outcomes = match link.answer(asked, deadline).await {
+            Ok(Response::Finished(runs)) => Outcomes::from(runs),
+            Ok(Response::Error { code, detail }) => return Err(Error::Refused { code, detail }),
+            Ok(other) => return Err(self.wrong_answer(what, &other)),
+            Err(Unanswered::Lost(loss)) => return Err(loss.unconfirmed(what, self.server())),
+            Err(Unanswered::NotSent | Unanswered::TimedOut) => return Err(shared.timed_out(what, Duration::ZERO)),
+        };
+        if !ends_leases(verb) && outcomes.lost() > 0 {
+            shared.session.found_lost(&link, &lost(&receipts, &outcomes));
+        }
+        Ok(outcomes)
+    }
+}
+
+fn ends_leases(verb: &FinishVerb) -> bool {
+    !matches!(verb, FinishVerb::Extend { .. })
+}
+
+/// Those of the receipts whose outcome is a lost lease.
+fn lost(receipts: &[(Receipt, u32)], outcomes: &Outcomes<FinishOutcome>) -> Vec<(Receipt, u32)> {
+    let each = receipts.iter().flat_map(|&(first, count)| {
+        (0..u64::from(count)).map(move |i| Receipt { lease: LeaseNumber(first.lease.0 + i), ..first })
+    });
+    let lost = each.zip(outcomes.iter()).filter(|(_, outcome)| *outcome == FinishOutcome::LeaseLost);
+    lost.map(|(receipt, _)| receipt).collect::<Receipts>().runs().to_vec()
+}
+
+/// The name of a verb.
+pub(crate) fn verb(verb: &FinishVerb) -> &'static str {
+    match verb {
+        FinishVerb::Ack => "ack",
+        FinishVerb::Release { .. } => "release",
+        FinishVerb::Fail { .. } => "fail",
+        FinishVerb::Reject { .. } => "reject",
+        FinishVerb::Extend { .. } => "extend",
+    }
+}

@@ -1,0 +1,89 @@
+//! A message to publish.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_types::{Millis, Priority, TopicName};
+
+/// A message to publish, made with its topic and body and refined from there. Cheap to clone.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use millpond_client::{Message, Priority};
+/// let message = Message::new("acme/orders".try_into().unwrap(), "{\"order\": 17}")
+///     .priority(Priority::HIGHEST)
+///     .delay(Duration::from_secs(5))
+///     .dedup_id("order-17")
+///     .header("content-type", "application/json");
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    pub(crate) topic: TopicName,
+    pub(crate) body: Bytes,
+    pub(crate) priority: Priority,
+    pub(crate) delay: Millis,
+    pub(crate) ttl: Option<Millis>,
+    pub(crate) dedup_id: Bytes,
+    pub(crate) headers: Vec<(Bytes, Bytes)>,
+}
+
+impl Message {
+    /// A message of the default priority, ready at once.
+    pub fn new(topic: TopicName, body: impl Into<Bytes>) -> Message {
+        Message {
+            topic,
+            body: body.into(),
+            priority: Priority::DEFAULT,
+            delay: Millis::ZERO,
+            ttl: None,
+            dedup_id: Bytes::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// 9 goes first; the default is 4.
+    pub fn priority(mut self, priority: Priority) -> Message {
+        self.priority = priority;
+        self
+    }
+
+    /// How long the message stays invisible, in whole milliseconds.
+    pub fn delay(mut self, delay: Duration) -> Message {
+        self.delay = millis(delay);
+        self
+    }
+
+    /// How long after its publishing the message is worth delivering. The namespace's policy says so where this does not.
+    pub fn ttl(mut self, ttl: Duration) -> Message {
+        self.ttl = Some(millis(ttl));
+        self
+    }
+
+    /// Of all messages that are published to the topic with this id within the policy's window, one is stored. An empty
+    /// id is none; the longest has 255 bytes.
+    pub fn dedup_id(mut self, dedup_id: impl Into<Bytes>) -> Message {
+        self.dedup_id = dedup_id.into();
+        self
+    }
+
+    /// Adds a header. All headers of a message have at most 16 KiB together, and a key at most 255 bytes.
+    pub fn header(mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Message {
+        self.headers.push((key.into(), value.into()));
+        self
+    }
+
+    /// The topic that it goes to.
+    pub fn topic(&self) -> &TopicName {
+        &self.topic
+    }
+
+    /// Its body.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+}
+
+/// A duration as the protocol has it; a fraction of a millisecond counts as a whole one, so that none becomes zero.
+pub(crate) fn millis(duration: Duration) -> Millis {
+    Millis(u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}

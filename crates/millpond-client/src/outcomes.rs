@@ -1,0 +1,119 @@
+//! What became of each message of a publish or each receipt of a finish, kept as runs of equal neighbours.
+
+use millpond_types::{FinishOutcome, MessageId, OutcomeRun, PublishOutcome, Sequence};
+
+/// Outcomes in the order of the messages or receipts that were given. A thousand messages of one topic are one run: walk
+/// [`Outcomes::runs`] where speed matters and [`Outcomes::iter`] where it does not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcomes<T> {
+    runs: Vec<OutcomeRun<T>>,
+}
+
+impl<T> Outcomes<T> {
+    /// The outcomes as the broker sent them. In a run of [`PublishOutcome::Queued`] the id is the first message's.
+    pub fn runs(&self) -> &[OutcomeRun<T>] {
+        &self.runs
+    }
+
+    /// How many messages or receipts have an outcome here.
+    pub fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.count as usize).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub(crate) fn append(&mut self, mut later: Outcomes<T>) {
+        self.runs.append(&mut later.runs);
+    }
+}
+
+impl<T> Default for Outcomes<T> {
+    fn default() -> Self {
+        Outcomes { runs: Vec::new() }
+    }
+}
+
+impl<T> From<Vec<OutcomeRun<T>>> for Outcomes<T> {
+    fn from(runs: Vec<OutcomeRun<T>>) -> Self {
+        Outcomes { runs }
+    }
+}
+
+impl Outcomes<PublishOutcome> {
+    /// One outcome per message, each with its own id.
+    pub fn iter(&self) -> impl Iterator<Item = PublishOutcome> {
+        self.runs.iter().flat_map(|run| (0..run.count).map(|i| nth(&run.outcome, i)))
+    }
+
+    /// Messages that were stored.
+    pub fn queued(&self) -> usize {
+        self.count(|outcome| matches!(outcome, PublishOutcome::Queued { .. }))
+    }
+
+    /// Messages that were not stored because their dedup id was seen before.
+    pub fn duplicates(&self) -> usize {
+        self.count(|outcome| matches!(outcome, PublishOutcome::Duplicate { .. }))
+    }
+
+    /// Messages that were refused.
+    pub fn refused(&self) -> usize {
+        self.count(|outcome| matches!(outcome, PublishOutcome::Refused { .. }))
+    }
+}
+
+impl Outcomes<FinishOutcome> {
+    /// One outcome per receipt.
+    pub fn iter(&self) -> impl Iterator<Item = FinishOutcome> {
+        self.runs.iter().flat_map(|run| (0..run.count).map(|_| run.outcome.clone()))
+    }
+
+    /// Leases that the verb was carried out on, those that thereby made a dead letter included.
+    pub fn done(&self) -> usize {
+        self.len() - self.lost()
+    }
+
+    /// Receipts whose lease was not current any more.
+    pub fn lost(&self) -> usize {
+        self.count(|outcome| matches!(outcome, FinishOutcome::LeaseLost))
+    }
+}
+
+impl<T> Outcomes<T> {
+    fn count(&self, meant: impl Fn(&T) -> bool) -> usize {
+        self.runs.iter().filter(|run| meant(&run.outcome)).map(|run| run.count as usize).sum()
+    }
+}
+
+fn nth(outcome: &PublishOutcome, index: u32) -> PublishOutcome {
+    match outcome {
+        PublishOutcome::Queued { id } => {
+            let sequence = Sequence(id.sequence.0 + u64::from(index));
+            PublishOutcome::Queued { id: MessageId { sequence, ..*id } }
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_types::{Code, Priority, TopicNumber};
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_spread_over_its_messages() {
+        let id =
+            |sequence| MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(sequence) };
+        let refused = PublishOutcome::Refused { code: Code::DiskFull, detail: String::new() };
+        let outcomes = Outcomes::from(vec![
+            OutcomeRun { count: 2, outcome: PublishOutcome::Queued { id: id(7) } },
+            OutcomeRun { count: 1, outcome: refused.clone() },
+        ]);
+        let queued = |sequence| PublishOutcome::Queued { id: id(sequence) };
+        assert_eq!(outcomes.iter().collect::<Vec<_>>(), [queued(7), queued(8), refused]);
+        assert_eq!((outcomes.len(), outcomes.queued(), outcomes.refused(), outcomes.duplicates()), (3, 2, 1, 0));
+    }
+}

@@ -1,0 +1,65 @@
+//! Receiving without a subscription: messages are leased once, and nothing extends their leases but their owner.
+
+use std::time::Duration;
+
+use millpond_protocol::{Receive, Request, Response};
+use millpond_types::{Filter, GroupName, NamespaceName};
+
+use crate::client::{Client, Repeat};
+use crate::delivery::Deliveries;
+use crate::error::{Error, Result};
+use crate::message::millis;
+
+/// What to receive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceiveOptions {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// The group; `default` unless set.
+    pub group: GroupName,
+    /// Which topics; all unless set.
+    pub filter: Filter,
+    /// At most so many messages; 1 unless set.
+    pub messages: u32,
+    /// At most so many bytes, but at least one message; 4 MiB unless set.
+    pub bytes: u64,
+    /// How long the leases last; the policy's where `None`.
+    pub lease: Option<Duration>,
+    /// How long to wait for a first message, 10 minutes at most; zero unless set.
+    pub wait: Duration,
+}
+
+impl ReceiveOptions {
+    /// One message of any topic of a namespace, for the group `default`, if one is there.
+    pub fn new(namespace: NamespaceName) -> ReceiveOptions {
+        ReceiveOptions {
+            namespace,
+            group: GroupName::default(),
+            filter: Filter::All,
+            messages: 1,
+            bytes: 4 * 1024 * 1024,
+            lease: None,
+            wait: Duration::ZERO,
+        }
+    }
+}
+
+impl Client {
+    /// Leases messages once; empty if none was ready in time. The leases keep their deadline, whatever happens to this
+    /// client: they are extended by [`Client::extend`] alone.
+    ///
+    /// # Errors
+    /// After `Unconfirmed` or `Timeout`, or when this is cancelled, messages may be leased that nobody knows of: they come
+    /// again when their leases end.
+    pub async fn receive(&self, options: ReceiveOptions) -> Result<Deliveries> {
+        let ReceiveOptions { namespace, group, filter, messages, bytes, lease, wait } = options;
+        let (lease, wait_ms) = (lease.map(millis), millis(wait));
+        let request = Request::Receive(Receive { namespace, group, filter, messages, bytes, lease, wait: wait_ms });
+        match self.shared().call(request, Repeat::Never, wait).await? {
+            Response::Received(runs) => {
+                Deliveries::checked(runs).map_err(|detail| Error::Protocol { server: self.server().to_owned(), detail })
+            }
+            other => Err(self.wrong_answer("receive", &other)),
+        }
+    }
+}

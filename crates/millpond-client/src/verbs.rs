@@ -1,0 +1,152 @@
+//! The verbs that look at a broker's messages, topics and namespaces and manage them. Each is one request and one answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
+use millpond_types::{
+    DeadView, Filter, GroupName, MessageView, NamespaceName, NamespaceView, Policy, TopicName, TopicView,
+};
+
+use crate::client::{Client, Repeat};
+use crate::error::Result;
+use crate::message::millis;
+
+/// A page of dead letters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadPage {
+    /// The rows.
+    pub rows: Vec<DeadView>,
+    /// What [`Listing::after`] takes for the next page; empty if this was the last.
+    pub next: Bytes,
+}
+
+/// Messages by name. Those that change something are not repeated when their answer is lost, unless a second time changes
+/// nothing.
+impl Client {
+    /// Looks at messages without leasing them: one, or those in front. A message's body is in its block
+    /// ([`crate::block::first`]).
+    pub async fn look(&self, topic: TopicRef, which: LookWhich) -> Result<Vec<MessageView>> {
+        match self.call(Request::Look { topic, which }, Repeat::Harmless).await? {
+            Response::Messages(messages) => Ok(messages),
+            other => Err(self.wrong_answer("look", &other)),
+        }
+    }
+
+    /// Ends a message that is not leased.
+    pub async fn cancel(&self, topic: TopicRef, which: Which) -> Result<()> {
+        self.done("cancel", Request::Cancel { topic, which }, Repeat::Never).await
+    }
+
+    /// Gives a message that is not leased another delay, from now.
+    pub async fn reschedule(&self, topic: TopicRef, which: Which, delay: Duration) -> Result<()> {
+        let delay = millis(delay);
+        self.done("reschedule", Request::Reschedule { topic, which, delay }, Repeat::Never).await
+    }
+
+    /// Removes a dedup id, so that it may be published again; whether it was remembered.
+    pub async fn forget(&self, topic: TopicRef, dedup_id: impl Into<Bytes>) -> Result<bool> {
+        let request = Request::Forget { topic, dedup_id: dedup_id.into() };
+        Ok(self.count("forget", request).await? > 0)
+    }
+}
+
+/// Topics.
+impl Client {
+    /// Stops deliveries of a topic, or with `prefix` of all topics whose name begins so, those to come included.
+    pub async fn pause(&self, topic: TopicRef, prefix: bool) -> Result<()> {
+        self.done("pause", Request::Pause { topic, prefix }, Repeat::Harmless).await
+    }
+
+    /// Takes back a pause that was given with the same arguments.
+    pub async fn resume(&self, topic: TopicRef, prefix: bool) -> Result<()> {
+        self.done("resume", Request::Resume { topic, prefix }, Repeat::Harmless).await
+    }
+
+    /// Ends all messages of these topics that are not leased; how many.
+    pub async fn purge(&self, namespace: NamespaceName, filter: Filter) -> Result<u64> {
+        self.count("purge", Request::Purge { namespace, filter }).await
+    }
+
+    /// A page of topics, in the order of their names. The next page begins after the last name of this one.
+    pub async fn topics(&self, listing: Listing) -> Result<Vec<TopicView>> {
+        match self.call(Request::Topics(listing), Repeat::Harmless).await? {
+            Response::Topics(topics) => Ok(topics),
+            other => Err(self.wrong_answer("listing of topics", &other)),
+        }
+    }
+
+    /// One topic, with its cursors.
+    pub async fn topic(&self, namespace: NamespaceName, name: TopicName) -> Result<TopicView> {
+        match self.call(Request::Topic(TopicRef { namespace, name }), Repeat::Harmless).await? {
+            Response::Topics(mut topics) if topics.len() == 1 => Ok(topics.remove(0)),
+            other => Err(self.wrong_answer("request for a topic", &other)),
+        }
+    }
+}
+
+/// Namespaces.
+impl Client {
+    /// Makes a namespace, or gives it another policy.
+    pub async fn set_namespace(&self, namespace: NamespaceName, policy: Policy) -> Result<()> {
+        self.done("namespace verb", Request::NamespaceSet { namespace, policy }, Repeat::Harmless).await
+    }
+
+    /// Deletes a namespace that holds nothing.
+    pub async fn delete_namespace(&self, namespace: NamespaceName) -> Result<()> {
+        self.done("namespace verb", Request::NamespaceDelete { namespace }, Repeat::Never).await
+    }
+
+    /// All namespaces.
+    pub async fn namespaces(&self) -> Result<Vec<NamespaceView>> {
+        match self.call(Request::Namespaces, Repeat::Harmless).await? {
+            Response::Namespaces(namespaces) => Ok(namespaces),
+            other => Err(self.wrong_answer("listing of namespaces", &other)),
+        }
+    }
+
+    /// One namespace: its policy, and how many messages are in which state, all at one journal position.
+    pub async fn stats(&self, namespace: NamespaceName) -> Result<NamespaceView> {
+        match self.call(Request::Stats { namespace }, Repeat::Harmless).await? {
+            Response::Namespaces(mut namespaces) if namespaces.len() == 1 => Ok(namespaces.remove(0)),
+            other => Err(self.wrong_answer("request for stats", &other)),
+        }
+    }
+}
+
+/// Dead letters.
+impl Client {
+    /// A page of a group's dead letters, by topic.
+    pub async fn dead_letters(&self, listing: Listing, group: GroupName) -> Result<DeadPage> {
+        match self.call(Request::DeadList { listing, group }, Repeat::Harmless).await? {
+            Response::Dead { rows, next } => Ok(DeadPage { rows, next }),
+            other => Err(self.wrong_answer("listing of dead letters", &other)),
+        }
+    }
+
+    /// Puts dead letters back to work, at the tail of their topics, for their group alone; how many.
+    pub async fn redrive(&self, namespace: NamespaceName, group: GroupName, which: DeadWhich) -> Result<u64> {
+        self.count("redrive", Request::DeadRedrive { namespace, group, which }).await
+    }
+
+    /// Throws dead letters away; how many.
+    pub async fn purge_dead(&self, namespace: NamespaceName, group: GroupName, which: DeadWhich) -> Result<u64> {
+        self.count("purge of dead letters", Request::DeadPurge { namespace, group, which }).await
+    }
+}
+
+impl Client {
+    async fn done(&self, what: &str, request: Request, repeat: Repeat) -> Result<()> {
+        match self.call(request, repeat).await? {
+            Response::Done => Ok(()),
+            other => Err(self.wrong_answer(what, &other)),
+        }
+    }
+
+    async fn count(&self, what: &str, request: Request) -> Result<u64> {
+        match self.call(request, Repeat::Never).await? {
+            Response::Count(count) => Ok(count),
+            other => Err(self.wrong_answer(what, &other)),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A pool of workers: handlers that run side by side over one subscription, each deciding what becomes of its message.
+//!
+//! Invariant: every delivery that a handler was given is finished as it decided, or counted as unconfirmed; a handler
+//! that panics has failed its message. Decisions are sent in batches: while one is being confirmed the next one fills.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_protocol::FinishVerb;
+use millpond_types::Receipt;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{Id, JoinError, JoinHandle, JoinSet};
+
+use crate::client::Client;
+use crate::delivery::Delivery;
+use crate::error::{Error, Result};
+use crate::message::millis;
+use crate::receipts::Receipts;
+use crate::subscription::Subscription;
+
+/// Decisions that one finish call takes at most: small enough that its confirmation is not waited for long.
+const FINISH_MAX: usize = 1_000;
+
+/// What becomes of a message.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Decision {
+    /// It is done.
+    Ack,
+    /// Give it back without fault, ready again after the delay.
+    Release {
+        /// Zero for at once.
+        delay: Duration,
+    },
+    /// Give it back as a failure.
+    Fail {
+        /// What went wrong; at most 1,024 bytes.
+        reason: Bytes,
+    },
+    /// Make it a dead letter.
+    Reject {
+        /// What is wrong with it; at most 1,024 bytes.
+        reason: Bytes,
+    },
+}
+
+impl Decision {
+    /// A failure with this reason.
+    pub fn fail(reason: impl Into<Bytes>) -> Decision {
+        Decision::Fail { reason: reason.into() }
+    }
+
+    /// A dead letter with this reason.
+    pub fn reject(reason: impl Into<Bytes>) -> Decision {
+        Decision::Reject { reason: reason.into() }
+    }
+
+    fn verb(self) -> FinishVerb {
+        match self {
+            Decision::Ack => FinishVerb::Ack,
+            Decision::Release { delay } => FinishVerb::Release { delay: millis(delay) },
+            Decision::Fail { reason } => FinishVerb::Fail { reason },
+            Decision::Reject { reason } => FinishVerb::Reject { reason },
+        }
+    }
+}
+
+/// What a pool has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Deliveries whose decision was carried out.
+    pub finished: u64,
+    /// Deliveries whose lease was lost before: others have got them, or will.
+    pub lost: u64,
+    /// Deliveries of whose decision nobody knows whether it was carried out: at the worst they are delivered again.
+    pub unconfirmed: u64,
+}
+
+/// A pool at work. Stop it in an orderly way with [`Workers::stop`]; dropping it lets its handlers go where they are, and
+/// their messages stay leased as long as the client lives.
+pub struct Workers {
+    stop: Arc<Notify>,
+    pool: JoinHandle<(Report, Result<()>)>,
+}
+
+impl Workers {
+    /// Puts `concurrency` handlers to work on a subscription. A window of about twice as many messages keeps them busy and
+    /// leaves the rest to other pools.
+    ///
+    /// The handler is called for each delivery, in a task of its own. One that has to know when its lease is lost watches
+    /// [`Client::lease_lost`].
+    ///
+    /// # Panics
+    /// If `concurrency` is zero.
+    pub fn start<H, F>(subscription: Subscription, concurrency: usize, handler: H) -> Workers
+    where
+        H: Fn(Delivery) -> F + Send + 'static,
+        F: Future<Output = Decision> + Send + 'static,
+    {
+        assert!(concurrency > 0, "a pool without workers does nothing");
+        let stop = Arc::new(Notify::new());
+        let pool = tokio::spawn(work(subscription, concurrency, handler, Arc::clone(&stop)));
+        Workers { stop, pool }
+    }
+
+    /// Takes no more messages, waits for the handlers that run, finishes what they decided, and releases the rest.
+    ///
+    /// # Errors
+    /// What has ended the subscription before.
+    pub async fn stop(self) -> Result<Report> {
+        self.stop.notify_one();
+        self.ended().await
+    }
+
+    /// Waits until the pool ends by itself, because its subscription does.
+    ///
+    /// # Errors
+    /// What has ended the subscription.
+    pub async fn ended(mut self) -> Result<Report> {
+        let (report, ended) = (&mut self.pool).await.map_err(|error| {
+            // The pool itself has no way to fail: its runtime is going down.
+            Error::Closed { reason: format!("its runtime has ended ({error})") }
+        })?;
+        ended.map(|()| report)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.pool.abort();
+    }
+}
+
+async fn work<H, F>(
+    mut subscription: Subscription,
+    concurrency: usize,
+    handler: H,
+    stop: Arc<Notify>,
+) -> (Report, Result<()>)
+where
+    H: Fn(Delivery) -> F,
+    F: Future<Output = Decision> + Send + 'static,
+{
+    // Never full for long: at most `concurrency` decisions are made while a batch is on its way.
+    let (decided, decisions) = mpsc::unbounded_channel();
+    let finisher = tokio::spawn(finish_decided(subscription.client().clone(), decisions));
+    let mut running = Running::default();
+    let ended = loop {
+        tokio::select! {
+            biased;
+            () = stop.notified() => break Ok(()),
+            Some(joined) = running.tasks.join_next_with_id() => running.decided(joined, &decided),
+            delivery = subscription.next(), if running.tasks.len() < concurrency => match delivery {
+                Ok(delivery) => {
+                    let receipt = delivery.receipt;
+                    let task = running.tasks.spawn(handler(delivery));
+                    running.receipts.insert(task.id(), receipt);
+                }
+                Err(error) => break Err(error),
+            },
+        }
+    };
+    // What was not handed out goes to others at once, before the last handlers are waited for. If the connection does not
+    // let it be said, the session's end says it.
+    let _ = subscription.close().await;
+    while let Some(joined) = running.tasks.join_next_with_id().await {
+        running.decided(joined, &decided);
+    }
+    drop(decided);
+    let report = finisher.await.unwrap_or_default();
+    (report, ended)
+}
+
+/// Handlers at work, and whose messages they have.
+#[derive(Default)]
+struct Running {
+    tasks: JoinSet<Decision>,
+    receipts: HashMap<Id, Receipt>,
+}
+
+impl Running {
+    fn decided(
+        &mut self,
+        joined: std::result::Result<(Id, Decision), JoinError>,
+        decided: &mpsc::UnboundedSender<(Receipt, Decision)>,
+    ) {
+        let (id, decision) = match joined {
+            Ok((id, decision)) => (id, decision),
+            Err(error) => (error.id(), Decision::fail("the handler panicked")),
+        };
+        let receipt = self.receipts.remove(&id).expect("each task was noted when it was spawned");
+        // The finisher ends after this sender.
+        let _ = decided.send((receipt, decision));
+    }
+}
+
+async fn finish_decided(client: Client, mut decisions: mpsc::UnboundedReceiver<(Receipt, Decision)>) -> Report {
+    let mut report = Report::default();
+    let mut batch = Vec::new();
+    while decisions.recv_many(&mut batch, FINISH_MAX).await > 0 {
+        let mut verbs: BTreeMap<Decision, Vec<Receipt>> = BTreeMap::new();
+        for (receipt, decision) in batch.drain(..) {
+            verbs.entry(decision).or_default().push(receipt);
+        }
+        for (decision, mut receipts) in verbs {
+            // Handlers end in any order; sorted, neighbours become runs.
+            receipts.sort_unstable();
+            let receipts: Receipts = receipts.into_iter().collect();
+            let count = receipts.len() as u64;
+            match client.finish(decision.verb(), receipts).await {
+                Ok(outcomes) => {
+                    report.finished += outcomes.done() as u64;
+                    report.lost += outcomes.lost() as u64;
+                }
+                Err(_) => report.unconfirmed += count,
+            }
+        }
+    }
+    report
+}
