@@ -1,1 +1,30 @@
-//! Under construction.
+//! The journal, the checkpoints and the recovery of Millpond.
+//!
+//! [`open`] locks a directory, brings the state back and hands out the parts that work on it:
+//!
+//! ```text
+//! writer ──► Appender ──► Batch ──► Committer ──► segments on a Disk ◄── Reader ◄── sessions
+//!               │                                     ▲
+//!               └── checkpoint ──► Housekeeper ───────┘ space, checkpoints, dead segments
+//! ```
+//!
+//! What is on the disk is described in `docs/storage-format.md`, byte by byte in the module that writes it. All access
+//! goes through [`disk::Disk`], whose twin remembers what was synced. What facts mean is the core's business.
+
+pub mod checkpoint;
+pub mod codec;
+pub mod disk;
+mod format;
+mod housekeeper;
+mod journal;
+mod open;
+mod recover;
+
+pub use disk::{Disk, RealDisk};
+pub use housekeeper::Housekeeper;
+pub use journal::{Appender, Batch, CommitError, Committer, Failure, Mark, ReadError, Reader};
+pub use open::{CHECKPOINT_AFTER, Identity, OpenError, OpenOptions, Opened, SEGMENT_BYTES, TAIL_BYTES, open};
+pub use recover::{Recovery, Replica};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! The byte form of pages.
+
+use millpond_core::page::{
+    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, TopicPage,
+};
+use millpond_types::{LeaseNumber, ProducerId, RunTime, Sequence, SessionId};
+
+use super::{BadRecord, Sink, Source};
+
+/// Appends a page.
+pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
+    let mut sink = Sink(out);
+    match page {
+        Page::Numbers(numbers) => {
+            let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall } = numbers;
+            sink.byte(1);
+            sink.key(*hash_key);
+            sink.number(*next_topic);
+            sink.number32(*next_namespace);
+            sink.number(*high_water);
+            sink.number(*raised);
+            sink.number(run.0);
+            sink.number(wall.0);
+        }
+        Page::Namespace(NamespacePage { number, name, policy, version, paused }) => {
+            sink.byte(2);
+            sink.number32(*number);
+            sink.string(name.as_bytes());
+            sink.policy(policy);
+            sink.number(*version);
+            sink.list(paused, |sink, (name, prefix)| {
+                sink.string(name.as_bytes());
+                sink.flag(*prefix);
+            });
+        }
+        Page::Topic(TopicPage { number, namespace, name, floor, next_lease, levels }) => {
+            sink.byte(3);
+            sink.number(number.0);
+            sink.number32(*namespace);
+            sink.string(name.as_bytes());
+            sink.number(*floor);
+            sink.number(next_lease.0);
+            sink.list(levels, Sink::level);
+        }
+        Page::Dead(dead) => {
+            let DeadPage { namespace, group, topic, id, run, deliveries, failures, reason, detail, died } = dead;
+            sink.byte(4);
+            sink.number32(*namespace);
+            sink.number32(*group);
+            sink.string(topic.as_bytes());
+            sink.message_id(*id);
+            sink.run_page(run);
+            sink.number32(*deliveries);
+            sink.number32(*failures);
+            sink.dead_reason(*reason);
+            sink.string(detail);
+            sink.number(died.0);
+        }
+        Page::Dedup(DedupPage { hash, id, until }) => {
+            sink.byte(5);
+            sink.wide(*hash);
+            sink.message_id(*id);
+            sink.until(*until);
+        }
+        Page::Producer(ProducerPage { namespace, id, instance, used, batches }) => {
+            sink.byte(6);
+            sink.number32(*namespace);
+            sink.wide(id.0);
+            sink.number32(*instance);
+            sink.number(used.0);
+            sink.list(batches, |sink, (sequence, outcomes)| {
+                sink.number(*sequence);
+                sink.outcomes(outcomes);
+            });
+        }
+    }
+}
+
+/// Reads the next page.
+pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
+    Ok(match source.byte()? {
+        1 => Page::Numbers(NumbersPage {
+            hash_key: source.key()?,
+            next_topic: source.number()?,
+            next_namespace: source.number32()?,
+            high_water: source.number()?,
+            raised: source.number()?,
+            run: RunTime(source.number()?),
+            wall: source.wall()?,
+        }),
+        2 => Page::Namespace(NamespacePage {
+            number: source.number32()?,
+            name: source.namespace_name()?,
+            policy: source.policy()?,
+            version: source.number()?,
+            paused: source.list(|source| Ok((source.topic_name()?, source.flag()?)))?,
+        }),
+        3 => Page::Topic(TopicPage {
+            number: source.topic()?,
+            namespace: source.number32()?,
+            name: source.topic_name()?,
+            floor: source.number()?,
+            next_lease: LeaseNumber(source.number()?),
+            levels: source.list(Source::level)?,
+        }),
+        4 => Page::Dead(DeadPage {
+            namespace: source.number32()?,
+            group: source.number32()?,
+            topic: source.topic_name()?,
+            id: source.message_id()?,
+            run: source.run_page()?,
+            deliveries: source.number32()?,
+            failures: source.number32()?,
+            reason: source.dead_reason()?,
+            detail: source.copied()?,
+            died: source.wall()?,
+        }),
+        5 => Page::Dedup(DedupPage { hash: source.wide()?, id: source.message_id()?, until: source.until()? }),
+        6 => Page::Producer(ProducerPage {
+            namespace: source.number32()?,
+            id: ProducerId(source.wide()?),
+            instance: source.number32()?,
+            used: source.wall()?,
+            batches: source.list(|source| Ok((source.number()?, source.outcomes()?)))?,
+        }),
+        _ => return Err(source.bad("is a page of an unknown kind")),
+    })
+}
+
+impl Source<'_> {
+    fn level(&mut self) -> Result<LevelPage, BadRecord> {
+        Ok(LevelPage {
+            priority: self.priority()?,
+            next: Sequence(self.number()?),
+            runs: self.list(Self::run_page)?,
+            aside: self.list(|source| {
+                Ok(AsidePage {
+                    group: source.number32()?,
+                    run: source.run_page()?,
+                    deliveries: source.number32()?,
+                    failures: source.number32()?,
+                    state: source.aside_state()?,
+                })
+            })?,
+        })
+    }
+
+    fn aside_state(&mut self) -> Result<AsideState, BadRecord> {
+        Ok(match self.byte()? {
+            0 => AsideState::Ready { behind: Sequence(self.number()?) },
+            1 => AsideState::Delayed { due: self.wall()? },
+            2 => AsideState::Retrying { due: RunTime(self.number()?) },
+            3 => AsideState::Leased {
+                lease: LeaseNumber(self.number()?),
+                holder: SessionId(self.number()?),
+                duration: self.millis()?,
+                deadline: RunTime(self.number()?),
+            },
+            _ => return Err(self.bad("has an unknown state of a message set aside")),
+        })
+    }
+}
+
+impl Sink<'_> {
+    fn level(&mut self, level: &LevelPage) {
+        let LevelPage { priority, next, runs, aside } = level;
+        self.priority(*priority);
+        self.number(next.0);
+        self.list(runs, Sink::run_page);
+        self.list(aside, |sink, AsidePage { group, run, deliveries, failures, state }| {
+            sink.number32(*group);
+            sink.run_page(run);
+            sink.number32(*deliveries);
+            sink.number32(*failures);
+            sink.aside_state(*state);
+        });
+    }
+
+    fn aside_state(&mut self, state: AsideState) {
+        match state {
+            AsideState::Ready { behind } => {
+                self.byte(0);
+                self.number(behind.0);
+            }
+            AsideState::Delayed { due } => {
+                self.byte(1);
+                self.number(due.0);
+            }
+            AsideState::Retrying { due } => {
+                self.byte(2);
+                self.number(due.0);
+            }
+            AsideState::Leased { lease, holder, duration, deadline } => {
+                self.byte(3);
+                self.number(lease.0);
+                self.number(holder.0);
+                self.number(duration.0);
+                self.number(deadline.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A directory of the file system.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::{DirectoryLock, Disk, DiskFile, LockError, Preallocate};
+
+/// Bytes that a filling preallocation writes between two syncs: a journal's own sync waits for one slice at most.
+const FILL_SLICE: usize = 1024 * 1024;
+const LOCK: &str = "LOCK";
+
+/// A directory of the file system.
+pub struct RealDisk {
+    directory: PathBuf,
+    read_only: bool,
+}
+
+impl RealDisk {
+    /// Uses a directory, which is made if it is not there.
+    pub fn create(directory: &Path) -> io::Result<RealDisk> {
+        std::fs::create_dir_all(directory)?;
+        Ok(RealDisk { directory: directory.to_path_buf(), read_only: false })
+    }
+
+    /// Uses a directory that is there, for reading alone.
+    pub fn read_only(directory: &Path) -> io::Result<RealDisk> {
+        std::fs::read_dir(directory)?;
+        Ok(RealDisk { directory: directory.to_path_buf(), read_only: true })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+impl Disk for RealDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.path(name))?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(!self.read_only).open(self.path(name))?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = std::fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into()));
+        let mut names = names.collect::<io::Result<Vec<String>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path(from), self.path(to))
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn lock(&self) -> Result<DirectoryLock, LockError> {
+        let create = !self.read_only;
+        let file = OpenOptions::new().read(true).write(create).create(create).truncate(false).open(self.path(LOCK))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(LockError::InUse),
+            Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
+        }
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+}
+
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn preallocate(&self, length: u64, how: Preallocate) -> io::Result<()> {
+        match fallocate(&self.0, FallocateFlags::empty(), 0, length) {
+            Ok(()) if how == Preallocate::Reserved => return self.0.sync_data(),
+            // A file system that cannot set space aside gives it to what is written.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let zeros = vec![0; FILL_SLICE];
+        let mut offset = 0;
+        while offset < length {
+            let slice = (length - offset).min(FILL_SLICE as u64);
+            self.0.write_all_at(&zeros[..slice as usize], offset)?;
+            self.0.sync_data()?;
+            offset += slice;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}

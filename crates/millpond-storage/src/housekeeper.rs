@@ -1,0 +1,150 @@
+//! What is done in the background: space is made ready, checkpoints are written, dead segments are taken back.
+//!
+//! The server runs it in a thread; the simulation and the tests call [`Housekeeper::step`] where they choose, so that
+//! a run is the same each time. Nothing here is on the way of a message, and nothing waits for it but a full disk.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::checkpoint::{CheckpointStore, FinishError, Job};
+use crate::disk::{Preallocate, is_full};
+use crate::journal::lock;
+use crate::journal::segments::Segment;
+use crate::journal::shared::{Failure, Hold, Shared};
+use crate::journal::spares::SPARES;
+
+/// How long the housekeeper waits before it looks for space again on a full disk.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub struct Housekeeper {
+    shared: Arc<Shared>,
+    checkpoints: Box<dyn CheckpointStore>,
+    _hold: Hold,
+}
+
+impl Housekeeper {
+    pub(crate) fn new(shared: Arc<Shared>, hold: Hold, checkpoints: Box<dyn CheckpointStore>) -> Housekeeper {
+        Housekeeper { shared, checkpoints, _hold: hold }
+    }
+
+    /// Works until the [`crate::Committer`] is dropped. Returns early where a write or a sync failed: then the committer
+    /// fails as well.
+    pub fn run(mut self) -> Result<(), Failure> {
+        while !self.shared.is_closing() {
+            if !self.step()? {
+                self.shared.wait(AGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does one thing; false if there was none to do, or no space to do it with.
+    pub fn step(&mut self) -> Result<bool, Failure> {
+        self.shared.check()?;
+        Ok(self.write_checkpoint()? || self.take_back()? || self.make_ready()?)
+    }
+
+    /// Writes the checkpoint that was asked for, once the journal is durable up to it.
+    fn write_checkpoint(&mut self) -> Result<bool, Failure> {
+        let durable = self.shared.durable.load(Ordering::Acquire);
+        let Some(job) = lock(&self.shared.job).take_if(|job| job.position <= durable) else { return Ok(false) };
+        let result = match job.run(self.checkpoints.as_mut()) {
+            // The reserve is for this too: without a checkpoint no segment comes back.
+            Err(FinishError::Io(error)) if is_full(&error) && self.give_up_spare()? => {
+                job.run(self.checkpoints.as_mut())
+            }
+            other => other,
+        };
+        match result {
+            Ok(()) => {
+                self.shared.checkpoint.store(job.position, Ordering::Release);
+                self.shared.checkpointing.store(false, Ordering::Release);
+                Ok(true)
+            }
+            Err(FinishError::Io(error)) if is_full(&error) => {
+                self.shared.spares.disk_full.store(true, Ordering::Release);
+                self.put_back(job);
+                Ok(false)
+            }
+            Err(error) => {
+                let error = io::Error::other(error);
+                Err(self.shared.poison("", "writing a checkpoint in", &error))
+            }
+        }
+    }
+
+    /// Tries again later, unless a newer checkpoint was asked for meanwhile.
+    fn put_back(&self, job: Job) {
+        lock(&self.shared.job).get_or_insert(job);
+    }
+
+    fn give_up_spare(&self) -> Result<bool, Failure> {
+        self.shared.spares.disk_full.store(true, Ordering::Release);
+        let Some(name) = self.shared.spares.take() else { return Ok(false) };
+        let removed = self.shared.disk.remove(&name).and_then(|()| self.shared.disk.sync_dir());
+        removed.map_err(|error| self.shared.poison(&name, "removing", &error))?;
+        Ok(true)
+    }
+
+    /// Drops segments that nobody will read again, or makes spares of them.
+    fn take_back(&mut self) -> Result<bool, Failure> {
+        let before = self.shared.checkpoint.load(Ordering::Acquire);
+        let dead = self.shared.segments.take_dead(before);
+        for segment in &dead {
+            let result = self.take_back_one(segment);
+            result.map_err(|error| self.shared.poison(&segment.name, "taking back", &error))?;
+        }
+        Ok(!dead.is_empty())
+    }
+
+    fn take_back_one(&self, segment: &Segment) -> io::Result<()> {
+        let shared = &self.shared;
+        if shared.spares.count() >= SPARES || segment.bytes != shared.segment_bytes {
+            shared.disk.remove(&segment.name)?;
+            return shared.disk.sync_dir();
+        }
+        let name = shared.spares.name();
+        shared.disk.rename(&segment.name, &name)?;
+        // The old name must not come back once the file has another segment's header.
+        shared.disk.sync_dir()?;
+        shared.spares.add(name);
+        if shared.spares.count() >= SPARES {
+            shared.spares.disk_full.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Takes space for one more spare.
+    fn make_ready(&mut self) -> Result<bool, Failure> {
+        let shared = &self.shared;
+        if shared.spares.count() >= SPARES {
+            shared.spares.disk_full.store(false, Ordering::Release);
+            return Ok(false);
+        }
+        let hurried = shared.spares.hurried.load(Ordering::Acquire);
+        let how = if hurried { Preallocate::Reserved } else { Preallocate::Filled };
+        let name = shared.spares.name();
+        match self.prepare(&name, how) {
+            Ok(()) => {
+                shared.spares.add(name);
+                Ok(true)
+            }
+            Err(error) if is_full(&error) => {
+                shared.spares.disk_full.store(true, Ordering::Release);
+                let removed = shared.disk.remove(&name);
+                removed.map_err(|error| shared.poison(&name, "removing", &error))?;
+                Ok(false)
+            }
+            Err(error) => Err(shared.poison(&name, "preallocating", &error)),
+        }
+    }
+
+    fn prepare(&self, name: &str, how: Preallocate) -> io::Result<()> {
+        let file = self.shared.disk.create(name)?;
+        file.preallocate(self.shared.segment_bytes, how)?;
+        self.shared.disk.sync_dir()
+    }
+}

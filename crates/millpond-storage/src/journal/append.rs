@@ -1,0 +1,208 @@
+//! The writer's end of the journal: facts become batches.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::BytesMut;
+use millpond_core::Now;
+use millpond_core::fact::{Fact, FactLog};
+use millpond_core::output::Extent;
+use millpond_core::page::Page;
+
+use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
+use super::lock;
+use super::shared::{Hold, Shared};
+use crate::checkpoint::{Job, encode_pages};
+use crate::codec::encode_fact;
+
+/// Bytes of a batch that is full: large enough that a sync's time is spread thin, small enough that it takes some ten
+/// milliseconds on a slow disk.
+const BATCH_FULL: usize = 8 * 1024 * 1024;
+/// A batch's lengths are 32-bit numbers, and far below that something is wrong.
+const BATCH_MAX: usize = 1 << 30;
+
+/// Builds batches. Owned by the writer thread.
+///
+/// A published block is copied once, into the memory from which it is written and delivered.
+pub struct Appender {
+    shared: Arc<Shared>,
+    /// The rest of a chunk; what is filled is the batch being built, its header left blank.
+    buffer: BytesMut,
+    /// The position at which the batch being built begins.
+    position: u64,
+    facts: u32,
+    stored: u64,
+    freed: Vec<Extent>,
+    scratch: Vec<u8>,
+    /// Bytes of the batch before: the next one is probably no larger by much.
+    last: usize,
+    /// Flags of the batch before.
+    flags: u8,
+    checkpoint_after: u64,
+    /// The position of the checkpoint that was asked for last.
+    checkpointed: u64,
+    _hold: Hold,
+}
+
+/// Why a mark is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// Nothing has happened for a while.
+    Idle,
+    /// The broker stops in good order.
+    Stop,
+    /// The broker has started.
+    Start,
+}
+
+impl Appender {
+    pub(crate) fn new(shared: Arc<Shared>, hold: Hold, position: u64, checkpoint_after: u64) -> Appender {
+        let checkpointed = shared.checkpoint.load(Ordering::Acquire);
+        Appender {
+            shared,
+            buffer: BytesMut::new(),
+            position,
+            facts: 0,
+            stored: 0,
+            freed: Vec::new(),
+            scratch: Vec::new(),
+            last: 0,
+            flags: 0,
+            checkpoint_after,
+            checkpointed,
+            _hold: hold,
+        }
+    }
+
+    /// Bytes of the batch being built.
+    pub fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether the batch should be sealed before more commands are decided.
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() >= BATCH_FULL
+    }
+
+    /// Whether publishes are to be refused: there is no space but the reserve.
+    pub fn disk_full(&self) -> bool {
+        self.shared.spares.disk_full.load(Ordering::Acquire)
+    }
+
+    /// Takes what the core has freed in this turn, before the turn's batch is sealed. It is kept until that batch is durable.
+    pub fn free(&mut self, extents: &mut Vec<Extent>) {
+        self.freed.append(extents);
+    }
+
+    /// Ends the batch; `None` if nothing was appended.
+    pub fn seal(&mut self, now: Now) -> Option<Batch> {
+        (self.facts > 0).then(|| self.seal_with(now, 0))
+    }
+
+    /// A batch that vouches for those before it. To be called when everything before is durable: it is worth nothing
+    /// sooner. `None` if the batch before was such a mark already.
+    ///
+    /// # Panics
+    /// If facts wait to be sealed.
+    pub fn mark(&mut self, now: Now, mark: Mark) -> Option<Batch> {
+        assert_eq!(self.facts, 0, "a mark vouches for what is sealed");
+        let (flags, needless) = match mark {
+            Mark::Idle => (MARK, MARK),
+            Mark::Stop => (MARK | STOP, STOP),
+            Mark::Start => (MARK | START, 0),
+        };
+        if self.flags & needless != 0 {
+            return None;
+        }
+        self.begin(HEADER);
+        Some(self.seal_with(now, flags))
+    }
+
+    /// Whether it is time for a checkpoint.
+    pub fn checkpoint_due(&self) -> bool {
+        let behind = self.position - self.checkpointed;
+        if self.shared.checkpointing.load(Ordering::Acquire) {
+            return false;
+        }
+        // On a full disk a checkpoint is the only way to get a segment back.
+        behind >= self.checkpoint_after || (self.disk_full() && behind > 0 && self.shared.segments.any_dead())
+    }
+
+    /// Hands the state to the housekeeper, who makes a checkpoint of it when everything up to here is durable.
+    ///
+    /// # Panics
+    /// If facts wait to be sealed: a checkpoint stands between batches.
+    pub fn checkpoint(&mut self, pages: impl IntoIterator<Item = Page>) {
+        assert_eq!(self.facts, 0, "a checkpoint stands between batches");
+        self.shared.checkpointing.store(true, Ordering::Release);
+        self.checkpointed = self.position;
+        let job = Job { position: self.position, start: self.shared.start, chunks: encode_pages(pages) };
+        *lock(&self.shared.job) = Some(job);
+        self.shared.ring();
+    }
+
+    pub(crate) fn seal_first(&mut self, now: Now) -> Batch {
+        self.seal_with(now, START)
+    }
+
+    fn seal_with(&mut self, now: Now, flags: u8) -> Batch {
+        let length = self.buffer.len() - HEADER;
+        self.buffer.resize(self.buffer.len().next_multiple_of(ALIGN), 0);
+        let header = BatchHeader {
+            length: u32::try_from(length).expect("a batch's length is bounded"),
+            facts: std::mem::take(&mut self.facts),
+            position: self.position,
+            durable: 0,
+            run: now.run,
+            wall: now.wall,
+            start: self.shared.start,
+            flags,
+            payload_checksum: 0,
+        };
+        let buffer = self.buffer.split();
+        self.last = buffer.len();
+        self.flags = flags;
+        self.position = header.end();
+        assert_eq!(buffer.len() as u64, header.total(), "a batch is as long as its header says");
+        Batch { buffer, header, stored: std::mem::take(&mut self.stored), freed: std::mem::take(&mut self.freed) }
+    }
+
+    /// Leaves room for the header, where a batch begins, and finds memory for so many bytes more.
+    fn begin(&mut self, bytes: usize) {
+        let held = self.buffer.len();
+        let likely = if held == 0 { (self.last + self.last / 4).max(HEADER) } else { 0 };
+        let needed = held + (bytes + HEADER + ALIGN).max(likely);
+        assert!(needed <= BATCH_MAX, "a batch is sealed when it is full");
+        if self.buffer.capacity() < needed {
+            // A batch that outgrows its chunk moves; it gets as much again, so that it moves rarely.
+            let mut chunk = self.shared.tail.chunk(if held == 0 { needed } else { 2 * needed });
+            chunk.extend_from_slice(&self.buffer);
+            self.buffer = chunk;
+        }
+        if held == 0 {
+            self.buffer.resize(HEADER, 0);
+        }
+    }
+}
+
+impl FactLog for Appender {
+    fn append(&mut self, fact: &Fact) -> u64 {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        encode_fact(fact, &mut scratch);
+        let block = if let Fact::Published { block, .. } = fact { &block[..] } else { &[] };
+        self.begin(scratch.len() + block.len());
+        let at = self.position + self.buffer.len() as u64;
+        self.buffer.extend_from_slice(&scratch);
+        self.buffer.extend_from_slice(block);
+        self.facts += 1;
+        self.stored += block.len() as u64;
+        let before_block = if block.is_empty() { 0 } else { scratch.len() as u64 };
+        self.scratch = scratch;
+        at + before_block
+    }
+    /// Behind all facts so far, where the batch ends if it is sealed now; with nothing to seal, where the next one begins.
+    fn position(&self) -> u64 {
+        self.position + self.buffer.len().next_multiple_of(ALIGN) as u64
+    }
+}

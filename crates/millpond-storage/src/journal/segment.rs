@@ -1,0 +1,104 @@
+//! Segment files: their names and their header.
+//!
+//! A segment is a preallocated file named `BASE.journal`, where BASE is the journal position of its first batch in 16
+//! hexadecimal digits. It begins with a header of 4,096 bytes, so that no sector is shared with a batch; the batches
+//! follow one another without gaps. What follows the last batch is the rest of the space: zeros, or what an earlier use
+//! has left.
+//!
+//! | bytes | field | |
+//! |---|---|---|
+//! | 8 | magic | `MILLPOND` |
+//! | 4 | version | of the journal's form: 1 |
+//! | 4 | start | the start of the broker that made the segment |
+//! | 8 | base | everything before this position was durable when the segment was made |
+//! | 16 | directory | the id of the directory |
+//! | 4 | checksum | CRC-32C of the 40 bytes above |
+
+use std::io;
+
+use bytes::BufMut;
+
+use crate::disk::DiskFile;
+
+/// Bytes of a segment before its first batch.
+pub const SEGMENT_HEADER: u64 = 4096;
+/// The version of the journal's form.
+pub const JOURNAL_VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"MILLPOND";
+const SUFFIX: &str = ".journal";
+const USED: usize = 44;
+
+/// The name of the segment that begins at a position.
+pub fn segment_name(base: u64) -> String {
+    format!("{base:016x}{SUFFIX}")
+}
+
+/// The base of a segment of this name, if it is one's.
+pub fn segment_base(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX).filter(|digits| digits.len() == 16)?;
+    let base = u64::from_str_radix(digits, 16).ok()?;
+    (segment_name(base) == name).then_some(base)
+}
+
+/// A segment's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentHeader {
+    /// The start of the broker that made it.
+    pub start: u32,
+    /// The position of its first batch.
+    pub base: u64,
+    /// The directory's id.
+    pub directory: u128,
+}
+
+/// Why a file has no header that we can use.
+#[derive(Debug, thiserror::Error)]
+pub enum BadSegment {
+    /// The bytes are no header.
+    #[error("its header is not that of a journal segment")]
+    NoHeader,
+    /// A later version wrote it.
+    #[error("it was written by a newer version of Millpond (journal form {0}): use that version")]
+    Version(u32),
+    /// It could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl SegmentHeader {
+    /// Writes the header into a file; the caller syncs.
+    pub fn write(&self, file: &dyn DiskFile) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(SEGMENT_HEADER as usize);
+        bytes.put_slice(&MAGIC);
+        bytes.put_u32_le(JOURNAL_VERSION);
+        bytes.put_u32_le(self.start);
+        bytes.put_u64_le(self.base);
+        bytes.put_u128_le(self.directory);
+        bytes.put_u32_le(crc32c::crc32c(&bytes));
+        assert_eq!(bytes.len(), USED, "the header has the length of its table");
+        bytes.resize(SEGMENT_HEADER as usize, 0);
+        file.write_at(0, &bytes)
+    }
+
+    /// Reads the header of a file.
+    pub fn read(file: &dyn DiskFile) -> Result<SegmentHeader, BadSegment> {
+        let mut bytes = [0; USED];
+        match file.read_at(0, &mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(BadSegment::NoHeader),
+            other => other?,
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if bytes[..8] != MAGIC || u32_at(40) != crc32c::crc32c(&bytes[..40]) {
+            return Err(BadSegment::NoHeader);
+        }
+        match u32_at(8) {
+            JOURNAL_VERSION => {}
+            version => return Err(BadSegment::Version(version)),
+        }
+        Ok(SegmentHeader {
+            start: u32_at(12),
+            base: u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes")),
+            directory: u128::from_le_bytes(bytes[24..40].try_into().expect("sixteen bytes")),
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! What the parts of an open directory share.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::lock;
+use super::segments::Segments;
+use super::spares::Spares;
+use super::tail::Tail;
+use crate::checkpoint::Job;
+use crate::disk::{DirectoryLock, Disk};
+
+/// A write or a sync failed. Nothing may be written any more: what the failed call left on the disk is not known, and
+/// a second sync would report as durable what the first one lost. Restart the broker once the disk is in order.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{what} {place} failed: {reason}; restart the broker once the disk is in order")]
+pub struct Failure {
+    /// The file.
+    pub place: String,
+    /// What was being done.
+    pub what: &'static str,
+    /// The system's word.
+    pub reason: String,
+}
+
+/// See the module.
+pub struct Shared {
+    pub disk: Arc<dyn Disk>,
+    pub directory: u128,
+    pub start: u32,
+    pub segment_bytes: u64,
+    pub segments: Segments,
+    pub spares: Spares,
+    pub tail: Tail,
+    /// Everything before this position is durable.
+    pub durable: AtomicU64,
+    /// The position of the newest checkpoint.
+    pub checkpoint: AtomicU64,
+    /// The checkpoint to be written next.
+    pub job: Mutex<Option<Job>>,
+    /// Whether one is asked for or being written.
+    pub checkpointing: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+    failed: AtomicBool,
+    closing: AtomicBool,
+    bell: (Mutex<bool>, Condvar),
+}
+
+/// The directory is ours as long as one of these is there. Readers hold none.
+pub type Hold = Arc<DirectoryLock>;
+
+impl Shared {
+    pub fn new(disk: Arc<dyn Disk>, directory: u128, start: u32, segment_bytes: u64, tail_bytes: u64) -> Shared {
+        Shared {
+            disk,
+            directory,
+            start,
+            segment_bytes,
+            segments: Segments::default(),
+            spares: Spares::default(),
+            tail: Tail::new(tail_bytes),
+            durable: AtomicU64::new(0),
+            checkpoint: AtomicU64::new(0),
+            job: Mutex::new(None),
+            checkpointing: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            bell: (Mutex::new(false), Condvar::new()),
+        }
+    }
+
+    /// Notes a failure; the first one stays. From here on nothing is written.
+    pub fn poison(&self, name: &str, what: &'static str, error: &io::Error) -> Failure {
+        let mut failure = lock(&self.failure);
+        let new = || Failure { place: self.disk.place(name), what, reason: error.to_string() };
+        let failure = failure.get_or_insert_with(new).clone();
+        self.failed.store(true, Ordering::Release);
+        self.ring();
+        failure
+    }
+
+    /// The failure, if there was one.
+    pub fn check(&self) -> Result<(), Failure> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(lock(&self.failure).clone().expect("a failure is noted before its flag is set"))
+    }
+
+    /// Tells the housekeeper that there is something to do.
+    pub fn ring(&self) {
+        let mut rung = lock(&self.bell.0);
+        *rung = true;
+        self.bell.1.notify_one();
+    }
+
+    /// Waits until someone rings, or for so long.
+    pub fn wait(&self, longest: Duration) {
+        let mut rung = lock(&self.bell.0);
+        if !*rung {
+            rung = self.bell.1.wait_timeout(rung, longest).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *rung = false;
+    }
+
+    /// Tells the housekeeper to end.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Whether the housekeeper is to end.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,271 @@
+//! Bringing the state back: the newest checkpoint, and every batch after it.
+//!
+//! The journal ends where no valid batch follows. Whether that end is in order is decided by what is *known durable*:
+//! the checkpoint's position, the base of the last segment, and what the header of any valid batch vouches for, be it
+//! before the end or behind it. An end before a position that is known durable is damage, and nothing is changed;
+//! any other is the torn tail of writes that were never confirmed, and is written over.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use millpond_core::fact::{Fact, FactLog};
+use millpond_core::output::Extent;
+use millpond_core::page::Page;
+use millpond_core::{Core, Now};
+
+use crate::checkpoint::Checkpoint;
+use crate::codec::{BadRecord, Source, decode_fact};
+use crate::disk::Disk;
+use crate::journal::batch::{BatchHeader, HEADER, MARK, STOP};
+use crate::journal::scan::{Found, Scan};
+use crate::journal::segments::Segment;
+use crate::open::{OpenError, OpenOptions};
+
+/// A state that facts can be applied to: the core, or a test's stand-in for it.
+pub trait Replica: Sized {
+    /// The state of a fresh directory; what makes it is appended, [`Fact::Created`] first.
+    fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Self;
+    /// A state to which the facts of a journal are applied from [`Fact::Created`] on.
+    fn empty(hash_key: [u64; 2]) -> Self;
+    /// The state that pages tell; a sentence where they contradict one another.
+    fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Result<Self, String>;
+    /// Applies a fact. `position` is what [`FactLog::append`] returned for it.
+    fn apply(&mut self, fact: &Fact, position: u64);
+    /// Names every extent that holds messages which are still needed, each once.
+    fn extents(&self, each: &mut dyn FnMut(Extent));
+}
+
+impl Replica for Core {
+    fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Core {
+        Core::create(hash_key, log)
+    }
+
+    fn empty(hash_key: [u64; 2]) -> Core {
+        Core::empty(hash_key)
+    }
+
+    fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Result<Core, String> {
+        Core::from_pages(pages).map_err(|bad| bad.to_string())
+    }
+
+    fn apply(&mut self, fact: &Fact, position: u64) {
+        Core::apply(self, fact, position);
+    }
+
+    fn extents(&self, each: &mut dyn FnMut(Extent)) {
+        Core::extents(self, each);
+    }
+}
+
+/// What a start has found.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Whether the directory was made by this start.
+    pub fresh: bool,
+    /// Whether the last thing before was an orderly stop, so that no number can have been given out and lost.
+    pub orderly: bool,
+    /// Where the checkpoint stood.
+    pub checkpoint: u64,
+    /// Where the journal ended: new batches go on from here.
+    pub end: u64,
+    /// Batches replayed.
+    pub batches: u64,
+    /// Facts replayed.
+    pub facts: u64,
+    /// Bytes of a torn batch that were given up; nothing of it had been confirmed.
+    pub torn: u64,
+    /// Whether everything from [`Recovery::end`] on was cut off by a person's order.
+    pub cut: bool,
+    /// Which start of the broker this is, from 1.
+    pub start: u32,
+    /// Where both times stood.
+    pub now: Now,
+    /// How long it took.
+    pub took: Duration,
+}
+
+pub(crate) struct Recovered<R> {
+    /// `None` where nothing was ever written.
+    pub state: Option<R>,
+    pub report: Recovery,
+    pub segments: Vec<Segment>,
+    pub checkpoint: u64,
+}
+
+pub(crate) fn recover<R: Replica>(
+    disk: &dyn Disk,
+    directory: u128,
+    checkpoint: Option<Checkpoint>,
+    mut segments: Vec<Segment>,
+    options: &OpenOptions,
+) -> Result<Recovered<R>, OpenError> {
+    let began = Instant::now();
+    let position = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.head.position);
+    let mut replay = Replay {
+        disk,
+        state: None,
+        report: Recovery { checkpoint: position, end: position, ..Recovery::default() },
+        durable: position,
+    };
+    if let Some(checkpoint) = &checkpoint {
+        replay.load(checkpoint)?;
+    }
+    let first = segments.partition_point(|segment| segment.base <= position).checked_sub(1);
+    let first = first.ok_or_else(|| OpenError::Missing { place: disk.place(""), position })?;
+    for index in first..segments.len() {
+        replay.walk(&segments[index], segments.get(index + 1), directory, options.cut)?;
+        if replay.report.cut {
+            set_aside(disk, segments.drain(index + 1..))?;
+            break;
+        }
+    }
+    let last = segments.last().expect("the checkpoint's segment is there");
+    replay.write_again(last)?;
+    replay.report.start += 1;
+    replay.report.fresh = replay.state.is_none();
+    replay.report.took = began.elapsed();
+    Ok(Recovered { state: replay.state, report: replay.report, segments, checkpoint: position })
+}
+
+struct Replay<'a, R> {
+    disk: &'a dyn Disk,
+    state: Option<R>,
+    report: Recovery,
+    /// Everything before this position is known to have been durable.
+    durable: u64,
+}
+
+impl<R: Replica> Replay<'_, R> {
+    fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), OpenError> {
+        let mut bad = None;
+        let mut pages = checkpoint.chunks.iter().flat_map(|chunk| chunk.decode()).map_while(|page| {
+            if let Ok(Page::Numbers(numbers)) = &page {
+                self.report.now = Now { run: numbers.run, wall: numbers.wall };
+            }
+            page.map_err(|error| bad = Some(error)).ok()
+        });
+        let state = R::from_pages(&mut pages);
+        drop(pages);
+        let reason = bad.map(|bad: BadRecord| bad.to_string());
+        let position = checkpoint.head.position;
+        let state = reason.map_or(state, Err).map_err(|reason| OpenError::Pages { position, reason })?;
+        self.state = Some(state);
+        self.report.start = checkpoint.head.start;
+        Ok(())
+    }
+
+    /// Replays a segment from where the journal ends so far, and decides about its end.
+    fn walk(
+        &mut self,
+        segment: &Segment,
+        next: Option<&Segment>,
+        directory: u128,
+        cut: Option<u64>,
+    ) -> Result<(), OpenError> {
+        let io = |error| OpenError::Io { place: self.disk.place(&segment.name), what: "reading", error };
+        // A base vouches for everything before it.
+        self.durable = self.durable.max(segment.base);
+        let mut scan = Scan::new(segment, directory, self.report.end, self.report.start);
+        let what = loop {
+            match scan.step().map_err(io)? {
+                Found::Batch(header, payload) => self.replay(segment, &header, payload)?,
+                Found::Version(version) => {
+                    let place = self.disk.place(&segment.name);
+                    return Err(OpenError::Version { place, version: version.into() });
+                }
+                Found::Torn(header) => {
+                    self.report.torn = header.total();
+                    break "holds a batch that does not match its checksum";
+                }
+                Found::Nothing => break "does not hold a batch",
+                Found::Lost => break "holds a batch of an earlier start",
+            }
+        };
+        let end = scan.position;
+        self.report.end = end;
+        let vouched = match next {
+            Some(next) if next.base == end => {
+                self.report.torn = 0;
+                return Ok(());
+            }
+            Some(next) => next.base,
+            None => scan.vouched().map_err(io)?.map_or(0, |(_, durable)| durable),
+        };
+        let durable = self.durable.max(vouched);
+        if next.is_none() && end >= durable {
+            return Ok(());
+        }
+        if cut == Some(end) {
+            self.report.cut = true;
+            self.durable = self.durable.min(end);
+            return Ok(());
+        }
+        let (file, offset) = (self.disk.place(&segment.name), segment.offset(end));
+        Err(OpenError::Damaged { file, offset, position: end, durable, what: what.into() })
+    }
+
+    fn replay(&mut self, segment: &Segment, header: &BatchHeader, payload: bytes::Bytes) -> Result<(), OpenError> {
+        let begin = header.position + HEADER as u64;
+        let bad = |offset: usize, what: &str| OpenError::Damaged {
+            file: self.disk.place(&segment.name),
+            offset: segment.offset(begin + offset as u64),
+            position: header.position,
+            durable: header.position,
+            what: format!("holds a batch whose checksum is right and whose facts are not: a record {what}"),
+        };
+        let mut source = Source::new(&payload);
+        let mut facts = Vec::new();
+        for _ in 0..header.facts {
+            let at = source.at();
+            let fact = decode_fact(&mut source).map_err(|error| bad(error.offset, error.what))?;
+            let within = match &fact {
+                Fact::Published { block, .. } => source.at() - block.len(),
+                _ => at,
+            };
+            facts.push((fact, begin + within as u64));
+        }
+        if !source.is_empty() {
+            return Err(bad(source.at(), "stands behind the last one"));
+        }
+        self.report.facts += facts.len() as u64;
+        for (fact, position) in facts {
+            match (&mut self.state, &fact) {
+                (Some(state), fact) => state.apply(fact, position),
+                (none, Fact::Created { hash_key }) => none.insert(R::empty(*hash_key)).apply(&fact, position),
+                (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
+            }
+        }
+        self.durable = self.durable.max(header.durable);
+        self.report.batches += 1;
+        self.report.orderly = header.flags & (MARK | STOP) == MARK | STOP;
+        self.report.start = header.start;
+        self.report.now = Now { run: header.run, wall: header.wall };
+        Ok(())
+    }
+
+    /// Writes what is not known durable once more, and syncs it. After a sync that failed, the system may hold pages
+    /// that look written and are not; new confirmations must not rest on them.
+    fn write_again(&self, last: &Segment) -> Result<(), OpenError> {
+        let io = |error: io::Error| OpenError::Io { place: self.disk.place(&last.name), what: "syncing", error };
+        let (from, to) = (self.durable.max(last.base), self.report.end);
+        if from < to {
+            let mut bytes = vec![0; (to - from) as usize];
+            last.file.read_at(last.offset(from), &mut bytes).map_err(io)?;
+            last.file.write_at(last.offset(from), &bytes).map_err(io)?;
+        }
+        last.file.sync().map_err(io)
+    }
+}
+
+/// Goes by the name of what is set aside: `SEGMENT.cut`.
+const CUT: &str = ".cut";
+
+/// Renames segments that a person has decided to lose, so that they can still be looked at.
+fn set_aside(disk: &dyn Disk, segments: impl Iterator<Item = Segment>) -> Result<(), OpenError> {
+    for segment in segments {
+        let renamed = disk.rename(&segment.name, &format!("{}{CUT}", segment.name));
+        let place = || disk.place(&segment.name);
+        renamed.map_err(|error| OpenError::Io { place: place(), what: "setting aside", error })?;
+    }
+    disk.sync_dir().map_err(|error| OpenError::Io { place: disk.place(""), what: "syncing", error })
+}

@@ -1,0 +1,3 @@
+//! The whole storage, over real files and over the twin.
+
+mod real_disk;

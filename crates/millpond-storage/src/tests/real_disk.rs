@@ -1,0 +1,196 @@
+//! The storage with the real core on a real directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_core::Now;
+use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive, Ticket};
+use millpond_core::fact::FactLog;
+use millpond_core::output::{Extent, Output, Reply};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+
+use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, open};
+
+fn options() -> OpenOptions {
+    OpenOptions { segment_bytes: 64 * 1024, checkpoint_after: 256 * 1024, ..OpenOptions::default() }
+}
+
+fn open_at(directory: &Path) -> Result<Opened, OpenError> {
+    open(Arc::new(RealDisk::create(directory).unwrap()), &options())
+}
+
+fn publish(count: u32, size: usize) -> Command {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+    for i in 0..count {
+        let mut one = Vec::new();
+        block::push(&mut one, b"", &[], &vec![i as u8; size]).unwrap();
+        let checksum = crc32c::crc32c(&one[block::PREFIX..]);
+        one[..4].copy_from_slice(&checksum.to_le_bytes());
+        bytes.extend_from_slice(&one);
+        ends.push(bytes.len() as u32);
+    }
+    let run = PublishRun {
+        topic: TopicName::try_from("site/a").unwrap(),
+        priority: Priority::DEFAULT,
+        delay: Millis::ZERO,
+        ttl: None,
+        count,
+        block: Bytes::from(bytes),
+        sizes: Sizes::from_ends(&ends),
+        dedup: Vec::new(),
+    };
+    let namespace = NamespaceName::default();
+    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
+}
+
+fn receive(messages: u32) -> Command {
+    Command::Receive(Receive {
+        namespace: NamespaceName::default(),
+        group: GroupName::default(),
+        filter: Filter::All,
+        messages,
+        bytes: u64::MAX,
+        lease: None,
+        wait: Millis::ZERO,
+    })
+}
+
+/// A turn with one command, made durable.
+fn turn(opened: &mut Opened, time: u64, command: Command) -> Vec<Output> {
+    let now = Now { run: RunTime(time), wall: WallTime(time) };
+    let Opened { core, appender, committer, .. } = opened;
+    core.set_time(now);
+    core.submit(Ticket(time), command, appender);
+    core.advance(appender);
+    core.dispatch(appender);
+    appender.free(core.freed());
+    if let Some(batch) = appender.seal(now) {
+        committer.write(batch).unwrap();
+        committer.sync().unwrap();
+    }
+    core.outputs().drain(..).collect()
+}
+
+fn extent_of(outputs: &[Output]) -> Extent {
+    match outputs {
+        [Output::Reply { reply: Reply::Received(runs), .. }] => runs[0].extent,
+        other => panic!("expected a delivery, got {other:?}"),
+    }
+}
+
+#[test]
+fn messages_survive_a_restart_and_are_read_from_memory_and_from_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open_at(directory.path()).unwrap();
+    assert!(opened.report.fresh);
+    opened.core.start(Now::default(), false, &mut opened.appender);
+    for i in 1..=40 {
+        turn(&mut opened, i, publish(10, 700));
+    }
+    let extent = extent_of(&turn(&mut opened, 50, receive(3)));
+    let in_memory = opened.reader.read(extent).unwrap();
+    let pages = opened.core.pages().collect::<Vec<_>>();
+    drop(opened);
+
+    let mut opened = open_at(directory.path()).unwrap();
+    assert!(!opened.report.fresh && !opened.report.orderly);
+    assert_eq!(opened.report.start, 2);
+    assert_eq!(opened.core.pages().skip(1).collect::<Vec<_>>(), pages[1..]);
+    opened.core.start(opened.report.now, true, &mut opened.appender);
+    assert_eq!(opened.reader.read(extent).unwrap(), in_memory, "from the file now");
+    assert_eq!(block::messages(&in_memory).count(), 3);
+}
+
+#[test]
+fn an_orderly_stop_is_known_and_marks_are_not_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open_at(directory.path()).unwrap();
+    turn(&mut opened, 1, publish(1, 24));
+    let now = opened.core.now();
+    for mark in [Mark::Idle, Mark::Stop] {
+        let batch = opened.appender.mark(now, mark).unwrap();
+        opened.committer.write(batch).unwrap();
+        opened.committer.sync().unwrap();
+        assert!(opened.appender.mark(now, mark).is_none());
+    }
+    let end = opened.appender.position();
+    drop(opened);
+    let report = open_at(directory.path()).unwrap().report;
+    assert!(report.orderly);
+    assert_eq!((report.end, report.torn, report.now), (end, 0, now));
+    assert!(!open_at(directory.path()).unwrap().report.orderly, "the start before was not stopped");
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = open_at(directory.path()).unwrap();
+    let error = open_at(directory.path()).err().unwrap();
+    assert!(matches!(error, OpenError::InUse(_)), "{error}");
+    let reader = opened.reader.clone();
+    drop(opened);
+    open_at(directory.path()).expect("a reader alone holds nothing up");
+    drop(reader);
+}
+
+#[test]
+fn a_directory_that_is_not_ours_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
+    let error = open_at(directory.path()).err().unwrap();
+    assert!(matches!(&error, OpenError::NotOurs { file, .. } if file == "letter.txt"), "{error}");
+}
+
+#[test]
+fn a_newer_format_and_missing_files_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    turn(&mut open_at(directory.path()).unwrap(), 1, publish(1, 24));
+    let format = directory.path().join("FORMAT");
+    let text = std::fs::read_to_string(&format).unwrap();
+    std::fs::write(&format, text.replace("format 1", "format 2")).unwrap();
+    let error = open_at(directory.path()).err().unwrap();
+    assert!(error.to_string().contains("newer version"), "{error}");
+    std::fs::remove_file(&format).unwrap();
+    let error = open_at(directory.path()).err().unwrap();
+    assert!(matches!(error, OpenError::FormatMissing(_)), "{error}");
+    std::fs::write(&format, text).unwrap();
+    std::fs::remove_file(directory.path().join("0000000000000000.journal")).unwrap();
+    let error = open_at(directory.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Missing { position: 0, .. }), "{error}");
+}
+
+#[test]
+fn a_checkpoint_lets_dead_segments_go_and_is_started_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open_at(directory.path()).unwrap();
+    opened.core.start(Now::default(), false, &mut opened.appender);
+    let mut time = 0;
+    while !opened.appender.checkpoint_due() {
+        time += 1;
+        turn(&mut opened, time, publish(10, 700));
+        for run in match turn(&mut opened, time, receive(1000)).pop() {
+            Some(Output::Reply { reply: Reply::Received(runs), .. }) => runs,
+            other => panic!("expected a delivery, got {other:?}"),
+        } {
+            let receipts = vec![ReceiptRun { first: run.receipt, count: run.count }];
+            let verb = FinishVerb::Ack;
+            turn(&mut opened, time, Command::Finish(Finish { verb, receipts, confirm: true }));
+        }
+    }
+    let segments = |suffix: &str| {
+        let names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(suffix)).count()
+    };
+    assert!(segments(".journal") > 3);
+    opened.appender.checkpoint(opened.core.pages());
+    while opened.housekeeper.step().unwrap() {}
+    assert_eq!((segments(".journal"), segments(".checkpoint")), (1, 1));
+    turn(&mut opened, time + 1, publish(2, 5));
+    let pages = opened.core.pages().skip(1).collect::<Vec<_>>();
+    drop(opened);
+    let opened = open_at(directory.path()).unwrap();
+    assert!(opened.report.checkpoint > 0 && opened.report.batches < 3);
+    assert_eq!(opened.core.pages().skip(1).collect::<Vec<_>>(), pages);
+}
