@@ -93,6 +93,8 @@ pub struct LevelPage {
     pub runs: Vec<RunPage>,
     /// Messages looked at or set aside and not finished, per group, in order.
     pub aside: Vec<AsidePage>,
+    /// The dedup hashes of unfinished messages, in order; of some finished ones too, where earlier ones are unfinished.
+    pub marks: Vec<(Sequence, u128)>,
 }
 
 /// Consecutive messages whose blocks lie together.
@@ -183,6 +185,8 @@ pub struct DeadPage {
     pub detail: Bytes,
     /// When.
     pub died: WallTime,
+    /// The hash of its dedup id.
+    pub mark: Option<u128>,
 }
 
 /// A dedup id.

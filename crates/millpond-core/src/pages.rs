@@ -103,6 +103,7 @@ impl Core {
                     reason: dead.reason,
                     detail: dead.detail.clone(),
                     died: dead.died,
+                    mark: dead.mark,
                 })
             })
         });
@@ -154,6 +155,7 @@ impl State {
             next: level.next,
             runs: level.runs.iter().cloned().collect(),
             aside: level.aside.values().map(|aside| self.aside_page(aside)).collect(),
+            marks: level.marks.iter().map(|(sequence, hash)| (*sequence, *hash)).collect(),
         });
         TopicPage {
             number: topic.number,
@@ -169,7 +171,8 @@ impl State {
     pub(crate) fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
         for level in page.levels {
             let priority = level.priority;
-            self.topics[slot].levels.push(Level::new(priority, level.next));
+            let marks = level.marks.into_iter().collect();
+            self.topics[slot].levels.push(Level { marks, ..Level::new(priority, level.next) });
             for run in level.runs {
                 self.arm_expiry(slot, priority, &run);
                 self.topics[slot].level_or_new(priority).runs.push_back(run);
@@ -261,6 +264,7 @@ impl State {
             reason: page.reason,
             detail: page.detail,
             died: page.died,
+            mark: page.mark,
         };
         home.insert_dead(page.group, page.id, dead);
         Ok(())

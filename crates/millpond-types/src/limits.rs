@@ -1,5 +1,7 @@
 //! Every limit that a user can meet, with the reason for its number.
 
+use crate::time::Millis;
+
 /// Bytes in a topic's name. Long enough for a URL's host and path, short enough to be copied without thought.
 pub const TOPIC_NAME_MAX: usize = 512;
 /// Bytes in the name of a namespace or a group: they stand in every metric label and on every console page.
@@ -36,3 +38,9 @@ pub const NAMESPACES_MAX: usize = 10_000;
 pub const WAIT_MAX_MS: u64 = 10 * 60 * 1000;
 /// Bytes of a reason given with a reject, a fail or a cancel.
 pub const REASON_MAX: usize = 1024;
+/// The shortest lease; less than a round trip of a slow link makes every lease expire.
+pub const LEASE_MIN: Millis = Millis(100);
+/// The longest lease that may be asked for at once; a lease can be extended without end.
+pub const LEASE_MAX: Millis = Millis(12 * 60 * 60 * 1000);
+/// The highest weight: a turn stays short.
+pub const WEIGHT_MAX: u32 = 1000;

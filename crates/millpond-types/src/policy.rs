@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::limits::{LEASE_MAX, LEASE_MIN, WEIGHT_MAX};
 use crate::time::Millis;
 
 /// The policy of a namespace. Facts carry the values resolved from it, so a change never rewrites what has happened.
@@ -60,13 +61,6 @@ pub enum DedupWindow {
     /// For ever, or until it is forgotten by command.
     Forever,
 }
-
-/// The shortest lease; less than a round trip of a slow link makes every lease expire.
-pub const LEASE_MIN: Millis = Millis(100);
-/// The longest lease that may be asked for at once; a lease can be extended without end.
-pub const LEASE_MAX: Millis = Millis(12 * 60 * 60 * 1000);
-/// The highest weight: a turn stays short.
-pub const WEIGHT_MAX: u32 = 1000;
 
 impl Default for Policy {
     fn default() -> Self {

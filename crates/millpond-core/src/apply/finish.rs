@@ -1,7 +1,7 @@
 //! Leases end.
 
 use bytes::Bytes;
-use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber, WallTime};
+use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, TopicNumber, WallTime};
 
 use crate::apply::Place;
 use crate::fact::{DeadReason, GroupNumber, ReturnPlace, Victims};
@@ -70,14 +70,28 @@ impl State {
             let run = rest.split_front(1);
             let id = MessageId { topic: number, priority, sequence: run.first };
             let (topic, detail) = (name.clone(), detail.clone());
-            let dead = Dead { topic, run, deliveries, failures, reason, detail, died: at };
+            let mark = self.topics[slot].level(priority).and_then(|level| level.marks.get(&run.first).copied());
+            let dead = Dead { topic, run, deliveries, failures, reason, detail, died: at, mark };
             self.namespaces[namespace].insert_dead(group, id, dead);
         }
         self.settle(slot, priority);
     }
 
-    pub(super) fn ended(&mut self, topic: TopicNumber, priority: Priority, first: Sequence, count: u32) {
+    pub(super) fn ended(
+        &mut self,
+        topic: TopicNumber,
+        priority: Priority,
+        first: Sequence,
+        count: u32,
+        reason: EndReason,
+    ) {
         let slot = self.slot(topic);
+        if reason == EndReason::Cancelled {
+            // What was cancelled may be published again.
+            let level = self.topics[slot].level(priority).expect("a fact names a level that exists");
+            let end = Sequence(first.0 + u64::from(count));
+            level.marks.range(first..end).for_each(|(_, hash)| self.dedups.remove(*hash));
+        }
         let aside = self.take_unleased(slot, priority, first, count);
         self.freed.push(aside.run.extent());
         self.settle(slot, priority);

@@ -89,7 +89,9 @@ impl State {
                 self.died(*topic, *group, *which, *reason, detail, *at)
             }
             Fact::Ripened { topic, priority, first, count, .. } => self.ripened(*topic, *priority, *first, *count),
-            Fact::Ended { topic, priority, first, count, .. } => self.ended(*topic, *priority, *first, *count),
+            Fact::Ended { topic, priority, first, count, reason, .. } => {
+                self.ended(*topic, *priority, *first, *count, *reason)
+            }
             Fact::Rescheduled { topic, priority, sequence, due, .. } => {
                 self.rescheduled(*topic, *priority, *sequence, *due)
             }

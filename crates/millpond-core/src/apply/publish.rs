@@ -24,6 +24,7 @@ impl State {
             let sequence = Sequence(first.0 + u64::from(mark.index));
             let id = MessageId { topic: *topic, priority: *priority, sequence };
             self.dedups.insert(mark.hash, Dedup { id, until: *dedup_until });
+            self.topics[slot].level_or_new(*priority).marks.insert(sequence, mark.hash);
         }
         let run = RunPage {
             first: *first,
@@ -77,6 +78,11 @@ impl State {
         // It has had its time: a second life is not cut short by the TTL of the first.
         let run = RunPage { first: sequence, expires: None, ..letter.run };
         self.put_in_line(slot, dead.priority, run);
+        if let Some(hash) = letter.mark {
+            let topic = &mut self.topics[slot];
+            self.dedups.follow(hash, dead, topic.id(dead.priority, sequence));
+            topic.level_or_new(dead.priority).marks.insert(sequence, hash);
+        }
     }
 
     fn put_in_line(&mut self, slot: u32, priority: millpond_types::Priority, run: RunPage) {

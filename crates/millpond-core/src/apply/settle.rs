@@ -1,4 +1,4 @@
-//! What follows when messages are finished: the TTL timers of runs that are finished as a whole are taken down.
+//! What follows when messages are finished: what was kept for those before the completion cursor is let go of.
 
 use millpond_types::Priority;
 
@@ -11,6 +11,10 @@ impl State {
         while let Some(entry) = level.expiries.first_entry().filter(|entry| entry.get().0 <= completion) {
             let (_, timer) = entry.remove();
             self.wall_timers.remove(timer);
+        }
+        let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
+        while level.marks.first_entry().is_some_and(|entry| *entry.key() < completion) {
+            level.marks.pop_first();
         }
     }
 }

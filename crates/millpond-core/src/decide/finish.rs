@@ -28,6 +28,9 @@ impl Core {
         {
             return Err((Code::LimitExceeded, format!("a reason has at most {REASON_MAX} bytes")));
         }
+        if let FinishVerb::Extend { lease } = &finish.verb {
+            self.check_lease(*lease)?;
+        }
         let mut outcomes = Vec::new();
         for run in &finish.receipts {
             self.finish_run(&finish.verb, run, &mut outcomes, log);

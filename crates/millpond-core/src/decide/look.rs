@@ -34,10 +34,6 @@ impl Core {
         let slot = self.topic_of(topic)?;
         let (id, place) = self.find(slot, which)?;
         self.check_not_leased(slot, id, place)?;
-        // A cancelled message may be published again: its dedup id goes with it.
-        if let Which::Dedup(hash) = which {
-            self.commit(Fact::Forgotten { hash }, log);
-        }
         let MessageId { topic, priority, sequence } = id;
         let reason = EndReason::Cancelled;
         self.commit(Fact::Ended { topic, group: 0, priority, first: sequence, count: 1, reason }, log);

@@ -12,7 +12,8 @@ mod topics;
 use alloc::format;
 use alloc::string::String;
 
-use millpond_types::{Code, GroupName, NamespaceName};
+use millpond_types::limits::{LEASE_MAX, LEASE_MIN};
+use millpond_types::{Code, GroupName, Millis, NamespaceName};
 
 use crate::Core;
 use crate::command::{Command, Ticket, TopicRef};
@@ -105,6 +106,18 @@ impl Core {
                 format!("nothing is left of a topic {}; a topic exists while it holds messages", topic.name),
             )
         })
+    }
+
+    /// A length of a lease that was asked for.
+    pub(crate) fn check_lease(&self, lease: Option<Millis>) -> Result<(), Refusal> {
+        match lease.filter(|lease| *lease < LEASE_MIN || *lease > LEASE_MAX) {
+            None => Ok(()),
+            Some(lease) => {
+                let detail =
+                    format!("a lease is from 100 ms to 12 h, not {} ms; it can be extended without end", lease.0);
+                Err((Code::ArgumentInvalid, detail))
+            }
+        }
     }
 
     /// The topic of a name, made where it is not there.

@@ -15,6 +15,7 @@ impl Core {
         let namespace = self.namespace_of(&receive.namespace)?;
         self.group_of(&receive.group)?;
         check_filter(&receive.filter)?;
+        self.check_lease(receive.lease)?;
         if receive.messages == 0 || receive.bytes == 0 {
             return Err((Code::ArgumentInvalid, "a receive asks for at least one message and one byte".into()));
         }

@@ -63,6 +63,7 @@ impl Core {
         let namespace = self.namespace_of(&attach.namespace)?;
         self.group_of(&attach.group)?;
         check_filter(&attach.filter)?;
+        self.check_lease(attach.lease)?;
         if self.dispatcher.sessions.get(&attach.session).is_none_or(|session| session.lost.is_some()) {
             return Err((Code::SessionUnknown, "a consumer needs a session; begin one first".into()));
         }

@@ -37,6 +37,13 @@ impl Dedups {
         self.entries.insert(hash, entry);
     }
 
+    /// A message has another id: its dedup id follows it.
+    pub(crate) fn follow(&mut self, hash: u128, from: MessageId, to: MessageId) {
+        if let Some(entry) = self.entries.get_mut(&hash).filter(|entry| entry.id == from) {
+            entry.id = to;
+        }
+    }
+
     pub(crate) fn remove(&mut self, hash: u128) {
         self.entries.remove(&hash);
     }

@@ -60,6 +60,8 @@ pub(crate) struct Level {
     pub(crate) ready: BTreeSet<(Sequence, Sequence)>,
     /// Runs published with a TTL, by first sequence, until all of the run is finished.
     pub(crate) expiries: BTreeMap<Sequence, (Sequence, TimerKey)>,
+    /// The dedup hashes of messages from the completion cursor on, so that what ends by id takes its dedup id along.
+    pub(crate) marks: BTreeMap<Sequence, u128>,
 }
 
 /// Messages aside, all in the same state.
@@ -173,6 +175,7 @@ impl Level {
             aside: BTreeMap::new(),
             ready: BTreeSet::new(),
             expiries: BTreeMap::new(),
+            marks: BTreeMap::new(),
         }
     }
 
