@@ -43,7 +43,7 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.list(levels, Sink::level);
         }
         Page::Dead(dead) => {
-            let DeadPage { namespace, group, topic, id, run, deliveries, failures, reason, detail, died } = dead;
+            let DeadPage { namespace, group, topic, id, run, deliveries, failures, reason, detail, died, mark } = dead;
             sink.byte(4);
             sink.number32(*namespace);
             sink.number32(*group);
@@ -55,6 +55,8 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.dead_reason(*reason);
             sink.string(detail);
             sink.number(died.0);
+            sink.flag(mark.is_some());
+            mark.iter().for_each(|hash| sink.wide(*hash));
         }
         Page::Dedup(DedupPage { hash, id, until }) => {
             sink.byte(5);
@@ -114,6 +116,7 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             reason: source.dead_reason()?,
             detail: source.copied()?,
             died: source.wall()?,
+            mark: if source.flag()? { Some(source.wide()?) } else { None },
         }),
         5 => Page::Dedup(DedupPage { hash: source.wide()?, id: source.message_id()?, until: source.until()? }),
         6 => Page::Producer(ProducerPage {
@@ -142,6 +145,7 @@ impl Source<'_> {
                     state: source.aside_state()?,
                 })
             })?,
+            marks: self.list(|source| Ok((Sequence(source.number()?), source.wide()?)))?,
         })
     }
 
@@ -163,7 +167,7 @@ impl Source<'_> {
 
 impl Sink<'_> {
     fn level(&mut self, level: &LevelPage) {
-        let LevelPage { priority, next, runs, aside } = level;
+        let LevelPage { priority, next, runs, aside, marks } = level;
         self.priority(*priority);
         self.number(next.0);
         self.list(runs, Sink::run_page);
@@ -173,6 +177,10 @@ impl Sink<'_> {
             sink.number32(*deliveries);
             sink.number32(*failures);
             sink.aside_state(*state);
+        });
+        self.list(marks, |sink, (sequence, hash)| {
+            sink.number(sequence.0);
+            sink.wide(*hash);
         });
     }
 
