@@ -9,7 +9,7 @@
 //! ```
 //!
 //! What is on the disk is described in `docs/storage-format.md`, byte by byte in the module that writes it. All access
-//! goes through [`disk::Disk`], whose twin remembers what was synced. What facts mean is the core's business.
+//! goes through [`disk::Disk`], whose [`twin`] remembers what was synced. What facts mean is the core's business.
 
 pub mod checkpoint;
 pub mod codec;
@@ -19,6 +19,7 @@ mod housekeeper;
 mod journal;
 mod open;
 mod recover;
+pub mod twin;
 
 pub use disk::{Disk, RealDisk};
 pub use housekeeper::Housekeeper;

@@ -1,0 +1,159 @@
+//! Power cuts, kills, failing operations and a full disk, at every operation of a workload.
+
+use crate::twin::{Fault, SECTOR, SMALL_SECTOR, Seed, TwinDisk};
+use crate::{CommitError, Mark, OpenError};
+
+use super::workload::{SEGMENT, Workload, check_extents, publish};
+
+/// Steps of the workload whose every operation is cut.
+const STEPS: u32 = 110;
+
+/// Opens and works until the plan strikes. True if it did.
+fn work(workload: &mut Workload, steps: u32) -> bool {
+    let mut opened = match workload.open() {
+        Ok(opened) => opened,
+        Err(OpenError::Io { .. } | OpenError::Failed(_)) => return true,
+        Err(OpenError::Checkpoint(error)) if error.to_string().contains("power") => return true,
+        Err(error) => panic!("a power cut is never damage: {error}"),
+    };
+    (0..steps).any(|_| workload.step(&mut opened).is_err())
+}
+
+fn cut_at(operation: u64, seed: u64, sector: usize, steps: u32) -> bool {
+    let mut workload = Workload::new(TwinDisk::new(sector), seed);
+    workload.disk.plan(operation, Fault::PowerCut);
+    let cut = work(&mut workload, steps);
+    workload.disk.crash(seed ^ operation << 8);
+    // Again, from what the first cut has left, and so over what an earlier start has written and lost.
+    for again in 1..=3 {
+        workload.disk.plan(operation * again % 29, Fault::PowerCut);
+        work(&mut workload, 12);
+        workload.disk.crash(seed ^ operation << 8 ^ again);
+    }
+    workload.open().expect("the directory opens after every power cut");
+    cut
+}
+
+#[test]
+fn nothing_durable_is_lost_when_the_power_fails_at_any_operation() {
+    for sector in [SMALL_SECTOR, SECTOR] {
+        let operations = (0..).find(|operation| !cut_at(*operation, 7, sector, STEPS)).expect("the workload ends");
+        assert!((150..250).contains(&operations), "every operation of a workload of about 200: {operations}");
+    }
+}
+
+#[test]
+fn nothing_durable_is_lost_in_longer_workloads_cut_here_and_there() {
+    let mut seed = Seed::new(11);
+    for run in 0..60 {
+        cut_at(seed.below(900), run, SMALL_SECTOR, 300);
+    }
+}
+
+#[test]
+fn a_kill_loses_nothing_that_was_written() {
+    for operation in 0..190 {
+        let mut workload = Workload::new(TwinDisk::new(SECTOR), 3);
+        workload.disk.plan(operation, Fault::PowerCut);
+        work(&mut workload, STEPS);
+        workload.disk.kill();
+        workload.open().expect("the directory opens after a kill");
+    }
+}
+
+#[test]
+fn a_failed_operation_poisons_and_a_restart_goes_on() {
+    let mut poisoned = 0;
+    for operation in 0..190 {
+        let mut workload = Workload::new(TwinDisk::new(SECTOR), 5);
+        workload.disk.plan(operation, Fault::Error);
+        let Ok(mut opened) = workload.open() else {
+            workload.disk.crash(operation);
+            workload.open().expect("the directory opens once the disk is in order");
+            continue;
+        };
+        if (0..STEPS).any(|_| workload.step(&mut opened).is_err()) {
+            poisoned += 1;
+            let first = opened.committer.sync().expect_err("a failure is final").to_string();
+            assert!(first.contains("restart the broker"), "{first}");
+            assert_eq!(opened.housekeeper.step().unwrap_err().to_string(), first);
+            let now = opened.core.now();
+            if let Some(batch) = opened.appender.seal(now).or_else(|| opened.appender.mark(now, Mark::Stop)) {
+                let error = opened.committer.write(batch).expect_err("nothing is written any more");
+                assert!(matches!(&error, CommitError::Failed(failure) if failure.to_string() == first));
+            }
+        }
+        workload.disk.crash(operation);
+        workload.open().expect("the directory opens once the disk is in order");
+    }
+    assert!(poisoned > 100, "{poisoned}");
+}
+
+#[test]
+fn a_full_disk_refuses_publishes_and_finishing_brings_the_space_back() {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 9);
+    workload.disk.set_capacity(Some(6 * SEGMENT));
+    let mut opened = workload.open().unwrap();
+    let mut seed = Seed::new(1);
+    while opened.housekeeper.step().unwrap() {}
+    while !opened.appender.disk_full() {
+        workload.turn(&mut opened, publish(&mut seed)).unwrap();
+        while opened.housekeeper.step().unwrap() {}
+    }
+    let before = opened.core.pages().count();
+    let outputs = workload.turn(&mut opened, publish(&mut seed)).unwrap();
+    assert!(format!("{outputs:?}").contains("DiskFull"), "{outputs:?}");
+    assert_eq!(opened.core.pages().count(), before);
+    // Finishing goes on, into the reserve.
+    for _ in 0..100 {
+        workload.receive(&mut opened).unwrap();
+        workload.ack(&mut opened).unwrap();
+    }
+    workload.mark(&mut opened, Mark::Idle).unwrap();
+    assert!(opened.appender.checkpoint_due(), "a checkpoint would give space back");
+    opened.appender.checkpoint(opened.core.pages());
+    while opened.housekeeper.step().unwrap() {}
+    assert!(!opened.appender.disk_full(), "{} used", workload.disk.used());
+    let outputs = workload.turn(&mut opened, publish(&mut seed)).unwrap();
+    assert!(format!("{outputs:?}").contains("Queued"), "{outputs:?}");
+    check_extents(&opened);
+}
+
+#[test]
+fn a_batch_waits_unharmed_where_even_the_reserve_is_used_up() {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 9);
+    let mut opened = workload.open().unwrap();
+    workload.disk.set_capacity(Some(workload.disk.used()));
+    let (mut seed, mut batches) = (Seed::new(1), 0);
+    let batch = loop {
+        // Publishes go on here as nothing in the server would let them.
+        opened.core.submit(millpond_core::command::Ticket(batches), publish(&mut seed), &mut opened.appender);
+        batches += 1;
+        let batch = opened.appender.seal(opened.core.now()).unwrap();
+        match opened.committer.write(batch) {
+            Ok(()) => _ = opened.committer.sync().unwrap(),
+            Err(CommitError::DiskFull(batch)) => break batch,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(opened.appender.disk_full());
+    workload.disk.set_capacity(None);
+    opened.committer.write(batch).unwrap();
+    opened.committer.sync().unwrap();
+    let pages = opened.core.pages().skip(1).collect::<Vec<_>>();
+    workload.disk.crash(0);
+    let again = crate::open::<millpond_core::Core>(std::sync::Arc::new(workload.disk), &super::workload::options());
+    assert_eq!(again.unwrap().core.pages().skip(1).collect::<Vec<_>>(), pages);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let run = |seed| {
+        let mut workload = Workload::new(TwinDisk::new(SECTOR), seed);
+        let mut opened = workload.open().unwrap();
+        (0..200).for_each(|_| workload.step(&mut opened).unwrap());
+        workload.disk.snapshot()
+    };
+    assert!(run(1) == run(1));
+    assert!(run(1) != run(2));
+}

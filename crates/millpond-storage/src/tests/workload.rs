@@ -1,0 +1,227 @@
+//! A seeded workload on the real core and the twin disk, and what must hold of it after each restart.
+//!
+//! The oracle is a plain map: for the end of every batch that was ever sealed, the pages of the state there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive, Ticket};
+use millpond_core::fact::FactLog;
+use millpond_core::output::{Extent, Output, Reply};
+use millpond_core::page::Page;
+use millpond_core::{Core, Now};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+
+use crate::twin::{Seed, TwinDisk};
+use crate::{CommitError, Failure, Identity, Mark, OpenError, OpenOptions, Opened, open};
+
+pub const SEGMENT: u64 = 16 * 1024;
+
+pub fn options() -> OpenOptions {
+    OpenOptions {
+        segment_bytes: SEGMENT,
+        checkpoint_after: 40 * 1024,
+        tail_bytes: 8 * 1024,
+        identity: Identity { directory: 0x0123_4567_89ab_cdef, hash_key: [1, 2] },
+        cut: None,
+    }
+}
+
+/// What must be remembered over crashes.
+pub struct Workload {
+    pub disk: TwinDisk,
+    seed: Seed,
+    /// By the end of a batch: the state behind it.
+    history: BTreeMap<u64, Vec<Page>>,
+    /// Everything before this position was reported durable.
+    durable: u64,
+    time: u64,
+    leased: Vec<ReceiptRun>,
+}
+
+/// The power is cut, or something failed.
+#[derive(Debug)]
+pub struct Stopped;
+
+impl Workload {
+    pub fn new(disk: TwinDisk, seed: u64) -> Workload {
+        let history = BTreeMap::from([(0, Vec::new())]);
+        Workload { disk, seed: Seed::new(seed), history, durable: 0, time: 0, leased: Vec::new() }
+    }
+
+    /// Opens the directory and checks what came back.
+    pub fn open(&mut self) -> Result<Opened, OpenError> {
+        let mut opened = open::<Core>(Arc::new(self.disk.clone()), &options())?;
+        let end = opened.report.end;
+        let (known, pages) = self.history.range(..=end).next_back().expect("there is the beginning");
+        assert!(end >= self.durable, "{} was durable, and the journal ends at {end}", self.durable);
+        if *known > 0 {
+            // An open that was cut short may have left its mark behind; nothing else stands between known batches.
+            let marks = end - known;
+            assert!(marks.is_multiple_of(64), "the journal ends at {end}, where no batch ended (but one at {known})");
+            assert_eq!(state(&opened.core), *pages, "the state at {end}");
+        }
+        check_extents(&opened);
+        self.history.split_off(&(end + 1));
+        self.sealed(&opened);
+        self.durable = opened.committer.durable();
+        let now = opened.report.now;
+        self.time = self.time.max(now.run.0).max(now.wall.0) + 1;
+        opened.core.start(now, !opened.report.orderly, &mut opened.appender);
+        Ok(opened)
+    }
+
+    /// Does something.
+    pub fn step(&mut self, opened: &mut Opened) -> Result<(), Stopped> {
+        self.time += 50;
+        match self.seed.below(16) {
+            0..6 => {
+                let command = publish(&mut self.seed);
+                self.turn(opened, command)?;
+            }
+            6..9 => self.receive(opened)?,
+            9..12 => self.ack(opened)?,
+            12 => self.mark(opened, Mark::Idle)?,
+            _ => {
+                if opened.appender.checkpoint_due() {
+                    self.mark(opened, Mark::Idle)?;
+                    opened.appender.checkpoint(opened.core.pages());
+                }
+                opened.housekeeper.step()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is ready and remembers the receipts.
+    pub fn receive(&mut self, opened: &mut Opened) -> Result<(), Stopped> {
+        let outputs = self.turn(opened, receive(20))?;
+        for output in outputs {
+            if let Output::Reply { reply: Reply::Received(runs), .. } = output {
+                self.leased.extend(runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes what was received.
+    pub fn ack(&mut self, opened: &mut Opened) -> Result<(), Stopped> {
+        let receipts = std::mem::take(&mut self.leased);
+        if receipts.is_empty() {
+            return Ok(());
+        }
+        let ack = Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true });
+        self.turn(opened, ack).map(|_| ())
+    }
+
+    /// A turn with one command. One batch in four is written and not synced yet.
+    pub fn turn(&mut self, opened: &mut Opened, command: Command) -> Result<Vec<Output>, Stopped> {
+        let now = Now { run: RunTime(self.time), wall: WallTime(self.time) };
+        let Opened { core, appender, committer, .. } = opened;
+        core.set_disk_full(appender.disk_full());
+        core.set_time(now);
+        core.submit(Ticket(self.time), command, appender);
+        core.advance(appender);
+        core.dispatch(appender);
+        appender.free(core.freed());
+        let outputs = core.outputs().drain(..).collect();
+        if let Some(batch) = appender.seal(now) {
+            self.sealed(opened);
+            opened.committer.write(batch)?;
+            if self.seed.below(4) > 0 {
+                self.durable = opened.committer.sync()?;
+            }
+        } else if committer.durable() < committer.written() {
+            self.durable = committer.sync()?;
+        }
+        Ok(outputs)
+    }
+
+    pub fn mark(&mut self, opened: &mut Opened, mark: Mark) -> Result<(), Stopped> {
+        self.durable = opened.committer.sync()?;
+        // What a start has appended waits for a first turn.
+        if let Some(batch) = opened.appender.seal(opened.core.now()) {
+            self.sealed(opened);
+            opened.committer.write(batch)?;
+            self.durable = opened.committer.sync()?;
+        }
+        if let Some(batch) = opened.appender.mark(opened.core.now(), mark) {
+            self.sealed(opened);
+            opened.committer.write(batch)?;
+            self.durable = opened.committer.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Notes the state behind a batch that was just sealed.
+    fn sealed(&mut self, opened: &Opened) {
+        self.history.insert(opened.appender.position(), state(&opened.core));
+    }
+}
+
+/// All pages but the numbers, which hold the time.
+fn state(core: &Core) -> Vec<Page> {
+    core.pages().skip(1).collect()
+}
+
+/// Every message that is still needed is there, and is what was written.
+pub fn check_extents(opened: &Opened) {
+    opened.core.extents(&mut |extent: Extent| {
+        let block = opened.reader.read(extent).unwrap_or_else(|error| panic!("a live message at {extent:?}: {error}"));
+        assert!(block::messages(&block).all(|message| message.is_ok()));
+    });
+}
+
+/// A publish of a run of messages.
+pub fn publish(seed: &mut Seed) -> Command {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+    let count = 1 + seed.below(5) as u32;
+    for _ in 0..count {
+        let mut one = Vec::new();
+        let body = (0..seed.below(600)).map(|_| seed.next() as u8).collect::<Vec<_>>();
+        block::push(&mut one, b"", &[], &body).unwrap();
+        let checksum = crc32c::crc32c(&one[block::PREFIX..]);
+        one[..4].copy_from_slice(&checksum.to_le_bytes());
+        bytes.extend_from_slice(&one);
+        ends.push(bytes.len() as u32);
+    }
+    let run = PublishRun {
+        topic: TopicName::try_from(format!("site/{}", seed.below(4)).as_str()).unwrap(),
+        priority: Priority::DEFAULT,
+        delay: Millis::ZERO,
+        ttl: None,
+        count,
+        block: Bytes::from(bytes),
+        sizes: Sizes::from_ends(&ends),
+        dedup: Vec::new(),
+    };
+    let namespace = NamespaceName::default();
+    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
+}
+
+/// A receive that does not wait.
+pub fn receive(messages: u32) -> Command {
+    Command::Receive(Receive {
+        namespace: NamespaceName::default(),
+        group: GroupName::default(),
+        filter: Filter::All,
+        messages,
+        bytes: u64::MAX,
+        lease: None,
+        wait: Millis::ZERO,
+    })
+}
+
+impl From<Failure> for Stopped {
+    fn from(_: Failure) -> Stopped {
+        Stopped
+    }
+}
+
+impl From<CommitError> for Stopped {
+    fn from(_: CommitError) -> Stopped {
+        Stopped
+    }
+}

@@ -1,0 +1,442 @@
+//! A disk in memory with two faces: what is written, and what would survive a power cut.
+//!
+//! It is as unkind as POSIX allows, and the same each time. At a power cut ([`TwinDisk::crash`]) every sector that was
+//! not synced is, by the seed, kept, lost or torn: so a later write may survive an earlier one. Every name that was
+//! made, renamed or removed since the directory was synced may be as before. Operations are counted: a plan lets the
+//! power fail at any one of them, or lets that one fail alone. A capacity can run out, and any bit can be flipped.
+//!
+//! Operations are what changes something: create, write, sync, preallocate, set length, rename, remove, sync directory.
+//! Reads are not counted.
+
+mod faces;
+mod seed;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::disk::{DirectoryLock, Disk, DiskFile, LockError, Preallocate};
+use crate::journal::lock;
+use faces::Faces;
+pub use seed::Seed;
+
+/// Bytes of a sector: the larger of the two usual sizes.
+pub const SECTOR: usize = 4096;
+/// The smaller of the two usual sizes.
+pub const SMALL_SECTOR: usize = 512;
+
+/// A disk in memory. Clones are the same disk.
+#[derive(Clone)]
+pub struct TwinDisk(Arc<Mutex<State>>);
+
+/// What goes wrong at an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The power fails: the operation may have been carried out in any part, and every later one fails.
+    /// [`TwinDisk::crash`] brings the disk back.
+    PowerCut,
+    /// The operation fails with EIO, having done nothing that lasts.
+    Error,
+}
+
+struct State {
+    sector: usize,
+    /// Names as they are.
+    names: BTreeMap<String, FileNumber>,
+    /// Names as they were when the directory was synced.
+    durable_names: BTreeMap<String, FileNumber>,
+    /// What was done to names since.
+    changes: Vec<Change>,
+    files: Vec<Faces>,
+    operations: u64,
+    plan: Option<(u64, Fault)>,
+    cut: bool,
+    capacity: Option<u64>,
+    /// Grows with each crash and kill: files that were opened before are no good any more.
+    power: u64,
+    locked: Arc<AtomicBool>,
+}
+
+type FileNumber = usize;
+
+enum Change {
+    Made(String, FileNumber),
+    Renamed(String, String),
+    Removed(String),
+}
+
+impl TwinDisk {
+    /// An empty disk with sectors of so many bytes.
+    pub fn new(sector: usize) -> TwinDisk {
+        assert!(sector > 0, "a sector holds something");
+        TwinDisk(Arc::new(Mutex::new(State {
+            sector,
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            changes: Vec::new(),
+            files: Vec::new(),
+            operations: 0,
+            plan: None,
+            cut: false,
+            capacity: None,
+            power: 0,
+            locked: Arc::default(),
+        })))
+    }
+
+    /// How many operations there were so far.
+    pub fn operations(&self) -> u64 {
+        lock(&self.0).operations
+    }
+
+    /// Lets something go wrong at the operation that comes after `after` others from now.
+    pub fn plan(&self, after: u64, fault: Fault) {
+        let mut state = lock(&self.0);
+        state.plan = Some((state.operations + after, fault));
+    }
+
+    /// Forgets what was planned.
+    pub fn unplan(&self) {
+        lock(&self.0).plan = None;
+    }
+
+    /// Bytes that all files may take together; `None` for no end.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        lock(&self.0).capacity = bytes;
+    }
+
+    /// Bytes that all files take.
+    pub fn used(&self) -> u64 {
+        lock(&self.0).used()
+    }
+
+    /// The power fails and comes back: what was synced is there, and of the rest what the seed leaves. All locks are gone
+    /// and all open files are no good any more.
+    pub fn crash(&self, seed: u64) {
+        let mut seed = Seed::new(seed);
+        let mut state = lock(&self.0);
+        let state = &mut *state;
+        let mut names = std::mem::take(&mut state.durable_names);
+        for change in state.changes.drain(..) {
+            if seed.below(2) == 0 {
+                continue;
+            }
+            // A change of something that was lost itself is lost with it.
+            match change {
+                Change::Made(name, file) => _ = names.insert(name, file),
+                Change::Renamed(from, to) => {
+                    if let Some(file) = names.remove(&from) {
+                        names.insert(to, file);
+                    }
+                }
+                Change::Removed(name) => _ = names.remove(&name),
+            }
+        }
+        for file in &mut state.files {
+            file.crash(state.sector, &mut seed);
+        }
+        state.names = names.clone();
+        state.durable_names = names;
+        state.restart();
+    }
+
+    /// The process is killed, and the system lives on: all that was written is there.
+    pub fn kill(&self) {
+        lock(&self.0).restart();
+    }
+
+    /// Flips a bit of a file, on both faces.
+    ///
+    /// # Panics
+    /// If there is no such byte.
+    pub fn flip(&self, name: &str, offset: u64, bit: u8) {
+        let mut state = lock(&self.0);
+        let file = state.names[name];
+        state.files[file].flip(offset as usize, 1 << (bit % 8));
+    }
+
+    /// A file's bytes as they are read now.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn bytes(&self, name: &str) -> Vec<u8> {
+        let state = lock(&self.0);
+        state.files[state.names[name]].written.clone()
+    }
+
+    /// All files' names and bytes, for comparing runs.
+    pub fn snapshot(&self) -> BTreeMap<String, Vec<u8>> {
+        let state = lock(&self.0);
+        state.names.iter().map(|(name, file)| (name.clone(), state.files[*file].written.clone())).collect()
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        self.names.values().map(|file| self.files[*file].written.len() as u64).sum()
+    }
+
+    fn restart(&mut self) {
+        self.power += 1;
+        self.cut = false;
+        self.plan = None;
+        self.locked.store(false, Ordering::Release);
+        self.locked = Arc::default();
+    }
+
+    /// Counts an operation. It is carried out unless this fails; with a power cut, it is carried out and then fails.
+    fn count(&mut self) -> io::Result<Option<io::Error>> {
+        if self.cut {
+            return Err(power());
+        }
+        let now = self.operations;
+        self.operations += 1;
+        match self.plan {
+            Some((at, Fault::Error)) if at == now => Err(io::Error::from_raw_os_error(5)),
+            Some((at, Fault::PowerCut)) if at == now => {
+                self.cut = true;
+                Ok(Some(power()))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn named(&self, name: &str) -> io::Result<FileNumber> {
+        self.names.get(name).copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn grow(&mut self, file: FileNumber, length: u64) -> io::Result<()> {
+        let more = length.saturating_sub(self.files[file].written.len() as u64);
+        if more > 0 && self.capacity.is_some_and(|capacity| self.used() + more > capacity) {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        Ok(())
+    }
+}
+
+fn power() -> io::Error {
+    io::Error::other("the power is cut")
+}
+
+/// What an operation reports after it was carried out.
+fn done(cut: Option<io::Error>) -> io::Result<()> {
+    cut.map_or(Ok(()), Err)
+}
+
+impl Disk for TwinDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = lock(&self.0);
+        let cut = state.count()?;
+        let file = state.files.len();
+        state.files.push(Faces::default());
+        state.names.insert(name.into(), file);
+        state.changes.push(Change::Made(name.into(), file));
+        done(cut)?;
+        Ok(Arc::new(TwinFile { disk: self.clone(), file, power: state.power }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let state = lock(&self.0);
+        if state.cut {
+            return Err(power());
+        }
+        Ok(Arc::new(TwinFile { disk: self.clone(), file: state.named(name)?, power: state.power }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let state = lock(&self.0);
+        if state.cut { Err(power()) } else { Ok(state.names.keys().cloned().collect()) }
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = lock(&self.0);
+        state.named(name)?;
+        let cut = state.count()?;
+        state.names.remove(name);
+        state.changes.push(Change::Removed(name.into()));
+        done(cut)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = lock(&self.0);
+        let file = state.named(from)?;
+        let cut = state.count()?;
+        state.names.remove(from);
+        state.names.insert(to.into(), file);
+        state.changes.push(Change::Renamed(from.into(), to.into()));
+        done(cut)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        let mut state = lock(&self.0);
+        // A sync that the power cuts has done nothing for certain.
+        done(state.count()?)?;
+        state.durable_names = state.names.clone();
+        state.changes.clear();
+        Ok(())
+    }
+
+    fn lock(&self) -> Result<DirectoryLock, LockError> {
+        struct Held(Arc<AtomicBool>);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::Release);
+            }
+        }
+        let locked = lock(&self.0).locked.clone();
+        if locked.swap(true, Ordering::AcqRel) {
+            return Err(LockError::InUse);
+        }
+        Ok(Box::new(Held(locked)))
+    }
+
+    fn place(&self, name: &str) -> String {
+        format!("twin/{name}")
+    }
+}
+
+struct TwinFile {
+    disk: TwinDisk,
+    file: FileNumber,
+    power: u64,
+}
+
+impl TwinFile {
+    /// Carries out an operation on the file.
+    fn operate(&self, act: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
+        let mut state = lock(&self.disk.0);
+        if state.power != self.power {
+            return Err(power());
+        }
+        let cut = state.count()?;
+        act(&mut state)?;
+        done(cut)
+    }
+}
+
+impl DiskFile for TwinFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.operate(|state| {
+            state.grow(self.file, offset + bytes.len() as u64)?;
+            let sector = state.sector;
+            state.files[self.file].write(offset as usize, bytes, sector);
+            Ok(())
+        })
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let state = lock(&self.disk.0);
+        if state.cut || state.power != self.power {
+            return Err(power());
+        }
+        let file = &state.files[self.file].written;
+        let from = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)?.get(..buffer.len()));
+        buffer.copy_from_slice(from.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = lock(&self.disk.0);
+        if state.power != self.power {
+            return Err(power());
+        }
+        // A sync that the power cuts has done nothing for certain.
+        done(state.count()?)?;
+        let sector = state.sector;
+        state.files[self.file].sync(sector);
+        Ok(())
+    }
+
+    fn preallocate(&self, length: u64, _: Preallocate) -> io::Result<()> {
+        self.operate(|state| {
+            state.grow(self.file, length)?;
+            let sector = state.sector;
+            let file = &mut state.files[self.file];
+            file.set_length(file.written.len().max(length as usize), sector);
+            Ok(())
+        })?;
+        self.sync()
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.operate(|state| {
+            state.grow(self.file, length)?;
+            let sector = state.sector;
+            state.files[self.file].set_length(length as usize, sector);
+            Ok(())
+        })
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        let state = lock(&self.disk.0);
+        if state.cut { Err(power()) } else { Ok(state.files[self.file].written.len() as u64) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_synced_survives_and_the_rest_is_anyones_guess() {
+        let (mut lost, mut kept, mut torn, mut reordered) = (0, 0, 0, 0);
+        for seed in 0..200 {
+            let disk = TwinDisk::new(SMALL_SECTOR);
+            let file = disk.create("a").unwrap();
+            file.write_at(0, &[1; 2 * SMALL_SECTOR]).unwrap();
+            file.sync().unwrap();
+            disk.sync_dir().unwrap();
+            file.write_at(SMALL_SECTOR as u64, &[2; 2 * SMALL_SECTOR]).unwrap();
+            disk.create("b").unwrap();
+            disk.crash(seed);
+            assert!(file.write_at(0, &[3]).is_err(), "opened before the crash");
+            let bytes = disk.bytes("a");
+            assert_eq!(bytes[..SMALL_SECTOR], [1; SMALL_SECTOR]);
+            let count = |sector: usize| {
+                bytes
+                    .get(sector * SMALL_SECTOR..(sector + 1) * SMALL_SECTOR)
+                    .map_or(0, |sector| sector.iter().filter(|byte| **byte == 2).count())
+            };
+            match (count(1), count(2)) {
+                (0, 0) => lost += 1,
+                (SMALL_SECTOR, SMALL_SECTOR) => kept += 1,
+                (0, SMALL_SECTOR) => reordered += 1,
+                _ => torn += 1,
+            }
+        }
+        assert!(lost > 0 && kept > 0 && torn > 0 && reordered > 0, "{lost} {kept} {torn} {reordered}");
+    }
+
+    #[test]
+    fn names_may_be_as_before_until_the_directory_is_synced() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let disk = TwinDisk::new(SECTOR);
+            disk.create("a").unwrap();
+            disk.sync_dir().unwrap();
+            disk.rename("a", "b").unwrap();
+            disk.create("c").unwrap();
+            disk.crash(seed);
+            seen.insert(disk.list().unwrap());
+        }
+        assert_eq!(seen.len(), 4, "each of the two changes is kept or lost");
+    }
+
+    #[test]
+    fn faults_come_where_they_were_planned() {
+        let disk = TwinDisk::new(SECTOR);
+        let file = disk.create("a").unwrap();
+        disk.plan(1, Fault::Error);
+        file.write_at(0, b"x").unwrap();
+        assert_eq!(file.sync().unwrap_err().raw_os_error(), Some(5));
+        file.sync().unwrap();
+        disk.plan(0, Fault::PowerCut);
+        assert!(file.sync().is_err() && file.sync().is_err() && disk.list().is_err());
+        disk.crash(1);
+        disk.set_capacity(Some(10));
+        let file = disk.create("b").unwrap();
+        let error = file.preallocate(11, Preallocate::Filled).unwrap_err();
+        assert!(crate::disk::is_full(&error));
+    }
+}
