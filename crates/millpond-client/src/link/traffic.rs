@@ -43,8 +43,10 @@ impl Tasks {
     pub(crate) async fn stop(self) {
         for task in [self.reader, self.writer] {
             task.abort();
-            // An aborted task ends with an error that says so.
-            let _ = task.await;
+            // One that was waited for must not be waited for again. An aborted task ends with an error that says so.
+            if !task.is_finished() {
+                let _ = task.await;
+            }
         }
     }
 

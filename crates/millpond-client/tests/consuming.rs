@@ -1,0 +1,319 @@
+//! Subscriptions: credit, the session's life across connections, and what becomes of leases.
+
+mod peer;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_client::{
+    Client, Code, Decision, Error, Event, FinishOutcome, FinishVerb, Millis, OutcomeRun, ReceiveOptions, Report,
+    SubscribeOptions, Subscription, Workers,
+};
+use millpond_protocol::{Finish, Request, Response};
+use millpond_types::SessionId;
+use peer::{Connection, Peer, leased, namespace, receipt};
+
+const SESSION: SessionId = SessionId(7);
+
+fn window(messages: u32) -> SubscribeOptions {
+    SubscribeOptions { messages, ..SubscribeOptions::new(namespace()) }
+}
+
+async fn subscribed(peer: &Peer, options: SubscribeOptions) -> (Client, Connection, Subscription) {
+    let (client, mut connection) = peer.client().await;
+    let (subscription, _) = tokio::join!(client.subscribe(options), connection.begin_session(SESSION, false));
+    (client, connection, subscription.unwrap())
+}
+
+async fn next_finish(connection: &mut Connection) -> (u32, Finish) {
+    let incoming = connection.next().await;
+    let Request::Finish(finish) = incoming.frame else { panic!("{incoming:?}") };
+    (incoming.correlation, finish)
+}
+
+async fn done(connection: &mut Connection, correlation: u32, count: u32) {
+    let outcomes = vec![OutcomeRun { count, outcome: FinishOutcome::Done }];
+    connection.reply(correlation, Response::Finished(outcomes)).await;
+}
+
+async fn body(subscription: &mut Subscription) -> Bytes {
+    subscription.next().await.unwrap().body
+}
+
+#[tokio::test]
+async fn deliveries_come_one_by_one_or_in_batches_and_are_acked_as_runs() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut subscription) = subscribed(&peer, window(100)).await;
+    connection
+        .tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b", "c"]), leased(8, &["d"])] })
+        .await;
+    assert_eq!(body(&mut subscription).await, "a");
+    let batch = subscription.next_batch(2).await.unwrap();
+    let receipts = batch.receipts();
+    assert_eq!(batch.map(|delivery| delivery.body).collect::<Vec<_>>(), ["b", "c"]);
+    assert_eq!(subscription.next_batch(10).await.unwrap().len(), 1);
+    assert!(client.is_current(&receipt(2)) && client.is_current(&receipt(8)) && !client.is_current(&receipt(4)));
+
+    let (outcomes, ()) = tokio::join!(client.ack(receipts), async {
+        let (correlation, finish) = next_finish(&mut connection).await;
+        assert_eq!((finish.verb, finish.confirm, finish.receipts), (FinishVerb::Ack, true, vec![(receipt(2), 2)]));
+        done(&mut connection, correlation, 2).await;
+    });
+    assert_eq!(outcomes.unwrap().iter().collect::<Vec<_>>(), [FinishOutcome::Done, FinishOutcome::Done]);
+    assert!(!client.is_current(&receipt(2)) && client.is_current(&receipt(1)));
+
+    client.ack_unconfirmed(receipt(1)).await.unwrap();
+    let (_, finish) = next_finish(&mut connection).await;
+    assert_eq!((finish.confirm, finish.receipts), (false, vec![(receipt(1), 1)]));
+}
+
+#[tokio::test]
+async fn credit_comes_back_as_deliveries_are_finished() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut subscription) = subscribed(&peer, window(8)).await;
+    let run = leased(1, &["a", "b", "c", "d", "e", "f", "g", "h"]);
+    let bytes = run.block.len() as u64;
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![run] }).await;
+    assert_eq!(subscription.next_batch(8).await.unwrap().len(), 8);
+    // A quarter of the window is given back at a time: one ack alone brings nothing.
+    for lease in 1..=3 {
+        client.ack_unconfirmed(receipt(lease)).await.unwrap();
+    }
+    next_finish(&mut connection).await;
+    next_finish(&mut connection).await;
+    let credit = connection.next().await;
+    assert_eq!(credit.frame, Request::Credit { consumer: 1, messages: 2, bytes: bytes / 8 * 2 });
+    next_finish(&mut connection).await;
+    // A handler that is let go frees its place; finishing it later does not free it twice.
+    client.let_go(receipt(4));
+    let credit = connection.next().await;
+    assert_eq!(credit.frame, Request::Credit { consumer: 1, messages: 2, bytes: bytes / 8 * 2 });
+    client.ack_unconfirmed(receipt(4)).await.unwrap();
+    next_finish(&mut connection).await;
+    let mut rest = millpond_client::Receipts::default();
+    rest.push_run(receipt(5), 4);
+    client.ack_unconfirmed(rest).await.unwrap();
+    next_finish(&mut connection).await;
+    let credit = connection.next().await;
+    assert_eq!(credit.frame, Request::Credit { consumer: 1, messages: 4, bytes: bytes / 8 * 4 });
+}
+
+#[tokio::test]
+async fn a_session_is_resumed_with_what_it_holds_and_deliveries_go_on() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut subscription) = subscribed(&peer, window(10)).await;
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b", "c", "d"])] }).await;
+    assert_eq!(body(&mut subscription).await, "a");
+    client.ack_unconfirmed(receipt(1)).await.unwrap();
+    next_finish(&mut connection).await;
+    let mut events = client.events();
+    drop(connection);
+    assert!(matches!(events.recv().await.unwrap(), Event::Disconnected { .. }));
+    // While the session may be lost nothing is handed out, though three are here.
+    assert!(poll_once(subscription.next()).await.is_none());
+
+    let mut connection = peer.accept().await;
+    let begin = connection.next().await;
+    let held = vec![(receipt(2), 3)];
+    assert_eq!(begin.frame, Request::SessionBegin { session: SESSION, resume: Millis::ZERO, held });
+    // An ack that is made now goes behind what was said to be held.
+    let (acked, attach) = tokio::join!(client.ack(receipt(2)), async {
+        let (correlation, _) = next_finish(&mut connection).await;
+        done(&mut connection, correlation, 1).await;
+        connection.begun(begin.correlation, SESSION, true).await;
+        connection.attach().await
+    });
+    assert_eq!(acked.unwrap().done(), 1);
+    let two = leased(3, &["c", "d"]).block.len() as u64;
+    assert_eq!((attach.messages, attach.bytes), (10 - 2, window(10).bytes - two));
+    assert_eq!(body(&mut subscription).await, "b");
+    assert_eq!(body(&mut subscription).await, "c");
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(5, &["e"])] }).await;
+    assert_eq!(body(&mut subscription).await, "d");
+    assert_eq!(body(&mut subscription).await, "e");
+}
+
+async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+    tokio::select! { biased; output = future => Some(output), () = async {} => None }
+}
+
+#[tokio::test]
+async fn deliveries_of_a_lost_session_are_not_handed_out() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut subscription) = subscribed(&peer, window(10)).await;
+    let mut events = client.events();
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b"])] }).await;
+    assert_eq!(body(&mut subscription).await, "a");
+    drop(connection);
+
+    let mut connection = peer.accept().await;
+    let first = receipt(1);
+    let (attach, ()) = tokio::join!(connection.begin_session(SessionId(8), false), client.lease_lost(&first));
+    assert_eq!(attach.messages, 10);
+    assert!(!client.is_current(&receipt(1)) && !client.is_current(&receipt(2)));
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(9, &["b"])] }).await;
+    let delivery = subscription.next().await.unwrap();
+    assert_eq!((delivery.receipt, &delivery.body[..]), (receipt(9), &b"b"[..]));
+    let lost = loop {
+        if let Event::SessionLost { leases } = events.recv().await.unwrap() {
+            break leases;
+        }
+    };
+    assert_eq!(lost, 2);
+}
+
+#[tokio::test]
+async fn a_session_that_expires_on_a_live_connection_is_begun_anew() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut subscription) = subscribed(&peer, window(10)).await;
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a"])] }).await;
+    connection.tell(Response::SessionExpired).await;
+    let begin = connection.next().await;
+    let fresh = Request::SessionBegin { session: SessionId::default(), resume: Millis::ZERO, held: Vec::new() };
+    assert_eq!(begin.frame, fresh);
+    connection.begun(begin.correlation, SessionId(8), false).await;
+    connection.attach().await;
+    assert!(!client.is_current(&receipt(1)));
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(2, &["a"])] }).await;
+    assert_eq!(subscription.next().await.unwrap().receipt, receipt(2));
+}
+
+#[tokio::test]
+async fn heartbeats_leave_out_what_was_let_go() {
+    let peer = Peer::new().await;
+    let (client, mut connection) = peer.client().await;
+    let (subscription, ()) = tokio::join!(client.subscribe(window(10)), async {
+        let begin = connection.next().await;
+        let begun = Response::SessionBegun { session: SESSION, resumed: false, heartbeat: Millis(60) };
+        connection.reply(begin.correlation, begun).await;
+        connection.attach().await;
+    });
+    let mut subscription = subscription.unwrap();
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b"])] }).await;
+    subscription.next_batch(2).await.unwrap();
+    assert_eq!(next_heartbeat(&mut connection).await, []);
+    client.let_go(receipt(2));
+    while next_heartbeat(&mut connection).await != [receipt(2)] {}
+}
+
+async fn next_heartbeat(connection: &mut Connection) -> Vec<millpond_client::Receipt> {
+    loop {
+        let incoming = connection.next().await;
+        match incoming.frame {
+            Request::Heartbeat { except } => return except,
+            Request::Ping => connection.reply(incoming.correlation, Response::Pong).await,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_subscription_detaches_and_releases_what_it_did_not_hand_out() {
+    let peer = Peer::new().await;
+    let (_client, mut connection, mut subscription) = subscribed(&peer, window(10)).await;
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b", "c"])] }).await;
+    assert_eq!(body(&mut subscription).await, "a");
+    drop(subscription);
+    assert_eq!(connection.next().await.frame, Request::Detach { consumer: 1 });
+    let (_, finish) = next_finish(&mut connection).await;
+    assert_eq!((finish.verb, finish.receipts), (FinishVerb::Release { delay: Millis::ZERO }, vec![(receipt(2), 2)]));
+    // What was on its way meanwhile goes back too.
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(4, &["d"])] }).await;
+    let (_, finish) = next_finish(&mut connection).await;
+    assert_eq!(finish.receipts, [(receipt(4), 1)]);
+}
+
+#[tokio::test]
+async fn a_refused_subscription_is_an_error_and_a_lost_lease_an_outcome() {
+    let peer = Peer::new().await;
+    let (client, mut connection) = peer.client().await;
+    let (refused, ()) = tokio::join!(client.subscribe(window(10)), async {
+        let begin = connection.next().await;
+        connection.begun(begin.correlation, SESSION, false).await;
+        let attach = connection.next().await;
+        let detail = "create it".to_owned();
+        connection.reply(attach.correlation, Response::Error { code: Code::NamespaceUnknown, detail }).await;
+    });
+    assert!(matches!(refused.err(), Some(Error::Refused { code: Code::NamespaceUnknown, .. })));
+    assert!(matches!(client.subscribe(window(0)).await.err(), Some(Error::Invalid(_))));
+
+    let (outcomes, ()) = tokio::join!(client.extend(receipt(1), Some(Duration::from_secs(5))), async {
+        let (correlation, finish) = next_finish(&mut connection).await;
+        assert_eq!(finish.verb, FinishVerb::Extend { lease: Some(Millis::seconds(5)) });
+        let outcomes = vec![OutcomeRun { count: 1, outcome: FinishOutcome::LeaseLost }];
+        connection.reply(correlation, Response::Finished(outcomes)).await;
+    });
+    assert_eq!(outcomes.unwrap().lost(), 1);
+}
+
+#[tokio::test]
+async fn an_extend_that_finds_its_lease_lost_tells_the_handler() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut subscription) = subscribed(&peer, window(1)).await;
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a"])] }).await;
+    let delivery = subscription.next().await.unwrap();
+    let broker = async {
+        let (correlation, _) = next_finish(&mut connection).await;
+        let outcomes = vec![OutcomeRun { count: 1, outcome: FinishOutcome::LeaseLost }];
+        connection.reply(correlation, Response::Finished(outcomes)).await;
+        assert!(matches!(connection.next().await.frame, Request::Credit { messages: 1, .. }));
+    };
+    let (extended, (), ()) = tokio::join!(client.extend(&delivery, None), client.lease_lost(&delivery.receipt), broker);
+    assert_eq!(extended.unwrap().lost(), 1);
+}
+
+#[tokio::test]
+async fn a_receive_waits_beyond_the_request_timeout() {
+    let peer = Peer::new().await;
+    let options = millpond_client::ClientOptions { request_timeout: Duration::from_millis(40), ..peer.options() };
+    let (client, mut connection) = peer.client_with(options).await;
+    let receive = |wait| ReceiveOptions { wait, ..ReceiveOptions::new(namespace()) };
+    let (received, ()) = tokio::join!(client.receive(receive(Duration::from_secs(60))), async {
+        let incoming = connection.next().await;
+        assert!(matches!(&incoming.frame, Request::Receive(r) if r.wait == Millis::seconds(60)), "{incoming:?}");
+        tokio::time::sleep(Duration::from_millis(80)).await;
+        connection.reply(incoming.correlation, Response::Received(vec![leased(1, &["a"])])).await;
+    });
+    assert_eq!(received.unwrap().next().unwrap().body, "a");
+    let timed_out = client.receive(receive(Duration::ZERO)).await.unwrap_err();
+    assert!(matches!(timed_out, Error::Timeout { what: "receive", .. }), "{timed_out}");
+}
+
+#[tokio::test]
+async fn workers_finish_as_their_handlers_decide_and_stop_in_order() {
+    let peer = Peer::new().await;
+    let (_client, mut connection, subscription) = subscribed(&peer, window(100)).await;
+    let workers = Workers::start(subscription, 2, |delivery| async move {
+        match &delivery.body[..] {
+            b"bad" => Decision::reject("no sense"),
+            b"panic" => panic!("on purpose"),
+            _ => Decision::Ack,
+        }
+    });
+    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["ok", "bad", "panic", "ok"])] }).await;
+    let mut verbs = Vec::new();
+    while verbs.len() < 4 {
+        let incoming = connection.next().await;
+        let Request::Finish(finish) = incoming.frame else { continue };
+        let count = finish.receipts.iter().map(|(_, count)| *count).sum();
+        verbs.extend(std::iter::repeat_n(verb_name(&finish.verb), count as usize));
+        done(&mut connection, incoming.correlation, count).await;
+    }
+    verbs.sort_unstable();
+    assert_eq!(verbs, ["ack", "ack", "fail", "reject"]);
+    let (report, ()) = tokio::join!(workers.stop(), async {
+        let incoming = connection.next().await;
+        assert!(matches!(incoming.frame, Request::Detach { consumer: 1 }), "{incoming:?}");
+        connection.reply(incoming.correlation, Response::Done).await;
+    });
+    assert_eq!(report.unwrap(), Report { finished: 4, ..Report::default() });
+}
+
+fn verb_name(verb: &FinishVerb) -> &'static str {
+    match verb {
+        FinishVerb::Ack => "ack",
+        FinishVerb::Fail { .. } => "fail",
+        FinishVerb::Reject { .. } => "reject",
+        other => panic!("{other:?}"),
+    }
+}
