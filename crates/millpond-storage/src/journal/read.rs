@@ -44,6 +44,11 @@ impl Reader {
         Reader(shared)
     }
 
+    /// The messages at an extent, if they are in memory; never waits for the disk.
+    pub fn recent(&self, extent: Extent) -> Option<Bytes> {
+        self.0.tail.get(extent)
+    }
+
     /// The messages at an extent, a whole block.
     pub fn read(&self, extent: Extent) -> Result<Bytes, ReadError> {
         if let Some(bytes) = self.0.tail.get(extent) {
