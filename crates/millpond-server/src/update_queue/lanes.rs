@@ -178,6 +178,10 @@ impl<Q, A> Inner<Q, A> {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.waiting.is_empty())
+    }
+
     fn has_work(&self) -> bool {
         self.lanes.iter().take(self.open).any(|lane| !lane.waiting.is_empty())
     }

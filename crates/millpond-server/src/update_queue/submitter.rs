@@ -121,6 +121,11 @@ impl<Q, A> Submitter<Q, A> {
         self.lanes.lock().lanes[lane].weight()
     }
 
+    /// Whether nothing waits in any lane.
+    pub fn is_idle(&self) -> bool {
+        self.lanes.lock().is_empty()
+    }
+
     fn push(
         &self,
         mut inner: MutexGuard<'_, Inner<Q, A>>,

@@ -71,8 +71,10 @@ fn many_threads_are_answered_in_their_own_order() {
     }
 }
 
+type Held = (UpdateQueue<Recorder>, Submitter<(usize, u64), u64>, mpsc::Sender<()>);
+
 /// A queue whose state holds one request and stands still.
-fn held() -> (UpdateQueue<Recorder>, Submitter<(usize, u64), u64>, mpsc::Sender<()>) {
+fn held() -> Held {
     let (state, open) = Recorder::gated();
     let queue = UpdateQueue::start("test", &LANES, state).unwrap();
     let submitter = queue.submitter();

@@ -1,0 +1,237 @@
+//! Reading the messages that outputs name by their place in the journal.
+//!
+//! Recent messages are in memory and are taken from there at once. Older ones are read by a few threads of their own, so
+//! that neither the writer nor a task of tokio ever waits for the disk. A message that does not match its checksum is
+//! never handed on: it is left out and reported, and whoever asked rejects its lease.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use millpond_core::output::{Extent, Found, LeasedRun};
+use millpond_protocol as frame;
+use millpond_storage::{ReadError, Reader};
+use millpond_types::limits::PUBLISH_BYTES_MAX;
+use millpond_types::{DeadView, LeaseNumber, MessageView, Receipt, Sequence};
+
+use crate::convert::response as convert;
+use crate::metrics::Metrics;
+use crate::session::conversation::Telling;
+use crate::update_queue::{Batch, Gone, Lane, Next, Panicked, Pending, State, Submitter, UpdateQueue};
+
+/// Threads that read. Two keep a disk's queue filled while one of them checks what it has read.
+const READERS: usize = 2;
+/// Reads that may wait for a thread: each connection has one at most, so this never fills before connections do.
+const WAITING_READS: usize = 1_000_000;
+
+/// What has to be read.
+pub(crate) enum Unread {
+    /// Leased messages.
+    Leases(Vec<LeasedRun>),
+    /// Messages to look at.
+    Messages(Vec<Found<MessageView>>),
+    /// Dead letters to look at, and where the next page begins.
+    Dead(Vec<Found<DeadView>>, Vec<u8>),
+}
+
+/// The same, read.
+pub(crate) enum Read {
+    Leases {
+        runs: Vec<frame::LeasedRun>,
+        /// Leases of messages that are damaged; they are not among the runs.
+        damaged: Vec<Receipt>,
+    },
+    /// A message that cannot be read has an empty block.
+    Messages(Vec<MessageView>),
+    Dead(Vec<DeadView>, Vec<u8>),
+}
+
+/// Messages that are being read, and whom for.
+pub(crate) struct Reading {
+    pub(crate) what: Telling,
+    pub(crate) pending: Pending<Read>,
+}
+
+impl Reading {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Read, Gone>> {
+        std::pin::Pin::new(&mut self.pending).poll(context)
+    }
+}
+
+/// Reads messages.
+#[derive(Clone)]
+pub(crate) struct Bodies {
+    source: Source,
+    threads: Arc<[Submitter<Unread, Read>]>,
+}
+
+/// The threads behind [`Bodies`].
+pub(crate) struct ReaderThreads(Vec<UpdateQueue<Source>>);
+
+#[derive(Clone)]
+struct Source {
+    reader: Reader,
+    metrics: Arc<Metrics>,
+}
+
+impl Bodies {
+    /// Starts the threads.
+    pub(crate) fn start(reader: Reader, metrics: Arc<Metrics>) -> io::Result<(Bodies, ReaderThreads)> {
+        let source = Source { reader, metrics };
+        let start = |i| UpdateQueue::start(&format!("reader-{i}"), &[Lane { capacity: WAITING_READS }], source.clone());
+        let queues = (0..READERS).map(start).collect::<io::Result<Vec<_>>>()?;
+        let threads = queues.iter().map(UpdateQueue::submitter).collect();
+        Ok((Bodies { source, threads }, ReaderThreads(queues)))
+    }
+
+    /// Reads at once if all of it is in memory, or else on a thread. `number` spreads the work over the threads.
+    pub(crate) fn read(&self, number: u64, unread: Unread) -> Result<Read, Pending<Read>> {
+        let reader = &self.source.reader;
+        if unread.extents().all(|extent| reader.recent(extent).is_some()) {
+            return Ok(self.source.read(unread));
+        }
+        let thread = &self.threads[(number % self.threads.len() as u64) as usize];
+        match thread.submit(0, unread) {
+            Ok(pending) => Err(pending),
+            Err(refused) => unreachable!("readers stop after all connections: {refused}"),
+        }
+    }
+}
+
+impl ReaderThreads {
+    /// Finishes what is being read.
+    pub(crate) fn stop(self) -> Result<(), Panicked> {
+        self.0.into_iter().try_for_each(|queue| queue.stop().map(|_| ()))
+    }
+}
+
+impl State for Source {
+    type Request = Unread;
+    type Answer = Read;
+
+    fn update(&mut self, batch: &mut Batch<Unread, Read>) -> Next {
+        for (unread, answer) in batch.drain() {
+            answer.give(self.read(unread));
+        }
+        Next::Sleep(None)
+    }
+}
+
+impl Source {
+    fn read(&self, unread: Unread) -> Read {
+        match unread {
+            Unread::Leases(runs) => {
+                let (mut whole, mut damaged) = (Vec::with_capacity(runs.len()), Vec::new());
+                runs.into_iter().for_each(|run| self.read_run(run, &mut whole, &mut damaged));
+                Read::Leases { runs: whole, damaged }
+            }
+            Unread::Messages(rows) => {
+                let mut room = PUBLISH_BYTES_MAX;
+                let rows = rows.into_iter().map(|row| {
+                    let block = self.read_row(row.extent, &mut room);
+                    convert::message(row, block)
+                });
+                Read::Messages(rows.collect())
+            }
+            Unread::Dead(rows, next) => {
+                let mut room = PUBLISH_BYTES_MAX;
+                let rows = rows.into_iter().map(|row| {
+                    let block = self.read_row(row.extent, &mut room);
+                    convert::dead(row, block)
+                });
+                Read::Dead(rows.collect(), next)
+            }
+        }
+    }
+
+    /// Reads a run, and if a message of it is damaged, each message on its own.
+    fn read_run(&self, run: LeasedRun, whole: &mut Vec<frame::LeasedRun>, damaged: &mut Vec<Receipt>) {
+        match self.reader.read(run.extent) {
+            Ok(block) => whole.push(convert::leased(run, block)),
+            Err(error) if run.count == 1 => {
+                self.report(&error);
+                damaged.push(run.receipt);
+            }
+            Err(_) => (0..run.count).for_each(|index| self.read_run(single(&run, index), whole, damaged)),
+        }
+    }
+
+    /// The block of a row, empty if it is damaged or past what fits a frame.
+    fn read_row(&self, extent: Extent, room: &mut usize) -> Bytes {
+        let Some(rest) = room.checked_sub(extent.length as usize) else {
+            *room = 0;
+            return Bytes::new();
+        };
+        *room = rest;
+        self.reader.read(extent).unwrap_or_else(|error| {
+            self.report(&error);
+            Bytes::new()
+        })
+    }
+
+    fn report(&self, error: &ReadError) {
+        match error {
+            // It was finished by somebody else between its lease's end and now.
+            ReadError::Gone(_) => tracing::debug!(%error, "a message ended before it was read"),
+            ReadError::Damaged { .. } | ReadError::Io { .. } => {
+                self.metrics.damaged.inc();
+                tracing::error!(%error, "a message cannot be read; it is not delivered and becomes a dead letter");
+            }
+        }
+    }
+}
+
+impl Unread {
+    fn extents(&self) -> Box<dyn Iterator<Item = Extent> + '_> {
+        match self {
+            Unread::Leases(runs) => Box::new(runs.iter().map(|run| run.extent)),
+            Unread::Messages(rows) => Box::new(rows.iter().map(|row| row.extent)),
+            Unread::Dead(rows, _) => Box::new(rows.iter().map(|row| row.extent)),
+        }
+    }
+}
+
+/// One message of a run.
+fn single(run: &LeasedRun, index: u32) -> LeasedRun {
+    let (sizes, first) = &run.sizes;
+    let offset = |index| sizes.offset(first + index);
+    let position = run.extent.position + u64::from(offset(index) - offset(0));
+    let extent = Extent { position, length: offset(index + 1) - offset(index) };
+    LeasedRun {
+        receipt: Receipt { lease: LeaseNumber(run.receipt.lease.0 + u64::from(index)), ..run.receipt },
+        first: Sequence(run.first.0 + u64::from(index)),
+        count: 1,
+        extent,
+        sizes: (sizes.clone(), first + index),
+        ..run.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_types::block::Sizes;
+    use millpond_types::{Priority, TopicName, TopicNumber, WallTime};
+
+    use super::*;
+
+    #[test]
+    fn a_run_falls_into_its_messages() {
+        let run = LeasedRun {
+            topic: TopicName::try_from("t").unwrap(),
+            receipt: Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(7) },
+            priority: Priority::DEFAULT,
+            first: Sequence(100),
+            count: 2,
+            published: WallTime(0),
+            deliveries: 1,
+            failures: 0,
+            extent: Extent { position: 1000, length: 25 },
+            sizes: (Sizes::from_ends(&[10, 30, 35, 55]), 2),
+        };
+        let second = single(&run, 1);
+        assert_eq!(second.extent, Extent { position: 1005, length: 20 });
+        assert_eq!((second.receipt.lease, second.first, second.count), (LeaseNumber(8), Sequence(101), 1));
+        assert_eq!(single(&run, 0).extent, Extent { position: 1000, length: 5 });
+    }
+}

@@ -1,0 +1,212 @@
+//! What a program asks its broker.
+
+use std::sync::Arc;
+
+use millpond_core::command::{self, Command, Finish, FinishVerb, Level, Publish, ReceiptRun};
+use millpond_core::output::Reply;
+use millpond_types::{
+    Code, DeadView, Filter, FinishOutcome, GroupName, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun,
+    PublishOutcome, Receipt,
+};
+
+use super::call::{Answered, Call, CallError};
+use super::message::{Message, runs};
+use crate::bodies::Read;
+use crate::session::Shared;
+use crate::update_queue::Refused;
+use crate::writer::Request;
+
+/// Submits commands to a broker. Cheap to clone; usable from any thread and any async runtime.
+///
+/// Submitting blocks for a moment while the broker has as much waiting as it may hold. Each call is answered once its
+/// outcome is durable.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+/// A one-shot receive: which messages to lease, and how long to wait for the first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Receive(pub command::Receive);
+
+/// Leased messages of one topic. The lease numbers and the sequences of a run follow one by one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leased {
+    /// The first message's receipt.
+    pub receipt: Receipt,
+    /// The run, its messages in block form.
+    pub run: millpond_protocol::LeasedRun,
+}
+
+/// The answer of [`Handle::call`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Nothing that has to be read.
+    Reply(Reply),
+    /// Leased messages.
+    Leases(Vec<Leased>),
+    /// Messages looked at.
+    Messages(Vec<MessageView>),
+    /// Dead letters, and where the next page begins.
+    Dead(Vec<DeadView>, Vec<u8>),
+}
+
+impl Receive {
+    /// From all topics of the namespace, at most so many, what is there now.
+    pub fn all(namespace: NamespaceName, messages: u32) -> Receive {
+        Receive(command::Receive {
+            namespace,
+            group: GroupName::default(),
+            filter: Filter::All,
+            messages,
+            bytes: RECEIVE_BYTES,
+            lease: None,
+            wait: Millis::ZERO,
+        })
+    }
+
+    /// Waits so long for a first message.
+    pub fn wait(mut self, wait: Millis) -> Receive {
+        self.0.wait = wait;
+        self
+    }
+}
+
+/// Bytes of one receive unless asked for otherwise.
+const RECEIVE_BYTES: u64 = 4 * 1024 * 1024;
+
+impl Leased {
+    /// The first message's body.
+    pub fn body(&self) -> &[u8] {
+        let first = millpond_types::block::first(&self.run.block).expect("a block that was read is valid");
+        first.body
+    }
+
+    /// All bodies of the run, in order.
+    pub fn bodies(&self) -> impl Iterator<Item = &[u8]> {
+        let messages = millpond_types::block::messages(&self.run.block);
+        messages.map(|message| message.expect("a block that was read is valid").body)
+    }
+}
+
+impl Handle {
+    pub(super) fn new(shared: Arc<Shared>) -> Handle {
+        Handle { shared }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Publishes messages durably. Each has its own outcome, equal neighbours as one run.
+    pub fn publish(&self, namespace: NamespaceName, messages: Vec<Message>) -> Call<Vec<OutcomeRun<PublishOutcome>>> {
+        let turn = |answered| match answered {
+            Answered::Reply(Reply::Published { outcomes, .. }) => Ok(outcomes),
+            _ => unreachable!("a publish is answered by its outcomes"),
+        };
+        match runs(&namespace, &messages, self.shared.hash_key) {
+            Ok(runs) => {
+                let publish = Publish { namespace, producer: None, level: Level::Durable, runs };
+                self.submit(Command::Publish(publish), turn)
+            }
+            Err(too_large) => {
+                let refused = CallError::Refused { code: Code::MessageTooLarge, detail: too_large.to_string() };
+                Call::refused(refused, self.shared.bodies.clone(), turn)
+            }
+        }
+    }
+
+    /// Leases messages once. The leases end at their deadline, whatever becomes of the call.
+    pub fn receive(&self, receive: Receive) -> Call<Vec<Leased>> {
+        self.submit(Command::Receive(receive.0), |answered| match answered {
+            Answered::Read(Read::Leases { runs, .. }) => Ok(leased(runs)),
+            _ => unreachable!("a receive is answered by leases"),
+        })
+    }
+
+    /// A verb on receipts. Each has its own outcome, equal neighbours as one run.
+    pub fn finish(&self, verb: FinishVerb, receipts: &[Receipt]) -> Call<Vec<OutcomeRun<FinishOutcome>>> {
+        let receipts = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
+        self.submit(Command::Finish(Finish { verb, receipts, confirm: true }), |answered| match answered {
+            Answered::Reply(Reply::Finished(outcomes)) => Ok(outcomes),
+            _ => unreachable!("a finish is answered by its outcomes"),
+        })
+    }
+
+    /// The messages are done.
+    pub fn ack(&self, receipts: &[Receipt]) -> Call<Vec<OutcomeRun<FinishOutcome>>> {
+        self.finish(FinishVerb::Ack, receipts)
+    }
+
+    /// Counts of a namespace, all at one journal position.
+    pub fn stats(&self, namespace: NamespaceName) -> Call<NamespaceView> {
+        self.submit(Command::Stats(namespace), |answered| match answered {
+            Answered::Reply(Reply::Namespaces(mut rows)) if rows.len() == 1 => Ok(rows.remove(0)),
+            _ => unreachable!("stats are answered by one namespace"),
+        })
+    }
+
+    /// Any other command that is answered. Sessions belong to connections, and so do the commands of one.
+    pub fn call(&self, command: Command) -> Call<Answer> {
+        let turn = |answered| {
+            Ok(match answered {
+                Answered::Reply(reply) => Answer::Reply(reply),
+                Answered::Read(Read::Leases { runs, .. }) => Answer::Leases(leased(runs)),
+                Answered::Read(Read::Messages(rows)) => Answer::Messages(rows),
+                Answered::Read(Read::Dead(rows, next)) => Answer::Dead(rows, next),
+            })
+        };
+        let is_answered = !matches!(
+            command,
+            Command::SessionBegin(_)
+                | Command::SessionLost(_)
+                | Command::SessionEnd(_)
+                | Command::Heartbeat { .. }
+                | Command::Attach(_)
+                | Command::Credit { .. }
+                | Command::Detach { .. }
+                | Command::Withdraw(_)
+                | Command::Finish(Finish { confirm: false, .. })
+        );
+        if !is_answered {
+            let detail = "sessions belong to connections, and a call is one that is answered; use receive and finish";
+            let refused = CallError::Refused { code: Code::ArgumentInvalid, detail: detail.to_owned() };
+            return Call::refused(refused, self.shared.bodies.clone(), turn);
+        }
+        self.submit(command, turn)
+    }
+
+    /// Whether requests are served: not while shutting down, and never again after a failure.
+    pub fn is_ready(&self) -> bool {
+        self.shared.health.is_ready()
+    }
+
+    /// How many connections are open; none where no server is in front of the broker.
+    pub fn connections(&self) -> usize {
+        self.shared.registry.connections()
+    }
+
+    /// Why the broker failed, if it did. It serves nothing then and is to be shut down.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.health.failure().map(str::to_owned)
+    }
+
+    fn submit<T>(&self, command: Command, turn: fn(Answered) -> Result<T, CallError>) -> Call<T> {
+        let bodies = self.shared.bodies.clone();
+        match self.shared.writer.submit(Request::lane(&command), Request::Call(command)) {
+            Ok(pending) => Call::new(pending, bodies, turn),
+            Err(Refused::Full(_) | Refused::Stopped(_)) => Call::refused(CallError::Stopped, bodies, turn),
+        }
+    }
+}
+
+fn leased(runs: Vec<millpond_protocol::LeasedRun>) -> Vec<Leased> {
+    runs.into_iter().map(|run| Leased { receipt: run.receipt, run }).collect()
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handle")
+    }
+}

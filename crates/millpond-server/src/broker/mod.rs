@@ -1,0 +1,207 @@
+//! The broker as a library: a data directory, opened by the program that wants it, without any socket.
+//!
+//! [`Broker::open`] starts the threads that belong to a directory (the writer, the journal, readers, a housekeeper);
+//! [`Broker::shutdown`] ends them in good order. Between the two, any number of [`Handle`]s submit commands, from threads
+//! and from tasks of any runtime. The server is one such program.
+//!
+//! ```
+//! use millpond_server::{Broker, BrokerOptions, Message, Receive};
+//! use millpond_types::{FinishOutcome, NamespaceName};
+//!
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let directory = directory.path();
+//! let broker = Broker::open(directory, BrokerOptions::default()).unwrap();
+//! let namespace = NamespaceName::default();
+//! broker.publish(namespace.clone(), vec![Message::new("orders/7".try_into().unwrap(), "ship it")]).wait().unwrap();
+//!
+//! let leases = broker.receive(Receive::all(namespace, 10)).wait().unwrap(); // or `.await`
+//! assert_eq!(leases[0].body(), b"ship it");
+//! let outcome = broker.ack(&[leases[0].receipt]).wait().unwrap();
+//! assert_eq!(outcome[0].outcome, FinishOutcome::Done);
+//! broker.shutdown().unwrap();
+//! ```
+
+mod call;
+mod handle;
+mod message;
+
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::{self, JoinHandle};
+
+use millpond_core::Core;
+use millpond_protocol::Limits;
+use millpond_storage::{Failure, OpenOptions, Opened, RealDisk};
+use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
+
+pub use call::{Call, CallError};
+pub use handle::{Answer, Handle, Leased, Receive};
+pub use message::Message;
+
+use crate::bodies::{Bodies, ReaderThreads};
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::session::{Registry, Shared};
+use crate::update_queue::{Lane, UpdateQueue};
+use crate::writer::{Clock, Journal, LANES, Parts, Writer};
+
+/// How to open a broker's directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BrokerOptions {
+    /// Bytes of memory to plan with: recent messages, and publishes that wait.
+    pub memory: u64,
+    /// Bytes of the largest body that a connection may publish. The program's own calls are bound by the size of a
+    /// publish alone.
+    pub body_max: u32,
+    /// The journal is cut off at this position, where recovery has found damage and said so. What is cut off is lost.
+    pub cut_journal: Option<u64>,
+}
+
+impl Default for BrokerOptions {
+    fn default() -> BrokerOptions {
+        BrokerOptions { memory: 1 << 30, body_max: BODY_MAX_DEFAULT as u32, cut_journal: None }
+    }
+}
+
+/// Why a broker was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory could not be made or reached.
+    #[error("the data directory {place} cannot be used: {error}")]
+    Directory {
+        /// The directory.
+        place: PathBuf,
+        /// The system's word.
+        error: io::Error,
+    },
+    /// What is in it could not be opened.
+    #[error(transparent)]
+    Storage(#[from] millpond_storage::OpenError),
+    /// A thread could not be started.
+    #[error("starting a thread failed: {0}")]
+    Thread(io::Error),
+}
+
+/// Why a shutdown was not orderly. What was confirmed is safe all the same.
+#[derive(Debug, thiserror::Error)]
+pub enum ShutdownError {
+    /// A write or a sync failed, now or before.
+    #[error("{0}")]
+    Failed(String),
+    /// A thread panicked: report this.
+    #[error("the thread {0} panicked; report this")]
+    Panicked(&'static str),
+}
+
+/// An open broker. Dropping it without [`Broker::shutdown`] loses nothing that was confirmed, and is not orderly.
+pub struct Broker {
+    handle: Handle,
+    writer: UpdateQueue<Writer>,
+    journal: UpdateQueue<Journal>,
+    readers: ReaderThreads,
+    housekeeper: JoinHandle<Result<(), Failure>>,
+}
+
+impl Broker {
+    /// Opens the directory, or makes it, and brings its state back.
+    pub fn open(directory: impl AsRef<Path>, options: BrokerOptions) -> Result<Broker, OpenError> {
+        let place = directory.as_ref();
+        let failed = |error| OpenError::Directory { place: place.to_owned(), error };
+        let disk = Arc::new(RealDisk::create(place).map_err(failed)?);
+        let tail_bytes = (options.memory / TAIL_SHARE).min(TAIL_MAX);
+        let storage = OpenOptions { cut: options.cut_journal, tail_bytes, ..OpenOptions::default() };
+        let opened: Opened<Core> = millpond_storage::open(disk, &storage)?;
+        let report = opened.report;
+        tracing::info!(
+            directory = %place.display(),
+            orderly = report.orderly,
+            batches = report.batches,
+            facts = report.facts,
+            torn = report.torn,
+            milliseconds = report.took.as_millis() as u64,
+            "the data directory is open"
+        );
+
+        let Opened { mut core, mut appender, committer, reader, housekeeper, .. } = opened;
+        let mut clock = Clock::starting_from(report.now.run, report.now.wall);
+        core.start(clock.tick(std::time::Instant::now()), !report.orderly, &mut appender);
+        let hash_key = core.hash_key();
+        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+        let registry = Arc::new(Registry::default());
+
+        let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(|| housekeeper.run());
+        let housekeeper = housekeeper.map_err(OpenError::Thread)?;
+        let (bodies, readers) = Bodies::start(reader, metrics.clone()).map_err(OpenError::Thread)?;
+        let journal = Journal { registry: registry.clone(), metrics: metrics.clone() };
+        let journal = UpdateQueue::start("journal", &[Lane { capacity: 2 }], journal).map_err(OpenError::Thread)?;
+        let parts = Parts {
+            core,
+            appender,
+            committer,
+            clock,
+            journal: journal.submitter(),
+            registry: registry.clone(),
+            metrics: metrics.clone(),
+            health: health.clone(),
+        };
+        let writer = UpdateQueue::start_with("writer", &LANES, |own| Writer::new(parts, own));
+        let writer = writer.map_err(OpenError::Thread)?;
+        let shared = Shared {
+            writer: writer.submitter(),
+            registry,
+            bodies,
+            metrics,
+            health,
+            hash_key,
+            limits: Limits { frame_max: FRAME_MAX as u32, body_max: options.body_max },
+            held: AtomicUsize::new(0),
+            held_max: (options.memory / HELD_SHARE) as usize,
+        };
+        Ok(Broker { handle: Handle::new(Arc::new(shared)), writer, journal, readers, housekeeper })
+    }
+
+    /// A handle to be kept elsewhere; the broker itself is used as one, too.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Decides what was submitted, makes it durable, tells whoever waits, and marks the journal's end. Handles that are
+    /// left are refused from here on. Waits for connections to be closed.
+    pub fn shutdown(self) -> Result<(), ShutdownError> {
+        let health = self.handle.shared().health.clone();
+        health.stop();
+        let writer = self.writer.stop().map_err(|_| ShutdownError::Panicked("writer"))?;
+        self.journal.stop().map_err(|_| ShutdownError::Panicked("journal"))?;
+        let closed = match health.failure() {
+            Some(failure) => Err(ShutdownError::Failed(failure.to_owned())),
+            None => writer.close().map_err(|failure| ShutdownError::Failed(failure.to_string())),
+        };
+        self.readers.stop().map_err(|_| ShutdownError::Panicked("reader"))?;
+        let kept = self.housekeeper.join().map_err(|_| ShutdownError::Panicked("housekeeper"))?;
+        closed.and(kept.map_err(|failure| ShutdownError::Failed(failure.to_string())))
+    }
+}
+
+/// The part of the memory that recent messages take.
+const TAIL_SHARE: u64 = 4;
+/// More than this of recent messages is read from the page cache nearly as fast.
+const TAIL_MAX: u64 = 256 << 20;
+/// The part of the memory that waiting publishes of all connections may take.
+const HELD_SHARE: u64 = 4;
+
+impl Deref for Broker {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Broker")
+    }
+}

@@ -1,0 +1,113 @@
+//! Frames from a client as commands for the core. Bodies are not touched: a block goes on as the slice that it is.
+
+use millpond_core::command::{self, Command, DedupMark};
+use millpond_core::dedup_hash;
+use millpond_protocol::{self as frame, Block};
+use millpond_types::limits::{FRAME_MAX, REASON_MAX, TOPIC_NAME_MAX};
+use millpond_types::{Code, Receipt};
+
+/// The key of the directory's hashes, which dedup ids become here.
+pub(crate) type HashKey = [u64; 2];
+
+/// A request that was refused before it became a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) detail: &'static str,
+}
+
+pub(crate) fn publish(publish: frame::Publish<Block>, key: HashKey) -> Command {
+    let frame::Publish { namespace, level, producer, runs } = publish;
+    let runs = runs.into_iter().map(|run| {
+        let frame::PublishRun { topic, priority, delay, ttl, block } = run;
+        let dedup = block
+            .dedup
+            .iter()
+            .map(|id| DedupMark { index: id.index, hash: dedup_hash(key, &namespace, &topic, block.dedup_bytes(*id)) });
+        let dedup = dedup.collect();
+        let Block { bytes, count, sizes, .. } = block;
+        command::PublishRun { topic, priority, delay, ttl, count, block: bytes, sizes, dedup }
+    });
+    let runs = runs.collect();
+    let producer = producer.map(|batch| command::ProducerBatch {
+        id: batch.id,
+        instance: batch.instance,
+        sequence: batch.sequence,
+    });
+    let level = match level {
+        frame::Level::Durable => command::Level::Durable,
+        frame::Level::Buffered => command::Level::Buffered,
+        frame::Level::None => command::Level::None,
+    };
+    Command::Publish(command::Publish { namespace, producer, level, runs })
+}
+
+/// Messages of one receive: with the longest names their envelopes take a little over a megabyte of the answer's frame.
+const RECEIVE_MESSAGES_MAX: u32 = 2048;
+/// Bytes that are left in a frame beside those envelopes.
+const RECEIVE_BYTES_MAX: u64 = (FRAME_MAX - RECEIVE_MESSAGES_MAX as usize * (TOPIC_NAME_MAX + 128)) as u64;
+
+/// The answer of a receive is one frame, so more than fits is not leased; at least one message always is.
+pub(crate) fn receive(receive: frame::Receive) -> Command {
+    let frame::Receive { namespace, group, filter, messages, bytes, lease, wait } = receive;
+    let (messages, bytes) = (messages.min(RECEIVE_MESSAGES_MAX), bytes.min(RECEIVE_BYTES_MAX));
+    Command::Receive(command::Receive { namespace, group, filter, messages, bytes, lease, wait })
+}
+
+pub(crate) fn finish(finish: frame::Finish) -> Result<Command, Refusal> {
+    let verb = match finish.verb {
+        frame::FinishVerb::Ack => command::FinishVerb::Ack,
+        frame::FinishVerb::Release { delay } => command::FinishVerb::Release { delay },
+        frame::FinishVerb::Fail { reason } => command::FinishVerb::Fail { reason: checked_reason(reason)? },
+        frame::FinishVerb::Reject { reason } => command::FinishVerb::Reject { reason: checked_reason(reason)? },
+        frame::FinishVerb::Extend { lease } => command::FinishVerb::Extend { lease },
+    };
+    Ok(Command::Finish(command::Finish { verb, receipts: receipt_runs(finish.receipts)?, confirm: finish.confirm }))
+}
+
+fn checked_reason(reason: bytes::Bytes) -> Result<bytes::Bytes, Refusal> {
+    if reason.len() > REASON_MAX {
+        return Err(Refusal { code: Code::LimitExceeded, detail: "a reason has at most 1,024 bytes; shorten it" });
+    }
+    // What is kept for long must not keep the whole read buffer alive.
+    Ok(bytes::Bytes::copy_from_slice(&reason))
+}
+
+pub(crate) fn receipt_runs(receipts: Vec<(Receipt, u32)>) -> Result<Vec<command::ReceiptRun>, Refusal> {
+    if receipts.iter().any(|(_, count)| *count == 0) {
+        return Err(Refusal { code: Code::ArgumentInvalid, detail: "a run of receipts counts at least one" });
+    }
+    Ok(receipts.into_iter().map(|(first, count)| command::ReceiptRun { first, count }).collect())
+}
+
+pub(crate) fn topic(topic: frame::TopicRef) -> command::TopicRef {
+    command::TopicRef { namespace: topic.namespace, name: topic.name }
+}
+
+pub(crate) fn which(which: frame::Which, topic: &command::TopicRef, key: HashKey) -> command::Which {
+    match which {
+        frame::Which::Id(id) => command::Which::Id(id),
+        frame::Which::Dedup(id) => command::Which::Dedup(dedup_hash(key, &topic.namespace, &topic.name, &id)),
+    }
+}
+
+pub(crate) fn look(topic_ref: frame::TopicRef, looked_at: frame::LookWhich, key: HashKey) -> Command {
+    let topic = topic(topic_ref);
+    let which = match looked_at {
+        frame::LookWhich::One(one) => command::LookWhich::One(which(one, &topic, key)),
+        frame::LookWhich::First(count) => command::LookWhich::First(count),
+    };
+    Command::Look(command::Look { topic, which })
+}
+
+pub(crate) fn listing(listing: frame::Listing) -> command::Listing {
+    let frame::Listing { namespace, prefix, after, limit } = listing;
+    command::Listing { namespace, prefix, after, limit }
+}
+
+pub(crate) fn dead_which(which: frame::DeadWhich) -> command::DeadWhich {
+    match which {
+        frame::DeadWhich::One(topic, id) => command::DeadWhich::One(topic, id),
+        frame::DeadWhich::Filter(filter) => command::DeadWhich::Filter(filter),
+    }
+}

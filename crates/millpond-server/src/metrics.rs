@@ -1,0 +1,185 @@
+//! Figures for Prometheus. What is counted are facts, as they are appended: the figures say what happened and not what
+//! was asked. Never a label per topic, tenant or namespace: a million topics must not make a million series.
+
+use millpond_core::fact::{Fact, FactLog, Victims};
+use millpond_types::EndReason;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// All figures of a broker.
+pub(crate) struct Metrics {
+    registry: Registry,
+    pub(crate) published: Counter,
+    pub(crate) delivered: Counter,
+    pub(crate) acked: Counter,
+    pub(crate) failed: Counter,
+    pub(crate) released: Counter,
+    pub(crate) dead: Counter,
+    pub(crate) ended: Counter,
+    pub(crate) damaged: Counter,
+    pub(crate) batches: Counter,
+    pub(crate) batch_bytes: Counter,
+    pub(crate) sync_seconds: Histogram,
+    pub(crate) checkpoints: Counter,
+    pub(crate) connected: Counter,
+    pub(crate) refused: Counter,
+    gauges: Gauges,
+}
+
+/// Figures that are looked up when they are asked for.
+#[derive(Default)]
+struct Gauges {
+    connections: Gauge,
+    finishing: Gauge,
+    publishing: Gauge,
+    memory: Gauge,
+    disk_free: Gauge,
+    ready: Gauge,
+}
+
+/// What the gauges are set to.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Readings {
+    pub(crate) connections: usize,
+    /// Bytes that wait in the writer's lanes.
+    pub(crate) finishing: usize,
+    pub(crate) publishing: usize,
+    /// Bytes of the process that are in memory.
+    pub(crate) memory: u64,
+    /// Bytes left on the file system of the data directory.
+    pub(crate) disk_free: u64,
+    pub(crate) ready: bool,
+}
+
+/// From 25 µs, a fast disk's sync, to 1.6 s, a failing one's.
+const SYNC_BUCKETS: [f64; 9] = [25e-6, 100e-6, 200e-6, 400e-6, 1.6e-3, 6.4e-3, 25.6e-3, 0.1, 1.6];
+
+impl Metrics {
+    pub(crate) fn new() -> Metrics {
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("millpond"),
+            published: Counter::default(),
+            delivered: Counter::default(),
+            acked: Counter::default(),
+            failed: Counter::default(),
+            released: Counter::default(),
+            dead: Counter::default(),
+            ended: Counter::default(),
+            damaged: Counter::default(),
+            batches: Counter::default(),
+            batch_bytes: Counter::default(),
+            sync_seconds: Histogram::new(SYNC_BUCKETS),
+            checkpoints: Counter::default(),
+            connected: Counter::default(),
+            refused: Counter::default(),
+            gauges: Gauges::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        let counters = [
+            ("messages_published", "Messages stored", &self.published),
+            ("messages_delivered", "Leases given out", &self.delivered),
+            ("messages_acked", "Messages finished by an ack", &self.acked),
+            ("messages_failed", "Leases that ended as a failure and left their message alive", &self.failed),
+            ("messages_released", "Leases that were given back without a failure", &self.released),
+            ("messages_dead", "Messages that became dead letters", &self.dead),
+            ("messages_ended_otherwise", "Messages that were cancelled, purged or expired", &self.ended),
+            ("messages_damaged", "Messages that could not be read back", &self.damaged),
+            ("journal_batches", "Batches made durable", &self.batches),
+            ("checkpoints", "Checkpoints begun", &self.checkpoints),
+            ("connections_accepted", "Connections taken in", &self.connected),
+            ("connections_refused", "Connections closed because there were too many", &self.refused),
+        ];
+        for (name, help, counter) in counters {
+            registry.register(name, help, counter.clone());
+        }
+        registry.register_with_unit("journal", "Bytes written to the journal", Unit::Bytes, self.batch_bytes.clone());
+        let help = "Time that syncs of the journal took";
+        registry.register_with_unit("journal_sync", help, Unit::Seconds, self.sync_seconds.clone());
+        let gauges = [
+            ("connections", "Connections open now", &self.gauges.connections),
+            ("queue_finishing_bytes", "Requests that wait in the writer's first lane", &self.gauges.finishing),
+            ("queue_publishing_bytes", "Requests that wait in the writer's second lane", &self.gauges.publishing),
+            ("memory_resident_bytes", "Memory of the process", &self.gauges.memory),
+            ("disk_free_bytes", "Space left for the data directory", &self.gauges.disk_free),
+            ("ready", "Whether requests are served", &self.gauges.ready),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+    }
+
+    /// All figures in the text form of OpenMetrics.
+    pub(crate) fn text(&self, readings: Readings) -> String {
+        let set = |gauge: &Gauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        set(&self.gauges.connections, readings.connections as u64);
+        set(&self.gauges.finishing, readings.finishing as u64);
+        set(&self.gauges.publishing, readings.publishing as u64);
+        set(&self.gauges.memory, readings.memory);
+        set(&self.gauges.disk_free, readings.disk_free);
+        set(&self.gauges.ready, readings.ready.into());
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a string takes any text");
+        text
+    }
+
+    fn count(&self, fact: &Fact) {
+        match fact {
+            Fact::Published { count, .. } => self.published.inc_by(u64::from(*count)),
+            Fact::Leased { count, .. } => self.delivered.inc_by(u64::from(*count)),
+            Fact::Acked { count, .. } => self.acked.inc_by(u64::from(*count)),
+            Fact::Returned { count, failed: true, .. } => self.failed.inc_by(u64::from(*count)),
+            Fact::Returned { count, failed: false, .. } => self.released.inc_by(u64::from(*count)),
+            Fact::Died { which: Victims::Leased { count, .. } | Victims::Waiting { count, .. }, .. } => {
+                self.dead.inc_by(u64::from(*count))
+            }
+            Fact::Ended { count, reason, .. } if *reason != EndReason::Acked => self.ended.inc_by(u64::from(*count)),
+            _ => return,
+        };
+    }
+}
+
+/// A log that counts what goes through it.
+pub(crate) struct Counting<'a, L> {
+    pub(crate) log: &'a mut L,
+    pub(crate) metrics: &'a Metrics,
+}
+
+impl<L: FactLog> FactLog for Counting<'_, L> {
+    fn append(&mut self, fact: &Fact) -> u64 {
+        self.metrics.count(fact);
+        self.log.append(fact)
+    }
+
+    fn position(&self) -> u64 {
+        self.log.position()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_holds_what_was_counted() {
+        let metrics = Metrics::new();
+        metrics.published.inc_by(7);
+        metrics.sync_seconds.observe(0.0002);
+        let text = metrics.text(Readings { connections: 3, ready: true, ..Readings::default() });
+        for line in [
+            "millpond_messages_published_total 7",
+            "millpond_connections 3",
+            "millpond_ready 1",
+            "millpond_journal_sync_seconds_count 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+    }
+}

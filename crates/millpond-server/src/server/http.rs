@@ -1,0 +1,72 @@
+//! The HTTP listener: `GET /health` (the process answers), `GET /ready` (requests are served) and `GET /metrics`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use crate::metrics::Readings;
+use crate::session::Shared;
+use crate::writer::{FINISHING, PUBLISHING};
+
+/// What the handlers look at.
+struct Watched {
+    shared: Arc<Shared>,
+    data: PathBuf,
+}
+
+/// Serves until the task is ended.
+pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: PathBuf) {
+    let routes = Router::new()
+        .route("/health", get(health))
+        .route("/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(Arc::new(Watched { shared, data }));
+    if let Err(error) = axum::serve(listener, routes).await {
+        tracing::error!(%error, "the HTTP listener ended; the broker goes on without it");
+    }
+}
+
+/// A failed journal is not healthy: nothing but a restart helps.
+async fn health(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
+    match watched.shared.health.failure() {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(failure) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{failure}\n")),
+    }
+}
+
+async fn ready(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
+    let health = &watched.shared.health;
+    match health.failure() {
+        _ if health.is_ready() => (StatusCode::OK, "ready\n".to_owned()),
+        Some(failure) => (StatusCode::SERVICE_UNAVAILABLE, format!("{failure}\n")),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
+    }
+}
+
+async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
+    let Watched { shared, data } = &*watched;
+    let readings = Readings {
+        connections: shared.registry.connections(),
+        finishing: shared.writer.weight(FINISHING),
+        publishing: shared.writer.weight(PUBLISHING),
+        memory: resident_bytes().unwrap_or_default(),
+        disk_free: rustix::fs::statvfs(data).map_or(0, |disk| disk.f_bavail * disk.f_frsize),
+        ready: shared.health.is_ready(),
+    };
+    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, OPEN_METRICS)], shared.metrics.text(readings))
+}
+
+/// The second number of statm is the resident set, in pages.
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}

@@ -1,0 +1,182 @@
+//! A broker with its listeners: the protocol on TCP, and health and metrics on HTTP.
+//!
+//! Ports are bound before the data directory is opened, so that a wrong address is told at once; connections are taken
+//! in once the state is back. An orderly stop goes the way of the data: no new connections, what was asked is answered,
+//! connections are closed with a reason, the writer drains and syncs, the directory is closed.
+
+mod http;
+mod limits;
+mod listen;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millpond_types::Code;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+
+use crate::broker::{Broker, BrokerOptions, Handle, OpenError, ShutdownError};
+use crate::config::ValidConfig;
+use crate::session::Shared;
+use crate::session::outbox::Out;
+
+/// A running server.
+pub struct Server {
+    runtime: Runtime,
+    broker: Broker,
+    address: SocketAddr,
+    http: Option<SocketAddr>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+/// Why a server did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port cannot be had.
+    #[error("cannot listen on {address}: {error}{}", listen::advice(.error))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's word.
+        error: io::Error,
+    },
+    /// The data directory cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The async runtime or a signal handler could not be set up.
+    #[error("starting up failed: {0}")]
+    Runtime(io::Error),
+    /// The end was not orderly.
+    #[error(transparent)]
+    Shutdown(#[from] ShutdownError),
+}
+
+/// How long connections are given to take the answers to what they have asked.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long they are given to take the last frame.
+const CLOSE: Duration = Duration::from_secs(2);
+
+/// Serves until SIGTERM or SIGINT, then stops in good order; or until the journal fails, which is an error.
+pub fn serve(config: ValidConfig) -> Result<(), ServeError> {
+    let server = Server::start(config)?;
+    let signals = || -> io::Result<_> { Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
+    let stopped_by = server.runtime.block_on(async {
+        let (mut terminate, mut interrupt) = signals()?;
+        let health = &server.shared().health;
+        Ok(tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            () = health.failed() => "a failure of the journal",
+        })
+    });
+    let reason = stopped_by.map_err(ServeError::Runtime)?;
+    tracing::info!(reason, "stopping");
+    let result = server.shutdown();
+    match &result {
+        Ok(()) => tracing::info!("stopped in good order"),
+        Err(error) => tracing::error!(%error, "the stop was not orderly"),
+    }
+    result
+}
+
+impl Server {
+    /// Opens the data directory and listens. Returns once connections are taken in.
+    pub fn start(config: ValidConfig) -> Result<Server, ServeError> {
+        let config = config.get();
+        let files = limits::raise_open_files();
+        // Half the cores: the writer, the journal and the clients' work want theirs.
+        let workers = std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .thread_name("session")
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(ServeError::Runtime)?;
+        let _inside = runtime.enter();
+        let (socket, http) = (listen::bind(config.listen)?, config.http.map(listen::bind).transpose()?);
+        let options =
+            BrokerOptions { memory: config.memory, body_max: config.body_max, cut_journal: config.cut_journal };
+        let broker = Broker::open(&config.data, options)?;
+        let shared = broker.shared().clone();
+
+        let listener = listen::start(socket, config.listen)?;
+        let address = listener.local_addr().map_err(ServeError::Runtime)?;
+        let mut listeners = vec![runtime.spawn(listen::accept(listener, shared.clone(), config.connections_max))];
+        let http = match http {
+            Some(socket) => {
+                let listener = listen::start(socket, config.http.expect("its socket was made for it"))?;
+                let address = listener.local_addr().map_err(ServeError::Runtime)?;
+                listeners.push(runtime.spawn(http::serve(listener, shared, config.data.clone())));
+                Some(address)
+            }
+            None => None,
+        };
+        tracing::info!(
+            %address,
+            http = http.map(|http| http.to_string()),
+            workers,
+            open_files = files,
+            "ready"
+        );
+        Ok(Server { runtime, broker, address, http, listeners })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where HTTP is served.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// The broker behind the listeners, for the program that runs the server.
+    pub fn handle(&self) -> Handle {
+        self.broker.handle()
+    }
+
+    /// Stops in good order.
+    pub fn shutdown(self) -> Result<(), ServeError> {
+        let Server { runtime, broker, listeners, .. } = self;
+        let shared = broker.shared().clone();
+        shared.health.stop();
+        listeners.iter().for_each(JoinHandle::abort);
+        runtime.block_on(async {
+            for listener in listeners {
+                // It was just told to end.
+                let _ = listener.await;
+            }
+            shared.registry.tell_all(|| Out::Drain);
+            wait_for_connections(&shared, DRAIN).await;
+            let detail = "the broker is shutting down; connect again soon";
+            shared.registry.tell_all(|| Out::Close { code: Code::Stopping, detail: detail.to_owned() });
+            wait_for_connections(&shared, CLOSE).await;
+        });
+        // Connections that are left are dropped here, and with them what they hold of the writer's queue.
+        runtime.shutdown_timeout(CLOSE);
+        drop(shared);
+        Ok(broker.shutdown()?)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.broker.shared()
+    }
+}
+
+async fn wait_for_connections(shared: &Shared, longest: Duration) {
+    let end = Instant::now() + longest;
+    while shared.registry.connections() > 0 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).field("http", &self.http).finish()
+    }
+}

@@ -1,0 +1,293 @@
+//! The task of one connection: it moves bytes and commands, and [`Conversation`] says which.
+//!
+//! Invariant: the task never blocks and never waits for one thing alone. It reads as long as the broker has room for
+//! what it reads, writes what there is to write, and takes what was put into its outbox. All commands of one read go to
+//! the writer in one step per lane, all frames that are ready go out in one write. A connection that rests holds no
+//! buffers.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use millpond_protocol::{Decoder, FrameError, Response, encode_response};
+use millpond_types::Code;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{sleep_until, timeout};
+
+use super::Shared;
+use super::conversation::{Close, Conversation, IDLE};
+use super::outbox::Outbox;
+use crate::update_queue::Refused;
+use crate::writer::{FINISHING, PUBLISHING, Request};
+
+/// Room for the first read of a burst: a small request and its answer touch one page.
+const READ_MIN: usize = 4 * 1024;
+/// Room for a read of a busy connection: some hundreds of microseconds of loopback.
+const READ_MAX: usize = 256 * 1024;
+/// How long a closing connection is given to take its last frame.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How a connection ended.
+enum End {
+    /// The client closed it, or the network did.
+    Gone,
+    /// The broker closes it.
+    Close(Close),
+}
+
+/// Serves a connection until it ends. `connections_max` is held against those that are open.
+pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connections_max: usize) {
+    let Some((number, outbox)) = shared.registry.connect(connections_max) else {
+        shared.metrics.refused.inc();
+        let detail = format!("the broker has {connections_max} connections, which is all it may have; close some");
+        return refuse(&mut stream, Close { code: Code::Overloaded, detail }).await;
+    };
+    // The last word has its place from the beginning, so that it can always be said.
+    let goodbye = loop {
+        match shared.writer.place(FINISHING) {
+            Ok(place) => break place,
+            Err(Refused::Full(())) if shared.writer.room(FINISHING).await.is_ok() => {}
+            Err(_) => {
+                shared.registry.disconnect(number, None, |_| {});
+                return refuse(&mut stream, stopped(&shared)).await;
+            }
+        }
+    };
+    shared.metrics.connected.inc();
+    let decoder = Decoder::new(shared.limits);
+    let conversation = Conversation::new(number, outbox.clone(), goodbye, shared.clone());
+    let mut connection = Connection {
+        conversation,
+        outbox,
+        shared,
+        decoder,
+        input: BytesMut::new(),
+        read_size: READ_MIN,
+        written: 0,
+        held: 0,
+        last_frame: Instant::now(),
+    };
+    let end = connection.run(&stream).await;
+    if let End::Close(close) = end {
+        tracing::info!(connection = number, code = close.code.name(), detail = close.detail, "closing a connection");
+        connection.conversation.close(&close);
+        let rest = connection.conversation.out.split_off(connection.written);
+        farewell(&mut stream, &rest).await;
+    }
+}
+
+struct Connection {
+    conversation: Conversation,
+    outbox: Arc<Outbox>,
+    shared: Arc<Shared>,
+    decoder: Decoder,
+    /// Bytes of frames that are not whole yet.
+    input: BytesMut,
+    read_size: usize,
+    /// How many of the bytes to write are written.
+    written: usize,
+    /// How much of what this connection holds is counted in [`Shared::held`].
+    held: usize,
+    last_frame: Instant,
+}
+
+impl Connection {
+    async fn run(&mut self, stream: &TcpStream) -> End {
+        match self.run_until_closed(stream).await {
+            Ok(()) => End::Gone,
+            Err(end) => end,
+        }
+    }
+
+    async fn run_until_closed(&mut self, stream: &TcpStream) -> Result<(), End> {
+        let mut outputs = Vec::new();
+        loop {
+            self.conversation.collect(&mut outputs);
+            self.flush(stream)?;
+            self.submit()?;
+            if self.conversation.is_drained() {
+                return Err(End::Close(Close {
+                    code: Code::Stopping,
+                    detail: "the broker is shutting down; connect again soon".to_owned(),
+                }));
+            }
+            if self.input.is_empty() {
+                // A connection that rests holds no read buffer.
+                self.input = BytesMut::new();
+            }
+            let is_writing = self.written < self.conversation.out.len();
+            let is_reading = self.may_read();
+            let waits_for = self.waits_for_room();
+            let deadline = self.deadline();
+            let conversation = &mut self.conversation;
+            let writer = &self.shared.writer;
+            tokio::select! {
+                biased;
+                () = self.outbox.filled() => {}
+                ready = stream.readable(), if is_reading => {
+                    ready.map_err(|_| End::Gone)?;
+                    if !self.read(stream)? {
+                        return Ok(());
+                    }
+                }
+                ready = stream.writable(), if is_writing => ready.map_err(|_| End::Gone)?,
+                read = poll_fn(|context| conversation.poll_reading(context)) => read.map_err(End::Close)?,
+                room = async { writer.room(waits_for.unwrap_or(FINISHING)).await }, if waits_for.is_some() => {
+                    room.map_err(|_| End::Close(stopped(&self.shared)))?;
+                }
+                () = sleep_until(deadline.into()) => self.check_deadlines()?,
+            }
+        }
+    }
+
+    /// Reads once and takes all whole frames in. False at the end of the stream.
+    fn read(&mut self, stream: &TcpStream) -> Result<bool, End> {
+        self.input.reserve(self.read_size);
+        let room = self.input.capacity() - self.input.len();
+        match stream.try_read_buf(&mut self.input) {
+            Ok(0) => return Ok(false),
+            Ok(bytes) if bytes == room => self.read_size = (self.read_size * 2).min(READ_MAX),
+            Ok(bytes) if bytes < self.read_size / 4 => self.read_size = (self.read_size / 2).max(READ_MIN),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(_) => return Ok(false),
+        }
+        let now = Instant::now();
+        loop {
+            let taken = match self.decoder.next_request(&mut self.input) {
+                Ok(None) => return Ok(true),
+                Ok(Some(incoming)) => self.conversation.accept(incoming, now),
+                Err(FrameError::Refused { correlation, code, detail, credit }) => {
+                    self.conversation.refused(correlation, code, detail, credit)
+                }
+                Err(FrameError::Fatal { code, detail }) => Err(Close { code, detail }),
+            };
+            self.last_frame = now;
+            taken.map_err(End::Close)?;
+        }
+    }
+
+    /// Turns outputs into bytes and writes as many as the socket takes.
+    fn flush(&mut self, stream: &TcpStream) -> Result<(), End> {
+        loop {
+            self.conversation.pump().map_err(End::Close)?;
+            let out = &mut self.conversation.out;
+            if out.is_empty() {
+                return Ok(());
+            }
+            match stream.try_write(&out[self.written..]) {
+                Ok(bytes) => self.written += bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.written > out.len() / 2 {
+                        out.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(());
+                }
+                Err(_) => return Err(End::Gone),
+            }
+            if self.written == out.len() {
+                self.written = 0;
+                // What a burst took is not kept.
+                if out.capacity() > READ_MAX { *out = Vec::new() } else { out.clear() }
+            }
+        }
+    }
+
+    /// Hands commands to the writer, as many as its lanes have room for.
+    fn submit(&mut self) -> Result<(), End> {
+        for lane in [FINISHING, PUBLISHING] {
+            let commands = &mut self.conversation.lanes[lane];
+            if !commands.is_empty() {
+                let told = self.shared.writer.tell_all(lane, commands);
+                told.map_err(|_| End::Close(stopped(&self.shared)))?;
+                if commands.is_empty() {
+                    *commands = Default::default();
+                }
+            }
+        }
+        let held = self.conversation.lanes[PUBLISHING].iter().map(Request::weight).sum();
+        if held != self.held {
+            self.shared.held.fetch_add(held, Ordering::Relaxed);
+            self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
+            self.held = held;
+        }
+        Ok(())
+    }
+
+    /// Publishes alone never stop the reading, for acks come on the same socket; but what connections hold together has
+    /// a bound.
+    fn may_read(&self) -> bool {
+        let conversation = &self.conversation;
+        let holds_too_much = self.held > 0 && self.shared.held.load(Ordering::Relaxed) > self.shared.held_max;
+        let is_full = !conversation.lanes[FINISHING].is_empty() || holds_too_much;
+        !is_full && !conversation.is_draining() && !conversation.is_behind()
+    }
+
+    fn waits_for_room(&self) -> Option<usize> {
+        [FINISHING, PUBLISHING].into_iter().find(|lane| !self.conversation.lanes[*lane].is_empty())
+    }
+
+    /// When something is overdue if nothing happens until then.
+    fn deadline(&self) -> Instant {
+        let idle = self.last_frame + IDLE;
+        self.conversation.heartbeat_deadline().map_or(idle, |heartbeat| heartbeat.min(idle))
+    }
+
+    fn check_deadlines(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        if now >= self.last_frame + IDLE {
+            let detail = format!("no frame came for {} s; send a ping now and then", IDLE.as_secs());
+            return Err(End::Close(Close { code: Code::UnexpectedFrame, detail }));
+        }
+        if self.conversation.heartbeat_deadline().is_some_and(|deadline| now >= deadline) {
+            let detail = "no heartbeat came in time; connect again and resume the session".to_owned();
+            return Err(End::Close(Close { code: Code::SessionUnknown, detail }));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
+    }
+}
+
+fn stopped(shared: &Shared) -> Close {
+    match shared.health.failure() {
+        Some(_) => Close { code: Code::StorageFailed, detail: "the broker's journal failed; see its log".to_owned() },
+        None => Close { code: Code::Stopping, detail: "the broker is shutting down; connect again soon".to_owned() },
+    }
+}
+
+/// Closes a connection that was not taken in.
+async fn refuse(stream: &mut TcpStream, close: Close) {
+    let mut frame = Vec::new();
+    encode_response(&Response::Closing { code: close.code, detail: close.detail }, 0, &mut frame);
+    farewell(stream, &frame).await;
+}
+
+/// Writes the last bytes, and reads on for a moment so that the client's unread bytes do not destroy them on their way.
+async fn farewell(stream: &mut TcpStream, last: &[u8]) {
+    let told = async {
+        stream.write_all(last).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut rest) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    // A client that is gone, or does not take it, has been told as well as can be.
+    let _: Result<io::Result<()>, _> = timeout(LINGER, told).await;
+}

@@ -1,0 +1,300 @@
+//! Frames of the client: each becomes a command, or is answered at once.
+
+use std::time::{Duration, Instant};
+
+use millpond_core::command::{self, Command};
+use millpond_protocol::{self as frame, Block, Incoming, Response, VERSION};
+use millpond_types::{Code, Filter, Millis, SessionId};
+
+use super::{Close, Conversation, IDLE, Session};
+use crate::convert::request as convert;
+use crate::session::credit::{Grant, Window};
+use crate::session::open::{Kind, Open};
+use crate::session::ticket::{UNANSWERED, ticket};
+use crate::writer::{FINISHING, PUBLISHING, Request};
+
+/// How long a session may be resumed unless its client says.
+const RESUME_DEFAULT: Millis = Millis::seconds(10);
+/// The longest that a client may ask for: leases of the dead wait so long.
+const RESUME_MAX: Millis = Millis::minutes(10);
+/// The shortest: less than this is lost by a scheduling hiccup.
+const RESUME_MIN: Millis = Millis(500);
+/// Consumers of one connection: each may have a window of deliveries waiting here.
+const CONSUMERS_MAX: usize = 64;
+
+impl Conversation {
+    /// Takes a frame in. An error closes the connection.
+    pub(crate) fn accept(&mut self, incoming: Incoming<frame::Request<Block>>, now: Instant) -> Result<(), Close> {
+        let Incoming { correlation, frame: request, bytes } = incoming;
+        let key = self.shared.hash_key;
+        let plain = |command| (Kind::Plain, command);
+        let (kind, command) = match request {
+            frame::Request::Hello { client, .. } => {
+                tracing::debug!(connection = self.number, client, "connected");
+                self.welcome(correlation);
+                return Ok(());
+            }
+            frame::Request::Ping => {
+                self.write(Response::Pong, correlation);
+                return Ok(());
+            }
+            frame::Request::Publish(publish) => return self.publish(publish, correlation, bytes),
+            frame::Request::Finish(finish) => {
+                self.finish(finish, correlation);
+                return Ok(());
+            }
+            frame::Request::Credit { consumer, messages, bytes } => {
+                self.add_credit(consumer, Grant { messages, bytes });
+                return Ok(());
+            }
+            frame::Request::Heartbeat { except } => {
+                if let Some(session) = &mut self.session {
+                    session.heartbeat = now;
+                    let session = session.id;
+                    self.tell(Command::Heartbeat { session, except });
+                }
+                return Ok(());
+            }
+            frame::Request::SessionBegin { session, resume, held } => {
+                self.begin_session(session, resume, held, correlation, now);
+                return Ok(());
+            }
+            frame::Request::SessionEnd => match self.session.take() {
+                Some(session) => {
+                    self.windows.clear();
+                    self.shared.registry.release_session(session.id, self.number);
+                    (Kind::SessionEnd, Command::SessionEnd(session.id))
+                }
+                None => return self.refuse(correlation, Code::SessionUnknown, "this connection has no session to end"),
+            },
+            frame::Request::Attach(attach) => return self.attach(attach, correlation),
+            frame::Request::Detach { consumer } => match &self.session {
+                Some(session) => {
+                    let session = session.id;
+                    self.windows.retain(|(number, _)| *number != consumer);
+                    plain(Command::Detach { session, consumer })
+                }
+                None => return self.refuse(correlation, Code::SessionUnknown, NO_SESSION),
+            },
+            frame::Request::Receive(receive) => (Kind::Receive, convert::receive(receive)),
+            frame::Request::Look { topic, which } => plain(convert::look(topic, which, key)),
+            frame::Request::Cancel { topic, which } => {
+                let topic = convert::topic(topic);
+                let which = convert::which(which, &topic, key);
+                plain(Command::Cancel { topic, which })
+            }
+            frame::Request::Reschedule { topic, which, delay } => {
+                let topic = convert::topic(topic);
+                let which = convert::which(which, &topic, key);
+                plain(Command::Reschedule { topic, which, delay })
+            }
+            frame::Request::Pause { topic, prefix } => plain(Command::Pause { topic: convert::topic(topic), prefix }),
+            frame::Request::Resume { topic, prefix } => plain(Command::Resume { topic: convert::topic(topic), prefix }),
+            frame::Request::Forget { topic, dedup_id } => {
+                let topic = convert::topic(topic);
+                let dedup_hash = millpond_core::dedup_hash(key, &topic.namespace, &topic.name, &dedup_id);
+                plain(Command::Forget { topic, dedup_hash })
+            }
+            frame::Request::Purge { namespace, filter } => plain(Command::Purge { namespace, filter }),
+            frame::Request::NamespaceSet { namespace, policy } => {
+                plain(Command::NamespaceSet { name: namespace, policy })
+            }
+            frame::Request::NamespaceDelete { namespace } => plain(Command::NamespaceDelete(namespace)),
+            frame::Request::Namespaces => plain(Command::Namespaces),
+            frame::Request::Stats { namespace } => plain(Command::Stats(namespace)),
+            frame::Request::Topics(listing) => plain(Command::Topics(convert::listing(listing))),
+            frame::Request::Topic(topic) => plain(Command::Topic(convert::topic(topic))),
+            frame::Request::DeadList { listing, group } => {
+                plain(Command::DeadList { listing: convert::listing(listing), group })
+            }
+            frame::Request::DeadRedrive { namespace, group, which } => {
+                plain(Command::DeadRedrive { namespace, group, which: convert::dead_which(which) })
+            }
+            frame::Request::DeadPurge { namespace, group, which } => {
+                plain(Command::DeadPurge { namespace, group, which: convert::dead_which(which) })
+            }
+        };
+        self.ask(correlation, kind, command);
+        Ok(())
+    }
+
+    /// A frame was refused by the codec and is off the buffer.
+    pub(crate) fn refused(&mut self, correlation: u32, code: Code, detail: String, credit: u32) -> Result<(), Close> {
+        if credit > 0 {
+            self.spend(credit)?;
+            self.give_back(credit);
+        }
+        self.write(Response::Error { code, detail }, correlation);
+        Ok(())
+    }
+
+    fn welcome(&mut self, correlation: u32) {
+        let limits = self.shared.limits;
+        let idle = Millis(IDLE.as_millis() as u64);
+        let welcome =
+            Response::Welcome { version: VERSION, frame_max: limits.frame_max, body_max: limits.body_max, idle };
+        self.write(welcome, correlation);
+    }
+
+    fn publish(&mut self, publish: frame::Publish<Block>, correlation: u32, bytes: u32) -> Result<(), Close> {
+        self.spend(bytes)?;
+        let silent = publish.level == frame::Level::None;
+        let command = convert::publish(publish, self.shared.hash_key);
+        if !self.ask(correlation, Kind::Publish { bytes, silent }, command) {
+            self.give_back(bytes);
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, bytes: u32) -> Result<(), Close> {
+        if self.credit.spend(bytes) {
+            return Ok(());
+        }
+        let detail = format!(
+            "more than {} bytes of publish frames were sent and not given back; wait for publish credit",
+            frame::PUBLISH_CREDIT
+        );
+        Err(Close { code: Code::PublishCreditExceeded, detail })
+    }
+
+    pub(super) fn give_back(&mut self, bytes: u32) {
+        if let Some(bytes) = self.credit.give_back(bytes) {
+            self.write(Response::PublishCredit { bytes }, 0);
+        }
+    }
+
+    fn finish(&mut self, finish: frame::Finish, correlation: u32) {
+        let confirm = finish.confirm;
+        match convert::finish(finish) {
+            Ok(command) if confirm => {
+                self.ask(correlation, Kind::Plain, command);
+            }
+            Ok(command) => self.tell(command),
+            Err(refusal) if confirm => {
+                self.write(Response::Error { code: refusal.code, detail: refusal.detail.to_owned() }, correlation);
+            }
+            Err(refusal) => {
+                tracing::debug!(connection = self.number, detail = refusal.detail, "an unconfirmed finish was refused");
+            }
+        }
+    }
+
+    fn begin_session(
+        &mut self,
+        session: SessionId,
+        resume: Millis,
+        held: Vec<(millpond_types::Receipt, u32)>,
+        correlation: u32,
+        now: Instant,
+    ) {
+        let resume = if resume == Millis::ZERO { RESUME_DEFAULT } else { resume };
+        let held = convert::receipt_runs(held);
+        let refusal = match &held {
+            _ if self.session.is_some() => Some((Code::UnexpectedFrame, "this connection has a session already")),
+            _ if !(RESUME_MIN..=RESUME_MAX).contains(&resume) => {
+                Some((Code::ArgumentInvalid, "resume is from 500 ms to 10 min, or 0 for the default of 10 s"))
+            }
+            Err(refusal) => Some((refusal.code, refusal.detail)),
+            Ok(_) => None,
+        };
+        let (None, Ok(held)) = (refusal, held) else {
+            let (code, detail) = refusal.expect("what was not accepted has a reason");
+            self.write(Response::Error { code, detail: detail.to_owned() }, correlation);
+            return;
+        };
+        let id = if session == SessionId(0) { random_session() } else { session };
+        if self.ask(
+            correlation,
+            Kind::SessionBegin,
+            Command::SessionBegin(command::SessionBegin { session: id, resume, held }),
+        ) {
+            self.shared.registry.take_session(id, self.number, &self.outbox);
+            let resume = Duration::from_millis(resume.0);
+            self.session = Some(Session { id, begun: false, resume, heartbeat: now });
+        }
+    }
+
+    fn attach(&mut self, attach: frame::Attach, correlation: u32) -> Result<(), Close> {
+        let Some(session) = &self.session else {
+            return self.refuse(correlation, Code::SessionUnknown, NO_SESSION);
+        };
+        let session = session.id;
+        let frame::Attach { consumer, namespace, group, filter, messages, bytes, lease } = attach;
+        if self.windows.iter().any(|(number, _)| *number == consumer) {
+            let detail = "a consumer of this number is attached already; choose another";
+            return self.refuse(correlation, Code::ConsumerExists, detail);
+        }
+        if self.windows.len() >= CONSUMERS_MAX {
+            let detail = "a connection attaches at most 64 consumers; open another connection";
+            return self.refuse(correlation, Code::LimitExceeded, detail);
+        }
+        let (window, first) = Window::new(Grant { messages, bytes });
+        let Grant { messages, bytes } = first;
+        let filter = detached(filter);
+        let command = command::Attach { session, consumer, namespace, group, filter, messages, bytes, lease };
+        if self.ask(correlation, Kind::Attach { consumer }, Command::Attach(command)) {
+            self.windows.push((consumer, window));
+        }
+        Ok(())
+    }
+
+    fn add_credit(&mut self, consumer: u32, credit: Grant) {
+        let window = self.windows.iter_mut().find(|(number, _)| *number == consumer);
+        if let Some(told) = window.and_then(|(_, window)| window.add(credit)) {
+            self.tell_credit(consumer, told);
+        }
+    }
+
+    pub(super) fn tell_credit(&mut self, consumer: u32, credit: Grant) {
+        let Some(session) = self.session.as_ref().map(|session| session.id) else { return };
+        self.tell(Command::Credit { session, consumer, messages: credit.messages, bytes: credit.bytes });
+    }
+
+    /// Submits a command that is answered; false if the connection has too many open, and then the client is told.
+    fn ask(&mut self, correlation: u32, kind: Kind, command: Command) -> bool {
+        let Some(index) = self.open.insert(Open { correlation, kind }) else {
+            let detail = "the connection has 65,536 requests unanswered; wait for answers";
+            self.write(Response::Error { code: Code::LimitExceeded, detail: detail.to_owned() }, correlation);
+            return false;
+        };
+        self.submit(index, command);
+        true
+    }
+
+    /// Submits a command that nobody waits for.
+    pub(super) fn tell(&mut self, command: Command) {
+        self.submit(UNANSWERED, command);
+    }
+
+    fn submit(&mut self, index: u32, command: Command) {
+        let lane = Request::lane(&command);
+        debug_assert!(lane == FINISHING || lane == PUBLISHING);
+        self.lanes[lane].push_back(Request::Command(ticket(self.number, index), command));
+    }
+
+    fn refuse(&mut self, correlation: u32, code: Code, detail: &str) -> Result<(), Close> {
+        self.write(Response::Error { code, detail: detail.to_owned() }, correlation);
+        Ok(())
+    }
+}
+
+const NO_SESSION: &str = "this connection has no session; begin one first";
+
+/// A session's id is all that resuming takes, so it must not be guessable.
+fn random_session() -> SessionId {
+    loop {
+        let id = getrandom::u64().expect("the operating system gives random numbers");
+        if id != 0 {
+            return SessionId(id);
+        }
+    }
+}
+
+/// Names that are kept for the life of a consumer do not keep the read buffer alive.
+fn detached(filter: Filter) -> Filter {
+    match filter {
+        Filter::All => Filter::All,
+        Filter::Topics(names) => Filter::Topics(names.iter().map(|name| name.detach()).collect()),
+        Filter::Prefixes(names) => Filter::Prefixes(names.iter().map(|name| name.detach()).collect()),
+    }
+}

@@ -1,0 +1,134 @@
+//! One connection's side of the protocol, without IO: frames in, commands out; outputs in, bytes out.
+//!
+//! Invariant: every request that is answered by the protocol is answered exactly once, in the order in which its reply
+//! comes; deliveries keep the order in which the core decided them. How bytes and commands travel is left to
+//! [`super::connection`].
+
+mod inbound;
+mod outbound;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millpond_core::output::Reply;
+use millpond_protocol::{Response, encode_response};
+use millpond_types::{Code, SessionId};
+
+use super::Shared;
+use super::credit::{PublishCredit, Window};
+use super::open::OpenRequests;
+use super::outbox::{Out, Outbox};
+use super::ticket::ticket;
+use crate::bodies::Reading;
+use crate::update_queue::Place;
+use crate::writer::{LANES, Request};
+
+pub(crate) use outbound::Telling;
+
+/// A connection without a frame for so long is closed. Long enough that a ping every 20 s keeps it, short enough that
+/// the dead ones behind a gone network do not pile up.
+pub(crate) const IDLE: Duration = Duration::from_secs(60);
+
+/// One connection's state.
+pub(crate) struct Conversation {
+    number: u64,
+    shared: Arc<Shared>,
+    outbox: Arc<Outbox>,
+    /// Where the last word goes, whatever is full by then.
+    goodbye: Option<Place<Request, Reply>>,
+    open: OpenRequests,
+    session: Option<Session>,
+    windows: Vec<(u32, Window)>,
+    credit: PublishCredit,
+    /// Outputs that are not bytes yet, in order.
+    backlog: VecDeque<Out>,
+    /// The first of them, while its messages are read from the disk.
+    reading: Option<Reading>,
+    draining: bool,
+    /// Commands that wait for room in the writer's lanes.
+    pub(crate) lanes: [VecDeque<Request>; LANES.len()],
+    /// Frames that wait to be written.
+    pub(crate) out: Vec<u8>,
+}
+
+/// The session of a connection.
+struct Session {
+    id: SessionId,
+    /// Whether the client was told; deliveries before that are none of its business.
+    begun: bool,
+    /// It is lost without a heartbeat for so long.
+    resume: Duration,
+    heartbeat: Instant,
+}
+
+/// Why a connection is closed; the client is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Close {
+    pub(crate) code: Code,
+    pub(crate) detail: String,
+}
+
+impl Conversation {
+    pub(crate) fn new(number: u64, outbox: Arc<Outbox>, goodbye: Place<Request, Reply>, shared: Arc<Shared>) -> Self {
+        Conversation {
+            number,
+            shared,
+            outbox,
+            goodbye: Some(goodbye),
+            open: OpenRequests::default(),
+            session: None,
+            windows: Vec::new(),
+            credit: PublishCredit::default(),
+            backlog: VecDeque::new(),
+            reading: None,
+            draining: false,
+            lanes: Default::default(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Whether the connection was asked to end, and all that it was asked is answered. Receives that wait are not
+    /// waited for.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.draining
+            && self.open.only_receives()
+            && self.backlog.is_empty()
+            && self.reading.is_none()
+            && self.out.is_empty()
+            && self.lanes.iter().all(VecDeque::is_empty)
+    }
+
+    /// Whether the connection was asked to end. It takes no more frames then.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// When the session is lost unless a heartbeat comes.
+    pub(crate) fn heartbeat_deadline(&self) -> Option<Instant> {
+        self.session.as_ref().map(|session| session.heartbeat + session.resume)
+    }
+
+    /// The last frame of a connection.
+    pub(crate) fn close(&mut self, close: &Close) {
+        self.write(Response::Closing { code: close.code, detail: close.detail.clone() }, 0);
+    }
+
+    fn write(&mut self, response: Response, correlation: u32) {
+        encode_response(&response, correlation, &mut self.out);
+    }
+}
+
+impl Drop for Conversation {
+    /// However the connection ends, its receives are withdrawn and its session may be resumed elsewhere.
+    fn drop(&mut self) {
+        let place = self.goodbye.take().expect("a conversation says goodbye once");
+        let receives: Vec<_> = self.open.receives().map(|index| ticket(self.number, index)).collect();
+        let session = self.session.as_ref().map(|session| session.id);
+        self.shared.registry.disconnect(self.number, session, |session| {
+            if session.is_some() || !receives.is_empty() {
+                place.put(Request::Goodbye { receives, session });
+            }
+        });
+    }
+}

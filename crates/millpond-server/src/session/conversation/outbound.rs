@@ -1,0 +1,203 @@
+//! Outputs for the client: each becomes a frame, once its messages are read and there is room in the write buffer.
+//!
+//! Messages are read here and not when they are delivered, so that a reader that is slow holds envelopes and no bodies.
+
+use std::task::{Context, Poll};
+
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
+use millpond_core::output::Reply;
+use millpond_protocol::{LeasedRun, Response};
+use millpond_types::limits::FRAME_MAX;
+use millpond_types::{Code, Millis, Receipt};
+
+use super::{Close, Conversation};
+use crate::bodies::{Read, Reading, Unread};
+use crate::convert::response::response;
+use crate::session::credit::Grant;
+use crate::session::open::{Kind, Open};
+use crate::session::outbox::Out;
+
+/// Bytes that wait to be written, above which outputs stay what they are.
+const OUT_ENOUGH: usize = 256 * 1024;
+/// Weight of outputs that are not bytes yet, above which no more requests are read.
+const BACKLOG_ENOUGH: usize = 4 * 1024 * 1024;
+/// What a leased run takes in a frame beside its topic's name and its block.
+const RUN_ENVELOPE: usize = 128;
+
+impl Conversation {
+    /// Takes over what is in the outbox.
+    pub(crate) fn collect(&mut self, scratch: &mut Vec<Out>) {
+        self.outbox.take(scratch);
+        self.backlog.extend(scratch.drain(..));
+        // A burst's memory is not kept.
+        if scratch.capacity() > 1024 {
+            *scratch = Vec::new();
+        }
+    }
+
+    /// Turns outputs into bytes while there is room for them. An error closes the connection.
+    pub(crate) fn pump(&mut self) -> Result<(), Close> {
+        while self.out.len() < OUT_ENOUGH && self.reading.is_none() {
+            let Some(item) = self.backlog.pop_front() else {
+                self.backlog = Default::default();
+                return Ok(());
+            };
+            self.turn(item)?;
+        }
+        Ok(())
+    }
+
+    /// Whether outputs wait for something other than the outbox, so that requests that make more of them wait too.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.backlog.is_empty() && self.backlog.iter().map(Out::weight).sum::<usize>() > BACKLOG_ENOUGH
+    }
+
+    /// Resolves when messages that are being read are there; never, if none are.
+    pub(crate) fn poll_reading(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Close>> {
+        let Some(reading) = &mut self.reading else { return Poll::Pending };
+        let Poll::Ready(read) = reading.poll(context) else { return Poll::Pending };
+        let reading = self.reading.take().expect("it was just polled");
+        Poll::Ready(match read {
+            Ok(read) => {
+                self.told(reading.what, read);
+                Ok(())
+            }
+            Err(_) => Err(Close { code: Code::Stopping, detail: "the broker is shutting down".to_owned() }),
+        })
+    }
+
+    fn turn(&mut self, item: Out) -> Result<(), Close> {
+        match item {
+            Out::Close { code, detail } => return Err(Close { code, detail }),
+            Out::Drain => self.draining = true,
+            Out::SessionExpired => {
+                if let Some(session) = self.session.take() {
+                    self.windows.clear();
+                    self.shared.registry.release_session(session.id, self.number);
+                    self.write(Response::SessionExpired, 0);
+                }
+            }
+            Out::Delivery { consumer, leases } => {
+                // Before its session has begun here, a delivery belongs to the connection that was lost.
+                if self.session.as_ref().is_some_and(|session| session.begun) {
+                    self.read(Telling::Delivery { consumer }, Unread::Leases(leases));
+                }
+            }
+            Out::Reply { index, reply } => {
+                if let Some(open) = self.open.remove(index) {
+                    self.answer(open, reply);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, open: Open, reply: Reply) {
+        let Open { correlation, kind } = open;
+        let is_refused = matches!(reply, Reply::Refused { .. });
+        match kind {
+            Kind::Publish { bytes, silent } => {
+                self.give_back(bytes);
+                if silent {
+                    return;
+                }
+            }
+            Kind::SessionBegin if is_refused => {
+                if let Some(session) = self.session.take() {
+                    self.shared.registry.release_session(session.id, self.number);
+                }
+            }
+            Kind::Attach { consumer } if is_refused => self.windows.retain(|(number, _)| *number != consumer),
+            Kind::SessionBegin | Kind::Attach { .. } | Kind::Receive | Kind::SessionEnd | Kind::Plain => {}
+        }
+        match reply {
+            Reply::SessionBegun { resumed } => self.session_begun(resumed, correlation),
+            Reply::Received(runs) => self.read(Telling::Answer { correlation }, Unread::Leases(runs)),
+            Reply::Messages(rows) => self.read(Telling::Answer { correlation }, Unread::Messages(rows)),
+            Reply::Dead { rows, next } => self.read(Telling::Answer { correlation }, Unread::Dead(rows, next)),
+            reply => self.write(response(reply), correlation),
+        }
+    }
+
+    fn session_begun(&mut self, resumed: bool, correlation: u32) {
+        let Some(session) = &mut self.session else { return };
+        session.begun = true;
+        let heartbeat = Millis(session.resume.as_millis() as u64);
+        let begun = Response::SessionBegun { session: session.id, resumed, heartbeat };
+        self.write(begun, correlation);
+    }
+
+    fn read(&mut self, what: Telling, unread: Unread) {
+        match self.shared.bodies.read(self.number, unread) {
+            Ok(read) => self.told(what, read),
+            Err(pending) => self.reading = Some(Reading { what, pending }),
+        }
+    }
+
+    fn told(&mut self, what: Telling, read: Read) {
+        match (what, read) {
+            (Telling::Delivery { consumer }, Read::Leases { runs, damaged }) => {
+                self.reject_damaged(damaged);
+                self.deliver(consumer, runs);
+            }
+            (Telling::Answer { correlation }, Read::Leases { runs, damaged }) => {
+                self.reject_damaged(damaged);
+                self.write(Response::Received(runs), correlation);
+            }
+            (Telling::Answer { correlation }, Read::Messages(rows)) => {
+                self.write(Response::Messages(rows), correlation)
+            }
+            (Telling::Answer { correlation }, Read::Dead(rows, next)) => {
+                self.write(Response::Dead { rows, next: next.into() }, correlation);
+            }
+            (Telling::Delivery { .. }, _) => unreachable!("a delivery is of leases"),
+        }
+    }
+
+    /// Writes a delivery, in several frames where one would be too large.
+    fn deliver(&mut self, consumer: u32, runs: Vec<LeasedRun>) {
+        let mut used = Grant { messages: 0, bytes: 0 };
+        let mut frame = Vec::new();
+        let mut length = 0;
+        for run in runs {
+            used.messages += run.count;
+            used.bytes += run.block.len() as u64;
+            let cost = run.topic.as_bytes().len() + run.block.len() + RUN_ENVELOPE;
+            if length + cost > FRAME_MAX - RUN_ENVELOPE && !frame.is_empty() {
+                self.write(Response::Delivery { consumer, leases: std::mem::take(&mut frame) }, 0);
+                length = 0;
+            }
+            length += cost;
+            frame.push(run);
+        }
+        if !frame.is_empty() {
+            self.write(Response::Delivery { consumer, leases: frame }, 0);
+        }
+        let window = self.windows.iter_mut().find(|(number, _)| *number == consumer);
+        if let Some(told) = window.and_then(|(_, window)| window.written(used)) {
+            self.tell_credit(consumer, told);
+        }
+    }
+
+    /// A damaged message is never delivered: it becomes a dead letter.
+    fn reject_damaged(&mut self, damaged: Vec<Receipt>) {
+        if damaged.is_empty() {
+            return;
+        }
+        let receipts = damaged.into_iter().map(|first| ReceiptRun { first, count: 1 }).collect();
+        let verb = FinishVerb::Reject { reason: DAMAGED.into() };
+        self.tell(Command::Finish(Finish { verb, receipts, confirm: false }));
+    }
+}
+
+/// The detail of a dead letter whose message could not be read.
+const DAMAGED: &str = "damaged: the message does not match its checksum on the disk";
+
+/// Whom messages are read for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Telling {
+    /// The answer of a request.
+    Answer { correlation: u32 },
+    /// A consumer.
+    Delivery { consumer: u32 },
+}

@@ -1,0 +1,135 @@
+//! Credit in both directions, as plain counting.
+//!
+//! *Publish credit* bounds what a client may have sent without an answer. *Delivery windows* bound what the core may
+//! have delivered without it being on its way to the client: of the credit that a client gives, only so much is told to
+//! the core at a time, and more as deliveries are written. A reader that is slow, or gone, holds that much and no more.
+
+use millpond_protocol::PUBLISH_CREDIT;
+
+/// Publish credit is given back in steps of this: one small frame per four megabytes.
+const PUBLISH_STEP: u32 = PUBLISH_CREDIT / 4;
+
+/// Messages of one consumer that may be delivered and not written yet. A few milliseconds of a fast consumer.
+pub(crate) const WINDOW_MESSAGES: u32 = 8192;
+/// Bytes of the same.
+pub(crate) const WINDOW_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What one connection has published and not been given back.
+#[derive(Default)]
+pub(crate) struct PublishCredit {
+    spent: u64,
+    owed: u32,
+}
+
+impl PublishCredit {
+    /// Counts a publish frame; false if the client has no credit left for it.
+    pub(crate) fn spend(&mut self, bytes: u32) -> bool {
+        self.spent += u64::from(bytes);
+        self.spent <= u64::from(PUBLISH_CREDIT)
+    }
+
+    /// Counts the answer of a publish frame. Some bytes are to be told to the client now and then.
+    pub(crate) fn give_back(&mut self, bytes: u32) -> Option<u32> {
+        self.owed += bytes;
+        if self.owed < PUBLISH_STEP {
+            return None;
+        }
+        self.spent -= u64::from(self.owed);
+        Some(std::mem::take(&mut self.owed))
+    }
+}
+
+/// The credit of one attached consumer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Window {
+    /// Given by the client and not told to the core.
+    kept: Grant,
+    /// Told to the core and not used up by deliveries that were written.
+    told: Grant,
+}
+
+/// Messages and bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Grant {
+    pub(crate) messages: u32,
+    pub(crate) bytes: u64,
+}
+
+const NOTHING: Grant = Grant { messages: 0, bytes: 0 };
+
+impl Window {
+    /// A consumer's window, and what the core is told when the consumer is attached.
+    pub(crate) fn new(credit: Grant) -> (Window, Grant) {
+        let mut window = Window { kept: credit, told: NOTHING };
+        let first = window.top_up();
+        (window, first)
+    }
+
+    /// The client gives more. What the core is to be told now, if anything.
+    pub(crate) fn add(&mut self, credit: Grant) -> Option<Grant> {
+        self.kept.messages = self.kept.messages.saturating_add(credit.messages);
+        self.kept.bytes = self.kept.bytes.saturating_add(credit.bytes);
+        self.due()
+    }
+
+    /// Deliveries were written. What the core is to be told now, if anything.
+    pub(crate) fn written(&mut self, used: Grant) -> Option<Grant> {
+        self.told.messages = self.told.messages.saturating_sub(used.messages);
+        self.told.bytes = self.told.bytes.saturating_sub(used.bytes);
+        self.due()
+    }
+
+    /// Tells in steps of at least half a window, or when the core has nothing left to deliver on.
+    fn due(&mut self) -> Option<Grant> {
+        let worth = |kept: u64, told: u64, window: u64| kept.min(window.saturating_sub(told)) > 0 && told <= window / 2;
+        let messages = worth(self.kept.messages.into(), self.told.messages.into(), WINDOW_MESSAGES.into());
+        let bytes = worth(self.kept.bytes, self.told.bytes, WINDOW_BYTES);
+        (messages || bytes).then(|| self.top_up())
+    }
+
+    fn top_up(&mut self) -> Grant {
+        let messages = self.kept.messages.min(WINDOW_MESSAGES.saturating_sub(self.told.messages));
+        let bytes = self.kept.bytes.min(WINDOW_BYTES.saturating_sub(self.told.bytes));
+        self.kept = Grant { messages: self.kept.messages - messages, bytes: self.kept.bytes - bytes };
+        self.told = Grant { messages: self.told.messages + messages, bytes: self.told.bytes + bytes };
+        Grant { messages, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn publish_credit_comes_back_in_steps_and_ends() {
+        let mut credit = PublishCredit::default();
+        for _ in 0..4 {
+            assert!(credit.spend(PUBLISH_STEP));
+        }
+        assert!(!credit.spend(1));
+        let mut credit = PublishCredit::default();
+        assert!(credit.spend(PUBLISH_CREDIT));
+        assert_eq!(credit.give_back(PUBLISH_STEP - 1), None);
+        assert_eq!(credit.give_back(1), Some(PUBLISH_STEP));
+        assert!(credit.spend(PUBLISH_STEP));
+        assert!(!credit.spend(1));
+    }
+
+    #[test]
+    fn the_core_is_never_told_more_than_a_window() {
+        let (mut window, first) = Window::new(Grant { messages: 1_000_000, bytes: u64::MAX });
+        assert_eq!(first, Grant { messages: WINDOW_MESSAGES, bytes: WINDOW_BYTES });
+        assert_eq!(window.add(Grant { messages: 5, bytes: 5 }), None);
+        assert_eq!(window.written(Grant { messages: 10, bytes: 100 }), None, "not worth a command");
+        let half = Grant { messages: WINDOW_MESSAGES / 2, bytes: 0 };
+        assert_eq!(window.written(half), Some(Grant { messages: WINDOW_MESSAGES / 2 + 10, bytes: 100 }));
+    }
+
+    #[test]
+    fn small_credit_is_told_at_once() {
+        let (mut window, first) = Window::new(Grant { messages: 1, bytes: 1000 });
+        assert_eq!(first, Grant { messages: 1, bytes: 1000 });
+        assert_eq!(window.written(Grant { messages: 1, bytes: 50 }), None, "the client has given no more");
+        assert_eq!(window.add(Grant { messages: 1, bytes: 50 }), Some(Grant { messages: 1, bytes: 50 }));
+    }
+}

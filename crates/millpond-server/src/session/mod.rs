@@ -1,0 +1,44 @@
+//! Connections of clients. Each is one task: it reads frames and submits commands, and it takes what is in its outbox
+//! and writes frames.
+//!
+//! [`conversation`] is what a connection says and hears, without IO; [`connection`] moves its bytes. The writer never
+//! waits for a connection: outputs go into outboxes ([`outbox`]) that [`registry`] finds, and everything that a
+//! connection may make the broker hold is bounded ([`credit`], [`open`], [`outbox`]).
+
+pub(crate) mod connection;
+pub(crate) mod conversation;
+mod credit;
+mod open;
+pub(crate) mod outbox;
+pub(crate) mod registry;
+pub(crate) mod ticket;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use millpond_core::output::Reply;
+use millpond_protocol::Limits;
+
+use crate::bodies::Bodies;
+use crate::convert::request::HashKey;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::update_queue::Submitter;
+use crate::writer::Request;
+
+pub(crate) use registry::Registry;
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) writer: Submitter<Request, Reply>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) bodies: Bodies,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) hash_key: HashKey,
+    pub(crate) limits: Limits,
+    /// Bytes of publishes that connections hold because the writer's lane is full, over all connections.
+    pub(crate) held: AtomicUsize,
+    /// Above this many, connections that hold publishes stop reading.
+    pub(crate) held_max: usize,
+}

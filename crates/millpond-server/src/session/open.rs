@@ -1,0 +1,117 @@
+//! The requests of one connection that are not answered yet: each has a place here from its frame to its answer.
+//!
+//! Tickets name places and not correlation numbers, so a client that uses a number twice confuses only itself.
+
+/// Requests that one connection may have unanswered. More than any client keeps in flight on purpose; a place takes 16
+/// bytes.
+pub(crate) const OPEN_MAX: usize = 65_536;
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Open {
+    /// What the client calls it.
+    pub(crate) correlation: u32,
+    /// What its answer does here.
+    pub(crate) kind: Kind,
+}
+
+/// What the answer of a request does to the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Gives publish credit back; not told to the client if it asked for level `none`.
+    Publish { bytes: u32, silent: bool },
+    /// Is withdrawn with its connection.
+    Receive,
+    /// Begins the session's deliveries.
+    SessionBegin,
+    /// Ends the session.
+    SessionEnd,
+    /// Makes the consumer known, unless refused.
+    Attach { consumer: u32 },
+    /// Is only told.
+    Plain,
+}
+
+/// The open requests of one connection.
+#[derive(Default)]
+pub(crate) struct OpenRequests {
+    places: Vec<Option<Open>>,
+    free: Vec<u32>,
+    /// Places of receives: they may wait for minutes and are not waited for when the connection is closed.
+    receives: usize,
+}
+
+impl OpenRequests {
+    /// Takes a place, or `None` if the connection has too many requests open.
+    pub(crate) fn insert(&mut self, open: Open) -> Option<u32> {
+        if self.len() >= OPEN_MAX {
+            return None;
+        }
+        self.receives += usize::from(open.kind == Kind::Receive);
+        Some(match self.free.pop() {
+            Some(index) => {
+                self.places[index as usize] = Some(open);
+                index
+            }
+            None => {
+                self.places.push(Some(open));
+                (self.places.len() - 1) as u32
+            }
+        })
+    }
+
+    /// Gives the place of an answered request back.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Open> {
+        let open = self.places.get_mut(index as usize)?.take()?;
+        self.receives -= usize::from(open.kind == Kind::Receive);
+        self.free.push(index);
+        if self.len() == 0 {
+            // An idle connection keeps no memory for the busy time it had.
+            *self = OpenRequests::default();
+        }
+        Some(open)
+    }
+
+    /// The places of receives.
+    pub(crate) fn receives(&self) -> impl Iterator<Item = u32> {
+        let is_receive = |open: &Option<Open>| open.is_some_and(|open| open.kind == Kind::Receive);
+        self.places.iter().enumerate().filter(move |(_, open)| is_receive(open)).map(|(index, _)| index as u32)
+    }
+
+    /// Whether only receives are open, if anything is.
+    pub(crate) fn only_receives(&self) -> bool {
+        self.len() == self.receives
+    }
+
+    fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_used_again_and_never_two_at_a_time() {
+        let open = |correlation| Open { correlation, kind: Kind::Plain };
+        let mut requests = OpenRequests::default();
+        let (a, b) = (requests.insert(open(7)).unwrap(), requests.insert(open(7)).unwrap());
+        assert_ne!(a, b, "one correlation number twice is two requests");
+        assert_eq!(requests.remove(a), Some(open(7)));
+        assert_eq!(requests.remove(a), None);
+        assert_eq!(requests.insert(open(8)), Some(a));
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let mut requests = OpenRequests::default();
+        let receive = Open { correlation: 1, kind: Kind::Receive };
+        for _ in 0..OPEN_MAX {
+            requests.insert(receive).unwrap();
+        }
+        assert_eq!(requests.insert(receive), None);
+        assert!(requests.only_receives());
+        assert_eq!(requests.receives().count(), OPEN_MAX);
+    }
+}

@@ -1,0 +1,96 @@
+//! What waits to be told to one connection.
+//!
+//! Whoever releases outputs puts all of a batch in under one lock and wakes the connection once; the connection takes
+//! all that is there in one swap.
+
+use std::mem;
+use std::sync::{Mutex, PoisonError};
+
+use millpond_core::output::{LeasedRun, Reply};
+use millpond_types::Code;
+use tokio::sync::Notify;
+
+/// Weight at which a connection is closed: its client asks and does not read. The weight is in bytes, roughly; bodies
+/// are not in it, for they are read when there is room to write them.
+pub(crate) const OUTBOX_MAX: usize = 64 * 1024 * 1024;
+
+/// Something to tell a connection.
+#[derive(Debug)]
+pub(crate) enum Out {
+    /// The answer of the request in this place.
+    Reply { index: u32, reply: Reply },
+    /// Messages for a consumer of the connection's session.
+    Delivery { consumer: u32, leases: Vec<LeasedRun> },
+    /// The connection's session was not extended in time.
+    SessionExpired,
+    /// Answer what was asked, then close.
+    Drain,
+    /// Close now.
+    Close { code: Code, detail: String },
+}
+
+#[derive(Default)]
+pub(crate) struct Outbox {
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    items: Vec<Out>,
+    weight: usize,
+}
+
+impl Outbox {
+    /// Puts items in and wakes the connection.
+    pub(crate) fn put(&self, items: impl Iterator<Item = Out>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for item in items {
+            waiting.weight += item.weight();
+            waiting.items.push(item);
+        }
+        if waiting.weight > OUTBOX_MAX {
+            waiting.weight = 0;
+            // Nothing else will be told any more: the memory goes now and not when the client reads again.
+            let detail = "the connection does not read what it asks for; read, or ask for less at a time".to_owned();
+            waiting.items = vec![Out::Close { code: Code::Overloaded, detail }];
+        }
+        drop(waiting);
+        self.wake.notify_one();
+    }
+
+    /// Takes all that is there, for which `items` has to be empty.
+    pub(crate) fn take(&self, items: &mut Vec<Out>) {
+        assert!(items.is_empty());
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.weight = 0;
+        mem::swap(&mut waiting.items, items);
+    }
+
+    /// Resolves when something was put in since the last time.
+    pub(crate) async fn filled(&self) {
+        self.wake.notified().await;
+    }
+}
+
+impl Out {
+    /// Roughly the bytes that the item takes, bodies apart.
+    pub(crate) fn weight(&self) -> usize {
+        const RUN: usize = mem::size_of::<LeasedRun>() + 64;
+        let rows = match self {
+            Out::Delivery { leases, .. } => leases.len() * RUN,
+            Out::Reply { reply, .. } => match reply {
+                Reply::Received(runs) => runs.len() * RUN,
+                Reply::Published { outcomes, .. } => outcomes.len() * 64,
+                Reply::Finished(outcomes) => outcomes.len() * 8,
+                Reply::Messages(rows) => rows.len() * 256,
+                Reply::Namespaces(rows) => rows.len() * 512,
+                Reply::Topics(rows) => rows.len() * 512,
+                Reply::Dead { rows, .. } => rows.len() * 1024,
+                _ => 0,
+            },
+            _ => 0,
+        };
+        mem::size_of::<Out>() + rows
+    }
+}

@@ -1,0 +1,130 @@
+//! Who is connected: which outbox belongs to which connection and session, and how outputs are spread over them.
+//!
+//! Invariant: a session belongs to one connection at most. A connection that resumes it takes it over *before* it tells
+//! the core, and the one that had it may say that it lost it only while it still has it; so the core never hears of a
+//! loss after the resumption.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use millpond_core::output::Output;
+use millpond_types::{Code, SessionId};
+
+use super::outbox::{Out, Outbox};
+use super::ticket::parts;
+
+#[derive(Default)]
+pub(crate) struct Registry {
+    entries: RwLock<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    last: u64,
+    connections: HashMap<u64, Arc<Outbox>>,
+    sessions: HashMap<SessionId, (u64, Arc<Outbox>)>,
+}
+
+impl Registry {
+    /// Takes a connection in, unless there are `max` already: its number and its outbox.
+    pub(crate) fn connect(&self, max: usize) -> Option<(u64, Arc<Outbox>)> {
+        let mut entries = self.write();
+        if entries.connections.len() >= max {
+            return None;
+        }
+        entries.last += 1;
+        let (number, outbox) = (entries.last, Arc::new(Outbox::default()));
+        entries.connections.insert(number, outbox.clone());
+        Some((number, outbox))
+    }
+
+    /// Forgets a connection and, if it still has the session, the session. `lost` is called for the latter while nobody
+    /// can take the session over.
+    pub(crate) fn disconnect(&self, number: u64, session: Option<SessionId>, lost: impl FnOnce(Option<SessionId>)) {
+        let mut entries = self.write();
+        entries.connections.remove(&number);
+        lost(session.filter(|session| entries.release(number, *session)));
+    }
+
+    /// Gives the session to the connection. A connection that had it is closed.
+    pub(crate) fn take_session(&self, session: SessionId, number: u64, outbox: &Arc<Outbox>) {
+        let before = self.write().sessions.insert(session, (number, outbox.clone()));
+        if let Some((other, outbox)) = before.filter(|(other, _)| *other != number) {
+            tracing::info!(connection = other, by = number, "a session was taken over");
+            let detail = "the session was resumed on another connection".to_owned();
+            outbox.put([Out::Close { code: Code::SessionUnknown, detail }].into_iter());
+        }
+    }
+
+    /// The session ended; true if the connection still had it.
+    pub(crate) fn release_session(&self, session: SessionId, number: u64) -> bool {
+        self.write().release(number, session)
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connections(&self) -> usize {
+        self.read().connections.len()
+    }
+
+    /// Puts something into every outbox.
+    pub(crate) fn tell_all(&self, item: impl Fn() -> Out) {
+        self.read().connections.values().for_each(|outbox| outbox.put([item()].into_iter()));
+    }
+
+    /// Spreads outputs over the outboxes, each run of neighbours for one connection in one step. What is for a
+    /// connection that is gone is dropped.
+    pub(crate) fn release(&self, outputs: impl Iterator<Item = Output>) {
+        let mut outputs = outputs.peekable();
+        if outputs.peek().is_none() {
+            return;
+        }
+        let entries = self.read();
+        while let Some(output) = outputs.next() {
+            let Some((number, outbox)) = entries.receiver(&output) else { continue };
+            let is_same = |next: &Output| entries.receiver(next).is_some_and(|(other, _)| other == number);
+            let rest = std::iter::from_fn(|| outputs.next_if(is_same));
+            outbox.put(std::iter::once(output).chain(rest).map(item));
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Entries> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entries {
+    fn receiver(&self, output: &Output) -> Option<(u64, &Outbox)> {
+        match output {
+            Output::Reply { ticket, .. } => {
+                let number = parts(*ticket).0;
+                self.connections.get(&number).map(|outbox| (number, &**outbox))
+            }
+            Output::Delivery { session, .. } | Output::SessionExpired(session) => {
+                self.sessions.get(session).map(|(number, outbox)| (*number, &**outbox))
+            }
+        }
+    }
+
+    fn release(&mut self, number: u64, session: SessionId) -> bool {
+        let has = self.sessions.get(&session).is_some_and(|(owner, _)| *owner == number);
+        if has {
+            self.sessions.remove(&session);
+        }
+        has
+    }
+}
+
+fn item(output: Output) -> Out {
+    match output {
+        Output::Reply { ticket, reply } => Out::Reply { index: parts(ticket).1, reply },
+        Output::Delivery { consumer, leases, .. } => Out::Delivery { consumer, leases },
+        Output::SessionExpired(_) => Out::SessionExpired,
+    }
+}
+
+#[cfg(test)]
+mod tests;

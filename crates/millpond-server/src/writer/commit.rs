@@ -1,0 +1,218 @@
+//! When a batch goes to the disk, and by whose hand.
+//!
+//! One batch is on its way at a time, and the next fills meanwhile: so the batches grow with the load, and a sync's time
+//! is spread over all that came during the one before. A batch for which somebody waits goes as soon as the committer is
+//! free. One for which nobody waits (unconfirmed acks, publishes of level `none`) starts no sync of its own: it goes with
+//! the next, or after a while. When nothing else waits and the batch is small, the writer writes and syncs it itself,
+//! which saves two hops between threads.
+
+use std::time::{Duration, Instant};
+
+use millpond_core::fact::FactLog;
+use millpond_storage::{Failure, Mark};
+
+use super::journal::{Committed, NotDone};
+use super::outgoing::Outgoing;
+use super::{Job, Request, Writer};
+use crate::writer::request::{FINISHING, PUBLISHING, RETURNING};
+
+/// What nobody waits for is synced after so long, and a quiet journal is marked after so long.
+const QUIET: Duration = Duration::from_millis(100);
+/// What nobody waits for is synced when there is so much of it.
+const UNSYNCED_MAX: u64 = 1024 * 1024;
+/// The largest batch that the writer writes itself: larger ones take so long that the next should fill meanwhile.
+const OWN_HAND_MAX: u64 = 16 * 1024;
+/// Bytes of a batch in the making above which even finishing waits: the disk has stood still for long then.
+const FINISHING_MAX: usize = 64 * 1024 * 1024;
+/// How long until a disk without any space is tried again.
+const DISK_FULL_AGAIN: Duration = Duration::from_millis(250);
+
+/// The batch in the making, and what is written and not synced.
+pub(super) struct Filling {
+    /// Outputs that wait for the batch to be durable.
+    pub(super) durable: Outgoing,
+    /// Outputs that wait for it to be written.
+    pub(super) written: Outgoing,
+    /// When its first fact came.
+    since: Option<Instant>,
+    /// When the oldest bytes that are written and not synced were sealed, and how many there are.
+    unsynced: Option<(Instant, u64)>,
+    /// When something was sealed last; `None` once a mark stands behind it.
+    sealed: Option<Instant>,
+    /// When a disk without space is tried again.
+    retry: Option<Instant>,
+}
+
+impl Filling {
+    pub(super) fn new(now: Instant) -> Filling {
+        Filling {
+            durable: Outgoing::default(),
+            written: Outgoing::default(),
+            since: None,
+            unsynced: None,
+            sealed: Some(now),
+            retry: None,
+        }
+    }
+
+    /// Notes that the batch has so many bytes now.
+    pub(super) fn note(&mut self, now: Instant, bytes: usize) {
+        if bytes > 0 {
+            self.since.get_or_insert(now);
+        }
+    }
+}
+
+impl Writer {
+    /// How many lanes are taken from: a batch that is full and cannot go holds publishes back.
+    pub(super) fn open_lanes_now(&self) -> usize {
+        let bytes = self.appender.bytes();
+        if self.committer.is_some() && self.stuck.is_none() || !self.appender.is_full() {
+            PUBLISHING + 1
+        } else if bytes < FINISHING_MAX {
+            FINISHING + 1
+        } else {
+            RETURNING + 1
+        }
+    }
+
+    /// Sends the batch on its way if it is time and the committer is free.
+    pub(super) fn commit(&mut self, now: Instant) -> Result<(), Failure> {
+        if self.committer.is_none() {
+            return Ok(());
+        }
+        if self.stuck.is_some() {
+            return self.retry(now);
+        }
+        let bytes = self.appender.bytes() as u64;
+        if bytes == 0 && self.filling.unsynced.is_none() {
+            // All that was decided is durable.
+            std::mem::take(&mut self.filling.written).release(&self.registry);
+            std::mem::take(&mut self.filling.durable).release(&self.registry);
+            return self.mark_if_quiet(now);
+        }
+        let is_old = |since: Option<Instant>| since.is_some_and(|since| now >= since + QUIET);
+        let unsynced = bytes + self.filling.unsynced.map_or(0, |(_, bytes)| bytes);
+        let oldest = self.filling.unsynced.map(|(since, _)| since).or(self.filling.since);
+        let sync = !self.filling.durable.is_empty() || is_old(oldest) || unsynced >= UNSYNCED_MAX;
+        if !sync && self.filling.written.is_empty() {
+            return Ok(());
+        }
+        let times = self.core.now();
+        let batch = self.appender.seal(times);
+        if batch.is_some() {
+            self.filling.sealed = Some(now);
+        }
+        self.filling.since = None;
+        self.filling.unsynced = if sync { None } else { Some((oldest.unwrap_or(now), unsynced)) };
+        let written = std::mem::take(&mut self.filling.written);
+        let durable = if sync { std::mem::take(&mut self.filling.durable) } else { Outgoing::default() };
+        if self.appender.checkpoint_due() {
+            tracing::info!(position = self.appender.position(), "a checkpoint begins");
+            self.metrics.checkpoints.inc();
+            self.appender.checkpoint(self.core.pages());
+        }
+        self.run(Job { batch, sync, written, durable }, now)
+    }
+
+    /// What came back from the journal's thread.
+    pub(super) fn take_back(&mut self, committed: Committed) -> Result<(), Failure> {
+        self.committer = Some(committed.committer);
+        self.settle(committed.result, Instant::now())
+    }
+
+    /// How long the writer may sleep if nothing comes.
+    pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
+        let core = self.core.next_wake().map(|wake| Duration::from_millis(wake.0));
+        if self.committer.is_none() {
+            return core;
+        }
+        let filling = &self.filling;
+        let oldest = filling.unsynced.map(|(since, _)| since).or(filling.since);
+        let at = match filling.retry {
+            Some(at) => Some(at),
+            None => oldest.or(filling.sealed).map(|since| since + QUIET),
+        };
+        at.map(|at| at.saturating_duration_since(now)).into_iter().chain(core).min()
+    }
+
+    /// Ends in good order: everything is made durable, what waited for it is told, and a mark says that it was the end.
+    pub(crate) fn close(mut self) -> Result<(), Failure> {
+        let times = self.core.now();
+        let written = std::mem::take(&mut self.filling.written);
+        let durable = std::mem::take(&mut self.filling.durable);
+        let mut jobs: Vec<Job> = self.stuck.take().into_iter().collect();
+        jobs.push(Job { batch: self.appender.seal(times), sync: true, written, durable });
+        let stop = self.appender.mark(times, Mark::Stop);
+        jobs.push(Job { batch: stop, sync: true, written: Outgoing::default(), durable: Outgoing::default() });
+        let committer = self.committer.as_mut().expect("a writer that stops has waited for the journal");
+        for job in jobs {
+            match job.run(committer, &self.registry, &self.metrics) {
+                Ok(()) => {}
+                Err(NotDone::Failed(failure)) => return Err(failure),
+                Err(NotDone::DiskFull(_)) => {
+                    tracing::error!("the disk is full: the last batch was not stored and nobody was told of it");
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, job: Job, now: Instant) -> Result<(), Failure> {
+        let mut committer = self.committer.take().expect("a job is made when the committer is free");
+        let bytes = job.batch.as_ref().map_or(0, |batch| batch.bytes());
+        if bytes <= OWN_HAND_MAX && self.own.is_idle() {
+            let result = job.run(&mut committer, &self.registry, &self.metrics);
+            self.committer = Some(committer);
+            return self.settle(result, now);
+        }
+        let sent = self.journal.submit_into(0, (committer, job), &self.own, RETURNING, |committed| {
+            Request::Committed(Box::new(committed))
+        });
+        sent.expect("the journal's queue has room for the one batch on its way");
+        Ok(())
+    }
+
+    fn settle(&mut self, result: Result<(), NotDone>, now: Instant) -> Result<(), Failure> {
+        match result {
+            Ok(()) => {
+                if self.filling.retry.take().is_some() {
+                    tracing::info!("the disk has space again");
+                }
+                Ok(())
+            }
+            Err(NotDone::DiskFull(job)) => {
+                if self.filling.retry.is_none() {
+                    tracing::error!("the disk is full, the reserve included; make room, the broker goes on by itself");
+                }
+                self.filling.retry = Some(now + DISK_FULL_AGAIN);
+                self.stuck = Some(*job);
+                Ok(())
+            }
+            Err(NotDone::Failed(failure)) => Err(failure),
+        }
+    }
+
+    fn retry(&mut self, now: Instant) -> Result<(), Failure> {
+        if self.filling.retry.is_some_and(|at| now < at) {
+            return Ok(());
+        }
+        let job = self.stuck.take().expect("it was just seen");
+        self.run(job, now)
+    }
+
+    /// A journal that rests is marked, which tells a torn tail from damage in what stands before.
+    fn mark_if_quiet(&mut self, now: Instant) -> Result<(), Failure> {
+        if self.filling.sealed.is_none_or(|sealed| now < sealed + QUIET) {
+            return Ok(());
+        }
+        self.filling.sealed = None;
+        let times = self.core.now();
+        let Some(batch) = self.appender.mark(times, Mark::Idle) else { return Ok(()) };
+        self.run(
+            Job { batch: Some(batch), sync: true, written: Outgoing::default(), durable: Outgoing::default() },
+            now,
+        )
+    }
+}

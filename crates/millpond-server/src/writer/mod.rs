@@ -1,0 +1,195 @@
+//! The one writer: a thread that owns the core, takes all commands that wait, and hands what they became to the journal.
+//!
+//! Invariant: nothing of a turn is told before the turn's facts are durable (written, for publishes that asked for no
+//! more); and all facts of a turn are in one batch. When a batch goes is [`commit`]'s business, how it reaches the disk
+//! [`journal`]'s.
+
+mod clock;
+mod commit;
+mod journal;
+mod outgoing;
+mod request;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millpond_core::command::{Command, Ticket};
+use millpond_core::output::{Output, Reply};
+use millpond_core::{Core, Decision};
+use millpond_storage::{Appender, Committer, Failure};
+
+pub(crate) use clock::Clock;
+use commit::Filling;
+pub(crate) use journal::{Job, Journal};
+use outgoing::{Calls, Outgoing};
+pub(crate) use request::{FINISHING, LANES, PUBLISHING, Request};
+
+use crate::health::Health;
+use crate::metrics::{Counting, Metrics};
+use crate::session::Registry;
+use crate::session::ticket::{EMBEDDED, UNANSWERED, parts, ticket};
+use crate::update_queue::{Answer, Batch, Next, State, Submitter};
+
+/// The writer's state.
+pub(crate) struct Writer {
+    core: Core,
+    appender: Appender,
+    clock: Clock,
+    /// `None` while a batch is on its way.
+    committer: Option<Committer>,
+    /// A batch for which the disk had no room at all; nothing else goes before it.
+    stuck: Option<Job>,
+    filling: Filling,
+    calls: Calls,
+    own: Submitter<Request, Reply>,
+    journal: Submitter<(Committer, Job), journal::Committed>,
+    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+}
+
+/// What a writer is made of.
+pub(crate) struct Parts {
+    pub(crate) core: Core,
+    pub(crate) appender: Appender,
+    pub(crate) committer: Committer,
+    pub(crate) clock: Clock,
+    pub(crate) journal: Submitter<(Committer, Job), journal::Committed>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
+}
+
+impl State for Writer {
+    type Request = Request;
+    type Answer = Reply;
+
+    fn weight(request: &Request) -> usize {
+        request.weight()
+    }
+
+    fn open_lanes(&self) -> usize {
+        self.open_lanes_now()
+    }
+
+    fn update(&mut self, batch: &mut Batch<Request, Reply>) -> Next {
+        match self.turn(batch) {
+            Ok(sleep) => Next::Sleep(sleep),
+            Err(failure) => {
+                self.fail(&failure);
+                Next::End
+            }
+        }
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(parts: Parts, own: Submitter<Request, Reply>) -> Writer {
+        let Parts { core, appender, committer, clock, journal, registry, metrics, health } = parts;
+        Writer {
+            core,
+            appender,
+            clock,
+            committer: Some(committer),
+            stuck: None,
+            filling: Filling::new(Instant::now()),
+            calls: Calls::default(),
+            own,
+            journal,
+            registry,
+            metrics,
+            health,
+        }
+    }
+
+    /// One turn; returns how long the writer may sleep if nothing comes.
+    fn turn(&mut self, batch: &mut Batch<Request, Reply>) -> Result<Option<Duration>, Failure> {
+        let now = Instant::now();
+        self.core.set_time(self.clock.tick(now));
+        self.core.set_disk_full(self.appender.disk_full());
+        for (request, answer) in batch.drain() {
+            self.handle(request, answer)?;
+        }
+        let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
+        self.core.advance(&mut log);
+        self.core.dispatch(&mut log);
+        self.appender.free(self.core.freed());
+        self.sort_outputs(now);
+        self.commit(now)?;
+        Ok(self.sleep(now))
+    }
+
+    fn handle(&mut self, request: Request, answer: Answer<Reply>) -> Result<(), Failure> {
+        match request {
+            Request::Command(ticket, command) => self.submit(ticket, command),
+            Request::Call(command) => {
+                let ticket = ticket(EMBEDDED, self.calls.insert(answer));
+                self.submit(ticket, command);
+            }
+            Request::Goodbye { receives, session } => {
+                let unanswered = ticket(EMBEDDED, UNANSWERED);
+                for receive in receives {
+                    self.submit(unanswered, Command::Withdraw(receive));
+                }
+                if let Some(session) = session {
+                    self.submit(unanswered, Command::SessionLost(session));
+                }
+            }
+            Request::Committed(committed) => self.take_back(*committed)?,
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command) {
+        let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
+        let decision = self.core.submit(ticket, command, &mut log);
+        assert_eq!(decision, Decision::Decided, "all topics are in memory, so nothing waits for any");
+    }
+
+    /// Puts each output of the turn where it waits for what it needs.
+    fn sort_outputs(&mut self, now: Instant) {
+        let mut at_once = Outgoing::default();
+        for output in self.core.outputs().drain(..) {
+            let to = match level(&output) {
+                Level::Durable => &mut self.filling.durable,
+                Level::Written => &mut self.filling.written,
+                Level::AtOnce => &mut at_once,
+            };
+            match output {
+                Output::Reply { ticket, reply } if parts(ticket).0 == EMBEDDED => {
+                    to.calls.extend(self.calls.remove(parts(ticket).1).map(|answer| (answer, reply)));
+                }
+                output => to.outputs.push(output),
+            }
+        }
+        at_once.release(&self.registry);
+        self.filling.note(now, self.appender.bytes());
+    }
+
+    /// A write or a sync failed: everyone is told, and nothing is decided any more.
+    fn fail(&mut self, failure: &Failure) {
+        tracing::error!(%failure, "the journal failed; the broker stops");
+        self.health.fail(failure.to_string());
+        self.registry.tell_all(|| crate::session::outbox::Out::Close {
+            code: millpond_types::Code::StorageFailed,
+            detail: "a write or a sync of the broker's journal failed; see its log".to_owned(),
+        });
+    }
+}
+
+/// What an output waits for.
+enum Level {
+    Durable,
+    Written,
+    /// Nothing: it tells nobody of the state, it only gives back what a publish held.
+    AtOnce,
+}
+
+fn level(output: &Output) -> Level {
+    use millpond_core::command::Level as Asked;
+    match output {
+        Output::Reply { reply: Reply::Published { level: Asked::Buffered, .. }, .. } => Level::Written,
+        Output::Reply { reply: Reply::Published { level: Asked::None, .. }, .. } => Level::AtOnce,
+        _ => Level::Durable,
+    }
+}
