@@ -10,7 +10,7 @@ use millpond_core::Now;
 use millpond_types::{RunTime, WallTime};
 
 /// The most that run time gains in one turn.
-const TURN_MAX: Duration = Duration::from_secs(1);
+pub(super) const TURN_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) struct Clock {
     last: Instant,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use millpond_core::fact::FactLog;
 use millpond_storage::{Failure, Mark};
 
+use super::clock::TURN_MAX;
 use super::journal::{Committed, NotDone};
 use super::outgoing::Outgoing;
 use super::{Job, Request, Writer};
@@ -123,7 +124,8 @@ impl Writer {
 
     /// How long the writer may sleep if nothing comes.
     pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
-        let core = self.core.next_wake().map(|wake| Duration::from_millis(wake.0));
+        // A turn gains no more run time than this, so a longer sleep would be time that no deadline sees.
+        let core = self.core.next_wake().map(|wake| Duration::from_millis(wake.0).min(TURN_MAX));
         if self.committer.is_none() {
             return core;
         }
