@@ -193,3 +193,6 @@ impl Sink<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,8 +4,10 @@
 //! millpond data directory
 //! format 1
 //! id 0123456789abcdef0123456789abcdef
+//! checksum 01234567
 //! ```
 //!
+//! The checksum is the CRC-32C of the lines before it, ends of lines included.
 //! It is written last when a directory is made: where it is missing, nothing was ever confirmed.
 
 use std::io;
@@ -33,7 +35,7 @@ pub struct Format {
 #[derive(Debug, thiserror::Error)]
 pub enum BadFormat {
     /// It does not say what it should.
-    #[error("it is not the FORMAT file of a Millpond data directory")]
+    #[error("it is not the FORMAT file of a Millpond data directory, or it was changed: put it back from a copy")]
     Other,
     /// A later version wrote it.
     #[error("it was written by a newer version of Millpond (format {0}): use that version")]
@@ -66,16 +68,22 @@ impl Format {
             _ => return Err(BadFormat::Other),
         }
         let directory = u128::from_str_radix(value("id ")?, 16).map_err(|_| BadFormat::Other)?;
-        Ok(Some(Format { directory }))
+        let format = Format { directory };
+        if text == format.text() { Ok(Some(format)) } else { Err(BadFormat::Other) }
     }
 
     /// Writes the file, durably.
     pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
-        let text = format!("{TITLE}\nformat {FORMAT_VERSION}\nid {:032x}\n", self.directory);
+        let text = self.text();
         let file = disk.create(FORMAT_UNFINISHED)?;
         file.write_at(0, text.as_bytes())?;
         file.sync()?;
         disk.rename(FORMAT_UNFINISHED, FORMAT)?;
         disk.sync_dir()
+    }
+
+    fn text(&self) -> String {
+        let text = format!("{TITLE}\nformat {FORMAT_VERSION}\nid {:032x}\n", self.directory);
+        format!("{text}checksum {:08x}\n", crc32c::crc32c(text.as_bytes()))
     }
 }

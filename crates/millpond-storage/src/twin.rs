@@ -85,6 +85,20 @@ impl TwinDisk {
         })))
     }
 
+    /// A disk on which everything is durable as a snapshot shows it.
+    pub fn from_snapshot(sector: usize, files: &BTreeMap<String, Vec<u8>>) -> TwinDisk {
+        let disk = TwinDisk::new(sector);
+        let mut state = lock(&disk.0);
+        for (name, bytes) in files {
+            let file = state.files.len();
+            state.files.push(Faces::durable(bytes.clone()));
+            state.names.insert(name.clone(), file);
+        }
+        state.durable_names = state.names.clone();
+        drop(state);
+        disk
+    }
+
     /// How many operations there were so far.
     pub fn operations(&self) -> u64 {
         lock(&self.0).operations

@@ -14,6 +14,10 @@ pub(super) struct Faces {
 }
 
 impl Faces {
+    pub(super) fn durable(bytes: Vec<u8>) -> Faces {
+        Faces { written: bytes.clone(), durable: bytes, dirty: BTreeSet::new() }
+    }
+
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8], sector: usize) {
         let end = offset + bytes.len();
         if self.written.len() < end {

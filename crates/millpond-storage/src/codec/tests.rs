@@ -1,0 +1,404 @@
+//! Every kind of fact and page comes back as it was, and no bytes make decoding panic.
+
+use bytes::Bytes;
+use millpond_core::fact::{DeadReason, DedupMark, Fact, ReturnPlace, Victims};
+use millpond_core::page::{
+    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, RunPage,
+    TopicPage,
+};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{
+    Code, DedupWindow, EndReason, LeaseNumber, MessageId, MessageState, Millis, NamespaceName, OnExpiry, OutcomeRun,
+    Policy, Priority, ProducerId, PublishOutcome, Retry, RunTime, Sequence, SessionId, TopicName, TopicNumber,
+    WallTime,
+};
+
+use super::*;
+use crate::twin::Seed;
+
+const FACTS: u64 = 20;
+const PAGES: u64 = 6;
+
+#[test]
+fn facts_come_back_as_they_were() {
+    let mut draw = Draw(Seed::new(1));
+    for round in 0..4000 {
+        let fact = draw.fact(round % FACTS);
+        let bytes = fact_bytes(&fact);
+        let mut source = Source::new(&bytes);
+        assert_eq!(decode_fact(&mut source), Ok(fact));
+        assert!(source.is_empty());
+        for end in 0..bytes.len() {
+            let cut = bytes.slice(..end);
+            assert!(decode_fact(&mut Source::new(&cut)).is_err(), "cut to {end} of {}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn pages_come_back_as_they_were() {
+    let mut draw = Draw(Seed::new(2));
+    for round in 0..2000 {
+        let page = draw.page(round % PAGES);
+        let bytes = page_bytes(&page);
+        let mut source = Source::new(&bytes);
+        assert_eq!(decode_page(&mut source), Ok(page));
+        assert!(source.is_empty());
+        for end in 0..bytes.len() {
+            let cut = bytes.slice(..end);
+            assert!(decode_page(&mut Source::new(&cut)).is_err(), "cut to {end} of {}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn decoding_bytes_of_any_kind_never_panics() {
+    let mut draw = Draw(Seed::new(3));
+    let (mut facts, mut pages) = (0, 0);
+    for round in 0..60_000 {
+        let mut bytes = match round % 3 {
+            0 => fact_bytes(&draw.fact(round / 3 % FACTS)).to_vec(),
+            1 => page_bytes(&draw.page(round / 3 % PAGES)).to_vec(),
+            _ => (0..draw.below(40)).map(|_| draw.below(256) as u8).collect(),
+        };
+        for _ in 0..draw.below(4) {
+            if !bytes.is_empty() {
+                let at = draw.below(bytes.len() as u64) as usize;
+                bytes[at] = if draw.flag() { 0xff } else { draw.below(256) as u8 };
+            }
+        }
+        let bytes = Bytes::from(bytes);
+        facts += u32::from(decode_fact(&mut Source::new(&bytes)).is_ok());
+        pages += u32::from(decode_page(&mut Source::new(&bytes)).is_ok());
+    }
+    assert!(facts > 1000 && pages > 1000, "many changes leave a value valid: {facts} {pages}");
+}
+
+#[test]
+fn a_run_of_a_hundred_plain_messages_costs_some_twenty_bytes() {
+    let mut block = Vec::new();
+    for _ in 0..100 {
+        block::push(&mut block, b"", &[], &[7; 24]).unwrap();
+    }
+    let fact = Fact::Published {
+        topic: TopicNumber(1_000_000),
+        priority: Priority::DEFAULT,
+        first: Sequence(20_000_000_000),
+        count: 100,
+        published: WallTime(1_795_000_000_000),
+        due: None,
+        expires: None,
+        dedup_until: WallTime(u64::MAX),
+        dedup: Vec::new(),
+        sizes: Sizes::Uniform(33),
+        block: block.into(),
+    };
+    let mut bytes = Vec::new();
+    encode_fact(&fact, &mut bytes);
+    assert!(bytes.len() <= 24, "{}", bytes.len());
+}
+
+fn fact_bytes(fact: &Fact) -> Bytes {
+    let mut bytes = Vec::new();
+    encode_fact(fact, &mut bytes);
+    if let Fact::Published { block, .. } = fact {
+        bytes.extend_from_slice(block);
+    }
+    bytes.into()
+}
+
+fn page_bytes(page: &Page) -> Bytes {
+    let mut bytes = Vec::new();
+    encode_page(page, &mut bytes);
+    bytes.into()
+}
+
+/// Draws values, small and extreme ones more often than chance would.
+struct Draw(Seed);
+
+impl Draw {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0.below(end)
+    }
+
+    fn flag(&mut self) -> bool {
+        self.below(2) == 1
+    }
+
+    fn number(&mut self) -> u64 {
+        match self.below(4) {
+            0 => self.below(3),
+            1 => u64::MAX - self.below(3),
+            _ => self.0.next() >> self.below(64),
+        }
+    }
+
+    fn number32(&mut self) -> u32 {
+        self.number() as u32
+    }
+
+    fn wide(&mut self) -> u128 {
+        u128::from(self.number()) << 64 | u128::from(self.number())
+    }
+
+    fn wall(&mut self) -> WallTime {
+        WallTime(self.number())
+    }
+
+    fn maybe<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.flag().then(|| draw(self))
+    }
+
+    fn list<T>(&mut self, most: u64, mut draw: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.below(most + 1)).map(|_| draw(self)).collect()
+    }
+
+    fn priority(&mut self) -> Priority {
+        Priority::new(self.below(10) as u8).unwrap()
+    }
+
+    fn topic_name(&mut self) -> TopicName {
+        TopicName::try_from(["a", "site/größe", &"x".repeat(512)][self.below(3) as usize]).unwrap()
+    }
+
+    fn namespace_name(&mut self) -> NamespaceName {
+        NamespaceName::try_from(["default", "orders-eu.v2"][self.below(2) as usize]).unwrap()
+    }
+
+    fn id(&mut self) -> MessageId {
+        let (topic, priority) = (TopicNumber(self.number()), self.priority());
+        MessageId { topic, priority, sequence: Sequence(self.number()) }
+    }
+
+    fn policy(&mut self) -> Policy {
+        Policy {
+            lease: Millis(self.number()),
+            max_failures: self.number32(),
+            retry: [
+                Retry::Head,
+                Retry::Tail,
+                Retry::Backoff { first: Millis(self.number()), longest: Millis(self.number()) },
+            ][self.below(3) as usize],
+            ttl: self.maybe(|draw| Millis(draw.number())),
+            on_expiry: [OnExpiry::Drop, OnExpiry::Dead][self.below(2) as usize],
+            dedup_window: [DedupWindow::Off, DedupWindow::For(Millis(self.number())), DedupWindow::Forever]
+                [self.below(3) as usize],
+            max_in_flight: self.maybe(Self::number32),
+            weight: self.number32(),
+        }
+    }
+
+    fn outcomes(&mut self) -> Vec<OutcomeRun<PublishOutcome>> {
+        self.list(4, |draw| {
+            let states = [
+                MessageState::Waiting,
+                MessageState::Delayed { due: draw.wall() },
+                MessageState::Retrying,
+                MessageState::Leased,
+                MessageState::Dead,
+                MessageState::Ended,
+            ];
+            let outcomes = [
+                PublishOutcome::Queued { id: draw.id() },
+                PublishOutcome::Duplicate { id: draw.id(), state: states[draw.below(6) as usize] },
+                PublishOutcome::Refused {
+                    code: Code::ALL[draw.below(Code::ALL.len() as u64) as usize],
+                    detail: "höher".into(),
+                },
+            ];
+            OutcomeRun { count: draw.number32(), outcome: outcomes[draw.below(3) as usize].clone() }
+        })
+    }
+
+    fn run_page(&mut self) -> RunPage {
+        let sizes = if self.flag() {
+            let mut end = 0;
+            let step = |draw: &mut Self| {
+                end += 9 + draw.below(100_000) as u32;
+                end
+            };
+            let mut ends = self.list(5, step);
+            ends.push(ends.last().unwrap_or(&0) + 9);
+            Sizes::Ends(ends.into())
+        } else {
+            Sizes::Uniform(9 + self.below(1000) as u32)
+        };
+        RunPage {
+            first: Sequence(self.number() >> 1),
+            count: 1,
+            position: self.number() >> 1,
+            sizes,
+            index: 0,
+            published: self.wall(),
+            expires: self.maybe(Self::wall),
+        }
+    }
+
+    fn published(&mut self) -> Fact {
+        let (mut block, mut ends) = (Vec::new(), Vec::new());
+        let count = 1 + self.below(4) as u32;
+        for _ in 0..count {
+            let body = vec![1; self.below(40) as usize];
+            let headers: &[(&[u8], &[u8])] = if self.flag() { &[(b"k", b"v")] } else { &[] };
+            block::push(&mut block, if self.flag() { b"id" } else { b"" }, headers, &body).unwrap();
+            ends.push(block.len() as u32);
+        }
+        Fact::Published {
+            topic: TopicNumber(self.number()),
+            priority: self.priority(),
+            first: Sequence(self.number() >> 1),
+            count,
+            published: self.wall(),
+            due: self.maybe(Self::wall),
+            expires: self.maybe(Self::wall),
+            dedup_until: self.wall(),
+            dedup: self.list(3, |draw| DedupMark { index: draw.below(u64::from(count)) as u32, hash: draw.wide() }),
+            block: block.into(),
+            sizes: Sizes::from_ends(&ends),
+        }
+    }
+
+    fn dead_reason(&mut self) -> DeadReason {
+        use DeadReason::{Damaged, Expired, Failed, LeaseExpired, Rejected};
+        [Rejected, Failed, LeaseExpired, Expired, Damaged][self.below(5) as usize]
+    }
+
+    fn fact(&mut self, kind: u64) -> Fact {
+        let (topic, group, priority) = (TopicNumber(self.number()), self.number32(), self.priority());
+        let (first, lease, count) = (Sequence(self.number()), LeaseNumber(self.number()), self.number32());
+        let (holder, duration, deadline) = (SessionId(self.number()), Millis(self.number()), RunTime(self.number()));
+        let (namespace, name) = (self.number32(), self.topic_name());
+        match kind {
+            0 => Fact::Created { hash_key: [self.number(), self.number()] },
+            1 => Fact::Raised { floor: self.number() },
+            2 => Fact::NamespaceSet {
+                number: namespace,
+                name: self.namespace_name(),
+                policy: self.policy(),
+                version: self.number(),
+            },
+            3 => Fact::NamespaceDeleted { number: namespace },
+            4 => Fact::Paused { namespace, name, prefix: self.flag(), paused: self.flag() },
+            5 => Fact::TopicCreated { topic, namespace, name, floor: self.number() },
+            6 => Fact::TopicVanished { topic },
+            7 => self.published(),
+            8 => Fact::ProducerBatch {
+                namespace,
+                producer: ProducerId(self.wide()),
+                instance: self.number32(),
+                sequence: self.number(),
+                at: self.wall(),
+                outcomes: self.outcomes(),
+            },
+            9 => Fact::Leased { topic, group, priority, first, count, lease, holder, duration, deadline },
+            10 => Fact::Extended { topic, group, lease, count, holder, duration, deadline },
+            11 => Fact::Acked { topic, group, lease, count },
+            12 => Fact::Returned {
+                topic,
+                group,
+                lease,
+                count,
+                failed: self.flag(),
+                place: [ReturnPlace::Head, ReturnPlace::Tail, ReturnPlace::At(deadline)][self.below(3) as usize],
+            },
+            13 => Fact::Died {
+                topic,
+                group,
+                which: [Victims::Leased { lease, count }, Victims::Waiting { priority, first, count }]
+                    [self.below(2) as usize],
+                reason: self.dead_reason(),
+                detail: Bytes::from_static(b"no"),
+                at: self.wall(),
+            },
+            14 => Fact::Ripened { topic, group, priority, first, count },
+            15 => {
+                use EndReason::{Acked, Cancelled, Dead, Expired, Purged};
+                let reason = [Acked, Dead, Cancelled, Expired, Purged][self.below(5) as usize];
+                Fact::Ended { topic, group, priority, first, count, reason }
+            }
+            16 => Fact::Rescheduled { topic, group, priority, sequence: first, due: self.wall() },
+            17 => Fact::Forgotten { hash: self.wide() },
+            18 => Fact::Redriven { namespace, group, dead: self.id(), topic, sequence: first },
+            _ => Fact::DeadPurged { namespace, group, dead: self.id() },
+        }
+    }
+
+    fn page(&mut self, kind: u64) -> Page {
+        match kind {
+            0 => Page::Numbers(NumbersPage {
+                hash_key: [self.number(), self.number()],
+                next_topic: self.number(),
+                next_namespace: self.number32(),
+                high_water: self.number(),
+                raised: self.number(),
+                run: RunTime(self.number()),
+                wall: self.wall(),
+            }),
+            1 => Page::Namespace(NamespacePage {
+                number: self.number32(),
+                name: self.namespace_name(),
+                policy: self.policy(),
+                version: self.number(),
+                paused: self.list(3, |draw| (draw.topic_name(), draw.flag())),
+            }),
+            2 => Page::Topic(TopicPage {
+                number: TopicNumber(self.number()),
+                namespace: self.number32(),
+                name: self.topic_name(),
+                floor: self.number(),
+                next_lease: LeaseNumber(self.number()),
+                levels: self.list(3, Self::level),
+            }),
+            3 => Page::Dead(DeadPage {
+                namespace: self.number32(),
+                group: self.number32(),
+                topic: self.topic_name(),
+                id: self.id(),
+                run: self.run_page(),
+                deliveries: self.number32(),
+                failures: self.number32(),
+                reason: self.dead_reason(),
+                detail: Bytes::from_static(b"said so"),
+                died: self.wall(),
+                mark: self.maybe(Self::wide),
+            }),
+            4 => Page::Dedup(DedupPage { hash: self.wide(), id: self.id(), until: self.wall() }),
+            _ => Page::Producer(ProducerPage {
+                namespace: self.number32(),
+                id: ProducerId(self.wide()),
+                instance: self.number32(),
+                used: self.wall(),
+                batches: self.list(3, |draw| (draw.number(), draw.outcomes())),
+            }),
+        }
+    }
+
+    fn level(&mut self) -> LevelPage {
+        LevelPage {
+            priority: self.priority(),
+            next: Sequence(self.number()),
+            runs: self.list(3, Self::run_page),
+            marks: self.list(3, |draw| (Sequence(draw.number()), draw.wide())),
+            aside: self.list(3, |draw| {
+                let states = [
+                    AsideState::Ready { behind: Sequence(draw.number()) },
+                    AsideState::Delayed { due: draw.wall() },
+                    AsideState::Retrying { due: RunTime(draw.number()) },
+                    AsideState::Leased {
+                        lease: LeaseNumber(draw.number()),
+                        holder: SessionId(draw.number()),
+                        duration: Millis(draw.number()),
+                        deadline: RunTime(draw.number()),
+                    },
+                ];
+                AsidePage {
+                    group: draw.number32(),
+                    run: draw.run_page(),
+                    deliveries: draw.number32(),
+                    failures: draw.number32(),
+                    state: states[draw.below(4) as usize],
+                }
+            }),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Flipped bits, and leftovers that look like batches: what is damage, what is a torn tail, what is nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_core::Now;
+use millpond_core::fact::{Fact, FactLog};
+use millpond_core::output::Extent;
+use millpond_core::page::Page;
+use millpond_types::block::Sizes;
+use millpond_types::{Priority, RunTime, Sequence, TopicNumber, WallTime};
+
+use crate::twin::{SECTOR, Seed, TwinDisk};
+use crate::{Mark, OpenError, OpenOptions, Opened, ReadError, Replica, open};
+
+use super::workload::{SEGMENT, Workload, options, publish};
+
+/// A stand-in for the core that remembers what it was told.
+#[derive(Default)]
+struct Tape {
+    facts: Vec<(Fact, u64)>,
+    live: Vec<Extent>,
+}
+
+impl Replica for Tape {
+    fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Tape {
+        let fact = Fact::Created { hash_key };
+        let position = log.append(&fact);
+        Tape { facts: vec![(fact, position)], live: Vec::new() }
+    }
+
+    fn empty(_: [u64; 2]) -> Tape {
+        Tape::default()
+    }
+
+    fn from_pages(_: &mut dyn Iterator<Item = Page>) -> Result<Tape, String> {
+        Ok(Tape::default())
+    }
+
+    fn apply(&mut self, fact: &Fact, position: u64) {
+        self.facts.push((fact.clone(), position));
+    }
+
+    fn extents(&self, each: &mut dyn FnMut(Extent)) {
+        self.live.iter().for_each(|extent| each(*extent));
+    }
+}
+
+fn open_tape(disk: &TwinDisk) -> Result<Opened<Tape>, OpenError> {
+    open(Arc::new(disk.clone()), &options())
+}
+
+/// A run of one message whose fact takes the same bytes but for the body.
+fn published(body: usize) -> Fact {
+    let mut block = Vec::new();
+    millpond_types::block::push(&mut block, b"", &[], &vec![7; body]).unwrap();
+    let sizes = Sizes::Uniform(block.len() as u32);
+    Fact::Published {
+        topic: TopicNumber(1),
+        priority: Priority::DEFAULT,
+        first: Sequence(1),
+        count: 1,
+        published: WallTime(1),
+        due: None,
+        expires: None,
+        dedup_until: WallTime(0),
+        dedup: Vec::new(),
+        block: Bytes::from(block),
+        sizes,
+    }
+}
+
+const NOW: Now = Now { run: RunTime(1), wall: WallTime(1) };
+
+/// Writes a batch with one fact, and returns where the fact stands and where the batch begins.
+fn write<R>(opened: &mut Opened<R>, fact: &Fact) -> (u64, u64) {
+    let position = opened.appender.append(fact);
+    let batch = opened.appender.seal(NOW).unwrap();
+    let begins = batch.position();
+    opened.committer.write(batch).unwrap();
+    (position, begins)
+}
+
+#[test]
+fn facts_come_back_at_the_positions_they_were_given() {
+    let disk = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&disk).unwrap();
+    let mut expected = std::mem::take(&mut opened.core.facts);
+    for body in [0, 1, 300, 5000] {
+        let fact = published(body);
+        let (position, _) = write(&mut opened, &fact);
+        if let Fact::Published { block, .. } = &fact {
+            let read = opened.reader.read(Extent { position, length: block.len() as u32 }).unwrap();
+            assert_eq!(read, *block, "a position is that of the block");
+        }
+        expected.push((fact, position));
+    }
+    opened.committer.sync().unwrap();
+    disk.crash(0);
+    assert_eq!(open_tape(&disk).unwrap().core.facts, expected);
+}
+
+#[test]
+fn the_last_batch_is_a_torn_tail_and_an_earlier_one_is_damage() {
+    for damaged in 0..3 {
+        let disk = TwinDisk::new(SECTOR);
+        let mut opened = open_tape(&disk).unwrap();
+        let begins = [published(100), published(100), published(100)].map(|fact| {
+            let begins = write(&mut opened, &fact).1;
+            opened.committer.sync().unwrap();
+            begins
+        });
+        disk.kill();
+        let name = "0000000000000000.journal";
+        disk.flip(name, 4096 + begins[damaged] + 80, 3);
+        match open_tape(&disk) {
+            Ok(opened) => {
+                assert_eq!(damaged, 2, "nothing vouches for the last batch");
+                assert_eq!(opened.report.end, begins[2]);
+                assert!(opened.report.torn > 100);
+            }
+            Err(OpenError::Damaged { file, offset, position, durable, .. }) => {
+                assert!(file.ends_with(name) && damaged < 2);
+                assert_eq!((offset, position), (4096 + begins[damaged], begins[damaged]));
+                assert!(durable > position, "a later batch says that this one was durable");
+                // A person accepts the loss. What follows is gone, and stays gone.
+                let cut = OpenOptions { cut: Some(position), ..options() };
+                disk.kill();
+                let mut opened = open::<Tape>(Arc::new(disk.clone()), &cut).unwrap();
+                assert!(opened.report.cut);
+                assert_eq!((opened.report.end, opened.core.facts.len()), (position, 1 + damaged));
+                write(&mut opened, &published(10));
+                disk.kill();
+                let again = open_tape(&disk).unwrap();
+                assert_eq!(again.core.facts.len(), 2 + damaged);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn what_an_earlier_start_wrote_and_lost_never_comes_back() {
+    let disk = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&disk).unwrap();
+    opened.committer.sync().unwrap();
+    // Two batches, not synced: the first is lost, the second survives the power cut.
+    let (_, lost) = write(&mut opened, &published(264));
+    write(&mut opened, &published(30));
+    disk.kill();
+    disk.flip("0000000000000000.journal", 4096 + lost + 80, 0);
+    // The next start writes its mark and a batch of just the size that makes the survivor follow it.
+    let mut opened = open_tape(&disk).unwrap();
+    assert_eq!(opened.report.end, lost);
+    let (_, begins) = write(&mut opened, &published(200));
+    assert_eq!(begins, lost + 64);
+    assert_eq!(disk.bytes("0000000000000000.journal")[(4096 + opened.committer.written()) as usize..][..4], *b"MPB1");
+    disk.kill();
+    let opened = open_tape(&disk).unwrap();
+    assert_eq!(opened.core.facts.len(), 2);
+}
+
+#[test]
+fn no_flipped_bit_goes_unnoticed_or_costs_more_than_it_must() {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 21);
+    let mut opened = workload.open().unwrap();
+    while opened.report.checkpoint == 0 {
+        for _ in 0..200 {
+            workload.step(&mut opened).unwrap();
+        }
+        workload.mark(&mut opened, Mark::Stop).unwrap();
+        drop(opened);
+        opened = workload.open().unwrap();
+    }
+    // Messages on both sides of a checkpoint.
+    let mut seed = Seed::new(5);
+    for _ in 0..5 {
+        workload.turn(&mut opened, publish(&mut seed)).unwrap();
+    }
+    workload.mark(&mut opened, Mark::Idle).unwrap();
+    opened.appender.checkpoint(opened.core.pages());
+    while opened.housekeeper.step().unwrap() {}
+    workload.turn(&mut opened, publish(&mut seed)).unwrap();
+    workload.mark(&mut opened, Mark::Stop).unwrap();
+    let pages = opened.core.pages().skip(1).collect::<Vec<_>>();
+    let names = workload.disk.snapshot();
+    drop(opened);
+    let (mut refused, mut unharmed, mut damaged) = (0, 0, 0);
+    for (name, bytes) in names.iter().filter(|(name, _)| !name.starts_with("spare")) {
+        let step = if bytes.len() < 2000 { 1 } else { 97 };
+        for offset in (0..bytes.len()).step_by(step) {
+            let disk = TwinDisk::from_snapshot(SECTOR, &names);
+            disk.flip(name, offset as u64, seed.next() as u8);
+            match open::<millpond_core::Core>(Arc::new(disk), &options()) {
+                Err(error) => {
+                    assert!(error.to_string().contains(name.as_str()), "{name} at {offset}: {error}");
+                    refused += 1;
+                }
+                Ok(opened) => {
+                    assert!(opened.core.pages().skip(1).eq(pages.iter().cloned()), "{name} at {offset}");
+                    let mut bad = 0;
+                    opened.core.extents(&mut |extent| match opened.reader.read(extent) {
+                        Ok(_) => {}
+                        Err(ReadError::Damaged { file, offset: at }) => {
+                            assert!(file.ends_with(name) && at <= offset as u64, "{name} at {offset}: {file} {at}");
+                            bad += 1;
+                        }
+                        Err(error) => panic!("{error}"),
+                    });
+                    assert!(bad <= 1, "one bit damages one message");
+                    damaged += bad;
+                    unharmed += 1 - bad;
+                }
+            }
+        }
+    }
+    assert!(refused > 50 && unharmed > 50 && damaged > 5, "{refused} {unharmed} {damaged}");
+}
+
+#[test]
+fn a_recycled_segment_holds_nothing_of_its_former_use() {
+    let disk = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&disk).unwrap();
+    while opened.housekeeper.step().unwrap() {}
+    // Batches of equal length: the old ones stand exactly where new ones will.
+    let run = |opened: &mut Opened<Tape>, batches: usize| {
+        for _ in 0..batches {
+            let fact = published(936);
+            let (position, _) = write(opened, &fact);
+            let Fact::Published { block, .. } = &fact else { unreachable!("that is what it makes") };
+            opened.appender.free(&mut vec![Extent { position, length: block.len() as u32 }]);
+            opened.committer.sync().unwrap();
+        }
+        opened.appender.checkpoint([]);
+        while opened.housekeeper.step().unwrap() {}
+    };
+    run(&mut opened, 30);
+    let files = disk.snapshot().len();
+    for _ in 0..7 {
+        run(&mut opened, 30);
+        assert_eq!(disk.snapshot().len(), files, "space is used again");
+    }
+    let last = || disk.snapshot().into_keys().rfind(|name| name.ends_with(".journal")).unwrap();
+    let before = last();
+    while last() == before {
+        write(&mut opened, &published(936));
+    }
+    opened.committer.sync().unwrap();
+    let (last, end) = (last(), opened.committer.written());
+    disk.kill();
+    let stale = disk.bytes(&last).windows(4).filter(|four| *four == b"MPB1").count() as u64;
+    let base = u64::from_str_radix(&last[..16], 16).unwrap();
+    assert!(stale > (end - base) / 1000 + 2, "there is something of the former use to be taken for a batch");
+    let opened = open_tape(&disk).unwrap();
+    assert_eq!(opened.report.end, end);
+    assert!(disk.used() < 8 * SEGMENT);
+}
+
+#[test]
+fn bodies_stay_until_what_ended_them_is_durable() {
+    let disk = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&disk).unwrap();
+    let fact = published(700);
+    let (position, _) = write(&mut opened, &fact);
+    let extent = Extent { position, length: 709 };
+    while opened.committer.written() < 3 * SEGMENT {
+        let (position, _) = write(&mut opened, &published(3000));
+        opened.appender.free(&mut vec![Extent { position, length: 3009 }]);
+    }
+    opened.appender.checkpoint([]);
+    while opened.housekeeper.step().unwrap() {}
+    assert!(!disk.snapshot().keys().any(|name| name.ends_with(".checkpoint")), "nothing up to there is durable");
+    opened.committer.sync().unwrap();
+    opened.appender.free(&mut vec![extent]);
+    write(&mut opened, &published(1));
+    while opened.housekeeper.step().unwrap() {}
+    assert!(disk.snapshot().keys().any(|name| name.ends_with(".checkpoint")));
+    opened.reader.read(extent).expect("the end is written, and may yet be lost");
+    opened.committer.sync().unwrap();
+    while opened.housekeeper.step().unwrap() {}
+    assert!(matches!(opened.reader.read(extent), Err(ReadError::Gone(_))));
+}
