@@ -6,6 +6,8 @@
 
 mod inbound;
 mod outbound;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,0 +1,154 @@
+use bytes::BytesMut;
+use millpond_protocol::{self as frame, Decoder, Incoming, Limits, PUBLISH_CREDIT, Request as Asked, encode_request};
+use millpond_types::{NamespaceName, Priority, TopicName, block};
+
+use super::*;
+use crate::broker::{Broker, BrokerOptions};
+use crate::writer::{FINISHING, PUBLISHING};
+
+/// A conversation with a broker that runs, whose commands go nowhere unless a test sends them.
+struct Rig {
+    conversation: Conversation,
+    decoder: Decoder,
+    broker: Broker,
+    _directory: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+        let shared = broker.shared().clone();
+        let (number, outbox) = shared.registry.connect(1).unwrap();
+        let goodbye = shared.writer.place(FINISHING).unwrap();
+        let conversation = Conversation::new(number, outbox, goodbye, shared);
+        let mut rig = Rig { conversation, decoder: Decoder::new(Limits::default()), broker, _directory: directory };
+        rig.accept(Asked::Hello { version: frame::VERSION, client: String::new() }).unwrap();
+        rig.said();
+        rig
+    }
+
+    fn accept(&mut self, request: Asked) -> Result<(), Close> {
+        let mut bytes = Vec::new();
+        encode_request(&request, 5, &mut bytes);
+        let incoming = self.decoder.next_request(&mut BytesMut::from(&bytes[..])).unwrap().unwrap();
+        self.conversation.accept(incoming, Instant::now())
+    }
+
+    /// Puts an output in and turns it into frames.
+    fn output(&mut self, item: Out) -> Result<(), Close> {
+        self.conversation.outbox.put([item].into_iter());
+        self.conversation.collect(&mut Vec::new());
+        self.conversation.pump()
+    }
+
+    /// The frames that were written since the last time.
+    fn said(&mut self) -> Vec<(u32, Response)> {
+        let mut input = BytesMut::from(&self.conversation.out[..]);
+        self.conversation.out.clear();
+        let mut decoder = Decoder::default();
+        let next = || decoder.next_response(&mut input).unwrap();
+        std::iter::from_fn(next).map(|Incoming { correlation, frame, .. }| (correlation, frame)).collect()
+    }
+
+    fn end(self) {
+        drop(self.conversation);
+        self.broker.shutdown().unwrap();
+    }
+}
+
+fn publish(bytes: usize, level: frame::Level) -> Asked {
+    let mut block = Vec::new();
+    block::push(&mut block, b"", &[], &vec![0; bytes]).unwrap();
+    let run = frame::PublishRun {
+        topic: TopicName::try_from("t").unwrap(),
+        priority: Priority::DEFAULT,
+        delay: Default::default(),
+        ttl: None,
+        block: block.into(),
+    };
+    let namespace = NamespaceName::default();
+    Asked::Publish(frame::Publish { namespace, level, producer: None, runs: vec![run] })
+}
+
+fn published(level: millpond_core::command::Level) -> Reply {
+    Reply::Published { level, outcomes: Vec::new() }
+}
+
+#[test]
+fn who_overspends_the_publish_credit_is_closed() {
+    let mut rig = Rig::new();
+    let megabyte = 1024 * 1024 - 1000;
+    let mut sent = 0;
+    let close = loop {
+        match rig.accept(publish(megabyte, frame::Level::Durable)) {
+            Ok(()) => sent += 1,
+            Err(close) => break close,
+        }
+    };
+    assert_eq!(close.code, Code::PublishCreditExceeded);
+    assert_eq!(sent, PUBLISH_CREDIT / (1024 * 1024), "all of the credit could be used");
+    rig.end();
+}
+
+#[test]
+fn answers_give_credit_back_also_where_nobody_is_told() {
+    use millpond_core::command::Level;
+    let mut rig = Rig::new();
+    let megabyte = 1024 * 1024 - 10;
+    for _ in 0..5 {
+        rig.accept(publish(megabyte, frame::Level::None)).unwrap();
+    }
+    for index in 0..5 {
+        rig.output(Out::Reply { index, reply: published(Level::None) }).unwrap();
+    }
+    let said = rig.said();
+    assert!(matches!(said[..], [(0, Response::PublishCredit { bytes })] if bytes > 4 * 1024 * 1024), "{said:?}");
+    rig.end();
+}
+
+#[test]
+fn one_correlation_number_may_be_used_twice() {
+    use millpond_core::command::Level;
+    let mut rig = Rig::new();
+    rig.accept(publish(1, frame::Level::Durable)).unwrap();
+    rig.accept(publish(1, frame::Level::Durable)).unwrap();
+    let waiting = rig.conversation.lanes[PUBLISHING].len();
+    assert_eq!(waiting, 2);
+    for index in [1, 0, 1] {
+        rig.output(Out::Reply { index, reply: published(Level::Durable) }).unwrap();
+    }
+    assert_eq!(rig.said().len(), 2, "each is answered once, and what was never asked is not");
+    rig.end();
+}
+
+#[test]
+fn a_delivery_of_before_the_resumption_is_not_told() {
+    let mut rig = Rig::new();
+    let begin = Asked::SessionBegin { session: SessionId(7), resume: Default::default(), held: Vec::new() };
+    rig.accept(begin).unwrap();
+    let delivery = || Out::Delivery { consumer: 1, leases: Vec::new() };
+    rig.output(delivery()).unwrap();
+    assert!(rig.said().is_empty());
+    rig.output(Out::Reply { index: 0, reply: Reply::SessionBegun { resumed: true } }).unwrap();
+    let said = rig.said();
+    let begun = |r: &Response| matches!(r, Response::SessionBegun { session: SessionId(7), resumed: true, .. });
+    assert!(begun(&said[0].1), "{said:?}");
+    rig.end();
+}
+
+#[test]
+fn a_connection_that_drains_waits_for_its_answers_and_not_for_receives() {
+    use millpond_core::command::Level;
+    let mut rig = Rig::new();
+    rig.accept(publish(1, frame::Level::Durable)).unwrap();
+    rig.output(Out::Drain).unwrap();
+    assert!(rig.conversation.is_draining() && !rig.conversation.is_drained());
+    rig.conversation.lanes[PUBLISHING].clear();
+    assert!(!rig.conversation.is_drained(), "the publish is not answered");
+    rig.output(Out::Reply { index: 0, reply: published(Level::Durable) }).unwrap();
+    assert!(!rig.conversation.is_drained(), "the answer is not written");
+    rig.said();
+    assert!(rig.conversation.is_drained());
+    rig.end();
+}

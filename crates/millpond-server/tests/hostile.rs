@@ -1,0 +1,255 @@
+//! What a broker does with clients that break the rules, are slow, or are too many: a typed error where the connection
+//! can go on, a clear close where it cannot, and never a loss for the others.
+
+mod wire;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_protocol::*;
+use millpond_server::{Config, ServeError, Server};
+use millpond_types::limits::FRAME_MAX;
+use millpond_types::{Code, Filter, GroupName, Millis, NamespaceName, Receipt, SessionId, block};
+use wire::*;
+
+fn encoded(request: &Request) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_request(request, 7, &mut bytes);
+    bytes
+}
+
+fn assert_closed(client: &mut Client, code: Code) {
+    match client.closing() {
+        Some(Response::Closing { code: found, detail }) => assert_eq!(found, code, "{detail}"),
+        other => panic!("closed without a reason: {other:?}"),
+    }
+}
+
+#[test]
+fn a_frame_may_come_byte_by_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::silent(server.address());
+    let mut all = encoded(&Request::Hello { version: VERSION, client: "slow".into() });
+    all.extend(encoded(&publish("t", &["a", "b"], Level::Durable)));
+    for byte in all {
+        client.raw(&[byte]);
+    }
+    assert!(matches!(client.next(), Some((7, Response::Welcome { .. }))));
+    assert!(matches!(client.next(), Some((7, Response::Published(_)))));
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn many_frames_may_come_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::silent(server.address());
+    let mut all = encoded(&Request::Hello { version: VERSION, client: "quick".into() });
+    for _ in 0..1000 {
+        all.extend(encoded(&publish("t", &["x"], Level::Durable)));
+    }
+    client.raw(&all);
+    client.next().unwrap();
+    for _ in 0..1000 {
+        assert!(matches!(client.next(), Some((7, Response::Published(_)))));
+    }
+    assert_eq!(client.stats().waiting, 1000);
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn strangers_are_told_and_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let other_version = {
+        let mut bytes = encoded(&Request::Hello { version: VERSION, client: String::new() });
+        bytes[13] = 99;
+        bytes
+    };
+    let cases: [(&[u8], Code); 4] = [
+        (b"GET / HTTP/1.1\r\n\r\n", Code::Malformed),
+        (&[0xff; 64], Code::Malformed),
+        (&encoded(&Request::Ping), Code::Malformed),
+        (&other_version, Code::UnsupportedVersion),
+    ];
+    for (bytes, code) in cases {
+        let mut client = Client::silent(server.address());
+        client.raw(bytes);
+        assert_closed(&mut client, code);
+    }
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_bad_frame_is_refused_and_the_connection_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    let mut unknown = encoded(&Request::Ping);
+    unknown[4] = 0x7e;
+    client.raw(&unknown);
+    assert!(matches!(client.next(), Some((7, Response::Error { code: Code::UnexpectedFrame, .. }))));
+
+    let mut cut = encoded(&publish("t", &["body"], Level::Durable));
+    let length = cut.len() as u32 - 4 - 2;
+    cut[..4].copy_from_slice(&length.to_le_bytes());
+    cut.truncate(cut.len() - 2);
+    client.raw(&cut);
+    assert!(matches!(client.next(), Some((7, Response::Error { code: Code::Malformed, .. }))));
+
+    let mut wrong = block_of(&["body"]).to_vec();
+    wrong[0] = 1;
+    let refused = client.ask(publish_block("t", wrong.into(), Level::Durable));
+    assert!(matches!(refused, Response::Error { code: Code::Malformed, .. }), "{refused:?}");
+
+    let mut large = Vec::new();
+    block::push(&mut large, b"", &[], &vec![0; 1024 * 1024 + 1]).unwrap();
+    let refused = client.ask(publish_block("t", large.into(), Level::Durable));
+    assert!(matches!(refused, Response::Error { code: Code::MessageTooLarge, .. }), "{refused:?}");
+
+    assert_eq!(client.ask(Request::Ping), Response::Pong);
+    assert_eq!(client.stats().waiting, 0, "nothing of it was stored");
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_frame_that_announces_too_much_closes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    client.raw(&(FRAME_MAX as u32 + 1).to_le_bytes());
+    client.raw(&[0; 100]);
+    assert_closed(&mut client, Code::FrameTooLarge);
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn what_needs_a_session_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    let attach = |consumer, group: &str| {
+        Request::Attach(Attach {
+            consumer,
+            namespace: NamespaceName::default(),
+            group: GroupName::try_from(group).unwrap(),
+            filter: Filter::All,
+            messages: 1,
+            bytes: 1,
+            lease: None,
+        })
+    };
+    let refused = |response| match response {
+        Response::Error { code, .. } => code,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(client.ask(attach(1, "default"))), Code::SessionUnknown);
+    assert_eq!(refused(client.ask(Request::SessionEnd)), Code::SessionUnknown);
+    client.begin_session(SessionId(0), Vec::new());
+    let again = Request::SessionBegin { session: SessionId(0), resume: Millis::ZERO, held: Vec::new() };
+    assert_eq!(refused(client.ask(again)), Code::UnexpectedFrame);
+    assert_eq!(refused(client.ask(attach(1, "no-such-group"))), Code::GroupUnknown);
+    assert_eq!(client.ask(attach(1, "default")), Response::Done, "the refused one left nothing behind");
+    assert_eq!(refused(client.ask(attach(1, "default"))), Code::ConsumerExists);
+    let reason = Bytes::from(vec![b'x'; 2000]);
+    let lease = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
+    let long = Finish { verb: FinishVerb::Fail { reason }, confirm: true, receipts: vec![(lease, 1)] };
+    assert_eq!(refused(client.ask(Request::Finish(long))), Code::LimitExceeded);
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_reader_that_does_not_read_holds_little_and_harms_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut producer = Client::connect(server.address());
+    let body = "z".repeat(100_000);
+    for _ in 0..50 {
+        producer.publish("t", &[body.as_str(); 10]);
+    }
+    // It wants everything and reads nothing.
+    let mut lazy = Client::connect(server.address());
+    lazy.begin_session(SessionId(0), Vec::new());
+    lazy.attach(1, 1_000_000);
+    // Another worker still gets what the lazy one has no room for.
+    let mut got = 0;
+    while got < 100 {
+        let leases = producer.receive(10, Millis::ZERO);
+        got += count(&leases);
+        for lease in leases {
+            producer.ack(lease.receipt, lease.count);
+        }
+    }
+    // A window of 4 MiB, and what the two sockets hold.
+    assert!(producer.stats().leased <= 250, "what was delivered to the lazy one is bounded by its window");
+    // When it reads at last, it gets the rest.
+    let mut found = 0;
+    while found < 300 {
+        found += count(&lazy.delivery());
+    }
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn there_is_a_limit_of_connections() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start_with(directory.path(), |config| config.connections_max = 2);
+    let (one, _two) = (Client::connect(server.address()), Client::connect(server.address()));
+    let mut three = Client::silent(server.address());
+    assert_closed(&mut three, Code::Overloaded);
+    one.close();
+    while server.handle().connections() > 1 {
+        std::thread::yield_now();
+    }
+    Client::connect(server.address());
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_port_in_use_and_a_directory_in_use_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap();
+    let config = Config { data: directory.path().into(), listen: address, http: None, ..Config::default() };
+    match Server::start(config.clone().validate().unwrap()) {
+        Err(error @ ServeError::Listen { .. }) => {
+            let text = error.to_string();
+            assert!(text.contains(&address.to_string()) && text.contains("another process listens there"), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(other);
+    let server = Server::start(config.clone().validate().unwrap()).unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    match Server::start(Config { listen: any, ..config }.validate().unwrap()) {
+        Err(error @ ServeError::Open(_)) => assert!(error.to_string().contains("in use"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn health_readiness_and_metrics() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    Client::connect(server.address()).publish("secret-topic", &["a", "b", "c"]);
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(server.http_address().unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert!(get("/health").starts_with("HTTP/1.1 200"));
+    assert!(get("/ready").starts_with("HTTP/1.1 200"));
+    assert!(get("/nothing").starts_with("HTTP/1.1 404"));
+    let metrics = get("/metrics");
+    assert!(metrics.contains("millpond_messages_published_total 3"), "{metrics}");
+    assert!(metrics.contains("millpond_memory_resident_bytes"));
+    assert!(!metrics.contains("secret-topic"), "a topic is never a label");
+    server.shutdown().unwrap();
+}
