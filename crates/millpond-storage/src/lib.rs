@@ -16,6 +16,7 @@ pub mod codec;
 pub mod disk;
 mod format;
 mod housekeeper;
+mod inspect;
 mod journal;
 mod open;
 mod recover;
@@ -23,6 +24,7 @@ pub mod twin;
 
 pub use disk::{Disk, RealDisk};
 pub use housekeeper::Housekeeper;
+pub use inspect::{Verdict, inspect, inspect_disk};
 pub use journal::{Appender, Batch, CommitError, Committer, Failure, Mark, ReadError, Reader};
 pub use open::{CHECKPOINT_AFTER, Identity, OpenError, OpenOptions, Opened, SEGMENT_BYTES, TAIL_BYTES, open};
 pub use recover::{Recovery, Replica};

@@ -154,7 +154,27 @@ pub enum OpenError {
         /// Everything before this position had been durable.
         durable: u64,
         /// What is wrong.
-        what: String,
+        what: &'static str,
+    },
+    /// A segment's first bytes are not what they were.
+    #[error(
+        "the journal is damaged: {file} {what}. Put the file back from a copy; `millpond inspect` shows what there is"
+    )]
+    Segment {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A batch is what was written, and still makes no sense.
+    #[error("{file} at offset {offset}: a record in a batch whose checksum is right {what}. Report this")]
+    Record {
+        /// The file.
+        file: String,
+        /// The offset in it.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
     },
     /// The checkpoint is no use.
     #[error("{0}")]
@@ -203,18 +223,18 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     };
     let mut checkpoints = FileCheckpoints::new(disk.clone(), directory);
     let checkpoint = checkpoints.newest()?;
-    let segments = find_segments(disk.as_ref(), directory)?;
-    let recovered = recover::<R>(disk.as_ref(), directory, checkpoint, segments, options)?;
+    let mut segments = find_segments(disk.as_ref(), directory)?;
+    let recovered = recover::<R>(disk.as_ref(), directory, checkpoint.as_ref(), &mut segments, options.cut)?;
 
     let start = recovered.report.start;
     let shared = Arc::new(Shared::new(disk, directory, start, options.segment_bytes, options.tail_bytes));
-    shared.checkpoint.store(recovered.checkpoint, Ordering::Release);
-    for segment in &recovered.segments {
+    shared.checkpoint.store(recovered.report.checkpoint, Ordering::Release);
+    for segment in &segments {
         shared.segments.add(segment.clone());
     }
     tidy(&shared)?;
     let position = recovered.report.end;
-    let last = recovered.segments.last().expect("recovery refuses a journal without segments").clone();
+    let last = segments.last().expect("recovery refuses a journal without segments").clone();
     let mut appender = Appender::new(shared.clone(), hold.clone(), position, options.checkpoint_after);
     let mut committer = Committer::new(shared.clone(), hold.clone(), last, position);
     let now = recovered.report.now;
@@ -274,7 +294,7 @@ fn has_batch(disk: &dyn Disk, name: &str) -> io::Result<bool> {
 }
 
 /// The segments, in order, their headers checked.
-fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segment>, OpenError> {
+pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segment>, OpenError> {
     use crate::journal::segment::BadSegment;
     let io = |place: String| move |error| OpenError::Io { place, what: "opening", error };
     let names = disk.list().map_err(io(disk.place("")))?;
@@ -283,20 +303,14 @@ fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segment>, OpenE
         let Some(base) = segment_base(&name) else { continue };
         let place = disk.place(&name);
         let file = disk.open(&name).map_err(io(place.clone()))?;
-        let damaged = |what: String| OpenError::Damaged {
-            file: disk.place(&name),
-            offset: 0,
-            position: base,
-            durable: base,
-            what,
-        };
+        let damaged = |what| OpenError::Segment { file: disk.place(&name), what };
         let header = SegmentHeader::read(file.as_ref()).map_err(|error| match error {
-            BadSegment::NoHeader => damaged("has no valid segment header".into()),
+            BadSegment::NoHeader => damaged("has no valid header of a segment"),
             BadSegment::Version(version) => OpenError::Version { place: place.clone(), version },
             BadSegment::Io(error) => OpenError::Io { place: place.clone(), what: "reading", error },
         })?;
         if header.base != base || header.directory != directory {
-            return Err(damaged("has the header of another segment or data directory".into()));
+            return Err(damaged("has the header of another segment or data directory"));
         }
         let bytes = file.length().map_err(io(place))?;
         segments.push(Segment { base, name, file, bytes, live: 0 });
@@ -326,7 +340,8 @@ fn tidy(shared: &Shared) -> Result<(), OpenError> {
     shared.disk.sync_dir().map_err(failed)
 }
 
-fn count_live<R: Replica>(core: &R, segments: &Segments, place: &str) -> Result<(), OpenError> {
+/// Counts the messages that are still needed to their segments.
+pub(crate) fn count_live<R: Replica>(core: &R, segments: &Segments, place: &str) -> Result<(), OpenError> {
     let mut missing = None;
     core.extents(&mut |extent| {
         if !segments.count_live(extent) {

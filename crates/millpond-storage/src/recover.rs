@@ -19,7 +19,7 @@ use crate::disk::Disk;
 use crate::journal::batch::{BatchHeader, HEADER, MARK, STOP};
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
-use crate::open::{OpenError, OpenOptions};
+use crate::open::OpenError;
 
 /// A state that facts can be applied to: the core, or a test's stand-in for it.
 pub trait Replica: Sized {
@@ -88,43 +88,76 @@ pub(crate) struct Recovered<R> {
     /// `None` where nothing was ever written.
     pub state: Option<R>,
     pub report: Recovery,
-    pub segments: Vec<Segment>,
-    pub checkpoint: u64,
+    /// Everything before this position is known to have been durable.
+    pub durable: u64,
+    /// How many of the segments hold the journal up to its end; fewer than all where it was cut.
+    pub used: usize,
 }
 
+/// Brings the state back and makes its end safe to go on from.
 pub(crate) fn recover<R: Replica>(
     disk: &dyn Disk,
     directory: u128,
-    checkpoint: Option<Checkpoint>,
-    mut segments: Vec<Segment>,
-    options: &OpenOptions,
+    checkpoint: Option<&Checkpoint>,
+    segments: &mut Vec<Segment>,
+    cut: Option<u64>,
+) -> Result<Recovered<R>, OpenError> {
+    let recovered = replay(disk, directory, checkpoint, segments, cut)?;
+    if recovered.used < segments.len() {
+        set_aside(disk, segments.drain(recovered.used..))?;
+    }
+    let last = segments.last().expect("the checkpoint's segment is there");
+    write_again(disk, last, recovered.durable, recovered.report.end)?;
+    Ok(recovered)
+}
+
+/// Brings the state back, and writes nothing.
+pub(crate) fn replay<R: Replica>(
+    disk: &dyn Disk,
+    directory: u128,
+    checkpoint: Option<&Checkpoint>,
+    segments: &[Segment],
+    cut: Option<u64>,
 ) -> Result<Recovered<R>, OpenError> {
     let began = Instant::now();
-    let position = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.head.position);
+    let position = checkpoint.map_or(0, |checkpoint| checkpoint.head.position);
     let mut replay = Replay {
         disk,
         state: None,
         report: Recovery { checkpoint: position, end: position, ..Recovery::default() },
         durable: position,
     };
-    if let Some(checkpoint) = &checkpoint {
+    if let Some(checkpoint) = checkpoint {
         replay.load(checkpoint)?;
     }
     let first = segments.partition_point(|segment| segment.base <= position).checked_sub(1);
     let first = first.ok_or_else(|| OpenError::Missing { place: disk.place(""), position })?;
+    let mut used = segments.len();
     for index in first..segments.len() {
-        replay.walk(&segments[index], segments.get(index + 1), directory, options.cut)?;
+        replay.walk(&segments[index], segments.get(index + 1), directory, cut)?;
         if replay.report.cut {
-            set_aside(disk, segments.drain(index + 1..))?;
+            used = index + 1;
             break;
         }
     }
-    let last = segments.last().expect("the checkpoint's segment is there");
-    replay.write_again(last)?;
-    replay.report.start += 1;
-    replay.report.fresh = replay.state.is_none();
-    replay.report.took = began.elapsed();
-    Ok(Recovered { state: replay.state, report: replay.report, segments, checkpoint: position })
+    let Replay { state, mut report, durable, .. } = replay;
+    report.start += 1;
+    report.fresh = state.is_none();
+    report.took = began.elapsed();
+    Ok(Recovered { state, report, durable, used })
+}
+
+/// Writes what is not known durable once more, and syncs it. After a sync that failed, the system may hold pages that
+/// look written and are not; new confirmations must not rest on them.
+fn write_again(disk: &dyn Disk, last: &Segment, durable: u64, end: u64) -> Result<(), OpenError> {
+    let io = |error: io::Error| OpenError::Io { place: disk.place(&last.name), what: "syncing", error };
+    let from = durable.max(last.base);
+    if from < end {
+        let mut bytes = vec![0; (end - from) as usize];
+        last.file.read_at(last.offset(from), &mut bytes).map_err(io)?;
+        last.file.write_at(last.offset(from), &bytes).map_err(io)?;
+    }
+    last.file.sync().map_err(io)
 }
 
 struct Replay<'a, R> {
@@ -201,17 +234,15 @@ impl<R: Replica> Replay<'_, R> {
             return Ok(());
         }
         let (file, offset) = (self.disk.place(&segment.name), segment.offset(end));
-        Err(OpenError::Damaged { file, offset, position: end, durable, what: what.into() })
+        Err(OpenError::Damaged { file, offset, position: end, durable, what })
     }
 
     fn replay(&mut self, segment: &Segment, header: &BatchHeader, payload: bytes::Bytes) -> Result<(), OpenError> {
         let begin = header.position + HEADER as u64;
-        let bad = |offset: usize, what: &str| OpenError::Damaged {
+        let bad = |offset: usize, what: &'static str| OpenError::Record {
             file: self.disk.place(&segment.name),
             offset: segment.offset(begin + offset as u64),
-            position: header.position,
-            durable: header.position,
-            what: format!("holds a batch whose checksum is right and whose facts are not: a record {what}"),
+            what,
         };
         let mut source = Source::new(&payload);
         let mut facts = Vec::new();
@@ -241,19 +272,6 @@ impl<R: Replica> Replay<'_, R> {
         self.report.start = header.start;
         self.report.now = Now { run: header.run, wall: header.wall };
         Ok(())
-    }
-
-    /// Writes what is not known durable once more, and syncs it. After a sync that failed, the system may hold pages
-    /// that look written and are not; new confirmations must not rest on them.
-    fn write_again(&self, last: &Segment) -> Result<(), OpenError> {
-        let io = |error: io::Error| OpenError::Io { place: self.disk.place(&last.name), what: "syncing", error };
-        let (from, to) = (self.durable.max(last.base), self.report.end);
-        if from < to {
-            let mut bytes = vec![0; (to - from) as usize];
-            last.file.read_at(last.offset(from), &mut bytes).map_err(io)?;
-            last.file.write_at(last.offset(from), &bytes).map_err(io)?;
-        }
-        last.file.sync().map_err(io)
     }
 }
 

@@ -36,7 +36,8 @@ pub enum Fault {
     /// The power fails: the operation may have been carried out in any part, and every later one fails.
     /// [`TwinDisk::crash`] brings the disk back.
     PowerCut,
-    /// The operation fails with EIO, having done nothing that lasts.
+    /// The operation fails with EIO, having done nothing that lasts. What a failed sync should have synced still reads as
+    /// written, and no later sync makes it durable unless it is written again: so Linux does it.
     Error,
 }
 
@@ -355,8 +356,9 @@ impl DiskFile for TwinFile {
         if state.power != self.power {
             return Err(power());
         }
+        let cut = state.count().inspect_err(|_| state.files[self.file].forget());
         // A sync that the power cuts has done nothing for certain.
-        done(state.count()?)?;
+        done(cut?)?;
         let sector = state.sector;
         state.files[self.file].sync(sector);
         Ok(())

@@ -96,6 +96,11 @@ impl Segments {
         self.read().range(..=position).next_back().map(|(_, segment)| segment.clone())
     }
 
+    /// All segments, in order.
+    pub fn all(&self) -> Vec<Segment> {
+        self.read().values().cloned().collect()
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Segment>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

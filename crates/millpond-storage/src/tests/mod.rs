@@ -2,5 +2,6 @@
 
 mod crash;
 mod damage;
+mod inspect;
 mod real_disk;
 mod workload;

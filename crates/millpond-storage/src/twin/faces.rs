@@ -40,10 +40,16 @@ impl Faces {
     pub(super) fn sync(&mut self, sector: usize) {
         let length = self.written.len();
         self.durable.resize(length, 0);
+        // A length is no page: it becomes durable with the next sync that does not fail.
         for index in std::mem::take(&mut self.dirty) {
             let (from, to) = ((index * sector).min(length), ((index + 1) * sector).min(length));
             self.durable[from..to].copy_from_slice(&self.written[from..to]);
         }
+    }
+
+    /// What is not durable yet will not be, unless it is written again.
+    pub(super) fn forget(&mut self) {
+        self.dirty.clear();
     }
 
     pub(super) fn flip(&mut self, offset: usize, mask: u8) {

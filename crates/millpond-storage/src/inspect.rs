@@ -1,0 +1,229 @@
+//! Reading a data directory offline: everything is verified and told, and nothing is changed.
+//!
+//! Works on a directory that cannot be opened, as far as it goes, and on one that is in use, where the end of the
+//! journal moves while it is read.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use millpond_core::Core;
+use millpond_core::fact::Fact;
+use millpond_core::output::Extent;
+use millpond_core::page::Page;
+
+use crate::checkpoint::{Checkpoint, CheckpointStore, FileCheckpoints};
+use crate::codec::{Source, decode_fact};
+use crate::disk::{Disk, LockError, RealDisk};
+use crate::format::{FORMAT, FORMAT_VERSION, Format};
+use crate::journal::batch::{BatchHeader, HEADER, MARK, START, STOP};
+use crate::journal::scan::{Found, Scan};
+use crate::journal::segments::Segment;
+use crate::journal::shared::Shared;
+use crate::open::{count_live, find_segments};
+use crate::recover::replay;
+use crate::{ReadError, Reader};
+
+/// What an inspection came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Everything is as it should be; a torn tail counts as that.
+    InOrder,
+    /// Something that was confirmed is damaged or missing; the report says what.
+    Damaged,
+}
+
+/// Verifies a directory and writes a report, with each fact in a line of its own where `facts` is set.
+///
+/// # Errors
+/// Where the report cannot be written. What is wrong with the directory stands in the report.
+pub fn inspect(directory: &Path, facts: bool, out: &mut dyn Write) -> io::Result<Verdict> {
+    match RealDisk::read_only(directory) {
+        Ok(disk) => inspect_disk(Arc::new(disk), facts, out),
+        Err(error) => {
+            writeln!(out, "{} cannot be read: {error}", directory.display())?;
+            Ok(Verdict::Damaged)
+        }
+    }
+}
+
+/// As [`inspect`], on any disk.
+pub fn inspect_disk(disk: Arc<dyn Disk>, facts: bool, out: &mut dyn Write) -> io::Result<Verdict> {
+    let mut report = Report { disk, facts, out, verdict: Verdict::InOrder };
+    report.write()?;
+    Ok(report.verdict)
+}
+
+struct Report<'a> {
+    disk: Arc<dyn Disk>,
+    facts: bool,
+    out: &'a mut dyn Write,
+    verdict: Verdict,
+}
+
+impl Report<'_> {
+    fn write(&mut self) -> io::Result<()> {
+        let directory = match Format::read(self.disk.as_ref()) {
+            Ok(Some(format)) => format.directory,
+            Ok(None) => return self.damaged(format!("{} is missing: no data directory", self.disk.place(FORMAT))),
+            Err(error) => return self.damaged(format!("{}: {error}", self.disk.place(FORMAT))),
+        };
+        writeln!(self.out, "directory   {} format {FORMAT_VERSION} id {directory:032x}", self.disk.place(""))?;
+        let lock = self.disk.lock();
+        if matches!(lock, Err(LockError::InUse)) {
+            writeln!(self.out, "in use      by another process: the end of the journal moves while it is read")?;
+        }
+        // Held no longer than the look took: a broker may start while we read.
+        drop(lock);
+        let checkpoint = match FileCheckpoints::new(self.disk.clone(), directory).newest() {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => return self.damaged(error.to_string()),
+        };
+        if let Some(checkpoint) = &checkpoint {
+            self.checkpoint(checkpoint)?;
+        }
+        let segments = match find_segments(self.disk.as_ref(), directory) {
+            Ok(segments) => segments,
+            Err(error) => return self.damaged(error.to_string()),
+        };
+        let mut start = 0;
+        for (index, segment) in segments.iter().enumerate() {
+            let next = segments.get(index + 1).map(|next| next.base);
+            start = self.segment(segment, next, directory, start)?;
+        }
+        match replay::<Core>(self.disk.as_ref(), directory, checkpoint.as_ref(), &segments, None) {
+            Err(error) => self.damaged(error.to_string()),
+            Ok(recovered) => {
+                let state =
+                    if recovered.report.orderly { "stopped in good order" } else { "not stopped in good order" };
+                let (end, starts) = (recovered.report.end, recovered.report.start - 1);
+                writeln!(self.out, "journal     ends at position {end}, {state}, {starts} starts so far")?;
+                if recovered.report.torn > 0 {
+                    let torn = recovered.report.torn;
+                    writeln!(
+                        self.out,
+                        "torn tail   {torn} bytes behind the end, never confirmed; the next start drops them"
+                    )?;
+                }
+                recovered.state.map_or(Ok(()), |core| self.messages(&core, segments))
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
+        let mut counts = [0u64; 6];
+        for page in checkpoint.chunks.iter().flat_map(|chunk| chunk.decode()) {
+            match page {
+                Ok(Page::Numbers(_)) => counts[0] += 1,
+                Ok(Page::Namespace(_)) => counts[1] += 1,
+                Ok(Page::Topic(_)) => counts[2] += 1,
+                Ok(Page::Dead(_)) => counts[3] += 1,
+                Ok(Page::Dedup(_)) => counts[4] += 1,
+                Ok(Page::Producer(_)) => counts[5] += 1,
+                Err(error) => self.damaged(format!("the checkpoint's pages: {error}"))?,
+            }
+        }
+        let [_, namespaces, topics, dead, dedups, producers] = counts;
+        writeln!(
+            self.out,
+            "checkpoint  at position {} by start {}: {namespaces} namespaces, {topics} topics, {dead} dead letters, \
+             {dedups} dedup ids, {producers} producers",
+            checkpoint.head.position, checkpoint.head.start
+        )
+    }
+
+    /// Tells a segment, and returns the start that wrote its last batch.
+    fn segment(&mut self, segment: &Segment, next: Option<u64>, directory: u128, start: u32) -> io::Result<u32> {
+        writeln!(self.out, "segment     {} from position {}, {} bytes", segment.name, segment.base, segment.bytes)?;
+        let mut scan = Scan::new(segment, directory, segment.base, start);
+        let (mut batches, mut facts) = (0u64, 0u64);
+        let what = loop {
+            // Where the next segment begins, this one has ended, whatever its rest holds.
+            if Some(scan.position) == next {
+                break None;
+            }
+            match scan.step() {
+                Ok(Found::Batch(header, payload)) => {
+                    batches += 1;
+                    facts += u64::from(header.facts);
+                    if self.facts {
+                        self.batch(&header, &payload)?;
+                    }
+                }
+                Ok(Found::Nothing) => break Some("no batch".into()),
+                Ok(Found::Lost) => break Some("a batch that an earlier start wrote and lost".into()),
+                Ok(Found::Torn(_)) => break Some("a batch that does not match its checksum".into()),
+                Ok(Found::Version(version)) => break Some(format!("a batch of a newer form, {version}")),
+                Err(error) => break Some(format!("what cannot be read: {error}")),
+            }
+        };
+        let (end, offset) = (scan.position, segment.offset(scan.position));
+        writeln!(self.out, "            {batches} batches, {facts} facts, to position {end} (offset {offset})")?;
+        if let (Some(what), Some(_)) = (what, next) {
+            let place = self.disk.place(&segment.name);
+            self.damaged(format!("{place} at offset {offset}: {what}, and the journal goes on in the next segment"))?;
+        }
+        Ok(scan.start)
+    }
+
+    fn batch(&mut self, header: &BatchHeader, payload: &bytes::Bytes) -> io::Result<()> {
+        let flags = [(START, " start"), (MARK, " mark"), (STOP, " stop")].into_iter();
+        let flags = flags.filter(|(flag, _)| header.flags & flag != 0).map(|(_, name)| name).collect::<String>();
+        writeln!(
+            self.out,
+            "batch       {} facts {} durable {} start {} run {} wall {}{flags}",
+            header.position, header.facts, header.durable, header.start, header.run.0, header.wall.0
+        )?;
+        let mut source = Source::new(payload);
+        for _ in 0..header.facts {
+            let position = header.position + (HEADER + source.at()) as u64;
+            match decode_fact(&mut source) {
+                Ok(fact) => writeln!(self.out, "fact        {position} {}", fact_line(fact))?,
+                Err(error) => return self.damaged(format!("the batch at position {}: {error}", header.position)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every message that is still needed, and tells what each segment holds of them.
+    fn messages(&mut self, core: &Core, segments: Vec<Segment>) -> io::Result<()> {
+        let shared = Arc::new(Shared::new(self.disk.clone(), 0, 0, 0, 0));
+        segments.into_iter().for_each(|segment| shared.segments.add(segment));
+        if let Err(error) = count_live(core, &shared.segments, &self.disk.place("")) {
+            self.damaged(error.to_string())?;
+        }
+        let reader = Reader::new(shared.clone());
+        let (mut runs, mut bytes, mut errors) = (0u64, 0u64, Vec::new());
+        core.extents(&mut |extent: Extent| {
+            runs += 1;
+            bytes += u64::from(extent.length);
+            match reader.read(extent) {
+                Ok(_) | Err(ReadError::Gone(_)) => {}
+                Err(error) => errors.push(error.to_string()),
+            }
+        });
+        for error in errors {
+            self.damaged(error)?;
+        }
+        for Segment { name, live, .. } in shared.segments.all() {
+            writeln!(self.out, "live        {live} bytes in {name}")?;
+        }
+        writeln!(self.out, "live        {bytes} bytes in {runs} runs of messages in all")
+    }
+
+    fn damaged(&mut self, what: String) -> io::Result<()> {
+        self.verdict = Verdict::Damaged;
+        writeln!(self.out, "DAMAGED     {what}")
+    }
+}
+
+/// A fact in one line; of a block, how large it is.
+fn fact_line(mut fact: Fact) -> String {
+    let mut tail = String::new();
+    if let Fact::Published { block, sizes, .. } = &mut fact {
+        tail = format!(" with a block of {} bytes", block.len());
+        *block = bytes::Bytes::new();
+        *sizes = millpond_types::block::Sizes::Uniform(0);
+    }
+    format!("{fact:?}{tail}")
+}
