@@ -139,7 +139,8 @@ impl Core {
         }
         let Now { run, wall } = self.state.now;
         let run_timer = self.state.run_timers.next();
-        let waiting = self.dispatcher.waiting.first().map(|(until, _)| until.0);
+        // Receives whose time is up wait for what is being fetched, and that brings a turn of its own.
+        let waiting = self.dispatcher.waiting.first().map(|(until, _)| until.0).filter(|_| !self.is_fetching());
         let losing = self.dispatcher.losing.first().map(|(at, _)| at.0);
         let in_run = [run_timer, waiting, losing].into_iter().flatten().map(|at| at.saturating_sub(run.0));
         let in_wall = self.state.wall_timers.next().map(|at| at.saturating_sub(wall.0));

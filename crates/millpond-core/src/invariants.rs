@@ -12,7 +12,7 @@ use crate::state::topic::{AsideWhy, Level, Topic};
 /// Checks everything; costs time in proportion to the state.
 pub fn check(core: &Core) {
     let state = &core.state;
-    for (slot, topic) in state.topics.iter().filter(|(_, topic)| !topic.cold) {
+    for (slot, topic) in state.topics.iter().filter(|(_, topic)| !topic.is_cold()) {
         for level in &topic.levels {
             messages_stand_once_and_in_order(level);
             ready_list_matches(level);
@@ -133,7 +133,7 @@ fn counts_are_right(state: &State) {
         let mut cold = false;
         for (_, topic) in state.topics.iter().filter(|(_, topic)| topic.namespace == number) {
             topics += 1;
-            cold |= topic.cold;
+            cold |= topic.is_cold();
             for level in &topic.levels {
                 counts.waiting += level.runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
                 for aside in level.aside.values() {
@@ -183,7 +183,7 @@ fn ready_topics_are_offered(core: &Core) {
     }
     for (_, topic) in core.state.topics.iter() {
         let policy = &core.state.namespaces[topic.namespace].policy;
-        if !topic.cold && topic.ready_level(policy).is_some() {
+        if topic.ready_level(policy).is_some() {
             let stuck = core.dispatcher.scopes.hungry_for(topic);
             assert!(!stuck, "topic {} is ready, a consumer has credit, and nobody was told", topic.name);
         }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 
-use millpond_types::Priority;
+use millpond_types::{Millis, Priority};
 
 use crate::Core;
 use crate::output::Extent;
@@ -58,7 +58,10 @@ impl Core {
                 }
                 Page::Topic(page) => state.add_topic(page)?,
                 Page::Dead(page) => state.add_dead(page)?,
-                Page::Dedup(page) => state.dedups.insert(page.hash, Dedup { id: page.id, until: page.until }),
+                Page::Dedup(page) => {
+                    // A checkpoint has them in the order of their ends, whatever their windows were.
+                    state.dedups.insert(page.hash, Dedup { id: page.id, until: page.until }, Millis::ZERO)
+                }
                 Page::Producer(page) => {
                     let (instance, used) = (page.instance, page.used);
                     let producer = Producer { instance, used, batches: page.batches.into() };
@@ -134,7 +137,7 @@ impl Core {
     /// Every piece of the journal that a message of the state still needs.
     pub fn extents(&self, visit: &mut dyn FnMut(Extent)) {
         for (_, topic) in self.state.topics.iter() {
-            assert!(!topic.cold, "the extents of cold topics are in the store");
+            assert!(!topic.is_cold(), "the extents of cold topics are in the store");
             for level in &topic.levels {
                 level.runs.iter().for_each(|run| visit(run.extent()));
                 level.aside.values().for_each(|aside| visit(aside.run.extent()));
@@ -149,7 +152,7 @@ impl Core {
 impl State {
     pub(crate) fn topic_page(&self, slot: TopicSlot) -> TopicPage {
         let topic = &self.topics[slot];
-        assert!(!topic.cold, "a cold topic's page is in the store");
+        assert!(!topic.is_cold(), "a cold topic's page is in the store");
         let levels = topic.levels.iter().map(|level| LevelPage {
             priority: level.priority,
             next: level.next,
@@ -242,7 +245,7 @@ impl State {
             retrying: 0,
             paused: home.is_paused(&page.name),
             touched: false,
-            cold: false,
+            cold: None,
         };
         if self.topics.by_number(page.number).is_some() {
             return Err(BadPage("a topic is in a checkpoint once"));

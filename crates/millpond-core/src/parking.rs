@@ -1,35 +1,48 @@
 //! Commands that need topics whose contents are in the store.
 //!
-//! A command is parked when a topic that it touches is cold, or when an earlier command is parked on one: per topic,
-//! commands are decided in the order in which they came, and all others pass. The shell fetches what is wanted, late and
-//! in any order; a load decides what it was the last thing missing for.
+//! A command is parked when a topic that it touches is cold, or when it comes behind a parked command: one that touches
+//! a topic of the same name, or a batch of the same producer session. So commands on a topic are decided in the order in
+//! which they came, also where the topic does not exist yet, and all others pass. Finishing is never parked, for a
+//! leased message is never cold. The shell fetches what is wanted, late and in any order; a load decides what it was the
+//! last thing missing for.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use millpond_types::TopicNumber;
+use millpond_types::{Filter, NamespaceName, ProducerId, TopicName, TopicNumber};
 
 use crate::Core;
-use crate::command::{Command, Ticket, TopicRef};
-use crate::fact::FactLog;
+use crate::command::{Command, DeadWhich, Listing, Look, Publish, Ticket};
+use crate::fact::{FactLog, NamespaceNumber};
 use crate::page::TopicPage;
-use crate::state::TopicSlot;
+use crate::state::{State, TopicSlot};
+
+/// Topics that dispatch alone may be waiting for at a time: enough to keep a store busy, few enough that a single
+/// consumer does not call the whole of a sleeping backlog into memory.
+const FETCH_AHEAD_MAX: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Parking {
+    /// In the order in which they came.
     parked: BTreeMap<u64, Parked>,
     next: u64,
-    /// Per topic the parked commands that touch it, in order.
-    queues: BTreeMap<TopicNumber, VecDeque<u64>>,
-    /// Topics being fetched.
-    fetching: BTreeMap<TopicNumber, ()>,
+    /// Per thing that keeps commands in order the parked ones.
+    queues: BTreeMap<Key, BTreeSet<u64>>,
+    fetching: BTreeSet<TopicNumber>,
     wanted: Vec<TopicNumber>,
 }
 
 struct Parked {
     ticket: Ticket,
     command: Command,
-    topics: Vec<TopicNumber>,
+    keys: BTreeSet<Key>,
+}
+
+/// What keeps commands in order.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Topic(NamespaceNumber, TopicName),
+    Producer(NamespaceNumber, ProducerId),
 }
 
 impl Core {
@@ -39,16 +52,17 @@ impl Core {
     }
 
     /// Hands in a topic that was wanted, as [`Core::evict`] gave it out, and decides what waited for nothing else.
+    /// Belongs into a turn, beside its commands.
     pub fn load(&mut self, page: TopicPage, log: &mut dyn FactLog) {
         let number = page.number;
         let slot = self.state.topics.by_number(number).expect("only a topic that was evicted is loaded");
-        assert!(self.state.topics[slot].cold, "only a cold topic is loaded");
+        assert!(self.state.topics[slot].is_cold(), "only a cold topic is loaded");
         let namespace = self.state.topics[slot].namespace;
         // Its messages were counted all the while.
         let counts = self.state.namespaces[namespace].counts;
         self.state.fill_topic(slot, page);
         self.state.namespaces[namespace].counts = counts;
-        self.state.topics[slot].cold = false;
+        self.state.topics[slot].cold = None;
         self.state.topics.cold -= 1;
         self.parking.fetching.remove(&number);
         self.state.touch(slot);
@@ -60,14 +74,15 @@ impl Core {
     pub fn evict(&mut self, number: TopicNumber) -> Option<TopicPage> {
         let slot = self.state.topics.by_number(number)?;
         let topic = &self.state.topics[slot];
-        let is_busy = topic.cold || topic.is_empty() || topic.touched || self.parking.queues.contains_key(&number);
-        if is_busy || topic.levels.iter().any(|level| level.has_deadlines()) {
+        let is_awaited = self.parking.queues.contains_key(&Key::Topic(topic.namespace, topic.name.clone()));
+        if is_awaited || topic.is_cold() || topic.touched || topic.levels.iter().any(|level| level.has_deadlines()) {
             return None;
         }
+        let ready = topic.highest_ready()?;
         let page = self.state.topic_page(slot);
         let topic = &mut self.state.topics[slot];
         topic.levels = Vec::new();
-        topic.cold = true;
+        topic.cold = Some(ready);
         self.state.topics.cold += 1;
         Some(page)
     }
@@ -77,12 +92,14 @@ impl Core {
         !self.parking.fetching.is_empty()
     }
 
-    /// Asks for a cold topic.
-    pub(crate) fn want(&mut self, slot: TopicSlot) {
-        let number = self.state.topics[slot].number;
-        if self.parking.fetching.insert(number, ()).is_none() {
-            self.parking.wanted.push(number);
+    /// Asks for a cold topic that could deliver; false if too many are on their way for that.
+    pub(crate) fn fetch_for_dispatch(&mut self, slot: TopicSlot) -> bool {
+        let is_asked_for = self.parking.fetching.contains(&self.state.topics[slot].number);
+        if !is_asked_for && self.parking.fetching.len() >= FETCH_AHEAD_MAX {
+            return false;
         }
+        self.parking.want(self.state.topics[slot].number);
+        true
     }
 
     /// Parks a command that cannot be decided now; hands it back if it can.
@@ -90,26 +107,14 @@ impl Core {
         if self.state.topics.cold == 0 && self.parking.parked.is_empty() {
             return Some(command);
         }
-        let slots = self.touched_by(&command);
-        let blocks = |slot: &TopicSlot| {
-            let topic = &self.state.topics[*slot];
-            topic.cold || self.parking.queues.contains_key(&topic.number)
-        };
-        if !slots.iter().any(blocks) {
+        let keys = self.state.keys_of(&command);
+        let cold = self.state.cold_among(&keys);
+        if cold.is_empty() && !keys.iter().any(|key| self.parking.queues.contains_key(key)) {
             return Some(command);
         }
         let id = self.parking.next;
         self.parking.next += 1;
-        for slot in &slots {
-            if self.state.topics[*slot].cold {
-                self.want(*slot);
-            }
-        }
-        let topics: Vec<TopicNumber> = slots.iter().map(|slot| self.state.topics[*slot].number).collect();
-        for number in &topics {
-            self.parking.queues.entry(*number).or_default().push_back(id);
-        }
-        self.parking.parked.insert(id, Parked { ticket, command, topics });
+        self.parking.put(id, Parked { ticket, command, keys }, cold);
         None
     }
 
@@ -117,61 +122,86 @@ impl Core {
     fn unpark(&mut self, log: &mut dyn FactLog) {
         let ids: Vec<u64> = self.parking.parked.keys().copied().collect();
         for id in ids {
-            let parked = &self.parking.parked[&id];
-            let is_free = parked.topics.iter().all(|number| {
-                let is_first = self.parking.queues[number].front() == Some(&id);
-                is_first && self.state.topics.by_number(*number).is_none_or(|slot| !self.state.topics[slot].cold)
-            });
-            if !is_free {
+            let keys = &self.parking.parked[&id].keys;
+            let is_first = keys.iter().all(|key| self.parking.queues[key].first() == Some(&id));
+            if !is_first || !self.state.cold_among(keys).is_empty() {
                 continue;
             }
-            let parked = self.parking.parked.remove(&id).expect("seen just now");
-            for number in &parked.topics {
-                let queue = self.parking.queues.get_mut(number).expect("a parked command stands in its queues");
-                queue.pop_front();
-                if queue.is_empty() {
-                    self.parking.queues.remove(number);
-                }
+            let parked = self.parking.take(id);
+            // Topics have come since, and some of those that it touches now may be cold.
+            let keys = self.state.keys_of(&parked.command);
+            let cold = self.state.cold_among(&keys);
+            if cold.is_empty() {
+                self.decide(parked.ticket, parked.command, log);
+            } else {
+                self.parking.put(id, Parked { keys, ..parked }, cold);
             }
-            self.decide(parked.ticket, parked.command, log);
+        }
+    }
+}
+
+impl Parking {
+    fn want(&mut self, number: TopicNumber) {
+        if self.fetching.insert(number) {
+            self.wanted.push(number);
         }
     }
 
-    /// The topics whose contents a command needs, each once.
-    fn touched_by(&self, command: &Command) -> Vec<TopicSlot> {
-        let find = |topic: &TopicRef| {
-            let namespace = self.state.namespaces.number(&topic.namespace)?;
-            self.state.topics.find(namespace, &topic.name)
-        };
-        let mut slots: Vec<TopicSlot> = match command {
+    fn put(&mut self, id: u64, parked: Parked, cold: Vec<TopicNumber>) {
+        cold.into_iter().for_each(|number| self.want(number));
+        for key in &parked.keys {
+            self.queues.entry(key.clone()).or_default().insert(id);
+        }
+        self.parked.insert(id, parked);
+    }
+
+    fn take(&mut self, id: u64) -> Parked {
+        let parked = self.parked.remove(&id).expect("a parked command is taken once");
+        for key in &parked.keys {
+            let queue = self.queues.get_mut(key).expect("a parked command stands in its queues");
+            queue.remove(&id);
+            if queue.is_empty() {
+                self.queues.remove(key);
+            }
+        }
+        parked
+    }
+}
+
+impl State {
+    fn cold_among(&self, keys: &BTreeSet<Key>) -> Vec<TopicNumber> {
+        let topics = keys.iter().filter_map(|key| match key {
+            Key::Topic(namespace, name) => Some(&self.topics[self.topics.find(*namespace, name)?]),
+            Key::Producer(..) => None,
+        });
+        topics.filter(|topic| topic.is_cold()).map(|topic| topic.number).collect()
+    }
+
+    /// The topics whose contents a command needs, and what else keeps it in order.
+    fn keys_of(&self, command: &Command) -> BTreeSet<Key> {
+        let one = |topic: &TopicName| Vec::from([topic.clone()]);
+        let (namespace, names) = match command {
             Command::Publish(publish) => {
-                let namespace = self.state.namespaces.number(&publish.namespace);
-                let of_run = |run: &crate::command::PublishRun| self.state.topics.find(namespace?, &run.topic);
-                publish.runs.iter().filter_map(of_run).collect()
+                (&publish.namespace, publish.runs.iter().map(|run| run.topic.clone()).collect())
             }
-            Command::Finish(finish) => {
-                finish.receipts.iter().filter_map(|run| self.state.topics.by_number(run.first.topic)).collect()
+            Command::Look(Look { topic, .. })
+            | Command::Cancel { topic, .. }
+            | Command::Reschedule { topic, .. }
+            | Command::Forget { topic, .. }
+            | Command::Topic(topic) => (&topic.namespace, one(&topic.name)),
+            Command::Purge { namespace, filter: Filter::Topics(names) } => (namespace, names.clone()),
+            Command::Purge { namespace, filter } => (namespace, self.names(namespace, |name| filter.admits(name))),
+            Command::Topics(Listing { namespace, prefix, .. }) => {
+                (namespace, self.names(namespace, |name| name.as_bytes().starts_with(prefix)))
             }
-            Command::Look(look) => find(&look.topic).into_iter().collect(),
-            Command::Cancel { topic, .. } | Command::Reschedule { topic, .. } | Command::Topic(topic) => {
-                find(topic).into_iter().collect()
-            }
-            Command::Purge { namespace, filter } => {
-                self.state.namespaces.number(namespace).map_or(Vec::new(), |number| self.admitted(number, filter))
-            }
-            Command::Topics(listing) => {
-                let number = self.state.namespaces.number(&listing.namespace);
-                let of_it = self.state.topics.iter().filter(|(_, topic)| Some(topic.namespace) == number);
-                of_it.map(|(slot, _)| slot).collect()
-            }
-            Command::DeadRedrive { namespace, .. } => {
-                let number = self.state.namespaces.number(namespace);
-                let of_it = self.state.topics.iter().filter(|(_, topic)| Some(topic.namespace) == number);
-                of_it.map(|(slot, _)| slot).collect()
+            Command::DeadRedrive { namespace, which: DeadWhich::One(topic, _), .. } => (namespace, one(topic)),
+            Command::DeadRedrive { namespace, which: DeadWhich::Filter(filter), .. } => {
+                (namespace, self.dead_names(namespace, filter))
             }
             // These touch no topic's contents, or only those of topics with leases, which are never cold.
             Command::Receive(_)
             | Command::Withdraw(_)
+            | Command::Finish(_)
             | Command::SessionBegin(_)
             | Command::SessionLost(_)
             | Command::Heartbeat { .. }
@@ -181,16 +211,32 @@ impl Core {
             | Command::Detach { .. }
             | Command::Pause { .. }
             | Command::Resume { .. }
-            | Command::Forget { .. }
             | Command::NamespaceSet { .. }
             | Command::NamespaceDelete(_)
             | Command::Namespaces
             | Command::Stats(_)
             | Command::DeadList { .. }
-            | Command::DeadPurge { .. } => Vec::new(),
+            | Command::DeadPurge { .. } => return BTreeSet::new(),
         };
-        slots.sort_unstable();
-        slots.dedup();
-        slots
+        let Some(namespace) = self.namespaces.number(namespace) else { return BTreeSet::new() };
+        let mut keys: BTreeSet<Key> = names.into_iter().map(|name| Key::Topic(namespace, name)).collect();
+        if let Command::Publish(Publish { producer: Some(batch), .. }) = command {
+            keys.insert(Key::Producer(namespace, batch.id));
+        }
+        keys
+    }
+
+    /// The names of a namespace's topics that a predicate admits.
+    fn names(&self, namespace: &NamespaceName, admits: impl Fn(&TopicName) -> bool) -> Vec<TopicName> {
+        let number = self.namespaces.number(namespace);
+        let of_it = self.topics.iter().filter(|(_, topic)| Some(topic.namespace) == number);
+        of_it.map(|(_, topic)| &topic.name).filter(|name| admits(name)).cloned().collect()
+    }
+
+    /// The topics that a filter's dead letters came from.
+    fn dead_names(&self, namespace: &NamespaceName, filter: &Filter) -> Vec<TopicName> {
+        let Some(number) = self.namespaces.number(namespace) else { return Vec::new() };
+        let dead = self.namespaces[number].dead_by_topic.iter();
+        dead.map(|(_, topic, _)| topic).filter(|topic| filter.admits(topic)).cloned().collect()
     }
 }

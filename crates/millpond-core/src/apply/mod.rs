@@ -59,7 +59,7 @@ impl State {
                     retrying: 0,
                     paused: home.is_paused(name),
                     touched: false,
-                    cold: false,
+                    cold: None,
                 };
                 let slot = self.topics.insert(topic);
                 self.touch(slot);

@@ -46,7 +46,8 @@ pub(super) fn check_filter(filter: &Filter) -> Result<(), Refusal> {
 }
 
 pub(super) fn too_many_prefixes() -> Refusal {
-    let detail =
-        format!("{PREFIXES_MAX} distinct prefixes are in use here already; use one of those, or a list of topics");
+    let detail = format!(
+        "at most {PREFIXES_MAX} prefixes are in use at a time, once for each set of them; ask for a set that is in use already, or for a list of topics"
+    );
     (Code::LimitExceeded, detail)
 }

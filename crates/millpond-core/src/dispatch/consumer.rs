@@ -15,8 +15,10 @@ pub(crate) struct Consumer {
     pub(crate) kind: Kind,
     pub(crate) namespace: NamespaceNumber,
     pub(crate) group: GroupNumber,
-    /// The scopes that it is served from, and whether it stands among the hungry of each.
-    scopes: Vec<(ScopeSlot, bool)>,
+    /// What it is served from.
+    scope: ScopeSlot,
+    /// Whether it stands among the hungry of its scope.
+    pub(crate) queued: bool,
     /// Messages that may still be delivered.
     pub(crate) messages: u32,
     /// Bytes that may still be delivered.
@@ -60,12 +62,13 @@ pub(crate) struct NewConsumer<'a> {
 impl Dispatcher {
     /// `None` if its filter needs more prefixes than may be in use.
     pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Option<ConsumerSlot> {
-        let scopes = self.scopes.open(new.namespace, new.filter, state)?;
+        let scope = self.scopes.open(new.namespace, new.filter, state)?;
         let consumer = Consumer {
             kind: new.kind,
             namespace: new.namespace,
             group: 0,
-            scopes: scopes.into_iter().map(|scope| (scope, false)).collect(),
+            scope,
+            queued: false,
             messages: new.messages,
             bytes: new.bytes,
             lease: new.lease,
@@ -87,9 +90,7 @@ impl Dispatcher {
 
     pub(crate) fn remove(&mut self, slot: ConsumerSlot) -> Consumer {
         let consumer = self.consumers.remove(slot as usize);
-        for (scope, _) in &consumer.scopes {
-            self.scopes.close(*scope, slot);
-        }
+        self.scopes.close(consumer.scope, slot);
         match consumer.kind {
             Kind::Attached { session, .. } => {
                 if let Some(session) = self.sessions.get_mut(&session) {
@@ -104,23 +105,12 @@ impl Dispatcher {
         consumer
     }
 
-    /// Lets a consumer with credit stand among the hungry of all its scopes.
+    /// Lets a consumer with credit stand among the hungry of its scope.
     pub(crate) fn feed(&mut self, slot: ConsumerSlot) {
         let consumer = &mut self.consumers[slot as usize];
-        if !consumer.is_hungry() {
-            return;
+        if consumer.is_hungry() && !core::mem::replace(&mut consumer.queued, true) {
+            self.scopes.slots[consumer.scope as usize].hungry.push_back(slot);
         }
-        for (scope, queued) in &mut consumer.scopes {
-            if !core::mem::replace(queued, true) {
-                self.scopes.slots[*scope as usize].hungry.push_back(slot);
-            }
-        }
-    }
-
-    /// A consumer without credit was taken from among the hungry of a scope.
-    pub(crate) fn sated(&mut self, slot: ConsumerSlot, scope: ScopeSlot) {
-        let scopes = &mut self.consumers[slot as usize].scopes;
-        scopes.iter_mut().filter(|(other, _)| *other == scope).for_each(|(_, queued)| *queued = false);
     }
 
     /// The consumer of a session with a number.
@@ -130,8 +120,8 @@ impl Dispatcher {
         slots.iter().copied().find(|slot| self.consumers[*slot as usize].kind == wanted)
     }
 
-    /// Whether all scopes of a consumer hold what they should, so that an empty ring means that nothing is there.
+    /// Whether the scope of a consumer holds what it should, so that an empty ring means that nothing is there.
     pub(crate) fn has_seen_all(&self, slot: ConsumerSlot) -> bool {
-        self.consumers[slot as usize].scopes.iter().all(|(scope, _)| !self.scopes.is_filling(*scope))
+        !self.scopes.is_filling(self.consumers[slot as usize].scope)
     }
 }

@@ -1,8 +1,8 @@
 //! Rings of ready topics: per priority a ring of tenants, per tenant a ring of topics.
 //!
 //! A topic stands in the ring of the highest priority at which it can deliver, at most once in each. Entries are
-//! checked when they are taken, so whatever makes a topic unready need not look for them. Every operation takes
-//! constant time, whatever the number of topics.
+//! checked when they are taken, so whatever makes a topic unready need not look for them; an entry that turns out to be
+//! of no use takes no turn from its tenant. Every operation takes constant time, whatever the number of topics.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -14,6 +14,9 @@ use millpond_types::{Priority, TopicNumber};
 use crate::state::TopicSlot;
 use crate::state::hash::FixedState;
 
+/// Entries of topics that are gone are borne up to this many, and beyond it up to half of all.
+const GONE_MIN: usize = 4096;
+
 #[derive(Default)]
 pub(crate) struct Rings {
     levels: [Ring; PRIORITIES],
@@ -21,6 +24,10 @@ pub(crate) struct Rings {
     occupied: u16,
     /// Per topic slot, one bit per priority in whose ring it stands.
     queued: Vec<u16>,
+    /// Entries in all rings.
+    entries: usize,
+    /// Those among them whose topics are gone.
+    gone: usize,
 }
 
 #[derive(Default)]
@@ -41,9 +48,25 @@ pub(crate) struct Entry {
     pub(crate) left: u32,
 }
 
+/// What has become of the topic of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It can deliver, at this priority.
+    Ready(Priority),
+    /// It cannot deliver now; it is put into the rings again when it can.
+    Unready,
+    /// It has vanished.
+    Gone,
+}
+
 impl Rings {
     pub(crate) fn is_empty(&self) -> bool {
         self.occupied == 0
+    }
+
+    /// Whether so many of the entries are of topics that are gone that the rings are better filled anew.
+    pub(crate) fn is_mostly_gone(&self) -> bool {
+        self.gone > GONE_MIN && self.gone * 2 > self.entries
     }
 
     /// Puts a topic at the end of its tenant's ring, unless it stands in that priority already.
@@ -55,7 +78,6 @@ impl Rings {
                 ring.tenants.push_back(entry.tenant);
             }
             topics.push_back(entry);
-            self.occupied |= 1 << priority.level();
         }
     }
 
@@ -70,29 +92,41 @@ impl Rings {
             }
             ring.tenants.push_front(entry.tenant);
             topics.push_front(entry);
-            self.occupied |= 1 << priority.level();
         }
     }
 
     /// Takes the topic whose turn it is at the highest priority. Its tenant's next turn comes after all other tenants'.
-    /// Entries of topics that are gone fall out on the way.
-    pub(crate) fn pop(&mut self, is_current: impl Fn(&Entry) -> bool) -> Option<(Priority, Entry)> {
+    /// Entries of no use fall out on the way.
+    pub(crate) fn pop(&mut self, standing: impl Fn(&Entry) -> Standing) -> Option<(Priority, Entry)> {
         loop {
             let level = self.occupied.checked_ilog2()? as usize;
+            let priority = Priority::new(level as u8).expect("a level is a priority");
             let ring = &mut self.levels[level];
-            let tenant = ring.tenants.pop_front().expect("an occupied ring has a tenant");
+            let tenant = *ring.tenants.front().expect("an occupied ring has a tenant");
             let topics = ring.topics.get_mut(&tenant).expect("a tenant in the ring has topics");
             let entry = topics.pop_front().expect("a tenant in the ring has topics");
-            if !topics.is_empty() {
+            let standing = standing(&entry);
+            let is_taken = standing == Standing::Ready(priority);
+            let is_last = topics.is_empty();
+            if is_last || is_taken {
+                ring.tenants.pop_front();
+            }
+            if is_taken && !is_last {
                 ring.tenants.push_back(tenant);
             }
             if ring.tenants.is_empty() {
                 self.occupied &= !(1 << level);
             }
-            let priority = Priority::new(level as u8).expect("a level is a priority");
-            if is_current(&entry) {
-                self.queued[entry.slot as usize] &= !(1 << level);
-                return Some((priority, entry));
+            self.entries -= 1;
+            match standing {
+                // The slot's bit, if set, is that of a later topic in it.
+                Standing::Gone => self.gone -= 1,
+                _ => self.queued[entry.slot as usize] &= !(1 << level),
+            }
+            match standing {
+                Standing::Ready(_) if is_taken => return Some((priority, entry)),
+                Standing::Ready(other) => self.push(other, Entry { left: 0, ..entry }),
+                Standing::Unready | Standing::Gone => {}
             }
             self.end_turn(priority, tenant);
         }
@@ -109,6 +143,7 @@ impl Rings {
     /// A slot's topic is gone: a later topic in the slot stands nowhere yet.
     pub(crate) fn forget(&mut self, slot: TopicSlot) {
         if let Some(bits) = self.queued.get_mut(slot as usize) {
+            self.gone += bits.count_ones() as usize;
             *bits = 0;
         }
     }
@@ -121,6 +156,8 @@ impl Rings {
         let bit = 1 << priority.level();
         let is_new = self.queued[at] & bit == 0;
         self.queued[at] |= bit;
+        self.entries += usize::from(is_new);
+        self.occupied |= bit;
         is_new
     }
 }
@@ -129,8 +166,14 @@ impl Rings {
 mod tests {
     use super::*;
 
+    const READY: fn(&Entry) -> Standing = |_| Standing::Ready(Priority::DEFAULT);
+
     fn entry(slot: TopicSlot, tenant: u64) -> Entry {
         Entry { slot, number: TopicNumber(u64::from(slot)), tenant, left: 0 }
+    }
+
+    fn order(rings: &mut Rings, standing: impl Fn(&Entry) -> Standing) -> Vec<(TopicSlot, u32)> {
+        core::iter::from_fn(|| rings.pop(&standing)).map(|(_, entry)| (entry.slot, entry.left)).collect()
     }
 
     #[test]
@@ -141,8 +184,9 @@ mod tests {
         }
         rings.push(Priority::HIGHEST, entry(5, 7));
         rings.push(Priority::HIGHEST, entry(5, 7));
-        let order: Vec<_> = core::iter::from_fn(|| rings.pop(|_| true)).map(|(_, entry)| entry.slot).collect();
-        assert_eq!(order, [5, 1, 4, 2, 3]);
+        let level = |slot| if slot == 5 { Priority::HIGHEST } else { Priority::DEFAULT };
+        let order = order(&mut rings, |entry| Standing::Ready(level(entry.slot)));
+        assert_eq!(order, [(5, 0), (1, 0), (4, 0), (2, 0), (3, 0)]);
         assert!(rings.is_empty());
     }
 
@@ -152,10 +196,35 @@ mod tests {
         rings.push(Priority::DEFAULT, entry(1, 7));
         rings.push(Priority::DEFAULT, entry(2, 7));
         rings.push(Priority::DEFAULT, entry(3, 8));
-        let (priority, first) = rings.pop(|_| true).unwrap();
+        let (priority, first) = rings.pop(READY).unwrap();
         rings.push_front(priority, Entry { left: 3, ..first });
-        let order: Vec<_> =
-            core::iter::from_fn(|| rings.pop(|_| true)).map(|(_, entry)| (entry.slot, entry.left)).collect();
-        assert_eq!(order, [(1, 3), (3, 0), (2, 0)]);
+        assert_eq!(order(&mut rings, READY), [(1, 3), (3, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn what_is_of_no_use_takes_no_turn() {
+        let mut rings = Rings::default();
+        for (slot, tenant) in [(1, 7), (2, 7), (3, 7), (4, 8), (5, 8)] {
+            rings.push(Priority::DEFAULT, entry(slot, tenant));
+        }
+        rings.forget(1);
+        let order = order(&mut rings, |entry| match entry.slot {
+            1 => Standing::Gone,
+            2 => Standing::Unready,
+            _ => Standing::Ready(Priority::DEFAULT),
+        });
+        assert_eq!(order, [(3, 0), (4, 0), (5, 0)]);
+        assert_eq!((rings.entries, rings.gone), (0, 0));
+    }
+
+    #[test]
+    fn topics_that_come_and_go_are_counted() {
+        let mut rings = Rings::default();
+        for number in 0..=GONE_MIN as u64 {
+            assert!(!rings.is_mostly_gone());
+            rings.push(Priority::DEFAULT, Entry { number: TopicNumber(number), ..entry(1, 7) });
+            rings.forget(1);
+        }
+        assert!(rings.is_mostly_gone());
     }
 }

@@ -1,6 +1,7 @@
-//! Scopes: which topics a consumer can be served from. All topics of a namespace are one scope, each prefix in use is
-//! one, and a list of names is one of its own consumer's. Each scope has rings; a topic that becomes ready is put into
-//! those of every scope that admits it. A new scope is filled in slices, never by a walk in one turn.
+//! Scopes: which topics a consumer can be served from. All topics of a namespace are one scope, each set of prefixes in
+//! use is one, and a list of names is one of its own consumer's: a consumer has one scope, so the order of dispatch holds
+//! over all that it asks for. Each scope has rings; a topic that becomes ready is put into those of every scope that
+//! admits it. A new scope is filled in slices, never by a walk in one turn.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -31,7 +32,7 @@ pub(crate) struct Scopes {
 #[derive(Default)]
 struct Home {
     all: Option<ScopeSlot>,
-    prefixes: Vec<(TopicName, ScopeSlot)>,
+    prefixes: Vec<(Vec<TopicName>, ScopeSlot)>,
     lists: BTreeMap<TopicName, Vec<ScopeSlot>>,
 }
 
@@ -49,34 +50,20 @@ pub(crate) struct Scope {
 
 enum Kind {
     All,
-    Prefix(TopicName),
+    Prefixes(Vec<TopicName>),
     List(Vec<TopicName>),
 }
 
 impl Scopes {
-    /// The scopes that a filter stands for, made where they are not there. `None` if that needs more prefixes than a
+    /// The scope that a filter stands for, made where it is not there. `None` if that needs more prefixes than a
     /// namespace may have in use.
-    pub(crate) fn open(
-        &mut self,
-        namespace: NamespaceNumber,
-        filter: &Filter,
-        state: &State,
-    ) -> Option<Vec<ScopeSlot>> {
+    pub(crate) fn open(&mut self, namespace: NamespaceNumber, filter: &Filter, state: &State) -> Option<ScopeSlot> {
         let found = match filter {
-            Filter::All => Vec::from([self.all(namespace)]),
-            Filter::Topics(names) => Vec::from([self.list(namespace, names, state)]),
-            Filter::Prefixes(prefixes) => {
-                let mut found: Vec<ScopeSlot> = Vec::new();
-                for prefix in prefixes {
-                    let scope = self.prefix(namespace, prefix, &found)?;
-                    if !found.contains(&scope) {
-                        found.push(scope);
-                    }
-                }
-                found
-            }
+            Filter::All => self.all(namespace),
+            Filter::Topics(names) => self.list(namespace, names, state),
+            Filter::Prefixes(prefixes) => self.prefixes(namespace, prefixes)?,
         };
-        found.iter().for_each(|scope| self.slots[*scope as usize].users += 1);
+        self.slots[found as usize].users += 1;
         Some(found)
     }
 
@@ -105,7 +92,7 @@ impl Scopes {
         let policy = &state.namespaces[topic.namespace].policy;
         let Some(priority) = topic.ready_level(policy) else { return };
         let entry = Entry { slot, number: topic.number, tenant: topic.tenant, left: 0 };
-        let admits = |(prefix, _): &&(TopicName, _)| topic.name.as_bytes().starts_with(prefix.as_bytes());
+        let admits = |(prefixes, _): &&(Vec<TopicName>, _)| begins_with_one(&topic.name, prefixes);
         let prefixes = home.prefixes.iter().filter(admits).map(|(_, scope)| scope);
         let lists = if home.lists.is_empty() { None } else { home.lists.get(&topic.name) };
         for scope in home.all.iter().chain(prefixes).chain(lists.into_iter().flatten()) {
@@ -113,9 +100,15 @@ impl Scopes {
         }
     }
 
-    /// A topic is gone.
+    /// A topic is gone. Its entries fall out of the rings where consumers take from them; rings that nobody takes from
+    /// are filled anew when most of them is of topics that are gone.
     pub(crate) fn forget(&mut self, slot: TopicSlot) {
-        self.slots.iter_mut().for_each(|(_, scope)| scope.rings.forget(slot));
+        for (_, scope) in &mut self.slots {
+            scope.rings.forget(slot);
+            if scope.rings.is_mostly_gone() {
+                (scope.rings, scope.filling) = (Rings::default(), Some(0));
+            }
+        }
     }
 
     /// Goes on filling new scopes, a slice each.
@@ -155,19 +148,28 @@ impl Scopes {
         *home.all.get_or_insert_with(|| insert(&mut self.slots, namespace, Kind::All))
     }
 
-    fn prefix(&mut self, namespace: NamespaceNumber, prefix: &TopicName, keep: &[ScopeSlot]) -> Option<ScopeSlot> {
-        let home = self.homes.entry(namespace).or_default();
-        if let Some((_, slot)) = home.prefixes.iter().find(|(known, _)| known == prefix) {
-            return Some(*slot);
+    fn prefixes(&mut self, namespace: NamespaceNumber, prefixes: &[TopicName]) -> Option<ScopeSlot> {
+        // In order and without those that another one covers, so that equal sets are one scope.
+        let mut set: Vec<TopicName> = prefixes.iter().map(TopicName::detach).collect();
+        set.sort_unstable();
+        set.dedup_by(|name, before| name.as_bytes().starts_with(before.as_bytes()));
+        let known = |home: &Home| home.prefixes.iter().find(|(known, _)| *known == set).map(|(_, slot)| *slot);
+        if let Some(slot) = self.homes.get(&namespace).and_then(known) {
+            return Some(slot);
         }
-        if home.prefixes.len() == PREFIXES_MAX {
-            let is_idle = |slot: ScopeSlot| self.slots[slot as usize].users == 0 && !keep.contains(&slot);
-            let idle = home.prefixes.iter().map(|(_, slot)| *slot).find(|slot| is_idle(*slot))?;
+        while self.prefixes_in_use(namespace) + set.len() > PREFIXES_MAX {
+            let home = self.homes.get(&namespace)?;
+            let mut slots = home.prefixes.iter().map(|(_, slot)| *slot);
+            let idle = slots.find(|slot| self.slots[*slot as usize].users == 0)?;
             self.remove(idle);
         }
-        let slot = insert(&mut self.slots, namespace, Kind::Prefix(prefix.detach()));
-        self.homes.entry(namespace).or_default().prefixes.push((prefix.detach(), slot));
+        let slot = insert(&mut self.slots, namespace, Kind::Prefixes(set.clone()));
+        self.homes.entry(namespace).or_default().prefixes.push((set, slot));
         Some(slot)
+    }
+
+    fn prefixes_in_use(&self, namespace: NamespaceNumber) -> usize {
+        self.homes.get(&namespace).map_or(0, |home| home.prefixes.iter().map(|(set, _)| set.len()).sum())
     }
 
     fn list(&mut self, namespace: NamespaceNumber, names: &[TopicName], state: &State) -> ScopeSlot {
@@ -214,10 +216,14 @@ impl Scope {
         self.namespace == namespace
             && match &self.kind {
                 Kind::All => true,
-                Kind::Prefix(prefix) => name.as_bytes().starts_with(prefix.as_bytes()),
+                Kind::Prefixes(prefixes) => begins_with_one(name, prefixes),
                 Kind::List(names) => names.contains(name),
             }
     }
+}
+
+fn begins_with_one(name: &TopicName, prefixes: &[TopicName]) -> bool {
+    prefixes.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
 fn insert(slots: &mut Slab<Scope>, namespace: NamespaceNumber, kind: Kind) -> ScopeSlot {

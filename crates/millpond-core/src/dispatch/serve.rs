@@ -4,18 +4,19 @@
 //! messages that came back or fell due before those in line. A turn is `weight` messages.
 
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use millpond_types::{Priority, Receipt};
 
 use crate::Core;
 use crate::dispatch::ConsumerSlot;
 use crate::dispatch::consumer::Kind;
-use crate::dispatch::rings::Entry;
+use crate::dispatch::rings::{Entry, Standing};
 use crate::dispatch::scope::ScopeSlot;
 use crate::fact::{Fact, FactLog};
 use crate::output::{LeasedRun, Output, Reply};
-use crate::state::TopicSlot;
 use crate::state::topic::Front;
+use crate::state::{State, TopicSlot};
 
 /// Messages that a consumer is given before the next one's turn, so that a scarce supply is shared.
 const SHARE: u32 = 32;
@@ -39,9 +40,7 @@ impl Core {
     fn enqueue_touched(&mut self) {
         for i in 0..self.state.touched.len() {
             let slot = self.state.touched[i];
-            if !self.state.topics[slot].cold {
-                self.dispatcher.scopes.enqueue(slot, &self.state);
-            }
+            self.dispatcher.scopes.enqueue(slot, &self.state);
         }
     }
 
@@ -53,65 +52,57 @@ impl Core {
             }
             let Some(slot) = place.hungry.pop_front() else { return };
             let before = self.dispatcher.consumers[slot as usize].got.len();
-            self.serve_consumer(scope, slot, log);
-            let consumer = &self.dispatcher.consumers[slot as usize];
+            let is_held_up = self.serve_consumer(scope, slot, log).is_break();
+            let consumer = &mut self.dispatcher.consumers[slot as usize];
             if before == 0 && !consumer.got.is_empty() {
                 fed.push(slot);
             }
-            if consumer.is_hungry() {
+            consumer.queued = consumer.is_hungry();
+            if consumer.queued {
                 self.dispatcher.scopes.slots[scope as usize].hungry.push_back(slot);
-            } else {
-                self.dispatcher.sated(slot, scope);
+            }
+            if is_held_up {
+                return;
             }
         }
     }
 
-    /// Gives a consumer its share from a scope's rings.
-    fn serve_consumer(&mut self, scope: ScopeSlot, consumer: ConsumerSlot, log: &mut dyn FactLog) {
+    /// Gives a consumer its share from a scope's rings. Breaks off where the next topic cannot even be fetched now.
+    fn serve_consumer(&mut self, scope: ScopeSlot, consumer: ConsumerSlot, log: &mut dyn FactLog) -> ControlFlow<()> {
         let mut share = SHARE;
         while share > 0 && self.dispatcher.consumers[consumer as usize].is_hungry() {
-            let (rings, topics) = (&mut self.dispatcher.scopes.slots[scope as usize].rings, &self.state.topics);
-            let is_current = |entry: &Entry| topics.get(entry.slot).is_some_and(|topic| topic.number == entry.number);
-            let Some((priority, entry)) = rings.pop(is_current) else { return };
+            let rings = &mut self.dispatcher.scopes.slots[scope as usize].rings;
+            let Some((priority, entry)) = rings.pop(|entry| standing(&self.state, entry)) else { break };
             let is_only = rings.is_empty();
-            let Some(ready) = self.ready_level(entry.slot) else {
+            if self.state.topics[entry.slot].is_cold() {
+                // It comes back into the rings when it is loaded.
+                if !self.fetch_for_dispatch(entry.slot) {
+                    self.dispatcher.scopes.slots[scope as usize].rings.push_front(priority, entry);
+                    return ControlFlow::Break(());
+                }
                 self.dispatcher.scopes.slots[scope as usize].rings.end_turn(priority, entry.tenant);
                 continue;
-            };
-            let mut again = Entry { left: 0, ..entry };
-            let mut in_front = false;
-            if ready == priority {
-                let namespace = self.state.topics[entry.slot].namespace;
-                let weight = self.state.namespaces[namespace].policy.weight;
-                let turn = if entry.left > 0 { entry.left } else { weight };
-                // With nobody else in the rings, every turn is its turn.
-                let quota = if is_only { share } else { turn.min(share) };
-                let served = self.serve_topic(entry.slot, priority, consumer, quota, log);
-                share -= served;
-                if !is_only && served < turn {
-                    // The consumer's share or credit ran out in mid-turn: the next one goes on with it.
-                    (again.left, in_front) = (turn - served, true);
-                }
             }
-            let ready_now = self.ready_level(entry.slot);
+            let namespace = self.state.topics[entry.slot].namespace;
+            let weight = self.state.namespaces[namespace].policy.weight;
+            let turn = if entry.left > 0 { entry.left } else { weight };
+            // With nobody else in the rings, every turn is its turn.
+            let quota = if is_only { share } else { turn.min(share) };
+            let served = self.serve_topic(entry.slot, priority, consumer, quota, log);
+            share -= served;
+            // The consumer's share or credit may have run out in mid-turn: the next one goes on with it.
+            let left = if is_only { 0 } else { turn.saturating_sub(served) };
             let rings = &mut self.dispatcher.scopes.slots[scope as usize].rings;
-            match ready_now {
-                Some(level) if in_front && level == priority => rings.push_front(level, again),
-                Some(level) => rings.push(level, Entry { left: 0, ..again }),
-                None => {}
+            match standing(&self.state, &entry) {
+                Standing::Ready(level) if left > 0 && level == priority => {
+                    rings.push_front(level, Entry { left, ..entry })
+                }
+                Standing::Ready(level) => rings.push(level, Entry { left: 0, ..entry }),
+                Standing::Unready | Standing::Gone => {}
             }
             rings.end_turn(priority, entry.tenant);
         }
-    }
-
-    /// The priority at which a topic can deliver; `None` if it is not ready, or cold, and then it is wanted.
-    fn ready_level(&mut self, slot: TopicSlot) -> Option<Priority> {
-        let topic = &self.state.topics[slot];
-        if topic.cold {
-            self.want(slot);
-            return None;
-        }
-        topic.ready_level(&self.state.namespaces[topic.namespace].policy)
+        ControlFlow::Continue(())
     }
 
     /// Leases up to `quota` messages of one topic and priority to a consumer; returns how many.
@@ -216,9 +207,17 @@ impl Core {
                 let fact = Fact::TopicVanished { topic: topic.number };
                 self.commit(fact, log);
                 self.dispatcher.scopes.forget(slot);
-            } else if !topic.cold {
+            } else {
                 self.dispatcher.scopes.enqueue(slot, &self.state);
             }
         }
     }
+}
+
+/// What has become of the topic of an entry in the rings.
+fn standing(state: &State, entry: &Entry) -> Standing {
+    let Some(topic) = state.topics.get(entry.slot).filter(|topic| topic.number == entry.number) else {
+        return Standing::Gone;
+    };
+    topic.ready_level(&state.namespaces[topic.namespace].policy).map_or(Standing::Unready, Standing::Ready)
 }

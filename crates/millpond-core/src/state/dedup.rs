@@ -1,10 +1,10 @@
 //! Dedup ids that were seen, by hash. They live apart from topics, and outlive them.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use millpond_types::{MessageId, WallTime};
+use millpond_types::{MessageId, Millis, WallTime};
 
 use crate::state::hash::FixedState;
 
@@ -20,9 +20,8 @@ pub(crate) struct Dedup {
 #[derive(Clone, Default)]
 pub(crate) struct Dedups {
     entries: HashMap<u128, Dedup, FixedState>,
-    /// In the order of insertion, which is nearly that of forgetting: an entry waits for those before it, and that
-    /// costs memory only, for what has passed its time is not found any more.
-    queue: VecDeque<(WallTime, u128)>,
+    /// Per window, in the order of insertion, which is that of forgetting. Windows are few: one a policy.
+    queues: BTreeMap<Millis, VecDeque<(WallTime, u128)>>,
 }
 
 impl Dedups {
@@ -30,9 +29,10 @@ impl Dedups {
         self.entries.get(&hash).copied().filter(|entry| entry.until > now)
     }
 
-    pub(crate) fn insert(&mut self, hash: u128, entry: Dedup) {
+    /// `window` is how long the entry is remembered in all; entries of one window come in the order of their ends.
+    pub(crate) fn insert(&mut self, hash: u128, entry: Dedup, window: Millis) {
         if entry.until != FOREVER {
-            self.queue.push_back((entry.until, hash));
+            self.queues.entry(window).or_default().push_back((entry.until, hash));
         }
         self.entries.insert(hash, entry);
     }
@@ -48,14 +48,24 @@ impl Dedups {
         self.entries.remove(&hash);
     }
 
+    /// A message takes its dedup id along; one that was forgotten and came with a later message is that one's.
+    pub(crate) fn remove_of(&mut self, hash: u128, id: MessageId) {
+        if self.entries.get(&hash).is_some_and(|entry| entry.id == id) {
+            self.entries.remove(&hash);
+        }
+    }
+
     /// Lets go of what has passed its time. Changes nothing that can be seen.
     pub(crate) fn sweep(&mut self, now: WallTime) {
-        while let Some((until, hash)) = self.queue.front().copied().filter(|(until, _)| *until <= now) {
-            self.queue.pop_front();
-            if self.entries.get(&hash).is_some_and(|entry| entry.until == until) {
-                self.entries.remove(&hash);
+        for queue in self.queues.values_mut() {
+            while let Some((until, hash)) = queue.front().copied().filter(|(until, _)| *until <= now) {
+                queue.pop_front();
+                if self.entries.get(&hash).is_some_and(|entry| entry.until == until) {
+                    self.entries.remove(&hash);
+                }
             }
         }
+        self.queues.retain(|_, queue| !queue.is_empty());
     }
 
     /// All that is remembered, in the order of forgetting.

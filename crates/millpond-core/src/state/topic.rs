@@ -43,8 +43,9 @@ pub(crate) struct Topic {
     pub(crate) paused: bool,
     /// Whether it is in [`State::touched`](super::State).
     pub(crate) touched: bool,
-    /// Its contents are in the store: nothing of `levels` and `leases` may be looked at before they are loaded.
-    pub(crate) cold: bool,
+    /// Set while its contents are in the store, to the priority at which they are ready: nothing of `levels` and
+    /// `leases` may be looked at before they are loaded.
+    pub(crate) cold: Option<Priority>,
 }
 
 /// One priority of a topic.
@@ -135,7 +136,7 @@ impl Topic {
 
     /// Whether it holds nothing at all.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.cold && self.levels.iter().all(|level| level.runs.is_empty() && level.aside.is_empty())
+        !self.is_cold() && self.levels.iter().all(|level| level.runs.is_empty() && level.aside.is_empty())
     }
 
     /// The highest priority at which a message could be delivered now, if any.
@@ -143,7 +144,17 @@ impl Topic {
         if self.paused || self.room(policy) == 0 {
             return None;
         }
+        self.cold.or_else(|| self.highest_ready())
+    }
+
+    /// The highest priority at which a message is ready, whatever keeps it from being delivered.
+    pub(crate) fn highest_ready(&self) -> Option<Priority> {
         self.levels.iter().rev().find(|level| level.is_ready()).map(|level| level.priority)
+    }
+
+    /// Whether its contents are in the store.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.cold.is_some()
     }
 
     /// How many more messages may be leased now.
