@@ -46,15 +46,18 @@ impl Core {
 
     fn ripen(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {
         let topic = &self.state.topics[slot];
-        let count = topic.level(priority).and_then(|level| level.aside.get(&first)).map(|aside| aside.run.count);
-        let count = count.expect("a timer goes with what it was set for");
+        let aside = topic.level(priority).and_then(|level| level.aside.get(&first));
+        // A TTL that passed in the same turn, and before, has ended it.
+        let Some(count) = aside.map(|aside| aside.run.count) else { return };
         self.commit(Fact::Ripened { topic: topic.number, group: 0, priority, first, count }, log);
     }
 
     fn ttl_passed(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {
         let level = self.state.topics[slot].level_mut(priority).expect("a timer goes with what it was set for");
-        let (end, _) = level.expiries.remove(&first).expect("a timer goes with what it was set for");
-        let in_line = level.runs.iter().skip_while(|run| run.end() <= first).take_while(|run| run.first < end);
+        // What came before in the same turn may have finished the last of them.
+        let Some((end, _)) = level.expiries.remove(&first) else { return };
+        let at = level.runs.partition_point(|run| run.end() <= first);
+        let in_line = level.runs.range(at..).take_while(|run| run.first < end);
         let mut pieces: Vec<(Sequence, u32)> = in_line
             .filter(|run| run.expires.is_some())
             .map(|run| {

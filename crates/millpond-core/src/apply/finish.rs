@@ -90,7 +90,10 @@ impl State {
             // What was cancelled may be published again.
             let level = self.topics[slot].level(priority).expect("a fact names a level that exists");
             let end = Sequence(first.0 + u64::from(count));
-            level.marks.range(first..end).for_each(|(_, hash)| self.dedups.remove(*hash));
+            for (sequence, hash) in level.marks.range(first..end) {
+                let sequence = *sequence;
+                self.dedups.remove_of(*hash, MessageId { topic, priority, sequence });
+            }
         }
         let aside = self.take_unleased(slot, priority, first, count);
         self.freed.push(aside.run.extent());

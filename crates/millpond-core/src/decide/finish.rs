@@ -46,8 +46,12 @@ impl Core {
         log: &mut dyn FactLog,
     ) {
         let slot = self.state.topics.by_number(run.first.topic).filter(|_| run.first.group == 0);
-        let Some(slot) = slot else { return push(outcomes, run.count, FinishOutcome::LeaseLost) };
-        let (mut number, end) = (run.first.lease, run.end());
+        // A run that reaches past all numbers was never given out either.
+        let end = run.first.lease.0.checked_add(u64::from(run.count)).map(LeaseNumber);
+        let (Some(slot), Some(end)) = (slot, end) else {
+            return push(outcomes, run.count, FinishOutcome::LeaseLost);
+        };
+        let mut number = run.first.lease;
         while number < end {
             let topic = &self.state.topics[slot];
             let covering = topic.lease(number).map(|slot| self.state.leases[slot as usize].end());
@@ -167,7 +171,7 @@ impl Core {
 fn backoff(now: RunTime, first: Millis, longest: Millis, failures: u32, salt: u64) -> RunTime {
     let doubled = first.0.saturating_mul(1 << (failures - 1).min(40)).min(longest.0);
     let spread = (doubled / 2).max(1);
-    now + Millis(doubled - doubled / 4 + salt % spread)
+    now + Millis((doubled - doubled / 4).saturating_add(salt % spread))
 }
 
 fn push(outcomes: &mut Vec<OutcomeRun<FinishOutcome>>, count: u32, outcome: FinishOutcome) {

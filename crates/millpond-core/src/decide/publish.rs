@@ -158,7 +158,7 @@ impl Core {
         let count = part.end - part.start;
         let (from, to) = (run.sizes.offset(part.start), run.sizes.offset(part.end));
         let sizes = match &run.sizes {
-            sizes if part.start == 0 => sizes.clone(),
+            sizes if count == run.count => sizes.clone(),
             Sizes::Uniform(size) => Sizes::Uniform(*size),
             Sizes::Ends(ends) => {
                 let ends: Vec<u32> = part.clone().map(|i| ends[i as usize] - from).collect();

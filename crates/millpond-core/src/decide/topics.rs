@@ -136,8 +136,9 @@ fn view(topic: &Topic) -> TopicView {
     for level in &topic.levels {
         for run in &level.runs {
             counts.waiting += u64::from(run.count);
+            // A redriven message is older than its place in the line.
+            waits(run);
         }
-        level.runs.front().into_iter().for_each(&mut waits);
         for aside in level.aside.values() {
             let count = u64::from(aside.run.count);
             match aside.state {
