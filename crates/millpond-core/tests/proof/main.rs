@@ -1,0 +1,11 @@
+//! The core proved right, in three ways that share one shell: scenarios as text, random histories against a plain
+//! model, and histories in which topics leave memory at any moment.
+//!
+//! After every turn of all of them [`shell::Shell`] checks the invariants, that the facts replay to the same pages, that
+//! pages read back are the same pages, that numbers only grow, and that every byte published is live or freed, once.
+
+mod journal;
+mod say;
+mod scenarios;
+mod script;
+mod shell;

@@ -1,0 +1,147 @@
+//! What the core says, as lines that a reviewer reads. What is as usual (priority 4, the first delivery, no failure) is
+//! left out.
+
+use millpond_core::Now;
+use millpond_core::output::{LeasedRun, Output, Reply};
+use millpond_types::{
+    Counts, FinishOutcome, MessageState, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome, TopicView,
+};
+
+use crate::journal::Journal;
+use crate::script::Names;
+
+/// The lines of an output.
+pub fn output(output: &Output, journal: &Journal, names: &Names, now: Now) -> Vec<String> {
+    match output {
+        Output::Reply { ticket, reply } => {
+            let lines = self::reply(reply, journal, now);
+            match names.tickets.iter().find(|(_, known)| *known == ticket) {
+                Some((name, _)) => lines.into_iter().map(|line| format!("{name}: {line}")).collect(),
+                None => lines,
+            }
+        }
+        Output::Delivery { session, consumer, leases } => {
+            leases.iter().map(|run| format!("s{}.{consumer} <- {}", session.0, leased(run, journal))).collect()
+        }
+        Output::SessionExpired(session) => vec![format!("s{} expired", session.0)],
+    }
+}
+
+fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
+    match reply {
+        Reply::Published { outcomes, .. } => runs(outcomes, |outcome| published(outcome, now)),
+        Reply::Received(leases) if leases.is_empty() => vec!["nothing".into()],
+        Reply::Received(leases) => leases.iter().map(|run| leased(run, journal)).collect(),
+        Reply::Finished(outcomes) => runs(outcomes, |outcome| match outcome {
+            FinishOutcome::Done => "done".into(),
+            FinishOutcome::Dead => "dead".into(),
+            FinishOutcome::LeaseLost => "lease_lost".into(),
+        }),
+        Reply::SessionBegun { resumed } => vec![if *resumed { "resumed".into() } else { "begun".into() }],
+        Reply::Done => vec!["ok".into()],
+        Reply::Count(count) => vec![count.to_string()],
+        Reply::Messages(rows) if rows.is_empty() => vec!["nothing".into()],
+        Reply::Messages(rows) => {
+            rows.iter().map(|found| message(&journal.read(found.extent).concat(), &found.row, now)).collect()
+        }
+        Reply::Namespaces(views) => views.iter().map(namespace).collect(),
+        Reply::Topics(views) if views.is_empty() => vec!["nothing".into()],
+        Reply::Topics(views) => views.iter().flat_map(|view| topic(view, now)).collect(),
+        Reply::Dead { rows, next } => {
+            let mut lines: Vec<String> = rows
+                .iter()
+                .map(|found| {
+                    let body = journal.read(found.extent).concat();
+                    let (row, detail) = (&found.row, &found.row.detail);
+                    let detail = if detail.is_empty() { String::new() } else { format!(" \"{detail}\"") };
+                    format!("{}: {}, {}{detail}", row.topic, message(&body, &row.message, now), row.reason)
+                })
+                .collect();
+            if lines.is_empty() {
+                lines.push("nothing".into());
+            }
+            if !next.is_empty() {
+                lines.push("more".into());
+            }
+            lines
+        }
+        Reply::Refused { code, .. } => vec![format!("refused {}", code.name())],
+    }
+}
+
+fn runs<T>(outcomes: &[OutcomeRun<T>], say: impl Fn(&T) -> String) -> Vec<String> {
+    let times = |count: u32| if count == 1 { String::new() } else { format!(" x{count}") };
+    outcomes.iter().map(|run| format!("{}{}", say(&run.outcome), times(run.count))).collect()
+}
+
+fn published(outcome: &PublishOutcome, now: Now) -> String {
+    match outcome {
+        PublishOutcome::Queued { id } => format!("queued {id}"),
+        PublishOutcome::Duplicate { id, state } => format!("duplicate of {id}, {}", self::state(*state, now)),
+        PublishOutcome::Refused { code, .. } => format!("refused {}", code.name()),
+    }
+}
+
+fn leased(run: &LeasedRun, journal: &Journal) -> String {
+    let bodies = journal.read(run.extent);
+    assert_eq!(bodies.len(), run.count as usize, "a delivery's extent holds its messages");
+    let mut line = format!("{}: {}", run.topic, bodies.join(" "));
+    if run.priority != Priority::DEFAULT {
+        line += &format!(", priority {}", run.priority.level());
+    }
+    line + &tries(run.deliveries, 1, run.failures)
+}
+
+fn tries(deliveries: u32, usual: u32, failures: u32) -> String {
+    let mut line = String::new();
+    if deliveries != usual {
+        line += &format!(", delivery {deliveries}");
+    }
+    if failures > 0 {
+        line += &format!(", failures {failures}");
+    }
+    line
+}
+
+fn message(body: &str, view: &MessageView, now: Now) -> String {
+    format!("{body} {}{}", state(view.state, now), tries(view.deliveries, 0, view.failures))
+}
+
+fn state(state: MessageState, now: Now) -> String {
+    match state {
+        MessageState::Waiting => "waiting".into(),
+        MessageState::Delayed { due } => format!("delayed for {} ms", due.since(now.wall).0),
+        MessageState::Retrying => "retrying".into(),
+        MessageState::Leased => "leased".into(),
+        MessageState::Dead => "dead".into(),
+        MessageState::Ended => "ended".into(),
+    }
+}
+
+fn counts(counts: &Counts) -> String {
+    let all = [
+        ("waiting", counts.waiting),
+        ("delayed", counts.delayed),
+        ("retrying", counts.retrying),
+        ("leased", counts.leased),
+        ("dead", counts.dead),
+    ];
+    all.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {n} {name}")).collect()
+}
+
+fn namespace(view: &NamespaceView) -> String {
+    let paused: String =
+        view.paused.iter().map(|(name, prefix)| format!(", {name}{} paused", if *prefix { "*" } else { "" })).collect();
+    format!("{}: {} topics{}{paused}", view.name, view.topics, counts(&view.groups[0].1))
+}
+
+fn topic(view: &TopicView, now: Now) -> Vec<String> {
+    let paused = if view.paused { ", paused" } else { "" };
+    let oldest = view.oldest.map_or(String::new(), |at| format!(", oldest {} ms", now.wall.since(at).0));
+    let mut lines = vec![format!("{}{}{oldest}{paused}", view.name, counts(&view.counts))];
+    lines.extend(view.cursors.iter().map(|c| {
+        let (priority, scan, completion, next) = (c.priority.level(), c.scan.0, c.completion.0, c.next.0);
+        format!("  priority {priority}: completion {completion}, scan {scan}, next {next}")
+    }));
+    lines
+}

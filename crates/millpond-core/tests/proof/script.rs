@@ -1,0 +1,328 @@
+//! The small language of scenarios: one command a line, read here.
+//!
+//! `VERB WORD... KEY=VALUE...`. Messages are known by their bodies: `ack m1` takes the last receipt that `m1` was
+//! delivered with, `ack m1@1` that of its first delivery. `m*3` stands for `m1 m2 m3`, and `m1#x` carries the dedup id
+//! `x`. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
+//! one turn.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use millpond_core::command::*;
+use millpond_core::dedup_hash;
+use millpond_types::block;
+use millpond_types::{
+    DedupWindow, Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority,
+    ProducerId, Receipt, Retry, SessionId, TopicName, TopicNumber,
+};
+
+use crate::journal::sizes_of;
+use crate::shell::HASH_KEY;
+
+/// What a script has seen so far, by the names that it uses.
+#[derive(Default)]
+pub struct Names {
+    /// The ids that bodies were stored under, the last one where a body was published again.
+    pub ids: BTreeMap<String, MessageId>,
+    /// The receipts that bodies were delivered with, in order.
+    pub receipts: BTreeMap<String, Vec<Receipt>>,
+    /// Where the last listing of dead letters ended.
+    pub next_page: Vec<u8>,
+    /// Receives that were given a name.
+    pub tickets: BTreeMap<String, Ticket>,
+}
+
+/// A line taken apart.
+pub struct Line<'a> {
+    pub verb: &'a str,
+    pub words: Vec<&'a str>,
+    options: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Line<'a> {
+    pub fn new(text: &'a str) -> Line<'a> {
+        let mut tokens = text.split_whitespace();
+        let verb = tokens.next().expect("a line begins with a verb");
+        let mut line = Line { verb, words: Vec::new(), options: BTreeMap::new() };
+        for token in tokens {
+            match token.split_once('=') {
+                Some((key, value)) => _ = line.options.insert(key, value),
+                None => line.words.push(token),
+            }
+        }
+        line
+    }
+
+    pub fn option(&self, key: &str) -> Option<&'a str> {
+        self.options.get(key).copied()
+    }
+
+    fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
+        self.option(key).map(|text| text.parse().unwrap_or_else(|_| panic!("{key}={text} is no number")))
+    }
+
+    fn time(&self, key: &str) -> Option<Millis> {
+        self.option(key).map(duration)
+    }
+
+    fn namespace(&self) -> NamespaceName {
+        self.option("ns").map_or_else(NamespaceName::default, |name| NamespaceName::try_from(name).unwrap())
+    }
+
+    fn topic(&self) -> TopicRef {
+        TopicRef { namespace: self.namespace(), name: name(self.words[0].trim_end_matches('*')) }
+    }
+
+    fn hash(&self, topic: &TopicName, dedup_id: &str) -> u128 {
+        dedup_hash(HASH_KEY, &self.namespace(), topic, dedup_id.as_bytes())
+    }
+
+    /// A body or, behind `#`, a dedup id.
+    fn which(&self, word: &str, names: &Names) -> Which {
+        match word.strip_prefix('#') {
+            Some(dedup_id) => Which::Dedup(self.hash(&self.topic().name, dedup_id)),
+            None => Which::Id(id(word, names)),
+        }
+    }
+
+    fn receipts(&self, names: &Names) -> Vec<ReceiptRun> {
+        self.words.iter().map(|word| ReceiptRun { first: receipt(word, names), count: 1 }).collect()
+    }
+
+    fn listing(&self, names: &Names) -> Listing {
+        let after = match self.option("after") {
+            Some("next") => names.next_page.clone(),
+            after => after.unwrap_or_default().as_bytes().to_vec(),
+        };
+        let prefix = self.option("prefix").unwrap_or_default().as_bytes().to_vec();
+        let limit = self.number("limit").unwrap_or(100);
+        Listing { namespace: self.namespace(), prefix: prefix.into(), after: after.into(), limit }
+    }
+}
+
+/// The command of a line.
+pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
+    let namespace = line.namespace();
+    let group = GroupName::try_from(line.option("group").unwrap_or("default")).unwrap();
+    let (messages, bytes) = (line.number("max").unwrap_or(100), line.number("bytes").unwrap_or(1_000_000));
+    let finish = |verb| {
+        let confirm = line.option("confirm") != Some("no");
+        Command::Finish(Finish { verb, receipts: line.receipts(names), confirm })
+    };
+    let reason = || Bytes::from(line.option("reason").unwrap_or_default().to_owned());
+    match line.verb {
+        "publish" => Command::Publish(publish(line, text)),
+        "receive" => Command::Receive(Receive {
+            namespace,
+            group,
+            filter: filter(&line.words),
+            messages,
+            bytes,
+            lease: line.time("lease"),
+            wait: line.time("wait").unwrap_or_default(),
+        }),
+        "withdraw" => Command::Withdraw(names.tickets[line.words[0]]),
+        "ack" => finish(FinishVerb::Ack),
+        "release" => finish(FinishVerb::Release { delay: line.time("delay").unwrap_or_default() }),
+        "fail" => finish(FinishVerb::Fail { reason: reason() }),
+        "reject" => finish(FinishVerb::Reject { reason: reason() }),
+        "extend" => finish(FinishVerb::Extend { lease: line.time("lease") }),
+        "begin" => {
+            let held = line.option("held").unwrap_or_default().split(',').filter(|word| !word.is_empty());
+            let held = held.map(|word| ReceiptRun { first: receipt(word, names), count: 1 }).collect();
+            let resume = line.time("resume").unwrap_or(Millis::seconds(10));
+            Command::SessionBegin(SessionBegin { session: session(line.words[0]), resume, held })
+        }
+        "lose" => Command::SessionLost(session(line.words[0])),
+        "heartbeat" => {
+            let except = line.option("except").unwrap_or_default().split(',').filter(|word| !word.is_empty());
+            let except = except.map(|word| receipt(word, names)).collect();
+            Command::Heartbeat { session: session(line.words[0]), except }
+        }
+        "end" => Command::SessionEnd(session(line.words[0])),
+        "attach" => {
+            let (session, consumer) = consumer(line.words[0]);
+            let (filter, lease) = (filter(&line.words[1..]), line.time("lease"));
+            Command::Attach(Attach { session, consumer, namespace, group, filter, messages, bytes, lease })
+        }
+        "credit" => {
+            let (session, consumer) = consumer(line.words[0]);
+            let (messages, bytes) = (line.number("max").unwrap_or(0), line.number("bytes").unwrap_or(0));
+            Command::Credit { session, consumer, messages, bytes }
+        }
+        "detach" => {
+            let (session, consumer) = consumer(line.words[0]);
+            Command::Detach { session, consumer }
+        }
+        "look" => {
+            let which = match line.words.get(1) {
+                Some(word) => LookWhich::One(line.which(word, names)),
+                None => LookWhich::First(line.number("first").unwrap_or(100)),
+            };
+            Command::Look(Look { topic: line.topic(), which })
+        }
+        "cancel" => Command::Cancel { topic: line.topic(), which: line.which(line.words[1], names) },
+        "reschedule" => {
+            let (topic, which) = (line.topic(), line.which(line.words[1], names));
+            Command::Reschedule { topic, which, delay: line.time("delay").unwrap_or_default() }
+        }
+        "pause" => Command::Pause { topic: line.topic(), prefix: line.words[0].ends_with('*') },
+        "resume" => Command::Resume { topic: line.topic(), prefix: line.words[0].ends_with('*') },
+        "forget" => {
+            let topic = line.topic();
+            let dedup_hash = line.hash(&topic.name, line.words[1].trim_start_matches('#'));
+            Command::Forget { topic, dedup_hash }
+        }
+        "purge" => Command::Purge { namespace, filter: filter(&line.words) },
+        "namespace" => {
+            let name = NamespaceName::try_from(line.words[0]).unwrap();
+            Command::NamespaceSet { name, policy: policy(line) }
+        }
+        "namespace-delete" => Command::NamespaceDelete(NamespaceName::try_from(line.words[0]).unwrap()),
+        "namespaces" => Command::Namespaces,
+        "stats" => Command::Stats(namespace),
+        "topics" => Command::Topics(line.listing(names)),
+        "topic" => Command::Topic(line.topic()),
+        "dead" => Command::DeadList { listing: line.listing(names), group },
+        "redrive" => Command::DeadRedrive { namespace, group, which: dead_which(line, names) },
+        "dead-purge" => Command::DeadPurge { namespace, group, which: dead_which(line, names) },
+        verb => panic!("no verb {verb}"),
+    }
+}
+
+/// The bodies of a publish, in order.
+pub fn bodies(text: &str) -> Vec<String> {
+    let runs = text.split(" + ").map(|part| part.trim_start_matches("publish "));
+    let words = runs.flat_map(|run| run.split_whitespace().skip(1).filter(|word| !word.contains('=')));
+    words.flat_map(expand).map(|word| body_of(&word).0.to_owned()).collect()
+}
+
+fn publish(line: &Line<'_>, text: &str) -> Publish {
+    let runs = text.split(" + ").map(|part| {
+        let part = Line::new(part.trim_start_matches("publish "));
+        let topic = name(part.verb);
+        let mut run = PublishRun {
+            topic: topic.clone(),
+            priority: Priority::new(part.number("prio").unwrap_or(4)).expect("a priority"),
+            delay: part.time("delay").unwrap_or_default(),
+            ttl: part.time("ttl"),
+            count: 0,
+            block: Bytes::new(),
+            sizes: block::Sizes::Uniform(0),
+            dedup: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        for word in part.words.iter().flat_map(|word| expand(word)) {
+            let (body, dedup_id) = body_of(&word);
+            if let Some(dedup_id) = dedup_id {
+                run.dedup.push(DedupMark { index: run.count, hash: line.hash(&topic, dedup_id) });
+            }
+            block::push(&mut bytes, dedup_id.unwrap_or_default().as_bytes(), &[], body.as_bytes()).unwrap();
+            run.count += 1;
+        }
+        (run.sizes, run.block) = (sizes_of(&bytes), bytes.into());
+        run
+    });
+    let producer = line.option("producer").map(|text| {
+        let parts: Vec<u64> = text.split('.').map(|part| part.parse().expect("ID.INSTANCE.SEQUENCE")).collect();
+        ProducerBatch { id: ProducerId(u128::from(parts[0])), instance: parts[1] as u32, sequence: parts[2] }
+    });
+    Publish { namespace: line.namespace(), producer, level: Level::Durable, runs: runs.collect() }
+}
+
+fn policy(line: &Line<'_>) -> Policy {
+    let of = Policy::default();
+    Policy {
+        lease: line.time("lease").unwrap_or(of.lease),
+        max_failures: line.number("max_failures").unwrap_or(of.max_failures),
+        retry: match line.option("retry") {
+            None => of.retry,
+            Some("head") => Retry::Head,
+            Some("tail") => Retry::Tail,
+            Some(pause) => {
+                let (first, longest) = pause.split_once("..").expect("retry=head, tail or FIRST..LONGEST");
+                Retry::Backoff { first: duration(first), longest: duration(longest) }
+            }
+        },
+        ttl: line.time("ttl"),
+        on_expiry: if line.option("on_expiry") == Some("dead") { OnExpiry::Dead } else { OnExpiry::Drop },
+        dedup_window: match line.option("dedup") {
+            None => of.dedup_window,
+            Some("off") => DedupWindow::Off,
+            Some("forever") => DedupWindow::Forever,
+            Some(window) => DedupWindow::For(duration(window)),
+        },
+        max_in_flight: line.number("max_in_flight"),
+        weight: line.number("weight").unwrap_or(of.weight),
+    }
+}
+
+fn filter(words: &[&str]) -> Filter {
+    let names = || words.iter().map(|word| name(word.trim_end_matches('*'))).collect();
+    match words {
+        [] => Filter::All,
+        ["none"] => Filter::Topics(Vec::new()),
+        words if words.iter().all(|word| word.ends_with('*')) => Filter::Prefixes(names()),
+        _ => Filter::Topics(names()),
+    }
+}
+
+fn dead_which(line: &Line<'_>, names: &Names) -> DeadWhich {
+    match line.option("body") {
+        Some(body) => DeadWhich::One(line.topic().name, id(body, names)),
+        None => DeadWhich::Filter(filter(&line.words)),
+    }
+}
+
+fn id(word: &str, names: &Names) -> MessageId {
+    names.ids.get(word).copied().unwrap_or_else(|| word.parse().expect("a body that was published, or an id"))
+}
+
+/// The receipt of a body's last delivery or, `m1@2`, of another one; `never` is one that nobody was ever given.
+pub fn receipt(word: &str, names: &Names) -> Receipt {
+    if word == "never" {
+        return Receipt { topic: TopicNumber(9), group: 0, lease: LeaseNumber(u64::MAX) };
+    }
+    let (body, delivery) = word.split_once('@').map_or((word, None), |(body, n)| (body, n.parse::<usize>().ok()));
+    let receipts = names.receipts.get(body).unwrap_or_else(|| panic!("{body} was never delivered"));
+    receipts[delivery.unwrap_or(receipts.len()) - 1]
+}
+
+fn session(word: &str) -> SessionId {
+    SessionId(word.trim_start_matches('s').parse().expect("sessions are s1, s2, ..."))
+}
+
+fn consumer(word: &str) -> (SessionId, u32) {
+    let (of, number) = word.split_once('.').expect("SESSION.CONSUMER");
+    (session(of), number.parse().expect("a consumer's number"))
+}
+
+fn name(word: &str) -> TopicName {
+    TopicName::try_from(word).unwrap()
+}
+
+fn expand(word: &str) -> Vec<String> {
+    match word.split_once('*') {
+        Some((stem, count)) => (1..=count.parse().expect("STEM*COUNT")).map(|n: u32| format!("{stem}{n}")).collect(),
+        None => vec![word.to_owned()],
+    }
+}
+
+fn body_of(word: &str) -> (&str, Option<&str>) {
+    word.split_once('#').map_or((word, None), |(body, dedup_id)| (body, Some(dedup_id)))
+}
+
+/// `100ms`, `5s`, `2m`, `1h`, `3d`.
+pub fn duration(text: &str) -> Millis {
+    let at = text.find(|c: char| !c.is_ascii_digit()).expect("a duration has a unit");
+    let count: u64 = text[..at].parse().expect("a duration begins with a number");
+    let unit = match &text[at..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        unit => panic!("no unit {unit}"),
+    };
+    Millis(count * unit)
+}

@@ -1,0 +1,122 @@
+//! The shell around a core in a test: it owns the core, its journal and both times, drives turns, and checks after each
+//! of them all that must hold whatever the history.
+
+use millpond_core::command::{Command, Ticket};
+use millpond_core::output::{Extent, Output};
+use millpond_core::page::Page;
+use millpond_core::{Core, Now, invariants};
+use millpond_types::{RunTime, WallTime};
+
+use crate::journal::Journal;
+
+pub const HASH_KEY: [u64; 2] = [7, 11];
+/// Where wall time begins: not at zero, so that it is not confused with run time.
+pub const WALL_START: u64 = 1_000_000_000;
+
+pub struct Shell {
+    pub core: Core,
+    pub journal: Journal,
+    pub now: Now,
+    /// A core that is fed with the journal's facts alone.
+    replica: Core,
+    applied: usize,
+    freed: Vec<Extent>,
+    tickets: u64,
+}
+
+impl Shell {
+    pub fn new() -> Shell {
+        let mut journal = Journal::default();
+        let mut core = Core::create(HASH_KEY, &mut journal);
+        let now = Now { run: RunTime(0), wall: WallTime(WALL_START) };
+        core.start(now, false, &mut journal);
+        let replica = Core::empty(HASH_KEY);
+        let mut shell = Shell { core, journal, now, replica, applied: 0, freed: Vec::new(), tickets: 0 };
+        // A start gives every lease some grace: that is over when a test begins, but where it restarts.
+        shell.pass(60_000, 60_000);
+        shell.turn(Vec::new());
+        shell
+    }
+
+    pub fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    /// Lets both times pass. What that brings comes with the next turn.
+    pub fn pass(&mut self, run: u64, wall: u64) {
+        self.now = Now { run: RunTime(self.now.run.0 + run), wall: WallTime(self.now.wall.0 + wall) };
+    }
+
+    /// A turn with some commands, checked.
+    pub fn turn(&mut self, commands: Vec<(Ticket, Command)>) -> Vec<Output> {
+        self.core.set_time(self.now);
+        for (ticket, command) in commands {
+            self.core.submit(ticket, command, &mut self.journal);
+        }
+        self.core.advance(&mut self.journal);
+        self.core.dispatch(&mut self.journal);
+        self.freed.append(self.core.freed());
+        self.check();
+        std::mem::take(self.core.outputs())
+    }
+
+    /// Starts anew with what the journal holds; after a crash, with all numbers raised.
+    pub fn restart(&mut self, crash: bool) {
+        let mut core = Core::empty(HASH_KEY);
+        self.journal.facts.iter().for_each(|(fact, position)| core.apply(fact, *position));
+        core.start(self.now, crash, &mut self.journal);
+        self.core = core;
+        self.turn(Vec::new());
+    }
+
+    /// Lets the replica go on from a checkpoint of the core instead of from the journal's beginning.
+    pub fn checkpoint(&mut self) {
+        self.replica = Core::from_pages(self.core.pages()).expect("a core's own pages are good");
+    }
+
+    /// Time until the core wants a turn without being asked; `None` if never.
+    pub fn next_wake(&self) -> Option<u64> {
+        self.core.next_wake().map(|wait| wait.0)
+    }
+
+    fn check(&mut self) {
+        invariants::check(&self.core);
+        let pages: Vec<Page> = self.core.pages().collect();
+
+        for (fact, position) in &self.journal.facts[self.applied..] {
+            self.replica.apply(fact, *position);
+        }
+        self.applied = self.journal.facts.len();
+        self.replica.set_time(self.now);
+        assert_same(&pages, self.replica.pages(), "the facts replay to the same state");
+
+        let read_back = Core::from_pages(pages.iter().cloned()).expect("a core's own pages are good");
+        invariants::check(&read_back);
+        assert_same(&pages, read_back.pages(), "pages read back are the same pages");
+
+        self.every_byte_is_live_or_freed();
+    }
+
+    fn every_byte_is_live_or_freed(&self) {
+        let mut known = self.freed.clone();
+        self.core.extents(&mut |extent| known.push(extent));
+        known.sort_unstable();
+        let mut end = 0;
+        for extent in &known {
+            assert!(extent.position >= end, "no byte of the journal is live twice, or freed and live");
+            end = extent.position + u64::from(extent.length);
+        }
+        let bytes = |extents: &mut dyn Iterator<Item = Extent>| extents.map(|e| u64::from(e.length)).sum::<u64>();
+        let total = bytes(&mut self.journal.published());
+        assert_eq!(bytes(&mut known.into_iter()), total, "every byte published is live or freed");
+    }
+}
+
+fn assert_same(expected: &[Page], found: impl Iterator<Item = Page>, what: &str) {
+    let found: Vec<Page> = found.collect();
+    for (expected, found) in expected.iter().zip(&found) {
+        assert_eq!(expected, found, "{what}");
+    }
+    assert_eq!(expected.len(), found.len(), "{what}");
+}
