@@ -102,7 +102,7 @@ impl Housekeeper {
 
     fn take_back_one(&self, segment: &Segment) -> io::Result<()> {
         let shared = &self.shared;
-        if shared.spares.count() >= SPARES || segment.bytes != shared.segment_bytes {
+        if shared.spares.count() >= shared.spares_kept || segment.bytes != shared.segment_bytes {
             shared.disk.remove(&segment.name)?;
             return shared.disk.sync_dir();
         }

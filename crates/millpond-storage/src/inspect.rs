@@ -22,7 +22,7 @@ use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
 use crate::open::{count_live, find_segments};
 use crate::recover::replay;
-use crate::{ReadError, Reader};
+use crate::{OpenOptions, ReadError, Reader};
 
 /// What an inspection came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,7 +187,7 @@ impl Report<'_> {
 
     /// Reads every message that is still needed, and tells what each segment holds of them.
     fn messages(&mut self, core: &Core, segments: Vec<Segment>) -> io::Result<()> {
-        let shared = Arc::new(Shared::new(self.disk.clone(), 0, 0, 0, 0));
+        let shared = Arc::new(Shared::new(self.disk.clone(), 0, 0, &OpenOptions::default()));
         segments.into_iter().for_each(|segment| shared.segments.add(segment));
         if let Err(error) = count_live(core, &shared.segments, &self.disk.place("")) {
             self.damaged(error.to_string())?;

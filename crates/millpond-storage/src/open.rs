@@ -15,7 +15,7 @@ use crate::housekeeper::Housekeeper;
 use crate::journal::segment::{SEGMENT_HEADER, SegmentHeader, segment_base, segment_name};
 use crate::journal::segments::{Segment, Segments};
 use crate::journal::shared::{Hold, Shared};
-use crate::journal::spares::{SPARES, Spares};
+use crate::journal::spares::Spares;
 use crate::journal::{Appender, Committer, Failure, Mark, Reader};
 use crate::recover::{Recovery, Replica, recover};
 
@@ -227,7 +227,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let recovered = recover::<R>(disk.as_ref(), directory, checkpoint.as_ref(), &mut segments, options.cut)?;
 
     let start = recovered.report.start;
-    let shared = Arc::new(Shared::new(disk, directory, start, options.segment_bytes, options.tail_bytes));
+    let shared = Arc::new(Shared::new(disk, directory, start, options));
     shared.checkpoint.store(recovered.report.checkpoint, Ordering::Release);
     for segment in &segments {
         shared.segments.add(segment.clone());
@@ -328,7 +328,7 @@ fn tidy(shared: &Shared) -> Result<(), OpenError> {
             let file = shared.disk.open(&name).map_err(failed)?;
             let whole = file.length().map_err(failed)? == shared.segment_bytes;
             drop(file);
-            if whole && shared.spares.count() < SPARES {
+            if whole && shared.spares.count() < shared.spares_kept {
                 shared.spares.add(name);
             } else {
                 shared.disk.remove(&name).map_err(failed)?;

@@ -129,7 +129,7 @@ impl Draw {
         match self.below(4) {
             0 => self.below(3),
             1 => u64::MAX - self.below(3),
-            _ => self.0.next() >> self.below(64),
+            _ => self.0.draw() >> self.below(64),
         }
     }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use super::lock;
 use super::segments::Segments;
-use super::spares::Spares;
+use super::spares::{SPARES, Spares};
 use super::tail::Tail;
 use crate::checkpoint::Job;
 use crate::disk::{DirectoryLock, Disk};
+use crate::open::OpenOptions;
 
 /// A write or a sync failed. Nothing may be written any more: what the failed call left on the disk is not known, and
 /// a second sync would report as durable what the first one lost. Restart the broker once the disk is in order.
@@ -31,6 +32,9 @@ pub struct Shared {
     pub directory: u128,
     pub start: u32,
     pub segment_bytes: u64,
+    /// Spares that are kept at most: as many as the journal between two checkpoints needs, because writing over old
+    /// bytes is two to three times as fast as writing where nothing was.
+    pub spares_kept: usize,
     pub segments: Segments,
     pub spares: Spares,
     pub tail: Tail,
@@ -52,15 +56,17 @@ pub struct Shared {
 pub type Hold = Arc<DirectoryLock>;
 
 impl Shared {
-    pub fn new(disk: Arc<dyn Disk>, directory: u128, start: u32, segment_bytes: u64, tail_bytes: u64) -> Shared {
+    pub fn new(disk: Arc<dyn Disk>, directory: u128, start: u32, options: &OpenOptions) -> Shared {
+        let between_checkpoints = options.checkpoint_after / options.segment_bytes;
         Shared {
             disk,
             directory,
             start,
-            segment_bytes,
+            segment_bytes: options.segment_bytes,
+            spares_kept: SPARES + usize::try_from(between_checkpoints).unwrap_or(0),
             segments: Segments::default(),
             spares: Spares::default(),
-            tail: Tail::new(tail_bytes),
+            tail: Tail::new(options.tail_bytes),
             durable: AtomicU64::new(0),
             checkpoint: AtomicU64::new(0),
             job: Mutex::new(None),

@@ -180,7 +180,7 @@ pub fn publish(seed: &mut Seed) -> Command {
     let count = 1 + seed.below(5) as u32;
     for _ in 0..count {
         let mut one = Vec::new();
-        let body = (0..seed.below(600)).map(|_| seed.next() as u8).collect::<Vec<_>>();
+        let body = (0..seed.below(600)).map(|_| seed.draw() as u8).collect::<Vec<_>>();
         block::push(&mut one, b"", &[], &body).unwrap();
         let checksum = crc32c::crc32c(&one[block::PREFIX..]);
         one[..4].copy_from_slice(&checksum.to_le_bytes());
