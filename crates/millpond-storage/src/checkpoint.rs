@@ -156,3 +156,6 @@ pub(crate) fn encode_pages(pages: impl IntoIterator<Item = Page>) -> Vec<PageChu
     }
     chunks
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use crate::disk::{Preallocate, is_full};
 use crate::journal::lock;
 use crate::journal::segments::Segment;
 use crate::journal::shared::{Failure, Hold, Shared};
-use crate::journal::spares::SPARES;
+use crate::journal::spares::{RESERVE, SPARES};
 
 /// How long the housekeeper waits before it looks for space again on a full disk.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -117,14 +117,20 @@ impl Housekeeper {
         Ok(())
     }
 
-    /// Takes space for one more spare.
+    /// Takes space for one more spare: for the reserve at once, for the next segment when this one is half full, so that
+    /// a broker that does little takes little.
     fn make_ready(&mut self) -> Result<bool, Failure> {
         let shared = &self.shared;
-        if shared.spares.count() >= SPARES {
+        let (count, full) = (shared.spares.count(), shared.spares.disk_full.load(Ordering::Acquire));
+        if count >= SPARES {
             shared.spares.disk_full.store(false, Ordering::Release);
             return Ok(false);
         }
-        let hurried = shared.spares.hurried.load(Ordering::Acquire);
+        if count >= RESERVE && !full && !shared.is_half_full() {
+            return Ok(false);
+        }
+        // The reserve is for bad times, in which nobody asks how fast a sync is.
+        let hurried = count < RESERVE || shared.spares.hurried.load(Ordering::Acquire);
         let how = if hurried { Preallocate::Reserved } else { Preallocate::Filled };
         let name = shared.spares.name();
         match self.prepare(&name, how) {

@@ -20,7 +20,7 @@ use crate::journal::{Appender, Committer, Failure, Mark, Reader};
 use crate::recover::{Recovery, Replica, recover};
 
 /// Bytes of a segment: large enough that beginning one costs nothing beside filling it, small enough that one live
-/// message pins little. With the two spares a directory takes at least three times this.
+/// message pins little. With the reserve a directory takes at least twice this.
 pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes of journal behind a checkpoint at which the next is due: what a start has to replay at most, about.
 pub const CHECKPOINT_AFTER: u64 = 256 * 1024 * 1024;

@@ -216,20 +216,19 @@ impl<R: Replica> Replay<'_, R> {
         };
         let end = scan.position;
         self.report.end = end;
-        let vouched = match next {
-            Some(next) if next.base == end => {
-                self.report.torn = 0;
-                return Ok(());
-            }
-            Some(next) => next.base,
-            None => scan.vouched().map_err(io)?.map_or(0, |(_, durable)| durable),
-        };
-        let durable = self.durable.max(vouched);
+        if next.is_some_and(|next| next.base == end) {
+            self.report.torn = 0;
+            return Ok(());
+        }
+        let behind = scan.behind().map_err(io)?;
+        let durable = self.durable.max(behind.durable).max(next.map_or(0, |next| next.base));
         if next.is_none() && end >= durable {
             return Ok(());
         }
         if cut == Some(end) {
             self.report.cut = true;
+            // What is cut off stands behind the end still, and must look older than what is written from now on.
+            self.report.start = behind.start;
             self.durable = self.durable.min(end);
             return Ok(());
         }

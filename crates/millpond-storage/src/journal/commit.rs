@@ -92,11 +92,13 @@ impl Committer {
         }
         let result = self.segment.file.sync();
         result.map_err(|error| self.shared.poison(&self.segment.name, "syncing", &error))?;
+        let half = self.segment.bytes / 2;
+        let half_full = self.segment.offset(self.durable) < half && self.segment.offset(self.written) >= half;
         self.durable = self.written;
         self.shared.durable.store(self.durable, Ordering::Release);
         let emptied = self.shared.segments.freed(&self.freed);
         self.freed.clear();
-        if emptied || self.shared.checkpointing.load(Ordering::Acquire) {
+        if emptied || half_full || self.shared.checkpointing.load(Ordering::Acquire) {
             self.shared.ring();
         }
         Ok(self.durable)

@@ -40,6 +40,14 @@ pub enum Found {
     Version(u8),
 }
 
+/// What valid headers behind the end of a walk say.
+pub struct Behind {
+    /// Everything before this position was durable once; 0 if none says anything.
+    pub durable: u64,
+    /// The latest start that wrote any of them, or anything before them.
+    pub start: u32,
+}
+
 impl<'a> Scan<'a> {
     /// Walks a segment from a position on, which a batch of `start` comes before.
     pub fn new(segment: &'a Segment, directory: u128, position: u64, start: u32) -> Scan<'a> {
@@ -69,20 +77,21 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Looks behind the place where the walk ended for a header that says that the place was durable, and returns its
-    /// position and what it vouches for.
-    pub fn vouched(&mut self) -> io::Result<Option<(u64, u64)>> {
+    /// Looks through all that stands behind the place where the walk ended.
+    pub fn behind(&mut self) -> io::Result<Behind> {
+        let mut behind = Behind { durable: 0, start: self.start };
         let mut position = self.position;
         while self.segment.offset(position) + HEADER as u64 <= self.segment.bytes {
-            if let Ok(header) = self.header(position)?
-                && header.start >= self.start
-                && header.durable > self.position
-            {
-                return Ok(Some((position, header.durable)));
+            if let Ok(header) = self.header(position)? {
+                // What an earlier start wrote and lost was lost before this one vouched for anything.
+                if header.start >= self.start {
+                    behind.durable = behind.durable.max(header.durable);
+                }
+                behind.start = behind.start.max(header.start);
             }
             position += ALIGN as u64;
         }
-        Ok(None)
+        Ok(behind)
     }
 
     fn header(&mut self, position: u64) -> io::Result<Result<BatchHeader, NoHeader>> {

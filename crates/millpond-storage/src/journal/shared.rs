@@ -96,6 +96,12 @@ impl Shared {
         Err(lock(&self.failure).clone().expect("a failure is noted before its flag is set"))
     }
 
+    /// Whether the last segment is durable to its half or further.
+    pub fn is_half_full(&self) -> bool {
+        let durable = self.durable.load(Ordering::Acquire);
+        self.segments.find(durable).is_some_and(|segment| segment.offset(durable) >= segment.bytes / 2)
+    }
+
     /// Tells the housekeeper that there is something to do.
     pub fn ring(&self) {
         let mut rung = lock(&self.bell.0);

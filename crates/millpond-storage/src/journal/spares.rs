@@ -1,7 +1,7 @@
 //! Segments that wait for their use: space that was taken ahead.
 //!
-//! One is kept as the reserve: when no more space can be had, publishes are refused, and what ends messages still has
-//! a whole segment, or two, to write into.
+//! One is the reserve: when no more space can be had, publishes are refused, and what ends messages still has a whole
+//! segment to write into.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

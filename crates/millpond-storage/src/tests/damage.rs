@@ -86,7 +86,8 @@ fn facts_come_back_at_the_positions_they_were_given() {
     let disk = TwinDisk::new(SECTOR);
     let mut opened = open_tape(&disk).unwrap();
     let mut expected = std::mem::take(&mut opened.core.facts);
-    for body in [0, 1, 300, 5000] {
+    // The last batch is larger than a segment.
+    for body in [0, 1, 300, 5000, 50_000] {
         let fact = published(body);
         let (position, _) = write(&mut opened, &fact);
         if let Fact::Published { block, .. } = &fact {
@@ -341,4 +342,55 @@ fn the_bytes_are_those_of_format_1() {
         ("FORMAT", 3_208_087_160),
     ];
     assert_eq!(sums, expected);
+}
+
+#[test]
+fn a_cut_holds_for_later_segments_and_later_starts() {
+    let disk = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&disk).unwrap();
+    let (_, begins) = write(&mut opened, &published(100));
+    // Four more starts, whose batches stand in this segment and in others.
+    for _ in 0..4 {
+        opened.committer.sync().unwrap();
+        for _ in 0..3 {
+            write(&mut opened, &published(3000));
+            opened.committer.sync().unwrap();
+        }
+        drop(opened);
+        opened = open_tape(&disk).unwrap();
+    }
+    drop(opened);
+    disk.flip("0000000000000000.journal", 4096 + begins + 70, 2);
+    let Err(OpenError::Damaged { position, .. }) = open_tape(&disk) else { panic!("the batch is damaged") };
+    assert_eq!(position, begins);
+    let elsewhere = OpenOptions { cut: Some(position + 8), ..options() };
+    assert!(open::<Tape>(Arc::new(disk.clone()), &elsewhere).is_err(), "a cut is made where the damage is");
+    let cut = OpenOptions { cut: Some(position), ..options() };
+    let mut opened = open::<Tape>(Arc::new(disk.clone()), &cut).unwrap();
+    assert!(opened.report.cut && opened.core.facts.len() == 1);
+    assert!(disk.snapshot().keys().any(|name| name.ends_with(".journal.cut")));
+    // Just so long that the batch of the second start follows it.
+    write(&mut opened, &published(36));
+    opened.committer.sync().unwrap();
+    assert_eq!(disk.bytes("0000000000000000.journal")[(4096 + opened.committer.written()) as usize..][..4], *b"MPB1");
+    disk.crash(0);
+    let opened = open_tape(&disk).unwrap();
+    assert_eq!(opened.core.facts.len(), 2, "neither damage nor what was cut off is seen again");
+}
+
+#[test]
+fn a_checkpoint_may_take_the_space_of_the_reserve() {
+    let disk = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&disk).unwrap();
+    while opened.housekeeper.step().unwrap() {}
+    write(&mut opened, &published(100));
+    opened.committer.sync().unwrap();
+    disk.set_capacity(Some(disk.used()));
+    opened.appender.checkpoint([]);
+    while opened.housekeeper.step().unwrap() {}
+    assert!(disk.snapshot().keys().any(|name| name.ends_with(".checkpoint")));
+    assert!(opened.appender.disk_full());
+    disk.set_capacity(None);
+    while opened.housekeeper.step().unwrap() {}
+    assert!(!opened.appender.disk_full());
 }
