@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millpond_protocol::{Incoming, PUBLISH_CREDIT, Request, Response, encode_request};
-use millpond_types::{Advice, Millis};
+use millpond_types::{Advice, Code, Millis};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -255,7 +255,10 @@ impl Link {
             }
             Response::Closing { code, detail } => {
                 let reason = format!("the broker closed it: {}: {detail}", code.name());
-                let fatal = (code.advice() == Advice::Fix).then_some(Error::Refused { code, detail });
+                // Silence is closed with these two, and a client that was held up for a while has to come back.
+                let was_silent = matches!(code, Code::SessionUnknown | Code::UnexpectedFrame);
+                let is_fatal = code.advice() == Advice::Fix && !was_silent;
+                let fatal = is_fatal.then_some(Error::Refused { code, detail });
                 Err(Loss { reason, fatal })
             }
             answer => {

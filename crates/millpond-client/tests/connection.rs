@@ -204,6 +204,23 @@ async fn a_silent_broker_is_left_and_a_live_one_is_not() {
 }
 
 #[tokio::test]
+async fn a_client_that_the_broker_took_for_gone_comes_back() {
+    let peer = Peer::new().await;
+    let (client, mut connection) = peer.client().await;
+    // What the broker says to a connection that sent no heartbeat, and to one that sent nothing at all.
+    for code in [Code::SessionUnknown, Code::UnexpectedFrame] {
+        connection.tell(Response::Closing { code, detail: "too silent".to_owned() }).await;
+        connection = peer.accept().await;
+        let answered = async {
+            let ping = connection.next().await;
+            connection.reply(ping.correlation, Response::Pong).await;
+        };
+        let (pinged, ()) = tokio::join!(client.ping(), answered);
+        pinged.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_is_closed_says_so() {
     let peer = Peer::new().await;
     let (client, mut connection) = peer.client().await;
