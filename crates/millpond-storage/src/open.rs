@@ -1,23 +1,28 @@
 //! Opening a data directory: lock, format, checkpoint, replay, repair, and the parts that work on it.
 
+mod directory;
+mod error;
+
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millpond_core::Core;
 
-use crate::checkpoint::{CheckpointError, CheckpointStore, FileCheckpoints, checkpoint_position};
-use crate::disk::{Disk, LockError, Preallocate};
-use crate::format::{BadFormat, FORMAT, FORMAT_UNFINISHED, Format};
+use crate::checkpoint::{CheckpointStore, FileCheckpoints};
+use crate::disk::{Disk, LockError};
+use crate::format::{BadFormat, FORMAT, Format};
 use crate::housekeeper::Housekeeper;
-use crate::journal::segment::{SEGMENT_HEADER, SegmentHeader, segment_base, segment_name};
-use crate::journal::segments::{Segment, Segments};
+use crate::journal::segment::SEGMENT_HEADER;
+use crate::journal::segments::Segments;
 use crate::journal::shared::{Hold, Shared};
-use crate::journal::spares::Spares;
-use crate::journal::{Appender, Committer, Failure, Mark, Reader};
+use crate::journal::{Appender, Committer, Mark, Reader};
 use crate::recover::{Recovery, Replica, recover};
+
+pub(crate) use directory::find_segments;
+use directory::{make, tidy};
+pub use error::OpenError;
 
 /// Bytes of a segment: large enough that beginning one costs nothing beside filling it, small enough that one live
 /// message pins little. With the reserve a directory takes at least twice this.
@@ -94,117 +99,6 @@ pub struct Opened<R = Core> {
     pub report: Recovery,
 }
 
-/// Why a directory was not opened. Nothing was changed in it.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process has it.
-    #[error("{0} is in use by another process: stop that one, or name another directory")]
-    InUse(String),
-    /// Other files than ours are in it.
-    #[error("{place} is not a Millpond data directory: it holds {file}, and no FORMAT file. Name an empty directory")]
-    NotOurs {
-        /// The directory.
-        place: String,
-        /// One of the files.
-        file: String,
-    },
-    /// It holds messages, and what makes it ours is gone.
-    #[error("{0} holds a journal and no FORMAT file: the file was removed. Put it back from a copy of the directory")]
-    FormatMissing(String),
-    /// The format file is no use.
-    #[error("{place} cannot be used: {error}")]
-    Format {
-        /// The file.
-        place: String,
-        /// Why.
-        error: BadFormat,
-    },
-    /// A segment is of a later version.
-    #[error("{place} was written by a newer version of Millpond (form {version}): use that version")]
-    Version {
-        /// The file.
-        place: String,
-        /// The version of the form.
-        version: u32,
-    },
-    /// A part of the journal is not there.
-    #[error(
-        "{place} lacks the journal segment that holds position {position}: it was removed. Put the file back; \
-         `millpond inspect` shows what is there"
-    )]
-    Missing {
-        /// The directory.
-        place: String,
-        /// The position.
-        position: u64,
-    },
-    /// What is known to have been durable is not there any more.
-    #[error(
-        "the journal is damaged: {file} at offset {offset} (position {position}) {what}, although everything before \
-         position {durable} had been written durably. `millpond inspect` shows what is affected. Put the file back from a \
-         copy, or accept the loss of everything from there on by starting once with `millpond serve --cut-journal {position}`"
-    )]
-    Damaged {
-        /// The file.
-        file: String,
-        /// The offset in it.
-        offset: u64,
-        /// The journal position of that place.
-        position: u64,
-        /// Everything before this position had been durable.
-        durable: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// A segment's first bytes are not what they were.
-    #[error(
-        "the journal is damaged: {file} {what}. Put the file back from a copy; `millpond inspect` shows what there is"
-    )]
-    Segment {
-        /// The file.
-        file: String,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// A batch is what was written, and still makes no sense.
-    #[error("{file} at offset {offset}: a record in a batch whose checksum is right {what}. Report this")]
-    Record {
-        /// The file.
-        file: String,
-        /// The offset in it.
-        offset: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The checkpoint is no use.
-    #[error("{0}")]
-    Checkpoint(#[from] CheckpointError),
-    /// The checkpoint's pages contradict one another.
-    #[error("the checkpoint at position {position} does not fit together: {reason}. Report this")]
-    Pages {
-        /// The checkpoint's position.
-        position: u64,
-        /// The core's word.
-        reason: String,
-    },
-    /// The system said no.
-    #[error("{what} {place} failed: {error}")]
-    Io {
-        /// The file.
-        place: String,
-        /// What was being done.
-        what: &'static str,
-        /// The system's word.
-        error: io::Error,
-    },
-    /// The journal could not be begun or written to.
-    #[error(transparent)]
-    Failed(#[from] Failure),
-    /// There is no space to begin with.
-    #[error("the disk is full: {0} needs room for another journal segment")]
-    Full(String),
-}
-
 /// Opens a directory, or makes it where there is none, and brings the state back.
 ///
 /// Every number that the state gives out must be raised by the caller past what may have been lost, unless
@@ -250,94 +144,6 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     count_live(&core, &shared.segments, &shared.disk.place(""))?;
     let housekeeper = Housekeeper::new(shared.clone(), hold, Box::new(checkpoints));
     Ok(Opened { core, appender, committer, reader: Reader::new(shared), housekeeper, report: recovered.report })
-}
-
-/// Makes a directory. Where this was begun before and not ended, it is begun again.
-fn make(disk: &dyn Disk, options: &OpenOptions) -> Result<u128, OpenError> {
-    let place = disk.place("");
-    let io = |what| move |error| OpenError::Io { place: disk.place(""), what, error };
-    let names = disk.list().map_err(io("listing"))?;
-    let first = segment_name(0);
-    let ours = |name: &str| name == "LOCK" || name == FORMAT_UNFINISHED || name == first || Spares::is_spare(name);
-    if names.iter().any(|name| checkpoint_position(name).is_some() || segment_base(name).is_some_and(|base| base > 0)) {
-        return Err(OpenError::FormatMissing(place));
-    }
-    if let Some(file) = names.iter().find(|name| !ours(name)) {
-        return Err(OpenError::NotOurs { place, file: file.clone() });
-    }
-    if names.contains(&first) && has_batch(disk, &first).map_err(io("reading the first segment of"))? {
-        return Err(OpenError::FormatMissing(place));
-    }
-    let directory = options.identity.directory;
-    let begin = || {
-        let name = "spare-0";
-        let file = disk.create(name)?;
-        file.preallocate(options.segment_bytes, Preallocate::Filled)?;
-        SegmentHeader { start: 0, base: 0, directory }.write(file.as_ref())?;
-        file.sync()?;
-        disk.rename(name, &first)?;
-        disk.sync_dir()?;
-        Format { directory }.write(disk)
-    };
-    begin().map_err(|error| match error {
-        error if crate::disk::is_full(&error) => OpenError::Full(place),
-        error => OpenError::Io { place, what: "beginning a data directory in", error },
-    })?;
-    Ok(directory)
-}
-
-/// Whether a batch begins in the first segment, of whatever directory.
-fn has_batch(disk: &dyn Disk, name: &str) -> io::Result<bool> {
-    let file = disk.open(name)?;
-    let mut magic = [0; 4];
-    Ok(file.length()? >= SEGMENT_HEADER + 4 && file.read_at(SEGMENT_HEADER, &mut magic).map(|()| magic != [0; 4])?)
-}
-
-/// The segments, in order, their headers checked.
-pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segment>, OpenError> {
-    use crate::journal::segment::BadSegment;
-    let io = |place: String| move |error| OpenError::Io { place, what: "opening", error };
-    let names = disk.list().map_err(io(disk.place("")))?;
-    let mut segments = Vec::new();
-    for name in names {
-        let Some(base) = segment_base(&name) else { continue };
-        let place = disk.place(&name);
-        let file = disk.open(&name).map_err(io(place.clone()))?;
-        let damaged = |what| OpenError::Segment { file: disk.place(&name), what };
-        let header = SegmentHeader::read(file.as_ref()).map_err(|error| match error {
-            BadSegment::NoHeader => damaged("has no valid header of a segment"),
-            BadSegment::Version(version) => OpenError::Version { place: place.clone(), version },
-            BadSegment::Io(error) => OpenError::Io { place: place.clone(), what: "reading", error },
-        })?;
-        if header.base != base || header.directory != directory {
-            return Err(damaged("has the header of another segment or data directory"));
-        }
-        let bytes = file.length().map_err(io(place))?;
-        segments.push(Segment { base, name, file, bytes, live: 0 });
-    }
-    segments.sort_by_key(|segment| segment.base);
-    Ok(segments)
-}
-
-/// Takes spares into use again, and removes what was not finished.
-fn tidy(shared: &Shared) -> Result<(), OpenError> {
-    let failed = |error| OpenError::Io { place: shared.disk.place(""), what: "tidying", error };
-    for name in shared.disk.list().map_err(failed)? {
-        if Spares::is_spare(&name) {
-            shared.spares.skip_past(&name);
-            let file = shared.disk.open(&name).map_err(failed)?;
-            let whole = file.length().map_err(failed)? == shared.segment_bytes;
-            drop(file);
-            if whole && shared.spares.count() < shared.spares_kept {
-                shared.spares.add(name);
-            } else {
-                shared.disk.remove(&name).map_err(failed)?;
-            }
-        } else if name == FORMAT_UNFINISHED || crate::checkpoint::is_unfinished(&name) {
-            shared.disk.remove(&name).map_err(failed)?;
-        }
-    }
-    shared.disk.sync_dir().map_err(failed)
 }
 
 /// Counts the messages that are still needed to their segments.

@@ -1,0 +1,99 @@
+//! The files of a directory: making them, finding them, tidying up.
+
+use std::io;
+
+use super::{OpenError, OpenOptions};
+use crate::checkpoint::{checkpoint_position, is_unfinished};
+use crate::disk::{Disk, Preallocate, is_full};
+use crate::format::{FORMAT_UNFINISHED, Format};
+use crate::journal::segment::{BadSegment, SEGMENT_HEADER, SegmentHeader, segment_base, segment_name};
+use crate::journal::segments::Segment;
+use crate::journal::shared::Shared;
+use crate::journal::spares::Spares;
+
+/// Makes a directory. Where this was begun before and not ended, it is begun again.
+pub(super) fn make(disk: &dyn Disk, options: &OpenOptions) -> Result<u128, OpenError> {
+    let place = disk.place("");
+    let io = |what| move |error| OpenError::Io { place: disk.place(""), what, error };
+    let names = disk.list().map_err(io("listing"))?;
+    let first = segment_name(0);
+    let ours = |name: &str| name == "LOCK" || name == FORMAT_UNFINISHED || name == first || Spares::is_spare(name);
+    if names.iter().any(|name| checkpoint_position(name).is_some() || segment_base(name).is_some_and(|base| base > 0)) {
+        return Err(OpenError::FormatMissing(place));
+    }
+    if let Some(file) = names.iter().find(|name| !ours(name)) {
+        return Err(OpenError::NotOurs { place, file: file.clone() });
+    }
+    if names.contains(&first) && has_batch(disk, &first).map_err(io("reading the first segment of"))? {
+        return Err(OpenError::FormatMissing(place));
+    }
+    let directory = options.identity.directory;
+    let begin = || {
+        let name = "spare-0";
+        let file = disk.create(name)?;
+        file.preallocate(options.segment_bytes, Preallocate::Filled)?;
+        SegmentHeader { start: 0, base: 0, directory }.write(file.as_ref())?;
+        file.sync()?;
+        disk.rename(name, &first)?;
+        disk.sync_dir()?;
+        Format { directory }.write(disk)
+    };
+    begin().map_err(|error| match error {
+        error if is_full(&error) => OpenError::Full(place),
+        error => OpenError::Io { place, what: "beginning a data directory in", error },
+    })?;
+    Ok(directory)
+}
+
+/// Whether a batch begins in the first segment, of whatever directory.
+fn has_batch(disk: &dyn Disk, name: &str) -> io::Result<bool> {
+    let file = disk.open(name)?;
+    let mut magic = [0; 4];
+    Ok(file.length()? >= SEGMENT_HEADER + 4 && file.read_at(SEGMENT_HEADER, &mut magic).map(|()| magic != [0; 4])?)
+}
+
+/// The segments, in order, their headers checked.
+pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segment>, OpenError> {
+    let io = |place: String| move |error| OpenError::Io { place, what: "opening", error };
+    let names = disk.list().map_err(io(disk.place("")))?;
+    let mut segments = Vec::new();
+    for name in names {
+        let Some(base) = segment_base(&name) else { continue };
+        let place = disk.place(&name);
+        let file = disk.open(&name).map_err(io(place.clone()))?;
+        let damaged = |what| OpenError::Segment { file: disk.place(&name), what };
+        let header = SegmentHeader::read(file.as_ref()).map_err(|error| match error {
+            BadSegment::NoHeader => damaged("has no valid header of a segment"),
+            BadSegment::Version(version) => OpenError::Version { place: place.clone(), version },
+            BadSegment::Io(error) => OpenError::Io { place: place.clone(), what: "reading", error },
+        })?;
+        if header.base != base || header.directory != directory {
+            return Err(damaged("has the header of another segment or data directory"));
+        }
+        let bytes = file.length().map_err(io(place))?;
+        segments.push(Segment { base, name, file, bytes, live: 0 });
+    }
+    segments.sort_by_key(|segment| segment.base);
+    Ok(segments)
+}
+
+/// Takes spares into use again, and removes what was not finished.
+pub(super) fn tidy(shared: &Shared) -> Result<(), OpenError> {
+    let failed = |error| OpenError::Io { place: shared.disk.place(""), what: "tidying", error };
+    for name in shared.disk.list().map_err(failed)? {
+        if Spares::is_spare(&name) {
+            shared.spares.skip_past(&name);
+            let file = shared.disk.open(&name).map_err(failed)?;
+            let whole = file.length().map_err(failed)? == shared.segment_bytes;
+            drop(file);
+            if whole && shared.spares.count() < shared.spares_kept {
+                shared.spares.add(name);
+            } else {
+                shared.disk.remove(&name).map_err(failed)?;
+            }
+        } else if name == FORMAT_UNFINISHED || is_unfinished(&name) {
+            shared.disk.remove(&name).map_err(failed)?;
+        }
+    }
+    shared.disk.sync_dir().map_err(failed)
+}

@@ -1,0 +1,118 @@
+//! Why a directory was not opened, and what to do.
+
+use std::io;
+
+use crate::checkpoint::CheckpointError;
+use crate::format::BadFormat;
+use crate::journal::Failure;
+
+/// Why a directory was not opened. Nothing was changed in it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("{0} is in use by another process: stop that one, or name another directory")]
+    InUse(String),
+    /// Other files than ours are in it.
+    #[error("{place} is not a Millpond data directory: it holds {file}, and no FORMAT file. Name an empty directory")]
+    NotOurs {
+        /// The directory.
+        place: String,
+        /// One of the files.
+        file: String,
+    },
+    /// It holds messages, and what makes it ours is gone.
+    #[error("{0} holds a journal and no FORMAT file: the file was removed. Put it back from a copy of the directory")]
+    FormatMissing(String),
+    /// The format file is no use.
+    #[error("{place} cannot be used: {error}")]
+    Format {
+        /// The file.
+        place: String,
+        /// Why.
+        error: BadFormat,
+    },
+    /// A segment is of a later version.
+    #[error("{place} was written by a newer version of Millpond (form {version}): use that version")]
+    Version {
+        /// The file.
+        place: String,
+        /// The version of the form.
+        version: u32,
+    },
+    /// A part of the journal is not there.
+    #[error(
+        "{place} lacks the journal segment that holds position {position}: it was removed. Put the file back; \
+         `millpond inspect` shows what is there"
+    )]
+    Missing {
+        /// The directory.
+        place: String,
+        /// The position.
+        position: u64,
+    },
+    /// What is known to have been durable is not there any more.
+    #[error(
+        "the journal is damaged: {file} at offset {offset} (position {position}) {what}, although everything before \
+         position {durable} had been written durably. `millpond inspect` shows what is affected. Put the file back from a \
+         copy, or accept the loss of everything from there on by starting once with `millpond serve --cut-journal {position}`"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// The offset in it.
+        offset: u64,
+        /// The journal position of that place.
+        position: u64,
+        /// Everything before this position had been durable.
+        durable: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A segment's first bytes are not what they were.
+    #[error(
+        "the journal is damaged: {file} {what}. Put the file back from a copy; `millpond inspect` shows what there is"
+    )]
+    Segment {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A batch is what was written, and still makes no sense.
+    #[error("{file} at offset {offset}: a record in a batch whose checksum is right {what}. Report this")]
+    Record {
+        /// The file.
+        file: String,
+        /// The offset in it.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The checkpoint is no use.
+    #[error("{0}")]
+    Checkpoint(#[from] CheckpointError),
+    /// The checkpoint's pages contradict one another.
+    #[error("the checkpoint at position {position} does not fit together: {reason}. Report this")]
+    Pages {
+        /// The checkpoint's position.
+        position: u64,
+        /// The core's word.
+        reason: String,
+    },
+    /// The system said no.
+    #[error("{what} {place} failed: {error}")]
+    Io {
+        /// The file.
+        place: String,
+        /// What was being done.
+        what: &'static str,
+        /// The system's word.
+        error: io::Error,
+    },
+    /// The journal could not be begun or written to.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// There is no space to begin with.
+    #[error("the disk is full: {0} needs room for another journal segment")]
+    Full(String),
+}
