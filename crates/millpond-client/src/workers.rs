@@ -108,16 +108,17 @@ impl Workers {
     ///
     /// # Errors
     /// What has ended the subscription before.
-    pub async fn stop(self) -> Result<Report> {
+    pub async fn stop(mut self) -> Result<Report> {
         self.stop.notify_one();
         self.ended().await
     }
 
-    /// Waits until the pool ends by itself, because its subscription does.
+    /// Waits until the pool ends by itself, because its subscription does. Loses nothing when it is cancelled, so that it
+    /// can be waited for beside whatever makes one stop the pool; once it has returned, the pool is over.
     ///
     /// # Errors
     /// What has ended the subscription.
-    pub async fn ended(mut self) -> Result<Report> {
+    pub async fn ended(&mut self) -> Result<Report> {
         let (report, ended) = (&mut self.pool).await.map_err(|error| {
             // The pool itself has no way to fail: its runtime is going down.
             Error::Closed { reason: format!("its runtime has ended ({error})") }
