@@ -59,13 +59,15 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// How long they are given to take the last frame.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// Serves until SIGTERM or SIGINT, then stops in good order; or until the journal fails, which is an error.
-pub fn serve(config: ValidConfig) -> Result<(), ServeError> {
+/// Serves until SIGTERM or SIGINT, then stops in good order; or until the journal fails, which is an error. `ready` is
+/// called once connections are taken in and signals are heeded.
+pub fn serve(config: ValidConfig, ready: impl FnOnce(&Server)) -> Result<(), ServeError> {
     let server = Server::start(config)?;
     let signals = || -> io::Result<_> { Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
     let stopped_by = server.runtime.block_on(async {
         let (mut terminate, mut interrupt) = signals()?;
         let health = &server.shared().health;
+        ready(&server);
         Ok(tokio::select! {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
