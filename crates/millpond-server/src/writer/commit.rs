@@ -108,12 +108,16 @@ impl Writer {
         self.filling.unsynced = if sync { None } else { Some((oldest.unwrap_or(now), unsynced)) };
         let written = std::mem::take(&mut self.filling.written);
         let durable = if sync { std::mem::take(&mut self.filling.durable) } else { Outgoing::default() };
+        self.checkpoint_if_due();
+        self.run(Job { batch, sync, written, durable }, now)
+    }
+
+    fn checkpoint_if_due(&mut self) {
         if self.appender.checkpoint_due() {
             tracing::info!(position = self.appender.position(), "a checkpoint begins");
             self.metrics.checkpoints.inc();
             self.appender.checkpoint(self.core.pages());
         }
-        self.run(Job { batch, sync, written, durable }, now)
     }
 
     /// What came back from the journal's thread.
@@ -212,6 +216,8 @@ impl Writer {
         self.filling.sealed = None;
         let times = self.core.now();
         let Some(batch) = self.appender.mark(times, Mark::Idle) else { return Ok(()) };
+        // On a full disk what the last batch freed makes one due, and perhaps no further batch can be.
+        self.checkpoint_if_due();
         self.run(
             Job { batch: Some(batch), sync: true, written: Outgoing::default(), durable: Outgoing::default() },
             now,
