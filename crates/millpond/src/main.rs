@@ -1,2 +1,31 @@
-//! The millpond command.
-fn main() {}
+//! The one binary of Millpond: the broker, its command line and its load generator.
+//!
+//! [`cli`] says what may be typed, each file of [`command`] is one command, [`bench`] is the load generator. Everything
+//! that fails comes back here as a [`failure::Failure`] and is printed once.
+
+mod address;
+mod bench;
+mod child;
+mod cli;
+mod command;
+mod connection;
+mod failure;
+mod files;
+mod json;
+mod quantity;
+mod settings;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("millpond: {failure}");
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}

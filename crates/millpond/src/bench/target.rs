@@ -1,0 +1,242 @@
+//! The broker that is measured: one that runs already, or one that is started for the run on a directory of its own.
+//!
+//! A broker that is started is a process of its own, so that its processor time is told apart from the generator's. A
+//! running one is measured in a namespace of its own, which is purged and deleted behind the run.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use millpond_protocol::{Request, Response};
+use millpond_types::{Code, Filter, NamespaceName, NamespaceView, Policy};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::report::Report;
+use super::wire::{Wire, unexpected};
+use crate::cli::{Globals, Output};
+use crate::failure::Failure;
+
+/// Which broker to measure.
+#[derive(Args)]
+pub struct TargetArgs {
+    /// Start a broker for the run, on a temporary directory, and stop it afterwards
+    #[arg(long)]
+    spawn: bool,
+    /// Where the started broker's temporary directory is made; its disk is what is measured [default: the system's]
+    #[arg(long, value_name = "DIR", requires = "spawn")]
+    dir: Option<PathBuf>,
+    /// The running broker's process, for its processor time [default: whoever listens on the port, if it is here]
+    #[arg(long, value_name = "PID", conflicts_with = "spawn")]
+    pid: Option<u32>,
+    /// The namespace to use; it is made for the run and deleted afterwards
+    #[arg(long, value_name = "NS", default_value = "bench", value_parser = namespace)]
+    namespace: NamespaceName,
+    /// Print one JSON object; the same as --output json
+    #[arg(long)]
+    json: bool,
+}
+
+fn namespace(text: &str) -> Result<NamespaceName, String> {
+    NamespaceName::try_from(text).map_err(|bad| bad.to_string())
+}
+
+/// A broker, ready to be measured.
+pub struct Target {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The namespace of the run.
+    pub namespace: NamespaceName,
+    process: Option<Process>,
+    spawned: Option<Spawned>,
+    output: Output,
+}
+
+struct Spawned {
+    child: Child,
+    /// Kept for its end: it removes the directory.
+    _directory: TempDir,
+}
+
+impl TargetArgs {
+    /// Finds or starts the broker and makes the namespace.
+    pub fn open(&self, globals: &Globals) -> Result<Target, Failure> {
+        let (address, process, spawned) = if self.spawn {
+            let (spawned, address) = Spawned::start(self.dir.clone())?;
+            (address, Some(Process(spawned.child.id())), Some(spawned))
+        } else {
+            let address = resolve(&globals.server)?;
+            let local = || if address.ip().is_loopback() { Process::listening_on(address.port()) } else { None };
+            (address, self.pid.map(Process).or_else(local), None)
+        };
+        let output = if self.json { Output::Json } else { globals.output };
+        let target = Target { address, namespace: self.namespace.clone(), process, spawned, output };
+        target.make_namespace()?;
+        Ok(target)
+    }
+}
+
+impl Target {
+    /// Processor time of the broker so far.
+    pub fn cpu(&self) -> Option<Duration> {
+        self.process.and_then(Process::cpu)
+    }
+
+    /// What the report says of the broker.
+    pub fn describe(&self) -> Value {
+        let version = if self.spawned.is_some() { env!("CARGO_PKG_VERSION") } else { "unknown (it runs elsewhere)" };
+        json!({
+            "address": self.address.to_string(),
+            "version": version,
+            "protocol": millpond_protocol::VERSION,
+            "pid": self.process.map(|process| process.0),
+        })
+    }
+
+    /// The counts of the run's namespace.
+    pub fn stats(&self) -> Result<NamespaceView, Failure> {
+        match Wire::connect(self.address)?.call(&Request::Stats { namespace: self.namespace.clone() })? {
+            Response::Namespaces(mut rows) if rows.len() == 1 => Ok(rows.remove(0)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Adds what the broker used for `messages` messages since `cpu_before` and `own_before` were taken.
+    pub fn costs(&self, report: &mut Report, before: Costs, seconds: f64, messages: u64) {
+        let Costs { broker, generator } = Costs::now(self).since(before);
+        for (name, used) in [("broker", broker), ("generator", generator)] {
+            let Some(used) = used.map(|used| used.as_secs_f64()) else { continue };
+            report.figure(format!("{name} cpu"), used, "s");
+            report.figure(format!("{name} cores"), used / seconds, "");
+            if messages > 0 {
+                report.figure(format!("{name} cpu per message"), used * 1e6 / messages as f64, "us");
+            }
+        }
+        if let Some((now, most)) = self.process.and_then(Process::resident) {
+            report.figure("broker memory", now as f64 / f64::from(1 << 20), "MiB");
+            report.figure("broker memory max", most as f64 / f64::from(1 << 20), "MiB");
+        }
+    }
+
+    /// Cleans up, prints the report, and fails where the run had faults.
+    pub fn close(self, report: &Report) -> Result<(), Failure> {
+        let cleaned = if self.spawned.is_none() { self.remove_namespace() } else { Ok(()) };
+        report.print(self.output);
+        match report.faults() {
+            [] => cleaned,
+            faults => Err(Failure::refused(format!("the run is not valid: {}", faults.join("; ")))),
+        }
+    }
+
+    fn make_namespace(&self) -> Result<(), Failure> {
+        let mut wire = Wire::connect(self.address)?;
+        let namespace = self.namespace.clone();
+        match wire.call(&Request::Stats { namespace: namespace.clone() })? {
+            Response::Namespaces(rows) => {
+                let unfinished: u64 = rows.iter().flat_map(|row| &row.groups).map(|(_, c)| c.unfinished()).sum();
+                if unfinished > 0 {
+                    return Err(Failure::refused(format!(
+                        "namespace {namespace} holds {unfinished} messages: purge it, or name another with --namespace"
+                    )));
+                }
+            }
+            Response::Error { code: Code::NamespaceUnknown, .. } => {
+                match wire.call(&Request::NamespaceSet { namespace, policy: Policy::default() })? {
+                    Response::Done => {}
+                    other => return Err(unexpected(&other)),
+                }
+            }
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn remove_namespace(&self) -> Result<(), Failure> {
+        let mut wire = Wire::connect(self.address)?;
+        let purge = Request::Purge { namespace: self.namespace.clone(), filter: Filter::All };
+        match wire.call(&purge)? {
+            Response::Count(_) => {}
+            other => return Err(unexpected(&other)),
+        }
+        if self.namespace == NamespaceName::default() {
+            return Ok(());
+        }
+        match wire.call(&Request::NamespaceDelete { namespace: self.namespace.clone() })? {
+            Response::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Processor time of the two sides of a run.
+#[derive(Clone, Copy)]
+pub struct Costs {
+    broker: Option<Duration>,
+    generator: Option<Duration>,
+}
+
+impl Costs {
+    /// What both have used so far.
+    pub fn now(target: &Target) -> Costs {
+        Costs { broker: target.cpu(), generator: Process::own().cpu() }
+    }
+
+    fn since(self, before: Costs) -> Costs {
+        let difference = |now: Option<Duration>, then: Option<Duration>| Some(now?.saturating_sub(then?));
+        Costs {
+            broker: difference(self.broker, before.broker),
+            generator: difference(self.generator, before.generator),
+        }
+    }
+}
+
+impl Spawned {
+    fn start(parent: Option<PathBuf>) -> Result<(Spawned, SocketAddr), Failure> {
+        let why_not = |why: std::io::Error| Failure::refused(format!("no broker could be started: {why}"));
+        let parent = parent.unwrap_or_else(std::env::temp_dir);
+        let directory = tempfile::Builder::new().prefix("millpond-bench-").tempdir_in(parent).map_err(why_not)?;
+        let mut child = Command::new(std::env::current_exe().map_err(why_not)?)
+            .args(["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log", "warn", "--data"])
+            .arg(directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(why_not)?;
+        let mut line = String::new();
+        let output = child.stdout.take().expect("stdout is a pipe");
+        BufReader::new(output).read_line(&mut line).map_err(why_not)?;
+        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next()?.trim().parse().ok());
+        let spawned = Spawned { child, _directory: directory };
+        let address = address.ok_or_else(|| Failure::refused("the started broker did not come up; see above why"))?;
+        Ok((spawned, address))
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        // An orderly stop, so that a fault at the stop shows on stderr. One that is gone already is no matter.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// An address that may hold a host's name.
+pub fn resolve(server: &str) -> Result<SocketAddr, Failure> {
+    let found = server.to_socket_addrs().map_err(|why| {
+        Failure::usage(format!("--server {server} is no address: {why}; write HOST:PORT, as in 127.0.0.1:7640"))
+    });
+    found?.next().ok_or_else(|| Failure::unreachable(format!("no address is known for {server}")))
+}
+
+/// A broker that is away.
+pub fn away(server: &str, why: &dyn std::fmt::Display) -> Failure {
+    Failure::unreachable(format!(
+        "no broker answers at {server}: {why}; start one with `millpond serve`, or name it with --server"
+    ))
+}

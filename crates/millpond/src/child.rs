@@ -1,0 +1,160 @@
+//! One message in the hands of a command that `work` runs.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_client::{Client, Decision, Delivery};
+use millpond_types::NamespaceName;
+use millpond_types::limits::REASON_MAX;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, Command};
+use tokio::sync::watch;
+
+/// The message is given back without fault (EX_TEMPFAIL of sysexits.h).
+const RELEASE: i32 = 75;
+/// The message becomes a dead letter (EX_DATAERR).
+const REJECT: i32 = 65;
+/// How long stderr is read on after the command has ended: something that it left running may hold it open for ever.
+const STDERR_REST: Duration = Duration::from_millis(500);
+
+/// What every message is handled with.
+#[derive(Clone)]
+pub struct Task {
+    /// Finishes the messages.
+    pub client: Client,
+    /// Where they come from.
+    pub namespace: NamespaceName,
+    /// The broker's address, for commands that publish.
+    pub server: String,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Becomes true when commands that run are to be told to stop.
+    pub hurried: watch::Receiver<bool>,
+    /// Takes the reason why no message can be handled here.
+    pub broken: watch::Sender<Option<String>>,
+}
+
+/// Runs the command for one message and decides by its exit status what becomes of the message.
+pub async fn handle(task: Task, delivery: Delivery) -> Decision {
+    let mut child = match start(&task, &delivery) {
+        Ok(child) => child,
+        Err(why) => {
+            let why = format!("the command {:?} cannot be started: {why}; its message was released", task.command[0]);
+            task.broken.send_replace(Some(why));
+            return Decision::Release { delay: Duration::ZERO };
+        }
+    };
+    let input = child.stdin.take().expect("stdin is a pipe");
+    let errors = child.stderr.take().expect("stderr is a pipe");
+    tokio::spawn(feed(input, delivery.body.clone()));
+    let tail = tokio::spawn(tail(errors));
+    let status = match wait(&task, &delivery, &mut child).await {
+        Ok(status) => status,
+        Err(why) => return Decision::fail(format!("the command cannot be waited for: {why}")),
+    };
+    let rest = tokio::time::timeout(STDERR_REST, tail).await;
+    let stderr = rest.ok().and_then(Result::ok).unwrap_or_default();
+    match status.code() {
+        Some(0) => Decision::Ack,
+        Some(RELEASE) => Decision::Release { delay: Duration::ZERO },
+        Some(REJECT) => Decision::reject(reason(status, stderr)),
+        _ => Decision::fail(reason(status, stderr)),
+    }
+}
+
+fn start(task: &Task, delivery: &Delivery) -> std::io::Result<Child> {
+    let mut command = Command::new(&task.command[0]);
+    command.args(&task.command[1..]);
+    command.env("MILLPOND_SERVER", &task.server);
+    command.env("MILLPOND_NAMESPACE", task.namespace.as_str());
+    command.env("MILLPOND_TOPIC", delivery.topic.as_str());
+    command.env("MILLPOND_ID", delivery.id.to_string());
+    command.env("MILLPOND_RECEIPT", delivery.receipt.to_string());
+    command.env("MILLPOND_LEASE", delivery.lease().0.to_string());
+    command.env("MILLPOND_PRIORITY", delivery.priority().level().to_string());
+    command.env("MILLPOND_DELIVERIES", delivery.deliveries.to_string());
+    command.env("MILLPOND_FAILURES", delivery.failures.to_string());
+    for (key, value) in delivery.headers() {
+        // No variable can hold a zero byte; such a header is left out rather than cut.
+        if !value.contains(&0) {
+            command.env(header_variable(key), OsStr::from_bytes(value));
+        }
+    }
+    // A group of its own: Ctrl-C on a terminal is meant for the worker, which lets the command finish.
+    command.process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
+/// `MILLPOND_HEADER_` and the key in capitals, `_` for all but letters and digits.
+fn header_variable(key: &[u8]) -> String {
+    let letter = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() as char } else { '_' };
+    "MILLPOND_HEADER_".chars().chain(key.iter().map(letter)).collect()
+}
+
+async fn feed(mut input: ChildStdin, body: Bytes) {
+    // A command that does not read its body to the end is free not to.
+    let _ = input.write_all(&body).await;
+}
+
+/// Passes stderr on and keeps its end.
+async fn tail(mut errors: ChildStderr) -> Vec<u8> {
+    let (mut kept, mut chunk) = (Vec::new(), [0; 4096]);
+    while let Ok(read @ 1..) = errors.read(&mut chunk).await {
+        let mut own = tokio::io::stderr();
+        let _ = own.write_all(&chunk[..read]).await;
+        kept.extend_from_slice(&chunk[..read]);
+        kept.drain(..kept.len().saturating_sub(REASON_MAX));
+    }
+    kept
+}
+
+/// Waits for the end of the command, and sends it SIGTERM once if its lease is lost or the worker is in a hurry.
+async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::Result<ExitStatus> {
+    let mut hurried = task.hurried.clone();
+    tokio::select! {
+        status = child.wait() => return status,
+        () = task.client.lease_lost(&delivery.receipt) => {
+            eprintln!("millpond: the lease of {} is lost; its command is told to stop", delivery.id);
+        }
+        Ok(_) = hurried.wait_for(|hurried| *hurried) => {}
+    }
+    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
+        // It may have ended in this very moment.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    child.wait().await
+}
+
+/// The end of stderr, or how the command ended where it said nothing.
+fn reason(status: ExitStatus, stderr: Vec<u8>) -> Bytes {
+    let text = stderr.trim_ascii();
+    if !text.is_empty() {
+        return Bytes::copy_from_slice(text);
+    }
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}").into(),
+        (None, signal) => format!("killed by signal {}", signal.unwrap_or(0)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_names_become_variables() {
+        assert_eq!(header_variable(b"content-type"), "MILLPOND_HEADER_CONTENT_TYPE");
+        assert_eq!(header_variable("größe".as_bytes()), "MILLPOND_HEADER_GR____E");
+    }
+
+    #[test]
+    fn a_silent_command_still_gives_a_reason() {
+        assert_eq!(reason(ExitStatus::from_raw(3 << 8), Vec::new()), "exit status 3");
+        assert_eq!(reason(ExitStatus::from_raw(9), b" \n".to_vec()), "killed by signal 9");
+        assert_eq!(reason(ExitStatus::from_raw(9), b"out of ink\n".to_vec()), "out of ink");
+    }
+}

@@ -1,0 +1,222 @@
+//! `dead`: lists, shows, puts back to work and throws away dead letters.
+
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use millpond_client::{Client, DeadPage, DeadWhich, Listing};
+use millpond_types::limits::PAGE_MAX;
+use millpond_types::{DeadView, GroupName, MessageId, NamespaceName, block};
+use serde_json::Value;
+
+use super::look::shown;
+use super::purge::print_count;
+use super::receive::group;
+use crate::address::{Address, Place, TopicAddress, filter};
+use crate::cli::{Globals, Output};
+use crate::connection::with_client;
+use crate::failure::Failure;
+use crate::json;
+use crate::table::Table;
+
+/// List, show, redrive and purge dead letters
+#[derive(Subcommand)]
+pub enum Dead {
+    /// List dead letters by topic
+    List(List),
+    /// Show one dead letter
+    Look(Look),
+    /// Put dead letters back to work, at the tails of their topics
+    Redrive(Chosen),
+    /// Throw dead letters away
+    Purge(Chosen),
+}
+
+#[derive(Args)]
+pub struct List {
+    /// A namespace, a prefix of topics, or one topic
+    #[arg(value_name = "NS[/TOPIC|/PREFIX*]")]
+    topics: Address,
+    /// The group that gave up on them
+    #[arg(long, value_name = "G", default_value = "default", value_parser = group)]
+    group: GroupName,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value = "100")]
+    limit: usize,
+}
+
+#[derive(Args)]
+pub struct Look {
+    /// The topic that it came from
+    #[arg(value_name = "NS/TOPIC")]
+    topic: TopicAddress,
+    /// The message's id
+    #[arg(long, value_name = "ID")]
+    id: MessageId,
+    /// The group that gave up on it
+    #[arg(long, value_name = "G", default_value = "default", value_parser = group)]
+    group: GroupName,
+}
+
+/// Which dead letters.
+#[derive(Args)]
+pub struct Chosen {
+    /// A namespace, topics of it, or prefixes of topics
+    #[arg(value_name = "NS[/TOPIC|/PREFIX*]", required = true)]
+    topics: Vec<Address>,
+    /// Only the message with this id, of the one topic named
+    #[arg(long, value_name = "ID")]
+    id: Option<MessageId>,
+    /// The group that gave up on them
+    #[arg(long, value_name = "G", default_value = "default", value_parser = group)]
+    group: GroupName,
+}
+
+impl Dead {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        match self {
+            Dead::List(list) => list.run(globals),
+            Dead::Look(look) => look.run(globals),
+            Dead::Redrive(Chosen { topics, id, group }) => {
+                let (namespace, which) = chosen(&topics, id)?;
+                let count = with_client(globals, async |client| Ok(client.redrive(namespace, group, which).await?))?;
+                tell(globals.output, "redriven", count, id)
+            }
+            Dead::Purge(Chosen { topics, id, group }) => {
+                let (namespace, which) = chosen(&topics, id)?;
+                let count =
+                    with_client(globals, async |client| Ok(client.purge_dead(namespace, group, which).await?))?;
+                tell(globals.output, "purged", count, id)
+            }
+        }
+    }
+}
+
+fn chosen(topics: &[Address], id: Option<MessageId>) -> Result<(NamespaceName, DeadWhich), Failure> {
+    match (topics, id) {
+        (_, None) => {
+            let (namespace, filter) = filter(topics).map_err(Failure::usage)?;
+            Ok((namespace, DeadWhich::Filter(filter)))
+        }
+        ([Address { namespace, place: Place::Topic(topic) }], Some(id)) => {
+            Ok((namespace.clone(), DeadWhich::One(topic.clone(), id)))
+        }
+        _ => Err(Failure::usage("with --id, name the one topic that the message came from: NS/TOPIC")),
+    }
+}
+
+fn tell(output: Output, done: &str, count: u64, id: Option<MessageId>) -> Result<(), Failure> {
+    if let (0, Some(id)) = (count, id) {
+        return Err(Failure::refused(format!(
+            "{id} is no dead letter of this topic and group: see `millpond dead list`"
+        )));
+    }
+    print_count(output, done, count);
+    Ok(())
+}
+
+impl List {
+    fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let (prefix, only) = match &self.topics.place {
+            Place::All => ("", None),
+            Place::Prefix(prefix) => (prefix.as_str(), None),
+            Place::Topic(topic) => (topic.as_str(), Some(topic)),
+        };
+        let mut rows = Vec::new();
+        let more = with_client(globals, async |client| {
+            // One row past the limit tells whether there are more.
+            walk(client, &self.topics.namespace, prefix, &self.group, |row| {
+                // The topic of that very name comes before all that merely begin with it.
+                let is_meant = only.is_none_or(|only| *only == row.topic);
+                if is_meant {
+                    rows.push(row);
+                }
+                is_meant && rows.len() <= self.limit
+            })
+            .await?;
+            Ok(rows.len() > self.limit)
+        })?;
+        rows.truncate(self.limit);
+        match globals.output {
+            Output::Json => rows.iter().for_each(|row| println!("{}", Value::Object(json::dead(row)))),
+            Output::Table => print!("{}", table(&rows)),
+        }
+        if more {
+            eprintln!("there are more: raise --limit, or name a prefix");
+        }
+        Ok(())
+    }
+}
+
+impl Look {
+    fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let TopicAddress { namespace, topic } = &self.topic;
+        let mut found = None;
+        with_client(globals, async |client| {
+            walk(client, namespace, topic.as_str(), &self.group, |row| {
+                let is_of_topic = row.topic == *topic;
+                if is_of_topic && row.message.id == self.id {
+                    found = Some(row);
+                }
+                is_of_topic && found.is_none()
+            })
+            .await
+        })?;
+        let Some(row) = found else {
+            return tell(globals.output, "", 0, Some(self.id));
+        };
+        match globals.output {
+            Output::Json => println!("{}", Value::Object(json::dead(&row))),
+            Output::Table => {
+                let mut table = Table::new(&["field", "value"]);
+                for (name, value) in json::dead(&row) {
+                    table.row([name, value.as_str().map_or_else(|| value.to_string(), |text| shown(text.as_bytes()))]);
+                }
+                print!("{table}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Hands the dead letters of all topics with a prefix to `each`, until it has enough.
+async fn walk(
+    client: &Client,
+    namespace: &NamespaceName,
+    prefix: &str,
+    group: &GroupName,
+    mut each: impl FnMut(DeadView) -> bool,
+) -> Result<(), Failure> {
+    let prefix = Bytes::copy_from_slice(prefix.as_bytes());
+    let mut listing = Listing { namespace: namespace.clone(), prefix, after: Bytes::new(), limit: PAGE_MAX as u32 };
+    loop {
+        let DeadPage { rows, next } = client.dead_letters(listing.clone(), group.clone()).await?;
+        for row in rows {
+            if !each(row) {
+                return Ok(());
+            }
+        }
+        if next.is_empty() {
+            return Ok(());
+        }
+        listing.after = next;
+    }
+}
+
+fn table(rows: &[DeadView]) -> Table {
+    let heads = ["topic", "id", "reason", "detail", "died", "deliveries", "failures", "body"];
+    let mut table = Table::new(&heads);
+    for row in rows {
+        let body = block::first(&row.message.block).map_or(&[][..], |parts| parts.body);
+        table.row([
+            row.topic.to_string(),
+            row.message.id.to_string(),
+            row.reason.clone(),
+            shown(row.detail.as_bytes()),
+            json::time_text(row.died),
+            row.message.deliveries.to_string(),
+            row.message.failures.to_string(),
+            shown(body),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,158 @@
+//! `ack`, `release`, `fail`, `reject` and `extend`: what can be done with a lease.
+
+use std::time::Duration;
+
+use clap::Args;
+use millpond_client::{Client, Error, Outcomes, Receipts};
+use millpond_types::limits::REASON_MAX;
+use millpond_types::{FinishOutcome, NamespaceName, Receipt};
+use serde_json::json;
+
+use crate::cli::{Globals, Output};
+use crate::connection::with_client;
+use crate::failure::Failure;
+use crate::quantity;
+
+/// Finish messages: they are done
+#[derive(Args)]
+pub struct Ack {
+    #[command(flatten)]
+    leases: Leases,
+}
+
+/// Give messages back without fault
+#[derive(Args)]
+pub struct Release {
+    #[command(flatten)]
+    leases: Leases,
+    /// How long until they are ready again [default: at once]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    delay: Option<Duration>,
+}
+
+/// Give messages back as failed; past the namespace's max-failures they become dead letters
+#[derive(Args)]
+pub struct Fail {
+    #[command(flatten)]
+    leases: Leases,
+    /// What went wrong; kept with the dead letter
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = reason)]
+    reason: String,
+}
+
+/// Make messages dead letters at once
+#[derive(Args)]
+pub struct Reject {
+    #[command(flatten)]
+    leases: Leases,
+    /// What is wrong with them; kept with the dead letters
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = reason)]
+    reason: String,
+}
+
+/// Let leases run anew from now
+#[derive(Args)]
+pub struct Extend {
+    #[command(flatten)]
+    leases: Leases,
+    /// How long they last from now [default: as the namespace says]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    lease: Option<Duration>,
+}
+
+/// Which leases.
+#[derive(Args)]
+struct Leases {
+    /// The namespace
+    #[arg(value_name = "NS", value_parser = namespace)]
+    namespace: NamespaceName,
+    /// Receipts as receive and work give them
+    #[arg(value_name = "RECEIPT", required = true)]
+    receipts: Vec<Receipt>,
+}
+
+fn namespace(text: &str) -> Result<NamespaceName, String> {
+    NamespaceName::try_from(text).map_err(|bad| format!("it is no name of a namespace: {bad}"))
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    if text.len() > REASON_MAX {
+        return Err(format!("a reason has at most {REASON_MAX} bytes, and this one has {}", text.len()));
+    }
+    Ok(text.to_owned())
+}
+
+impl Ack {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        self.leases.run(globals, "acked", async |client, receipts| client.ack(receipts).await)
+    }
+}
+
+impl Release {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let delay = self.delay.unwrap_or_default();
+        self.leases.run(globals, "released", async |client, receipts| client.release(receipts, delay).await)
+    }
+}
+
+impl Fail {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let reason = self.reason;
+        self.leases.run(globals, "failed", async |client, receipts| client.fail(receipts, reason).await)
+    }
+}
+
+impl Reject {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let reason = self.reason;
+        self.leases.run(globals, "rejected", async |client, receipts| client.reject(receipts, reason).await)
+    }
+}
+
+impl Extend {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let lease = self.lease;
+        self.leases.run(globals, "extended", async |client, receipts| client.extend(receipts, lease).await)
+    }
+}
+
+impl Leases {
+    /// Does `verb` with all of them and tells each one's outcome; a lost lease makes the command fail.
+    fn run(
+        self,
+        globals: &Globals,
+        done: &'static str,
+        verb: impl AsyncFnOnce(&Client, Receipts) -> Result<Outcomes<FinishOutcome>, Error>,
+    ) -> Result<(), Failure> {
+        let mut receipts = Receipts::default();
+        self.receipts.iter().for_each(|receipt| receipts.push(*receipt));
+        let outcomes = with_client(globals, async |client| {
+            // A receipt is of the whole broker; a namespace that does not exist is a slip all the same.
+            client.stats(self.namespace).await?;
+            Ok(verb(client, receipts).await?)
+        })?;
+        for (receipt, outcome) in self.receipts.iter().zip(outcomes.iter()) {
+            let outcome = match outcome {
+                FinishOutcome::Done => done,
+                FinishOutcome::Dead => "dead",
+                FinishOutcome::LeaseLost => "lease_lost",
+            };
+            match globals.output {
+                Output::Table => println!("{outcome} {receipt}"),
+                Output::Json => println!("{}", json!({ "outcome": outcome, "receipt": receipt.to_string() })),
+            }
+        }
+        match outcomes.lost() {
+            0 => Ok(()),
+            lost => Err(Failure::refused(format!(
+                "{lost} of {} leases are lost: finished already, expired or taken over. Receive the messages again",
+                self.receipts.len()
+            ))),
+        }
+    }
+}

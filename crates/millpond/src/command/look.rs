@@ -1,0 +1,90 @@
+//! `look`: shows messages without leasing them.
+
+use clap::Args;
+use millpond_client::{LookWhich, Which};
+use millpond_types::MessageId;
+use millpond_types::limits::PAGE_MAX;
+use millpond_types::{TopicName, block};
+
+use crate::address::TopicAddress;
+use crate::cli::{Globals, Output};
+use crate::connection::with_client;
+use crate::failure::Failure;
+use crate::json;
+use crate::table::Table;
+
+/// Show messages of a topic without leasing them
+#[derive(Args)]
+pub struct Look {
+    /// The topic
+    #[arg(value_name = "NS/TOPIC")]
+    topic: TopicAddress,
+    #[command(flatten)]
+    which: LookArgs,
+}
+
+#[derive(Args)]
+#[group(multiple = false)]
+struct LookArgs {
+    /// The message with this id
+    #[arg(long, value_name = "ID")]
+    id: Option<MessageId>,
+    /// The message that was published with this dedup id
+    #[arg(long, value_name = "ID")]
+    dedup_id: Option<String>,
+    /// So many in the order of their delivery [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=PAGE_MAX as i64))]
+    first: Option<u32>,
+}
+
+/// Messages shown unless the call says otherwise: a screen of them.
+const FIRST_DEFAULT: u32 = 10;
+/// Characters of a body in a table.
+const BODY_SHOWN: usize = 60;
+
+impl Look {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let topic = self.topic.topic.clone();
+        let which = match self.which {
+            LookArgs { id: Some(id), .. } => LookWhich::One(Which::Id(id)),
+            LookArgs { dedup_id: Some(id), .. } => LookWhich::One(Which::Dedup(id.into())),
+            LookArgs { first, .. } => LookWhich::First(first.unwrap_or(FIRST_DEFAULT)),
+        };
+        let messages = with_client(globals, async |client| Ok(client.look(self.topic.into(), which).await?))?;
+        match globals.output {
+            Output::Json => messages.iter().for_each(|view| print_json(&topic, view)),
+            Output::Table => {
+                let mut table =
+                    Table::new(&["id", "state", "priority", "published", "deliveries", "failures", "bytes", "body"]);
+                for view in &messages {
+                    let body = block::first(&view.block).map_or(&[][..], |parts| parts.body);
+                    table.row([
+                        view.id.to_string(),
+                        json::state_name(view.state).into(),
+                        view.id.priority.level().to_string(),
+                        json::time_text(view.published),
+                        view.deliveries.to_string(),
+                        view.failures.to_string(),
+                        body.len().to_string(),
+                        shown(body),
+                    ]);
+                }
+                print!("{table}");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn print_json(topic: &TopicName, view: &millpond_types::MessageView) {
+    println!("{}", serde_json::Value::Object(json::message(topic, view)));
+}
+
+/// The beginning of a body, on one line.
+pub fn shown(body: &[u8]) -> String {
+    // A multiple of the characters that are shown is enough, however long the body is.
+    let text = String::from_utf8_lossy(&body[..body.len().min(4 * BODY_SHOWN)]);
+    let line: String = text.chars().take(BODY_SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().count() > BODY_SHOWN { line + "..." } else { line }
+}

@@ -1,0 +1,238 @@
+//! `publish`: one message from the command line or stdin, or one for each line of stdin.
+
+use std::io::{IsTerminal, Read};
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use millpond_client::{Batch, Client, Level, Message};
+use millpond_types::limits::BODY_MAX_DEFAULT;
+use millpond_types::{MessageId, Millis, OutcomeRun, Priority, PublishOutcome, Sequence};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::address::TopicAddress;
+use crate::cli::{Globals, Output};
+use crate::connection::with_client;
+use crate::failure::Failure;
+use crate::{json, quantity};
+
+/// Publish a message, or one for each line of stdin
+#[derive(Args)]
+#[command(after_help = "Without BODY, or with -, the body is what stdin holds. \
+    An empty message is published with an empty BODY, \"\".")]
+pub struct Publish {
+    /// The topic
+    #[arg(value_name = "NS/TOPIC")]
+    topic: TopicAddress,
+    /// The body; - for stdin
+    #[arg(value_name = "BODY|-")]
+    body: Option<String>,
+    /// Publish each line of stdin as a message of its own, without its line end
+    #[arg(long, conflicts_with = "dedup_id")]
+    lines: bool,
+    /// 0 to 9; 9 goes first [default: 4]
+    #[arg(long, value_name = "N", value_parser = quantity::priority)]
+    priority: Option<Priority>,
+    /// How long the message stays invisible
+    #[arg(long, value_name = "TIME", value_parser = quantity::millis)]
+    delay: Option<Millis>,
+    /// How long the message is worth delivering [default: as the namespace says]
+    #[arg(long, value_name = "TIME", value_parser = quantity::millis)]
+    ttl: Option<Millis>,
+    /// Of all messages with this id, one is stored within the namespace's dedup window
+    #[arg(long, value_name = "ID")]
+    dedup_id: Option<String>,
+    /// A header; may be given several times
+    #[arg(long = "header", value_name = "K=V", value_parser = quantity::header)]
+    headers: Vec<(String, String)>,
+    /// When the command is done: when the message is synced to the disk, when it is written to the file, or at once
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "durable")]
+    level: PublishLevel,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PublishLevel {
+    Durable,
+    Buffered,
+    None,
+}
+
+/// Lines that are published together: enough to share a sync, few enough that the first is not kept waiting.
+const LINES_MAX: usize = 1000;
+/// Bytes of lines that are published together, for the same reasons and the limit of one publish.
+const LINES_BYTES_MAX: usize = 1024 * 1024;
+
+impl Publish {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        if self.lines {
+            return self.run_lines(globals);
+        }
+        let body = match self.body.as_deref() {
+            None | Some("-") => read_body()?,
+            Some(body) => Bytes::copy_from_slice(body.as_bytes()),
+        };
+        let batch = Batch::try_from(self.message(body))?;
+        with_client(globals, async |client| {
+            let mut told = Told::new(globals.output);
+            told.add(self.publish(client, &batch).await?);
+            told.finish()
+        })
+    }
+
+    fn run_lines(&self, globals: &Globals) -> Result<(), Failure> {
+        match self.body.as_deref() {
+            Some("-") => {}
+            None if !std::io::stdin().is_terminal() => {}
+            None => return Err(Failure::usage(NO_STDIN)),
+            Some(_) => {
+                return Err(Failure::usage("--lines takes its messages from stdin, and a BODY was given: drop one"));
+            }
+        }
+        with_client(globals, async |client| {
+            let mut told = Told::new(globals.output);
+            let mut input = BufReader::with_capacity(LINES_BYTES_MAX, tokio::io::stdin());
+            loop {
+                let (batch, is_end) = self.next_lines(&mut input).await?;
+                if !batch.is_empty() {
+                    // What was told to be queued is queued, whatever becomes of the lines behind it.
+                    let runs = self.publish(client, &batch).await.inspect_err(|_| told.flush())?;
+                    told.add(runs);
+                }
+                if is_end {
+                    return told.finish();
+                }
+            }
+        })
+    }
+
+    /// The lines that are there, at least one unless stdin has ended.
+    async fn next_lines(&self, input: &mut BufReader<tokio::io::Stdin>) -> Result<(Batch, bool), Failure> {
+        let (mut builder, mut count, mut bytes) = (Batch::builder(), 0, 0);
+        loop {
+            let mut line = Vec::new();
+            let read = input.read_until(b'\n', &mut line).await;
+            if read.map_err(|why| Failure::usage(format!("stdin cannot be read: {why}")))? == 0 {
+                return Ok((builder.build(), true));
+            }
+            if line.last() == Some(&b'\n') {
+                line.pop();
+            }
+            count += 1;
+            bytes += line.len();
+            builder.push(&self.message(line.into()))?;
+            // What is not there yet is not waited for: a slow source has its lines published as they come.
+            if count >= LINES_MAX || bytes >= LINES_BYTES_MAX || !input.buffer().contains(&b'\n') {
+                return Ok((builder.build(), false));
+            }
+        }
+    }
+
+    fn message(&self, body: Bytes) -> Message {
+        let mut message = Message::new(self.topic.topic.clone(), body).priority(self.priority.unwrap_or_default());
+        if let Some(delay) = self.delay {
+            message = message.delay(std::time::Duration::from_millis(delay.0));
+        }
+        if let Some(ttl) = self.ttl {
+            message = message.ttl(std::time::Duration::from_millis(ttl.0));
+        }
+        if let Some(dedup_id) = &self.dedup_id {
+            message = message.dedup_id(dedup_id.clone());
+        }
+        self.headers.iter().fold(message, |message, (key, value)| message.header(key.clone(), value.clone()))
+    }
+
+    async fn publish(&self, client: &Client, batch: &Batch) -> Result<Vec<OutcomeRun<PublishOutcome>>, Failure> {
+        let level = match self.level {
+            PublishLevel::Durable => Level::Durable,
+            PublishLevel::Buffered => Level::Buffered,
+            PublishLevel::None => Level::None,
+        };
+        Ok(client.publish_batch(&self.topic.namespace, level, batch).await?.runs().to_vec())
+    }
+}
+
+const NO_STDIN: &str = "there is no body: stdin is a terminal. Give it as BODY, or pipe it in";
+
+fn read_body() -> Result<Bytes, Failure> {
+    let mut input = std::io::stdin();
+    if input.is_terminal() {
+        return Err(Failure::usage(NO_STDIN));
+    }
+    let mut body = Vec::new();
+    // One byte over the limit is enough to know that it is too much.
+    let read = input.by_ref().take(BODY_MAX_DEFAULT as u64 + 1).read_to_end(&mut body);
+    read.map_err(|why| Failure::usage(format!("there is no body: stdin cannot be read: {why}")))?;
+    if body.is_empty() {
+        return Err(Failure::usage(
+            "there is no body: stdin is empty. Give it as BODY, or pipe it in; an empty message is published with \"\"",
+        ));
+    }
+    Ok(body.into())
+}
+
+/// Outcomes as they come, told as few lines: messages with consecutive ids are one.
+struct Told {
+    output: Output,
+    open: Option<OutcomeRun<PublishOutcome>>,
+    refused: Option<(u64, String)>,
+}
+
+impl Told {
+    fn new(output: Output) -> Told {
+        Told { output, open: None, refused: None }
+    }
+
+    fn add(&mut self, runs: Vec<OutcomeRun<PublishOutcome>>) {
+        for run in runs {
+            match (&mut self.open, &run.outcome) {
+                (Some(open), PublishOutcome::Queued { id }) if follows(open, id) => open.count += run.count,
+                _ => {
+                    self.flush();
+                    self.open = Some(run);
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(OutcomeRun { count, outcome }) = self.open.take() else { return };
+        let line = match &outcome {
+            PublishOutcome::Queued { id } if self.output == Output::Json => {
+                json!({ "outcome": "queued", "id": id.to_string(), "count": count }).to_string()
+            }
+            PublishOutcome::Queued { id } if count == 1 => format!("queued {id}"),
+            PublishOutcome::Queued { id } => format!("queued {id} and the {} after it", count - 1),
+            PublishOutcome::Duplicate { id, state } => {
+                let state = json::state_name(*state);
+                match self.output {
+                    Output::Json => json!({ "outcome": "duplicate", "id": id.to_string(), "state": state }).to_string(),
+                    Output::Table => format!("duplicate of {id}, which is {state}"),
+                }
+            }
+            PublishOutcome::Refused { code, detail } => {
+                let first = || (0, format!("{}: {detail}", code.name()));
+                self.refused.get_or_insert_with(first).0 += u64::from(count);
+                return;
+            }
+        };
+        println!("{line}");
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.flush();
+        match self.refused {
+            None => Ok(()),
+            Some((1, why)) => Err(Failure::refused(format!("the message was refused by the broker ({why})"))),
+            Some((count, why)) => Err(Failure::refused(format!(
+                "{count} messages were refused by the broker, the first because of {why}"
+            ))),
+        }
+    }
+}
+
+/// Whether a message's id comes right behind a run of queued ones.
+fn follows(run: &OutcomeRun<PublishOutcome>, id: &MessageId) -> bool {
+    let PublishOutcome::Queued { id: first } = &run.outcome else { return false };
+    *id == MessageId { sequence: Sequence(first.sequence.0 + u64::from(run.count)), ..*first }
+}

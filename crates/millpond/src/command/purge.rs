@@ -1,0 +1,34 @@
+//! `purge`: ends all messages of topics but those that are leased.
+
+use clap::Args;
+
+use crate::address::{Address, filter};
+use crate::cli::{Globals, Output};
+use crate::connection::with_client;
+use crate::failure::Failure;
+
+/// End all messages of topics but those that are leased; dead letters stay
+#[derive(Args)]
+pub struct Purge {
+    /// A namespace, topics of it, or prefixes of topics
+    #[arg(value_name = "NS[/TOPIC|/PREFIX*]", required = true)]
+    topics: Vec<Address>,
+}
+
+impl Purge {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let (namespace, filter) = filter(&self.topics).map_err(Failure::usage)?;
+        let count = with_client(globals, async |client| Ok(client.purge(namespace, filter).await?))?;
+        print_count(globals.output, "purged", count);
+        Ok(())
+    }
+}
+
+/// Tells how many messages something was done to.
+pub fn print_count(output: Output, done: &str, count: u64) {
+    match output {
+        Output::Table => println!("{done} {count}"),
+        Output::Json => println!("{}", serde_json::json!({ done: count })),
+    }
+}

@@ -1,0 +1,60 @@
+//! `stats`: how many messages a namespace holds in each state, all counted at one journal position.
+
+use clap::Args;
+use millpond_types::{NamespaceName, NamespaceView};
+
+use crate::cli::{Globals, Output};
+use crate::connection::with_client;
+use crate::failure::Failure;
+use crate::json;
+use crate::table::Table;
+
+/// Count messages by state, all at one journal position
+#[derive(Args)]
+pub struct Stats {
+    /// The namespace [default: all of them]
+    #[arg(value_name = "NS", value_parser = super::namespace::name)]
+    namespace: Option<NamespaceName>,
+    /// Print JSON; the same as --output json
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stats {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let views = with_client(globals, async |client| match self.namespace {
+            Some(namespace) => Ok(vec![client.stats(namespace).await?]),
+            None => Ok(client.namespaces().await?),
+        })?;
+        if self.json || globals.output == Output::Json {
+            views.iter().for_each(|view| println!("{}", json::stats(view)));
+        } else {
+            print!("{}", table(&views));
+        }
+        Ok(())
+    }
+}
+
+fn table(views: &[NamespaceView]) -> Table {
+    let heads =
+        ["namespace", "group", "topics", "waiting", "delayed", "retrying", "leased", "dead", "unfinished", "position"];
+    let mut table = Table::new(&heads);
+    for view in views {
+        for (group, counts) in &view.groups {
+            table.row([
+                view.name.to_string(),
+                group.to_string(),
+                view.topics.to_string(),
+                counts.waiting.to_string(),
+                counts.delayed.to_string(),
+                counts.retrying.to_string(),
+                counts.leased.to_string(),
+                counts.dead.to_string(),
+                counts.unfinished().to_string(),
+                view.position.to_string(),
+            ]);
+        }
+    }
+    table
+}

@@ -1,0 +1,96 @@
+//! `topics`: lists topics by name, or shows one with its cursors.
+
+use bytes::Bytes;
+use clap::Args;
+use millpond_client::Listing;
+use millpond_types::limits::PAGE_MAX;
+use millpond_types::{TopicName, TopicView};
+
+use crate::address::{Address, Place};
+use crate::cli::{Globals, Output};
+use crate::connection::with_client;
+use crate::failure::Failure;
+use crate::json;
+use crate::table::Table;
+
+/// List the topics of a namespace by name, or show one with its cursors
+#[derive(Args)]
+pub struct Topics {
+    /// A namespace, a prefix of topics, or one topic
+    #[arg(value_name = "NS[/TOPIC|/PREFIX*]")]
+    topics: Address,
+    /// At most so many; what follows is named at the end
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=PAGE_MAX as i64))]
+    limit: u32,
+    /// Only topics after this name, the last one of the page before
+    #[arg(long, value_name = "NAME", value_parser = topic)]
+    after: Option<TopicName>,
+}
+
+/// Reads the name of a topic as it is, without escapes.
+fn topic(text: &str) -> Result<TopicName, String> {
+    TopicName::try_from(text).map_err(|bad| format!("it is no name of a topic: {bad}"))
+}
+
+impl Topics {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let Address { namespace, place } = self.topics;
+        let prefix = match place {
+            Place::All => Bytes::new(),
+            Place::Prefix(prefix) => prefix.bytes().clone(),
+            Place::Topic(topic) => {
+                let view = with_client(globals, async |client| Ok(client.topic(namespace, topic).await?))?;
+                print_one(globals, &view);
+                return Ok(());
+            }
+        };
+        let after = self.after.map_or_else(Bytes::new, |name| name.bytes().clone());
+        let listing = Listing { namespace, prefix, after, limit: self.limit };
+        let views = with_client(globals, async |client| Ok(client.topics(listing).await?))?;
+        print_page(globals, &views);
+        if let Some(last) = views.last()
+            && views.len() == self.limit as usize
+        {
+            eprintln!("there may be more: --after {:?}", last.name.as_str());
+        }
+        Ok(())
+    }
+}
+
+fn print_one(globals: &Globals, view: &TopicView) {
+    print_page(globals, std::slice::from_ref(view));
+    if globals.output == Output::Table {
+        let mut table = Table::new(&["group", "priority", "completion", "scan", "next"]);
+        for cursors in &view.cursors {
+            table.row([
+                cursors.group.to_string(),
+                cursors.priority.level().to_string(),
+                cursors.completion.0.to_string(),
+                cursors.scan.0.to_string(),
+                cursors.next.0.to_string(),
+            ]);
+        }
+        print!("\n{table}");
+    }
+}
+
+fn print_page(globals: &Globals, views: &[TopicView]) {
+    if globals.output == Output::Json {
+        views.iter().for_each(|view| println!("{}", json::topic(view)));
+        return;
+    }
+    let mut table = Table::new(&["topic", "paused", "waiting", "delayed", "retrying", "leased", "oldest"]);
+    for view in views {
+        table.row([
+            view.name.to_string(),
+            if view.paused { "yes".into() } else { "no".into() },
+            view.counts.waiting.to_string(),
+            view.counts.delayed.to_string(),
+            view.counts.retrying.to_string(),
+            view.counts.leased.to_string(),
+            view.oldest.map_or("-".into(), json::time_text),
+        ]);
+    }
+    print!("{table}");
+}

@@ -1,0 +1,28 @@
+//! One message of a topic, as `--id` or `--dedup-id` name it.
+
+use clap::Args;
+use millpond_client::Which;
+use millpond_types::MessageId;
+
+/// Which message of the topic.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub struct WhichArgs {
+    /// The message's id, as publish prints it
+    #[arg(long, value_name = "ID")]
+    id: Option<MessageId>,
+    /// The dedup id that it was published with
+    #[arg(long, value_name = "ID")]
+    dedup_id: Option<String>,
+}
+
+impl WhichArgs {
+    /// The message that is meant.
+    pub fn which(self) -> Which {
+        match (self.id, self.dedup_id) {
+            (Some(id), None) => Which::Id(id),
+            (None, Some(dedup_id)) => Which::Dedup(dedup_id.into()),
+            _ => unreachable!("exactly one is required"),
+        }
+    }
+}

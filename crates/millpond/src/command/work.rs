@@ -1,0 +1,164 @@
+//! `work`: runs a command for each message, as many at a time as is allowed.
+//!
+//! The command gets the body on stdin and all else in variables; its exit status says what becomes of the message. A
+//! signal ends the worker in order: what runs is finished, what waits here is released.
+
+use std::time::Duration;
+
+use clap::Args;
+use millpond_client::{Client, Event, Report, SubscribeOptions, Workers};
+use millpond_types::GroupName;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{broadcast, watch};
+
+use super::receive::group;
+use crate::address::{Address, filter};
+use crate::child::{Task, handle};
+use crate::cli::Globals;
+use crate::connection::{options, runtime};
+use crate::failure::Failure;
+use crate::quantity;
+
+const AFTER_HELP: &str = "\
+The body is the command's stdin; variables say the rest:
+  MILLPOND_NAMESPACE, MILLPOND_TOPIC, MILLPOND_ID, MILLPOND_RECEIPT, MILLPOND_PRIORITY,
+  MILLPOND_DELIVERIES, MILLPOND_FAILURES
+  MILLPOND_LEASE          a number that grows with each lease of the topic: a fencing token
+  MILLPOND_HEADER_NAME    each header, its name in capitals, _ for all but letters and digits
+  MILLPOND_SERVER         the broker, so that the command can publish
+
+The exit status decides: 0 acks, 75 releases, 65 rejects, any other fails the message, with the end
+of stderr as the reason. A command whose lease is lost gets SIGTERM.
+
+On SIGTERM or SIGINT the worker finishes what runs and releases the rest; a second signal sends
+SIGTERM to what runs.";
+
+/// Run a command for each message
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Work {
+    /// A namespace, topics of it, or prefixes of topics
+    #[arg(value_name = "NS[/TOPIC|/PREFIX*]", required = true)]
+    from: Vec<Address>,
+    /// The group to work for
+    #[arg(long, value_name = "G", default_value = "default", value_parser = group)]
+    group: GroupName,
+    /// Commands at a time; of a range LOW..HIGH, HIGH counts, for commands run only while there are messages
+    #[arg(long, value_name = "N", default_value = "1", value_parser = concurrency)]
+    concurrency: u32,
+    /// How long until others get the messages of a worker that died [default: as the namespace says]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    lease: Option<Duration>,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Commands at a time: more processes than this is a slip of the pen.
+const CONCURRENCY_MAX: u32 = 1024;
+
+fn concurrency(text: &str) -> Result<u32, String> {
+    let (low, high) = text.split_once("..").unwrap_or(("1", text));
+    match (low.parse::<u32>(), high.parse::<u32>()) {
+        (Ok(low), Ok(high)) if 1 <= low && low <= high && high <= CONCURRENCY_MAX => Ok(high),
+        _ => Err(format!("expected a number from 1 to {CONCURRENCY_MAX}, or a range as in 1..32")),
+    }
+}
+
+impl Work {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let (namespace, filter) = filter(&self.from).map_err(Failure::usage)?;
+        runtime()?.block_on(async {
+            let mut signals = Signals::new()?;
+            let client = Client::connect(options(globals)).await?;
+            tokio::spawn(tell_events(client.events()));
+            let subscription = client
+                .subscribe(SubscribeOptions {
+                    group: self.group.clone(),
+                    filter,
+                    // No more than run: what waits here could run elsewhere.
+                    messages: self.concurrency,
+                    lease: self.lease,
+                    ..SubscribeOptions::new(namespace.clone())
+                })
+                .await?;
+            let (hurry, hurried) = watch::channel(false);
+            let (broken, mut breakage) = watch::channel(None);
+            let server = globals.server.clone();
+            let task = Task { client: client.clone(), namespace, server, command: self.command, hurried, broken };
+            let mut workers =
+                Workers::start(subscription, self.concurrency as usize, move |delivery| handle(task.clone(), delivery));
+            let mut failure = None;
+            tokio::select! {
+                () = signals.next() => {}
+                ended = workers.ended() => return Err(ended.err().map_or_else(over, Failure::from)),
+                Ok(broken) = breakage.wait_for(Option::is_some) => failure = broken.clone(),
+            }
+            let stopped = workers.stop();
+            tokio::pin!(stopped);
+            let report = loop {
+                tokio::select! {
+                    report = &mut stopped => break report?,
+                    () = signals.next() => drop(hurry.send(true)),
+                }
+            };
+            client.close().await;
+            tell(&report);
+            failure.map_or(Ok(()), |text| Err(Failure::usage(text)))
+        })
+    }
+}
+
+/// A pool that ends without a reason; it has none, but the types do not know.
+fn over() -> Failure {
+    Failure::unreachable("the subscription has ended: start the worker again")
+}
+
+/// Says what the worker cannot vouch for.
+fn tell(report: &Report) {
+    if report.lost > 0 {
+        eprintln!(
+            "millpond: {} leases were lost before their messages were finished; others have got them",
+            report.lost
+        );
+    }
+    if report.unconfirmed > 0 {
+        eprintln!(
+            "millpond: nobody knows whether {} messages were finished; at the worst they come again",
+            report.unconfirmed
+        );
+    }
+}
+
+/// Says on stderr what happens to the connection: a worker is long-lived, and its log is where people look.
+async fn tell_events(mut events: broadcast::Receiver<Event>) {
+    while let Ok(event) = events.recv().await {
+        match event {
+            Event::Disconnected { reason } => eprintln!("millpond: the connection is lost ({reason}); trying again"),
+            Event::Reconnected => eprintln!("millpond: the connection is back"),
+            Event::SessionLost { leases } => eprintln!("millpond: {leases} leases are lost with the session"),
+            _ => {}
+        }
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        let listen = |kind| signal(kind).map_err(|why| Failure::refused(format!("signals cannot be handled: {why}")));
+        Ok(Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

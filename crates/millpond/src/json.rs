@@ -1,0 +1,173 @@
+//! The JSON forms of what the commands print. Field names are the words of the documents; times are RFC 3339 in UTC,
+//! durations are written as they may be typed.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use millpond_types::{
+    Counts, DeadView, MessageState, MessageView, NamespaceView, OnExpiry, Policy, TopicName, TopicView, WallTime, block,
+};
+use serde_json::{Map, Value, json};
+
+use crate::quantity;
+
+/// A time, in UTC.
+pub fn time_text(time: WallTime) -> String {
+    // A time past the year 9999 has no such form; nothing that is shown lies there but a delay without end.
+    let longest = Duration::from_secs(253_402_300_799);
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(time.0).min(longest)).to_string()
+}
+
+/// Adds `body` and `encoding`: `utf8` where the body is text, else `base64`.
+pub fn insert_body(object: &mut Map<String, Value>, body: &[u8]) {
+    let (encoding, text) = match std::str::from_utf8(body) {
+        Ok(text) => ("utf8", text.to_owned()),
+        Err(_) => ("base64", BASE64_STANDARD.encode(body)),
+    };
+    object.insert("encoding".into(), encoding.into());
+    object.insert("body".into(), text.into());
+}
+
+/// Headers as an object; bytes that are not UTF-8 are shown as U+FFFD.
+pub fn headers<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Value {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Value::Object(pairs.map(|(key, value)| (text(key), Value::String(text(value)))).collect())
+}
+
+/// A message that was looked at.
+pub fn message(topic: &TopicName, view: &MessageView) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("topic".into(), topic.as_str().into());
+    object.insert("id".into(), view.id.to_string().into());
+    object.insert("state".into(), state_name(view.state).into());
+    if let MessageState::Delayed { due } = view.state {
+        object.insert("due".into(), time_text(due).into());
+    }
+    object.insert("priority".into(), view.id.priority.level().into());
+    object.insert("published".into(), time_text(view.published).into());
+    if let Some(expires) = view.expires {
+        object.insert("expires".into(), time_text(expires).into());
+    }
+    object.insert("deliveries".into(), view.deliveries.into());
+    object.insert("failures".into(), view.failures.into());
+    match block::first(&view.block) {
+        Ok(parts) => {
+            if !parts.dedup_id.is_empty() {
+                object.insert("dedup_id".into(), String::from_utf8_lossy(parts.dedup_id).into());
+            }
+            object.insert("headers".into(), headers(block::headers(parts.headers).flatten()));
+            insert_body(&mut object, parts.body);
+        }
+        // A message whose bytes are damaged is shown by what is known of it.
+        Err(_) => drop(object.insert("body".into(), Value::Null)),
+    }
+    object
+}
+
+/// A dead letter.
+pub fn dead(view: &DeadView) -> Map<String, Value> {
+    let mut object = message(&view.topic, &view.message);
+    object.insert("reason".into(), view.reason.as_str().into());
+    object.insert("detail".into(), view.detail.as_str().into());
+    object.insert("died".into(), time_text(view.died).into());
+    object
+}
+
+/// A message's state in one word.
+pub fn state_name(state: MessageState) -> &'static str {
+    match state {
+        MessageState::Waiting => "waiting",
+        MessageState::Delayed { .. } => "delayed",
+        MessageState::Retrying => "retrying",
+        MessageState::Leased => "leased",
+        MessageState::Dead => "dead",
+        MessageState::Ended => "ended",
+    }
+}
+
+/// The counts of a group.
+pub fn counts(counts: &Counts) -> Map<String, Value> {
+    let pairs = [
+        ("waiting", counts.waiting),
+        ("delayed", counts.delayed),
+        ("retrying", counts.retrying),
+        ("leased", counts.leased),
+        ("dead", counts.dead),
+        ("unfinished", counts.unfinished()),
+    ];
+    pairs.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
+}
+
+/// What `stats` says of a namespace.
+pub fn stats(view: &NamespaceView) -> Value {
+    let groups: Map<_, _> = view.groups.iter().map(|(name, c)| (name.to_string(), Value::Object(counts(c)))).collect();
+    json!({
+        "namespace": view.name.as_str(),
+        "topics": view.topics,
+        "groups": groups,
+        "position": view.position,
+    })
+}
+
+/// What `namespace show` says.
+pub fn namespace(view: &NamespaceView) -> Value {
+    json!({
+        "namespace": view.name.as_str(),
+        "version": view.version,
+        "topics": view.topics,
+        "policy": policy(&view.policy),
+        "paused": view.paused.iter().map(paused_text).collect::<Vec<_>>(),
+    })
+}
+
+/// A paused topic or prefix as it may be typed behind its namespace.
+pub fn paused_text((name, is_prefix): &(TopicName, bool)) -> String {
+    let escaped = name.as_str().replace('\\', r"\\").replace('*', r"\*");
+    if *is_prefix { escaped + "*" } else { escaped }
+}
+
+/// A policy, by the names of its flags.
+pub fn policy(policy: &Policy) -> Value {
+    let entries = policy_entries(policy);
+    Value::Object(entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
+}
+
+/// A policy as names and values that `namespace set` takes.
+pub fn policy_entries(policy: &Policy) -> [(&'static str, String); 8] {
+    let none = || "none".to_owned();
+    [
+        ("lease", quantity::millis_text(policy.lease)),
+        ("max-failures", policy.max_failures.to_string()),
+        ("retry", quantity::retry_text(policy.retry)),
+        ("ttl", policy.ttl.map_or_else(none, quantity::millis_text)),
+        ("on-expiry", if policy.on_expiry == OnExpiry::Drop { "drop".into() } else { "dead".into() }),
+        ("dedup-window", quantity::dedup_window_text(policy.dedup_window)),
+        ("max-in-flight", policy.max_in_flight.map_or_else(none, |n| n.to_string())),
+        ("weight", policy.weight.to_string()),
+    ]
+}
+
+/// A topic.
+pub fn topic(view: &TopicView) -> Value {
+    let mut object = Map::new();
+    object.insert("topic".into(), view.name.as_str().into());
+    object.insert("paused".into(), view.paused.into());
+    let mut counts = counts(&view.counts);
+    counts.remove("dead");
+    object.append(&mut counts);
+    object.insert("oldest".into(), view.oldest.map_or(Value::Null, |time| time_text(time).into()));
+    if !view.cursors.is_empty() {
+        let cursors = view.cursors.iter().map(|c| {
+            json!({
+                "group": c.group.as_str(),
+                "priority": c.priority.level(),
+                "completion": c.completion.0,
+                "scan": c.scan.0,
+                "next": c.next.0,
+            })
+        });
+        object.insert("cursors".into(), cursors.collect());
+    }
+    Value::Object(object)
+}

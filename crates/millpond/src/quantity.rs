@@ -1,0 +1,163 @@
+//! Durations, sizes, headers and the like as they are written on the command line and in the configuration.
+
+use std::time::Duration;
+
+use millpond_types::{DedupWindow, Millis, Priority, Retry};
+
+/// A duration with its unit: `100ms`, `5s`, `10m`, `1h`, `7d`.
+pub fn millis(text: &str) -> Result<Millis, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|why| format!("{why}; a duration is written with its unit: 100ms, 5s, 10m, 1h, 7d"))?;
+    u64::try_from(duration.as_millis()).map(Millis).map_err(|_| "a duration this long never ends".into())
+}
+
+/// The same as a [`Duration`].
+pub fn duration(text: &str) -> Result<Duration, String> {
+    millis(text).map(|millis| Duration::from_millis(millis.0))
+}
+
+/// A duration, or `none`.
+pub fn millis_or_none(text: &str) -> Result<Option<Millis>, String> {
+    if text == "none" { Ok(None) } else { millis(text).map(Some) }
+}
+
+/// A number, or `none`.
+pub fn count_or_none(text: &str) -> Result<Option<u32>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| "expected a whole number, or none".into())
+}
+
+/// A size in bytes: `4096`, `64K`, `192M`, `1GiB`. Units are powers of 1024.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        "" | "B" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        _ => return Err("a size is written as 4096, 64K, 192M or 1GiB; units are powers of 1024".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "a size begins with a whole number: 4096, 64K, 192M, 1GiB")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "a size this large is not of this world".into())
+}
+
+/// The same size with the largest unit that leaves a whole number.
+pub fn size_text(bytes: u64) -> String {
+    let unit = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")]
+        .into_iter()
+        .find(|(shift, _)| bytes >= 1 << shift && bytes.trailing_zeros() >= *shift);
+    unit.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+/// A duration as it may be written.
+pub fn millis_text(millis: Millis) -> String {
+    humantime::format_duration(Duration::from_millis(millis.0)).to_string().replace(' ', "")
+}
+
+/// A header, `KEY=VALUE`.
+pub fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
+        _ => Err("a header is written KEY=VALUE".into()),
+    }
+}
+
+/// A priority, 0 to 9.
+pub fn priority(text: &str) -> Result<Priority, String> {
+    let level = text.parse().ok().and_then(Priority::new);
+    level.ok_or_else(|| "a priority is a number from 0 to 9; 9 goes first".into())
+}
+
+/// `head`, `tail` or `backoff:FIRST..LONGEST`.
+pub fn retry(text: &str) -> Result<Retry, String> {
+    let form = || "retry is head, tail, or backoff:FIRST..LONGEST as in backoff:1s..10m".to_string();
+    match text.split_once(':') {
+        None if text == "head" => Ok(Retry::Head),
+        None if text == "tail" => Ok(Retry::Tail),
+        Some(("backoff", pauses)) => {
+            let (first, longest) = pauses.split_once("..").ok_or_else(form)?;
+            Ok(Retry::Backoff { first: millis(first)?, longest: millis(longest)? })
+        }
+        _ => Err(form()),
+    }
+}
+
+/// A retry as it may be written.
+pub fn retry_text(retry: Retry) -> String {
+    match retry {
+        Retry::Head => "head".into(),
+        Retry::Tail => "tail".into(),
+        Retry::Backoff { first, longest } => format!("backoff:{}..{}", millis_text(first), millis_text(longest)),
+    }
+}
+
+/// `off`, a duration, or `forever`.
+pub fn dedup_window(text: &str) -> Result<DedupWindow, String> {
+    match text {
+        "off" => Ok(DedupWindow::Off),
+        "forever" => Ok(DedupWindow::Forever),
+        _ => millis(text).map(DedupWindow::For).map_err(|why| format!("{why}; or off, or forever")),
+    }
+}
+
+/// A dedup window as it may be written.
+pub fn dedup_window_text(window: DedupWindow) -> String {
+    match window {
+        DedupWindow::Off => "off".into(),
+        DedupWindow::Forever => "forever".into(),
+        DedupWindow::For(millis) => millis_text(millis),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, expected) in
+            [("100ms", 100), ("5s", 5_000), ("10m", 600_000), ("1h", 3_600_000), ("7d", 604_800_000)]
+        {
+            assert_eq!(millis(text), Ok(Millis(expected)), "{text}");
+            assert_eq!(millis(&millis_text(Millis(expected))), Ok(Millis(expected)), "{text}");
+        }
+        for bad in ["", "5", "s", "-1s", "5 parsecs", "99999999999999999999s"] {
+            assert!(millis(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        for (text, expected) in [("0", 0), ("4096", 4096), ("64K", 65_536), ("192M", 192 << 20), ("1GiB", 1 << 30)] {
+            assert_eq!(size(text), Ok(expected), "{text}");
+            assert_eq!(size(&size_text(expected)), Ok(expected), "{text}");
+        }
+        for bad in ["", "M", "1MB", "1.5G", "-1", "99999999999T"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn policies_survive_their_text_form() {
+        for text in ["head", "tail", "backoff:1s..10m"] {
+            assert_eq!(retry_text(retry(text).unwrap()), text);
+        }
+        for text in ["off", "10m", "forever"] {
+            assert_eq!(dedup_window_text(dedup_window(text).unwrap()), text);
+        }
+        for bad in ["", "backoff", "backoff:1s", "backoff:1..2", "sometimes"] {
+            assert!(retry(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn headers_have_a_key() {
+        assert_eq!(header("k=v=w"), Ok(("k".into(), "v=w".into())));
+        assert_eq!(header("k="), Ok(("k".into(), String::new())));
+        assert!(header("=v").is_err() && header("k").is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! The real binary: a broker on a temporary directory and free ports, and calls of the command line against it.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A broker that runs until it is dropped.
+pub struct Broker {
+    child: Child,
+    directory: Option<TempDir>,
+    /// Where clients connect.
+    pub address: String,
+    /// Where HTTP is answered.
+    pub http: String,
+}
+
+/// A call that is going on; it is killed when dropped, so that a test that fails leaves nothing behind.
+pub struct Running(Option<Child>);
+
+/// What a call gave.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// The binary, without any settings of whoever runs the tests.
+pub fn millpond() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MILLPOND_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Calls the binary with nothing on stdin.
+pub fn call<S: AsRef<OsStr>>(args: &[S]) -> Said {
+    Said::of(millpond().args(args).stdin(Stdio::null()).output().expect("the binary runs"))
+}
+
+/// The command that serves a directory on free ports.
+pub fn serve(directory: &Path) -> Command {
+    serve_at(directory, "127.0.0.1:0")
+}
+
+/// The command that serves a directory where clients look for it.
+pub fn serve_at(directory: &Path, listen: &str) -> Command {
+    let mut command = millpond();
+    command.args(["serve", "--listen", listen, "--http", "127.0.0.1:0", "--log", "warn", "--data"]).arg(directory);
+    command
+}
+
+/// A directory for a broker's data: in memory where the system has such a place, for these tests are about what is said
+/// and what survives a process, and not about disks.
+pub fn fresh_directory() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("there is room for a directory")
+}
+
+impl Broker {
+    /// A broker on a fresh directory.
+    pub fn start() -> Broker {
+        Broker::start_on(fresh_directory())
+    }
+
+    /// A broker on a directory that may have served before.
+    pub fn start_on(directory: TempDir) -> Broker {
+        let mut broker = Broker::run(&mut serve(directory.path()));
+        broker.directory = Some(directory);
+        broker
+    }
+
+    /// A broker from a whole command, once it listens.
+    pub fn run(command: &mut Command) -> Broker {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let mut line = String::new();
+        let output = child.stdout.as_mut().expect("stdout is a pipe");
+        BufReader::new(output).read_line(&mut line).expect("stdout is text");
+        let (address, http) = line
+            .trim_end()
+            .strip_prefix("listening on ")
+            .and_then(|rest| rest.split_once(", http "))
+            .unwrap_or_else(|| panic!("the broker says {line:?} instead of where it listens"));
+        Broker { address: address.to_owned(), http: http.to_owned(), child, directory: None }
+    }
+
+    /// Calls the command line against this broker.
+    pub fn call(&self, args: &[&str]) -> Said {
+        self.call_with(args, b"")
+    }
+
+    /// The same with something on stdin.
+    pub fn call_with(&self, args: &[&str], input: &[u8]) -> Said {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("the binary runs");
+        // A call that fails does not read its stdin to the end.
+        let _ = child.stdin.take().expect("stdin is a pipe").write_all(input);
+        Said::of(child.wait_with_output().expect("the binary ends"))
+    }
+
+    /// A call that is started by the test; its output is captured.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = millpond();
+        command.args(args).env("MILLPOND_SERVER", &self.address);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// A call that goes on while the test does.
+    pub fn spawn(&self, args: &[&str]) -> Running {
+        Running(Some(self.command(args).spawn().expect("the binary runs")))
+    }
+
+    /// A call that has to succeed; what it prints.
+    pub fn ok(&self, args: &[&str]) -> String {
+        self.call(args).ok()
+    }
+
+    /// The lines of a call that prints JSON.
+    pub fn json(&self, args: &[&str]) -> Vec<Value> {
+        let said = self.ok(args);
+        said.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+    }
+
+    /// The counts of the group `default` of a namespace.
+    pub fn counts(&self, namespace: &str) -> Value {
+        self.json(&["stats", namespace, "--json"])[0]["groups"]["default"].clone()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, which: Signal) {
+        signal(&self.child, which);
+    }
+
+    /// Kills the broker where it stands; its directory stays.
+    pub fn kill(mut self) -> TempDir {
+        // It may have been killed already.
+        let _ = self.child.kill();
+        self.child.wait().expect("the broker is gone");
+        self.directory.take().expect("the broker has its own directory")
+    }
+
+    /// Sends SIGTERM and waits; what the exit code was, and the directory.
+    pub fn stop(mut self) -> (Option<i32>, TempDir) {
+        self.signal(Signal::TERM);
+        let status = self.child.wait().expect("the broker ends");
+        (status.code(), self.directory.take().expect("the broker has its own directory"))
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        self.directory.as_ref().expect("the broker has its own directory").path()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it is taken at the end alone")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&mut self, which: Signal) {
+        signal(self.child(), which);
+    }
+
+    /// The next line that it prints.
+    pub fn next_line(&mut self) -> String {
+        let output = self.child().stdout.as_mut().expect("stdout is a pipe");
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while output.read(&mut byte).expect("the pipe is open") == 1 && byte[0] != b'\n' {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).expect("the output is text")
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child().try_wait().expect("it is a child of ours").is_some()
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Said {
+        Said::of(self.0.take().expect("it is taken here alone").wait_with_output().expect("the binary ends"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id() as i32).expect("a process has a number");
+    kill_process(pid, signal).expect("the process is ours");
+}
+
+impl Said {
+    /// What a finished process said.
+    pub fn of(output: Output) -> Said {
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).expect("stdout is text"),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// What it printed; it has to have succeeded.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.out
+    }
+
+    /// Asserts that it failed with this exit code and said each of these.
+    pub fn failed(self, code: i32, words: &[&str]) -> Said {
+        assert_eq!(self.code, code, "{self:?}");
+        for word in words {
+            assert!(self.err.contains(word), "{word:?} is not said: {self:?}");
+        }
+        self
+    }
+}

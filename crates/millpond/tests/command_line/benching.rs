@@ -1,0 +1,75 @@
+//! `bench`: that it runs, verifies and reports. What it measures is nobody's promise here.
+
+use serde_json::Value;
+
+use crate::broker::{Broker, call};
+
+#[test]
+fn publish_reports_what_was_confirmed() {
+    let broker = Broker::start();
+    let report = run(&broker, &["publish", "--connections", "3", "--topics", "5", "--duration", "100ms"]);
+    let figure = |name: &str| report["figures"][name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
+    assert!(figure("messages_confirmed") >= 100.0);
+    assert!(figure("confirmation_p99_us") >= figure("confirmation_p50_us"));
+    assert!(report["command"].as_str().unwrap().starts_with("millpond bench publish"));
+    assert!(report["machine"]["cores"].as_u64().unwrap() > 0);
+    assert!(report["broker"]["pid"].as_u64().is_some(), "{report}");
+    // The run leaves nothing behind.
+    assert!(!broker.ok(&["namespace", "list"]).contains("bench"));
+    let table = broker.ok(&["bench", "publish", "--window", "1", "--batch", "1", "--duration", "50ms", "--size", "0"]);
+    assert!(table.contains("messages confirmed"), "{table}");
+}
+
+#[test]
+fn every_level_and_a_rate_are_kept() {
+    let broker = Broker::start();
+    for level in ["buffered", "none"] {
+        let report = run(&broker, &["publish", "--level", level, "--duration", "50ms"]);
+        assert!(report["figures"]["messages_confirmed"].as_f64().unwrap() > 0.0, "{report}");
+    }
+    let report = run(&broker, &["publish", "--rate", "200", "--batch", "1", "--duration", "200ms"]);
+    let confirmed = report["figures"]["messages_confirmed"].as_f64().unwrap();
+    assert!((1.0..=41.0).contains(&confirmed), "{report}");
+}
+
+#[test]
+fn worker_verifies_that_every_message_arrives_once() {
+    let broker = Broker::start();
+    let report =
+        run(&broker, &["worker", "--duration", "200ms", "--producers", "2", "--consumers", "2", "--topics", "7"]);
+    let figures = &report["figures"];
+    assert_eq!(figures["every_message_arrived_exactly_once"], 1.0);
+    assert!(figures["cycles"].as_f64().unwrap() >= 100.0 && figures["end_to_end_p50_us"].is_number());
+}
+
+#[test]
+fn latency_and_burst_report() {
+    let broker = Broker::start();
+    let report = run(&broker, &["latency", "--rate", "100", "--duration", "300ms", "--producers", "2"]);
+    assert!(report["figures"]["delivery_p99_us"].is_number(), "{report}");
+    let report = run(&broker, &["burst", "--clients", "50", "--ramp", "20"]);
+    assert_eq!(report["figures"]["share_confirmed_percent"], 100.0, "{report}");
+}
+
+#[test]
+fn a_broker_is_started_for_the_run() {
+    let said = call(&["bench", "publish", "--spawn", "--duration", "50ms", "--json"]).ok();
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["broker"]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(report["figures"]["broker_memory_MiB"].is_number() || report["figures"]["broker_memory_mib"].is_number());
+}
+
+#[test]
+fn a_namespace_with_messages_is_not_touched() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/a", "x"]);
+    let args = ["bench", "publish", "--namespace", "default", "--duration", "50ms"];
+    broker.call(&args).failed(1, &["default", "purge"]);
+    assert_eq!(broker.counts("default")["waiting"], 1);
+}
+
+fn run(broker: &Broker, args: &[&str]) -> Value {
+    let report = broker.json(&[&["bench"], args, &["--json"]].concat()).remove(0);
+    assert_eq!(report["faults"], serde_json::json!([]), "{report}");
+    report
+}

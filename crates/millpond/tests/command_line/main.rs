@@ -1,0 +1,15 @@
+//! The command line against a real broker: every command, every exit code, every kind of bad input.
+
+#[path = "../broker/mod.rs"]
+mod broker;
+
+mod benching;
+mod device;
+mod inspecting;
+mod managing;
+mod publishing;
+mod receiving;
+mod restarting;
+mod serving;
+mod working;
+mod wrong_usage;

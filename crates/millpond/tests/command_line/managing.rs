@@ -1,0 +1,215 @@
+//! The verbs that look at messages, topics, dead letters and namespaces, and change them.
+
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+
+#[test]
+fn messages_are_looked_at_by_id_by_dedup_id_and_in_order() {
+    let broker = Broker::start();
+    let id = publish(&broker, "a", &["one", "--dedup-id", "d"]);
+    publish(&broker, "a", &["two", "--priority", "9"]);
+    let look = |args: &[&str]| broker.json(&[&["look", "default/a", "--output", "json"], args].concat());
+    assert_eq!(look(&[]).iter().map(|m| m["body"].clone()).collect::<Vec<_>>(), ["two", "one"]);
+    assert_eq!(look(&["--first", "1"])[0]["body"], "two");
+    for which in [["--id", &id], ["--dedup-id", "d"]] {
+        let found = &look(&which)[0];
+        assert_eq!((&found["id"], &found["state"], &found["dedup_id"]), (&json!(id), &json!("waiting"), &json!("d")));
+    }
+    let table = broker.ok(&["look", "default/a"]);
+    assert!(table.trim_start().starts_with("id ") && table.contains(&id), "{table}");
+    broker.call(&["look", "default/a", "--id", "9.4.9"]).failed(1, &["message_unknown"]);
+    broker.call(&["look", "default/none"]).failed(1, &["topic_unknown"]);
+}
+
+#[test]
+fn a_message_is_cancelled_and_its_dedup_id_forgotten() {
+    let broker = Broker::start();
+    let id = publish(&broker, "a", &["one", "--dedup-id", "d"]);
+    broker.ok(&["cancel", "default/a", "--id", &id]);
+    assert_eq!(broker.counts("default")["unfinished"], 0);
+    // With its last message the topic is gone.
+    broker.call(&["cancel", "default/a", "--id", &id]).failed(1, &["topic_unknown"]);
+    publish(&broker, "a", &["other"]);
+    broker.call(&["cancel", "default/a", "--id", &id]).failed(1, &["message_unknown"]);
+    broker.ok(&["purge", "default"]);
+    publish(&broker, "a", &["two", "--dedup-id", "d"]);
+    broker.ok(&["receive", "default"]);
+    broker.call(&["cancel", "default/a", "--dedup-id", "d"]).failed(1, &["message_leased"]);
+}
+
+#[test]
+fn a_message_is_rescheduled() {
+    let broker = Broker::start();
+    publish(&broker, "a", &["one", "--dedup-id", "d", "--delay", "1h"]);
+    assert_eq!(broker.ok(&["receive", "default"]), "");
+    broker.ok(&["reschedule", "default/a", "--dedup-id", "d", "--delay", "0s"]);
+    assert_eq!(broker.counts("default")["waiting"], 1);
+    broker.ok(&["reschedule", "default/a", "--dedup-id", "d", "--delay", "1h"]);
+    assert_eq!(broker.counts("default")["delayed"], 1);
+}
+
+#[test]
+fn a_dedup_id_is_forgotten() {
+    let broker = Broker::start();
+    publish(&broker, "a", &["one", "--dedup-id", "d"]);
+    assert_eq!(broker.ok(&["forget", "default/a", "--dedup-id", "d"]), "forgotten\n");
+    assert_eq!(broker.ok(&["forget", "default/a", "--dedup-id", "d"]), "it was not remembered\n");
+    publish(&broker, "a", &["two", "--dedup-id", "d"]);
+    assert_eq!(broker.counts("default")["waiting"], 2);
+}
+
+#[test]
+fn topics_and_prefixes_are_paused_and_resumed() {
+    let broker = Broker::start();
+    broker.ok(&["pause", "default/acme/*"]);
+    broker.ok(&["pause", "default/beta"]);
+    publish(&broker, "acme/1", &["x"]);
+    publish(&broker, "beta", &["x"]);
+    assert_eq!(broker.ok(&["receive", "default", "--max", "9"]), "");
+    let shown = broker.ok(&["namespace", "show", "default"]);
+    assert!(shown.contains("acme/*") && shown.contains("beta"), "{shown}");
+    assert_eq!(broker.json(&["topics", "default/beta", "--output", "json"])[0]["paused"], true);
+    broker.ok(&["resume", "default/acme/*"]);
+    assert_eq!(broker.json(&["receive", "default", "--max", "9"])[0]["topic"], "acme/1");
+    broker.ok(&["resume", "default/beta"]);
+    assert_eq!(broker.json(&["receive", "default", "--max", "9"])[0]["topic"], "beta");
+}
+
+#[test]
+fn topics_are_purged_by_name_prefix_and_namespace() {
+    let broker = Broker::start();
+    for topic in ["a", "b/1", "b/2", "c"] {
+        publish(&broker, topic, &["x"]);
+    }
+    assert_eq!(broker.ok(&["purge", "default/b/*"]), "purged 2\n");
+    assert_eq!(broker.ok(&["purge", "default/a", "--output", "json"]), "{\"purged\":1}\n");
+    assert_eq!(broker.ok(&["purge", "default"]), "purged 1\n");
+    assert_eq!(broker.counts("default")["unfinished"], 0);
+}
+
+#[test]
+fn topics_are_listed_in_pages_and_shown_with_cursors() {
+    let broker = Broker::start();
+    for topic in ["b/2", "a", "b/1", "c"] {
+        publish(&broker, topic, &["x"]);
+    }
+    let names = |args: &[&str]| {
+        let rows = broker.json(&[&["topics", "--output", "json"], args].concat());
+        rows.iter().map(|row| row["topic"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&["default"]), ["a", "b/1", "b/2", "c"]);
+    assert_eq!(names(&["default/b/*"]), ["b/1", "b/2"]);
+    assert_eq!(names(&["default", "--limit", "2"]), ["a", "b/1"]);
+    assert_eq!(names(&["default", "--limit", "2", "--after", "b/1"]), ["b/2", "c"]);
+    assert!(broker.call(&["topics", "default", "--limit", "2"]).err.contains("--after \"b/1\""));
+
+    broker.ok(&["receive", "default/a", "--ack"]);
+    publish(&broker, "a", &["y"]);
+    publish(&broker, "a", &["z"]);
+    broker.ok(&["receive", "default/a"]);
+    let topic = &broker.json(&["topics", "default/a", "--output", "json"])[0];
+    assert_eq!((&topic["waiting"], &topic["leased"]), (&json!(1), &json!(1)));
+    let cursors = &topic["cursors"][0];
+    assert_eq!((&cursors["group"], &cursors["priority"]), (&json!("default"), &json!(4)));
+    let number = |name: &str| cursors[name].as_u64().unwrap();
+    assert_eq!((number("scan") - number("completion"), number("next") - number("scan")), (1, 1));
+    assert!(broker.ok(&["topics", "default/a"]).contains("completion"));
+    broker.call(&["topics", "default/none"]).failed(1, &["topic_unknown"]);
+}
+
+#[test]
+fn dead_letters_are_listed_shown_redriven_and_purged() {
+    let broker = Broker::start();
+    for (topic, body) in [("a", "1"), ("a", "2"), ("ab", "3")] {
+        publish(&broker, topic, &[body]);
+    }
+    for message in broker.json(&["receive", "default", "--max", "3"]) {
+        broker.ok(&["reject", "default", message["receipt"].as_str().unwrap(), "--reason", "why not"]);
+    }
+    let list = |args: &[&str]| broker.json(&[&["dead", "list", "--output", "json"], args].concat());
+    let bodies = |rows: &[Value]| rows.iter().map(|r| r["body"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(bodies(&list(&["default"])), ["1", "2", "3"]);
+    assert_eq!(bodies(&list(&["default/a"])), ["1", "2"]);
+    assert_eq!(bodies(&list(&["default/a*", "--limit", "1"])), ["1"]);
+    assert!(broker.call(&["dead", "list", "default", "--limit", "1"]).err.contains("there are more"));
+
+    let id = list(&["default/ab"])[0]["id"].as_str().unwrap().to_owned();
+    let shown = &broker.json(&["dead", "look", "default/ab", "--id", &id, "--output", "json"])[0];
+    assert_eq!((&shown["reason"], &shown["detail"]), (&json!("rejected"), &json!("why not")));
+    assert!(broker.ok(&["dead", "look", "default/ab", "--id", &id]).contains("why not"));
+    broker.call(&["dead", "look", "default/a", "--id", &id]).failed(1, &[&id, "dead list"]);
+    broker.call(&["dead", "purge", "default", "--id", &id]).failed(2, &["--id"]);
+
+    assert_eq!(broker.ok(&["dead", "redrive", "default/ab", "--id", &id]), "redriven 1\n");
+    assert_eq!(broker.json(&["receive", "default", "--ack"])[0]["body"], "3");
+    assert_eq!(broker.ok(&["dead", "redrive", "default/a"]), "redriven 2\n");
+    assert_eq!(broker.counts("default")["waiting"], 2);
+    for message in broker.json(&["receive", "default", "--max", "3"]) {
+        broker.ok(&["reject", "default", message["receipt"].as_str().unwrap()]);
+    }
+    assert_eq!(broker.ok(&["dead", "purge", "default"]), "purged 2\n");
+    assert_eq!(broker.counts("default")["dead"], 0);
+}
+
+#[test]
+fn namespaces_are_made_changed_shown_and_deleted() {
+    let broker = Broker::start();
+    let policy = [
+        ["--lease", "5s"],
+        ["--max-failures", "3"],
+        ["--retry", "backoff:2s..1m"],
+        ["--ttl", "1day"],
+        ["--on-expiry", "dead"],
+        ["--dedup-window", "forever"],
+        ["--max-in-flight", "1"],
+        ["--weight", "7"],
+    ];
+    broker.ok(&[&["namespace", "create", "orders"], policy.as_flattened()].concat());
+    let show = || broker.json(&["namespace", "show", "orders", "--output", "json"])[0]["policy"].clone();
+    for [flag, value] in policy {
+        assert_eq!(show()[&flag[2..]], value);
+    }
+    broker.call(&["namespace", "create", "orders"]).failed(1, &["exists already", "namespace set"]);
+    broker.ok(&["namespace", "set", "orders", "--ttl", "none", "--max-in-flight", "none"]);
+    assert_eq!(
+        (&show()["ttl"], &show()["max-in-flight"], &show()["weight"]),
+        (&json!("none"), &json!("none"), &json!("7"))
+    );
+    assert!(broker.ok(&["namespace", "list"]).contains("orders"));
+
+    broker.ok(&["publish", "orders/a", "x"]);
+    broker.call(&["namespace", "delete", "orders"]).failed(1, &["namespace_in_use"]);
+    broker.ok(&["purge", "orders"]);
+    broker.ok(&["namespace", "delete", "orders"]);
+    broker.call(&["namespace", "show", "orders"]).failed(1, &["no namespace orders", "namespace create"]);
+    broker.call(&["namespace", "set", "orders", "--weight", "2"]).failed(1, &["no namespace orders"]);
+    broker.call(&["namespace", "delete", "orders"]).failed(1, &["namespace_unknown"]);
+    let contradiction = ["namespace", "set", "default", "--max-in-flight", "1", "--retry", "tail"];
+    broker.call(&contradiction).failed(2, &["strict order"]);
+}
+
+#[test]
+fn stats_count_every_state_at_one_position() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--retry", "backoff:1h..2h"]);
+    broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n3\n4\n").ok();
+    publish(&broker, "a", &["5", "--delay", "1h"]);
+    let receipts: Vec<_> = broker.json(&["receive", "default", "--max", "3"]);
+    let receipt = |i: usize| receipts[i]["receipt"].as_str().unwrap();
+    broker.ok(&["fail", "default", receipt(0)]);
+    broker.ok(&["reject", "default", receipt(1)]);
+    let expected = json!({ "waiting": 1, "delayed": 1, "retrying": 1, "leased": 1, "dead": 1, "unfinished": 4 });
+    assert_eq!(broker.counts("default"), expected);
+    let all = broker.json(&["stats", "--json"]);
+    assert_eq!((&all[0]["namespace"], &all[0]["topics"]), (&json!("default"), &json!(1)));
+    assert!(all[0]["position"].as_u64().unwrap() > 0);
+    assert!(broker.ok(&["stats", "default"]).starts_with("namespace "));
+    broker.call(&["stats", "nowhere"]).failed(1, &["namespace_unknown"]);
+}
+
+/// Publishes one message and returns its id.
+fn publish(broker: &Broker, topic: &str, args: &[&str]) -> String {
+    let said = broker.ok(&[&["publish", &format!("default/{topic}")], args].concat());
+    said.trim().strip_prefix("queued ").expect("it is queued").to_owned()
+}

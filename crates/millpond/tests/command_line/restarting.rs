@@ -1,0 +1,113 @@
+//! What a kill and a stop leave behind: all that was confirmed, nothing that was finished.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::broker::{Broker, fresh_directory, serve, serve_at};
+
+#[test]
+fn a_kill_loses_nothing_confirmed_and_brings_nothing_acked_back() {
+    let broker = Broker::start();
+    let lines: String = (0..300).map(|i| format!("{i}\n")).collect();
+    broker.call_with(&["publish", "default/a", "--lines"], lines.as_bytes()).ok();
+    let acked = bodies(&broker.json(&["receive", "default", "--max", "100", "--ack"]));
+    broker.ok(&["publish", "default/a", "delayed", "--delay", "1h"]);
+    let leased = broker.json(&["receive", "default", "--max", "10", "--lease", "1h"]);
+
+    let broker = Broker::start_on(broker.kill());
+    let counts = broker.counts("default");
+    assert_eq!((&counts["waiting"], &counts["leased"], &counts["delayed"]), (&190.into(), &10.into(), &1.into()));
+    // A lease lives on: its receipt is as good as before.
+    broker.ok(&["ack", "default", leased[0]["receipt"].as_str().unwrap()]);
+    let rest = bodies(&broker.json(&["receive", "default", "--max", "1000", "--ack"]));
+    assert_eq!(rest.len(), 190);
+    assert!(acked.is_disjoint(&rest) && rest.is_disjoint(&bodies(&leased)));
+}
+
+#[test]
+fn killed_over_and_over_in_mid_work_nothing_is_lost_or_done_again() {
+    let mut directory = None;
+    let (mut confirmed, mut acked, mut seen) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for round in 0..4 {
+        let broker = directory.take().map_or_else(Broker::start, Broker::start_on);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| {
+                let mut confirmed = BTreeSet::new();
+                for i in 0.. {
+                    let body = format!("{round}-{i}");
+                    if broker.call(&["publish", "default/a", &body]).code != 0 || stop.load(Relaxed) {
+                        break;
+                    }
+                    confirmed.insert(body);
+                }
+                confirmed
+            });
+            let working = scope.spawn(|| {
+                let (mut acked, mut seen) = (BTreeSet::new(), BTreeSet::new());
+                while !stop.load(Relaxed) {
+                    let said = broker.call(&["receive", "default", "--max", "5", "--wait", "1s", "--ack"]);
+                    let got = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>();
+                    seen.extend(bodies(&got));
+                    if said.code == 0 {
+                        acked.extend(bodies(&got));
+                    }
+                }
+                (acked, seen)
+            });
+            // The kill comes at a point that depends on nothing but how much was confirmed before it.
+            while broker.counts("default")["waiting"] == 0 && !publishing.is_finished() {}
+            std::thread::sleep(std::time::Duration::from_millis(60 + 40 * round));
+            broker.signal(Signal::KILL);
+            stop.store(true, Relaxed);
+            confirmed.extend(publishing.join().unwrap());
+            let (more_acked, more_seen) = working.join().unwrap();
+            assert!(acked.is_disjoint(&more_seen), "an acked message came back");
+            acked.extend(more_acked);
+            seen.extend(more_seen);
+        });
+        directory = Some(broker.kill());
+    }
+    let broker = Broker::start_on(directory.unwrap());
+    // Those that were leased by a call that was killed come back when their leases end.
+    let rest = bodies(&broker.json(&["receive", "default", "--max", "100000", "--ack"]));
+    assert!(acked.is_disjoint(&rest), "an acked message came back");
+    let known: BTreeSet<_> = seen.union(&rest).cloned().collect();
+    let lost: Vec<_> = confirmed.difference(&known).collect();
+    assert!(lost.is_empty(), "confirmed and lost: {lost:?}");
+    assert!(confirmed.len() > 4, "the test did something: {}", confirmed.len());
+}
+
+#[test]
+fn a_stop_answers_what_was_asked_and_ends_in_order() {
+    let broker = Broker::start();
+    broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n3\n").ok();
+    let _worker = broker.spawn(&["work", "default/b", "--", "true"]);
+    let (code, directory) = broker.stop();
+    assert_eq!(code, Some(0));
+    let broker = Broker::start_on(directory);
+    assert_eq!(broker.counts("default")["waiting"], 3);
+}
+
+#[test]
+fn a_worker_outlives_its_broker() {
+    let directory = fresh_directory();
+    let broker = Broker::run(&mut serve(directory.path()));
+    let address = broker.address.clone();
+    let mut worker = broker.spawn(&["work", "default", "--", "sh", "-c", "cat; echo"]);
+    broker.ok(&["publish", "default/a", "before"]);
+    assert_eq!(worker.next_line(), "before");
+    // An ack that is lost with the broker would bring the message again.
+    while broker.counts("default")["unfinished"] != 0 {}
+    drop(broker);
+    let broker = Broker::run(&mut serve_at(directory.path(), &address));
+    broker.ok(&["publish", "default/a", "after"]);
+    assert_eq!(worker.next_line(), "after");
+}
+
+fn bodies(messages: &[Value]) -> BTreeSet<String> {
+    messages.iter().map(|message| message["body"].as_str().unwrap().to_owned()).collect()
+}

@@ -1,0 +1,146 @@
+//! `work`: what the command sees, what its exit status does, and how a worker ends.
+
+use rustix::process::Signal;
+
+use crate::broker::{Broker, Running, Said, fresh_directory, serve, serve_at};
+
+#[test]
+fn the_command_sees_body_and_variables() {
+    let broker = Broker::start();
+    let id = broker.ok(&["publish", "default/acme/1", "the body", "--priority", "7", "--header", "reply-to=me"]);
+    let id = id.trim().strip_prefix("queued ").unwrap();
+    let script = "cat; echo \" $MILLPOND_NAMESPACE $MILLPOND_TOPIC $MILLPOND_ID $MILLPOND_PRIORITY \
+                  $MILLPOND_DELIVERIES $MILLPOND_FAILURES $MILLPOND_HEADER_REPLY_TO $MILLPOND_SERVER \
+                  ${MILLPOND_RECEIPT##*.} $MILLPOND_LEASE\"";
+    let mut worker = work(&broker, &[], script);
+    let line = worker.next_line();
+    let (seen, lease) = line.rsplit_once(' ').unwrap();
+    let expected = format!("the body default acme/1 {id} 7 1 0 me {} {lease}", broker.address);
+    assert_eq!(seen, expected);
+    until_finished(&broker);
+    assert_eq!(broker.counts("default")["dead"], 0);
+    end(worker).ok();
+}
+
+#[test]
+fn the_exit_status_decides() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--retry", "head", "--max-failures", "1"]);
+    broker.call_with(&["publish", "default/a", "--lines"], b"ack\nrelease\nreject\nfail\nkill\n").ok();
+    // A released message comes again without a failure; the second time it is acked.
+    let script = "case $(cat) in \
+        ack) exit 0;; \
+        release) if [ $MILLPOND_DELIVERIES = 1 ]; then exit 75; fi; [ $MILLPOND_FAILURES = 0 ];; \
+        reject) echo not wanted >&2; exit 65;; \
+        fail) echo out of ink >&2; exit 3;; \
+        kill) kill -9 $$;; \
+        esac";
+    let worker = work(&broker, &["--concurrency", "1..4"], script);
+    until_finished(&broker);
+    let dead = broker.json(&["dead", "list", "default", "--output", "json"]);
+    let mut dead: Vec<_> = dead
+        .iter()
+        .map(|d| [&d["body"], &d["reason"], &d["detail"], &d["failures"]].map(|v| v.to_string().replace('"', "")))
+        .collect();
+    dead.sort();
+    assert_eq!(dead[0], ["fail", "failed", "out of ink", "2"]);
+    assert_eq!(dead[1], ["kill", "failed", "killed by signal 9", "2"]);
+    assert_eq!(dead[2], ["reject", "rejected", "not wanted", "0"]);
+    assert_eq!(dead.len(), 3);
+    let said = end(worker);
+    // What the commands say on stderr is passed on.
+    assert!(said.err.contains("out of ink"), "{said:?}");
+    said.ok();
+}
+
+#[test]
+fn a_signal_lets_the_running_finish_and_releases_the_rest() {
+    let broker = Broker::start();
+    broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n3\n").ok();
+    let gate = tempfile::TempDir::new().unwrap();
+    let script = format!("echo started; while [ ! -e {}/open ]; do sleep 0.02; done; echo done", gate.path().display());
+    let mut worker = work(&broker, &[], &script);
+    assert_eq!(worker.next_line(), "started");
+    worker.signal(Signal::TERM);
+    // The command runs on: what it waits for comes only now.
+    std::fs::write(gate.path().join("open"), "").unwrap();
+    assert_eq!(worker.wait().ok(), "done\n");
+    let counts = broker.counts("default");
+    assert_eq!((&counts["waiting"], &counts["leased"]), (&2.into(), &0.into()));
+}
+
+#[test]
+fn a_second_signal_stops_the_commands() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--retry", "head"]);
+    broker.ok(&["publish", "default/a", "x"]);
+    let mut worker =
+        work(&broker, &[], "trap 'echo told >&2; exit 75' TERM; echo started; while :; do sleep 0.02; done");
+    assert_eq!(worker.next_line(), "started");
+    // Two signals that arrive together are one: the second is sent until it is seen.
+    while !worker.has_ended() {
+        worker.signal(Signal::INT);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let said = worker.wait();
+    assert!(said.err.contains("told"), "{said:?}");
+    said.ok();
+    assert_eq!(broker.counts("default")["waiting"], 1);
+}
+
+#[test]
+fn a_lost_lease_stops_the_command() {
+    let directory = fresh_directory();
+    let first = Broker::run(&mut serve(directory.path()));
+    first.ok(&["publish", "default/a", "x"]);
+    let script = "trap 'echo stopped; exit 0' TERM; echo started; while :; do sleep 0.02; done";
+    let mut worker = work(&first, &[], script);
+    assert_eq!(worker.next_line(), "started");
+    // A broker on another directory comes up in its place, and knows nothing of the session.
+    let address = first.address.clone();
+    drop(first);
+    let other = fresh_directory();
+    let _second = Broker::run(&mut serve_at(other.path(), &address));
+    assert_eq!(worker.next_line(), "stopped");
+    let said = end(worker);
+    assert!(said.err.contains("is lost; its command is told to stop"), "{said:?}");
+}
+
+#[test]
+fn a_command_that_cannot_be_started_gives_its_message_back() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/a", "x"]);
+    broker.call(&["work", "default", "--", "no-such-command-anywhere"]).failed(2, &["no-such-command-anywhere"]);
+    let counts = broker.counts("default");
+    assert_eq!((&counts["waiting"], &counts["retrying"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn workers_share_and_nothing_is_done_twice() {
+    let broker = Broker::start();
+    let lines: String = (0..60).map(|i| format!("{i}\n")).collect();
+    broker.call_with(&["publish", "default/a", "--lines"], lines.as_bytes()).ok();
+    let workers: Vec<_> = (0..3).map(|_| work(&broker, &["--concurrency", "4"], "echo $(cat)")).collect();
+    until_finished(&broker);
+    let mut done: Vec<u32> =
+        workers.into_iter().flat_map(|w| end(w).ok().lines().map(|l| l.parse().unwrap()).collect::<Vec<_>>()).collect();
+    done.sort_unstable();
+    assert_eq!(done, (0..60).collect::<Vec<_>>());
+}
+
+fn work(broker: &Broker, options: &[&str], script: &str) -> Running {
+    broker.spawn(&[&["work", "default"], options, &["--", "sh", "-c", script]].concat())
+}
+
+/// Waits until no message can be delivered any more. A worker that hangs is the test runner's business.
+fn until_finished(broker: &Broker) {
+    while broker.counts("default")["unfinished"] != 0 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Ends a worker that has nothing to do.
+fn end(mut worker: Running) -> Said {
+    worker.signal(Signal::TERM);
+    worker.wait()
+}
