@@ -77,7 +77,8 @@ impl Core {
     }
 
     /// Begins service after a replay. With `raise`, which is due after anything but an orderly stop, all numbers given
-    /// out from here on lie above any that may have been told and lost.
+    /// out from here on lie above any that may have been told and lost. What this appends must be durable before
+    /// anything is told: lost again, it would raise the next start no further.
     pub fn start(&mut self, now: Now, raise: bool, log: &mut dyn FactLog) {
         self.state.now = now;
         if raise {

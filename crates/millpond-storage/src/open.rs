@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millpond_core::Core;
+use millpond_core::{Core, Now};
 
 use crate::checkpoint::{CheckpointStore, FileCheckpoints};
 use crate::disk::{Disk, LockError};
@@ -17,7 +17,7 @@ use crate::housekeeper::Housekeeper;
 use crate::journal::segment::SEGMENT_HEADER;
 use crate::journal::segments::Segments;
 use crate::journal::shared::{Hold, Shared};
-use crate::journal::{Appender, Committer, Mark, Reader};
+use crate::journal::{Appender, Batch, CommitError, Committer, Mark, Reader};
 use crate::recover::{Recovery, Replica, recover};
 
 pub(crate) use directory::find_segments;
@@ -35,8 +35,7 @@ pub const TAIL_BYTES: u64 = 64 * 1024 * 1024;
 /// How to open a directory.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Bytes of a new segment's file. A segment for a batch that is larger is as large as it must be, and the first is
-    /// smaller.
+    /// Bytes of a new segment's file. A segment for a batch that is larger is as large as it must be.
     pub segment_bytes: u64,
     /// Bytes of journal after which a checkpoint is due.
     pub checkpoint_after: u64,
@@ -100,10 +99,20 @@ pub struct Opened<R = Core> {
     pub report: Recovery,
 }
 
-/// Opens a directory, or makes it where there is none, and brings the state back.
-///
-/// Every number that the state gives out must be raised by the caller past what may have been lost, unless
-/// [`Recovery::orderly`].
+impl Opened<Core> {
+    /// Begins service at a time that is not before [`Recovery::now`]: all numbers given out from here on lie above any
+    /// that may have been told and lost, unless the stop was orderly.
+    ///
+    /// What that takes is durable when this returns. Otherwise a crash that comes before the first sync would take the
+    /// raise with it, and the next start would give out the same numbers again.
+    pub fn start(&mut self, now: Now) -> Result<(), OpenError> {
+        self.core.start(now, !self.report.orderly, &mut self.appender);
+        let place = self.committer.place();
+        self.appender.seal(now).map_or(Ok(()), |batch| commit(&mut self.committer, batch, place))
+    }
+}
+
+/// Opens a directory, or makes it where there is none, and brings the state back. [`Opened::start`] comes next.
 pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Opened<R>, OpenError> {
     assert!(options.segment_bytes >= 2 * SEGMENT_HEADER, "a segment holds more than its header");
     let hold: Hold = Arc::new(disk.lock().map_err(|error| match error {
@@ -138,13 +147,18 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
         None => (R::create(options.identity.hash_key, &mut appender), appender.seal_first(now)),
     };
     // From here on, nothing that an earlier start wrote and lost behind this place can be taken for a batch.
-    committer.write(first).and_then(|()| Ok(committer.sync()?)).map_err(|error| match error {
-        crate::CommitError::DiskFull(_) => OpenError::Full(shared.disk.place("")),
-        crate::CommitError::Failed(failure) => OpenError::Failed(failure),
-    })?;
+    commit(&mut committer, first, shared.disk.place(""))?;
     count_live(&core, &shared.segments, &shared.disk.place(""))?;
     let housekeeper = Housekeeper::new(shared.clone(), hold, Box::new(checkpoints));
     Ok(Opened { core, appender, committer, reader: Reader::new(shared), housekeeper, report: recovered.report })
+}
+
+/// Makes a batch of the start durable.
+fn commit(committer: &mut Committer, batch: Batch, place: String) -> Result<(), OpenError> {
+    committer.write(batch).and_then(|()| Ok(committer.sync()?)).map(drop).map_err(|error| match error {
+        CommitError::DiskFull(_) => OpenError::Full(place),
+        CommitError::Failed(failure) => OpenError::Failed(failure),
+    })
 }
 
 /// Counts the messages that are still needed to their segments.

@@ -24,8 +24,6 @@
 mod call;
 mod handle;
 mod message;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::ops::Deref;
@@ -36,7 +34,7 @@ use std::thread::{self, JoinHandle};
 
 use millpond_core::Core;
 use millpond_protocol::Limits;
-use millpond_storage::{Disk, Failure, OpenOptions, Opened, RealDisk};
+use millpond_storage::{Failure, OpenOptions, Opened, RealDisk};
 use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
 
 pub use call::{Call, CallError};
@@ -112,22 +110,13 @@ impl Broker {
     pub fn open(directory: impl AsRef<Path>, options: BrokerOptions) -> Result<Broker, OpenError> {
         let place = directory.as_ref();
         let failed = |error| OpenError::Directory { place: place.to_owned(), error };
-        Broker::open_on(Arc::new(RealDisk::create(place).map_err(failed)?), options)
-    }
-
-    /// Opens a directory on a disk of the program's own making.
-    pub fn open_on(disk: Arc<dyn Disk>, options: BrokerOptions) -> Result<Broker, OpenError> {
+        let disk = Arc::new(RealDisk::create(place).map_err(failed)?);
         let tail_bytes = (options.memory / TAIL_SHARE).min(TAIL_MAX);
         let storage = OpenOptions { cut: options.cut_journal, tail_bytes, ..OpenOptions::default() };
-        Broker::open_with(disk, options, &storage)
-    }
-
-    fn open_with(disk: Arc<dyn Disk>, options: BrokerOptions, storage: &OpenOptions) -> Result<Broker, OpenError> {
-        let place = disk.place("");
-        let opened: Opened<Core> = millpond_storage::open(disk, storage)?;
-        let report = opened.report;
+        let mut opened: Opened<Core> = millpond_storage::open(disk, &storage)?;
+        let report = &opened.report;
         tracing::info!(
-            directory = place,
+            directory = %place.display(),
             orderly = report.orderly,
             batches = report.batches,
             facts = report.facts,
@@ -136,15 +125,16 @@ impl Broker {
             "the data directory is open"
         );
 
-        let Opened { mut core, mut appender, committer, reader, housekeeper, .. } = opened;
         let mut clock = Clock::starting_from(report.now.run, report.now.wall);
-        core.start(clock.tick(std::time::Instant::now()), !report.orderly, &mut appender);
+        opened.start(clock.tick(std::time::Instant::now()))?;
+        let Opened { core, appender, committer, reader, housekeeper, .. } = opened;
         let hash_key = core.hash_key();
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
         let registry = Arc::new(Registry::default());
 
         let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(|| housekeeper.run());
         let housekeeper = housekeeper.map_err(OpenError::Thread)?;
+        let (bodies, readers) = Bodies::start(reader, metrics.clone()).map_err(OpenError::Thread)?;
         let journal = Journal { registry: registry.clone(), metrics: metrics.clone() };
         let journal = UpdateQueue::start("journal", &[Lane { capacity: 2 }], journal).map_err(OpenError::Thread)?;
         let parts = Parts {
@@ -159,8 +149,6 @@ impl Broker {
         };
         let writer = UpdateQueue::start_with("writer", &LANES, |own| Writer::new(parts, own));
         let writer = writer.map_err(OpenError::Thread)?;
-        let readers = Bodies::start(reader, metrics.clone(), writer.submitter());
-        let (bodies, readers) = readers.map_err(OpenError::Thread)?;
         let shared = Shared {
             writer: writer.submitter(),
             registry,

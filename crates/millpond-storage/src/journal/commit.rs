@@ -66,6 +66,11 @@ impl Committer {
         self.durable
     }
 
+    /// The directory, as messages show it.
+    pub(crate) fn place(&self) -> String {
+        self.shared.disk.place("")
+    }
+
     /// Writes a batch. When this returns, its messages can be read, and it survives a kill of the process.
     pub fn write(&mut self, mut batch: Batch) -> Result<(), CommitError> {
         self.shared.check()?;

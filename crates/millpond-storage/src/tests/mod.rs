@@ -4,4 +4,5 @@ mod crash;
 mod damage;
 mod inspect;
 mod real_disk;
+mod start;
 mod workload;

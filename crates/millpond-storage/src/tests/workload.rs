@@ -69,7 +69,10 @@ impl Workload {
         self.durable = opened.committer.durable();
         let now = opened.report.now;
         self.time = self.time.max(now.run.0).max(now.wall.0) + 1;
-        opened.core.start(now, !opened.report.orderly, &mut opened.appender);
+        let started = opened.start(now);
+        self.sealed(&opened);
+        started?;
+        self.durable = opened.committer.durable();
         Ok(opened)
     }
 
