@@ -2,14 +2,15 @@
 //!
 //! Recent messages are in memory and are taken from there at once. Older ones are read by a few threads of their own, so
 //! that neither the writer nor a task of tokio ever waits for the disk. A message that does not match its checksum is
-//! never handed on: it is left out and reported, and whoever asked rejects its lease.
+//! never handed on: it is left out and reported, and its lease is rejected, so that it becomes a dead letter.
 
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use millpond_core::output::{Extent, Found, LeasedRun};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
+use millpond_core::output::{Extent, Found, LeasedRun, Reply};
 use millpond_protocol as frame;
 use millpond_storage::{ReadError, Reader};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
@@ -19,11 +20,17 @@ use crate::convert::response as convert;
 use crate::metrics::Metrics;
 use crate::session::conversation::Telling;
 use crate::update_queue::{Batch, Gone, Lane, Next, Panicked, Pending, State, Submitter, UpdateQueue};
+use crate::writer::{FINISHING, Request};
 
 /// Threads that read. Two keep a disk's queue filled while one of them checks what it has read.
 const READERS: usize = 2;
 /// Reads that may wait for a thread: each connection has one at most, so this never fills before connections do.
 const WAITING_READS: usize = 1_000_000;
+
+/// The reason of a failure that is the disk's: the next attempt may succeed.
+const UNREADABLE: &str = "unreadable: the disk could not be read";
+/// The detail of a dead letter that is damaged.
+const DAMAGED: &str = "damaged: the message does not match its checksum on the disk";
 
 /// What has to be read.
 pub(crate) enum Unread {
@@ -37,11 +44,8 @@ pub(crate) enum Unread {
 
 /// The same, read.
 pub(crate) enum Read {
-    Leases {
-        runs: Vec<frame::LeasedRun>,
-        /// Leases of messages that are damaged; they are not among the runs.
-        damaged: Vec<Receipt>,
-    },
+    /// Without the messages that are damaged.
+    Leases(Vec<frame::LeasedRun>),
     /// A message that cannot be read has an empty block.
     Messages(Vec<MessageView>),
     Dead(Vec<DeadView>, Vec<u8>),
@@ -73,12 +77,17 @@ pub(crate) struct ReaderThreads(Vec<UpdateQueue<Source>>);
 struct Source {
     reader: Reader,
     metrics: Arc<Metrics>,
+    writer: Submitter<Request, Reply>,
 }
 
 impl Bodies {
     /// Starts the threads.
-    pub(crate) fn start(reader: Reader, metrics: Arc<Metrics>) -> io::Result<(Bodies, ReaderThreads)> {
-        let source = Source { reader, metrics };
+    pub(crate) fn start(
+        reader: Reader,
+        metrics: Arc<Metrics>,
+        writer: Submitter<Request, Reply>,
+    ) -> io::Result<(Bodies, ReaderThreads)> {
+        let source = Source { reader, metrics, writer };
         let start = |i| UpdateQueue::start(&format!("reader-{i}"), &[Lane { capacity: WAITING_READS }], source.clone());
         let queues = (0..READERS).map(start).collect::<io::Result<Vec<_>>>()?;
         let threads = queues.iter().map(UpdateQueue::submitter).collect();
@@ -122,9 +131,9 @@ impl Source {
     fn read(&self, unread: Unread) -> Read {
         match unread {
             Unread::Leases(runs) => {
-                let (mut whole, mut damaged) = (Vec::with_capacity(runs.len()), Vec::new());
-                runs.into_iter().for_each(|run| self.read_run(run, &mut whole, &mut damaged));
-                Read::Leases { runs: whole, damaged }
+                let mut whole = Vec::with_capacity(runs.len());
+                runs.into_iter().for_each(|run| self.read_run(run, &mut whole));
+                Read::Leases(whole)
             }
             Unread::Messages(rows) => {
                 let mut room = PUBLISH_BYTES_MAX;
@@ -146,14 +155,27 @@ impl Source {
     }
 
     /// Reads a run, and if a message of it is damaged, each message on its own.
-    fn read_run(&self, run: LeasedRun, whole: &mut Vec<frame::LeasedRun>, damaged: &mut Vec<Receipt>) {
+    fn read_run(&self, run: LeasedRun, whole: &mut Vec<frame::LeasedRun>) {
         match self.reader.read(run.extent) {
             Ok(block) => whole.push(convert::leased(run, block)),
             Err(error) if run.count == 1 => {
                 self.report(&error);
-                damaged.push(run.receipt);
+                match error {
+                    ReadError::Damaged { .. } => self.end(run.receipt, FinishVerb::Reject { reason: DAMAGED.into() }),
+                    ReadError::Io { .. } => self.end(run.receipt, FinishVerb::Fail { reason: UNREADABLE.into() }),
+                    ReadError::Gone(_) => {}
+                }
             }
-            Err(_) => (0..run.count).for_each(|index| self.read_run(single(&run, index), whole, damaged)),
+            Err(_) => (0..run.count).for_each(|index| self.read_run(single(&run, index), whole)),
+        }
+    }
+
+    /// Ends a lease whose message nobody will see. Only what is not in memory is ever damaged, so this is a reader's
+    /// thread, which may wait for room.
+    fn end(&self, first: Receipt, verb: FinishVerb) {
+        let finish = Finish { verb, receipts: vec![ReceiptRun { first, count: 1 }], confirm: false };
+        if let Err(refused) = self.writer.submit(FINISHING, Request::Call(Command::Finish(finish))) {
+            tracing::debug!(%refused, "a message that cannot be read is found again at the next start");
         }
     }
 
@@ -176,7 +198,7 @@ impl Source {
             ReadError::Gone(_) => tracing::debug!(%error, "a message ended before it was read"),
             ReadError::Damaged { .. } | ReadError::Io { .. } => {
                 self.metrics.damaged.inc();
-                tracing::error!(%error, "a message cannot be read; it is not delivered and becomes a dead letter");
+                tracing::error!(%error, "a message cannot be read; it is not delivered and its lease is ended");
             }
         }
     }

@@ -35,7 +35,8 @@ pub const TAIL_BYTES: u64 = 64 * 1024 * 1024;
 /// How to open a directory.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Bytes of a new segment's file. A segment for a batch that is larger is as large as it must be.
+    /// Bytes of a new segment's file. A segment for a batch that is larger is as large as it must be, and the first is
+    /// smaller.
     pub segment_bytes: u64,
     /// Bytes of journal after which a checkpoint is due.
     pub checkpoint_after: u64,

@@ -120,7 +120,7 @@ impl Handle {
     /// Leases messages once. The leases end at their deadline, whatever becomes of the call.
     pub fn receive(&self, receive: Receive) -> Call<Vec<Leased>> {
         self.submit(Command::Receive(receive.0), |answered| match answered {
-            Answered::Read(Read::Leases { runs, .. }) => Ok(leased(runs)),
+            Answered::Read(Read::Leases(runs)) => Ok(leased(runs)),
             _ => unreachable!("a receive is answered by leases"),
         })
     }
@@ -152,7 +152,7 @@ impl Handle {
         let turn = |answered| {
             Ok(match answered {
                 Answered::Reply(reply) => Answer::Reply(reply),
-                Answered::Read(Read::Leases { runs, .. }) => Answer::Leases(leased(runs)),
+                Answered::Read(Read::Leases(runs)) => Answer::Leases(leased(runs)),
                 Answered::Read(Read::Messages(rows)) => Answer::Messages(rows),
                 Answered::Read(Read::Dead(rows, next)) => Answer::Dead(rows, next),
             })

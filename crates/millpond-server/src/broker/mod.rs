@@ -24,6 +24,8 @@
 mod call;
 mod handle;
 mod message;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::ops::Deref;
@@ -34,7 +36,7 @@ use std::thread::{self, JoinHandle};
 
 use millpond_core::Core;
 use millpond_protocol::Limits;
-use millpond_storage::{Failure, OpenOptions, Opened, RealDisk};
+use millpond_storage::{Disk, Failure, OpenOptions, Opened, RealDisk};
 use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
 
 pub use call::{Call, CallError};
@@ -110,13 +112,22 @@ impl Broker {
     pub fn open(directory: impl AsRef<Path>, options: BrokerOptions) -> Result<Broker, OpenError> {
         let place = directory.as_ref();
         let failed = |error| OpenError::Directory { place: place.to_owned(), error };
-        let disk = Arc::new(RealDisk::create(place).map_err(failed)?);
+        Broker::open_on(Arc::new(RealDisk::create(place).map_err(failed)?), options)
+    }
+
+    /// Opens a directory on a disk of the program's own making.
+    pub fn open_on(disk: Arc<dyn Disk>, options: BrokerOptions) -> Result<Broker, OpenError> {
         let tail_bytes = (options.memory / TAIL_SHARE).min(TAIL_MAX);
         let storage = OpenOptions { cut: options.cut_journal, tail_bytes, ..OpenOptions::default() };
-        let mut opened: Opened<Core> = millpond_storage::open(disk, &storage)?;
+        Broker::open_with(disk, options, &storage)
+    }
+
+    fn open_with(disk: Arc<dyn Disk>, options: BrokerOptions, storage: &OpenOptions) -> Result<Broker, OpenError> {
+        let place = disk.place("");
+        let mut opened: Opened<Core> = millpond_storage::open(disk, storage)?;
         let report = &opened.report;
         tracing::info!(
-            directory = %place.display(),
+            directory = place,
             orderly = report.orderly,
             batches = report.batches,
             facts = report.facts,
@@ -134,7 +145,6 @@ impl Broker {
 
         let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(|| housekeeper.run());
         let housekeeper = housekeeper.map_err(OpenError::Thread)?;
-        let (bodies, readers) = Bodies::start(reader, metrics.clone()).map_err(OpenError::Thread)?;
         let journal = Journal { registry: registry.clone(), metrics: metrics.clone() };
         let journal = UpdateQueue::start("journal", &[Lane { capacity: 2 }], journal).map_err(OpenError::Thread)?;
         let parts = Parts {
@@ -149,6 +159,8 @@ impl Broker {
         };
         let writer = UpdateQueue::start_with("writer", &LANES, |own| Writer::new(parts, own));
         let writer = writer.map_err(OpenError::Thread)?;
+        let readers = Bodies::start(reader, metrics.clone(), writer.submitter());
+        let (bodies, readers) = readers.map_err(OpenError::Thread)?;
         let shared = Shared {
             writer: writer.submitter(),
             registry,

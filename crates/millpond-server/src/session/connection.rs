@@ -7,15 +7,18 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use millpond_protocol::{Decoder, FrameError, Response, encode_response};
 use millpond_types::Code;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{sleep_until, timeout};
 
 use super::Shared;
@@ -71,7 +74,7 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
         held: 0,
         last_frame: Instant::now(),
     };
-    let end = connection.run(&stream).await;
+    let end = connection.run(&mut stream).await;
     if let End::Close(close) = end {
         tracing::info!(connection = number, code = close.code.name(), detail = close.detail, "closing a connection");
         connection.conversation.close(&close);
@@ -96,18 +99,19 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(&mut self, stream: &TcpStream) -> End {
-        match self.run_until_closed(stream).await {
+    async fn run(&mut self, stream: &mut TcpStream) -> End {
+        let (reading, writing) = stream.split();
+        match self.run_until_closed(reading, writing).await {
             Ok(()) => End::Gone,
             Err(end) => end,
         }
     }
 
-    async fn run_until_closed(&mut self, stream: &TcpStream) -> Result<(), End> {
+    async fn run_until_closed(&mut self, mut reading: ReadHalf<'_>, writing: WriteHalf<'_>) -> Result<(), End> {
         let mut outputs = Vec::new();
         loop {
             self.conversation.collect(&mut outputs);
-            self.flush(stream)?;
+            self.flush(&writing)?;
             self.submit()?;
             if self.conversation.is_drained() {
                 return Err(End::Close(Close {
@@ -128,13 +132,13 @@ impl Connection {
             tokio::select! {
                 biased;
                 () = self.outbox.filled() => {}
-                ready = stream.readable(), if is_reading => {
+                ready = reading.readable(), if is_reading => {
                     ready.map_err(|_| End::Gone)?;
-                    if !self.read(stream)? {
+                    if !self.read(&mut reading).await? {
                         return Ok(());
                     }
                 }
-                ready = stream.writable(), if is_writing => ready.map_err(|_| End::Gone)?,
+                ready = writing.writable(), if is_writing => ready.map_err(|_| End::Gone)?,
                 read = poll_fn(|context| conversation.poll_reading(context)) => read.map_err(End::Close)?,
                 room = async { writer.room(waits_for.unwrap_or(FINISHING)).await }, if waits_for.is_some() => {
                     room.map_err(|_| End::Close(stopped(&self.shared)))?;
@@ -145,16 +149,22 @@ impl Connection {
     }
 
     /// Reads once and takes all whole frames in. False at the end of the stream.
-    fn read(&mut self, stream: &TcpStream) -> Result<bool, End> {
+    async fn read(&mut self, stream: &mut ReadHalf<'_>) -> Result<bool, End> {
         self.input.reserve(self.read_size);
         let room = self.input.capacity() - self.input.len();
-        match stream.try_read_buf(&mut self.input) {
-            Ok(0) => return Ok(false),
-            Ok(bytes) if bytes == room => self.read_size = (self.read_size * 2).min(READ_MAX),
-            Ok(bytes) if bytes < self.read_size / 4 => self.read_size = (self.read_size / 2).max(READ_MIN),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-            Err(_) => return Ok(false),
+        // Not `try_read`: this way tokio takes a read that does not fill the buffer as the end of what is there, and
+        // saves the second call that only finds that out.
+        let read = poll_fn(|context| match pin!(stream.read_buf(&mut self.input)).poll(context) {
+            Poll::Ready(read) => Poll::Ready(Some(read)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        match read.await {
+            None => return Ok(true),
+            Some(Ok(0)) => return Ok(false),
+            Some(Ok(bytes)) if bytes == room => self.read_size = (self.read_size * 2).min(READ_MAX),
+            Some(Ok(bytes)) if bytes < self.read_size / 4 => self.read_size = (self.read_size / 2).max(READ_MIN),
+            Some(Ok(_)) => {}
+            Some(Err(_)) => return Ok(false),
         }
         let now = Instant::now();
         loop {
@@ -172,7 +182,7 @@ impl Connection {
     }
 
     /// Turns outputs into bytes and writes as many as the socket takes.
-    fn flush(&mut self, stream: &TcpStream) -> Result<(), End> {
+    fn flush(&mut self, stream: &WriteHalf<'_>) -> Result<(), End> {
         loop {
             self.conversation.pump().map_err(End::Close)?;
             let out = &mut self.conversation.out;

@@ -14,6 +14,8 @@ use crate::disk::DiskFile;
 
 /// Bytes read at once.
 const WINDOW: usize = 1024 * 1024;
+/// A stretch of space that was never used.
+static EMPTY: [u8; 4096] = [0; 4096];
 
 /// A walk through a segment.
 pub struct Scan<'a> {
@@ -82,14 +84,23 @@ impl<'a> Scan<'a> {
         let mut behind = Behind { durable: 0, start: self.start };
         let mut position = self.position;
         while self.segment.offset(position) + HEADER as u64 <= self.segment.bytes {
-            if let Ok(header) = self.header(position)? {
+            // Most of it is space that was never used: passed over a stretch at a time.
+            let offset = self.segment.offset(position);
+            if let Some(at) = self.window.find(offset, EMPTY.len())?
+                && self.window.piece[at..at + EMPTY.len()] == EMPTY
+            {
+                position += EMPTY.len() as u64;
+                continue;
+            }
+            for position in (position..position + EMPTY.len() as u64).step_by(ALIGN) {
+                let Ok(header) = self.header(position)? else { continue };
                 // What an earlier start wrote and lost was lost before this one vouched for anything.
                 if header.start >= self.start {
                     behind.durable = behind.durable.max(header.durable);
                 }
                 behind.start = behind.start.max(header.start);
             }
-            position += ALIGN as u64;
+            position += EMPTY.len() as u64;
         }
         Ok(behind)
     }

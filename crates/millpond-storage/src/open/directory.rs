@@ -11,6 +11,9 @@ use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
 use crate::journal::spares::Spares;
 
+/// Bytes of a directory's first segment at most: whoever starts a broker for the first time waits for it to be written.
+const FIRST_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+
 /// Makes a directory. Where this was begun before and not ended, it is begun again.
 pub(super) fn make(disk: &dyn Disk, options: &OpenOptions) -> Result<u128, OpenError> {
     let place = disk.place("");
@@ -31,7 +34,7 @@ pub(super) fn make(disk: &dyn Disk, options: &OpenOptions) -> Result<u128, OpenE
     let begin = || {
         let name = "spare-0";
         let file = disk.create(name)?;
-        file.preallocate(options.segment_bytes, Preallocate::Filled)?;
+        file.preallocate(options.segment_bytes.min(FIRST_SEGMENT_BYTES), Preallocate::Filled)?;
         SegmentHeader { start: 0, base: 0, directory }.write(file.as_ref())?;
         file.sync()?;
         disk.rename(name, &first)?;

@@ -4,11 +4,10 @@
 
 use std::task::{Context, Poll};
 
-use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
 use millpond_core::output::Reply;
 use millpond_protocol::{LeasedRun, Response};
 use millpond_types::limits::FRAME_MAX;
-use millpond_types::{Code, Millis, Receipt};
+use millpond_types::{Code, Millis};
 
 use super::{Close, Conversation};
 use crate::bodies::{Read, Reading, Unread};
@@ -136,14 +135,8 @@ impl Conversation {
 
     fn told(&mut self, what: Telling, read: Read) {
         match (what, read) {
-            (Telling::Delivery { consumer }, Read::Leases { runs, damaged }) => {
-                self.reject_damaged(damaged);
-                self.deliver(consumer, runs);
-            }
-            (Telling::Answer { correlation }, Read::Leases { runs, damaged }) => {
-                self.reject_damaged(damaged);
-                self.write(Response::Received(runs), correlation);
-            }
+            (Telling::Delivery { consumer }, Read::Leases(runs)) => self.deliver(consumer, runs),
+            (Telling::Answer { correlation }, Read::Leases(runs)) => self.write(Response::Received(runs), correlation),
             (Telling::Answer { correlation }, Read::Messages(rows)) => {
                 self.write(Response::Messages(rows), correlation)
             }
@@ -178,20 +171,7 @@ impl Conversation {
             self.tell_credit(consumer, told);
         }
     }
-
-    /// A damaged message is never delivered: it becomes a dead letter.
-    fn reject_damaged(&mut self, damaged: Vec<Receipt>) {
-        if damaged.is_empty() {
-            return;
-        }
-        let receipts = damaged.into_iter().map(|first| ReceiptRun { first, count: 1 }).collect();
-        let verb = FinishVerb::Reject { reason: DAMAGED.into() };
-        self.tell(Command::Finish(Finish { verb, receipts, confirm: false }));
-    }
 }
-
-/// The detail of a dead letter whose message could not be read.
-const DAMAGED: &str = "damaged: the message does not match its checksum on the disk";
 
 /// Whom messages are read for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,189 @@
+use std::thread;
+
+use millpond_core::command::{Attach, Command};
+use millpond_core::command::{DeadWhich, Listing};
+use millpond_core::output::Reply;
+use millpond_storage::twin::{Fault, SECTOR, TwinDisk};
+use millpond_types::{
+    Code, Filter, FinishOutcome, GroupName, MessageState, Millis, NamespaceName, PublishOutcome, SessionId, TopicName,
+};
+
+use super::*;
+use crate::session::outbox::Out;
+
+fn options() -> OpenOptions {
+    OpenOptions { segment_bytes: 64 * 1024, ..OpenOptions::default() }
+}
+
+fn open(disk: &TwinDisk, storage: &OpenOptions) -> Broker {
+    Broker::open_with(Arc::new(disk.clone()), BrokerOptions::default(), storage).unwrap()
+}
+
+fn default_namespace() -> NamespaceName {
+    NamespaceName::default()
+}
+
+fn message(body: impl Into<bytes::Bytes>) -> Message {
+    Message::new(TopicName::try_from("t").unwrap(), body)
+}
+
+fn publish(broker: &Broker, body: Vec<u8>) -> Result<PublishOutcome, CallError> {
+    let outcomes = broker.publish(default_namespace(), vec![message(body)]).wait()?;
+    Ok(outcomes[0].outcome.clone())
+}
+
+#[test]
+fn a_confirmed_message_survives_a_power_cut() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    publish(&broker, b"safe".to_vec()).unwrap();
+    disk.crash(7);
+    drop(broker);
+    let broker = open(&disk, &options());
+    let leases = broker.receive(Receive::all(default_namespace(), 1)).wait().unwrap();
+    assert_eq!(leases[0].body(), b"safe");
+    broker.shutdown().unwrap();
+}
+
+#[test]
+fn a_failed_sync_stops_everything_and_everyone_is_told() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    publish(&broker, b"before".to_vec()).unwrap();
+    let (_, outbox) = broker.shared().registry.connect(1).unwrap();
+    // Housekeeping and the mark of a quiet journal may come first: whichever it is, the broker has to stop.
+    disk.plan(0, Fault::Error);
+    while broker.is_ready() {
+        match publish(&broker, b"x".to_vec()) {
+            Ok(_) => {}
+            Err(CallError::Unknown | CallError::Stopped) => break,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    while broker.is_ready() {
+        thread::yield_now();
+    }
+    assert!(broker.failure().unwrap().contains("restart the broker"), "{:?}", broker.failure());
+    loop {
+        let mut told = Vec::new();
+        outbox.take(&mut told);
+        match told.pop() {
+            Some(Out::Close { code, .. }) => break assert_eq!(code, Code::StorageFailed),
+            Some(other) => panic!("{other:?}"),
+            None => thread::yield_now(),
+        }
+    }
+    assert!(matches!(publish(&broker, Vec::new()), Err(CallError::Unknown | CallError::Stopped)));
+    assert!(matches!(broker.shutdown(), Err(ShutdownError::Failed(_))));
+}
+
+#[test]
+fn a_full_disk_refuses_publishes_and_nothing_else_until_there_is_space() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    publish(&broker, vec![0; 1000]).unwrap();
+    disk.set_capacity(Some(disk.used() + 100_000));
+    let refused = loop {
+        match publish(&broker, vec![0; 10_000]) {
+            Ok(_) => {}
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, CallError::Refused { code: Code::DiskFull, .. }), "{refused}");
+    let leases = broker.receive(Receive::all(default_namespace(), 1)).wait().unwrap();
+    let outcomes = broker.ack(&[leases[0].receipt]).wait().unwrap();
+    assert_eq!(outcomes[0].outcome, FinishOutcome::Done, "finishing goes on in the reserve");
+    disk.set_capacity(None);
+    while let Err(CallError::Refused { code: Code::DiskFull, .. }) = publish(&broker, b"again".to_vec()) {
+        thread::yield_now();
+    }
+    broker.shutdown().unwrap();
+}
+
+#[test]
+fn a_damaged_message_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
+    let disk = TwinDisk::new(SECTOR);
+    let storage = OpenOptions { checkpoint_after: 1, ..options() };
+    let broker = open(&disk, &storage);
+    let bodies = ["first-body", "second-body", "third-body"];
+    let messages = bodies.map(message).to_vec();
+    broker.publish(default_namespace(), messages).wait().unwrap();
+    // What lies behind the checkpoint is verified at the start; this is about what lies before it.
+    while !disk.list().unwrap().iter().any(|name| name.ends_with(".checkpoint")) {
+        thread::yield_now();
+    }
+    broker.shutdown().unwrap();
+    let (segment, offset) = find(&disk, b"second-body");
+    disk.flip(&segment, offset, 3);
+
+    let broker = open(&disk, &storage);
+    let leases = broker.receive(Receive::all(default_namespace(), 10)).wait().unwrap();
+    let found: Vec<&[u8]> = leases.iter().flat_map(Leased::bodies).collect();
+    assert_eq!(found, [b"first-body".as_slice(), b"third-body"]);
+    let listing =
+        Listing { namespace: default_namespace(), prefix: Default::default(), after: Default::default(), limit: 10 };
+    let dead = loop {
+        let list = Command::DeadList { listing: listing.clone(), group: GroupName::default() };
+        match broker.call(list).wait().unwrap() {
+            Answer::Dead(rows, _) if rows.is_empty() => thread::yield_now(),
+            Answer::Dead(rows, _) => break rows,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(dead[0].message.state, MessageState::Dead);
+    assert!(dead[0].detail.starts_with("damaged"), "{:?}", dead[0]);
+    assert!(dead[0].message.block.is_empty(), "a damaged body is never handed on");
+    let which = DeadWhich::Filter(Filter::All);
+    let purge = Command::DeadPurge { namespace: default_namespace(), group: GroupName::default(), which };
+    assert_eq!(broker.call(purge).wait().unwrap(), Answer::Reply(Reply::Count(1)));
+    broker.shutdown().unwrap();
+}
+
+fn find(disk: &TwinDisk, needle: &[u8]) -> (String, u64) {
+    for (name, bytes) in disk.snapshot() {
+        if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {
+            return (name, at as u64);
+        }
+    }
+    panic!("no file holds it");
+}
+
+#[test]
+fn sessions_are_not_for_calls() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    let attach = Attach {
+        session: SessionId(1),
+        consumer: 1,
+        namespace: default_namespace(),
+        group: GroupName::default(),
+        filter: Filter::All,
+        messages: 1,
+        bytes: 1,
+        lease: None,
+    };
+    let refused = broker.call(Command::Attach(attach)).wait();
+    assert!(matches!(refused, Err(CallError::Refused { code: Code::ArgumentInvalid, .. })), "{refused:?}");
+    broker.shutdown().unwrap();
+}
+
+#[test]
+fn a_message_carries_all_that_it_was_given() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    let full = Message {
+        headers: vec![("key".into(), "value".into())],
+        dedup_id: "once".into(),
+        ttl: Some(Millis::minutes(5)),
+        ..message("body")
+    };
+    let outcomes = broker.publish(default_namespace(), vec![full.clone(), full, message("plain")]).wait().unwrap();
+    let kinds: Vec<_> = outcomes.iter().map(|run| matches!(run.outcome, PublishOutcome::Queued { .. })).collect();
+    assert_eq!(kinds, [true, false, true], "the second is a duplicate of the first: {outcomes:?}");
+    let leases = broker.receive(Receive::all(default_namespace(), 10)).wait().unwrap();
+    let first = millpond_types::block::first(&leases[0].run.block).unwrap();
+    assert_eq!((first.dedup_id, first.body), (&b"once"[..], &b"body"[..]));
+    let headers: Vec<_> = millpond_types::block::headers(first.headers).map(Option::unwrap).collect();
+    assert_eq!(headers, [(&b"key"[..], &b"value"[..])]);
+    broker.shutdown().unwrap();
+}
