@@ -4,7 +4,10 @@
 //! After every turn of all of them [`shell::Shell`] checks the invariants, that the facts replay to the same pages, that
 //! pages read back are the same pages, that numbers only grow, and that every byte published is live or freed, once.
 
+mod histories;
+mod history;
 mod journal;
+mod model;
 mod say;
 mod scenarios;
 mod script;

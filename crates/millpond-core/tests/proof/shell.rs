@@ -2,7 +2,7 @@
 //! of them all that must hold whatever the history.
 
 use millpond_core::command::{Command, Ticket};
-use millpond_core::output::{Extent, Output};
+use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::page::Page;
 use millpond_core::{Core, Now, invariants};
 use millpond_types::{RunTime, WallTime};
@@ -50,6 +50,23 @@ impl Shell {
 
     /// A turn with some commands, checked.
     pub fn turn(&mut self, commands: Vec<(Ticket, Command)>) -> Vec<Output> {
+        let outputs = self.bare_turn(commands);
+        self.check();
+        outputs
+    }
+
+    /// The answer to a question, which changes nothing.
+    pub fn ask(&mut self, command: Command) -> Reply {
+        let (ticket, facts) = (self.ticket(), self.journal.facts.len());
+        let mut outputs = self.bare_turn(vec![(ticket, command)]);
+        assert_eq!(self.journal.facts.len(), facts, "a question is no fact");
+        match outputs.pop() {
+            Some(Output::Reply { reply, .. }) if outputs.is_empty() => reply,
+            other => panic!("one answer to a question, and no other output: {other:?}"),
+        }
+    }
+
+    fn bare_turn(&mut self, commands: Vec<(Ticket, Command)>) -> Vec<Output> {
         self.core.set_time(self.now);
         for (ticket, command) in commands {
             self.core.submit(ticket, command, &mut self.journal);
@@ -57,7 +74,6 @@ impl Shell {
         self.core.advance(&mut self.journal);
         self.core.dispatch(&mut self.journal);
         self.freed.append(self.core.freed());
-        self.check();
         std::mem::take(self.core.outputs())
     }
 

@@ -1,0 +1,335 @@
+//! Random histories: what happens in them, as proptest draws it, and the commands that come of it.
+//!
+//! An operation names messages and receipts by index; which ones there are is known only when its turn comes.
+
+use bytes::Bytes;
+use millpond_core::command::*;
+use millpond_core::dedup_hash;
+use millpond_types::{
+    DedupWindow, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, Receipt, Retry,
+    SessionId, TopicName, block,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::journal::sizes_of;
+use crate::shell::HASH_KEY;
+
+/// Three tenants, one of them with several topics.
+pub const TOPICS: [&str; 6] = ["a/1", "a/2", "a/3", "b/1", "b/2", "c"];
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    Publish {
+        topic: usize,
+        priority: u8,
+        count: u32,
+        delay: u64,
+        ttl: Option<u64>,
+        dedup: Option<u8>,
+    },
+    Receive {
+        filter: usize,
+        messages: u32,
+        bytes: u64,
+        lease: Option<u64>,
+        wait: u64,
+    },
+    Withdraw(usize),
+    Finish {
+        verb: usize,
+        receipts: Vec<(usize, u32)>,
+        delay: u64,
+    },
+    Begin {
+        session: u64,
+        held: Vec<usize>,
+    },
+    Lose(u64),
+    End(u64),
+    Heartbeat {
+        session: u64,
+        except: Vec<usize>,
+    },
+    Attach {
+        session: u64,
+        consumer: u32,
+        filter: usize,
+        messages: u32,
+        bytes: u64,
+    },
+    Credit {
+        session: u64,
+        consumer: u32,
+        messages: u32,
+        bytes: u64,
+    },
+    Detach {
+        session: u64,
+        consumer: u32,
+    },
+    Cancel {
+        topic: usize,
+        message: usize,
+        dedup: Option<u8>,
+    },
+    Reschedule {
+        message: usize,
+        delay: u64,
+    },
+    Pause {
+        name: usize,
+        stop: bool,
+    },
+    Forget {
+        topic: usize,
+        dedup: u8,
+    },
+    Purge(usize),
+    Redrive(usize),
+    DeadPurge(usize),
+    Policy(usize),
+    /// Both times pass, wall time a little more.
+    Pass {
+        run: u64,
+        wall: u64,
+    },
+    /// Until the core has something to do by itself.
+    Wake,
+    Restart {
+        crash: bool,
+    },
+    Checkpoint,
+}
+
+pub fn ops(length: usize) -> impl Strategy<Value = Vec<Op>> {
+    vec(op(), length / 2..length)
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let topic = || 0..TOPICS.len();
+    let time = || select(vec![0, 0, 0, 1, 500, 1000, 3000]);
+    let ttl = option::weighted(0.2, select(vec![1, 1000, 2000]));
+    let messages = || select(vec![1, 1, 2, 3, 5, 100]);
+    let bytes = || select(vec![1, 25, 40, 10_000, 10_000]);
+    let lease = option::of(select(vec![100, 1000, 5000]));
+    let (session, consumer) = (|| 1..4u64, || 0..2u32);
+    let dedup = || option::weighted(0.4, 0..2u8);
+    let priority = select(vec![4, 4, 4, 4, 9, 0]);
+    prop_oneof![
+        8 => (topic(), priority, 1..5u32, time(), ttl, dedup()).prop_map(
+            |(topic, priority, count, delay, ttl, dedup)| Op::Publish { topic, priority, count, delay, ttl, dedup }
+        ),
+        5 => (0..FILTERS, messages(), bytes(), lease, time()).prop_map(
+            |(filter, messages, bytes, lease, wait)| Op::Receive { filter, messages, bytes, lease, wait }
+        ),
+        1 => any::<usize>().prop_map(Op::Withdraw),
+        8 => (0..7usize, vec((any::<usize>(), 1..4u32), 1..5), time())
+            .prop_map(|(verb, receipts, delay)| Op::Finish { verb, receipts, delay }),
+        3 => (session(), vec(any::<usize>(), 0..4)).prop_map(|(session, held)| Op::Begin { session, held }),
+        1 => session().prop_map(Op::Lose),
+        1 => session().prop_map(Op::End),
+        1 => (session(), vec(any::<usize>(), 0..4)).prop_map(|(session, except)| Op::Heartbeat { session, except }),
+        4 => (session(), consumer(), 0..FILTERS, messages(), bytes()).prop_map(
+            |(session, consumer, filter, messages, bytes)| Op::Attach { session, consumer, filter, messages, bytes }
+        ),
+        4 => (session(), consumer(), messages(), bytes()).prop_map(
+            |(session, consumer, messages, bytes)| Op::Credit { session, consumer, messages, bytes }
+        ),
+        1 => (session(), consumer()).prop_map(|(session, consumer)| Op::Detach { session, consumer }),
+        4 => (topic(), any::<usize>(), dedup()).prop_map(|(topic, message, dedup)| Op::Cancel { topic, message, dedup }),
+        2 => (any::<usize>(), time()).prop_map(|(message, delay)| Op::Reschedule { message, delay }),
+        2 => (0..TOPICS.len() + 2, any::<bool>()).prop_map(|(name, stop)| Op::Pause { name, stop }),
+        2 => (topic(), 0..2u8).prop_map(|(topic, dedup)| Op::Forget { topic, dedup }),
+        1 => (0..FILTERS).prop_map(Op::Purge),
+        1 => (0..FILTERS).prop_map(Op::Redrive),
+        1 => (0..FILTERS).prop_map(Op::DeadPurge),
+        1 => (0..POLICIES).prop_map(Op::Policy),
+        5 => (time(), time()).prop_map(|(run, wall)| Op::Pass { run, wall: run + wall }),
+        2 => Just(Op::Wake),
+        1 => any::<bool>().prop_map(|crash| Op::Restart { crash }),
+        1 => Just(Op::Checkpoint),
+    ]
+}
+
+/// What an operation may refer to.
+#[derive(Default)]
+pub struct Known {
+    /// With the topics that they were stored in.
+    pub ids: Vec<(TopicName, MessageId)>,
+    pub receipts: Vec<Receipt>,
+    pub receives: Vec<Ticket>,
+    /// For bodies that are never the same.
+    published: u32,
+}
+
+impl Op {
+    /// The command of an operation; `None` for one that is none, or that refers to what is not there yet.
+    pub fn command(&self, known: &mut Known, weight: u32) -> Option<Command> {
+        let (namespace, group) = (NamespaceName::default(), GroupName::default());
+        let topic = |topic: usize| TopicRef { namespace: NamespaceName::default(), name: name(TOPICS[topic]) };
+        let some = |indexes: &[usize], known: &Known| -> Vec<Receipt> {
+            indexes.iter().filter_map(|index| pick(&known.receipts, *index)).collect()
+        };
+        Some(match self {
+            Op::Publish { topic, priority, count, delay, ttl, dedup } => {
+                let run = publish_run(known, TOPICS[*topic], *count, *dedup);
+                let priority = Priority::new(*priority).unwrap();
+                let runs = vec![PublishRun { priority, delay: Millis(*delay), ttl: ttl.map(Millis), ..run }];
+                Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs })
+            }
+            Op::Receive { filter, messages, bytes, lease, wait } => Command::Receive(Receive {
+                namespace,
+                group,
+                filter: self::filter(*filter),
+                messages: *messages,
+                bytes: *bytes,
+                lease: lease.map(Millis),
+                wait: Millis(*wait),
+            }),
+            Op::Withdraw(index) => Command::Withdraw(pick(&known.receives, *index)?),
+            Op::Finish { verb, receipts, delay } => {
+                let runs = receipts.iter().filter_map(|(index, count)| {
+                    Some(ReceiptRun { first: pick(&known.receipts, *index)?, count: *count })
+                });
+                let receipts: Vec<_> = runs.collect();
+                let verb = match verb {
+                    0..=2 => FinishVerb::Ack,
+                    3 => FinishVerb::Release { delay: Millis(*delay) },
+                    4 => FinishVerb::Fail { reason: Bytes::new() },
+                    5 => FinishVerb::Reject { reason: Bytes::new() },
+                    _ => FinishVerb::Extend { lease: (*delay >= 500).then_some(Millis(*delay)) },
+                };
+                Command::Finish(Finish { verb, receipts, confirm: true }).not_empty()?
+            }
+            Op::Begin { session, held } => {
+                let held = some(held, known).into_iter().map(|first| ReceiptRun { first, count: 2 }).collect();
+                Command::SessionBegin(SessionBegin { session: SessionId(*session), resume: Millis(1000), held })
+            }
+            Op::Lose(session) => Command::SessionLost(SessionId(*session)),
+            Op::End(session) => Command::SessionEnd(SessionId(*session)),
+            Op::Heartbeat { session, except } => {
+                Command::Heartbeat { session: SessionId(*session), except: some(except, known) }
+            }
+            Op::Attach { session, consumer, filter, messages, bytes } => Command::Attach(Attach {
+                session: SessionId(*session),
+                consumer: *consumer,
+                namespace,
+                group,
+                filter: self::filter(*filter),
+                messages: *messages,
+                bytes: *bytes,
+                lease: None,
+            }),
+            Op::Credit { session, consumer, messages, bytes } => Command::Credit {
+                session: SessionId(*session),
+                consumer: *consumer,
+                messages: *messages,
+                bytes: *bytes,
+            },
+            Op::Detach { session, consumer } => Command::Detach { session: SessionId(*session), consumer: *consumer },
+            Op::Cancel { topic: at, dedup: Some(dedup), .. } => {
+                Command::Cancel { topic: topic(*at), which: Which::Dedup(hash(TOPICS[*at], *dedup)) }
+            }
+            Op::Cancel { message, .. } => {
+                let (name, id) = pick(&known.ids, *message)?;
+                Command::Cancel { topic: TopicRef { namespace, name }, which: Which::Id(id) }
+            }
+            Op::Reschedule { message, delay } => {
+                let (name, id) = pick(&known.ids, *message)?;
+                let (topic, delay) = (TopicRef { namespace, name }, Millis(*delay));
+                Command::Reschedule { topic, which: Which::Id(id), delay }
+            }
+            Op::Pause { name, stop } => {
+                let (text, prefix) = match TOPICS.get(*name) {
+                    Some(topic) => (*topic, false),
+                    None => (["a", "b/"][*name - TOPICS.len()], true),
+                };
+                let topic = TopicRef { namespace, name: self::name(text) };
+                if *stop { Command::Pause { topic, prefix } } else { Command::Resume { topic, prefix } }
+            }
+            Op::Forget { topic: at, dedup } => {
+                Command::Forget { topic: topic(*at), dedup_hash: hash(TOPICS[*at], *dedup) }
+            }
+            Op::Purge(at) => Command::Purge { namespace, filter: filter(*at) },
+            Op::Redrive(at) => Command::DeadRedrive { namespace, group, which: DeadWhich::Filter(filter(*at)) },
+            Op::DeadPurge(at) => Command::DeadPurge { namespace, group, which: DeadWhich::Filter(filter(*at)) },
+            Op::Policy(at) => Command::NamespaceSet { name: namespace, policy: policy(*at, weight) },
+            Op::Pass { .. } | Op::Wake | Op::Restart { .. } | Op::Checkpoint => return None,
+        })
+    }
+}
+
+/// Some messages for a topic, the first of them with the dedup id.
+pub fn publish_run(known: &mut Known, topic: &str, count: u32, dedup: Option<u8>) -> PublishRun {
+    let mut bytes = Vec::new();
+    for index in 0..count {
+        known.published += 1;
+        let id = dedup.filter(|_| index == 0).map(|id| vec![id]).unwrap_or_default();
+        block::push(&mut bytes, &id, &[], format!("m{}", known.published).as_bytes()).unwrap();
+    }
+    let dedup = dedup.map(|id| DedupMark { index: 0, hash: hash(topic, id) }).into_iter().collect();
+    let (sizes, block) = (sizes_of(&bytes), bytes.into());
+    let (topic, priority, delay, ttl) = (name(topic), Priority::DEFAULT, Millis::ZERO, None);
+    PublishRun { topic, priority, delay, ttl, count, block, sizes, dedup }
+}
+
+const FILTERS: usize = 6;
+
+fn filter(at: usize) -> Filter {
+    let names = |names: &[&str]| names.iter().map(|text| name(text)).collect();
+    match at {
+        0 | 1 => Filter::All,
+        2 => Filter::Topics(names(&["a/1", "b/1"])),
+        3 => Filter::Topics(names(&["a/2", "c", "nowhere"])),
+        4 => Filter::Prefixes(names(&["a/", "c"])),
+        _ => Filter::Prefixes(names(&["b"])),
+    }
+}
+
+const POLICIES: usize = 6;
+
+/// Policies whose back-off has no jitter. `weight` is one for a whole history: turns are counted in it.
+pub fn policy(at: usize, weight: u32) -> Policy {
+    let of = Policy { weight, retry: Retry::Head, max_failures: 2, lease: Millis(2000), ..Policy::default() };
+    let backoff = Retry::Backoff { first: Millis(1), longest: Millis(2) };
+    match at {
+        0 => of,
+        1 => Policy { retry: Retry::Tail, dedup_window: DedupWindow::For(Millis(2000)), ..of },
+        2 => Policy { retry: backoff, max_in_flight: Some(1), dedup_window: DedupWindow::Forever, ..of },
+        3 => Policy { max_in_flight: Some(2), dedup_window: DedupWindow::Off, ..of },
+        4 => Policy { ttl: Some(Millis(3000)), on_expiry: OnExpiry::Dead, max_failures: 0, ..of },
+        _ => Policy { retry: backoff, ttl: Some(Millis(2000)), ..of },
+    }
+}
+
+pub fn name(text: &str) -> TopicName {
+    TopicName::try_from(text).unwrap()
+}
+
+fn hash(topic: &str, dedup: u8) -> u128 {
+    dedup_hash(HASH_KEY, &NamespaceName::default(), &name(topic), &[dedup])
+}
+
+fn pick<T: Clone>(of: &[T], index: usize) -> Option<T> {
+    // The later ones more often: those are still of interest.
+    let recent = of.len().saturating_sub(24);
+    let from = if index.is_multiple_of(4) { 0 } else { recent };
+    of.get(from + index / 4 % (of.len() - from).max(1)).cloned()
+}
+
+trait NotEmpty: Sized {
+    fn not_empty(self) -> Option<Self>;
+}
+
+impl NotEmpty for Command {
+    /// A finish without receipts is refused; the model has no word for that.
+    fn not_empty(self) -> Option<Self> {
+        match &self {
+            Command::Finish(finish) if finish.receipts.is_empty() => None,
+            _ => Some(self),
+        }
+    }
+}

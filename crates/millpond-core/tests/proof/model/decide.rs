@@ -1,0 +1,245 @@
+//! Commands, each answered in words: one a message, one a receipt, or one in all.
+
+use millpond_core::command::*;
+use millpond_types::{Code, DedupWindow, Filter, MessageId, Millis, Priority, Sequence, TopicName, TopicNumber, block};
+
+use super::finish::each;
+use super::{Consumer, Message, Model, Session, State, Topic, Who};
+
+impl Model {
+    /// What the core must answer; nothing where it is silent or answers later.
+    pub fn decide(&mut self, ticket: Ticket, command: &Command) -> Vec<String> {
+        let one = |text: &str| vec![text.to_owned()];
+        match command {
+            Command::Publish(publish) => publish.runs.iter().flat_map(|run| self.publish(run)).collect(),
+            Command::Receive(receive) => {
+                let who = Who::Once { ticket: ticket.0, until: self.run + receive.wait.0 };
+                self.consume(who, &receive.filter, receive.messages, receive.bytes, receive.lease);
+                Vec::new()
+            }
+            Command::Withdraw(Ticket(gone)) => {
+                self.consumers.retain(|c| !matches!(c.who, Who::Once { ticket, .. } if ticket == *gone));
+                Vec::new()
+            }
+            Command::Finish(finish) => self.finish(finish),
+            Command::SessionBegin(begin) => self.begin(begin),
+            Command::SessionLost(session) => {
+                self.detach_all(session.0);
+                let run = self.run;
+                if let Some(session) = self.sessions.get_mut(&session.0).filter(|session| session.lost.is_none()) {
+                    session.lost = Some(run + session.resume);
+                }
+                Vec::new()
+            }
+            Command::Heartbeat { session, except } => {
+                for receipt in except {
+                    let Some((name, key)) = self.leased(*receipt) else { continue };
+                    if let State::Leased { holder, duration, .. } = self.message(&name, key).state
+                        && holder == session.0
+                    {
+                        self.extend(&name, key, duration, |_| 0);
+                    }
+                }
+                Vec::new()
+            }
+            Command::SessionEnd(session) => {
+                self.detach_all(session.0);
+                self.sessions.remove(&session.0);
+                for (name, key) in self.held_by(session.0) {
+                    self.give_back(&name, key, State::Back(0));
+                }
+                one("ok")
+            }
+            Command::Attach(attach) => {
+                let who = Who::Attached { session: attach.session.0, consumer: attach.consumer };
+                if self.sessions.get(&attach.session.0).is_none_or(|session| session.lost.is_some()) {
+                    return one(Code::SessionUnknown.name());
+                }
+                if self.consumers.iter().any(|consumer| consumer.who == who) {
+                    return one(Code::ConsumerExists.name());
+                }
+                self.consume(who, &attach.filter, attach.messages, attach.bytes, attach.lease);
+                one("ok")
+            }
+            Command::Credit { session, consumer, messages, bytes } => {
+                let who = Who::Attached { session: session.0, consumer: *consumer };
+                for consumer in self.consumers.iter_mut().filter(|consumer| consumer.who == who) {
+                    consumer.messages += u64::from(*messages);
+                    consumer.bytes += bytes;
+                }
+                Vec::new()
+            }
+            Command::Detach { session, consumer } => {
+                let (who, before) = (Who::Attached { session: session.0, consumer: *consumer }, self.consumers.len());
+                self.consumers.retain(|consumer| consumer.who != who);
+                one(if self.consumers.len() < before { "ok" } else { Code::ConsumerUnknown.name() })
+            }
+            Command::Cancel { topic, which } => match self.movable(&topic.name, *which) {
+                Err(code) => one(code.name()),
+                Ok(key) => {
+                    let id = self.id(&topic.name, key);
+                    self.take(&topic.name, key);
+                    self.dedup.retain(|_, (of, _)| *of != id);
+                    one("ok")
+                }
+            },
+            Command::Reschedule { topic, which, delay } => match self.movable(&topic.name, *which) {
+                Err(code) => one(code.name()),
+                Ok(key) => {
+                    let due = self.wall + delay.0;
+                    self.message(&topic.name, key).state = State::Delayed(due);
+                    one("ok")
+                }
+            },
+            Command::Pause { topic, prefix } => {
+                self.paused.insert((topic.name.clone(), *prefix));
+                one("ok")
+            }
+            Command::Resume { topic, prefix } => {
+                self.paused.remove(&(topic.name.clone(), *prefix));
+                one("ok")
+            }
+            Command::Forget { dedup_hash, .. } => {
+                let known = self.remembered(*dedup_hash).is_some();
+                self.dedup.remove(dedup_hash);
+                vec![u64::from(known).to_string()]
+            }
+            Command::Purge { filter, .. } => {
+                let mut purged = self.find(|message| message.holder().is_none());
+                purged.retain(|(name, _)| filter.admits(name));
+                purged.iter().for_each(|(name, key)| _ = self.take(name, *key));
+                vec![purged.len().to_string()]
+            }
+            Command::NamespaceSet { policy, .. } => {
+                self.policy = policy.clone();
+                one("ok")
+            }
+            Command::DeadRedrive { which: DeadWhich::Filter(filter), .. } => {
+                let dead = self.dead_of(filter);
+                dead.iter().for_each(|key| self.redrive(key));
+                vec![dead.len().to_string()]
+            }
+            Command::DeadPurge { which: DeadWhich::Filter(filter), .. } => {
+                let dead = self.dead_of(filter);
+                dead.iter().for_each(|key| _ = self.dead.remove(key));
+                vec![dead.len().to_string()]
+            }
+            command => panic!("the histories have no {command:?}"),
+        }
+    }
+
+    fn publish(&mut self, run: &PublishRun) -> Vec<String> {
+        let messages = block::messages(&run.block).map(|parts| parts.unwrap());
+        let outcomes = (0..).zip(messages).map(|(index, parts)| {
+            let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
+            if hash.is_some() && self.policy.dedup_window == DedupWindow::Off {
+                return Code::DedupOff.name().to_owned();
+            }
+            if let Some(id) = hash.and_then(|hash| self.remembered(hash)) {
+                return format!("duplicate {id} {}", self.state_of(id));
+            }
+            let wall = self.wall;
+            let message = Message {
+                body: String::from_utf8(parts.body.to_vec()).unwrap(),
+                size: parts.length as u64,
+                published: wall,
+                expires: run.ttl.or(self.policy.ttl).map(|ttl| wall + ttl.0),
+                dedup: hash,
+                deliveries: 0,
+                failures: 0,
+                state: if run.delay == Millis::ZERO { State::InLine } else { State::Delayed(wall + run.delay.0) },
+            };
+            let id = self.store(&run.topic, run.priority, message);
+            let until = match self.policy.dedup_window {
+                DedupWindow::For(window) => wall + window.0,
+                _ => u64::MAX,
+            };
+            hash.into_iter().for_each(|hash| _ = self.dedup.insert(hash, (id, until)));
+            format!("queued {id}")
+        });
+        outcomes.collect()
+    }
+
+    fn store(&mut self, name: &TopicName, priority: Priority, message: Message) -> MessageId {
+        let floor = self.high_water.max(self.raised);
+        let topic = self.topics.entry(name.clone()).or_insert_with(|| {
+            let number = self.next_topic.max(self.raised);
+            self.next_topic = number + 1;
+            let (next, messages) = Default::default();
+            Topic { number: TopicNumber(number), floor, next, next_lease: floor, messages }
+        });
+        let next = topic.next.entry(priority).or_insert(topic.floor);
+        let sequence = (*next).max(self.raised);
+        *next = sequence + 1;
+        self.high_water = self.high_water.max(sequence + 1);
+        topic.messages.insert((priority, sequence), message);
+        self.id(name, (priority, sequence))
+    }
+
+    fn redrive(&mut self, key: &(TopicName, MessageId)) {
+        let dead = self.dead.remove(key).unwrap().message;
+        let hash = dead.dedup;
+        let message = Message { expires: None, deliveries: 0, failures: 0, state: State::InLine, ..dead };
+        let id = self.store(&key.0, key.1.priority, message);
+        if let Some(entry) = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == key.1) {
+            entry.0 = id;
+        }
+    }
+
+    fn begin(&mut self, begin: &SessionBegin) -> Vec<String> {
+        let id = begin.session.0;
+        self.detach_all(id);
+        let was_there = self.sessions.insert(id, Session { resume: begin.resume.0, lost: None }).is_some();
+        let held: Vec<_> = begin.held.iter().flat_map(each).filter_map(|receipt| self.leased(receipt)).collect();
+        for (name, key) in self.held_by(id) {
+            if !held.contains(&(name.clone(), key)) {
+                self.give_back(&name, key, State::Back(0));
+            }
+        }
+        vec![if was_there { "resumed".into() } else { "begun".into() }]
+    }
+
+    fn consume(&mut self, who: Who, filter: &Filter, messages: u32, bytes: u64, lease: Option<Millis>) {
+        self.next_consumer += 1;
+        let (birth, filter, lease) = (self.next_consumer, filter.clone(), lease.map(|lease| lease.0));
+        self.consumers.push(Consumer { birth, who, filter, messages: u64::from(messages), bytes, lease });
+    }
+
+    fn detach_all(&mut self, id: u64) {
+        self.consumers.retain(|c| !matches!(c.who, Who::Attached { session, .. } if session == id));
+    }
+
+    /// The message that a command by id means, if it may be moved.
+    fn movable(&self, name: &TopicName, which: Which) -> Result<(Priority, u64), Code> {
+        let topic = self.topics.get(name).ok_or(Code::TopicUnknown)?;
+        let id = match which {
+            Which::Id(id) => Some(id),
+            Which::Dedup(hash) => self.remembered(hash),
+        };
+        let id = id.filter(|id| id.topic == topic.number).ok_or(Code::MessageUnknown)?;
+        let key = (id.priority, id.sequence.0);
+        match topic.messages.get(&key) {
+            None => Err(Code::MessageUnknown),
+            Some(message) if message.holder().is_some() => Err(Code::MessageLeased),
+            Some(_) => Ok(key),
+        }
+    }
+
+    fn remembered(&self, hash: u128) -> Option<MessageId> {
+        self.dedup.get(&hash).filter(|(_, until)| *until > self.wall).map(|(id, _)| *id)
+    }
+
+    fn state_of(&self, id: MessageId) -> &'static str {
+        let topic = self.topics.values().find(|topic| topic.number == id.topic);
+        let MessageId { priority, sequence: Sequence(sequence), .. } = id;
+        match topic.and_then(|topic| topic.messages.get(&(priority, sequence))) {
+            Some(message) => message.state_name(),
+            None if self.dead.keys().any(|(_, dead)| *dead == id) => "dead",
+            None => "ended",
+        }
+    }
+
+    fn dead_of(&self, filter: &Filter) -> Vec<(TopicName, MessageId)> {
+        self.dead.keys().filter(|(name, _)| filter.admits(name)).cloned().collect()
+    }
+}

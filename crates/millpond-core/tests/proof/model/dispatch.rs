@@ -1,0 +1,174 @@
+//! Whether what the core dispatched is what the order of dispatch allows: the highest priority first, inside a topic
+//! exactly the next message, no tenant and no topic overtaken by more than a turn, no limit or credit overrun, and
+//! nothing left ready that a consumer could have had.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millpond_core::output::LeasedRun;
+use millpond_types::{Filter, Priority, TopicName};
+
+use super::{Consumer, Message, Model, State, Topic, Who};
+
+/// Per scope, priority and waiting one, what others were given since it began to wait.
+#[derive(Default)]
+pub struct Waits(BTreeMap<(Scope, Priority, Waiting), BTreeMap<Waiting, u32>>);
+
+/// Consumers that share one set of turns.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Scope {
+    All,
+    Prefixes(BTreeSet<TopicName>),
+    /// A list belongs to its consumer.
+    List(u64),
+}
+
+/// One that takes turns with its like: a tenant with tenants, a topic with those of its tenant.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Waiting {
+    Tenant(Vec<u8>),
+    Topic(TopicName),
+}
+
+impl Waits {
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Model {
+    /// Takes note of a run that the core leased, and holds it against the rules.
+    pub fn leased_run(&mut self, who: Who, run: &LeasedRun, bodies: &[String]) {
+        let at = self.consumers.iter().position(|consumer| consumer.who == who).expect("a consumer that is there");
+        let consumer = &self.consumers[at];
+        let (name, priority, count) = (&run.topic, run.priority, u64::from(run.count));
+        assert!(consumer.filter.admits(name), "{name} is not asked for by {:?}", consumer.filter);
+        assert_eq!(self.ready_level(name), Some(priority), "{name} is ready at its highest priority");
+        for other in self.topics.keys().filter(|other| consumer.filter.admits(other)) {
+            assert!(self.ready_level(other) <= Some(priority), "{other} goes before {name}");
+        }
+        let topic = &self.topics[name];
+        assert!(count <= self.room(topic), "{name} has no room for {count} more leases");
+        let lease = topic.next_lease.max(self.raised);
+        assert_eq!((run.receipt.topic, run.receipt.lease.0), (topic.number, lease), "the next lease number");
+
+        let next: Vec<_> = Model::ready(topic).into_iter().take(run.count as usize).collect();
+        let size: u64 = next.iter().map(|(_, message)| message.size).sum();
+        assert!(consumer.messages >= count && consumer.bytes > 0, "there is credit");
+        assert!(count == 1 || size <= consumer.bytes, "the bytes fit, or it is one message");
+        for (n, (key, message)) in (0..).zip(next) {
+            assert_eq!(key, (priority, run.first.0 + n), "the next message of {name}");
+            assert_eq!(message.body, bodies[n as usize], "the body that was published");
+            let facts = (run.published.0, run.deliveries, run.failures);
+            assert_eq!(facts, (message.published, message.deliveries + 1, message.failures), "what is told of it");
+        }
+        let (scope, holder) = (consumer.scope(), consumer.holder());
+        let duration = consumer.lease.unwrap_or(self.policy.lease.0);
+        for n in 0..count {
+            self.count_turn(&scope, name, priority);
+            let state = State::Leased { lease: lease + n, holder, duration, deadline: self.run + duration };
+            let message = self.message(name, (priority, run.first.0 + n));
+            (message.state, message.deliveries) = (state, message.deliveries + 1);
+        }
+        self.topics.get_mut(name).unwrap().next_lease = lease + count;
+        self.high_water = self.high_water.max(lease + count);
+        let consumer = &mut self.consumers[at];
+        consumer.messages -= count;
+        consumer.bytes = consumer.bytes.saturating_sub(size);
+        self.refresh_waits();
+    }
+
+    /// The dispatch is over: the receives that must have been answered, and with how many messages in all.
+    pub fn dispatched(&mut self, got: &BTreeMap<u64, u64>) -> BTreeSet<u64> {
+        for consumer in &self.consumers {
+            let is_done = matches!(consumer.who, Who::Once { ticket, .. } if got.contains_key(&ticket));
+            if consumer.messages > 0 && consumer.bytes > 0 && !is_done {
+                let ready =
+                    self.topics.keys().find(|name| consumer.filter.admits(name) && self.ready_level(name).is_some());
+                assert_eq!(ready, None, "is ready, and {:?} has credit", consumer.who);
+            }
+        }
+        let run = self.run;
+        let answered = |consumer: &Consumer| match consumer.who {
+            Who::Once { ticket, until } => (got.contains_key(&ticket) || until <= run).then_some(ticket),
+            Who::Attached { .. } => None,
+        };
+        let tickets = self.consumers.iter().filter_map(answered).collect();
+        self.consumers.retain(|consumer| answered(consumer).is_none());
+        tickets
+    }
+
+    /// Forgets the waits of those who are not ready any more. Due after every change.
+    pub fn refresh_waits(&mut self) {
+        let mut waits = std::mem::take(&mut self.waits.0);
+        waits.retain(|(scope, priority, waiting), _| self.ready_in(scope, *priority).contains(waiting));
+        self.waits.0 = waits;
+    }
+
+    /// The highest priority at which a topic can deliver now.
+    fn ready_level(&self, name: &TopicName) -> Option<Priority> {
+        let topic = &self.topics[name];
+        if self.is_paused(name) || self.room(topic) == 0 {
+            return None;
+        }
+        Model::ready(topic).first().map(|((priority, _), _)| *priority)
+    }
+
+    fn room(&self, topic: &Topic) -> u64 {
+        let count =
+            |is: &dyn Fn(&Message) -> bool| topic.messages.values().filter(|message| is(message)).count() as u64;
+        let leased = count(&|message| matches!(message.state, State::Leased { .. }));
+        let retrying = count(&|message| matches!(message.state, State::Retrying(_)));
+        match self.policy.max_in_flight {
+            None => u64::MAX,
+            Some(1) if retrying > 0 => 0,
+            Some(limit) => u64::from(limit).saturating_sub(leased),
+        }
+    }
+
+    fn count_turn(&mut self, scope: &Scope, name: &TopicName, priority: Priority) {
+        let served = [Waiting::Tenant(name.tenant().to_vec()), Waiting::Topic(name.clone())];
+        for waiting in self.ready_in(scope, priority) {
+            let rival = match &waiting {
+                Waiting::Tenant(_) => &served[0],
+                Waiting::Topic(topic) if topic.tenant() == name.tenant() => &served[1],
+                Waiting::Topic(_) => continue,
+            };
+            let turns = self.waits.0.entry((scope.clone(), priority, waiting.clone())).or_default();
+            if served.contains(&waiting) {
+                turns.clear();
+                continue;
+            }
+            let turn = turns.entry(rival.clone()).or_default();
+            *turn += 1;
+            assert!(*turn <= self.policy.weight, "{rival:?} has more than a turn while {waiting:?} waits");
+        }
+    }
+
+    /// The tenants and topics of a scope that could deliver at a priority.
+    fn ready_in(&self, scope: &Scope, priority: Priority) -> BTreeSet<Waiting> {
+        let admits = |name: &TopicName| match scope {
+            Scope::All => true,
+            Scope::Prefixes(prefixes) => prefixes.iter().any(|p| name.as_bytes().starts_with(p.as_bytes())),
+            Scope::List(birth) => self.consumers.iter().any(|c| c.birth == *birth && c.filter.admits(name)),
+        };
+        let names = self.topics.keys().filter(|name| admits(name) && self.ready_level(name) == Some(priority));
+        names.flat_map(|name| [Waiting::Tenant(name.tenant().to_vec()), Waiting::Topic(name.clone())]).collect()
+    }
+}
+
+impl Consumer {
+    fn holder(&self) -> u64 {
+        match self.who {
+            Who::Attached { session, .. } => session,
+            Who::Once { .. } => 0,
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        match &self.filter {
+            Filter::All => Scope::All,
+            Filter::Topics(_) => Scope::List(self.birth),
+            Filter::Prefixes(prefixes) => Scope::Prefixes(prefixes.iter().cloned().collect()),
+        }
+    }
+}

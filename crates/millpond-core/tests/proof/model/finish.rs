@@ -1,0 +1,84 @@
+//! What consumers do with their leases.
+
+use millpond_core::command::{Finish, FinishVerb, ReceiptRun};
+use millpond_types::{LeaseNumber, Priority, Receipt, Retry, TopicName};
+
+use super::{Model, State};
+
+impl Model {
+    pub(super) fn finish(&mut self, finish: &Finish) -> Vec<String> {
+        let receipts = finish.receipts.iter().flat_map(each);
+        receipts.map(|receipt| self.finish_one(&finish.verb, receipt).to_owned()).collect()
+    }
+
+    fn finish_one(&mut self, verb: &FinishVerb, receipt: Receipt) -> &'static str {
+        let Some((name, key)) = self.leased(receipt) else { return "lease_lost" };
+        match verb {
+            FinishVerb::Ack => _ = self.take(&name, key),
+            FinishVerb::Release { delay } if delay.0 == 0 => self.give_back(&name, key, State::Back(0)),
+            FinishVerb::Release { delay } => self.give_back(&name, key, State::Retrying(self.run + delay.0)),
+            FinishVerb::Fail { .. } => return self.fail(&name, key, "failed"),
+            FinishVerb::Reject { .. } => {
+                self.die(&name, key, "rejected");
+                return "dead";
+            }
+            FinishVerb::Extend { lease } => {
+                let length = lease.unwrap_or(self.policy.lease).0;
+                self.extend(&name, key, length, |holder| holder);
+            }
+        }
+        "done"
+    }
+
+    /// The message that a receipt is of, if its lease is current.
+    pub(super) fn leased(&self, receipt: Receipt) -> Option<(TopicName, (Priority, u64))> {
+        let (name, topic) = self.topics.iter().find(|(_, topic)| topic.number == receipt.topic)?;
+        let is_it = |state| matches!(state, State::Leased { lease, .. } if LeaseNumber(lease) == receipt.lease);
+        let (key, _) = topic.messages.iter().find(|(_, message)| is_it(message.state))?;
+        Some((name.clone(), *key))
+    }
+
+    pub(super) fn extend(&mut self, name: &TopicName, key: (Priority, u64), length: u64, holds: impl Fn(u64) -> u64) {
+        let ends = self.run + length;
+        let message = self.message(name, key);
+        if let State::Leased { holder, duration, deadline, .. } = &mut message.state {
+            (*holder, *duration, *deadline) = (holds(*holder), length, ends);
+        }
+    }
+
+    pub(super) fn fail(&mut self, name: &TopicName, key: (Priority, u64), reason: &'static str) -> &'static str {
+        let (retry, max_failures, run) = (self.policy.retry, self.policy.max_failures, self.run);
+        let next = self.topics[name].next[&key.0];
+        let message = self.message(name, key);
+        message.failures += 1;
+        if message.failures > max_failures {
+            self.die(name, key, reason);
+            return "dead";
+        }
+        let state = match retry {
+            Retry::Head => State::Back(0),
+            Retry::Tail => State::Back(next),
+            // Pauses of one and two milliseconds have no jitter: a quarter of them is less than one.
+            Retry::Backoff { first, longest } => {
+                State::Retrying(run + longest.0.min(first.0 << (message.failures - 1).min(10)))
+            }
+        };
+        self.give_back(name, key, state);
+        "done"
+    }
+
+    pub(super) fn give_back(&mut self, name: &TopicName, key: (Priority, u64), state: State) {
+        let wall = self.wall;
+        let message = self.message(name, key);
+        message.state = state;
+        if message.expires.is_some_and(|at| at <= wall) {
+            self.expire(name, key);
+        }
+    }
+}
+
+/// The receipts of a run, one by one.
+pub fn each(run: &ReceiptRun) -> impl Iterator<Item = Receipt> {
+    let first = run.first;
+    (0..u64::from(run.count)).map(move |n| Receipt { lease: LeaseNumber(first.lease.0 + n), ..first })
+}

@@ -1,0 +1,255 @@
+//! The broker as plain collections: one object a message, every question answered by a walk over all of them.
+//!
+//! Obviously right and slow. It knows nothing of runs, rings, wheels, facts or pages. What the design leaves open, which
+//! of several tenants goes first, it does not predict: [`dispatch`] takes the core's choice and holds it against the
+//! rules. One namespace, `default`.
+
+mod decide;
+mod dispatch;
+mod finish;
+mod views;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millpond_types::{Filter, MessageId, OnExpiry, Policy, Priority, Sequence, TopicName, TopicNumber};
+
+pub struct Model {
+    pub run: u64,
+    pub wall: u64,
+    pub policy: Policy,
+    pub topics: BTreeMap<TopicName, Topic>,
+    pub dead: BTreeMap<(TopicName, MessageId), Dead>,
+    dedup: BTreeMap<u128, (MessageId, u64)>,
+    pub paused: BTreeSet<(TopicName, bool)>,
+    pub sessions: BTreeMap<u64, Session>,
+    consumers: Vec<Consumer>,
+    next_consumer: u64,
+    next_topic: u64,
+    high_water: u64,
+    raised: u64,
+    grace: u64,
+    waits: dispatch::Waits,
+}
+
+pub struct Topic {
+    pub number: TopicNumber,
+    floor: u64,
+    pub next: BTreeMap<Priority, u64>,
+    next_lease: u64,
+    /// All that are not finished.
+    pub messages: BTreeMap<(Priority, u64), Message>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub body: String,
+    size: u64,
+    published: u64,
+    expires: Option<u64>,
+    dedup: Option<u128>,
+    pub deliveries: u32,
+    pub failures: u32,
+    pub state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Never looked at.
+    InLine,
+    /// Came back or fell due; goes before everything in line from this sequence on.
+    Back(u64),
+    /// Until this wall time.
+    Delayed(u64),
+    /// Until this run time.
+    Retrying(u64),
+    Leased {
+        lease: u64,
+        holder: u64,
+        duration: u64,
+        deadline: u64,
+    },
+}
+
+pub struct Dead {
+    pub message: Message,
+    pub reason: &'static str,
+}
+
+pub struct Session {
+    resume: u64,
+    /// When it expires, if its connection is lost.
+    pub lost: Option<u64>,
+}
+
+struct Consumer {
+    /// Tells consumers apart that come after one another under the same name.
+    birth: u64,
+    who: Who,
+    filter: Filter,
+    messages: u64,
+    bytes: u64,
+    lease: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who {
+    Attached { session: u64, consumer: u32 },
+    Once { ticket: u64, until: u64 },
+}
+
+impl Model {
+    pub fn new(run: u64, wall: u64) -> Model {
+        Model {
+            run,
+            wall,
+            policy: Policy::default(),
+            topics: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            dedup: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            consumers: Vec::new(),
+            next_consumer: 0,
+            next_topic: 0,
+            high_water: 0,
+            raised: 0,
+            grace: 0,
+            waits: dispatch::Waits::default(),
+        }
+    }
+
+    /// What time has brought; the sessions that have expired.
+    pub fn advance(&mut self) -> Vec<u64> {
+        let (run, wall) = (self.run, self.wall);
+        if run >= self.grace {
+            let ran_out = |message: &Message| match message.state {
+                State::Leased { holder: 0, deadline, .. } => deadline <= run,
+                _ => false,
+            };
+            for (name, key) in self.find(ran_out) {
+                self.fail(&name, key, "lease_expired");
+            }
+        }
+        for (name, key) in self.find(|message| {
+            matches!(message.state, State::Retrying(due) if due <= run)
+                || matches!(message.state, State::Delayed(due) if due <= wall)
+        }) {
+            self.message(&name, key).state = State::Back(0);
+        }
+        let is_over = |message: &Message| {
+            message.expires.is_some_and(|at| at <= wall) && !matches!(message.state, State::Leased { .. })
+        };
+        for (name, key) in self.find(is_over) {
+            self.expire(&name, key);
+        }
+        let over = |session: &Session| session.lost.is_some_and(|at| at <= run);
+        let mut expired: Vec<(u64, u64)> =
+            self.sessions.iter().filter(|(_, s)| over(s)).map(|(id, s)| (s.lost.unwrap(), *id)).collect();
+        expired.sort_unstable();
+        for (_, session) in &expired {
+            self.sessions.remove(session);
+            for (name, key) in self.held_by(*session) {
+                self.fail(&name, key, "lease_expired");
+            }
+        }
+        expired.into_iter().map(|(_, session)| session).collect()
+    }
+
+    /// Nothing is left of empty topics.
+    pub fn vanish(&mut self) {
+        self.topics.retain(|_, topic| !topic.messages.is_empty());
+    }
+
+    /// The broker was started anew; `raised` is what its numbers were raised to.
+    pub fn restart(&mut self, raised: u64) {
+        self.raised = raised;
+        self.grace = self.run + 10_000;
+        self.consumers.clear();
+        self.waits.clear();
+        let leased = self.topics.values().flat_map(|topic| topic.messages.values());
+        let holders: BTreeSet<u64> = leased.filter_map(|message| message.holder()).filter(|id| *id != 0).collect();
+        let lost = |_| Session { resume: 10_000, lost: Some(self.grace) };
+        self.sessions = holders.into_iter().map(|id| (id, lost(id))).collect();
+    }
+
+    /// The topic's messages that are ready, in the order of delivery, over all priorities.
+    pub fn ready(topic: &Topic) -> Vec<((Priority, u64), &Message)> {
+        let place = |priority: Priority, sequence: u64, message: &Message| match message.state {
+            State::InLine => Some((9 - priority.level(), sequence, 1, sequence)),
+            State::Back(behind) => Some((9 - priority.level(), behind, 0, sequence)),
+            _ => None,
+        };
+        let mut ready: Vec<_> = topic
+            .messages
+            .iter()
+            .filter_map(|((priority, sequence), message)| {
+                Some((place(*priority, *sequence, message)?, ((*priority, *sequence), message)))
+            })
+            .collect();
+        ready.sort_unstable_by_key(|(place, _)| *place);
+        ready.into_iter().map(|(_, found)| found).collect()
+    }
+
+    pub fn is_paused(&self, name: &TopicName) -> bool {
+        self.paused.iter().any(|(paused, prefix)| match prefix {
+            true => name.as_bytes().starts_with(paused.as_bytes()),
+            false => name == paused,
+        })
+    }
+
+    fn expire(&mut self, name: &TopicName, key: (Priority, u64)) {
+        match self.policy.on_expiry {
+            OnExpiry::Drop => _ = self.take(name, key),
+            OnExpiry::Dead => self.die(name, key, "expired"),
+        }
+    }
+
+    fn die(&mut self, name: &TopicName, key: (Priority, u64), reason: &'static str) {
+        let id = self.id(name, key);
+        let message = self.take(name, key);
+        self.dead.insert((name.clone(), id), Dead { message, reason });
+    }
+
+    fn find(&self, which: impl Fn(&Message) -> bool) -> Vec<(TopicName, (Priority, u64))> {
+        let mut found = Vec::new();
+        for (name, topic) in &self.topics {
+            found.extend(topic.messages.iter().filter(|(_, m)| which(m)).map(|(key, _)| (name.clone(), *key)));
+        }
+        found
+    }
+
+    fn held_by(&self, session: u64) -> Vec<(TopicName, (Priority, u64))> {
+        self.find(|message| message.holder() == Some(session))
+    }
+
+    fn message(&mut self, name: &TopicName, key: (Priority, u64)) -> &mut Message {
+        self.topics.get_mut(name).unwrap().messages.get_mut(&key).unwrap()
+    }
+
+    fn take(&mut self, name: &TopicName, key: (Priority, u64)) -> Message {
+        self.topics.get_mut(name).unwrap().messages.remove(&key).unwrap()
+    }
+
+    fn id(&self, name: &TopicName, (priority, sequence): (Priority, u64)) -> MessageId {
+        MessageId { topic: self.topics[name].number, priority, sequence: Sequence(sequence) }
+    }
+}
+
+impl Message {
+    fn holder(&self) -> Option<u64> {
+        match self.state {
+            State::Leased { holder, .. } => Some(holder),
+            _ => None,
+        }
+    }
+
+    /// The state as users see it.
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            State::InLine | State::Back(_) => "waiting",
+            State::Delayed(_) => "delayed",
+            State::Retrying(_) => "retrying",
+            State::Leased { .. } => "leased",
+        }
+    }
+}
