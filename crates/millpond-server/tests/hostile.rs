@@ -253,3 +253,46 @@ fn health_readiness_and_metrics() {
     assert!(!metrics.contains("secret-topic"), "a topic is never a label");
     server.shutdown().unwrap();
 }
+
+#[test]
+fn a_client_that_asks_and_never_reads_is_not_read_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    Client::connect(server.address()).publish("t", &["x"; 1000]);
+    let mut client = Client::connect(server.address());
+    // Each answer is some thousand times as large as its request.
+    let topic = TopicRef { namespace: NamespaceName::default(), name: topic("t") };
+    let looks = encoded(&Request::Look { topic, which: LookWhich::First(1000) }).repeat(1000);
+    client.stream.set_nonblocking(true).unwrap();
+    let (mut taken, mut stalled) = (0, 0);
+    while stalled < 50 {
+        assert!(taken < 1 << 30, "the broker reads on without end");
+        match client.stream.write(&looks) {
+            Ok(bytes) => (taken, stalled) = (taken + bytes, 0),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                stalled += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            // It was closed, which is as good.
+            Err(_) => break,
+        }
+    }
+    // The others are served.
+    assert_eq!(Client::connect(server.address()).stats().waiting, 1000);
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_session_that_is_resumed_elsewhere_closes_the_first_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut first = Client::connect(server.address());
+    let (session, _) = first.begin_session(SessionId(0), Vec::new());
+    let mut second = Client::connect(server.address());
+    assert_eq!(second.begin_session(session, Vec::new()), (session, true));
+    assert_closed(&mut first, Code::SessionUnknown);
+    second.attach(1, 1);
+    second.publish("t", &["x"]);
+    assert_eq!(bodies(&second.delivery()), ["x"]);
+    server.shutdown().unwrap();
+}

@@ -9,7 +9,6 @@ use millpond_types::{
 };
 
 use super::*;
-use crate::session::outbox::Out;
 
 fn options() -> OpenOptions {
     OpenOptions { segment_bytes: 64 * 1024, ..OpenOptions::default() }
@@ -64,15 +63,13 @@ fn a_failed_sync_stops_everything_and_everyone_is_told() {
         thread::yield_now();
     }
     assert!(broker.failure().unwrap().contains("restart the broker"), "{:?}", broker.failure());
-    loop {
-        let mut told = Vec::new();
-        outbox.take(&mut told);
-        match told.pop() {
-            Some(Out::Close { code, .. }) => break assert_eq!(code, Code::StorageFailed),
-            Some(other) => panic!("{other:?}"),
+    let code = loop {
+        match outbox.closed() {
+            Some(close) => break close.code,
             None => thread::yield_now(),
         }
-    }
+    };
+    assert_eq!(code, Code::StorageFailed);
     assert!(matches!(publish(&broker, Vec::new()), Err(CallError::Unknown | CallError::Stopped)));
     assert!(matches!(broker.shutdown(), Err(ShutdownError::Failed(_))));
 }

@@ -4,7 +4,7 @@ use millpond_core::command::{self, Command, DedupMark};
 use millpond_core::dedup_hash;
 use millpond_protocol::{self as frame, Block};
 use millpond_types::limits::{FRAME_MAX, REASON_MAX, TOPIC_NAME_MAX};
-use millpond_types::{Code, Receipt};
+use millpond_types::{Code, Filter, NamespaceName, Policy, Receipt, TopicName};
 
 /// The key of the directory's hashes, which dedup ids become here.
 pub(crate) type HashKey = [u64; 2];
@@ -51,7 +51,23 @@ const RECEIVE_BYTES_MAX: u64 = (FRAME_MAX - RECEIVE_MESSAGES_MAX as usize * (TOP
 pub(crate) fn receive(receive: frame::Receive) -> Command {
     let frame::Receive { namespace, group, filter, messages, bytes, lease, wait } = receive;
     let (messages, bytes) = (messages.min(RECEIVE_MESSAGES_MAX), bytes.min(RECEIVE_BYTES_MAX));
+    let filter = detached(filter);
     Command::Receive(command::Receive { namespace, group, filter, messages, bytes, lease, wait })
+}
+
+/// Names that are kept for the life of a consumer, or of a receive that waits, must not keep the read buffer alive.
+pub(crate) fn detached(filter: Filter) -> Filter {
+    match filter {
+        Filter::All => Filter::All,
+        Filter::Topics(names) => Filter::Topics(names.iter().map(TopicName::detach).collect()),
+        Filter::Prefixes(names) => Filter::Prefixes(names.iter().map(TopicName::detach).collect()),
+    }
+}
+
+/// The same for a namespace, which may be kept for ever.
+pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy) -> Command {
+    let name = NamespaceName::try_from(name.as_str()).expect("it was a name before");
+    Command::NamespaceSet { name, policy }
 }
 
 pub(crate) fn finish(finish: frame::Finish) -> Result<Command, Refusal> {
@@ -69,8 +85,7 @@ fn checked_reason(reason: bytes::Bytes) -> Result<bytes::Bytes, Refusal> {
     if reason.len() > REASON_MAX {
         return Err(Refusal { code: Code::LimitExceeded, detail: "a reason has at most 1,024 bytes; shorten it" });
     }
-    // What is kept for long must not keep the whole read buffer alive.
-    Ok(bytes::Bytes::copy_from_slice(&reason))
+    Ok(reason)
 }
 
 pub(crate) fn receipt_runs(receipts: Vec<(Receipt, u32)>) -> Result<Vec<command::ReceiptRun>, Refusal> {

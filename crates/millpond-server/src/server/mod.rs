@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use crate::broker::{Broker, BrokerOptions, Handle, OpenError, ShutdownError};
 use crate::config::ValidConfig;
 use crate::session::Shared;
-use crate::session::outbox::Out;
+use crate::session::outbox::{Close, Out};
 
 /// A running server.
 pub struct Server {
@@ -155,8 +155,8 @@ impl Server {
             }
             shared.registry.tell_all(|| Out::Drain);
             wait_for_connections(&shared, DRAIN).await;
-            let detail = "the broker is shutting down; connect again soon";
-            shared.registry.tell_all(|| Out::Close { code: Code::Stopping, detail: detail.to_owned() });
+            let detail = "the broker is shutting down; connect again soon".to_owned();
+            shared.registry.close_all(&Close { code: Code::Stopping, detail });
             wait_for_connections(&shared, CLOSE).await;
         });
         // Connections that are left are dropped here, and with them what they hold of the writer's queue.

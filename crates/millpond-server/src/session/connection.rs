@@ -22,8 +22,8 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{sleep_until, timeout};
 
 use super::Shared;
-use super::conversation::{Close, Conversation, IDLE};
-use super::outbox::Outbox;
+use super::conversation::{Conversation, IDLE};
+use super::outbox::{Close, Outbox};
 use crate::update_queue::Refused;
 use crate::writer::{FINISHING, PUBLISHING, Request};
 
@@ -72,7 +72,7 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
         read_size: READ_MIN,
         written: 0,
         held: 0,
-        last_frame: Instant::now(),
+        last_sign: Instant::now(),
     };
     let end = connection.run(&mut stream).await;
     if let End::Close(close) = end {
@@ -95,7 +95,8 @@ struct Connection {
     written: usize,
     /// How much of what this connection holds is counted in [`Shared::held`].
     held: usize,
-    last_frame: Instant,
+    /// When the client was last heard of.
+    last_sign: Instant,
 }
 
 impl Connection {
@@ -108,9 +109,7 @@ impl Connection {
     }
 
     async fn run_until_closed(&mut self, mut reading: ReadHalf<'_>, writing: WriteHalf<'_>) -> Result<(), End> {
-        let mut outputs = Vec::new();
         loop {
-            self.conversation.collect(&mut outputs);
             self.flush(&writing)?;
             self.submit()?;
             if self.conversation.is_drained() {
@@ -176,7 +175,7 @@ impl Connection {
                 }
                 Err(FrameError::Fatal { code, detail }) => Err(Close { code, detail }),
             };
-            self.last_frame = now;
+            self.last_sign = now;
             taken.map_err(End::Close)?;
         }
     }
@@ -185,12 +184,19 @@ impl Connection {
     fn flush(&mut self, stream: &WriteHalf<'_>) -> Result<(), End> {
         loop {
             self.conversation.pump().map_err(End::Close)?;
+            let is_behind = self.conversation.is_behind();
             let out = &mut self.conversation.out;
             if out.is_empty() {
                 return Ok(());
             }
             match stream.try_write(&out[self.written..]) {
-                Ok(bytes) => self.written += bytes,
+                Ok(bytes) => {
+                    self.written += bytes;
+                    if is_behind {
+                        // Its frames are not read now: that it takes bytes is the sign of life.
+                        self.last_sign = Instant::now();
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.written > out.len() / 2 {
                         out.drain(..self.written);
@@ -244,17 +250,22 @@ impl Connection {
 
     /// When something is overdue if nothing happens until then.
     fn deadline(&self) -> Instant {
-        let idle = self.last_frame + IDLE;
-        self.conversation.heartbeat_deadline().map_or(idle, |heartbeat| heartbeat.min(idle))
+        let idle = self.last_sign + IDLE;
+        self.heartbeat_deadline().map_or(idle, |heartbeat| heartbeat.min(idle))
+    }
+
+    /// A heartbeat that the broker does not read cannot be late.
+    fn heartbeat_deadline(&self) -> Option<Instant> {
+        self.conversation.heartbeat_deadline().filter(|_| self.may_read())
     }
 
     fn check_deadlines(&mut self) -> Result<(), End> {
         let now = Instant::now();
-        if now >= self.last_frame + IDLE {
+        if now >= self.last_sign + IDLE {
             let detail = format!("no frame came for {} s; send a ping now and then", IDLE.as_secs());
             return Err(End::Close(Close { code: Code::UnexpectedFrame, detail }));
         }
-        if self.conversation.heartbeat_deadline().is_some_and(|deadline| now >= deadline) {
+        if self.heartbeat_deadline().is_some_and(|deadline| now >= deadline) {
             let detail = "no heartbeat came in time; connect again and resume the session".to_owned();
             return Err(End::Close(Close { code: Code::SessionUnknown, detail }));
         }

@@ -6,6 +6,9 @@
 /// bytes.
 pub(crate) const OPEN_MAX: usize = 65_536;
 
+/// Of these, requests that look, list or manage: each may cost the writer and this connection a page of a thousand rows.
+pub(crate) const MANAGE_OPEN_MAX: usize = 256;
+
 /// A request that waits for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Open {
@@ -28,8 +31,10 @@ pub(crate) enum Kind {
     SessionEnd,
     /// Makes the consumer known, unless refused.
     Attach { consumer: u32 },
-    /// Is only told.
+    /// Is only told, and cheap: a finish, a detach.
     Plain,
+    /// Is only told, and may be dear.
+    Manage,
 }
 
 /// The open requests of one connection.
@@ -39,15 +44,17 @@ pub(crate) struct OpenRequests {
     free: Vec<u32>,
     /// Places of receives: they may wait for minutes and are not waited for when the connection is closed.
     receives: usize,
+    manages: usize,
 }
 
 impl OpenRequests {
     /// Takes a place, or `None` if the connection has too many requests open.
     pub(crate) fn insert(&mut self, open: Open) -> Option<u32> {
-        if self.len() >= OPEN_MAX {
+        if self.len() >= OPEN_MAX || open.kind == Kind::Manage && self.manages >= MANAGE_OPEN_MAX {
             return None;
         }
         self.receives += usize::from(open.kind == Kind::Receive);
+        self.manages += usize::from(open.kind == Kind::Manage);
         Some(match self.free.pop() {
             Some(index) => {
                 self.places[index as usize] = Some(open);
@@ -64,6 +71,7 @@ impl OpenRequests {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Open> {
         let open = self.places.get_mut(index as usize)?.take()?;
         self.receives -= usize::from(open.kind == Kind::Receive);
+        self.manages -= usize::from(open.kind == Kind::Manage);
         self.free.push(index);
         if self.len() == 0 {
             // An idle connection keeps no memory for the busy time it had.
@@ -113,5 +121,16 @@ mod tests {
         assert_eq!(requests.insert(receive), None);
         assert!(requests.only_receives());
         assert_eq!(requests.receives().count(), OPEN_MAX);
+    }
+
+    #[test]
+    fn looking_has_a_lower_limit_of_its_own() {
+        let mut requests = OpenRequests::default();
+        let look = Open { correlation: 1, kind: Kind::Manage };
+        let places: Vec<u32> = (0..MANAGE_OPEN_MAX).map(|_| requests.insert(look).unwrap()).collect();
+        assert_eq!(requests.insert(look), None);
+        assert!(requests.insert(Open { kind: Kind::Plain, ..look }).is_some(), "finishing goes on");
+        requests.remove(places[9]);
+        assert!(requests.insert(look).is_some());
     }
 }

@@ -4,7 +4,7 @@
 //! all that is there in one swap.
 
 use std::mem;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millpond_core::output::{LeasedRun, Reply};
 use millpond_types::Code;
@@ -25,8 +25,13 @@ pub(crate) enum Out {
     SessionExpired,
     /// Answer what was asked, then close.
     Drain,
-    /// Close now.
-    Close { code: Code, detail: String },
+}
+
+/// Why a connection is closed; the client is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Close {
+    pub(crate) code: Code,
+    pub(crate) detail: String,
 }
 
 #[derive(Default)]
@@ -39,37 +44,64 @@ pub(crate) struct Outbox {
 struct Waiting {
     items: Vec<Out>,
     weight: usize,
+    /// Overtakes what waits, which a client that does not read would keep from ever being told.
+    close: Option<Close>,
 }
 
 impl Outbox {
     /// Puts items in and wakes the connection.
     pub(crate) fn put(&self, items: impl Iterator<Item = Out>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
+        if waiting.close.is_some() {
+            return;
+        }
         for item in items {
             waiting.weight += item.weight();
             waiting.items.push(item);
         }
         if waiting.weight > OUTBOX_MAX {
-            waiting.weight = 0;
-            // Nothing else will be told any more: the memory goes now and not when the client reads again.
             let detail = "the connection does not read what it asks for; read, or ask for less at a time".to_owned();
-            waiting.items = vec![Out::Close { code: Code::Overloaded, detail }];
+            waiting.close(Close { code: Code::Overloaded, detail });
         }
         drop(waiting);
+        self.wake.notify_one();
+    }
+
+    /// Closes the connection, whatever waits.
+    pub(crate) fn close(&self, close: Close) {
+        self.lock().close(close);
         self.wake.notify_one();
     }
 
     /// Takes all that is there, for which `items` has to be empty.
     pub(crate) fn take(&self, items: &mut Vec<Out>) {
         assert!(items.is_empty());
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
         waiting.weight = 0;
         mem::swap(&mut waiting.items, items);
+    }
+
+    /// Why the connection is to be closed, if it is.
+    pub(crate) fn closed(&self) -> Option<Close> {
+        self.lock().close.clone()
     }
 
     /// Resolves when something was put in since the last time.
     pub(crate) async fn filled(&self) {
         self.wake.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Nothing else will be told any more: the memory goes now and not when the client reads again.
+    fn close(&mut self, close: Close) {
+        self.close.get_or_insert(close);
+        self.items = Vec::new();
+        self.weight = 0;
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use millpond_core::output::Output;
 use millpond_types::{Code, SessionId};
 
-use super::outbox::{Out, Outbox};
+use super::outbox::{Close, Out, Outbox};
 use super::ticket::parts;
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Registry {
         if let Some((other, outbox)) = before.filter(|(other, _)| *other != number) {
             tracing::info!(connection = other, by = number, "a session was taken over");
             let detail = "the session was resumed on another connection".to_owned();
-            outbox.put([Out::Close { code: Code::SessionUnknown, detail }].into_iter());
+            outbox.close(Close { code: Code::SessionUnknown, detail });
         }
     }
 
@@ -69,6 +69,11 @@ impl Registry {
     /// Puts something into every outbox.
     pub(crate) fn tell_all(&self, item: impl Fn() -> Out) {
         self.read().connections.values().for_each(|outbox| outbox.put([item()].into_iter()));
+    }
+
+    /// Closes every connection.
+    pub(crate) fn close_all(&self, close: &Close) {
+        self.read().connections.values().for_each(|outbox| outbox.close(close.clone()));
     }
 
     /// Spreads outputs over the outboxes, each run of neighbours for one connection in one step. What is for a

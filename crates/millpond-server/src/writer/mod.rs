@@ -17,6 +17,7 @@ use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Decision};
 use millpond_storage::{Appender, Committer, Failure};
+use millpond_types::Code;
 
 pub(crate) use clock::Clock;
 use commit::Filling;
@@ -27,6 +28,7 @@ pub(crate) use request::{FINISHING, LANES, PUBLISHING, Request};
 use crate::health::Health;
 use crate::metrics::{Counting, Metrics};
 use crate::session::Registry;
+use crate::session::outbox::Close;
 use crate::session::ticket::{EMBEDDED, UNANSWERED, parts, ticket};
 use crate::update_queue::{Answer, Batch, Next, State, Submitter};
 
@@ -170,10 +172,8 @@ impl Writer {
     fn fail(&mut self, failure: &Failure) {
         tracing::error!(%failure, "the journal failed; the broker stops");
         self.health.fail(failure.to_string());
-        self.registry.tell_all(|| crate::session::outbox::Out::Close {
-            code: millpond_types::Code::StorageFailed,
-            detail: "a write or a sync of the broker's journal failed; see its log".to_owned(),
-        });
+        let detail = "a write or a sync of the broker's journal failed; see its log".to_owned();
+        self.registry.close_all(&Close { code: Code::StorageFailed, detail });
     }
 }
 

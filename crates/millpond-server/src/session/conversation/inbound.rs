@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use millpond_core::command::{self, Command};
 use millpond_protocol::{self as frame, Block, Incoming, Response, VERSION};
-use millpond_types::{Code, Filter, Millis, SessionId};
+use millpond_types::{Code, Millis, SessionId};
 
-use super::{Close, Conversation, IDLE, Session};
+use super::{Conversation, IDLE, Session};
 use crate::convert::request as convert;
 use crate::session::credit::{Grant, Window};
-use crate::session::open::{Kind, Open};
+use crate::session::open::{Kind, MANAGE_OPEN_MAX, OPEN_MAX, Open};
+use crate::session::outbox::Close;
 use crate::session::ticket::{UNANSWERED, ticket};
 use crate::writer::{FINISHING, PUBLISHING, Request};
 
@@ -27,7 +28,7 @@ impl Conversation {
     pub(crate) fn accept(&mut self, incoming: Incoming<frame::Request<Block>>, now: Instant) -> Result<(), Close> {
         let Incoming { correlation, frame: request, bytes } = incoming;
         let key = self.shared.hash_key;
-        let plain = |command| (Kind::Plain, command);
+        let manage = |command| (Kind::Manage, command);
         let (kind, command) = match request {
             frame::Request::Hello { client, .. } => {
                 tracing::debug!(connection = self.number, client, "connected");
@@ -72,46 +73,46 @@ impl Conversation {
                 Some(session) => {
                     let session = session.id;
                     self.windows.retain(|(number, _)| *number != consumer);
-                    plain(Command::Detach { session, consumer })
+                    (Kind::Plain, Command::Detach { session, consumer })
                 }
                 None => return self.refuse(correlation, Code::SessionUnknown, NO_SESSION),
             },
             frame::Request::Receive(receive) => (Kind::Receive, convert::receive(receive)),
-            frame::Request::Look { topic, which } => plain(convert::look(topic, which, key)),
+            frame::Request::Look { topic, which } => manage(convert::look(topic, which, key)),
             frame::Request::Cancel { topic, which } => {
                 let topic = convert::topic(topic);
                 let which = convert::which(which, &topic, key);
-                plain(Command::Cancel { topic, which })
+                manage(Command::Cancel { topic, which })
             }
             frame::Request::Reschedule { topic, which, delay } => {
                 let topic = convert::topic(topic);
                 let which = convert::which(which, &topic, key);
-                plain(Command::Reschedule { topic, which, delay })
+                manage(Command::Reschedule { topic, which, delay })
             }
-            frame::Request::Pause { topic, prefix } => plain(Command::Pause { topic: convert::topic(topic), prefix }),
-            frame::Request::Resume { topic, prefix } => plain(Command::Resume { topic: convert::topic(topic), prefix }),
+            frame::Request::Pause { topic, prefix } => manage(Command::Pause { topic: convert::topic(topic), prefix }),
+            frame::Request::Resume { topic, prefix } => {
+                manage(Command::Resume { topic: convert::topic(topic), prefix })
+            }
             frame::Request::Forget { topic, dedup_id } => {
                 let topic = convert::topic(topic);
                 let dedup_hash = millpond_core::dedup_hash(key, &topic.namespace, &topic.name, &dedup_id);
-                plain(Command::Forget { topic, dedup_hash })
+                manage(Command::Forget { topic, dedup_hash })
             }
-            frame::Request::Purge { namespace, filter } => plain(Command::Purge { namespace, filter }),
-            frame::Request::NamespaceSet { namespace, policy } => {
-                plain(Command::NamespaceSet { name: namespace, policy })
-            }
-            frame::Request::NamespaceDelete { namespace } => plain(Command::NamespaceDelete(namespace)),
-            frame::Request::Namespaces => plain(Command::Namespaces),
-            frame::Request::Stats { namespace } => plain(Command::Stats(namespace)),
-            frame::Request::Topics(listing) => plain(Command::Topics(convert::listing(listing))),
-            frame::Request::Topic(topic) => plain(Command::Topic(convert::topic(topic))),
+            frame::Request::Purge { namespace, filter } => manage(Command::Purge { namespace, filter }),
+            frame::Request::NamespaceSet { namespace, policy } => manage(convert::namespace_set(&namespace, policy)),
+            frame::Request::NamespaceDelete { namespace } => manage(Command::NamespaceDelete(namespace)),
+            frame::Request::Namespaces => manage(Command::Namespaces),
+            frame::Request::Stats { namespace } => manage(Command::Stats(namespace)),
+            frame::Request::Topics(listing) => manage(Command::Topics(convert::listing(listing))),
+            frame::Request::Topic(topic) => manage(Command::Topic(convert::topic(topic))),
             frame::Request::DeadList { listing, group } => {
-                plain(Command::DeadList { listing: convert::listing(listing), group })
+                manage(Command::DeadList { listing: convert::listing(listing), group })
             }
             frame::Request::DeadRedrive { namespace, group, which } => {
-                plain(Command::DeadRedrive { namespace, group, which: convert::dead_which(which) })
+                manage(Command::DeadRedrive { namespace, group, which: convert::dead_which(which) })
             }
             frame::Request::DeadPurge { namespace, group, which } => {
-                plain(Command::DeadPurge { namespace, group, which: convert::dead_which(which) })
+                manage(Command::DeadPurge { namespace, group, which: convert::dead_which(which) })
             }
         };
         self.ask(correlation, kind, command);
@@ -230,7 +231,7 @@ impl Conversation {
         }
         let (window, first) = Window::new(Grant { messages, bytes });
         let Grant { messages, bytes } = first;
-        let filter = detached(filter);
+        let filter = convert::detached(filter);
         let command = command::Attach { session, consumer, namespace, group, filter, messages, bytes, lease };
         if self.ask(correlation, Kind::Attach { consumer }, Command::Attach(command)) {
             self.windows.push((consumer, window));
@@ -253,8 +254,10 @@ impl Conversation {
     /// Submits a command that is answered; false if the connection has too many open, and then the client is told.
     fn ask(&mut self, correlation: u32, kind: Kind, command: Command) -> bool {
         let Some(index) = self.open.insert(Open { correlation, kind }) else {
-            let detail = "the connection has 65,536 requests unanswered; wait for answers";
-            self.write(Response::Error { code: Code::LimitExceeded, detail: detail.to_owned() }, correlation);
+            let detail = format!(
+                "the connection has {OPEN_MAX} requests unanswered, or {MANAGE_OPEN_MAX} that look, list or manage; wait for answers"
+            );
+            self.write(Response::Error { code: Code::LimitExceeded, detail }, correlation);
             return false;
         };
         self.submit(index, command);
@@ -287,14 +290,5 @@ fn random_session() -> SessionId {
         if id != 0 {
             return SessionId(id);
         }
-    }
-}
-
-/// Names that are kept for the life of a consumer do not keep the read buffer alive.
-fn detached(filter: Filter) -> Filter {
-    match filter {
-        Filter::All => Filter::All,
-        Filter::Topics(names) => Filter::Topics(names.iter().map(|name| name.detach()).collect()),
-        Filter::Prefixes(names) => Filter::Prefixes(names.iter().map(|name| name.detach()).collect()),
     }
 }

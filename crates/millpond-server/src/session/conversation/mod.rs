@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use millpond_core::output::Reply;
 use millpond_protocol::{Response, encode_response};
-use millpond_types::{Code, SessionId};
+use millpond_types::SessionId;
 
 use super::Shared;
 use super::credit::{PublishCredit, Window};
 use super::open::OpenRequests;
-use super::outbox::{Out, Outbox};
+use super::outbox::{Close, Out, Outbox};
 use super::ticket::ticket;
 use crate::bodies::Reading;
 use crate::update_queue::Place;
@@ -45,6 +45,8 @@ pub(crate) struct Conversation {
     credit: PublishCredit,
     /// Outputs that are not bytes yet, in order.
     backlog: VecDeque<Out>,
+    /// What they weigh.
+    behind: usize,
     /// The first of them, while its messages are read from the disk.
     reading: Option<Reading>,
     draining: bool,
@@ -64,13 +66,6 @@ struct Session {
     heartbeat: Instant,
 }
 
-/// Why a connection is closed; the client is told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Close {
-    pub(crate) code: Code,
-    pub(crate) detail: String,
-}
-
 impl Conversation {
     pub(crate) fn new(number: u64, outbox: Arc<Outbox>, goodbye: Place<Request, Reply>, shared: Arc<Shared>) -> Self {
         Conversation {
@@ -83,6 +78,7 @@ impl Conversation {
             windows: Vec::new(),
             credit: PublishCredit::default(),
             backlog: VecDeque::new(),
+            behind: 0,
             reading: None,
             draining: false,
             lanes: Default::default(),

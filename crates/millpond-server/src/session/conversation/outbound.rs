@@ -9,46 +9,50 @@ use millpond_protocol::{LeasedRun, Response};
 use millpond_types::limits::FRAME_MAX;
 use millpond_types::{Code, Millis};
 
-use super::{Close, Conversation};
+use super::Conversation;
 use crate::bodies::{Read, Reading, Unread};
 use crate::convert::response::response;
 use crate::session::credit::Grant;
 use crate::session::open::{Kind, Open};
-use crate::session::outbox::Out;
+use crate::session::outbox::{Close, Out};
 
 /// Bytes that wait to be written, above which outputs stay what they are.
 const OUT_ENOUGH: usize = 256 * 1024;
 /// Weight of outputs that are not bytes yet, above which no more requests are read.
 const BACKLOG_ENOUGH: usize = 4 * 1024 * 1024;
+/// Bytes that wait to be written, above which no more requests are read: more than the largest frame.
+const OUT_TOO_MUCH: usize = 8 * 1024 * 1024;
 /// What a leased run takes in a frame beside its topic's name and its block.
 const RUN_ENVELOPE: usize = 128;
 
 impl Conversation {
-    /// Takes over what is in the outbox.
-    pub(crate) fn collect(&mut self, scratch: &mut Vec<Out>) {
-        self.outbox.take(scratch);
-        self.backlog.extend(scratch.drain(..));
-        // A burst's memory is not kept.
-        if scratch.capacity() > 1024 {
-            *scratch = Vec::new();
-        }
-    }
-
-    /// Turns outputs into bytes while there is room for them. An error closes the connection.
+    /// Turns outputs into bytes while there is room for them. What there is none for stays in the outbox, which is
+    /// bounded. An error closes the connection.
     pub(crate) fn pump(&mut self) -> Result<(), Close> {
         while self.out.len() < OUT_ENOUGH && self.reading.is_none() {
-            let Some(item) = self.backlog.pop_front() else {
-                self.backlog = Default::default();
-                return Ok(());
-            };
-            self.turn(item)?;
+            if self.backlog.is_empty() && !self.collect() {
+                break;
+            }
+            let item = self.backlog.pop_front().expect("it was just filled");
+            self.behind -= item.weight();
+            self.turn(item);
         }
-        Ok(())
+        self.outbox.closed().map_or(Ok(()), Err)
     }
 
-    /// Whether outputs wait for something other than the outbox, so that requests that make more of them wait too.
+    /// Takes over what is in the outbox; false if nothing is.
+    fn collect(&mut self) -> bool {
+        let mut items = Vec::new();
+        self.outbox.take(&mut items);
+        self.behind = items.iter().map(Out::weight).sum();
+        self.backlog = items.into();
+        !self.backlog.is_empty()
+    }
+
+    /// Whether the client asks for more than it reads, so that its requests wait until it has. Deliveries alone never
+    /// come so far: they are bounded by their windows.
     pub(crate) fn is_behind(&self) -> bool {
-        !self.backlog.is_empty() && self.backlog.iter().map(Out::weight).sum::<usize>() > BACKLOG_ENOUGH
+        self.behind > BACKLOG_ENOUGH || self.out.len() > OUT_TOO_MUCH
     }
 
     /// Resolves when messages that are being read are there; never, if none are.
@@ -65,9 +69,8 @@ impl Conversation {
         })
     }
 
-    fn turn(&mut self, item: Out) -> Result<(), Close> {
+    fn turn(&mut self, item: Out) {
         match item {
-            Out::Close { code, detail } => return Err(Close { code, detail }),
             Out::Drain => self.draining = true,
             Out::SessionExpired => {
                 if let Some(session) = self.session.take() {
@@ -88,7 +91,6 @@ impl Conversation {
                 }
             }
         }
-        Ok(())
     }
 
     fn answer(&mut self, open: Open, reply: Reply) {
@@ -107,7 +109,12 @@ impl Conversation {
                 }
             }
             Kind::Attach { consumer } if is_refused => self.windows.retain(|(number, _)| *number != consumer),
-            Kind::SessionBegin | Kind::Attach { .. } | Kind::Receive | Kind::SessionEnd | Kind::Plain => {}
+            Kind::SessionBegin
+            | Kind::Attach { .. }
+            | Kind::Receive
+            | Kind::SessionEnd
+            | Kind::Plain
+            | Kind::Manage => {}
         }
         match reply {
             Reply::SessionBegun { resumed } => self.session_begun(resumed, correlation),

@@ -1,6 +1,6 @@
 use bytes::BytesMut;
 use millpond_protocol::{self as frame, Decoder, Incoming, Limits, PUBLISH_CREDIT, Request as Asked, encode_request};
-use millpond_types::{NamespaceName, Priority, TopicName, block};
+use millpond_types::{Code, NamespaceName, Priority, TopicName, block};
 
 use super::*;
 use crate::broker::{Broker, BrokerOptions};
@@ -38,7 +38,6 @@ impl Rig {
     /// Puts an output in and turns it into frames.
     fn output(&mut self, item: Out) -> Result<(), Close> {
         self.conversation.outbox.put([item].into_iter());
-        self.conversation.collect(&mut Vec::new());
         self.conversation.pump()
     }
 

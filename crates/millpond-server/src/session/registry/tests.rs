@@ -38,7 +38,7 @@ fn a_session_that_was_taken_over_is_not_lost_by_the_first_connection() {
     let (second, two) = registry.connect(9).unwrap();
     registry.take_session(SESSION, first, &one);
     registry.take_session(SESSION, second, &two);
-    assert!(matches!(taken(&one)[..], [Out::Close { code: Code::SessionUnknown, .. }]));
+    assert_eq!(one.closed().map(|close| close.code), Some(Code::SessionUnknown));
     registry.disconnect(first, Some(SESSION), |lost| assert_eq!(lost, None));
     registry.disconnect(second, Some(SESSION), |lost| assert_eq!(lost, Some(SESSION)));
     assert_eq!(registry.connections(), 0);
@@ -50,5 +50,7 @@ fn an_outbox_is_bounded() {
     let refused = || Out::Reply { index: 0, reply: Reply::Done };
     let enough = super::super::outbox::OUTBOX_MAX / refused().weight() + 1;
     outbox.put((0..enough).map(|_| refused()));
-    assert!(matches!(taken(&outbox)[..], [Out::Close { code: Code::Overloaded, .. }]));
+    assert_eq!(outbox.closed().map(|close| close.code), Some(Code::Overloaded));
+    outbox.put([refused()].into_iter());
+    assert!(taken(&outbox).is_empty(), "nothing is kept for a connection that is being closed");
 }
