@@ -15,6 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::sync::watch;
 
+use crate::say;
+
 /// The message is given back without fault (EX_TEMPFAIL of sysexits.h).
 const RELEASE: i32 = 75;
 /// The message becomes a dead letter (EX_DATAERR).
@@ -118,7 +120,7 @@ async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::R
     tokio::select! {
         status = child.wait() => return status,
         () = task.client.lease_lost(&delivery.receipt) => {
-            eprintln!("millpond: the lease of {} is lost; its command is told to stop", delivery.id);
+            say::note(format!("the lease of {} is lost; its command is told to stop", delivery.id));
         }
         Ok(_) = hurried.wait_for(|hurried| *hurried) => {}
     }

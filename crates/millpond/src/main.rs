@@ -13,6 +13,7 @@ mod failure;
 mod files;
 mod json;
 mod quantity;
+mod say;
 mod settings;
 mod table;
 
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("millpond: {failure}");
+            say::note(&failure);
             ExitCode::from(failure.exit as u8)
         }
     }

@@ -82,9 +82,10 @@ impl Burst {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|why| Failure::refused(format!("no event loop could be made: {why}")))?;
+        let frames: Vec<Vec<u8>> = (0..self.clients).map(|index| self.frames(&shape, index)).collect();
         let before = Costs::now(&target);
         let begin = nanos();
-        let (confirmed, errors) = runtime.block_on(self.clients(target.address, &shape, begin));
+        let (confirmed, errors) = runtime.block_on(self.clients(target.address, frames, begin));
         let seconds = (nanos() - begin) as f64 / 1e9;
 
         let mut report = Report::new(&target);
@@ -110,12 +111,17 @@ impl Burst {
         target.close(&report)
     }
 
-    async fn clients(&self, address: SocketAddr, shape: &Shape, begin: u64) -> (Vec<Confirmed>, BTreeMap<String, u64>) {
+    async fn clients(
+        &self,
+        address: SocketAddr,
+        frames: Vec<Vec<u8>>,
+        begin: u64,
+    ) -> (Vec<Confirmed>, BTreeMap<String, u64>) {
         let done = Arc::new(AtomicU64::new(0));
         let _progress = Progress::of_count(self.clients, Arc::clone(&done), "confirmed");
         let mut tasks = JoinSet::new();
-        for index in 0..self.clients {
-            let (frames, done, timeout) = (self.frames(shape, index), Arc::clone(&done), self.timeout);
+        for (index, frames) in (0..self.clients).zip(frames) {
+            let (done, timeout) = (Arc::clone(&done), self.timeout);
             let wait = begin + self.ramp * 1_000_000 * index / self.clients;
             tasks.spawn(async move {
                 let early = wait.saturating_sub(nanos());

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::target::Target;
 use crate::cli::Output;
+use crate::say;
 use crate::table::Table;
 
 /// A report that is being filled.
@@ -58,8 +59,8 @@ impl Report {
     /// Prints the whole.
     pub fn print(&self, output: Output) {
         match output {
-            Output::Table => print!("{self}"),
-            Output::Json => println!("{}", self.json()),
+            Output::Table => say::print(self),
+            Output::Json => say::line(self.json()),
         }
     }
 

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 
 use super::Cli;
 
@@ -67,4 +67,60 @@ fn every_command_and_argument_is_described() {
         command.get_subcommands().for_each(check);
     }
     check(&Cli::command());
+}
+
+#[test]
+fn every_call_that_the_documents_show_is_right() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![root.join("README.md")];
+    for folder in ["docs", "examples/device", "examples/crawler"] {
+        let files = std::fs::read_dir(root.join(folder)).into_iter().flatten().flatten().map(|entry| entry.path());
+        pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    let mut calls = 0;
+    for page in pages {
+        for line in typed_lines(&std::fs::read_to_string(&page).unwrap()) {
+            let words = words(&line);
+            for call in words.split(|word| word == "|" || word == "&") {
+                let program = ["millpond", "cargo run --release --"];
+                let text = call.join(" ");
+                let Some(name) = program.iter().find(|name| text.starts_with(&format!("{name} "))) else { continue };
+                let arguments = &call[name.split(' ').count() - 1..];
+                let parsed = Cli::try_parse_from(arguments);
+                assert!(parsed.is_ok(), "{}: {line}\n{}", page.display(), parsed.err().unwrap());
+                calls += 1;
+            }
+        }
+    }
+    assert!(calls >= 3, "the README alone shows three calls");
+}
+
+/// The lines of blocks that are meant to be typed.
+fn typed_lines(page: &str) -> Vec<String> {
+    let (mut lines, mut fence) = (Vec::new(), None);
+    for line in page.lines() {
+        match line.trim_start().strip_prefix("```") {
+            Some(kind) => fence = if fence.is_some() { None } else { Some(kind.trim().to_owned()) },
+            None if fence.as_deref() == Some("sh") => lines.push(line.trim_start_matches("$ ").to_owned()),
+            None => {}
+        }
+    }
+    lines
+}
+
+/// A line as a shell takes it apart, as far as the documents go: quotes, and comments at the end.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line.chars() {
+        match quote {
+            Some(end) if c == end => quote = None,
+            Some(_) => word.get_or_insert_default().push(c),
+            None if c == '\'' || c == '"' => (quote, _) = (Some(c), word.get_or_insert_default()),
+            None if c == '#' && word.is_none() => break,
+            None if c.is_whitespace() => words.extend(word.take()),
+            None => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
 }

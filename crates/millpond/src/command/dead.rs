@@ -15,6 +15,7 @@ use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::json;
+use crate::say;
 use crate::table::Table;
 
 /// List, show, redrive and purge dead letters
@@ -137,11 +138,11 @@ impl List {
         })?;
         rows.truncate(self.limit);
         match globals.output {
-            Output::Json => rows.iter().for_each(|row| println!("{}", Value::Object(json::dead(row)))),
-            Output::Table => print!("{}", table(&rows)),
+            Output::Json => rows.iter().for_each(|row| say::line(Value::Object(json::dead(row)))),
+            Output::Table => say::print(table(&rows)),
         }
         if more {
-            eprintln!("there are more: raise --limit, or name a prefix");
+            say::note("there are more: raise --limit, or name a prefix");
         }
         Ok(())
     }
@@ -165,13 +166,13 @@ impl Look {
             return tell(globals.output, "", 0, Some(self.id));
         };
         match globals.output {
-            Output::Json => println!("{}", Value::Object(json::dead(&row))),
+            Output::Json => say::line(Value::Object(json::dead(&row))),
             Output::Table => {
                 let mut table = Table::new(&["field", "value"]);
                 for (name, value) in json::dead(&row) {
                     table.row([name, value.as_str().map_or_else(|| value.to_string(), |text| shown(text.as_bytes()))]);
                 }
-                print!("{table}");
+                say::print(table);
             }
         }
         Ok(())

@@ -12,6 +12,7 @@ use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::quantity;
+use crate::say;
 
 /// Finish messages: they are done
 #[derive(Args)]
@@ -143,8 +144,8 @@ impl Leases {
                 FinishOutcome::LeaseLost => "lease_lost",
             };
             match globals.output {
-                Output::Table => println!("{outcome} {receipt}"),
-                Output::Json => println!("{}", json!({ "outcome": outcome, "receipt": receipt.to_string() })),
+                Output::Table => say::line(format!("{outcome} {receipt}")),
+                Output::Json => say::line(json!({ "outcome": outcome, "receipt": receipt.to_string() })),
             }
         }
         match outcomes.lost() {

@@ -6,6 +6,7 @@ use crate::address::TopicAddress;
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
+use crate::say;
 
 /// Forget a dedup id, so that a message with it may be published again
 #[derive(Args)]
@@ -24,9 +25,9 @@ impl Forget {
         let forgotten =
             with_client(globals, async |client| Ok(client.forget(self.topic.into(), self.dedup_id).await?))?;
         match globals.output {
-            Output::Json => println!("{}", serde_json::json!({ "forgotten": forgotten })),
-            Output::Table if forgotten => println!("forgotten"),
-            Output::Table => println!("it was not remembered"),
+            Output::Json => say::line(serde_json::json!({ "forgotten": forgotten })),
+            Output::Table if forgotten => say::line("forgotten"),
+            Output::Table => say::line("it was not remembered"),
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::json;
+use crate::say;
 use crate::table::Table;
 
 /// Show messages of a topic without leasing them
@@ -70,7 +71,7 @@ impl Look {
                         shown(body),
                     ]);
                 }
-                print!("{table}");
+                say::print(table);
             }
         }
         Ok(())
@@ -78,7 +79,7 @@ impl Look {
 }
 
 fn print_json(topic: &TopicName, view: &millpond_types::MessageView) {
-    println!("{}", serde_json::Value::Object(json::message(topic, view)));
+    say::line(serde_json::Value::Object(json::message(topic, view)));
 }
 
 /// The beginning of a body, on one line.

@@ -8,7 +8,7 @@ use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::table::Table;
-use crate::{json, quantity};
+use crate::{json, quantity, say};
 
 /// Make, change, show and delete namespaces
 #[derive(Subcommand)]
@@ -132,16 +132,16 @@ impl Namespace {
             Namespace::Show(Show { name }) => {
                 let view = with_client(globals, async |client| found(client, &name).await)?;
                 match globals.output {
-                    Output::Json => println!("{}", json::namespace(&view)),
-                    Output::Table => print!("{}", show(&view)),
+                    Output::Json => say::line(json::namespace(&view)),
+                    Output::Table => say::print(show(&view)),
                 }
                 Ok(())
             }
             Namespace::List => {
                 let views = with_client(globals, async |client| Ok(client.namespaces().await?))?;
                 match globals.output {
-                    Output::Json => views.iter().for_each(|view| println!("{}", json::namespace(view))),
-                    Output::Table => print!("{}", list(&views)),
+                    Output::Json => views.iter().for_each(|view| say::line(json::namespace(view))),
+                    Output::Table => say::print(list(&views)),
                 }
                 Ok(())
             }

@@ -14,7 +14,7 @@ use crate::address::TopicAddress;
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
-use crate::{json, quantity};
+use crate::{json, quantity, say};
 
 /// Publish a message, or one for each line of stdin
 #[derive(Args)]
@@ -216,7 +216,7 @@ impl Told {
                 return;
             }
         };
-        println!("{line}");
+        say::line(line);
     }
 
     fn finish(mut self) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use crate::address::{Address, filter};
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
+use crate::say;
 
 /// End all messages of topics but those that are leased; dead letters stay
 #[derive(Args)]
@@ -28,7 +29,7 @@ impl Purge {
 /// Tells how many messages something was done to.
 pub fn print_count(output: Output, done: &str, count: u64) {
     match output {
-        Output::Table => println!("{done} {count}"),
-        Output::Json => println!("{}", serde_json::json!({ done: count })),
+        Output::Table => say::line(format!("{done} {count}")),
+        Output::Json => say::line(serde_json::json!({ done: count })),
     }
 }

@@ -7,6 +7,7 @@ use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::json;
+use crate::say;
 use crate::table::Table;
 
 /// Count messages by state, all at one journal position
@@ -28,9 +29,9 @@ impl Stats {
             None => Ok(client.namespaces().await?),
         })?;
         if self.json || globals.output == Output::Json {
-            views.iter().for_each(|view| println!("{}", json::stats(view)));
+            views.iter().for_each(|view| say::line(json::stats(view)));
         } else {
-            print!("{}", table(&views));
+            say::print(table(&views));
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::json;
+use crate::say;
 use crate::table::Table;
 
 /// List the topics of a namespace by name, or show one with its cursors
@@ -52,7 +53,7 @@ impl Topics {
         if let Some(last) = views.last()
             && views.len() == self.limit as usize
         {
-            eprintln!("there may be more: --after {:?}", last.name.as_str());
+            say::note(format!("there may be more: --after {:?}", last.name.as_str()));
         }
         Ok(())
     }
@@ -71,13 +72,13 @@ fn print_one(globals: &Globals, view: &TopicView) {
                 cursors.next.0.to_string(),
             ]);
         }
-        print!("\n{table}");
+        say::print(format!("\n{table}"));
     }
 }
 
 fn print_page(globals: &Globals, views: &[TopicView]) {
     if globals.output == Output::Json {
-        views.iter().for_each(|view| println!("{}", json::topic(view)));
+        views.iter().for_each(|view| say::line(json::topic(view)));
         return;
     }
     let mut table = Table::new(&["topic", "paused", "waiting", "delayed", "retrying", "leased", "oldest"]);
@@ -92,5 +93,5 @@ fn print_page(globals: &Globals, views: &[TopicView]) {
             view.oldest.map_or("-".into(), json::time_text),
         ]);
     }
-    print!("{table}");
+    say::print(table);
 }

@@ -18,6 +18,7 @@ use crate::cli::Globals;
 use crate::connection::{options, runtime};
 use crate::failure::Failure;
 use crate::quantity;
+use crate::say;
 
 const AFTER_HELP: &str = "\
 The body is the command's stdin; variables say the rest:
@@ -118,16 +119,16 @@ fn over() -> Failure {
 /// Says what the worker cannot vouch for.
 fn tell(report: &Report) {
     if report.lost > 0 {
-        eprintln!(
-            "millpond: {} leases were lost before their messages were finished; others have got them",
+        say::note(format!(
+            "{} leases were lost before their messages were finished; others have got them",
             report.lost
-        );
+        ));
     }
     if report.unconfirmed > 0 {
-        eprintln!(
-            "millpond: nobody knows whether {} messages were finished; at the worst they come again",
+        say::note(format!(
+            "nobody knows whether {} messages were finished; at the worst they come again",
             report.unconfirmed
-        );
+        ));
     }
 }
 
@@ -135,9 +136,9 @@ fn tell(report: &Report) {
 async fn tell_events(mut events: broadcast::Receiver<Event>) {
     while let Ok(event) = events.recv().await {
         match event {
-            Event::Disconnected { reason } => eprintln!("millpond: the connection is lost ({reason}); trying again"),
-            Event::Reconnected => eprintln!("millpond: the connection is back"),
-            Event::SessionLost { leases } => eprintln!("millpond: {leases} leases are lost with the session"),
+            Event::Disconnected { reason } => say::note(format!("the connection is lost ({reason}); trying again")),
+            Event::Reconnected => say::note("the connection is back"),
+            Event::SessionLost { leases } => say::note(format!("{leases} leases are lost with the session")),
             _ => {}
         }
     }

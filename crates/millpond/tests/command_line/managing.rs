@@ -119,6 +119,21 @@ fn topics_are_listed_in_pages_and_shown_with_cursors() {
 }
 
 #[test]
+fn whoever_stops_reading_has_seen_enough() {
+    let broker = Broker::start();
+    publish(&broker, "a", &["x"]);
+    for args in
+        [&["topics", "default"][..], &["stats"], &["namespace", "list", "--output", "json"], &["bench", "publish"]]
+    {
+        let mut command =
+            broker.command(&[args, if args[0] == "bench" { &["--duration", "1ms"] } else { &[] }].concat());
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        crate::broker::Said::of(command.stdout(writer).output().unwrap()).ok();
+    }
+}
+
+#[test]
 fn dead_letters_are_listed_shown_redriven_and_purged() {
     let broker = Broker::start();
     for (topic, body) in [("a", "1"), ("a", "2"), ("ab", "3")] {
