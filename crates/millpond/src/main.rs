@@ -1,6 +1,6 @@
 //! The one binary of Millpond: the broker, its command line and its load generator.
 //!
-//! [`cli`] says what may be typed, each file of [`command`] is one command, [`bench`] is the load generator. Everything
+//! [`cli`] says what may be typed, each file of [`command`] is one command, [`mod@bench`] is the load generator. Everything
 //! that fails comes back here as a [`failure::Failure`] and is printed once.
 
 mod address;
