@@ -96,10 +96,10 @@ impl Bodies {
 
     /// Reads at once if all of it is in memory, or else on a thread. `number` spreads the work over the threads.
     pub(crate) fn read(&self, number: u64, unread: Unread) -> Result<Read, Pending<Read>> {
-        let reader = &self.source.reader;
-        if unread.extents().all(|extent| reader.recent(extent).is_some()) {
-            return Ok(self.source.read(unread));
-        }
+        let unread = match self.source.read_recent(unread) {
+            Ok(read) => return Ok(read),
+            Err(unread) => unread,
+        };
         let thread = &self.threads[(number % self.threads.len() as u64) as usize];
         match thread.submit(0, unread) {
             Ok(pending) => Err(pending),
@@ -128,6 +128,23 @@ impl State for Source {
 }
 
 impl Source {
+    /// Reads what is in memory as a whole; the rest is given back.
+    fn read_recent(&self, unread: Unread) -> Result<Read, Unread> {
+        let recent = |extent| self.reader.recent(extent);
+        match unread {
+            Unread::Leases(runs) => {
+                let blocks: Option<Vec<Bytes>> = runs.iter().map(|run| recent(run.extent)).collect();
+                let Some(blocks) = blocks else { return Err(Unread::Leases(runs)) };
+                let runs = runs.into_iter().zip(blocks).map(|(run, block)| convert::leased(run, block));
+                Ok(Read::Leases(runs.collect()))
+            }
+            Unread::Messages(rows) if rows.is_empty() => Ok(Read::Messages(Vec::new())),
+            Unread::Dead(rows, next) if rows.is_empty() => Ok(Read::Dead(Vec::new(), next)),
+            // Looking is rare, and what is looked at may be anywhere.
+            unread => Err(unread),
+        }
+    }
+
     fn read(&self, unread: Unread) -> Read {
         match unread {
             Unread::Leases(runs) => {
@@ -200,16 +217,6 @@ impl Source {
                 self.metrics.damaged.inc();
                 tracing::error!(%error, "a message cannot be read; it is not delivered and its lease is ended");
             }
-        }
-    }
-}
-
-impl Unread {
-    fn extents(&self) -> Box<dyn Iterator<Item = Extent> + '_> {
-        match self {
-            Unread::Leases(runs) => Box::new(runs.iter().map(|run| run.extent)),
-            Unread::Messages(rows) => Box::new(rows.iter().map(|row| row.extent)),
-            Unread::Dead(rows, _) => Box::new(rows.iter().map(|row| row.extent)),
         }
     }
 }
