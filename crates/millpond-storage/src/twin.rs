@@ -243,10 +243,21 @@ impl Disk for TwinDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = lock(&self.0);
         let cut = state.count()?;
-        let file = state.files.len();
-        state.files.push(Faces::default());
-        state.names.insert(name.into(), file);
-        state.changes.push(Change::Made(name.into(), file));
+        let file = match state.names.get(name).copied() {
+            // The file that is there is emptied: the name goes on meaning it.
+            Some(file) => {
+                let sector = state.sector;
+                state.files[file].set_length(0, sector);
+                file
+            }
+            None => {
+                let file = state.files.len();
+                state.files.push(Faces::default());
+                state.names.insert(name.into(), file);
+                state.changes.push(Change::Made(name.into(), file));
+                file
+            }
+        };
         done(cut)?;
         Ok(Arc::new(TwinFile { disk: self.clone(), file, power: state.power }))
     }

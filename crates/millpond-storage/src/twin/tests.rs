@@ -48,6 +48,22 @@ fn names_may_be_as_before_until_the_directory_is_synced() {
 }
 
 #[test]
+fn what_was_synced_into_a_file_made_again_goes_with_its_new_name() {
+    for seed in 0..50 {
+        let disk = TwinDisk::new(SECTOR);
+        disk.create("a").unwrap().write_at(0, b"old").unwrap();
+        disk.sync_dir().unwrap();
+        let file = disk.create("a").unwrap();
+        file.write_at(0, b"new").unwrap();
+        file.sync().unwrap();
+        disk.rename("a", "b").unwrap();
+        disk.crash(seed);
+        let name = disk.list().unwrap().remove(0);
+        assert_eq!(disk.bytes(&name), b"new", "{name} of seed {seed}");
+    }
+}
+
+#[test]
 fn faults_come_where_they_were_planned() {
     let disk = TwinDisk::new(SECTOR);
     let file = disk.create("a").unwrap();
