@@ -1,1 +1,90 @@
-//! Under construction.
+//! Simulated lives of a broker, each from a seed.
+//!
+//! ```text
+//!            streams ──► plan
+//!               │
+//! clients ──► world ──► broker (core + storage, as the server drives them) ──► twin disk
+//!    ▲          │           │ facts                                              ▲
+//!    └── told ◄─┘         ledger ◄── lost, back, stuck, audit      losses ───────┘
+//! ```
+//!
+//! One thread, one clock, one source of randomness: the same seed leads to the same life, byte by byte. The clients do
+//! what clients do and more; the process and the power go at any step, in mid-operation, and in the start after that;
+//! the disk tears, reorders and loses what was not synced, fails and fills up. Three checkers hold what clients were
+//! told against a plain model that reads the facts along.
+//!
+//! What it leaves to others: sockets, threads and real files (the tests of `millpond-server` and `millpond`), and
+//! damage of what was synced (the tests of `millpond-storage`).
+
+mod audit;
+mod back;
+mod bodies;
+mod broker;
+mod canary;
+mod clients;
+mod clock;
+mod consumer;
+mod hand;
+mod ledger;
+mod losses;
+mod lost;
+mod operator;
+mod plan;
+mod producer;
+mod receiver;
+mod streams;
+mod stuck;
+mod tape;
+mod told;
+mod verdict;
+mod versioned;
+mod world;
+
+pub use canary::Canary;
+pub use verdict::{Checker, EVERY_LIFE, EVERY_RANGE, Sights, Violation};
+
+#[cfg(test)]
+mod tests;
+
+/// Steps of a life before it is brought to its end.
+pub const STEPS: u64 = 1500;
+
+/// How to lead a life.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Steps before everything is brought to its end.
+    pub steps: u64,
+    /// A fault put in on purpose.
+    pub canary: Option<Canary>,
+    /// Whether to print all that happens.
+    pub trace: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { steps: STEPS, canary: None, trace: false }
+    }
+}
+
+/// How a life went.
+pub struct Life {
+    /// The first promise that was broken.
+    pub verdict: Result<(), Violation>,
+    /// The hash of the history and of the disk: the same for the same seed and options.
+    pub hash: u64,
+    /// What was seen.
+    pub sights: Sights,
+}
+
+/// Leads the life of a seed.
+///
+/// # Panics
+/// If an assertion of the core or the storage fails.
+pub fn live(seed: u64, options: Options) -> Life {
+    let mut world = world::World::new(seed, options);
+    let verdict = world.live();
+    let sights = world.sights();
+    let long_enough = options.steps >= STEPS;
+    let verdict = verdict.and_then(|()| if long_enough { sights.check_life() } else { Ok(()) });
+    Life { verdict, hash: world.hash(), sights }
+}

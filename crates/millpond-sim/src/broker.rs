@@ -1,0 +1,215 @@
+//! The broker's process, as the server runs it: the core, the storage, one batch on its way to the disk while the next
+//! one fills, and outputs that wait for it.
+//!
+//! Each stage of a batch (sealed, written, synced) is a step of its own here, so that a crash can come between any two.
+
+use std::sync::Arc;
+
+use millpond_core::command::{Command, Level, Ticket};
+use millpond_core::output::{Output, Reply};
+use millpond_core::{Core, Now};
+use millpond_storage::twin::TwinDisk;
+use millpond_storage::{
+    Appender, Batch, CommitError, Committer, Failure, Housekeeper, Mark, OpenError, OpenOptions, Opened, Reader,
+    Recovery, open,
+};
+
+use crate::canary::Canary;
+use crate::clock::Clock;
+use crate::ledger::{Ledger, Witness};
+
+/// What was taken from the broker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Nothing: an orderly stop.
+    Nothing,
+    /// The process; what it had written stays.
+    Process,
+    /// The power; of what was not synced anything may be gone.
+    Power,
+}
+
+/// A running broker.
+pub struct Broker {
+    /// The state.
+    pub core: Core,
+    /// For deliveries.
+    pub reader: Reader,
+    appender: Appender,
+    committer: Committer,
+    housekeeper: Housekeeper,
+    filling: Waiting,
+    flight: Option<Flight>,
+    /// Whether something is written that no sync has covered.
+    unsynced: bool,
+    canary: Option<Canary>,
+}
+
+/// Outputs that wait.
+#[derive(Default)]
+struct Waiting {
+    written: Vec<Output>,
+    durable: Vec<Output>,
+}
+
+/// A batch on its way.
+struct Flight {
+    batch: Option<Batch>,
+    sync: bool,
+    waiting: Waiting,
+}
+
+/// What a step on the disk's side did.
+pub enum Progress {
+    /// Nothing was to do.
+    Idle,
+    /// Something was done, and this may be told now.
+    Told(Vec<Output>),
+    /// A batch could not be written: there is no space at all.
+    Full,
+}
+
+impl Broker {
+    /// Opens the directory and begins service.
+    pub fn start(
+        disk: &TwinDisk,
+        options: &OpenOptions,
+        clock: &mut Clock,
+        canary: Option<Canary>,
+    ) -> Result<(Broker, Recovery), OpenError> {
+        let mut opened: Opened = open(Arc::new(disk.clone()), options)?;
+        clock.restart(opened.report.now);
+        opened.start(clock.tick())?;
+        let Opened { core, appender, committer, reader, housekeeper, report } = opened;
+        let broker = Broker {
+            core,
+            reader,
+            appender,
+            committer,
+            housekeeper,
+            filling: Waiting::default(),
+            flight: None,
+            unsynced: false,
+            canary,
+        };
+        Ok((broker, report))
+    }
+
+    /// A turn of the writer.
+    pub fn turn(&mut self, now: Now, commands: Vec<(Ticket, Command)>, ledger: &mut Ledger) {
+        self.core.set_time(now);
+        self.core.set_disk_full(self.appender.disk_full());
+        let mut log = Witness { log: &mut self.appender, ledger };
+        for (ticket, command) in commands {
+            self.core.submit(ticket, command, &mut log);
+        }
+        self.core.advance(&mut log);
+        self.core.dispatch(&mut log);
+        self.appender.free(self.core.freed());
+        for output in self.core.outputs().drain(..) {
+            match &output {
+                Output::Reply { reply: Reply::Published { level: Level::None, .. }, .. } => {}
+                Output::Reply { reply: Reply::Published { level: Level::Buffered, .. }, .. } => {
+                    self.filling.written.push(output);
+                }
+                output if self.canary.is_some_and(|canary| canary.tells_early(output)) => {
+                    self.filling.written.push(output.clone());
+                }
+                _ => self.filling.durable.push(output),
+            }
+        }
+    }
+
+    /// Moves the batch on its way one stage further, or sends the next one; `old` where what nobody waits for is to be
+    /// synced all the same.
+    pub fn commit(&mut self, old: bool) -> Result<Progress, Failure> {
+        match self.flight.take() {
+            None => Ok(self.seal(old)),
+            Some(mut flight) => {
+                if let Some(batch) = flight.batch.take() {
+                    return self.write(batch, flight);
+                }
+                if flight.sync {
+                    self.committer.sync()?;
+                    self.unsynced = false;
+                }
+                let Waiting { written: mut told, mut durable } = flight.waiting;
+                told.append(&mut durable);
+                Ok(Progress::Told(told))
+            }
+        }
+    }
+
+    fn seal(&mut self, old: bool) -> Progress {
+        if self.appender.bytes() == 0 && !self.unsynced {
+            let mut told = std::mem::take(&mut self.filling.written);
+            told.append(&mut self.filling.durable);
+            return if told.is_empty() { Progress::Idle } else { Progress::Told(told) };
+        }
+        let sync = !self.filling.durable.is_empty() || old;
+        if !sync && self.filling.written.is_empty() {
+            return Progress::Idle;
+        }
+        let batch = self.appender.seal(self.core.now());
+        let waiting = std::mem::take(&mut self.filling);
+        self.flight = Some(Flight { batch, sync, waiting });
+        if self.appender.checkpoint_due() {
+            self.appender.checkpoint(self.core.pages());
+        }
+        Progress::Told(Vec::new())
+    }
+
+    fn write(&mut self, batch: Batch, mut flight: Flight) -> Result<Progress, Failure> {
+        match self.committer.write(batch) {
+            Ok(()) => {
+                self.unsynced = true;
+                let told = std::mem::take(&mut flight.waiting.written);
+                self.flight = Some(flight);
+                Ok(Progress::Told(told))
+            }
+            Err(CommitError::DiskFull(batch)) => {
+                self.flight = Some(Flight { batch: Some(batch), ..flight });
+                Ok(Progress::Full)
+            }
+            Err(CommitError::Failed(failure)) => Err(failure),
+        }
+    }
+
+    /// Marks a journal that rests; false if it does not, or is marked.
+    pub fn mark(&mut self) -> Result<bool, Failure> {
+        let rests = self.flight.is_none() && self.appender.bytes() == 0 && !self.unsynced;
+        let Some(batch) = rests.then(|| self.appender.mark(self.core.now(), Mark::Idle)).flatten() else {
+            return Ok(false);
+        };
+        self.flight = Some(Flight { batch: Some(batch), sync: true, waiting: Waiting::default() });
+        Ok(true)
+    }
+
+    /// One step of the housekeeper; false if it had nothing to do.
+    pub fn keep_house(&mut self) -> Result<bool, Failure> {
+        self.housekeeper.step()
+    }
+
+    /// Whether a batch is on its way or outputs wait for one.
+    pub fn is_busy(&self) -> bool {
+        self.flight.is_some() || self.appender.bytes() > 0 || self.unsynced || !self.filling.durable.is_empty()
+    }
+
+    /// Sets the mark of an orderly stop; nothing may be on its way.
+    pub fn stop(mut self) -> Result<(), CommitError> {
+        assert!(!self.is_busy(), "an orderly stop has finished its batches");
+        if let Some(batch) = self.appender.mark(self.core.now(), Mark::Stop) {
+            self.committer.write(batch)?;
+            self.committer.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The position up to which everything survives a loss.
+    pub fn survives(&self, loss: Loss) -> u64 {
+        match loss {
+            Loss::Nothing | Loss::Process => self.committer.written(),
+            Loss::Power => self.committer.durable(),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Faults put in on purpose, in the world around the core: each has to be caught by its checker, which proves that the
+//! checker looks.
+
+use millpond_core::output::{Output, Reply};
+
+/// A deliberate fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Canary {
+    /// Publishes are confirmed as durable when they are written only: a power cut loses confirmed messages.
+    Lost,
+    /// Acks are confirmed when they are written only: a power cut brings ended messages back.
+    Back,
+    /// A delivery is dropped on its way, and its session goes on extending the lease.
+    Stuck,
+}
+
+impl Canary {
+    /// The canary of a name.
+    pub fn named(name: &str) -> Option<Canary> {
+        match name {
+            "lost" => Some(Canary::Lost),
+            "back" => Some(Canary::Back),
+            "stuck" => Some(Canary::Stuck),
+            _ => None,
+        }
+    }
+
+    /// Whether an output that has to wait for the sync is told without.
+    pub fn tells_early(self, output: &Output) -> bool {
+        let Output::Reply { reply, .. } = output else { return false };
+        match self {
+            Canary::Lost => matches!(reply, Reply::Published { .. }),
+            Canary::Back => matches!(reply, Reply::Finished(_)),
+            Canary::Stuck => false,
+        }
+    }
+
+    /// Whether an output is dropped on its way.
+    pub fn swallows(self, output: &Output) -> bool {
+        self == Canary::Stuck && matches!(output, Output::Delivery { .. })
+    }
+}

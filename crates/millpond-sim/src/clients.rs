@@ -1,0 +1,171 @@
+//! The clients of a life, and what each request was about, so that its answer finds the one who asked.
+
+use millpond_core::command::{Command, Level};
+use millpond_core::output::{LeasedRun, Reply};
+use millpond_types::{MessageId, NamespaceName, OutcomeRun, PublishOutcome, Receipt, SessionId, TopicName};
+
+use crate::consumer::Consumer;
+use crate::hand::Verb;
+use crate::operator::Operator;
+use crate::plan::Plan;
+use crate::producer::Producer;
+use crate::receiver::Receiver;
+use crate::streams::Stream;
+use crate::verdict::{Sights, Violation};
+
+/// A command, and what it was about.
+pub struct Request {
+    /// The command.
+    pub command: Command,
+    /// What it was about.
+    pub asked: Asked,
+}
+
+/// What a request was about.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Asked {
+    /// A publish of these messages.
+    Publish {
+        /// Which producer.
+        producer: usize,
+        /// The instance of its session, and the batch.
+        batch: Option<(u32, u64)>,
+        /// Where.
+        namespace: NamespaceName,
+        /// What, in order.
+        messages: Vec<Sent>,
+        /// The level.
+        level: Level,
+    },
+    /// A one-shot receive of this receiver.
+    Receive(usize),
+    /// A verb on leases.
+    Finish {
+        /// What it was.
+        verb: Verb,
+        /// Its receipts, in order.
+        leases: Vec<(Receipt, MessageId)>,
+    },
+    /// The begin of this consumer's session.
+    Begin(usize),
+    /// A cancel of this message.
+    Cancel(MessageId),
+    /// A look at all namespaces when everything should be over.
+    Drained,
+    /// Anything else; by name, for the count of what was seen.
+    Other(&'static str),
+}
+
+/// A message on its way to the broker.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sent {
+    /// Its tag.
+    pub tag: u64,
+    /// Its topic.
+    pub topic: TopicName,
+    /// The hash of its dedup id.
+    pub dedup: Option<u128>,
+}
+
+/// All clients.
+pub struct Clients {
+    producers: Vec<Producer>,
+    consumers: Vec<Consumer>,
+    receivers: Vec<Receiver>,
+    operator: Operator,
+}
+
+impl Clients {
+    /// As many as the plan says.
+    pub fn new(plan: &Plan, load: &mut Stream) -> Clients {
+        let [producers, consumers, receivers] = plan.clients;
+        Clients {
+            producers: (0..producers).map(|index| Producer::new(index, plan, load)).collect(),
+            consumers: (0..consumers).map(|index| Consumer::new(index, plan, load)).collect(),
+            receivers: (0..receivers).map(|index| Receiver::new(index, plan, load)).collect(),
+            operator: Operator::new(plan),
+        }
+    }
+
+    /// Makes the namespaces.
+    pub fn set_up(&mut self) -> Vec<Request> {
+        self.operator.set_up()
+    }
+
+    /// One of them does something.
+    pub fn act(&mut self, load: &mut Stream) -> Vec<Request> {
+        match load.weighted(&[6, 6, 3, 2]) {
+            0 => {
+                let index = load.below(self.producers.len() as u64) as usize;
+                self.producers[index].act(load)
+            }
+            1 => {
+                let index = load.below(self.consumers.len() as u64) as usize;
+                self.consumers[index].act(load)
+            }
+            2 => {
+                let index = load.below(self.receivers.len() as u64) as usize;
+                self.receivers[index].act(load)
+            }
+            _ => self.operator.act(load),
+        }
+    }
+
+    /// All do what is needed to bring everything to its end.
+    pub fn finish(&mut self) -> Vec<Request> {
+        let mut requests: Vec<Request> = self.producers.iter_mut().flat_map(Producer::finish).collect();
+        requests.extend(self.consumers.iter_mut().flat_map(Consumer::finish));
+        requests.extend(self.receivers.iter_mut().flat_map(Receiver::finish));
+        requests.extend(self.operator.finish());
+        requests
+    }
+
+    /// An answer came.
+    pub fn answer(&mut self, asked: &Asked, reply: &Reply, sights: &mut Sights) -> Result<(), Violation> {
+        match asked {
+            Asked::Publish { producer, batch, namespace, messages, .. } => {
+                if let Reply::Published { outcomes, .. } = reply {
+                    self.learn(namespace, messages, outcomes);
+                }
+                batch.map_or(Ok(()), |batch| self.producers[*producer].answer(batch, reply, sights))
+            }
+            Asked::Receive(receiver) => {
+                if let Reply::Received(leases) = reply {
+                    self.receivers[*receiver].received(leases);
+                }
+                Ok(())
+            }
+            Asked::Begin(consumer) => {
+                if let Reply::SessionBegun { resumed } = reply {
+                    self.consumers[*consumer].begun(*resumed, sights);
+                }
+                Ok(())
+            }
+            Asked::Finish { .. } | Asked::Cancel(_) | Asked::Drained | Asked::Other(_) => Ok(()),
+        }
+    }
+
+    /// The operator hears of some messages that were stored, to look at, cancel and reschedule.
+    fn learn(&mut self, namespace: &NamespaceName, sent: &[Sent], outcomes: &[OutcomeRun<PublishOutcome>]) {
+        let mut sent = sent.iter();
+        for run in outcomes {
+            let first = sent.next().expect("an outcome for each message");
+            sent.by_ref().take(run.count as usize - 1).for_each(drop);
+            if let PublishOutcome::Queued { id } = run.outcome {
+                self.operator.learn(namespace.clone(), first.topic.clone(), id, first.dedup);
+            }
+        }
+    }
+
+    /// A delivery came; false if nobody is there to take it.
+    pub fn deliver(&mut self, session: SessionId, leases: &[LeasedRun]) -> bool {
+        self.consumers.iter_mut().any(|consumer| consumer.deliver(session, leases))
+    }
+
+    /// The broker is gone, and with it every connection.
+    pub fn connections_lost(&mut self) {
+        self.producers.iter_mut().for_each(Producer::connection_lost);
+        self.consumers.iter_mut().for_each(Consumer::connection_lost);
+        self.receivers.iter_mut().for_each(Receiver::connection_lost);
+    }
+}

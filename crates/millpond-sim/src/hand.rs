@@ -1,0 +1,122 @@
+//! The leases that a client has in its hand, and what it does with them: in time, late, twice.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
+use millpond_core::output::LeasedRun;
+use millpond_types::{LeaseNumber, MessageId, Millis, Receipt, Sequence};
+
+use crate::clients::{Asked, Request};
+use crate::streams::Stream;
+
+/// A verb on leases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the verbs of the broker")]
+pub enum Verb {
+    Ack,
+    Release,
+    Fail,
+    Reject,
+    Extend,
+}
+
+/// Leases already given away that are still remembered, for verbs that come late.
+const SPENT_MAX: usize = 20;
+
+/// See the module.
+#[derive(Default)]
+pub struct Hand {
+    held: BTreeMap<Receipt, MessageId>,
+    spent: VecDeque<(Receipt, MessageId)>,
+}
+
+impl Hand {
+    /// Takes leases in.
+    pub fn take(&mut self, runs: &[LeasedRun]) {
+        for run in runs {
+            for index in 0..u64::from(run.count) {
+                let receipt = Receipt { lease: LeaseNumber(run.receipt.lease.0 + index), ..run.receipt };
+                let id = MessageId { sequence: Sequence(run.first.0 + index), ..run.id() };
+                self.held.insert(receipt, id);
+            }
+        }
+    }
+
+    /// The leases that are held, as a session names them when it is resumed.
+    pub fn held(&self) -> Vec<ReceiptRun> {
+        self.held.keys().map(|first| ReceiptRun { first: *first, count: 1 }).collect()
+    }
+
+    /// One of those held.
+    pub fn one(&self, load: &mut Stream) -> Option<Receipt> {
+        let index = load.below(self.held.len().max(1) as u64) as usize;
+        self.held.keys().nth(index).copied()
+    }
+
+    /// Forgets a lease, as a client that lost its memory.
+    pub fn forget(&mut self, receipt: Receipt) {
+        if let Some(id) = self.held.remove(&receipt) {
+            self.give_away(receipt, id);
+        }
+    }
+
+    /// Gives up all leases.
+    pub fn forget_all(&mut self) {
+        std::mem::take(&mut self.held).into_iter().for_each(|(receipt, id)| self.give_away(receipt, id));
+    }
+
+    /// A verb on some leases, now and then on ones that were given away before; `None` with nothing in hand.
+    pub fn verb(&mut self, load: &mut Stream) -> Option<Request> {
+        let verbs = [Verb::Ack, Verb::Release, Verb::Fail, Verb::Reject, Verb::Extend];
+        let verb = verbs[load.weighted(&[12, 2, 3, 1, 2])];
+        let mut leases = Vec::new();
+        if let Some(from) = self.one(load) {
+            let count = load.between(1, 6) as usize;
+            leases.extend(self.held.range(from..).take(count).map(|(receipt, id)| (*receipt, *id)));
+        }
+        if !self.spent.is_empty() && load.one_in(4) {
+            leases.push(self.spent[load.below(self.spent.len() as u64) as usize]);
+        }
+        if verb != Verb::Extend {
+            leases.iter().for_each(|(receipt, _)| self.forget(*receipt));
+        }
+        let confirm = verb != Verb::Ack || !load.one_in(3);
+        let reason = Bytes::from_static(b"simulated");
+        let finish = match verb {
+            Verb::Ack => FinishVerb::Ack,
+            Verb::Release => FinishVerb::Release { delay: Millis(load.below(2) * load.below(3000)) },
+            Verb::Fail => FinishVerb::Fail { reason },
+            Verb::Reject => FinishVerb::Reject { reason },
+            Verb::Extend => FinishVerb::Extend { lease: load.one_in(2).then(|| Millis(load.between(100, 5000))) },
+        };
+        request(verb, finish, leases, confirm)
+    }
+
+    /// Acks everything.
+    pub fn ack_all(&mut self) -> Option<Request> {
+        let leases: Vec<_> = self.held.iter().map(|(receipt, id)| (*receipt, *id)).collect();
+        self.forget_all();
+        request(Verb::Ack, FinishVerb::Ack, leases, true)
+    }
+
+    fn give_away(&mut self, receipt: Receipt, id: MessageId) {
+        if self.spent.len() == SPENT_MAX {
+            self.spent.pop_front();
+        }
+        self.spent.push_back((receipt, id));
+    }
+}
+
+/// Neighbours become one run, as a client's batch of acks would.
+fn request(verb: Verb, finish: FinishVerb, leases: Vec<(Receipt, MessageId)>, confirm: bool) -> Option<Request> {
+    let mut receipts: Vec<ReceiptRun> = Vec::new();
+    for (receipt, _) in &leases {
+        match receipts.last_mut() {
+            Some(run) if run.first.topic == receipt.topic && run.end() == receipt.lease => run.count += 1,
+            _ => receipts.push(ReceiptRun { first: *receipt, count: 1 }),
+        }
+    }
+    let command = Command::Finish(Finish { verb: finish, receipts, confirm });
+    (!leases.is_empty()).then_some(Request { command, asked: Asked::Finish { verb, leases } })
+}

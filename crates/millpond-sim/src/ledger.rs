@@ -1,0 +1,167 @@
+//! A plain model of all messages, kept beside the core from the same facts.
+//!
+//! It knows nothing of runs, rings and timers: one entry a message, one a lease. It refuses a fact that cannot follow
+//! from those before it, and goes back with the journal when a crash takes facts away. [`crate::lost`] and
+//! [`crate::back`] hold what clients were told against it, and [`crate::audit`] the core's own state.
+
+mod follow;
+
+use millpond_core::fact::{Fact, FactLog};
+use millpond_types::{
+    EndReason, LeaseNumber, MessageId, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
+};
+
+use crate::verdict::{Sights, Violation};
+use crate::versioned::Versioned;
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// What its body says.
+    pub tag: u64,
+    /// The hash of its dedup id.
+    pub dedup: Option<u128>,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Where a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Waiting, delayed or in retry.
+    Open,
+    /// Leased.
+    Leased(LeaseNumber),
+    /// A dead letter.
+    Dead,
+    /// Ended, for this one reason.
+    Ended(EndReason),
+    /// A dead letter that went back to work as this message.
+    Redriven(MessageId),
+}
+
+impl Place {
+    /// Whether the message may never be delivered again under its id.
+    pub fn is_over(self) -> bool {
+        matches!(self, Place::Ended(_) | Place::Redriven(_))
+    }
+}
+
+/// One life of a topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Topic {
+    /// The number of its namespace.
+    pub namespace: u32,
+    /// Its name.
+    pub name: TopicName,
+    /// Whether it has vanished.
+    pub gone: bool,
+}
+
+/// A lease, current or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// The message that it is of.
+    pub id: MessageId,
+    /// Whether no fact has ended it.
+    pub current: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Ledger {
+    /// Every message that was ever stored.
+    pub messages: Versioned<MessageId, Message>,
+    /// Every life of a topic.
+    pub topics: Versioned<TopicNumber, Topic>,
+    /// Every lease that was ever given.
+    pub leases: Versioned<(TopicNumber, LeaseNumber), Lease>,
+    /// The highest lease number per namespace and topic name, over all its lives.
+    highest_lease: Versioned<(u32, TopicName), LeaseNumber>,
+    /// The highest sequence, likewise, per priority.
+    highest_sequence: Versioned<(u32, TopicName, Priority), Sequence>,
+    /// Which message has which tag.
+    tags: Versioned<u64, MessageId>,
+    /// What is remembered of dedup ids, and until when.
+    dedups: Versioned<u128, (MessageId, WallTime)>,
+    namespaces: Versioned<u32, NamespaceName>,
+    /// Unfinished messages of each topic's life.
+    open: Versioned<TopicNumber, u64>,
+    violation: Option<Violation>,
+    /// What was seen.
+    pub sights: Sights,
+}
+
+impl Ledger {
+    /// Takes facts back: the journal ends at this position now.
+    pub fn go_back(&mut self, position: u64) {
+        let Ledger {
+            messages,
+            topics,
+            leases,
+            highest_lease,
+            highest_sequence,
+            tags,
+            dedups,
+            namespaces,
+            open,
+            violation: _,
+            sights: _,
+        } = self;
+        messages.go_back(position);
+        topics.go_back(position);
+        leases.go_back(position);
+        highest_lease.go_back(position);
+        highest_sequence.go_back(position);
+        tags.go_back(position);
+        dedups.go_back(position);
+        namespaces.go_back(position);
+        open.go_back(position);
+    }
+
+    /// What stands before this position is durable and will not go back.
+    pub fn settle(&mut self, position: u64) {
+        self.messages.settle(position);
+        self.topics.settle(position);
+        self.leases.settle(position);
+        self.highest_lease.settle(position);
+        self.highest_sequence.settle(position);
+        self.tags.settle(position);
+        self.dedups.settle(position);
+        self.namespaces.settle(position);
+        self.open.settle(position);
+    }
+
+    /// The first fact that could not be.
+    pub fn verdict(&mut self) -> Result<(), Violation> {
+        self.violation.take().map_or(Ok(()), Err)
+    }
+
+    /// The message that a tag was stored as.
+    pub fn tagged(&self, tag: u64) -> Option<MessageId> {
+        self.tags.get(&tag).copied()
+    }
+}
+
+/// A fact log that the ledger reads along.
+pub struct Witness<'a> {
+    /// Where the facts go.
+    pub log: &'a mut dyn FactLog,
+    /// Who reads along.
+    pub ledger: &'a mut Ledger,
+}
+
+impl FactLog for Witness<'_> {
+    fn append(&mut self, fact: &Fact) -> u64 {
+        let position = self.log.append(fact);
+        let result = self.ledger.follow(fact, position);
+        if let Err(violation) = result {
+            self.ledger.violation.get_or_insert(violation);
+        }
+        position
+    }
+
+    fn position(&self) -> u64 {
+        self.log.position()
+    }
+}

@@ -1,0 +1,248 @@
+//! What each fact does to the ledger, and which facts cannot be.
+
+use millpond_core::fact::{DeadReason, Fact, Victims};
+use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, TopicNumber};
+
+use super::{Lease, Ledger, Message, Place, Topic};
+use crate::bodies;
+use crate::verdict::Violation;
+
+type Followed = Result<(), Violation>;
+
+/// Consecutive messages of one level.
+type Run = (TopicNumber, Priority, Sequence, u32);
+
+fn ids((topic, priority, first, count): Run) -> impl Iterator<Item = MessageId> {
+    (0..u64::from(count)).map(move |index| MessageId { topic, priority, sequence: Sequence(first.0 + index) })
+}
+
+impl Ledger {
+    /// Notes a fact; refuses one that cannot follow from those before it.
+    pub(super) fn follow(&mut self, fact: &Fact, at: u64) -> Followed {
+        match fact {
+            Fact::Created { .. }
+            | Fact::Raised { .. }
+            | Fact::Paused { .. }
+            | Fact::ProducerBatch { .. }
+            | Fact::Rescheduled { .. } => Ok(()),
+            Fact::NamespaceSet { number, name, .. } => {
+                self.namespaces.set(at, *number, Some(name.clone()));
+                Ok(())
+            }
+            Fact::NamespaceDeleted { number } => {
+                self.namespaces.set(at, *number, None);
+                let left = self.topics.iter().find(|(_, topic)| topic.namespace == *number && !topic.gone);
+                left.map_or(Ok(()), |left| Err(Violation::lost(format!("a namespace is deleted that holds {left:?}"))))
+            }
+            Fact::TopicCreated { topic, namespace, name, .. } => {
+                let highest = self.topics.last();
+                if highest.is_some_and(|(highest, _)| highest >= topic) {
+                    return Err(Violation::back(format!("topic {name} is made with the number {topic:?} again")));
+                }
+                if self.topics.iter().any(|(_, known)| known.namespace == *namespace && known.name == *name) {
+                    self.sights.saw("topics back");
+                }
+                let (namespace, name) = (*namespace, name.clone());
+                self.topics.set(at, *topic, Some(Topic { namespace, name, gone: false }));
+                Ok(())
+            }
+            Fact::TopicVanished { topic } => {
+                let open = self.open.get(topic).copied().unwrap_or(0);
+                if open > 0 {
+                    return Err(Violation::lost(format!("topic {topic:?} vanishes with {open} messages")));
+                }
+                let life = self.topic(*topic)?.clone();
+                self.topics.set(at, *topic, Some(Topic { gone: true, ..life }));
+                Ok(())
+            }
+            Fact::Published { .. } => self.published(fact, at),
+            Fact::Leased { topic, priority, first, count, lease, .. } => {
+                self.leased((*topic, *priority, *first, *count), *lease, at)
+            }
+            Fact::Extended { topic, lease, count, .. } => {
+                (0..u64::from(*count)).try_for_each(|index| self.current(*topic, lease.0 + index).map(drop))
+            }
+            Fact::Acked { topic, lease, count, .. } => {
+                self.sights.saw_many("acked", u64::from(*count));
+                self.end_leases(*topic, *lease, *count, Place::Ended(EndReason::Acked), at)
+            }
+            Fact::Returned { topic, lease, count, failed, .. } => {
+                self.sights.saw_many(if *failed { "failed" } else { "released" }, u64::from(*count));
+                self.end_leases(*topic, *lease, *count, Place::Open, at)
+            }
+            Fact::Died { topic, which, reason, .. } => {
+                match reason {
+                    DeadReason::Rejected => self.sights.saw("rejected"),
+                    DeadReason::LeaseExpired => self.sights.saw("leases expired"),
+                    DeadReason::Failed | DeadReason::Expired | DeadReason::Damaged => {}
+                }
+                self.sights.saw("dead");
+                match which {
+                    Victims::Leased { lease, count } => self.end_leases(*topic, *lease, *count, Place::Dead, at),
+                    Victims::Waiting { priority, first, count } => {
+                        self.move_all((*topic, *priority, *first, *count), Place::Open, Place::Dead, at)
+                    }
+                }
+            }
+            Fact::Ripened { topic, priority, first, count, .. } => {
+                let run = (*topic, *priority, *first, *count);
+                self.move_all(run, Place::Open, Place::Open, at)
+            }
+            Fact::Ended { topic, priority, first, count, reason, .. } => {
+                let run = (*topic, *priority, *first, *count);
+                match reason {
+                    EndReason::Cancelled => self.cancelled(run, at),
+                    EndReason::Expired => self.sights.saw_many("expired", u64::from(*count)),
+                    EndReason::Purged => self.sights.saw_many("purged", u64::from(*count)),
+                    EndReason::Acked | EndReason::Dead => {
+                        return Err(Violation::back(format!("{run:?} ends by {reason:?} in a fact of another kind")));
+                    }
+                }
+                self.move_all(run, Place::Open, Place::Ended(*reason), at)
+            }
+            Fact::Forgotten { hash } => {
+                self.sights.saw("dedup ids forgotten");
+                self.dedups.set(at, *hash, None);
+                Ok(())
+            }
+            Fact::Redriven { dead, topic, sequence, .. } => self.redriven(*dead, *topic, *sequence, at),
+            Fact::DeadPurged { dead, .. } => {
+                self.sights.saw("dead letters purged");
+                self.change(*dead, Place::Dead, Place::Ended(EndReason::Dead), at)
+            }
+        }
+    }
+
+    fn published(&mut self, fact: &Fact, at: u64) -> Followed {
+        let Fact::Published { topic, priority, first, count, published, due, dedup_until, dedup, block, .. } = fact
+        else {
+            unreachable!("called for this fact alone")
+        };
+        let tags = bodies::tags_of(block).map_err(|bad| Violation::lost(format!("a stored block is bad: {bad}")))?;
+        if tags.len() != *count as usize {
+            return Err(Violation::lost(format!("a block of {} messages is stored as {count}", tags.len())));
+        }
+        self.sights.saw_many("published", u64::from(*count));
+        if due.is_some() {
+            self.sights.saw_many("delayed", u64::from(*count));
+        }
+        for (index, (id, tag)) in ids((*topic, *priority, *first, *count)).zip(tags).enumerate() {
+            let tag =
+                tag.ok_or_else(|| Violation::lost(format!("the body of {id} was changed before it was stored")))?;
+            let dedup = dedup.iter().find(|mark| mark.index as usize == index).map(|mark| mark.hash);
+            if let Some(hash) = dedup {
+                if let Some((seen, _)) = self.dedups.get(&hash).filter(|(_, until)| until > published) {
+                    return Err(Violation::back(format!("{id} is stored, and its dedup id is that of {seen}")));
+                }
+                self.dedups.set(at, hash, Some((id, *dedup_until)));
+            }
+            if let Some(twin) = self.tags.get(&tag) {
+                return Err(Violation::back(format!("the message of tag {tag} is stored as {twin} and as {id}")));
+            }
+            self.store(id, Message { tag, dedup, place: Place::Open }, at)?;
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, id: MessageId, message: Message, at: u64) -> Followed {
+        let life = self.topic(id.topic)?;
+        let key = (life.namespace, life.name.clone(), id.priority);
+        if self.highest_sequence.get(&key).is_some_and(|highest| *highest >= id.sequence) {
+            return Err(Violation::back(format!("{id} does not lie above the sequences before it")));
+        }
+        self.highest_sequence.set(at, key, Some(id.sequence));
+        self.tags.set(at, message.tag, Some(id));
+        if self.messages.get(&id).is_some() {
+            return Err(Violation::back(format!("the id {id} is given out twice")));
+        }
+        self.messages.set(at, id, Some(message));
+        self.count_open(id.topic, 1, at);
+        Ok(())
+    }
+
+    fn leased(&mut self, run: Run, first: LeaseNumber, at: u64) -> Followed {
+        let life = self.topic(run.0)?;
+        let key = (life.namespace, life.name.clone());
+        if self.highest_lease.get(&key).is_some_and(|highest| *highest >= first) {
+            return Err(Violation::back(format!("lease {} of topic {} is not a higher one", first.0, key.1)));
+        }
+        self.highest_lease.set(at, key, Some(LeaseNumber(first.0 + u64::from(run.3) - 1)));
+        for (index, id) in ids(run).enumerate() {
+            let number = LeaseNumber(first.0 + index as u64);
+            self.change(id, Place::Open, Place::Leased(number), at)?;
+            self.leases.set(at, (id.topic, number), Some(Lease { id, current: true }));
+        }
+        Ok(())
+    }
+
+    fn end_leases(&mut self, topic: TopicNumber, first: LeaseNumber, count: u32, to: Place, at: u64) -> Followed {
+        for number in first.0..first.0 + u64::from(count) {
+            let lease = self.current(topic, number)?;
+            let number = LeaseNumber(number);
+            self.leases.set(at, (topic, number), Some(Lease { current: false, ..lease }));
+            self.change(lease.id, Place::Leased(number), to, at)?;
+        }
+        Ok(())
+    }
+
+    fn redriven(&mut self, dead: MessageId, topic: TopicNumber, sequence: Sequence, at: u64) -> Followed {
+        self.sights.saw("redriven");
+        let id = MessageId { topic, priority: dead.priority, sequence };
+        self.change(dead, Place::Dead, Place::Redriven(id), at)?;
+        let message = self.messages.get(&dead).expect("it was just moved").clone();
+        if let Some(hash) = message.dedup
+            && let Some((_, until)) = self.dedups.get(&hash).copied().filter(|(of, _)| *of == dead)
+        {
+            self.dedups.set(at, hash, Some((id, until)));
+        }
+        self.store(id, Message { place: Place::Open, ..message }, at)
+    }
+
+    /// What was cancelled may be published again.
+    fn cancelled(&mut self, run: Run, at: u64) {
+        self.sights.saw("cancelled");
+        for id in ids(run) {
+            let dedup = self.messages.get(&id).and_then(|message| message.dedup);
+            if let Some(hash) = dedup.filter(|hash| self.dedups.get(hash).is_some_and(|(of, _)| *of == id)) {
+                self.dedups.set(at, hash, None);
+            }
+        }
+    }
+
+    fn move_all(&mut self, run: Run, from: Place, to: Place, at: u64) -> Followed {
+        ids(run).try_for_each(|id| self.change(id, from, to, at))
+    }
+
+    /// Moves a message, which has to be where the fact takes it from.
+    fn change(&mut self, id: MessageId, from: Place, to: Place, at: u64) -> Followed {
+        let message = self.messages.get(&id).cloned();
+        let message = message.ok_or_else(|| Violation::back(format!("a fact moves {id}, which was never stored")))?;
+        if message.place != from {
+            let place = message.place;
+            return Err(Violation::back(format!("a fact moves {id} from {from:?} to {to:?}, but it is {place:?}")));
+        }
+        if !matches!(to, Place::Open | Place::Leased(_)) && from != Place::Dead {
+            self.count_open(id.topic, -1, at);
+        }
+        if to.is_over() {
+            self.sights.saw("ended");
+        }
+        self.messages.set(at, id, Some(Message { place: to, ..message }));
+        Ok(())
+    }
+
+    fn current(&self, topic: TopicNumber, number: u64) -> Result<Lease, Violation> {
+        let lease = self.leases.get(&(topic, LeaseNumber(number))).filter(|lease| lease.current);
+        lease.copied().ok_or_else(|| Violation::back(format!("a fact names lease {number} of {topic:?}, not current")))
+    }
+
+    fn count_open(&mut self, topic: TopicNumber, by: i64, at: u64) {
+        let open = self.open.get(&topic).copied().unwrap_or(0);
+        self.open.set(at, topic, Some(open.checked_add_signed(by).expect("no more ends than were stored")));
+    }
+
+    fn topic(&self, topic: TopicNumber) -> Result<&Topic, Violation> {
+        let life = self.topics.get(&topic).filter(|life| !life.gone);
+        life.ok_or_else(|| Violation::back(format!("a fact names topic {topic:?}, which is not there")))
+    }
+}

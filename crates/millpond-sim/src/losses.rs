@@ -1,0 +1,201 @@
+//! What goes wrong, and the start after it.
+
+use std::sync::Arc;
+
+use millpond_core::Core;
+use millpond_storage::twin::{Fault, TwinDisk};
+use millpond_storage::{OpenError, Recovery, open};
+
+use crate::audit::audit;
+use crate::broker::{Broker, Loss};
+use crate::ledger::Ledger;
+use crate::verdict::Violation;
+use crate::world::World;
+
+/// Attempts to start, each with its own fault, before one is left alone.
+const FAULTY_STARTS: u32 = 3;
+
+impl World {
+    /// The first start, on an empty disk.
+    pub(crate) fn begin(&mut self) -> Result<(), Violation> {
+        self.start(Loss::Process, [0, 0])
+    }
+
+    /// Losses by themselves, and faults that are planned for later.
+    pub(crate) fn trouble(&mut self) -> Result<(), Violation> {
+        if self.plan.disk_is_bad {
+            self.trouble_disk();
+        }
+        let crashes = &mut self.streams.crashes;
+        if !crashes.one_in(self.plan.steps_per_loss) {
+            return Ok(());
+        }
+        match crashes.weighted(&[3, 5, 2, 1]) {
+            0 => self.lose(Loss::Process),
+            1 => self.lose(Loss::Power),
+            2 => {
+                // The power goes in the middle of something, soon.
+                let after = crashes.below(12);
+                self.plan_fault(after, Fault::PowerCut);
+                Ok(())
+            }
+            _ => self.lose(Loss::Nothing),
+        }
+    }
+
+    fn trouble_disk(&mut self) {
+        let disk = &mut self.streams.disk;
+        match disk.weighted(&[200, 1, 2]) {
+            1 => {
+                let after = disk.below(20);
+                self.plan_fault(after, Fault::Error);
+            }
+            2 if self.full => {
+                self.disk.set_capacity(None);
+                self.full = false;
+                self.tape.note(format_args!("the disk has room again"));
+            }
+            2 => {
+                let room = disk.below(2) * disk.below(2 * self.plan.options.segment_bytes);
+                self.disk.set_capacity(Some(self.disk.used() + room));
+                self.full = true;
+                self.tape.note(format_args!("the disk has room for {room} bytes"));
+            }
+            _ => {}
+        }
+    }
+
+    fn plan_fault(&mut self, after: u64, fault: Fault) {
+        if self.planned.is_none() {
+            self.disk.plan(after, fault);
+            self.planned = Some(fault);
+            self.tape.note(format_args!("{fault:?} is planned after {after} operations"));
+        }
+    }
+
+    /// The broker is gone, and comes back.
+    pub(crate) fn lose(&mut self, loss: Loss) -> Result<(), Violation> {
+        self.tape.note(format_args!("lost: {loss:?}"));
+        if loss == Loss::Nothing {
+            return self.stop();
+        }
+        let broker = self.broker.take().expect("the broker runs");
+        let survives = [Loss::Process, Loss::Power].map(|loss| broker.survives(loss));
+        drop(broker);
+        self.sights.saw(if loss == Loss::Power { "power cuts" } else { "kills" });
+        self.cut(loss);
+        self.start(loss, survives)
+    }
+
+    /// An orderly stop, where the disk has room for it.
+    fn stop(&mut self) -> Result<(), Violation> {
+        self.disk.set_capacity(None);
+        self.disk.unplan();
+        (self.planned, self.full) = (None, false);
+        self.settle()?;
+        let broker = self.broker.take().expect("the broker runs");
+        let survives = [broker.survives(Loss::Process); 2];
+        broker.stop().map_err(|error| Violation::lost(format!("an orderly stop fails: {error}")))?;
+        self.sights.saw("orderly stops");
+        self.start(Loss::Nothing, survives)
+    }
+
+    fn cut(&mut self, loss: Loss) {
+        self.planned = None;
+        match loss {
+            Loss::Power => self.disk.crash(self.streams.disk.draw()),
+            Loss::Process | Loss::Nothing => self.disk.kill(),
+        }
+    }
+
+    /// Starts the broker, if need be several times. `survives` is up to where the journal is there after a kill of the
+    /// process and after a power cut.
+    fn start(&mut self, mut loss: Loss, survives: [u64; 2]) -> Result<(), Violation> {
+        let (mut attempts, mut end) = (0, u64::MAX);
+        let (broker, report) = loop {
+            let is_faulty = self.plan.disk_is_bad && attempts < FAULTY_STARTS && self.streams.disk.one_in(4);
+            if is_faulty {
+                end = end.min(self.end_of_journal(loss)?);
+                let after = self.streams.disk.below(12);
+                let fault = if self.streams.disk.one_in(3) { Fault::Error } else { Fault::PowerCut };
+                self.plan_fault(after, fault);
+            }
+            attempts += 1;
+            match Broker::start(&self.disk, &self.plan.options, &mut self.clock, self.options.canary) {
+                Ok(started) => break started,
+                Err(error) => loss = self.not_opened(&error, loss)?,
+            }
+        };
+        self.disk.unplan();
+        self.planned = None;
+        // Starts that failed may have left their marks behind what survived.
+        let end = end.min(report.end);
+        self.judge_recovery(&report, loss, (end, survives[usize::from(loss == Loss::Power)]))?;
+        let over = over(&self.ledger);
+        self.ledger.go_back(end);
+        self.sights.saw_many("unconfirmed ends taken back", over.saturating_sub(self::over(&self.ledger)));
+        self.open.clear();
+        self.clients.connections_lost();
+        self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;
+        self.back.after_restart(&self.ledger)?;
+        audit(&broker.core, &broker.reader, &self.ledger)?;
+        millpond_core::invariants::check(&broker.core);
+        self.broker = Some(broker);
+        Ok(())
+    }
+
+    /// A start failed: with a fault that was planned, or without room, it is tried again.
+    fn not_opened(&mut self, error: &OpenError, loss: Loss) -> Result<Loss, Violation> {
+        self.tape.note(format_args!("does not start: {error}"));
+        match self.planned.take() {
+            Some(Fault::PowerCut) => {
+                self.sights.saw("power cuts in a start");
+                self.cut(Loss::Power);
+                Ok(Loss::Power)
+            }
+            Some(Fault::Error) => {
+                self.sights.saw("faults of the disk");
+                self.cut(Loss::Process);
+                Ok(if loss == Loss::Nothing { Loss::Process } else { loss })
+            }
+            None if self.full => {
+                self.disk.set_capacity(None);
+                self.full = false;
+                Ok(loss)
+            }
+            None => Err(Violation::lost(format!("the broker does not start after {loss:?}: {error}"))),
+        }
+    }
+
+    /// Where a start would find the journal's end, asked of a copy of the disk.
+    fn end_of_journal(&self, loss: Loss) -> Result<u64, Violation> {
+        let copy = TwinDisk::from_snapshot(self.plan.sector, &self.disk.snapshot());
+        match open::<Core>(Arc::new(copy), &self.plan.options) {
+            Ok(opened) => Ok(opened.report.end),
+            Err(error) => Err(Violation::lost(format!("a copy of the disk cannot be opened after {loss:?}: {error}"))),
+        }
+    }
+
+    fn judge_recovery(&mut self, report: &Recovery, loss: Loss, (end, survives): (u64, u64)) -> Result<(), Violation> {
+        let Recovery { fresh, orderly, checkpoint, batches, facts, torn, start, .. } = report;
+        self.tape.note(format_args!(
+            "start {start}: fresh {fresh}, orderly {orderly}, checkpoint {checkpoint}, end {end}, \
+             {batches} batches, {facts} facts, torn {torn}"
+        ));
+        if end < survives {
+            return Err(Violation::lost(format!("the journal ends at {end} after {loss:?}, and reached {survives}")));
+        }
+        if loss == Loss::Nothing && !orderly {
+            return Err(Violation::lost("an orderly stop is not known as one".into()));
+        }
+        self.sights.saw_many("restarts", u64::from(!fresh));
+        self.sights.saw_many("checkpoints written", u64::from(*checkpoint > 0));
+        self.sights.saw_many("torn batches", u64::from(*torn > 0));
+        Ok(())
+    }
+}
+
+/// Messages that have ended.
+fn over(ledger: &Ledger) -> u64 {
+    ledger.messages.iter().filter(|(_, message)| message.place.is_over()).count() as u64
+}

@@ -1,0 +1,145 @@
+//! The operator: whoever manages namespaces and topics, and handles single messages by id.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use millpond_core::command::{Command, DeadWhich, Listing, Look, LookWhich, TopicRef, Which};
+use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Policy, TopicName};
+
+use crate::clients::{Asked, Request};
+use crate::consumer::draw_filter;
+use crate::plan::{Plan, namespace, policy};
+use crate::streams::Stream;
+
+/// Messages that the operator remembers.
+const KNOWN_MAX: usize = 40;
+
+/// See the module.
+pub struct Operator {
+    namespaces: Vec<(NamespaceName, Policy)>,
+    topics: Vec<TopicName>,
+    known: VecDeque<(TopicRef, MessageId, Option<u128>)>,
+    paused: Vec<(TopicRef, bool)>,
+}
+
+impl Operator {
+    /// Of a life.
+    pub fn new(plan: &Plan) -> Operator {
+        let (namespaces, topics) = (plan.namespaces.clone(), plan.topics.clone());
+        Operator { namespaces, topics, known: VecDeque::new(), paused: Vec::new() }
+    }
+
+    /// Makes the namespaces.
+    pub fn set_up(&self) -> Vec<Request> {
+        let set = |(name, policy): (NamespaceName, Policy)| Command::NamespaceSet { name, policy };
+        let made = self.namespaces.iter().cloned().map(set);
+        made.map(|command| Request { command, asked: Asked::Other("namespaces made") }).collect()
+    }
+
+    /// A message was stored.
+    pub fn learn(&mut self, namespace: NamespaceName, name: TopicName, id: MessageId, dedup: Option<u128>) {
+        if self.known.len() == KNOWN_MAX {
+            self.known.pop_front();
+        }
+        self.known.push_back((TopicRef { namespace, name }, id, dedup));
+    }
+
+    /// Does something.
+    pub fn act(&mut self, load: &mut Stream) -> Vec<Request> {
+        let (namespace, _) = load.pick(&self.namespaces).clone();
+        let name = load.pick(&self.topics).clone();
+        let topic = TopicRef { namespace: namespace.clone(), name };
+        let known = match self.known.len() {
+            0 => None,
+            n => Some(self.known[load.below(n as u64) as usize].clone()),
+        };
+        let which = |id, dedup: Option<u128>, by_id: bool| match dedup {
+            Some(hash) if !by_id => Which::Dedup(hash),
+            _ => Which::Id(id),
+        };
+        let group = GroupName::default();
+        let other = |command, what| vec![Request { command, asked: Asked::Other(what) }];
+        match (load.weighted(&[4, 3, 2, 3, 2, 2, 1, 1, 2, 2, 1, 2]), known) {
+            (0, Some((topic, id, dedup))) => match which(id, dedup, load.one_in(2)) {
+                by_id @ Which::Id(_) => {
+                    vec![Request { command: Command::Cancel { topic, which: by_id }, asked: Asked::Cancel(id) }]
+                }
+                // Another message may go by this dedup id in the meantime.
+                which => other(Command::Cancel { topic, which }, "cancels by dedup id"),
+            },
+            (1, Some((topic, id, dedup))) => {
+                let which = which(id, dedup, load.one_in(2));
+                let delay = Millis(load.below(2) * load.below(5000));
+                other(Command::Reschedule { topic, which, delay }, "rescheduled")
+            }
+            (2, Some((topic, _, Some(dedup_hash)))) => other(Command::Forget { topic, dedup_hash }, "forget"),
+            (3, Some((topic, id, dedup))) => {
+                let which = match load.one_in(2) {
+                    true => LookWhich::First(load.between(1, 5) as u32),
+                    false => LookWhich::One(which(id, dedup, load.one_in(2))),
+                };
+                other(Command::Look(Look { topic, which }), "looked at")
+            }
+            (4, _) => {
+                let prefix = load.one_in(3);
+                self.paused.push((topic.clone(), prefix));
+                other(Command::Pause { topic, prefix }, "paused")
+            }
+            (5, _) if !self.paused.is_empty() => {
+                let index = load.below(self.paused.len() as u64) as usize;
+                let (topic, prefix) = self.paused.swap_remove(index);
+                other(Command::Resume { topic, prefix }, "resumed")
+            }
+            (6, _) => {
+                let filter = Filter::Topics(vec![topic.name]);
+                other(Command::Purge { namespace, filter }, "purges")
+            }
+            (7, _) => other(Command::NamespaceSet { name: namespace, policy: policy(load) }, "policies changed"),
+            (8, _) => {
+                let which = DeadWhich::Filter(draw_filter(&self.topics, load));
+                other(Command::DeadRedrive { namespace, group, which }, "redrives")
+            }
+            (9, _) => {
+                let which = DeadWhich::Filter(Filter::Topics(vec![topic.name]));
+                other(Command::DeadPurge { namespace, group, which }, "dead purges")
+            }
+            (10, _) => self.listings(namespace),
+            (11, _) => brief(load),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Resumes everything, once: a crash may have taken a pause or a resume back, so that nobody knows what is paused.
+    pub fn finish(&mut self) -> Vec<Request> {
+        let namespaces = std::mem::take(&mut self.namespaces);
+        let mut requests = Vec::new();
+        for (namespace, _) in namespaces {
+            for (name, prefix) in self.topics.iter().flat_map(|name| [(name, true), (name, false)]) {
+                let topic = TopicRef { namespace: namespace.clone(), name: name.clone() };
+                requests.push(Request { command: Command::Resume { topic, prefix }, asked: Asked::Other("resumed") });
+            }
+        }
+        requests
+    }
+
+    fn listings(&self, namespace: NamespaceName) -> Vec<Request> {
+        let listing = Listing { namespace: namespace.clone(), prefix: Bytes::new(), after: Bytes::new(), limit: 5 };
+        let commands = [
+            Command::Stats(namespace),
+            Command::Namespaces,
+            Command::Topics(listing.clone()),
+            Command::DeadList { listing, group: GroupName::default() },
+        ];
+        commands.map(|command| Request { command, asked: Asked::Other("listed") }).into()
+    }
+}
+
+/// A namespace that comes and goes.
+fn brief(load: &mut Stream) -> Vec<Request> {
+    let name = namespace("brief");
+    let (command, what) = match load.one_in(2) {
+        true => (Command::NamespaceSet { name, policy: policy(load) }, "namespaces made"),
+        false => (Command::NamespaceDelete(name), "namespaces deleted"),
+    };
+    vec![Request { command, asked: Asked::Other(what) }]
+}

@@ -1,0 +1,79 @@
+//! What kind of life a seed leads: sizes, policies, names and how often things go wrong. Small sizes bring out the
+//! edges: segments that fill after a few batches, a tail that forgets at once, few topics so that clients meet.
+
+use millpond_storage::{Identity, OpenOptions};
+use millpond_types::{DedupWindow, Millis, NamespaceName, OnExpiry, Policy, Retry, TopicName};
+
+use crate::streams::Stream;
+
+/// See the module.
+pub struct Plan {
+    /// How the directory is opened.
+    pub options: OpenOptions,
+    /// Bytes of a sector of the disk.
+    pub sector: usize,
+    /// The namespaces and their first policies; the first is `default`.
+    pub namespaces: Vec<(NamespaceName, Policy)>,
+    /// The names of topics, the same in all namespaces.
+    pub topics: Vec<TopicName>,
+    /// Producers, attached consumers, and consumers that receive one shot at a time.
+    pub clients: [usize; 3],
+    /// Steps between two losses, on average.
+    pub steps_per_loss: u64,
+    /// Whether the disk has faults and runs full.
+    pub disk_is_bad: bool,
+    /// The size of most bodies at most.
+    pub body_max: u64,
+}
+
+impl Plan {
+    /// Draws one.
+    pub fn new(stream: &mut Stream) -> Plan {
+        let options = OpenOptions {
+            segment_bytes: *stream.pick(&[8 << 10, 16 << 10, 64 << 10]),
+            checkpoint_after: *stream.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),
+            tail_bytes: *stream.pick(&[0, 2 << 10, 16 << 10, 1 << 20]),
+            identity: Identity {
+                directory: u128::from(stream.draw()) << 64 | u128::from(stream.draw()),
+                hash_key: [stream.draw(), stream.draw()],
+            },
+            cut: None,
+        };
+        let namespaces = ["default", "strict", "loose"].map(|name| (namespace(name), policy(stream))).to_vec();
+        let names = ["a/1", "a/2", "a/3", "b/1", "b/2", "c", "d/x/1", "d/x/2", "größe/☃", "e"];
+        let count = stream.between(2, names.len() as u64) as usize;
+        Plan {
+            options,
+            sector: *stream.pick(&[512, 4096]),
+            namespaces,
+            topics: names[..count].iter().map(|name| TopicName::try_from(*name).expect("a valid name")).collect(),
+            clients: [0; 3].map(|_| stream.between(1, 3) as usize),
+            steps_per_loss: *stream.pick(&[40, 100, 300]),
+            disk_is_bad: stream.one_in(2),
+            body_max: *stream.pick(&[40, 200, 2000]),
+        }
+    }
+}
+
+/// A namespace's name.
+pub fn namespace(name: &str) -> NamespaceName {
+    NamespaceName::try_from(name).expect("a valid name")
+}
+
+/// A policy whose times are short beside a life.
+pub fn policy(stream: &mut Stream) -> Policy {
+    let max_in_flight = *stream.pick(&[None, None, Some(1), Some(3)]);
+    let backoff = Retry::Backoff { first: Millis(stream.between(1, 500)), longest: Millis(stream.between(500, 5000)) };
+    let retry = *stream.pick(&[Retry::Head, backoff, backoff, Retry::Tail]);
+    let window = DedupWindow::For(Millis(stream.between(100, 20_000)));
+    Policy {
+        lease: Millis(stream.between(100, 20_000)),
+        max_failures: stream.below(4) as u32,
+        retry: if max_in_flight == Some(1) && retry == Retry::Tail { Retry::Head } else { retry },
+        ttl: *stream.pick(&[None, None, None, Some(Millis(5000))]),
+        on_expiry: *stream.pick(&[OnExpiry::Drop, OnExpiry::Dead]),
+        dedup_window: *stream.pick(&[DedupWindow::Forever, window, window, DedupWindow::Off]),
+        max_in_flight,
+        weight: stream.between(1, 3) as u32,
+    }
+}

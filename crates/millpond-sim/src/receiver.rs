@@ -1,0 +1,66 @@
+//! Consumers that receive one shot at a time, and wait for it.
+
+use millpond_core::command::{Command, Receive};
+use millpond_core::output::LeasedRun;
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, TopicName};
+
+use crate::clients::{Asked, Request};
+use crate::consumer::draw_filter;
+use crate::hand::Hand;
+use crate::plan::Plan;
+use crate::streams::Stream;
+
+/// See the module.
+pub struct Receiver {
+    index: usize,
+    namespace: NamespaceName,
+    topics: Vec<TopicName>,
+    waiting: bool,
+    hand: Hand,
+}
+
+impl Receiver {
+    /// The receiver of an index.
+    pub fn new(index: usize, plan: &Plan, load: &mut Stream) -> Receiver {
+        let (namespace, _) = load.pick(&plan.namespaces).clone();
+        Receiver { index, namespace, topics: plan.topics.clone(), waiting: false, hand: Hand::default() }
+    }
+
+    /// Does something.
+    pub fn act(&mut self, load: &mut Stream) -> Vec<Request> {
+        if !self.waiting && load.one_in(2) {
+            let (messages, bytes) = (load.between(1, 10) as u32, load.between(1, 5000));
+            let lease = load.one_in(2).then(|| Millis(load.between(100, 10_000)));
+            let filter = draw_filter(&self.topics, load);
+            return vec![self.receive(filter, messages, bytes, lease, Millis(load.below(2) * load.below(5000)))];
+        }
+        // Now and then a client dies with its leases.
+        if load.one_in(20) {
+            self.hand.forget_all();
+        }
+        self.hand.verb(load).into_iter().collect()
+    }
+
+    /// Acks what is in hand.
+    pub fn finish(&mut self) -> Vec<Request> {
+        self.hand.ack_all().into_iter().collect()
+    }
+
+    /// The answer to a receive.
+    pub fn received(&mut self, leases: &[LeasedRun]) {
+        self.waiting = false;
+        self.hand.take(leases);
+    }
+
+    /// The connection is gone. Leases run on.
+    pub fn connection_lost(&mut self) {
+        self.waiting = false;
+    }
+
+    fn receive(&mut self, filter: Filter, messages: u32, bytes: u64, lease: Option<Millis>, wait: Millis) -> Request {
+        self.waiting = true;
+        let (namespace, group) = (self.namespace.clone(), GroupName::default());
+        let receive = Receive { namespace, group, filter, messages, bytes, lease, wait };
+        Request { command: Command::Receive(receive), asked: Asked::Receive(self.index) }
+    }
+}

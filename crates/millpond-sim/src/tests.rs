@@ -1,0 +1,43 @@
+//! Lives with and without a canary.
+
+use crate::{Canary, Checker, Options, live};
+
+/// Lives in which a canary has to be caught: each of them meets several crashes.
+const CANARY_LIVES: u64 = 30;
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    let options = Options { steps: 300, ..Options::default() };
+    let hashes = [7, 7, 8].map(|seed| live(seed, options).hash);
+    assert_eq!(hashes[0], hashes[1]);
+    assert_ne!(hashes[0], hashes[2]);
+}
+
+#[test]
+fn lives_keep_every_promise() {
+    for seed in 1000..1005 {
+        let life = live(seed, Options::default());
+        assert_eq!(life.verdict, Ok(()), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_confirmation_without_a_sync_is_caught() {
+    assert_caught(Canary::Lost, Checker::Lost);
+}
+
+#[test]
+fn an_ack_without_a_sync_is_caught() {
+    assert_caught(Canary::Back, Checker::Back);
+}
+
+#[test]
+fn a_delivery_that_gets_lost_is_caught() {
+    assert_caught(Canary::Stuck, Checker::Stuck);
+}
+
+fn assert_caught(canary: Canary, by: Checker) {
+    let options = Options { canary: Some(canary), steps: 400, ..Options::default() };
+    let caught = (0..CANARY_LIVES).find_map(|seed| live(seed, options).verdict.err());
+    assert_eq!(caught.map(|violation| violation.checker), Some(by));
+}

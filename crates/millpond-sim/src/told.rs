@@ -1,0 +1,164 @@
+//! What clients are told: each output that is released goes past the checkers and on to its client.
+
+use millpond_core::command::Level;
+use millpond_core::output::{LeasedRun, Output, Reply};
+use millpond_types::{Code, FinishOutcome, MessageId, OutcomeRun, PublishOutcome, Receipt, Sequence};
+
+use crate::audit::compare;
+use crate::clients::{Asked, Sent};
+use crate::hand::Verb;
+use crate::stuck;
+use crate::verdict::Violation;
+use crate::world::World;
+
+impl World {
+    /// Tells outputs, in order.
+    pub(crate) fn release(&mut self, outputs: Vec<Output>) -> Result<(), Violation> {
+        for output in outputs {
+            self.tape.note(format_args!("told {output:?}"));
+            if self.options.canary.is_some_and(|canary| canary.swallows(&output)) && self.swallows_now() {
+                continue;
+            }
+            match output {
+                Output::Reply { ticket, reply } => {
+                    let asked = self.open.remove(&ticket);
+                    let asked = asked.ok_or_else(|| Violation::back(format!("{} is answered twice", ticket.0)))?;
+                    self.judge(&asked, &reply)?;
+                    self.clients.answer(&asked, &reply, &mut self.sights)?;
+                }
+                Output::Delivery { session, leases, .. } => {
+                    if self.clients.deliver(session, &leases) {
+                        self.delivered(&leases)?;
+                    }
+                }
+                Output::SessionExpired(_) => self.sights.saw("sessions expired"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The canary drops one delivery in eight.
+    fn swallows_now(&mut self) -> bool {
+        self.sights.saw("deliveries that the canary saw");
+        self.sights.of("deliveries that the canary saw").is_multiple_of(8)
+    }
+
+    fn judge(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
+        if let Reply::Refused { code: Code::DiskFull, .. } = reply {
+            self.sights.saw("disk full refusals");
+        }
+        match (asked, reply) {
+            (Asked::Publish { messages, level, .. }, Reply::Published { outcomes, .. }) => {
+                self.published(messages, *level, outcomes)
+            }
+            // Of a session, a later attempt may have stored what this answer refuses.
+            (Asked::Publish { messages, batch: None, .. }, Reply::Refused { .. }) => {
+                messages.iter().try_for_each(|sent| self.lost.refused(sent.tag, &self.ledger))
+            }
+            (Asked::Receive(_), Reply::Received(leases)) => self.delivered(leases),
+            (Asked::Finish { verb, leases }, Reply::Finished(outcomes)) => self.finished(*verb, leases, outcomes),
+            (Asked::Cancel(id), Reply::Done) => self.ended(*id),
+            (Asked::Drained, reply) => stuck::check_views(reply, &self.ledger),
+            (Asked::Other(what), Reply::Messages(rows)) => {
+                self.sights.saw(what);
+                rows.iter().try_for_each(|found| self.bodies(found.extent, 1, found.row.id))
+            }
+            (Asked::Other(_), Reply::Dead { rows, .. }) => {
+                rows.iter().try_for_each(|found| self.bodies(found.extent, 1, found.row.message.id))
+            }
+            (_, Reply::Refused { .. }) => Ok(()),
+            (Asked::Other(what), _) => {
+                self.sights.saw(what);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn published(
+        &mut self,
+        messages: &[Sent],
+        level: Level,
+        outcomes: &[OutcomeRun<PublishOutcome>],
+    ) -> Result<(), Violation> {
+        let told: u64 = outcomes.iter().map(|run| u64::from(run.count)).sum();
+        if told != messages.len() as u64 {
+            return Err(Violation::lost(format!("{} messages were sent, and {told} outcomes told", messages.len())));
+        }
+        let mut messages = messages.iter();
+        for run in outcomes {
+            for (index, sent) in messages.by_ref().take(run.count as usize).enumerate() {
+                match &run.outcome {
+                    PublishOutcome::Queued { id } => {
+                        let id = MessageId { sequence: Sequence(id.sequence.0 + index as u64), ..*id };
+                        self.sights.saw("confirmed");
+                        self.lost.confirmed(id, sent.tag, level, &self.ledger)?;
+                    }
+                    PublishOutcome::Duplicate { id, .. } => {
+                        self.sights.saw("duplicates");
+                        let dedup = sent.dedup.ok_or_else(|| {
+                            Violation::lost(format!("tag {} has no dedup id and is a duplicate", sent.tag))
+                        })?;
+                        self.lost.duplicate(*id, sent.tag, dedup, &self.ledger)?;
+                    }
+                    PublishOutcome::Refused { .. } => self.lost.refused(sent.tag, &self.ledger)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(
+        &mut self,
+        verb: Verb,
+        leases: &[(Receipt, MessageId)],
+        outcomes: &[OutcomeRun<FinishOutcome>],
+    ) -> Result<(), Violation> {
+        let outcomes = outcomes.iter().flat_map(|run| (0..run.count).map(|_| &run.outcome));
+        let outcomes: Vec<_> = outcomes.collect();
+        if outcomes.len() != leases.len() {
+            let told = outcomes.len();
+            return Err(Violation::lost(format!("{} receipts were sent, and {told} outcomes told", leases.len())));
+        }
+        for ((receipt, id), outcome) in leases.iter().zip(outcomes) {
+            match outcome {
+                FinishOutcome::LeaseLost => self.sights.saw("lease lost"),
+                FinishOutcome::Done if verb == Verb::Extend => self.sights.saw("extended"),
+                FinishOutcome::Done | FinishOutcome::Dead => {
+                    self.back.spent(*receipt)?;
+                    if verb == Verb::Ack {
+                        self.ended(*id)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, id: MessageId) -> Result<(), Violation> {
+        self.sights.saw("end confirmed");
+        self.back.ended(id, &self.ledger)
+    }
+
+    fn delivered(&mut self, leases: &[LeasedRun]) -> Result<(), Violation> {
+        for run in leases {
+            self.sights.saw_many("delivered", u64::from(run.count));
+            let again = self.back.delivered(run, &self.ledger)?;
+            self.sights.saw_many("delivered again", again);
+            let (sizes, index) = &run.sizes;
+            let length = sizes.offset(index + run.count) - sizes.offset(*index);
+            if length != run.extent.length {
+                return Err(Violation::lost(format!("a delivery of {length} bytes lies in {:?}", run.extent)));
+            }
+            self.bodies(run.extent, run.count, run.id())?;
+        }
+        Ok(())
+    }
+
+    fn bodies(&mut self, extent: millpond_core::output::Extent, count: u32, first: MessageId) -> Result<(), Violation> {
+        self.sights.saw_many("bodies compared", u64::from(count));
+        let long = u64::from(extent.length) > self.plan.options.segment_bytes;
+        self.sights.saw_many("body beyond a segment", u64::from(long));
+        compare(extent, count, first, &self.broker.as_ref().expect("the broker runs").reader, &self.ledger)
+    }
+}

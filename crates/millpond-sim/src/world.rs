@@ -1,0 +1,255 @@
+//! A life: a broker on its disk, its clients, time, and what goes wrong, one small step after the other.
+
+use std::collections::BTreeMap;
+
+use millpond_core::command::{Command, Ticket};
+use millpond_core::invariants;
+use millpond_storage::Failure;
+use millpond_storage::twin::{Fault, TwinDisk};
+
+use crate::Options;
+use crate::audit::audit;
+use crate::back::Back;
+use crate::broker::{Broker, Loss, Progress};
+use crate::clients::{Asked, Clients, Request};
+use crate::clock::Clock;
+use crate::ledger::Ledger;
+use crate::lost::Lost;
+use crate::plan::Plan;
+use crate::streams::Streams;
+use crate::stuck;
+use crate::tape::Tape;
+use crate::verdict::{Sights, Violation};
+
+/// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
+const ROUNDS: u32 = 5000;
+/// Rounds without a deadline or an end after which what is left is stuck: answers and hand-overs take two or three.
+const ROUNDS_IDLE: u32 = 10;
+
+/// See the module.
+pub struct World {
+    pub(crate) streams: Streams,
+    pub(crate) plan: Plan,
+    pub(crate) disk: TwinDisk,
+    /// Always there but while it restarts.
+    pub(crate) broker: Option<Broker>,
+    pub(crate) clock: Clock,
+    pub(crate) clients: Clients,
+    /// What each open ticket is about.
+    pub(crate) open: BTreeMap<Ticket, Asked>,
+    next_ticket: u64,
+    pub(crate) ledger: Ledger,
+    pub(crate) lost: Lost,
+    pub(crate) back: Back,
+    pub(crate) tape: Tape,
+    pub(crate) options: Options,
+    /// What was planned to go wrong at some operation of the disk.
+    pub(crate) planned: Option<Fault>,
+    /// Whether the disk has no more room.
+    pub(crate) full: bool,
+    pub(crate) sights: Sights,
+}
+
+impl World {
+    /// The world of a seed, before the broker's first start.
+    pub fn new(seed: u64, options: Options) -> World {
+        let mut streams = Streams::new(seed);
+        let plan = Plan::new(&mut streams.plan);
+        World {
+            disk: TwinDisk::new(plan.sector),
+            clients: Clients::new(&plan, &mut streams.load),
+            streams,
+            plan,
+            broker: None,
+            clock: Clock::new(),
+            open: BTreeMap::new(),
+            next_ticket: 0,
+            ledger: Ledger::default(),
+            lost: Lost::default(),
+            back: Back::default(),
+            tape: Tape::new(options.trace),
+            options,
+            planned: None,
+            full: false,
+            sights: Sights::default(),
+        }
+    }
+
+    /// Leads the life to its end.
+    pub fn live(&mut self) -> Result<(), Violation> {
+        self.begin()?;
+        let requests = self.clients.set_up();
+        self.turn(requests)?;
+        self.settle()?;
+        for step in 0..self.options.steps {
+            self.tape.note(format_args!("step {step}"));
+            self.step()?;
+        }
+        self.drain()?;
+        self.lose(Loss::Nothing)?;
+        self.lost.at_end(&self.ledger)?;
+        self.tape.note(format_args!("the end"));
+        Ok(())
+    }
+
+    /// The hash of the history and of every byte on the disk.
+    pub fn hash(&mut self) -> u64 {
+        for (name, bytes) in self.disk.snapshot() {
+            self.tape.bytes(name.as_bytes());
+            self.tape.bytes(&bytes);
+        }
+        self.tape.hash()
+    }
+
+    /// What was seen.
+    pub fn sights(&self) -> Sights {
+        let mut sights = self.sights.clone();
+        sights.add(&self.ledger.sights);
+        sights
+    }
+
+    pub(crate) fn broker(&mut self) -> &mut Broker {
+        self.broker.as_mut().expect("the broker runs")
+    }
+
+    fn step(&mut self) -> Result<(), Violation> {
+        match self.streams.schedule.weighted(&[10, 14, 4, 1]) {
+            0 => {
+                let clients = self.streams.schedule.below(4);
+                let requests = (0..clients).flat_map(|_| self.clients.act(&mut self.streams.load)).collect();
+                self.turn(requests)?;
+            }
+            1 => {
+                let old = self.streams.schedule.one_in(4);
+                self.commit(old)?;
+            }
+            2 => drop(self.keep_house()?),
+            _ => match self.broker().mark() {
+                Ok(marked) => self.sights.saw_many("marks", u64::from(marked)),
+                Err(failure) => self.failed(failure)?,
+            },
+        }
+        self.time_passes();
+        self.trouble()
+    }
+
+    fn time_passes(&mut self) {
+        let time = &mut self.streams.time;
+        match time.weighted(&[40, 60, 4, 1, 1]) {
+            0 => {}
+            1 => self.clock.pass(time.between(0, 60)),
+            2 => self.clock.pass(time.between(100, 20_000)),
+            3 => self.clock.set_ahead(time.between(1, 2_000_000)),
+            _ => self.clock.set_back(time.between(1, 20_000)),
+        }
+    }
+
+    /// A turn of the writer.
+    pub(crate) fn turn(&mut self, requests: Vec<Request>) -> Result<(), Violation> {
+        let mut commands = Vec::new();
+        for Request { command, asked } in requests {
+            self.next_ticket += 1;
+            let ticket = Ticket(self.next_ticket);
+            self.tape.note(format_args!("{} {}", ticket.0, brief(&command)));
+            if let Asked::Publish { batch: Some(_), .. } = asked {
+                self.sights.saw("batches of a session");
+            }
+            self.open.insert(ticket, asked);
+            commands.push((ticket, command));
+        }
+        let now = self.clock.tick();
+        let broker = self.broker.as_mut().expect("the broker runs");
+        broker.turn(now, commands, &mut self.ledger);
+        self.ledger.verdict()?;
+        invariants::check(&broker.core);
+        Ok(())
+    }
+
+    /// One stage of a batch; false if there is nothing on its way.
+    pub(crate) fn commit(&mut self, old: bool) -> Result<bool, Violation> {
+        match self.broker().commit(old) {
+            Ok(Progress::Idle) => Ok(false),
+            Ok(Progress::Full) => {
+                self.sights.saw("batches without room");
+                Ok(false)
+            }
+            Ok(Progress::Told(outputs)) => {
+                let durable = self.broker().survives(Loss::Power);
+                self.ledger.settle(durable);
+                self.release(outputs)?;
+                Ok(true)
+            }
+            Err(failure) => self.failed(failure).map(|()| false),
+        }
+    }
+
+    pub(crate) fn keep_house(&mut self) -> Result<bool, Violation> {
+        match self.broker().keep_house() {
+            Ok(done) => Ok(done),
+            Err(failure) => self.failed(failure).map(|()| false),
+        }
+    }
+
+    /// The journal failed: the process ends, and is started again.
+    fn failed(&mut self, failure: Failure) -> Result<(), Violation> {
+        self.tape.note(format_args!("{failure}"));
+        match self.planned.take() {
+            Some(Fault::PowerCut) => self.lose(Loss::Power),
+            Some(Fault::Error) => {
+                self.sights.saw("faults of the disk");
+                self.lose(Loss::Process)
+            }
+            None => Err(Violation::lost(format!("the storage failed without a fault of the disk: {failure}"))),
+        }
+    }
+
+    /// Until nothing is on its way and the housekeeper has nothing to do.
+    pub(crate) fn settle(&mut self) -> Result<(), Violation> {
+        while self.broker().is_busy() && self.commit(true)? {}
+        while self.keep_house()? {}
+        Ok(())
+    }
+
+    /// With willing consumers and enough time, everything comes to its end.
+    fn drain(&mut self) -> Result<(), Violation> {
+        self.tape.note(format_args!("from here on everything is finished"));
+        self.disk.set_capacity(None);
+        self.disk.unplan();
+        (self.planned, self.full) = (None, false);
+        let (mut idle, mut ended) = (0, 0);
+        for _ in 0..ROUNDS {
+            let requests = self.clients.finish();
+            self.turn(requests)?;
+            self.settle()?;
+            if stuck::left(&self.ledger).is_none() {
+                return self.look_at_the_end();
+            }
+            let wake = self.broker().core.next_wake();
+            self.clock.pass(wake.map_or(0, |wake| wake.0.max(1)));
+            let before = std::mem::replace(&mut ended, self.ledger.sights.of("ended") + self.ledger.sights.of("dead"));
+            idle = if wake.is_some() || before < ended { 0 } else { idle + 1 };
+            if idle > ROUNDS_IDLE {
+                break;
+            }
+        }
+        Err(stuck::violation(&self.ledger))
+    }
+
+    fn look_at_the_end(&mut self) -> Result<(), Violation> {
+        self.turn(vec![Request { command: Command::Namespaces, asked: Asked::Drained }])?;
+        self.settle()?;
+        let broker = self.broker.as_ref().expect("the broker runs");
+        audit(&broker.core, &broker.reader, &self.ledger)
+    }
+}
+
+/// A command without its bodies.
+fn brief(command: &Command) -> String {
+    match command {
+        Command::Publish(publish) => {
+            let runs: Vec<_> = publish.runs.iter().map(|run| (&run.topic, run.priority.level(), run.count)).collect();
+            format!("publish {} {:?} {:?} {runs:?}", publish.namespace, publish.producer, publish.level)
+        }
+        other => format!("{other:?}"),
+    }
+}
