@@ -107,7 +107,9 @@ impl Opened<Core> {
     /// What that takes is durable when this returns. Otherwise a crash that comes before the first sync would take the
     /// raise with it, and the next start would give out the same numbers again.
     pub fn start(&mut self, now: Now) -> Result<(), OpenError> {
-        self.core.start(now, !self.report.orderly, &mut self.appender);
+        // Nobody has been told a number of a directory that was made just now.
+        let raise = !self.report.orderly && !self.report.fresh;
+        self.core.start(now, raise, &mut self.appender);
         let place = self.committer.place();
         self.appender.seal(now).map_or(Ok(()), |batch| commit(&mut self.committer, batch, place))
     }
