@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use millpond_core::command::Command;
+
 /// FNV-1a: enough to compare two runs of the same program.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -35,5 +37,16 @@ impl Tape {
     /// The hash of everything so far.
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+}
+
+/// A command without its bodies.
+pub fn brief(command: &Command) -> String {
+    match command {
+        Command::Publish(publish) => {
+            let runs: Vec<_> = publish.runs.iter().map(|run| (&run.topic, run.priority.level(), run.count)).collect();
+            format!("publish {} {:?} {:?} {runs:?}", publish.namespace, publish.producer, publish.level)
+        }
+        other => format!("{other:?}"),
     }
 }

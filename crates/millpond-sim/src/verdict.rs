@@ -62,11 +62,11 @@ pub struct Sights(pub BTreeMap<&'static str, u64>);
 pub const EVERY_LIFE: [(&str, u64); 7] = [
     ("published", 40),
     ("confirmed", 20),
-    ("delivered", 20),
+    ("delivered", 5),
     ("ended", 20),
-    ("end confirmed", 5),
+    ("end confirmed", 1),
     ("restarts", 1),
-    ("bodies compared", 20),
+    ("bodies compared", 5),
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.

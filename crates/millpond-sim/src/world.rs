@@ -18,7 +18,7 @@ use crate::lost::Lost;
 use crate::plan::Plan;
 use crate::streams::Streams;
 use crate::stuck;
-use crate::tape::Tape;
+use crate::tape::{Tape, brief};
 use crate::verdict::{Sights, Violation};
 
 /// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
@@ -240,16 +240,5 @@ impl World {
         self.settle()?;
         let broker = self.broker.as_ref().expect("the broker runs");
         audit(&broker.core, &broker.reader, &self.ledger)
-    }
-}
-
-/// A command without its bodies.
-fn brief(command: &Command) -> String {
-    match command {
-        Command::Publish(publish) => {
-            let runs: Vec<_> = publish.runs.iter().map(|run| (&run.topic, run.priority.level(), run.count)).collect();
-            format!("publish {} {:?} {:?} {runs:?}", publish.namespace, publish.producer, publish.level)
-        }
-        other => format!("{other:?}"),
     }
 }
