@@ -90,7 +90,7 @@ impl Dispatcher {
 
     pub(crate) fn remove(&mut self, slot: ConsumerSlot) -> Consumer {
         let consumer = self.consumers.remove(slot as usize);
-        self.scopes.close(consumer.scope, slot);
+        self.scopes.close(consumer.scope, slot, consumer.queued);
         match consumer.kind {
             Kind::Attached { session, .. } => {
                 if let Some(session) = self.sessions.get_mut(&session) {
@@ -109,7 +109,7 @@ impl Dispatcher {
     pub(crate) fn feed(&mut self, slot: ConsumerSlot) {
         let consumer = &mut self.consumers[slot as usize];
         if consumer.is_hungry() && !core::mem::replace(&mut consumer.queued, true) {
-            self.scopes.slots[consumer.scope as usize].hungry.push_back(slot);
+            self.scopes.feed(consumer.scope, slot);
         }
     }
 

@@ -5,7 +5,6 @@
 //! of no use takes no turn from its tenant. Every operation takes constant time, whatever the number of topics.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use millpond_types::limits::PRIORITIES;
@@ -22,8 +21,9 @@ pub(crate) struct Rings {
     levels: [Ring; PRIORITIES],
     /// One bit per priority whose ring holds anything.
     occupied: u16,
-    /// Per topic slot, one bit per priority in whose ring it stands.
-    queued: Vec<u16>,
+    /// Per slot of a topic that stands in any ring, one bit per priority. Not an array over all slots: there is one of
+    /// these for each list, prefix and namespace in use, and each would be as long as there are topics.
+    queued: HashMap<TopicSlot, u16, FixedState>,
     /// Entries in all rings.
     entries: usize,
     /// Those among them whose topics are gone.
@@ -121,7 +121,7 @@ impl Rings {
             match standing {
                 // The slot's bit, if set, is that of a later topic in it.
                 Standing::Gone => self.gone -= 1,
-                _ => self.queued[entry.slot as usize] &= !(1 << level),
+                _ => self.unmark(priority, entry.slot),
             }
             match standing {
                 Standing::Ready(_) if is_taken => return Some((priority, entry)),
@@ -142,29 +142,34 @@ impl Rings {
 
     /// A slot's topic is gone: a later topic in the slot stands nowhere yet.
     pub(crate) fn forget(&mut self, slot: TopicSlot) {
-        if let Some(bits) = self.queued.get_mut(slot as usize) {
+        if let Some(bits) = self.queued.remove(&slot) {
             self.gone += bits.count_ones() as usize;
-            *bits = 0;
         }
     }
 
     fn mark(&mut self, priority: Priority, slot: TopicSlot) -> bool {
-        let at = slot as usize;
-        if self.queued.len() <= at {
-            self.queued.resize((at + 1).next_power_of_two(), 0);
-        }
+        let bits = self.queued.entry(slot).or_default();
         let bit = 1 << priority.level();
-        let is_new = self.queued[at] & bit == 0;
-        self.queued[at] |= bit;
+        let is_new = *bits & bit == 0;
+        *bits |= bit;
         self.entries += usize::from(is_new);
         self.occupied |= bit;
         is_new
+    }
+
+    fn unmark(&mut self, priority: Priority, slot: TopicSlot) {
+        let bits = self.queued.get_mut(&slot).expect("what stands in a ring is marked");
+        *bits &= !(1 << priority.level());
+        if *bits == 0 {
+            self.queued.remove(&slot);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const READY: fn(&Entry) -> Standing = |_| Standing::Ready(Priority::DEFAULT);
 
@@ -215,6 +220,18 @@ mod tests {
         });
         assert_eq!(order, [(3, 0), (4, 0), (5, 0)]);
         assert_eq!((rings.entries, rings.gone), (0, 0));
+    }
+
+    #[test]
+    fn what_stands_nowhere_takes_no_memory() {
+        let mut rings = Rings::default();
+        rings.push(Priority::DEFAULT, entry(10_000_000, 7));
+        assert_eq!(rings.queued.len(), 1, "a high slot costs no more than a low one");
+        rings.pop(READY).unwrap();
+        assert!(rings.queued.is_empty());
+        rings.push(Priority::DEFAULT, entry(10_000_000, 7));
+        rings.forget(10_000_000);
+        assert!(rings.queued.is_empty());
     }
 
     #[test]

@@ -28,8 +28,7 @@ impl Core {
         self.dispatcher.scopes.fill(&self.state);
         self.enqueue_touched();
         let mut fed = Vec::new();
-        let scopes: Vec<ScopeSlot> = self.dispatcher.scopes.slots.iter().map(|(slot, _)| slot as ScopeSlot).collect();
-        for scope in scopes {
+        for scope in self.dispatcher.scopes.take_stirred() {
             self.serve_scope(scope, &mut fed, log);
         }
         self.deliver(fed);
@@ -62,7 +61,7 @@ impl Core {
                 self.dispatcher.scopes.slots[scope as usize].hungry.push_back(slot);
             }
             if is_held_up {
-                return;
+                return self.dispatcher.scopes.stir(scope);
             }
         }
     }
@@ -204,9 +203,9 @@ impl Core {
             let topic = &mut self.state.topics[slot];
             topic.touched = false;
             if topic.is_empty() {
-                let fact = Fact::TopicVanished { topic: topic.number };
-                self.commit(fact, log);
-                self.dispatcher.scopes.forget(slot);
+                let (number, namespace, name) = (topic.number, topic.namespace, topic.name.clone());
+                self.commit(Fact::TopicVanished { topic: number }, log);
+                self.dispatcher.scopes.forget(slot, namespace, &name);
             } else {
                 self.dispatcher.scopes.enqueue(slot, &self.state);
             }

@@ -200,9 +200,8 @@ impl Model {
     }
 
     fn consume(&mut self, who: Who, filter: &Filter, messages: u32, bytes: u64, lease: Option<Millis>) {
-        self.next_consumer += 1;
-        let (birth, filter, lease) = (self.next_consumer, filter.clone(), lease.map(|lease| lease.0));
-        self.consumers.push(Consumer { birth, who, filter, messages: u64::from(messages), bytes, lease });
+        let (filter, lease) = (filter.clone(), lease.map(|lease| lease.0));
+        self.consumers.push(Consumer { who, filter, messages: u64::from(messages), bytes, lease });
     }
 
     fn detach_all(&mut self, id: u64) {

@@ -18,8 +18,7 @@ pub struct Waits(BTreeMap<(Scope, Priority, Waiting), BTreeMap<Waiting, u32>>);
 enum Scope {
     All,
     Prefixes(BTreeSet<TopicName>),
-    /// A list belongs to its consumer.
-    List(u64),
+    List(BTreeSet<TopicName>),
 }
 
 /// One that takes turns with its like: a tenant with tenants, a topic with those of its tenant.
@@ -149,7 +148,7 @@ impl Model {
         let admits = |name: &TopicName| match scope {
             Scope::All => true,
             Scope::Prefixes(prefixes) => prefixes.iter().any(|p| name.as_bytes().starts_with(p.as_bytes())),
-            Scope::List(birth) => self.consumers.iter().any(|c| c.birth == *birth && c.filter.admits(name)),
+            Scope::List(names) => names.contains(name),
         };
         let names = self.topics.keys().filter(|name| admits(name) && self.ready_level(name) == Some(priority));
         names.flat_map(|name| [Waiting::Tenant(name.tenant().to_vec()), Waiting::Topic(name.clone())]).collect()
@@ -167,7 +166,7 @@ impl Consumer {
     fn scope(&self) -> Scope {
         match &self.filter {
             Filter::All => Scope::All,
-            Filter::Topics(_) => Scope::List(self.birth),
+            Filter::Topics(names) => Scope::List(names.iter().cloned().collect()),
             Filter::Prefixes(prefixes) => Scope::Prefixes(prefixes.iter().cloned().collect()),
         }
     }

@@ -23,7 +23,6 @@ pub struct Model {
     pub paused: BTreeSet<(TopicName, bool)>,
     pub sessions: BTreeMap<u64, Session>,
     consumers: Vec<Consumer>,
-    next_consumer: u64,
     next_topic: u64,
     high_water: u64,
     raised: u64,
@@ -82,8 +81,6 @@ pub struct Session {
 }
 
 struct Consumer {
-    /// Tells consumers apart that come after one another under the same name.
-    birth: u64,
     who: Who,
     filter: Filter,
     messages: u64,
@@ -109,7 +106,6 @@ impl Model {
             paused: BTreeSet::new(),
             sessions: BTreeMap::new(),
             consumers: Vec::new(),
-            next_consumer: 0,
             next_topic: 0,
             high_water: 0,
             raised: 0,
