@@ -30,6 +30,7 @@ impl Core {
             self.session_expired(session, log);
         }
         self.state.dedups.sweep(self.state.now.wall);
+        self.state.producers.sweep(self.state.now.wall);
     }
 
     fn lease_ran_out(&mut self, lease_slot: LeaseSlot, log: &mut dyn FactLog) {

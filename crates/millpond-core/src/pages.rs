@@ -65,7 +65,7 @@ impl Core {
                 Page::Producer(page) => {
                     let (instance, used) = (page.instance, page.used);
                     let producer = Producer { instance, used, batches: page.batches.into() };
-                    state.producers.insert((page.namespace, page.id), producer);
+                    state.producers.get_or_insert((page.namespace, page.id), used, producer);
                 }
             }
         }

@@ -32,7 +32,7 @@ impl State {
             }
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.remove(*number);
-                self.producers.retain(|(namespace, _), _| namespace != number);
+                self.producers.remove_namespace(*number);
             }
             Fact::Paused { namespace, name, prefix, paused } => {
                 let paused_names = &mut self.namespaces[*namespace].paused;

@@ -57,7 +57,7 @@ impl State {
         at: WallTime,
         outcomes: &[OutcomeRun<PublishOutcome>],
     ) {
-        let producer = self.producers.entry(key).or_insert_with(|| Producer::new(instance));
+        let producer = self.producers.get_or_insert(key, at, Producer::new(instance));
         if producer.instance != instance || producer.is_forgotten(at) {
             *producer = Producer::new(instance);
         }

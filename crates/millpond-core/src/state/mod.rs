@@ -13,21 +13,19 @@ pub(crate) mod producer;
 pub(crate) mod topic;
 pub(crate) mod topics;
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use millpond_types::{Priority, ProducerId, RunTime, Sequence, SessionId, WallTime};
+use millpond_types::{Priority, RunTime, Sequence, SessionId, WallTime};
 use slab::Slab;
 
-use crate::fact::NamespaceNumber;
 use crate::output::Extent;
 use crate::state::dedup::Dedups;
 use crate::state::hash::FixedState;
 use crate::state::holders::Holder;
 use crate::state::namespace::Namespaces;
 use crate::state::numbers::Numbers;
-use crate::state::producer::Producer;
+use crate::state::producer::Producers;
 use crate::state::topic::Lease;
 use crate::state::topics::Topics;
 use crate::time_index::TimeIndex;
@@ -67,7 +65,7 @@ pub(crate) struct State {
     pub(crate) leases: Slab<Lease>,
     pub(crate) holders: HashMap<SessionId, Holder, FixedState>,
     pub(crate) dedups: Dedups,
-    pub(crate) producers: BTreeMap<(NamespaceNumber, ProducerId), Producer>,
+    pub(crate) producers: Producers,
     /// Deadlines in run time.
     pub(crate) run_timers: TimeIndex<Timer>,
     /// Deadlines in wall time.
@@ -89,7 +87,7 @@ impl State {
             leases: Slab::new(),
             holders: HashMap::default(),
             dedups: Dedups::default(),
-            producers: BTreeMap::new(),
+            producers: Producers::default(),
             run_timers: TimeIndex::new(),
             wall_timers: TimeIndex::new(),
             freed: Vec::new(),
