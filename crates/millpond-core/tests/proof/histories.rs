@@ -10,14 +10,13 @@ use millpond_types::{
     PublishOutcome, Receipt, Sequence, TopicName,
 };
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 
-use crate::history::{Known, Op, ops, policy};
+use crate::history::{Known, Op, config, ops, policy};
 use crate::model::{Model, Who};
 use crate::shell::Shell;
 
 proptest! {
-    #![proptest_config(Config { cases: 400, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() })]
+    #![proptest_config(config(400))]
 
     #[test]
     fn the_core_agrees_with_the_model(ops in ops(120), weight in 1..4u32, turn in 1..4usize) {

@@ -8,6 +8,7 @@ mod histories;
 mod history;
 mod journal;
 mod model;
+mod parking;
 mod say;
 mod scenarios;
 mod script;

@@ -1,6 +1,4 @@
-//! Random histories: what happens in them, as proptest draws it, and the commands that come of it.
-//!
-//! An operation names messages and receipts by index; which ones there are is known only when its turn comes.
+//! The commands of a history's operations, and what these may refer to.
 
 use bytes::Bytes;
 use millpond_core::command::*;
@@ -9,150 +7,10 @@ use millpond_types::{
     DedupWindow, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, Receipt, Retry,
     SessionId, TopicName, block,
 };
-use proptest::collection::vec;
-use proptest::option;
-use proptest::prelude::*;
-use proptest::sample::select;
 
+use super::{Op, TOPICS};
 use crate::journal::sizes_of;
 use crate::shell::HASH_KEY;
-
-/// Three tenants, one of them with several topics.
-pub const TOPICS: [&str; 6] = ["a/1", "a/2", "a/3", "b/1", "b/2", "c"];
-
-#[derive(Clone, Debug)]
-pub enum Op {
-    Publish {
-        topic: usize,
-        priority: u8,
-        count: u32,
-        delay: u64,
-        ttl: Option<u64>,
-        dedup: Option<u8>,
-    },
-    Receive {
-        filter: usize,
-        messages: u32,
-        bytes: u64,
-        lease: Option<u64>,
-        wait: u64,
-    },
-    Withdraw(usize),
-    Finish {
-        verb: usize,
-        receipts: Vec<(usize, u32)>,
-        delay: u64,
-    },
-    Begin {
-        session: u64,
-        held: Vec<usize>,
-    },
-    Lose(u64),
-    End(u64),
-    Heartbeat {
-        session: u64,
-        except: Vec<usize>,
-    },
-    Attach {
-        session: u64,
-        consumer: u32,
-        filter: usize,
-        messages: u32,
-        bytes: u64,
-    },
-    Credit {
-        session: u64,
-        consumer: u32,
-        messages: u32,
-        bytes: u64,
-    },
-    Detach {
-        session: u64,
-        consumer: u32,
-    },
-    Cancel {
-        topic: usize,
-        message: usize,
-        dedup: Option<u8>,
-    },
-    Reschedule {
-        message: usize,
-        delay: u64,
-    },
-    Pause {
-        name: usize,
-        stop: bool,
-    },
-    Forget {
-        topic: usize,
-        dedup: u8,
-    },
-    Purge(usize),
-    Redrive(usize),
-    DeadPurge(usize),
-    Policy(usize),
-    /// Both times pass, wall time a little more.
-    Pass {
-        run: u64,
-        wall: u64,
-    },
-    /// Until the core has something to do by itself.
-    Wake,
-    Restart {
-        crash: bool,
-    },
-    Checkpoint,
-}
-
-pub fn ops(length: usize) -> impl Strategy<Value = Vec<Op>> {
-    vec(op(), length / 2..length)
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let topic = || 0..TOPICS.len();
-    let time = || select(vec![0, 0, 0, 1, 500, 1000, 3000]);
-    let ttl = option::weighted(0.2, select(vec![1, 1000, 2000]));
-    let messages = || select(vec![1, 1, 2, 3, 5, 100]);
-    let bytes = || select(vec![1, 25, 40, 10_000, 10_000]);
-    let lease = option::of(select(vec![100, 1000, 5000]));
-    let (session, consumer) = (|| 1..4u64, || 0..2u32);
-    let dedup = || option::weighted(0.4, 0..2u8);
-    let priority = select(vec![4, 4, 4, 4, 9, 0]);
-    prop_oneof![
-        8 => (topic(), priority, 1..5u32, time(), ttl, dedup()).prop_map(
-            |(topic, priority, count, delay, ttl, dedup)| Op::Publish { topic, priority, count, delay, ttl, dedup }
-        ),
-        5 => (0..FILTERS, messages(), bytes(), lease, time()).prop_map(
-            |(filter, messages, bytes, lease, wait)| Op::Receive { filter, messages, bytes, lease, wait }
-        ),
-        1 => any::<usize>().prop_map(Op::Withdraw),
-        8 => (0..7usize, vec((any::<usize>(), 1..4u32), 1..5), time())
-            .prop_map(|(verb, receipts, delay)| Op::Finish { verb, receipts, delay }),
-        3 => (session(), vec(any::<usize>(), 0..4)).prop_map(|(session, held)| Op::Begin { session, held }),
-        1 => session().prop_map(Op::Lose),
-        1 => session().prop_map(Op::End),
-        1 => (session(), vec(any::<usize>(), 0..4)).prop_map(|(session, except)| Op::Heartbeat { session, except }),
-        4 => (session(), consumer(), 0..FILTERS, messages(), bytes()).prop_map(
-            |(session, consumer, filter, messages, bytes)| Op::Attach { session, consumer, filter, messages, bytes }
-        ),
-        4 => (session(), consumer(), messages(), bytes()).prop_map(
-            |(session, consumer, messages, bytes)| Op::Credit { session, consumer, messages, bytes }
-        ),
-        1 => (session(), consumer()).prop_map(|(session, consumer)| Op::Detach { session, consumer }),
-        4 => (topic(), any::<usize>(), dedup()).prop_map(|(topic, message, dedup)| Op::Cancel { topic, message, dedup }),
-        2 => (any::<usize>(), time()).prop_map(|(message, delay)| Op::Reschedule { message, delay }),
-        2 => (0..TOPICS.len() + 2, any::<bool>()).prop_map(|(name, stop)| Op::Pause { name, stop }),
-        2 => (topic(), 0..2u8).prop_map(|(topic, dedup)| Op::Forget { topic, dedup }),
-        1 => (0..FILTERS).prop_map(Op::Purge),
-        1 => (0..FILTERS).prop_map(Op::Redrive),
-        1 => (0..FILTERS).prop_map(Op::DeadPurge),
-        1 => (0..POLICIES).prop_map(Op::Policy),
-        5 => (time(), time()).prop_map(|(run, wall)| Op::Pass { run, wall: run + wall }),
-        2 => Just(Op::Wake),
-        1 => any::<bool>().prop_map(|crash| Op::Restart { crash }),
-        1 => Just(Op::Checkpoint),
-    ]
-}
 
 /// What an operation may refer to.
 #[derive(Default)]
@@ -276,7 +134,7 @@ pub fn publish_run(known: &mut Known, topic: &str, count: u32, dedup: Option<u8>
     PublishRun { topic, priority, delay, ttl, count, block, sizes, dedup }
 }
 
-const FILTERS: usize = 6;
+pub const FILTERS: usize = 6;
 
 fn filter(at: usize) -> Filter {
     let names = |names: &[&str]| names.iter().map(|text| name(text)).collect();
@@ -289,7 +147,7 @@ fn filter(at: usize) -> Filter {
     }
 }
 
-const POLICIES: usize = 6;
+pub const POLICIES: usize = 6;
 
 /// Policies whose back-off has no jitter. `weight` is one for a whole history: turns are counted in it.
 pub fn policy(at: usize, weight: u32) -> Policy {

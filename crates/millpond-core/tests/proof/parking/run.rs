@@ -1,0 +1,350 @@
+//! A history, run on a core with a store beside it.
+
+use std::collections::BTreeMap;
+
+use millpond_core::command::*;
+use millpond_core::output::{LeasedRun, Output, Reply};
+use millpond_core::page::{Page, RunPage, TopicPage};
+use millpond_core::{Core, Decision, Now, invariants};
+use millpond_types::{
+    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Priority, ProducerId, PublishOutcome, Receipt,
+    RunTime, Sequence, SessionId, TopicNumber, WallTime,
+};
+
+use super::{Change, Round};
+use crate::history::{Known, TOPICS, name, policy, publish_run};
+use crate::journal::Journal;
+use crate::shell::HASH_KEY;
+
+/// A core with a store beside it.
+pub struct Run {
+    pub core: Core,
+    pub journal: Journal,
+    pub now: Now,
+    /// What was evicted.
+    pub store: BTreeMap<TopicNumber, TopicPage>,
+    /// What the core wants and was not given yet.
+    pub wanted: Vec<TopicNumber>,
+    /// What decides when topics leave and when they come back; where there is none, they never leave.
+    pub chances: Vec<u64>,
+    pub chance: usize,
+    pub tickets: u64,
+    pub batches: u64,
+    pub known: Known,
+    pub ids: BTreeMap<Ticket, Vec<usize>>,
+    pub messages: Vec<(usize, MessageId)>,
+    /// Those of this round, which no command names before the next one.
+    pub new_messages: Vec<(usize, MessageId)>,
+    pub answers: BTreeMap<Ticket, String>,
+    pub received: Vec<LeasedRun>,
+    pub delivered: Vec<String>,
+}
+
+impl Run {
+    pub fn new(chances: Vec<u64>) -> Run {
+        let mut journal = Journal::default();
+        let mut core = Core::create(HASH_KEY, &mut journal);
+        let now = Now { run: RunTime(0), wall: WallTime(0) };
+        core.start(now, false, &mut journal);
+        let mut run = Run {
+            core,
+            journal,
+            now,
+            store: BTreeMap::new(),
+            wanted: Vec::new(),
+            chances,
+            chance: 0,
+            tickets: 0,
+            batches: 0,
+            known: Known::default(),
+            ids: BTreeMap::new(),
+            messages: Vec::new(),
+            new_messages: Vec::new(),
+            answers: BTreeMap::new(),
+            received: Vec::new(),
+            delivered: Vec::new(),
+        };
+        run.submit(vec![Command::NamespaceSet { name: NamespaceName::default(), policy: policy(0, 1) }]);
+        for topic in TOPICS {
+            let anchor = run.anchor(topic);
+            run.submit(vec![anchor]);
+        }
+        run
+    }
+
+    pub fn round(&mut self, round: &Round) {
+        for change in &round.changes {
+            let commands = self.commands(change);
+            self.submit(commands);
+        }
+        self.settle();
+        if let Some((at, stop)) = round.pause {
+            let topic = TopicRef { namespace: NamespaceName::default(), name: name(TOPICS[at]) };
+            let prefix = false;
+            self.submit(vec![if stop { Command::Pause { topic, prefix } } else { Command::Resume { topic, prefix } }]);
+        }
+        let receive = Command::Receive(Receive {
+            namespace: NamespaceName::default(),
+            group: GroupName::default(),
+            filter: Filter::Topics(vec![name(TOPICS[round.topic])]),
+            messages: round.messages,
+            bytes: 1_000_000,
+            lease: None,
+            wait: Millis(0),
+        });
+        self.received.clear();
+        self.submit(vec![receive]);
+        self.settle();
+        let verbs = round.verbs.iter().cycle();
+        let finishes: Vec<Command> = receipts(&self.received).zip(verbs).filter_map(finish).collect();
+        for finish in finishes {
+            self.evict();
+            let ticket = self.ticket();
+            let decision = self.core.submit(ticket, finish, &mut self.journal);
+            assert_eq!(decision, Decision::Decided, "finishing is never parked");
+            self.end_turn();
+        }
+        self.settle();
+        self.now = Now { run: RunTime(self.now.run.0 + round.pass), wall: WallTime(self.now.wall.0 + round.pass) };
+        self.submit(Vec::new());
+        self.settle();
+        self.new_messages.sort();
+        self.messages.append(&mut self.new_messages);
+    }
+
+    /// Gives everything that is ready to one consumer; what it was given, with the lease numbers.
+    pub fn drain(&mut self) -> Vec<String> {
+        self.attach();
+        self.settle();
+        self.delivered.sort();
+        std::mem::take(&mut self.delivered)
+    }
+
+    /// A consumer of everything, with more credit than there are messages.
+    pub fn attach(&mut self) {
+        let (session, namespace, group) = (SessionId(1), NamespaceName::default(), GroupName::default());
+        self.submit(vec![Command::SessionBegin(SessionBegin { session, resume: Millis(1000), held: Vec::new() })]);
+        let (messages, bytes) = (10_000, 1_000_000);
+        let attach =
+            Attach { session, consumer: 1, namespace, group, filter: Filter::All, messages, bytes, lease: None };
+        self.submit(vec![Command::Attach(attach)]);
+    }
+
+    /// The state with everything loaded. Where a block lies is told by its first message, since the journals of two
+    /// runs are in different orders.
+    pub fn pages(&mut self) -> Vec<Page> {
+        for number in self.store.keys().copied().collect::<Vec<_>>() {
+            self.load(number);
+        }
+        self.end_turn();
+        assert_eq!(self.core.evict(TopicNumber(u64::MAX)), None, "what is not there is not evicted");
+        let mut pages: Vec<Page> = self.core.pages().collect();
+        let place = |run: &mut RunPage| {
+            run.position = self.journal.read(run.extent())[0].trim_start_matches('m').parse().unwrap();
+        };
+        for page in &mut pages {
+            match page {
+                Page::Topic(topic) => topic.levels.iter_mut().for_each(|level| {
+                    level.runs.iter_mut().for_each(place);
+                    level.aside.iter_mut().for_each(|aside| place(&mut aside.run));
+                }),
+                Page::Dead(dead) => place(&mut dead.run),
+                _ => {}
+            }
+        }
+        pages
+    }
+
+    fn commands(&mut self, change: &Change) -> Vec<Command> {
+        let namespace = NamespaceName::default();
+        let topic = |at: usize| TopicRef { namespace: NamespaceName::default(), name: name(TOPICS[at]) };
+        match change {
+            Change::Publish { topics, priority, count, delay, dedup } => {
+                let (priority, delay) = (Priority::new(*priority).unwrap(), Millis(*delay));
+                let runs = topics.iter().map(|at| publish_run(&mut self.known, TOPICS[*at], *count, *dedup));
+                let runs: Vec<_> = runs.map(|run| PublishRun { priority, delay, ..run }).collect();
+                self.batches += 1;
+                // Batches of one session: none may overtake another.
+                let producer = Some(ProducerBatch { id: ProducerId(1), instance: 1, sequence: self.batches });
+                let of = topics.iter().flat_map(|at| vec![*at; *count as usize]).collect();
+                self.ids.insert(Ticket(self.tickets + 1), of);
+                vec![Command::Publish(Publish { namespace, producer, level: Level::Durable, runs })]
+            }
+            Change::Cancel(index) => {
+                let found = self.message(*index);
+                found.map(|(at, id)| Command::Cancel { topic: topic(at), which: Which::Id(id) }).into_iter().collect()
+            }
+            Change::Reschedule(index, delay) => {
+                let (found, delay) = (self.message(*index), Millis(*delay));
+                let command = |(at, id)| Command::Reschedule { topic: topic(at), which: Which::Id(id), delay };
+                found.map(command).into_iter().collect()
+            }
+            Change::Look(at) => vec![Command::Look(Look { topic: topic(*at), which: LookWhich::First(100) })],
+            Change::Topic(at) => vec![Command::Topic(topic(*at))],
+            Change::Purge(at) => {
+                let filter = Filter::Topics(vec![name(TOPICS[*at])]);
+                vec![Command::Purge { namespace, filter }, self.anchor(TOPICS[*at])]
+            }
+            Change::Redrive(at) => {
+                let which = DeadWhich::Filter(Filter::Topics(vec![name(TOPICS[*at])]));
+                vec![Command::DeadRedrive { namespace, group: GroupName::default(), which }]
+            }
+        }
+    }
+
+    fn anchor(&mut self, topic: &str) -> Command {
+        let run = publish_run(&mut self.known, topic, 1, None);
+        let runs = vec![PublishRun { priority: Priority::new(0).unwrap(), ..run }];
+        let namespace = NamespaceName::default();
+        Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs })
+    }
+
+    fn message(&self, index: usize) -> Option<(usize, MessageId)> {
+        self.messages.get(index % self.messages.len().max(1)).copied()
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    pub fn submit(&mut self, commands: Vec<Command>) {
+        self.evict();
+        self.core.set_time(self.now);
+        for command in commands {
+            let ticket = self.ticket();
+            self.core.submit(ticket, command, &mut self.journal);
+        }
+        self.load_some();
+        self.end_turn();
+    }
+
+    fn end_turn(&mut self) {
+        self.core.advance(&mut self.journal);
+        self.core.dispatch(&mut self.journal);
+        self.wanted.append(self.core.wanted());
+        invariants::check(&self.core);
+        for output in std::mem::take(self.core.outputs()) {
+            self.take_note(output);
+        }
+    }
+
+    /// Turns until nothing is wanted any more.
+    fn settle(&mut self) {
+        while !self.wanted.is_empty() {
+            self.submit(Vec::new());
+        }
+    }
+
+    /// Lets some topics go, by chance.
+    fn evict(&mut self) {
+        let topics: Vec<TopicNumber> = (0..TOPICS.len() as u64).map(TopicNumber).collect();
+        for number in topics {
+            if self.draw() % 2 == 1
+                && let Some(page) = self.core.evict(number)
+            {
+                assert!(self.store.insert(number, page).is_none(), "a topic is evicted once");
+            }
+        }
+    }
+
+    /// Lets all topics go that can do without memory.
+    pub fn evict_all(&mut self) {
+        for number in (0..2000).map(TopicNumber) {
+            let page = self.core.evict(number);
+            self.store.extend(page.map(|page| (number, page)));
+        }
+    }
+
+    /// Brings all of the wanted topics back, in a turn.
+    pub fn bring_all(&mut self) {
+        for number in std::mem::take(&mut self.wanted) {
+            self.load(number);
+        }
+        self.end_turn();
+    }
+
+    /// Brings some of the wanted topics back, in any order.
+    fn load_some(&mut self) {
+        while !self.wanted.is_empty() && !self.draw().is_multiple_of(3) {
+            let at = self.draw() as usize % self.wanted.len();
+            let number = self.wanted.swap_remove(at);
+            self.load(number);
+        }
+    }
+
+    fn load(&mut self, number: TopicNumber) {
+        let page = self.store.remove(&number).expect("only what was evicted is wanted, once");
+        self.core.load(page, &mut self.journal);
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.chance += 1;
+        let seed = self.chances.get(self.chance % self.chances.len().max(1)).copied().unwrap_or(0);
+        // The list is short: each time round it says something else.
+        (seed >> (self.chance / self.chances.len().max(1) % 48)) & 0xffff
+    }
+
+    fn take_note(&mut self, output: Output) {
+        match output {
+            Output::Reply { ticket, reply: Reply::Published { outcomes, .. } } => {
+                let mut topics = self.ids.remove(&ticket).unwrap_or_default().into_iter();
+                for run in &outcomes {
+                    for n in 0..u64::from(run.count) {
+                        if let (Some(at), PublishOutcome::Queued { id }) = (topics.next(), &run.outcome) {
+                            let id = MessageId { sequence: Sequence(id.sequence.0 + n), ..*id };
+                            self.new_messages.push((at, id));
+                        }
+                    }
+                }
+                self.answers.insert(ticket, format!("{outcomes:?}"));
+            }
+            Output::Reply { ticket, reply: Reply::Received(leases) } => {
+                self.answers.insert(ticket, leases.iter().map(|run| self.tell(run)).collect());
+                self.received.extend(leases);
+            }
+            Output::Reply { ticket, reply: Reply::Messages(rows) } => {
+                let row = |row: &millpond_core::output::Found<_>| {
+                    format!("{:?} {:?}", self.journal.read(row.extent), row.row)
+                };
+                self.answers.insert(ticket, rows.iter().map(row).collect());
+            }
+            Output::Reply { ticket, reply } => _ = self.answers.insert(ticket, format!("{reply:?}")),
+            Output::Delivery { leases, .. } => {
+                // One by one: how many of a topic come in a turn depends on which others are there.
+                for run in &leases {
+                    for (n, body) in (0..).zip(self.journal.read(run.extent)) {
+                        let lease = run.receipt.lease.0 + n;
+                        self.delivered
+                            .push(format!("{} {lease} {body} {} {}", run.topic, run.deliveries, run.failures));
+                    }
+                }
+            }
+            Output::SessionExpired(_) => {}
+        }
+    }
+
+    fn tell(&self, run: &LeasedRun) -> String {
+        let bodies = self.journal.read(run.extent);
+        format!("{} {} {bodies:?} {} {}; ", run.topic, run.receipt, run.deliveries, run.failures)
+    }
+}
+
+/// Each receipt, with whether it is an anchor's.
+fn receipts(runs: &[LeasedRun]) -> impl Iterator<Item = (Receipt, bool)> {
+    runs.iter().flat_map(|run| {
+        let leases = (0..u64::from(run.count)).map(|n| LeaseNumber(run.receipt.lease.0 + n));
+        leases.map(|lease| (Receipt { lease, ..run.receipt }, run.priority.level() == 0))
+    })
+}
+
+fn finish(((first, is_anchor), verb): ((Receipt, bool), &u8)) -> Option<Command> {
+    let verb = match verb {
+        _ if is_anchor => FinishVerb::Release { delay: Millis(0) },
+        0 | 1 => FinishVerb::Ack,
+        2 => FinishVerb::Release { delay: Millis(0) },
+        3 => FinishVerb::Reject { reason: Default::default() },
+        _ => return None,
+    };
+    Some(Command::Finish(Finish { verb, receipts: vec![ReceiptRun { first, count: 1 }], confirm: true }))
+}
