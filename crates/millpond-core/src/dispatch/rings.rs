@@ -64,6 +64,11 @@ impl Rings {
         self.occupied == 0
     }
 
+    /// Whether nothing stands in the ring of a priority.
+    pub(crate) fn is_empty_at(&self, priority: Priority) -> bool {
+        self.occupied & (1 << priority.level()) == 0
+    }
+
     /// Whether so many of the entries are of topics that are gone that the rings are better filled anew.
     pub(crate) fn is_mostly_gone(&self) -> bool {
         self.gone > GONE_MIN && self.gone * 2 > self.entries

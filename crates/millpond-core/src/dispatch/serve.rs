@@ -72,7 +72,7 @@ impl Core {
         while share > 0 && self.dispatcher.consumers[consumer as usize].is_hungry() {
             let rings = &mut self.dispatcher.scopes.slots[scope as usize].rings;
             let Some((priority, entry)) = rings.pop(|entry| standing(&self.state, entry)) else { break };
-            let is_only = rings.is_empty();
+            let is_only = rings.is_empty_at(priority);
             if self.state.topics[entry.slot].is_cold() {
                 // It comes back into the rings when it is loaded.
                 if !self.fetch_for_dispatch(entry.slot) {
@@ -85,7 +85,7 @@ impl Core {
             let namespace = self.state.topics[entry.slot].namespace;
             let weight = self.state.namespaces[namespace].policy.weight;
             let turn = if entry.left > 0 { entry.left } else { weight };
-            // With nobody else in the rings, every turn is its turn.
+            // With nobody else at this priority, every turn is its turn.
             let quota = if is_only { share } else { turn.min(share) };
             let served = self.serve_topic(entry.slot, priority, consumer, quota, log);
             share -= served;

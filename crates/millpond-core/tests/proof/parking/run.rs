@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
-use millpond_core::page::{Page, RunPage, TopicPage};
+use millpond_core::page::{AsidePage, AsideState, Page, RunPage, TopicPage};
 use millpond_core::{Core, Decision, Now, invariants};
+use millpond_types::block::Sizes;
 use millpond_types::{
     Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Priority, ProducerId, PublishOutcome, Receipt,
     RunTime, Sequence, SessionId, TopicNumber, WallTime,
@@ -130,8 +131,7 @@ impl Run {
         self.submit(vec![Command::Attach(attach)]);
     }
 
-    /// The state with everything loaded. Where a block lies is told by its first message, since the journals of two
-    /// runs are in different orders.
+    /// The state with everything loaded.
     pub fn pages(&mut self) -> Vec<Page> {
         for number in self.store.keys().copied().collect::<Vec<_>>() {
             self.load(number);
@@ -139,20 +139,44 @@ impl Run {
         self.end_turn();
         assert_eq!(self.core.evict(TopicNumber(u64::MAX)), None, "what is not there is not evicted");
         let mut pages: Vec<Page> = self.core.pages().collect();
-        let place = |run: &mut RunPage| {
-            run.position = self.journal.read(run.extent())[0].trim_start_matches('m').parse().unwrap();
-        };
         for page in &mut pages {
             match page {
                 Page::Topic(topic) => topic.levels.iter_mut().for_each(|level| {
-                    level.runs.iter_mut().for_each(place);
-                    level.aside.iter_mut().for_each(|aside| place(&mut aside.run));
+                    level.runs = level.runs.iter().flat_map(|run| self.each(run)).collect();
+                    level.aside = level.aside.iter().flat_map(|aside| self.each_aside(aside)).collect();
                 }),
-                Page::Dead(dead) => place(&mut dead.run),
+                Page::Dead(dead) => dead.run = self.each(&dead.run).remove(0),
                 _ => {}
             }
         }
         pages
+    }
+
+    /// The messages of a run one by one: where it was cut depends on who else had a turn. Where a block lies is told by
+    /// its message, since the journals of two runs are in different orders.
+    fn each(&self, run: &RunPage) -> Vec<RunPage> {
+        let one = |(n, body): (u64, String)| RunPage {
+            first: Sequence(run.first.0 + n),
+            count: 1,
+            position: body.trim_start_matches('m').parse().unwrap(),
+            sizes: Sizes::Uniform(0),
+            index: 0,
+            ..run.clone()
+        };
+        (0..).zip(self.journal.read(run.extent())).map(one).collect()
+    }
+
+    fn each_aside(&self, aside: &AsidePage) -> Vec<AsidePage> {
+        let one = |(n, run)| {
+            let state = match aside.state {
+                AsideState::Leased { lease, holder, duration, deadline } => {
+                    AsideState::Leased { lease: LeaseNumber(lease.0 + n), holder, duration, deadline }
+                }
+                state => state,
+            };
+            AsidePage { run, state, ..aside.clone() }
+        };
+        (0..).zip(self.each(&aside.run)).map(one).collect()
     }
 
     fn commands(&mut self, change: &Change) -> Vec<Command> {
@@ -311,7 +335,6 @@ impl Run {
             }
             Output::Reply { ticket, reply } => _ = self.answers.insert(ticket, format!("{reply:?}")),
             Output::Delivery { leases, .. } => {
-                // One by one: how many of a topic come in a turn depends on which others are there.
                 for run in &leases {
                     for (n, body) in (0..).zip(self.journal.read(run.extent)) {
                         let lease = run.receipt.lease.0 + n;
@@ -325,8 +348,11 @@ impl Run {
     }
 
     fn tell(&self, run: &LeasedRun) -> String {
-        let bodies = self.journal.read(run.extent);
-        format!("{} {} {bodies:?} {} {}; ", run.topic, run.receipt, run.deliveries, run.failures)
+        let each = (0..).zip(self.journal.read(run.extent)).map(|(n, body)| {
+            let lease = run.receipt.lease.0 + n;
+            format!("{} {lease} {body} {} {}; ", run.topic, run.deliveries, run.failures)
+        });
+        each.collect()
     }
 }
 
