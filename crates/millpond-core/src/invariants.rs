@@ -16,6 +16,7 @@ pub fn check(core: &Core) {
         for level in &topic.levels {
             messages_stand_once_and_in_order(level);
             ready_list_matches(level);
+            nothing_is_kept_for_what_is_finished(level);
         }
         leases_match(state, slot, topic);
         numbers_are_below_the_high_water(state, topic);
@@ -56,6 +57,17 @@ fn ready_list_matches(level: &Level) {
     let mut expected: alloc::vec::Vec<_> = ready.collect();
     expected.sort_unstable();
     assert!(level.ready.iter().copied().eq(expected), "the ready list holds what is ready");
+}
+
+/// Dedup hashes and TTLs go with their messages, so that one old message does not keep those of all later ones.
+fn nothing_is_kept_for_what_is_finished(level: &Level) {
+    for sequence in level.marks.keys() {
+        let is_there = level.run_of(*sequence).is_some() || level.aside_of(*sequence).is_some();
+        assert!(is_there, "the dedup hash of {sequence:?} is kept, and the message is finished");
+    }
+    for (first, (end, _)) in &level.expiries {
+        assert!(level.holds_any(*first, *end), "the TTL of {first:?} to {end:?} is kept, and all of them are finished");
+    }
 }
 
 /// Each lease of a topic and the entry aside that it is of name each other.

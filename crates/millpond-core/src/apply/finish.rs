@@ -15,7 +15,7 @@ impl State {
         let slot = self.slot(topic);
         let (priority, aside) = self.end_lease(slot, lease, count);
         self.freed.push(aside.run.extent());
-        self.settle(slot, priority);
+        self.settle(slot, priority, aside.run.first, aside.run.end());
     }
 
     pub(super) fn returned(
@@ -64,6 +64,7 @@ impl State {
         let (number, name) = (self.topics[slot].number, self.topics[slot].name.clone());
         let namespace = self.topics[slot].namespace;
         let detail = Bytes::copy_from_slice(detail);
+        let (first, end) = (run.first, run.end());
         let mut rest = run;
         while rest.count > 0 {
             // One letter a message: each is redriven or thrown away on its own.
@@ -74,7 +75,7 @@ impl State {
             let dead = Dead { topic, run, deliveries, failures, reason, detail, died: at, mark };
             self.namespaces[namespace].insert_dead(group, id, dead);
         }
-        self.settle(slot, priority);
+        self.settle(slot, priority, first, end);
     }
 
     pub(super) fn ended(
@@ -97,7 +98,7 @@ impl State {
         }
         let aside = self.take_unleased(slot, priority, first, count);
         self.freed.push(aside.run.extent());
-        self.settle(slot, priority);
+        self.settle(slot, priority, aside.run.first, aside.run.end());
     }
 
     /// Takes messages that are not leased from wherever they are.

@@ -1,20 +1,24 @@
-//! What follows when messages are finished: what was kept for those before the completion cursor is let go of.
+//! What follows when messages are finished: what was kept for them is let go of.
 
-use millpond_types::Priority;
+use millpond_types::{Priority, Sequence};
 
 use crate::state::{State, TopicSlot};
 
 impl State {
-    pub(super) fn settle(&mut self, slot: TopicSlot, priority: Priority) {
+    /// Messages of one run are finished, and no longer in line or aside.
+    pub(super) fn settle(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, end: Sequence) {
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
-        let completion = level.completion();
-        while let Some(entry) = level.expiries.first_entry().filter(|entry| entry.get().0 <= completion) {
-            let (_, timer) = entry.remove();
-            self.wall_timers.remove(timer);
+        while let Some((sequence, _)) = level.marks.range(first..end).next() {
+            let sequence = *sequence;
+            level.marks.remove(&sequence);
         }
-        let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
-        while level.marks.first_entry().is_some_and(|entry| *entry.key() < completion) {
-            level.marks.pop_first();
+        // A run lies within one that was published, or loaded, with one TTL.
+        let expiry = level.expiries.range(..=first).next_back().filter(|(_, (end, _))| *end > first);
+        if let Some((&from, &(to, timer))) = expiry
+            && !level.holds_any(from, to)
+        {
+            level.expiries.remove(&from);
+            self.wall_timers.remove(timer);
         }
     }
 }

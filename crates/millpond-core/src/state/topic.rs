@@ -61,7 +61,7 @@ pub(crate) struct Level {
     pub(crate) ready: BTreeSet<(Sequence, Sequence)>,
     /// Runs published with a TTL, by first sequence, until all of the run is finished.
     pub(crate) expiries: BTreeMap<Sequence, (Sequence, TimerKey)>,
-    /// The dedup hashes of messages from the completion cursor on, so that what ends by id takes its dedup id along.
+    /// The dedup hashes of messages that are not finished, so that what ends by id takes its dedup id along.
     pub(crate) marks: BTreeMap<Sequence, u128>,
 }
 
@@ -221,6 +221,13 @@ impl Level {
     pub(crate) fn run_of(&self, sequence: Sequence) -> Option<usize> {
         let at = self.runs.partition_point(|run| run.end() <= sequence);
         self.runs.get(at).filter(|run| run.contains(sequence)).map(|_| at)
+    }
+
+    /// Whether any message from `first` on and before `end` is not finished.
+    pub(crate) fn holds_any(&self, first: Sequence, end: Sequence) -> bool {
+        let at = self.runs.partition_point(|run| run.end() <= first);
+        let in_line = self.runs.get(at).is_some_and(|run| run.first < end);
+        in_line || self.aside_of(first).is_some() || self.aside.range(first..end).next().is_some()
     }
 
     /// What would be delivered next: the key of an entry aside, or the front of the line.
