@@ -8,7 +8,7 @@ mod lease;
 mod publish;
 mod settle;
 
-use millpond_types::{Priority, Sequence};
+use millpond_types::{Priority, Sequence, TopicName};
 
 use crate::fact::Fact;
 use crate::state::State;
@@ -40,7 +40,7 @@ impl State {
                     true => _ = paused_names.insert((name.detach(), *prefix)),
                     false => _ = paused_names.remove(&(name.clone(), *prefix)),
                 }
-                self.refresh_paused(*namespace);
+                self.refresh_paused(*namespace, name, *prefix);
             }
             Fact::TopicCreated { topic, namespace, name, floor } => {
                 self.numbers.next_topic = self.numbers.next_topic.max(topic.0 + 1);
@@ -117,9 +117,15 @@ impl State {
         slots.into_iter().for_each(|slot| self.touch(slot));
     }
 
-    fn refresh_paused(&mut self, namespace: u32) {
-        for slot in 0..self.topics.end() {
-            let Some(topic) = self.topics.get(slot).filter(|topic| topic.namespace == namespace) else { continue };
+    /// Lets the topics that a pause or its end is about know of it: one, or all with a prefix.
+    fn refresh_paused(&mut self, namespace: u32, name: &TopicName, prefix: bool) {
+        let begins = |topic: &Topic| topic.namespace == namespace && topic.name.as_bytes().starts_with(name.as_bytes());
+        let slots: alloc::vec::Vec<_> = match prefix {
+            false => self.topics.find(namespace, name).into_iter().collect(),
+            true => self.topics.iter().filter(|(_, topic)| begins(topic)).map(|(slot, _)| slot).collect(),
+        };
+        for slot in slots {
+            let topic = &self.topics[slot];
             let paused = self.namespaces[namespace].is_paused(&topic.name);
             if paused != topic.paused {
                 self.topics[slot].paused = paused;

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::CREDIT_MESSAGES_MAX;
-use millpond_types::{Code, LeaseNumber, Receipt, SessionId};
+use millpond_types::{Code, LeaseNumber, Receipt, SessionId, TopicNumber};
 
 use crate::Core;
 use crate::command::{Attach, ReceiptRun, SessionBegin};
@@ -18,9 +18,10 @@ use crate::state::TopicSlot;
 impl Core {
     pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Reply {
         let resumed = self.dispatcher.begin(begin.session, begin.resume);
+        let held = in_order(begin.held);
         for (slot, lease, count) in self.leases_of(begin.session) {
             let topic = self.state.topics[slot].number;
-            for (from, to) in gaps(lease, count, begin.held.iter().filter(|run| run.first.topic == topic)) {
+            for (from, to) in gaps(topic, lease, count, &held) {
                 self.give_back(slot, from, (to.0 - from.0) as u32, false, ReturnPlace::Head, log);
             }
         }
@@ -107,22 +108,37 @@ impl Core {
     }
 }
 
-/// The parts of a lease run that no receipt names.
-fn gaps<'a>(
+/// Receipts in order, those that overlap or meet as one: per run its topic, its first lease and the one behind its last.
+fn in_order(held: Vec<ReceiptRun>) -> Vec<(TopicNumber, LeaseNumber, LeaseNumber)> {
+    let mut runs: Vec<_> = held.iter().map(|run| (run.first.topic, run.first.lease, run.end())).collect();
+    runs.sort_unstable();
+    runs.dedup_by(|run, before| {
+        let is_one = run.0 == before.0 && run.1 <= before.2;
+        if is_one {
+            before.2 = before.2.max(run.2);
+        }
+        is_one
+    });
+    runs
+}
+
+/// The parts of a lease run that none of the receipts names, which are [`in_order`].
+fn gaps(
+    topic: TopicNumber,
     first: LeaseNumber,
     count: u32,
-    held: impl Iterator<Item = &'a ReceiptRun>,
+    held: &[(TopicNumber, LeaseNumber, LeaseNumber)],
 ) -> Vec<(LeaseNumber, LeaseNumber)> {
     let end = LeaseNumber(first.0 + u64::from(count));
-    let mut named: Vec<_> = held.map(|run| (run.first.lease.max(first), run.end().min(end))).collect();
-    named.sort_unstable();
+    let from = held.partition_point(|(of, _, to)| (*of, *to) <= (topic, first));
+    let named = held[from..].iter().take_while(|(of, from, _)| *of == topic && *from < end);
     let mut found = Vec::new();
     let mut at = first;
-    for (from, to) in named.into_iter().filter(|(from, to)| from < to) {
-        if from > at {
-            found.push((at, from));
+    for (_, from, to) in named {
+        if *from > at {
+            found.push((at, *from));
         }
-        at = at.max(to);
+        at = at.max(*to);
     }
     if at < end {
         found.push((at, end));
@@ -133,7 +149,6 @@ fn gaps<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond_types::TopicNumber;
 
     #[test]
     fn gaps_are_what_is_not_named() {
@@ -142,7 +157,12 @@ mod tests {
             count,
         };
         let gaps = |held: &[ReceiptRun]| -> Vec<(u64, u64)> {
-            gaps(LeaseNumber(10), 10, held.iter()).into_iter().map(|(from, to)| (from.0, to.0)).collect()
+            let elsewhere = [0, 2].map(|topic| ReceiptRun {
+                first: Receipt { topic: TopicNumber(topic), group: 0, lease: LeaseNumber(0) },
+                count: 100,
+            });
+            let held = in_order([held, &elsewhere].concat());
+            gaps(TopicNumber(1), LeaseNumber(10), 10, &held).into_iter().map(|(from, to)| (from.0, to.0)).collect()
         };
         assert_eq!(gaps(&[]), [(10, 20)]);
         assert_eq!(gaps(&[run(5, 100)]), []);

@@ -102,10 +102,10 @@ impl Namespace {
 
     /// Whether a topic of this name is paused, by name or by a prefix.
     pub(crate) fn is_paused(&self, name: &TopicName) -> bool {
-        self.paused.iter().any(|(paused, prefix)| match prefix {
-            true => name.as_bytes().starts_with(paused.as_bytes()),
-            false => name == paused,
-        })
+        let mut prefixes = self.paused.iter().filter(|(_, prefix)| *prefix);
+        !self.paused.is_empty()
+            && (self.paused.contains(&(name.clone(), false))
+                || prefixes.any(|(paused, _)| name.as_bytes().starts_with(paused.as_bytes())))
     }
 
     pub(crate) fn insert_dead(&mut self, group: GroupNumber, id: MessageId, dead: Dead) {
