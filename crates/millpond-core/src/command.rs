@@ -241,6 +241,9 @@ pub enum FinishVerb {
         /// Kept with the dead letters.
         reason: Bytes,
     },
+    /// Make the messages dead letters, for what the journal holds of them does not match its checksum. Only the shell
+    /// says this: it is what reads bodies.
+    Damaged,
     /// Let the leases run from now on.
     Extend {
         /// So long; the policy's where `None`.

@@ -29,8 +29,6 @@ const WAITING_READS: usize = 1_000_000;
 
 /// The reason of a failure that is the disk's: the next attempt may succeed.
 const UNREADABLE: &str = "unreadable: the disk could not be read";
-/// The detail of a dead letter that is damaged.
-const DAMAGED: &str = "damaged: the message does not match its checksum on the disk";
 
 /// What has to be read.
 pub(crate) enum Unread {
@@ -178,7 +176,7 @@ impl Source {
             Err(error) if run.count == 1 => {
                 self.report(&error);
                 match error {
-                    ReadError::Damaged { .. } => self.end(run.receipt, FinishVerb::Reject { reason: DAMAGED.into() }),
+                    ReadError::Damaged { .. } => self.end(run.receipt, FinishVerb::Damaged),
                     ReadError::Io { .. } => self.end(run.receipt, FinishVerb::Fail { reason: UNREADABLE.into() }),
                     ReadError::Gone(_) => {}
                 }

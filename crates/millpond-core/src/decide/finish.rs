@@ -93,11 +93,8 @@ impl Core {
                 FinishOutcome::Done
             }
             FinishVerb::Fail { reason } => self.fail(slot, lease, count, DeadReason::Failed, reason.clone(), log),
-            FinishVerb::Reject { reason } => {
-                let (which, reason, detail) = (Victims::Leased { lease, count }, DeadReason::Rejected, reason.clone());
-                self.commit(Fact::Died { topic, group: 0, which, reason, detail, at: now.wall }, log);
-                FinishOutcome::Dead
-            }
+            FinishVerb::Reject { reason } => self.bury(slot, lease, count, DeadReason::Rejected, reason.clone(), log),
+            FinishVerb::Damaged => self.bury(slot, lease, count, DeadReason::Damaged, Bytes::new(), log),
             FinishVerb::Extend { lease: asked } => {
                 let policy = &self.state.namespaces[self.state.topics[slot].namespace].policy;
                 let duration = asked.unwrap_or(policy.lease);
@@ -108,6 +105,21 @@ impl Core {
                 FinishOutcome::Done
             }
         }
+    }
+
+    /// Makes leased messages dead letters.
+    fn bury(
+        &mut self,
+        slot: TopicSlot,
+        lease: LeaseNumber,
+        count: u32,
+        reason: DeadReason,
+        detail: Bytes,
+        log: &mut dyn FactLog,
+    ) -> FinishOutcome {
+        let (topic, which) = (self.state.topics[slot].number, Victims::Leased { lease, count });
+        self.commit(Fact::Died { topic, group: 0, which, reason, detail, at: self.state.now.wall }, log);
+        FinishOutcome::Dead
     }
 
     /// Counts a failure of leased messages: they go where the policy says, or become dead letters.
@@ -126,10 +138,7 @@ impl Core {
         let aside = &topic.level(of.priority).expect("a lease has a level").aside[&of.first];
         let failures = aside.failures + 1;
         if failures > policy.max_failures {
-            let (which, at) = (Victims::Leased { lease, count }, self.state.now.wall);
-            let topic = topic.number;
-            self.commit(Fact::Died { topic, group: 0, which, reason, detail, at }, log);
-            return FinishOutcome::Dead;
+            return self.bury(slot, lease, count, reason, detail, log);
         }
         let place = match policy.retry {
             Retry::Head => ReturnPlace::Head,

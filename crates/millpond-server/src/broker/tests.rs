@@ -128,7 +128,7 @@ fn a_damaged_message_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
         }
     };
     assert_eq!(dead[0].message.state, MessageState::Dead);
-    assert!(dead[0].detail.starts_with("damaged"), "{:?}", dead[0]);
+    assert_eq!(dead[0].reason, "damaged");
     assert!(dead[0].message.block.is_empty(), "a damaged body is never handed on");
     let which = DeadWhich::Filter(Filter::All);
     let purge = Command::DeadPurge { namespace: default_namespace(), group: GroupName::default(), which };

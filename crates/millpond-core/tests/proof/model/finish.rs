@@ -22,6 +22,10 @@ impl Model {
                 self.die(&name, key, "rejected");
                 return "dead";
             }
+            FinishVerb::Damaged => {
+                self.die(&name, key, "damaged");
+                return "dead";
+            }
             FinishVerb::Extend { lease } => {
                 let length = lease.unwrap_or(self.policy.lease).0;
                 self.extend(&name, key, length, |holder| holder);
