@@ -1,6 +1,7 @@
 //! The crawler over real documentation, with the real broker: what it finds is what a plain walk over the files finds,
 //! also when crawlers and broker are killed in the middle of it.
 
+mod blows;
 mod programs;
 mod server;
 mod walk;
@@ -13,6 +14,7 @@ use std::{fs, thread};
 use millpond_client::{Client, GroupName, Listing, NamespaceName, ReceiveOptions};
 use serde_json::Value;
 
+use blows::{BLOWS, Blow, Random};
 use programs::{Broker, CRAWL, Crawler, free_address, refusal, seed};
 use server::Server;
 use walk::{End, Expected, walk};
@@ -33,6 +35,7 @@ fn a_crawl_finds_what_a_walk_finds() {
     let crawlers: Vec<Crawler> = (0..2).map(|_| Crawler::start(&crawl.broker, &options)).collect();
     let reports = crawl.end(crawlers);
     crawl.check(&reports);
+    crawl.check_politeness();
 
     // Nobody was killed, so what the processes saw adds up as well.
     let sum = |name: &str| reports.iter().map(|report| number(&report["this_process"], name)).sum::<u64>();
@@ -58,24 +61,29 @@ fn kills_lose_nothing_and_double_nothing() {
     let mut crawlers: Vec<Crawler> = (0..3).map(|_| Crawler::start(&crawl.broker, &[])).collect();
     let mut random = Random::new();
     let pages = crawl.expected.ends.len() as u64;
-    let mut moments: Vec<u64> = (0..6).map(|_| pages / 20 + random.below(pages * 17 / 20)).collect();
+    let mut moments: Vec<u64> = BLOWS.iter().map(|_| pages / 20 + random.below(pages * 17 / 20)).collect();
     moments.sort_unstable();
-    for (kill, moment) in moments.into_iter().enumerate() {
+    for (moment, blow) in moments.into_iter().zip(BLOWS) {
         crawl.wait_for(moment, &mut crawlers);
         let victim = random.below(crawlers.len() as u64) as usize;
-        // Crawlers alone, the broker alone, and both at once.
-        let (hits_crawler, hits_broker) = [(true, false), (true, false), (false, true)][kill % 3];
-        let (hits_crawler, hits_broker) = if kill == 5 { (true, true) } else { (hits_crawler, hits_broker) };
-        if hits_crawler {
+        if blow == Blow::Hold {
+            crawlers[victim].signal("STOP");
+            continue;
+        }
+        if blow != Blow::KillBroker {
             crawlers.swap_remove(victim).kill();
         }
-        if hits_broker {
+        if blow != Blow::KillCrawler {
             crawl.broker.kill_and_restart();
         }
-        if hits_crawler {
+        if blow != Blow::KillBroker {
             crawlers.push(Crawler::start(&crawl.broker, &[]));
         }
     }
+    crawl.check_politeness();
+    // What was held goes on as if its leases were current, and may send a request before it learns that they are not: no
+    // lease can bind a process that stands still. So politeness is not checked behind this.
+    crawlers.iter().for_each(|crawler| crawler.signal("CONT"));
     let reports = crawl.end(crawlers);
     crawl.check(&reports);
 }
@@ -176,6 +184,10 @@ impl Crawl {
             assert_eq!(number(report, "links"), links);
             assert_eq!(number(report, "duplicates"), sites + links - found.len() as u64);
         }
+    }
+
+    /// Whether the sites have been spared as they were to be.
+    fn check_politeness(&self) {
         let most = self.server.most_at_a_time();
         assert!(most <= PER_SITE, "a site had {most} requests at a time");
     }
@@ -225,24 +237,4 @@ fn found(broker: &Broker) -> BTreeMap<String, End> {
 
 fn number(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("no `{name}` in {report}"))
-}
-
-/// SplitMix64, from `MILLPOND_TEST_SEED` or a number of its own, which is printed.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Random {
-        let given = std::env::var("MILLPOND_TEST_SEED").ok();
-        let seed = given.map_or(20_261_121, |text| text.parse().expect("MILLPOND_TEST_SEED is a number"));
-        eprintln!("kills by MILLPOND_TEST_SEED={seed}");
-        Random(seed)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
-    }
 }
