@@ -113,10 +113,12 @@ impl Rings {
             let standing = standing(&entry);
             let is_taken = standing == Standing::Ready(priority);
             let is_last = topics.is_empty();
-            if is_last || is_taken {
+            // What is left of a turn that was cut short ends with its topic: no other topic of the tenant goes on with it.
+            let takes_turn = is_taken || entry.left > 0;
+            if is_last || takes_turn {
                 ring.tenants.pop_front();
             }
-            if is_taken && !is_last {
+            if takes_turn && !is_last {
                 ring.tenants.push_back(tenant);
             }
             if ring.tenants.is_empty() {
