@@ -45,7 +45,8 @@ impl World {
 
     fn trouble_disk(&mut self) {
         let disk = &mut self.streams.disk;
-        match disk.weighted(&[200, 1, 2]) {
+        // A disk that stays full for most of a life leaves little else to see.
+        match disk.weighted(&[200, 1, if self.full { 8 } else { 2 }]) {
             1 => {
                 let after = disk.below(20);
                 self.plan_fault(after, Fault::Error);
