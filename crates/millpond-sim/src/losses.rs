@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millpond_core::Core;
 use millpond_storage::twin::{Fault, TwinDisk};
-use millpond_storage::{OpenError, Recovery, open};
+use millpond_storage::{Disk, OpenError, Recovery, open};
 
 use crate::audit::audit;
 use crate::broker::{Broker, Loss};
@@ -90,15 +90,29 @@ impl World {
 
     /// An orderly stop, where the disk has room for it.
     fn stop(&mut self) -> Result<(), Violation> {
-        self.disk.set_capacity(None);
-        self.disk.unplan();
-        (self.planned, self.full) = (None, false);
+        self.heal()?;
         self.settle()?;
         let broker = self.broker.take().expect("the broker runs");
         let survives = [broker.survives(Loss::Process); 2];
         broker.stop().map_err(|error| Violation::lost(format!("an orderly stop fails: {error}")))?;
         self.sights.saw("orderly stops");
         self.start(Loss::Nothing, survives)
+    }
+
+    /// From here on the disk has room and no faults. Where the power is cut already, and nobody has noticed for want of
+    /// room, it comes back first.
+    pub(crate) fn heal(&mut self) -> Result<(), Violation> {
+        if self.is_cut() {
+            self.lose(Loss::Power)?;
+        }
+        self.disk.set_capacity(None);
+        self.disk.unplan();
+        (self.planned, self.full) = (None, false);
+        Ok(())
+    }
+
+    fn is_cut(&self) -> bool {
+        self.disk.list().is_err()
     }
 
     fn cut(&mut self, loss: Loss) {
@@ -123,6 +137,10 @@ impl World {
             }
             attempts += 1;
             match Broker::start(&self.disk, &self.plan.options, &mut self.clock, self.options.canary) {
+                Ok(_) if self.is_cut() => {
+                    self.cut(Loss::Power);
+                    loss = Loss::Power;
+                }
                 Ok(started) => break started,
                 Err(error) => loss = self.not_opened(&error, loss)?,
             }

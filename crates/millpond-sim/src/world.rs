@@ -213,9 +213,7 @@ impl World {
     /// With willing consumers and enough time, everything comes to its end.
     fn drain(&mut self) -> Result<(), Violation> {
         self.tape.note(format_args!("from here on everything is finished"));
-        self.disk.set_capacity(None);
-        self.disk.unplan();
-        (self.planned, self.full) = (None, false);
+        self.heal()?;
         let (mut idle, mut ended) = (0, 0);
         for _ in 0..ROUNDS {
             let requests = self.clients.finish();
