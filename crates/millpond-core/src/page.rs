@@ -192,6 +192,8 @@ pub struct DeadPage {
 /// A dedup id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DedupPage {
+    /// Its namespace.
+    pub namespace: NamespaceNumber,
     /// Its hash.
     pub hash: u128,
     /// The message that it came with.

@@ -60,7 +60,11 @@ impl Core {
                 Page::Dead(page) => state.add_dead(page)?,
                 Page::Dedup(page) => {
                     // A checkpoint has them in the order of their ends, whatever their windows were.
-                    state.dedups.insert(page.hash, Dedup { id: page.id, until: page.until }, Millis::ZERO)
+                    state.dedups.insert(
+                        page.hash,
+                        Dedup { namespace: page.namespace, id: page.id, until: page.until },
+                        Millis::ZERO,
+                    )
                 }
                 Page::Producer(page) => {
                     let (instance, used) = (page.instance, page.used);
@@ -111,8 +115,9 @@ impl Core {
             })
         });
         let topics = topics.into_iter().map(|slot| Page::Topic(state.topic_page(slot)));
-        let dedups =
-            dedups.into_iter().map(|(hash, dedup)| Page::Dedup(DedupPage { hash, id: dedup.id, until: dedup.until }));
+        let dedups = dedups
+            .into_iter()
+            .map(|(hash, Dedup { namespace, id, until })| Page::Dedup(DedupPage { namespace, hash, id, until }));
         let producers = state.producers.iter().filter(|(_, producer)| !producer.is_forgotten(state.now.wall));
         let producers = producers.map(|((namespace, id), producer)| {
             Page::Producer(ProducerPage {

@@ -32,6 +32,7 @@ impl State {
             }
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.remove(*number);
+                self.dedups.remove_namespace(*number);
                 self.producers.remove_namespace(*number);
             }
             Fact::Paused { namespace, name, prefix, paused } => {

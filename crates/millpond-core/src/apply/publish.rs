@@ -23,7 +23,8 @@ impl State {
         for mark in dedup {
             let sequence = Sequence(first.0 + u64::from(mark.index));
             let id = MessageId { topic: *topic, priority: *priority, sequence };
-            self.dedups.insert(mark.hash, Dedup { id, until: *dedup_until }, dedup_until.since(*published));
+            let entry = Dedup { namespace: self.topics[slot].namespace, id, until: *dedup_until };
+            self.dedups.insert(mark.hash, entry, dedup_until.since(*published));
             self.topics[slot].level_or_new(*priority).marks.insert(sequence, mark.hash);
         }
         let run = RunPage {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use millpond_types::{MessageId, Millis, WallTime};
 
+use crate::fact::NamespaceNumber;
 use crate::state::hash::FixedState;
 
 /// Remembered for ever.
@@ -13,6 +14,7 @@ pub(crate) const FOREVER: WallTime = WallTime(u64::MAX);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Dedup {
+    pub(crate) namespace: NamespaceNumber,
     pub(crate) id: MessageId,
     pub(crate) until: WallTime,
 }
@@ -53,6 +55,11 @@ impl Dedups {
         if self.entries.get(&hash).is_some_and(|entry| entry.id == id) {
             self.entries.remove(&hash);
         }
+    }
+
+    /// The dedup ids of a namespace go with it: one of the same name that is made later has seen nothing.
+    pub(crate) fn remove_namespace(&mut self, namespace: NamespaceNumber) {
+        self.entries.retain(|_, entry| entry.namespace != namespace);
     }
 
     /// Lets go of what has passed its time. Changes nothing that can be seen.

@@ -11,7 +11,7 @@ use crate::twin::{Fault, SECTOR, Seed, TwinDisk};
 fn pages(seed: &mut Seed) -> Vec<Page> {
     let page = |hash: u64| {
         let id = MessageId { topic: TopicNumber(hash), priority: Priority::DEFAULT, sequence: Sequence(hash) };
-        Page::Dedup(DedupPage { hash: hash.into(), id, until: WallTime(hash) })
+        Page::Dedup(DedupPage { namespace: 0, hash: hash.into(), id, until: WallTime(hash) })
     };
     (0..seed.below(200)).map(|_| page(seed.draw())).collect()
 }

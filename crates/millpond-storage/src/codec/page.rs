@@ -58,8 +58,9 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.flag(mark.is_some());
             mark.iter().for_each(|hash| sink.wide(*hash));
         }
-        Page::Dedup(DedupPage { hash, id, until }) => {
+        Page::Dedup(DedupPage { namespace, hash, id, until }) => {
             sink.byte(5);
+            sink.number32(*namespace);
             sink.wide(*hash);
             sink.message_id(*id);
             sink.until(*until);
@@ -118,7 +119,12 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             died: source.wall()?,
             mark: if source.flag()? { Some(source.wide()?) } else { None },
         }),
-        5 => Page::Dedup(DedupPage { hash: source.wide()?, id: source.message_id()?, until: source.until()? }),
+        5 => Page::Dedup(DedupPage {
+            namespace: source.number32()?,
+            hash: source.wide()?,
+            id: source.message_id()?,
+            until: source.until()?,
+        }),
         6 => Page::Producer(ProducerPage {
             namespace: source.number32()?,
             id: ProducerId(source.wide()?),

@@ -362,7 +362,12 @@ impl Draw {
                 died: self.wall(),
                 mark: self.maybe(Self::wide),
             }),
-            4 => Page::Dedup(DedupPage { hash: self.wide(), id: self.id(), until: self.wall() }),
+            4 => Page::Dedup(DedupPage {
+                namespace: self.number32(),
+                hash: self.wide(),
+                id: self.id(),
+                until: self.wall(),
+            }),
             _ => Page::Producer(ProducerPage {
                 namespace: self.number32(),
                 id: ProducerId(self.wide()),
