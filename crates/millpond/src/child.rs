@@ -10,7 +10,7 @@ use bytes::Bytes;
 use millpond_client::{Client, Decision, Delivery};
 use millpond_types::NamespaceName;
 use millpond_types::limits::REASON_MAX;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::sync::watch;
@@ -87,7 +87,8 @@ fn start(task: &Task, delivery: &Delivery) -> std::io::Result<Child> {
             command.env(header_variable(key), OsStr::from_bytes(value));
         }
     }
-    // A group of its own: Ctrl-C on a terminal is meant for the worker, which lets the command finish.
+    // A group of its own: Ctrl-C on a terminal is meant for the worker, which lets the command finish, and a signal of
+    // ours reaches all that the command has started.
     command.process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
@@ -125,8 +126,9 @@ async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::R
         Ok(_) = hurried.wait_for(|hurried| *hurried) => {}
     }
     if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
-        // It may have ended in this very moment.
-        let _ = kill_process(pid, Signal::TERM);
+        // To its whole group: a shell that dies alone leaves what it has started at work on a message of others. It may
+        // have ended in this very moment.
+        let _ = kill_process_group(pid, Signal::TERM);
     }
     child.wait().await
 }

@@ -29,10 +29,10 @@ The body is the command's stdin; variables say the rest:
   MILLPOND_SERVER         the broker, so that the command can publish
 
 The exit status decides: 0 acks, 75 releases, 65 rejects, any other fails the message, with the end
-of stderr as the reason. A command whose lease is lost gets SIGTERM.
+of stderr as the reason. A command whose lease is lost gets SIGTERM, with all that it has started.
 
 On SIGTERM or SIGINT the worker finishes what runs and releases the rest; a second signal sends
-SIGTERM to what runs.";
+SIGTERM to what runs. Commands of a worker that is killed (SIGKILL) run on.";
 
 /// Run a command for each message
 #[derive(Args)]

@@ -1,8 +1,13 @@
 //! `work`: what the command sees, what its exit status does, and how a worker ends.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::Signal;
 
 use crate::broker::{Broker, Running, Said, fresh_directory, serve, serve_at};
+
+/// For commands that wait for something: nobody tells them when a test fails and its worker is killed.
+const WORKER_LIVES: &str = "kill -0 $PPID 2>/dev/null";
 
 #[test]
 fn the_command_sees_body_and_variables() {
@@ -58,7 +63,10 @@ fn a_signal_lets_the_running_finish_and_releases_the_rest() {
     let broker = Broker::start();
     broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n3\n").ok();
     let gate = tempfile::TempDir::new().unwrap();
-    let script = format!("echo started; while [ ! -e {}/open ]; do sleep 0.02; done; echo done", gate.path().display());
+    let script = format!(
+        "echo started; while [ ! -e {}/open ] && {WORKER_LIVES}; do sleep 0.02; done; echo done",
+        gate.path().display()
+    );
     let mut worker = work(&broker, &[], &script);
     assert_eq!(worker.next_line(), "started");
     worker.signal(Signal::TERM);
@@ -74,8 +82,8 @@ fn a_second_signal_stops_the_commands() {
     let broker = Broker::start();
     broker.ok(&["namespace", "set", "default", "--retry", "head"]);
     broker.ok(&["publish", "default/a", "x"]);
-    let mut worker =
-        work(&broker, &[], "trap 'echo told >&2; exit 75' TERM; echo started; while :; do sleep 0.02; done");
+    let script = format!("trap 'echo told >&2; exit 75' TERM; echo started; while {WORKER_LIVES}; do sleep 0.02; done");
+    let mut worker = work(&broker, &[], &script);
     assert_eq!(worker.next_line(), "started");
     // Two signals that arrive together are one: the second is sent until it is seen.
     while !worker.has_ended() {
@@ -89,12 +97,28 @@ fn a_second_signal_stops_the_commands() {
 }
 
 #[test]
+fn what_a_command_has_started_is_stopped_with_it() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/a", "x"]);
+    let began = Instant::now();
+    // The shell waits for another process, which holds the worker's stdout open for as long as it lives.
+    let mut worker = work(&broker, &[], "echo started; sleep 60; echo never");
+    assert_eq!(worker.next_line(), "started");
+    while !worker.has_ended() {
+        worker.signal(Signal::TERM);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(worker.wait().ok(), "");
+    assert!(began.elapsed() < Duration::from_secs(50));
+}
+
+#[test]
 fn a_lost_lease_stops_the_command() {
     let directory = fresh_directory();
     let first = Broker::run(&mut serve(directory.path()));
     first.ok(&["publish", "default/a", "x"]);
-    let script = "trap 'echo stopped; exit 0' TERM; echo started; while :; do sleep 0.02; done";
-    let mut worker = work(&first, &[], script);
+    let script = format!("trap 'echo stopped; exit 0' TERM; echo started; while {WORKER_LIVES}; do sleep 0.02; done");
+    let mut worker = work(&first, &[], &script);
     assert_eq!(worker.next_line(), "started");
     // A broker on another directory comes up in its place, and knows nothing of the session.
     let address = first.address.clone();
