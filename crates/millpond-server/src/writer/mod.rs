@@ -41,6 +41,8 @@ pub(crate) struct Writer {
     committer: Option<Committer>,
     /// A batch for which the disk had no room at all; nothing else goes before it.
     stuck: Option<Job>,
+    /// Whether publishes were refused in the last turn, for the log.
+    disk_full: bool,
     filling: Filling,
     calls: Calls,
     own: Submitter<Request, Reply>,
@@ -94,6 +96,7 @@ impl Writer {
             clock,
             committer: Some(committer),
             stuck: None,
+            disk_full: false,
             filling: Filling::new(Instant::now()),
             calls: Calls::default(),
             own,
@@ -108,7 +111,7 @@ impl Writer {
     fn turn(&mut self, batch: &mut Batch<Request, Reply>) -> Result<Option<Duration>, Failure> {
         let now = Instant::now();
         self.core.set_time(self.clock.tick(now));
-        self.core.set_disk_full(self.appender.disk_full());
+        self.note_disk_full();
         for (request, answer) in batch.drain() {
             self.handle(request, answer)?;
         }
@@ -119,6 +122,18 @@ impl Writer {
         self.sort_outputs(now);
         self.commit(now)?;
         Ok(self.sleep(now))
+    }
+
+    fn note_disk_full(&mut self) {
+        let full = self.appender.disk_full();
+        self.core.set_disk_full(full);
+        match (std::mem::replace(&mut self.disk_full, full), full) {
+            (false, true) => tracing::warn!(
+                "the disk is full: publishes are refused, finishing goes on; make room, the broker goes on by itself"
+            ),
+            (true, false) => tracing::info!("the disk has room again: publishes are taken"),
+            _ => {}
+        }
     }
 
     fn handle(&mut self, request: Request, answer: Answer<Reply>) -> Result<(), Failure> {
