@@ -53,7 +53,8 @@ impl Message {
         self
     }
 
-    /// How long after its publishing the message is worth delivering. The namespace's policy says so where this does not.
+    /// How long after its publishing the message is worth delivering, zero for ever. The namespace's policy says so where
+    /// this does not.
     pub fn ttl(mut self, ttl: Duration) -> Message {
         self.ttl = Some(millis(ttl));
         self

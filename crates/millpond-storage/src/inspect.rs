@@ -41,7 +41,7 @@ pub fn inspect(directory: &Path, facts: bool, out: &mut dyn Write) -> io::Result
     match RealDisk::read_only(directory) {
         Ok(disk) => inspect_disk(Arc::new(disk), facts, out),
         Err(error) => {
-            writeln!(out, "{} cannot be read: {error}", directory.display())?;
+            writeln!(out, "DAMAGED     {} cannot be read: {error}", directory.display())?;
             Ok(Verdict::Damaged)
         }
     }

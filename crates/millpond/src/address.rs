@@ -72,6 +72,14 @@ impl From<TopicAddress> for TopicRef {
     }
 }
 
+/// The address of a broker, `HOST:PORT`. Whether the host is known shows when it is looked up.
+pub fn server(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0) => Ok(text.into()),
+        _ => Err("a broker's address is written HOST:PORT, as in 127.0.0.1:7640".into()),
+    }
+}
+
 /// One filter from several addresses of one namespace.
 pub fn filter(addresses: &[Address]) -> Result<(NamespaceName, Filter), String> {
     let namespace = addresses[0].namespace.clone();
@@ -164,6 +172,16 @@ mod tests {
         }
         for bad in ["ns", "ns/*", "ns/a*"] {
             assert!(bad.parse::<TopicAddress>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_brokers_address_has_a_host_and_a_port() {
+        for good in ["127.0.0.1:7640", "localhost:1", "[::1]:65535"] {
+            assert_eq!(server(good).unwrap(), good);
+        }
+        for bad in ["", "localhost", ":7640", "localhost:", "localhost:0", "localhost:65536", "localhost:http"] {
+            assert!(server(bad).is_err(), "{bad:?}");
         }
     }
 

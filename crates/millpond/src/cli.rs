@@ -32,6 +32,7 @@ pub struct Cli {
 pub struct Globals {
     /// The broker's address
     #[arg(long, global = true, value_name = "HOST:PORT", env = "MILLPOND_SERVER", default_value = SERVER_DEFAULT)]
+    #[arg(value_parser = crate::address::server)]
     #[arg(hide_env_values = true, help_heading = EVERYWHERE)]
     pub server: String,
     /// The form of what is printed: tables for people, or one JSON object a line for programs
@@ -102,7 +103,7 @@ impl Cli {
             Command::Topics(command) => command.run(globals),
             Command::Dead(command) => command.run(globals),
             Command::Stats(command) => command.run(globals),
-            Command::Inspect(command) => command.run(),
+            Command::Inspect(command) => command.run(globals),
             Command::Bench(command) => command.run(globals),
         }
     }

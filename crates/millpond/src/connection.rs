@@ -1,6 +1,7 @@
 //! A command's connection to the broker, and what its errors mean for the exit code.
 
 use millpond_client::{Client, ClientOptions, Error};
+use millpond_types::Code;
 use tokio::runtime::Runtime;
 
 use crate::cli::Globals;
@@ -32,11 +33,25 @@ pub fn options(globals: &Globals) -> ClientOptions {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match &error {
+            // It goes away: as far as a script is concerned, it is away.
+            Error::Refused { code: Code::Stopping, .. } => Failure::unreachable(error),
             Error::Refused { .. } => Failure::refused(error),
             Error::Invalid(_) => Failure::usage(error),
             Error::Partial { source, .. } => Failure { text: error.to_string(), ..Failure::from((**source).clone()) },
             // Whatever else goes wrong, there is no broker that could say yes or no.
             _ => Failure::unreachable(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+
+    #[test]
+    fn a_broker_that_is_going_away_is_no_refusal() {
+        let exit = |code| Failure::from(Error::Refused { code, detail: String::new() }).exit;
+        assert_eq!((exit(Code::Stopping), exit(Code::DiskFull)), (Exit::Unreachable, Exit::Refused));
     }
 }

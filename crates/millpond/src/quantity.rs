@@ -21,6 +21,19 @@ pub fn millis_or_none(text: &str) -> Result<Option<Millis>, String> {
     if text == "none" { Ok(None) } else { millis(text).map(Some) }
 }
 
+/// How long a message lives: a duration, or `none`, which is zero in a publish and goes before the namespace's TTL.
+pub fn ttl(text: &str) -> Result<Millis, String> {
+    match millis_or_none(text)? {
+        Some(Millis::ZERO) => Err("such a message would be over at once; one that never expires has none".into()),
+        ttl => Ok(ttl.unwrap_or(Millis::ZERO)),
+    }
+}
+
+/// A dedup id. An empty one is what a script gives whose variable is not set; it would go for no id at all.
+pub fn dedup_id(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("a dedup id has at least one byte".into()) } else { Ok(text.to_owned()) }
+}
+
 /// A number, or `none`.
 pub fn count_or_none(text: &str) -> Result<Option<u32>, String> {
     if text == "none" {

@@ -4,7 +4,7 @@
 //!
 //! A flag goes before a variable, a variable before the file, the file before the default.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -23,10 +23,10 @@ pub struct Settings {
     pub data: Option<PathBuf>,
     /// Where clients connect; port 0 takes any free one [default: 127.0.0.1:7640]
     #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_LISTEN", hide_env_values = true)]
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Listen>,
     /// Where health, readiness and metrics are answered; port 0 takes any free one [default: 127.0.0.1:7641]
     #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_HTTP", hide_env_values = true)]
-    pub http: Option<SocketAddr>,
+    pub http: Option<Listen>,
     /// Memory that the broker plans with, at least 64MiB [default: 1GiB]
     #[arg(long, value_name = "SIZE", env = "MILLPOND_MEMORY", hide_env_values = true)]
     pub memory: Option<Size>,
@@ -65,8 +65,8 @@ impl Settings {
         let default = Config::default();
         Config {
             data: self.data.unwrap_or(default.data),
-            listen: self.listen.unwrap_or(default.listen),
-            http: self.http.or(default.http),
+            listen: self.listen.map_or(default.listen, |listen| listen.0),
+            http: self.http.map(|http| http.0).or(default.http),
             memory: self.memory.map_or(default.memory, |size| size.0),
             // More than can be said is more than is allowed.
             body_max: self.body_max.map_or(default.body_max, |size| u32::try_from(size.0).unwrap_or(u32::MAX)),
@@ -90,6 +90,27 @@ impl FromStr for Size {
 impl TryFrom<String> for Size {
     type Error = String;
     fn try_from(text: String) -> Result<Size, String> {
+        text.parse()
+    }
+}
+
+/// Where to listen: an address, or a name of this machine.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Listen(pub SocketAddr);
+
+impl FromStr for Listen {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Listen, String> {
+        let wrong = |why| format!("{why}; where to listen is written HOST:PORT, as in 127.0.0.1:7640");
+        let mut found = text.to_socket_addrs().map_err(|why| wrong(why.to_string()))?;
+        found.next().map(Listen).ok_or_else(|| wrong("no address has this name".into()))
+    }
+}
+
+impl TryFrom<String> for Listen {
+    type Error = String;
+    fn try_from(text: String) -> Result<Listen, String> {
         text.parse()
     }
 }

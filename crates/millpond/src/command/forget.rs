@@ -6,7 +6,7 @@ use crate::address::TopicAddress;
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
-use crate::say;
+use crate::{quantity, say};
 
 /// Forget a dedup id, so that a message with it may be published again
 #[derive(Args)]
@@ -15,7 +15,7 @@ pub struct Forget {
     #[arg(value_name = "NS/TOPIC")]
     topic: TopicAddress,
     /// The dedup id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = quantity::dedup_id)]
     dedup_id: String,
 }
 

@@ -1,11 +1,13 @@
 //! `inspect`: verifies and reads a data directory offline. What is found is told by the storage; this is its face.
 
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use millpond_storage::Verdict;
+use serde_json::json;
 
+use crate::cli::{Globals, Output};
 use crate::failure::Failure;
 
 /// Verify and read a data directory offline; nothing in it is changed
@@ -22,11 +24,8 @@ pub struct Inspect {
 
 impl Inspect {
     /// Carries the command out.
-    pub fn run(self) -> Result<(), Failure> {
-        let mut output = BufWriter::new(std::io::stdout().lock());
-        let verdict = millpond_storage::inspect(&self.directory, self.facts, &mut output);
-        let verdict = verdict.and_then(|verdict| output.flush().map(|()| verdict));
-        match verdict {
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        match self.report(globals.output) {
             Ok(Verdict::InOrder) => Ok(()),
             Ok(Verdict::Damaged) => Err(Failure::refused(format!(
                 "{} is damaged, or no data directory: see the report above",
@@ -36,5 +35,56 @@ impl Inspect {
             Err(why) if why.kind() == ErrorKind::BrokenPipe => Ok(()),
             Err(why) => Err(Failure::refused(format!("the report cannot be written: {why}"))),
         }
+    }
+
+    fn report(&self, form: Output) -> io::Result<Verdict> {
+        let mut output = BufWriter::new(io::stdout().lock());
+        let verdict = match form {
+            Output::Table => millpond_storage::inspect(&self.directory, self.facts, &mut output),
+            Output::Json => {
+                let mut lines = Objects { output: &mut output, line: Vec::new(), about: String::new() };
+                millpond_storage::inspect(&self.directory, self.facts, &mut lines)
+            }
+        }?;
+        if form == Output::Json {
+            writeln!(output, "{}", json!({ "about": "verdict", "in_order": verdict == Verdict::InOrder }))?;
+        }
+        output.flush().map(|()| verdict)
+    }
+}
+
+/// Columns of a report's line that say what it is about. Where they are empty, it is still about the same.
+const ABOUT: usize = 12;
+
+/// Makes an object of each line of the report.
+struct Objects<'a, W> {
+    output: &'a mut W,
+    /// What is written of a line so far.
+    line: Vec<u8>,
+    /// What the last line was about.
+    about: String,
+}
+
+impl<W: Write> Write for Objects<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for &byte in bytes {
+            if byte != b'\n' {
+                self.line.push(byte);
+                continue;
+            }
+            let (about, text) = self.line.split_at(ABOUT.min(self.line.len()));
+            let about = String::from_utf8_lossy(about).trim().to_lowercase();
+            if !about.is_empty() {
+                self.about = about;
+            }
+            let object = json!({ "about": self.about, "text": String::from_utf8_lossy(text) });
+            writeln!(self.output, "{object}")?;
+            self.line.clear();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
     }
 }

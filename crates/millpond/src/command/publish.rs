@@ -5,15 +5,15 @@ use std::io::{IsTerminal, Read};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use millpond_client::{Batch, Client, Level, Message};
-use millpond_types::limits::BODY_MAX_DEFAULT;
+use millpond_types::limits::PUBLISH_BYTES_MAX;
 use millpond_types::{MessageId, Millis, OutcomeRun, Priority, PublishOutcome, Sequence};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::address::TopicAddress;
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::{json, quantity, say};
 
 /// Publish a message, or one for each line of stdin
@@ -37,10 +37,10 @@ pub struct Publish {
     #[arg(long, value_name = "TIME", value_parser = quantity::millis)]
     delay: Option<Millis>,
     /// How long the message is worth delivering [default: as the namespace says]
-    #[arg(long, value_name = "TIME", value_parser = quantity::millis)]
+    #[arg(long, value_name = "TIME|none", value_parser = quantity::ttl)]
     ttl: Option<Millis>,
     /// Of all messages with this id, one is stored within the namespace's dedup window
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = quantity::dedup_id)]
     dedup_id: Option<String>,
     /// A header; may be given several times
     #[arg(long = "header", value_name = "K=V", value_parser = quantity::header)]
@@ -92,18 +92,33 @@ impl Publish {
         with_client(globals, async |client| {
             let mut told = Told::new(globals.output);
             let mut input = BufReader::with_capacity(LINES_BYTES_MAX, tokio::io::stdin());
+            let mut published = 0;
             loop {
-                let (batch, is_end) = self.next_lines(&mut input).await?;
-                if !batch.is_empty() {
-                    // What was told to be queued is queued, whatever becomes of the lines behind it.
-                    let runs = self.publish(client, &batch).await.inspect_err(|_| told.flush())?;
-                    told.add(runs);
-                }
-                if is_end {
-                    return told.finish();
+                match self.publish_lines(client, &mut input, &mut told).await {
+                    Ok((lines, false)) => published += lines,
+                    Ok((_, true)) => return told.finish(),
+                    Err(failure) => {
+                        // What was told to be queued is queued, whatever becomes of the lines behind it.
+                        told.flush();
+                        return Err(behind(published, failure));
+                    }
                 }
             }
         })
+    }
+
+    /// Publishes the lines that are there; says how many, and whether stdin has ended.
+    async fn publish_lines(
+        &self,
+        client: &Client,
+        input: &mut BufReader<tokio::io::Stdin>,
+        told: &mut Told,
+    ) -> Result<(usize, bool), Failure> {
+        let (batch, is_end) = self.next_lines(input).await?;
+        if !batch.is_empty() {
+            told.add(self.publish(client, &batch).await?);
+        }
+        Ok((batch.len(), is_end))
     }
 
     /// The lines that are there, at least one unless stdin has ended.
@@ -111,12 +126,14 @@ impl Publish {
         let (mut builder, mut count, mut bytes) = (Batch::builder(), 0, 0);
         loop {
             let mut line = Vec::new();
-            let read = input.read_until(b'\n', &mut line).await;
+            let read = (&mut *input).take(TOO_LARGE).read_until(b'\n', &mut line).await;
             if read.map_err(|why| Failure::usage(format!("stdin cannot be read: {why}")))? == 0 {
                 return Ok((builder.build(), true));
             }
             if line.last() == Some(&b'\n') {
                 line.pop();
+            } else if line.len() as u64 == TOO_LARGE {
+                return Err(too_large("a line"));
             }
             count += 1;
             bytes += line.len();
@@ -152,6 +169,28 @@ impl Publish {
     }
 }
 
+/// One byte more than any broker takes, whatever its settings: with so many read, nothing is published, for a body that
+/// is not read to its end must not be taken for a whole one.
+const TOO_LARGE: u64 = PUBLISH_BYTES_MAX as u64 + 1;
+
+fn too_large(what: &str) -> Failure {
+    Failure::usage(format!(
+        "{what} on stdin has more than {PUBLISH_BYTES_MAX} bytes, the most that a publish holds: keep large bodies \
+         elsewhere and publish where they are"
+    ))
+}
+
+/// A failure that came when so many lines had been published already.
+fn behind(published: usize, failure: Failure) -> Failure {
+    if published == 0 {
+        return failure;
+    }
+    let Failure { exit, text } = failure;
+    // Wrong usage means that nothing was sent.
+    let exit = if exit == Exit::Usage { Exit::Refused } else { exit };
+    Failure { exit, text: format!("{text} (the first {published} lines had been published before)") }
+}
+
 const NO_STDIN: &str = "there is no body: stdin is a terminal. Give it as BODY, or pipe it in";
 
 fn read_body() -> Result<Bytes, Failure> {
@@ -160,9 +199,11 @@ fn read_body() -> Result<Bytes, Failure> {
         return Err(Failure::usage(NO_STDIN));
     }
     let mut body = Vec::new();
-    // One byte over the limit is enough to know that it is too much.
-    let read = input.by_ref().take(BODY_MAX_DEFAULT as u64 + 1).read_to_end(&mut body);
+    let read = input.by_ref().take(TOO_LARGE).read_to_end(&mut body);
     read.map_err(|why| Failure::usage(format!("there is no body: stdin cannot be read: {why}")))?;
+    if body.len() as u64 == TOO_LARGE {
+        return Err(too_large("the body"));
+    }
     if body.is_empty() {
         return Err(Failure::usage(
             "there is no body: stdin is empty. Give it as BODY, or pipe it in; an empty message is published with \"\"",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use millpond_client::{Client, Deliveries, Delivery, Receipts, ReceiveOptions};
 use millpond_types::GroupName;
+use millpond_types::limits::WAIT_MAX_MS;
 use serde_json::{Map, Value};
 
 use crate::address::{Address, filter};
@@ -27,8 +28,8 @@ pub struct Receive {
     /// At most so many messages
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max: u32,
-    /// How long to wait for the first message [default: not at all]
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    /// How long to wait for the first message, at most 10m [default: not at all]
+    #[arg(long, value_name = "TIME", value_parser = wait)]
     wait: Option<Duration>,
     /// How long the leases last [default: as the namespace says]
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
@@ -41,6 +42,15 @@ pub struct Receive {
 /// Reads the name of a group.
 pub fn group(text: &str) -> Result<GroupName, String> {
     GroupName::try_from(text).map_err(|bad| format!("it is no name of a group: {bad}"))
+}
+
+/// Reads how long to wait. The broker would wait no longer than this without a word.
+fn wait(text: &str) -> Result<Duration, String> {
+    let wait = quantity::duration(text)?;
+    if wait > Duration::from_millis(WAIT_MAX_MS) {
+        return Err("one call waits for at most 10m: repeat it, or use `millpond work`".into());
+    }
+    Ok(wait)
 }
 
 impl Receive {
@@ -79,7 +89,7 @@ impl Receive {
         if let Err(why) = printed.and_then(|()| output.flush()) {
             // Nobody reads on: the messages go back at once instead of at the end of their leases.
             client.release(receipts, Duration::ZERO).await?;
-            return Err(Failure::usage(format!("stdout is closed ({why}): the messages were given back")));
+            return Err(Failure::refused(format!("stdout is closed ({why}): the messages were given back")));
         }
         if self.ack { ack(client, receipts).await } else { Ok(()) }
     }

@@ -4,6 +4,8 @@ use clap::Args;
 use millpond_client::Which;
 use millpond_types::MessageId;
 
+use crate::quantity;
+
 /// Which message of the topic.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
@@ -12,7 +14,7 @@ pub struct WhichArgs {
     #[arg(long, value_name = "ID")]
     id: Option<MessageId>,
     /// The dedup id that it was published with
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = quantity::dedup_id)]
     dedup_id: Option<String>,
 }
 

@@ -3,6 +3,24 @@
 use crate::broker::{Broker, call};
 
 #[test]
+fn every_line_of_the_report_may_be_an_object() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/a", "x"]);
+    let place = broker.data().to_str().unwrap();
+    let objects = broker.json(&["inspect", place, "--facts", "--output", "json"]);
+    let about = |what: &str| objects.iter().filter(|object| object["about"] == what).count();
+    assert!(
+        about("directory") == 1 && about("in use") == 1 && about("segment") == 1 && about("fact") >= 1,
+        "{objects:?}"
+    );
+    assert_eq!(objects.last().unwrap()["in_order"], true);
+
+    let said = call(&["inspect", "no/such/directory", "--output", "json"]).failed(1, &["no/such/directory"]);
+    let objects: Vec<serde_json::Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&objects[0]["about"], &objects[1]["in_order"]), (&"damaged".into(), &false.into()));
+}
+
+#[test]
 fn a_directory_is_verified_and_its_facts_are_printed() {
     let broker = Broker::start();
     broker.ok(&["publish", "default/some-topic", "x"]);

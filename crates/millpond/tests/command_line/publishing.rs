@@ -1,6 +1,6 @@
 //! `publish` in all its forms.
 
-use crate::broker::{Broker, millpond};
+use crate::broker::{Broker, fresh_directory, millpond, serve};
 
 #[test]
 fn a_body_comes_from_the_call_or_from_stdin() {
@@ -28,6 +28,40 @@ fn lines_become_messages_of_their_own() {
     assert_eq!(broker.counts("default")["waiting"], 2_500);
     // A pipe that turns out to be empty holds no lines, and that is no mistake.
     assert_eq!(broker.call_with(&["publish", "default/a", "--lines"], b"").ok(), "");
+}
+
+#[test]
+fn a_body_is_published_whole_or_not_at_all() {
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--body-max", "3MiB"]));
+    let large = vec![b'x'; 2_000_000];
+    broker.call_with(&["publish", "default/a", "-"], &large).ok();
+    assert_eq!(body(&broker.json(&["receive", "default", "--ack"])[0]).len(), large.len());
+    broker.call_with(&["publish", "default/a", "-"], &vec![b'x'; 3_500_000]).failed(1, &["3500000", "3145728"]);
+    broker.call_with(&["publish", "default/a", "-"], &vec![b'x'; 5_000_000]).failed(2, &["4194304"]);
+    assert_eq!(broker.counts("default")["unfinished"], 0);
+}
+
+#[test]
+fn what_was_published_before_a_bad_line_is_told() {
+    let broker = Broker::start();
+    let mut lines: Vec<u8> = (0..1_000).flat_map(|i| format!("{i}\n").into_bytes()).collect();
+    lines.extend(vec![b'x'; 5_000_000]);
+    let said = broker.call_with(&["publish", "default/a", "--lines"], &lines);
+    let told = said.failed(1, &["a line", "4194304", "the first 1000 lines"]).out;
+    assert!(told.starts_with("queued ") && told.contains("and the 999 after it"), "{told}");
+    assert_eq!(broker.counts("default")["waiting"], 1_000);
+    broker.call_with(&["publish", "default/a", "--lines"], &lines[lines.len() - 5_000_000..]).failed(2, &["a line"]);
+}
+
+#[test]
+fn a_ttl_of_none_goes_before_the_namespaces() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--ttl", "1h"]);
+    broker.ok(&["publish", "default/a", "x"]);
+    broker.ok(&["publish", "default/a", "y", "--ttl", "none"]);
+    let looked = broker.json(&["look", "default/a", "--output", "json"]);
+    assert!(looked[0]["expires"].is_string() && looked[1]["expires"].is_null(), "{looked:?}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_reader_that_went_away_gets_nothing_acked() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let said = Said::of(child.stdout(Stdio::from(writer)).output().unwrap());
-    said.failed(2, &["given back"]);
+    said.failed(1, &["given back"]);
     assert_eq!(broker.counts("default")["waiting"], 1);
 }
 
