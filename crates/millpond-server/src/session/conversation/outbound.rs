@@ -73,7 +73,9 @@ impl Conversation {
         match item {
             Out::Drain => self.draining = true,
             Out::SessionExpired => {
-                if let Some(session) = self.session.take() {
+                // Before its session has begun here, an expiry belongs to the connection that was lost, as deliveries do: it
+                // was decided before the resumption, and the core has a new session by the time that it comes.
+                if let Some(session) = self.session.take_if(|session| session.begun) {
                     self.windows.clear();
                     self.shared.registry.release_session(session.id, self.number);
                     self.write(Response::SessionExpired, 0);

@@ -137,6 +137,19 @@ fn a_delivery_of_before_the_resumption_is_not_told() {
 }
 
 #[test]
+fn an_expiry_of_before_the_resumption_does_not_take_its_answer() {
+    let mut rig = Rig::new();
+    let begin = Asked::SessionBegin { session: SessionId(7), resume: Default::default(), held: Vec::new() };
+    rig.accept(begin).unwrap();
+    rig.output(Out::SessionExpired).unwrap();
+    rig.output(Out::Reply { index: 0, reply: Reply::SessionBegun { resumed: false } }).unwrap();
+    let said = rig.said();
+    assert!(matches!(said[..], [(5, Response::SessionBegun { resumed: false, .. })]), "{said:?}");
+    assert!(rig.conversation.session.is_some(), "the core has a session, and hears of its loss from here");
+    rig.end();
+}
+
+#[test]
 fn a_connection_that_drains_waits_for_its_answers_and_not_for_receives() {
     use millpond_core::command::Level;
     let mut rig = Rig::new();
