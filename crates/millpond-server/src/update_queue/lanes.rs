@@ -4,6 +4,7 @@
 //! sets it to false and notifies, so that one sleep costs at most one wake-up. Who may submit and how the worker
 //! behaves is left to the neighbours.
 
+use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -35,7 +36,9 @@ pub(super) struct Inner<Q, A> {
     asleep: bool,
     /// Threads that wait for room, and tasks that do.
     blocked: usize,
-    wakers: Vec<Waker>,
+    /// Of each task, under a number of its own, so that thousands that wait cost nothing to one another.
+    wakers: BTreeMap<u64, Waker>,
+    last_waker: u64,
 }
 
 pub(super) struct LaneState<Q, A> {
@@ -67,7 +70,8 @@ impl<Q, A> Lanes<Q, A> {
             open: usize::MAX,
             asleep: false,
             blocked: 0,
-            wakers: Vec::new(),
+            wakers: BTreeMap::new(),
+            last_waker: 0,
         };
         Lanes { inner: Mutex::new(inner), work: Condvar::new(), room: Condvar::new(), weight }
     }
@@ -167,15 +171,26 @@ impl<Q, A> Lanes<Q, A> {
         if blocked {
             self.room.notify_all();
         }
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 }
 
 impl<Q, A> Inner<Q, A> {
-    pub(super) fn wake_on_room(&mut self, waker: &Waker) {
-        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
-            self.wakers.push(waker.clone());
-        }
+    /// Notes whom to wake when there is room, in place of what was noted under a number before. Returns the number.
+    #[must_use]
+    pub(super) fn wake_on_room(&mut self, number: Option<u64>, waker: &Waker) -> u64 {
+        let number = number.unwrap_or_else(|| {
+            self.last_waker += 1;
+            self.last_waker
+        });
+        self.wakers.insert(number, waker.clone());
+        number
+    }
+
+    /// Whoever waited under the number does no longer.
+    #[must_use = "a waker is code of others and is dropped outside of the lock"]
+    pub(super) fn forget_waker(&mut self, number: u64) -> Option<Waker> {
+        self.wakers.remove(&number)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -77,7 +77,7 @@ impl<Q, A> Submitter<Q, A> {
 
     /// Resolves when the lane has room, for whoever wants to try again then; others may be quicker.
     pub fn room(&self, lane: usize) -> Room<'_, Q, A> {
-        Room { submitter: self, lane }
+        Room { submitter: self, lane, waker: None }
     }
 
     /// Reserves a place for a request that will come later: the result of a call outside. A queue that is stopping still
@@ -154,21 +154,34 @@ impl<Q, A> Submitter<Q, A> {
 pub struct Room<'a, Q, A> {
     submitter: &'a Submitter<Q, A>,
     lane: usize,
+    /// The number that our waker is known by.
+    waker: Option<u64>,
 }
 
 impl<Q, A> Future for Room<'_, Q, A> {
     type Output = Result<(), Stopped>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut inner = self.submitter.lanes.lock();
         match inner.accepts(self.lane) {
             Accepts::Yes => Poll::Ready(Ok(())),
             Accepts::Stopped => Poll::Ready(Err(Stopped)),
             Accepts::Full => {
-                inner.wake_on_room(context.waker());
+                let number = inner.wake_on_room(self.waker, context.waker());
+                drop(inner);
+                self.waker = Some(number);
                 Poll::Pending
             }
         }
+    }
+}
+
+impl<Q, A> Drop for Room<'_, Q, A> {
+    /// Who waits for several things makes a new one of these each time, so what was noted must not pile up.
+    fn drop(&mut self) {
+        let Some(number) = self.waker else { return };
+        let waker = self.submitter.lanes.lock().forget_waker(number);
+        drop(waker);
     }
 }
 

@@ -1,5 +1,5 @@
 use std::collections::VecDeque;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -255,5 +255,28 @@ fn a_future_is_woken_and_room_is_announced() {
     });
     drop(open);
     assert_eq!(waiting.join().unwrap(), Ok(42));
+    queue.stop().unwrap();
+}
+
+#[test]
+fn who_waits_for_room_no_longer_is_forgotten() {
+    struct Nobody;
+    impl std::task::Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (queue, submitter, open) = held();
+    let mut many: VecDeque<_> = (0..4).map(|n| (1, n)).collect();
+    submitter.tell_all(1, &mut many).unwrap();
+    let nobody = Arc::new(Nobody);
+    let waker = nobody.clone().into();
+    for _ in 0..3 {
+        let mut room = submitter.room(1);
+        for _ in 0..2 {
+            assert!(std::pin::Pin::new(&mut room).poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        }
+        assert_eq!(Arc::strong_count(&nobody), 3, "who waits twice is noted once");
+    }
+    assert_eq!(Arc::strong_count(&nobody), 2);
+    drop(open);
     queue.stop().unwrap();
 }
