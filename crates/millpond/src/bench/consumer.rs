@@ -1,11 +1,12 @@
-//! One consuming connection of the load generator: takes what is delivered, notes it, acks it in one frame for all that
-//! arrived together, and gives the credit back.
+//! One consuming connection of the load generator: takes what is delivered, notes it, acks it in as few frames as can
+//! be for all that arrived together, and gives the credit back.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use hdrhistogram::Histogram;
 use millpond_protocol::{Attach, Finish, FinishVerb, Request, Response, encode_request};
+use millpond_types::limits::RECEIPTS_MAX;
 use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, Receipt, SessionId, block};
 
 use super::producer::histogram;
@@ -37,6 +38,8 @@ pub struct Consumed {
     pub acked: u64,
     /// Acks that came too late.
     pub lost: u64,
+    /// When the first message arrived.
+    pub first: Option<u64>,
     /// When the last message arrived.
     pub last: u64,
     /// From sending to arrival, in nanoseconds.
@@ -82,7 +85,15 @@ impl Consumer {
         let mut frame = Vec::new();
         encode_request(&Request::Attach(attach), 0, &mut frame);
         wire.send(&frame)?;
-        let done = Consumed { received: 0, acked: 0, lost: 0, last: 0, latency: histogram(), seen: Seen::default() };
+        let done = Consumed {
+            received: 0,
+            acked: 0,
+            lost: 0,
+            first: None,
+            last: 0,
+            latency: histogram(),
+            seen: Seen::default(),
+        };
         Ok(Consumer { wire, heartbeat, outbox: Vec::new(), done })
     }
 
@@ -118,9 +129,10 @@ impl Consumer {
             }
             if messages > 0 {
                 self.done.received += u64::from(messages);
+                self.done.first.get_or_insert(now);
                 self.done.last = now;
                 total.fetch_add(u64::from(messages), Relaxed);
-                self.ack(receipts, messages, bytes);
+                self.ack(&receipts, messages, bytes);
             }
             if now - beat > self.heartbeat {
                 beat = now;
@@ -135,9 +147,11 @@ impl Consumer {
         Ok(self.done)
     }
 
-    fn ack(&mut self, receipts: Vec<(Receipt, u32)>, messages: u32, bytes: u64) {
-        let finish = Finish { verb: FinishVerb::Ack, confirm: true, receipts };
-        encode_request(&Request::Finish(finish), 0, &mut self.outbox);
+    fn ack(&mut self, receipts: &[(Receipt, u32)], messages: u32, bytes: u64) {
+        for receipts in receipts.chunks(RECEIPTS_MAX) {
+            let finish = Finish { verb: FinishVerb::Ack, confirm: true, receipts: receipts.to_vec() };
+            encode_request(&Request::Finish(finish), 0, &mut self.outbox);
+        }
         encode_request(&Request::Credit { consumer: CONSUMER, messages, bytes }, 0, &mut self.outbox);
     }
 

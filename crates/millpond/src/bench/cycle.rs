@@ -9,6 +9,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::consumer::{self, Consumed, consume};
+use super::drain::until_received;
 use super::producer::{self, Produced, histogram, produce};
 use super::progress::Progress;
 use super::publish::sleep_while_running;
@@ -18,9 +19,6 @@ use super::slots::Shape;
 use super::target::Target;
 use super::wire::nanos;
 use crate::failure::Failure;
-
-/// How long draining may stand still before the rest counts as missing.
-const STANDSTILL: Duration = Duration::from_secs(15);
 
 /// What to run.
 pub struct Plan {
@@ -100,7 +98,7 @@ impl Plan {
             drop(progress);
             let expected = produced.iter().flatten().map(|p| p.confirmed).sum();
             let drained = || consumers.iter().any(thread::ScopedJoinHandle::is_finished);
-            drain(&received, expected, drained);
+            until_received(&received, expected, drained);
             stop_consuming.store(true, Relaxed);
             let consumed: Vec<_> =
                 consumers.into_iter().map(|t| t.join().expect("a consumer does not panic")).collect();
@@ -123,21 +121,6 @@ impl Plan {
         };
         verify(target, report, &produced, consumed)?;
         Ok(outcome)
-    }
-}
-
-/// Waits until all has arrived, or nothing has for too long, or a consumer has failed.
-fn drain(received: &Arc<AtomicU64>, expected: u64, failed: impl Fn() -> bool) {
-    let _progress = Progress::of_count(expected, Arc::clone(received), "received");
-    let (mut seen, mut moved) = (0, nanos());
-    while received.load(Relaxed) < expected && !failed() {
-        thread::sleep(Duration::from_millis(10));
-        let now = received.load(Relaxed);
-        if now != seen {
-            (seen, moved) = (now, nanos());
-        } else if nanos() - moved > STANDSTILL.as_nanos() as u64 {
-            return;
-        }
     }
 }
 

@@ -4,9 +4,14 @@
 //! once and sent over and over ([`slots`]), connections are blocking sockets on threads of their own ([`wire`]), and
 //! nothing is counted that is not needed. Every run names its command line, its machine and its broker ([`report`]).
 
+mod backlog;
 mod burst;
 mod consumer;
 mod cycle;
+mod disk;
+mod drain;
+mod fill;
+mod hold;
 mod latency;
 mod process;
 mod producer;
@@ -15,7 +20,10 @@ mod publish;
 mod report;
 mod seen;
 mod slots;
+mod spawned;
+mod spread;
 mod target;
+mod topics;
 mod wire;
 mod worker;
 
@@ -31,6 +39,8 @@ pub enum Bench {
     Worker(worker::Worker),
     Burst(burst::Burst),
     Latency(latency::Latency),
+    Topics(topics::Topics),
+    Backlog(backlog::Backlog),
 }
 
 impl Bench {
@@ -41,6 +51,8 @@ impl Bench {
             Bench::Worker(command) => command.run(globals),
             Bench::Burst(command) => command.run(globals),
             Bench::Latency(command) => command.run(globals),
+            Bench::Topics(command) => command.run(globals),
+            Bench::Backlog(command) => command.run(globals),
         }
     }
 }

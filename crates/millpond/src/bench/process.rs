@@ -2,6 +2,7 @@
 //! where /proc is closed to us, the answers are absent and the figures that need them are left out.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// A process that is watched.
@@ -35,6 +36,15 @@ impl Process {
     pub fn cpu(self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
         ticks(&stat).map(|ticks| Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+    }
+
+    /// Processor time that its first thread of this name has used: the kernel counts it in nanoseconds.
+    pub fn thread_cpu(self, name: &str) -> Option<Duration> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.0)).ok()?.flatten();
+        let is_named = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name);
+        let thread = threads.map(|entry| entry.path()).find(|path| is_named(path))?;
+        let running = fs::read_to_string(thread.join("schedstat")).ok()?;
+        running.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
     }
 
     /// Bytes of memory that it has resident: now, and at most so far.
@@ -82,6 +92,19 @@ mod tests {
         assert_eq!(Process::listening_on(port), Some(Process::own()));
         drop(listener);
         assert_eq!(Process::listening_on(port), None);
+    }
+
+    #[test]
+    fn a_thread_is_found_by_its_name() {
+        let work = || {
+            let begin = Process::own().thread_cpu("grinder").unwrap();
+            let mut used = begin;
+            while used == begin {
+                used = Process::own().thread_cpu("grinder").unwrap();
+            }
+        };
+        std::thread::Builder::new().name("grinder".into()).spawn(work).unwrap().join().unwrap();
+        assert_eq!(Process::own().thread_cpu("nobody"), None);
     }
 
     #[test]

@@ -3,23 +3,22 @@
 //! A broker that is started is a process of its own, so that its processor time is told apart from the generator's. A
 //! running one is measured in a namespace of its own, which is purged and deleted behind the run.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use millpond_protocol::{Request, Response};
 use millpond_types::{Code, Filter, NamespaceName, NamespaceView, Policy};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::process::Process;
 use super::report::Report;
+use super::spawned::{End, Spawned};
 use super::wire::{Wire, unexpected};
 use crate::cli::{Globals, Output};
 use crate::failure::Failure;
+use crate::quantity;
 
 /// Which broker to measure.
 #[derive(Args)]
@@ -30,6 +29,9 @@ pub struct TargetArgs {
     /// Where the started broker's temporary directory is made; its disk is what is measured [default: the system's]
     #[arg(long, value_name = "DIR", requires = "spawn")]
     dir: Option<PathBuf>,
+    /// Memory that the started broker plans with [default: the broker's]
+    #[arg(long, value_name = "SIZE", requires = "spawn", value_parser = quantity::size)]
+    memory: Option<u64>,
     /// The running broker's process, for its processor time [default: whoever listens on the port, if it is here]
     #[arg(long, value_name = "PID", conflicts_with = "spawn")]
     pid: Option<u32>,
@@ -56,18 +58,17 @@ pub struct Target {
     output: Output,
 }
 
-struct Spawned {
-    child: Child,
-    /// Kept for its end: it removes the directory.
-    _directory: TempDir,
-}
-
 impl TargetArgs {
+    /// The namespace of the run.
+    pub fn namespace(&self) -> NamespaceName {
+        self.namespace.clone()
+    }
+
     /// Finds or starts the broker and makes the namespace.
     pub fn open(&self, globals: &Globals) -> Result<Target, Failure> {
         let (address, process, spawned) = if self.spawn {
-            let (spawned, address) = Spawned::start(self.dir.clone())?;
-            (address, Some(Process(spawned.child.id())), Some(spawned))
+            let (spawned, address) = Spawned::start(self.dir.clone(), self.memory)?;
+            (address, Some(Process(spawned.pid())), Some(spawned))
         } else {
             let address = resolve(&globals.server)?;
             let local = || if address.ip().is_loopback() { Process::listening_on(address.port()) } else { None };
@@ -84,6 +85,31 @@ impl Target {
     /// Processor time of the broker so far.
     pub fn cpu(&self) -> Option<Duration> {
         self.process.and_then(Process::cpu)
+    }
+
+    /// The broker's process, if it is known and on this machine.
+    pub fn process(&self) -> Option<Process> {
+        self.process
+    }
+
+    /// The data directory of a broker that was started for the run.
+    pub fn directory(&self) -> Option<&Path> {
+        self.spawned.as_ref().map(Spawned::directory)
+    }
+
+    /// Ends a broker that was started for the run and waits until it is gone; whether it was.
+    pub fn end(&mut self, end: End) -> Result<bool, Failure> {
+        let Some(spawned) = &mut self.spawned else { return Ok(false) };
+        spawned.end(end)?;
+        Ok(true)
+    }
+
+    /// Starts the broker again that was ended, and waits until it listens.
+    pub fn start_again(&mut self) -> Result<(), Failure> {
+        let spawned = self.spawned.as_mut().expect("only a broker that was started for the run is ended");
+        self.address = spawned.start_again()?;
+        self.process = Some(Process(spawned.pid()));
+        Ok(())
     }
 
     /// What the report says of the broker.
@@ -191,38 +217,6 @@ impl Costs {
             broker: difference(self.broker, before.broker),
             generator: difference(self.generator, before.generator),
         }
-    }
-}
-
-impl Spawned {
-    fn start(parent: Option<PathBuf>) -> Result<(Spawned, SocketAddr), Failure> {
-        let why_not = |why: std::io::Error| Failure::refused(format!("no broker could be started: {why}"));
-        let parent = parent.unwrap_or_else(std::env::temp_dir);
-        let directory = tempfile::Builder::new().prefix("millpond-bench-").tempdir_in(parent).map_err(why_not)?;
-        let mut child = Command::new(std::env::current_exe().map_err(why_not)?)
-            .args(["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log", "warn", "--data"])
-            .arg(directory.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(why_not)?;
-        let mut line = String::new();
-        let output = child.stdout.take().expect("stdout is a pipe");
-        BufReader::new(output).read_line(&mut line).map_err(why_not)?;
-        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next()?.trim().parse().ok());
-        let spawned = Spawned { child, _directory: directory };
-        let address = address.ok_or_else(|| Failure::refused("the started broker did not come up; see above why"))?;
-        Ok((spawned, address))
-    }
-}
-
-impl Drop for Spawned {
-    fn drop(&mut self) {
-        // An orderly stop, so that a fault at the stop shows on stderr. One that is gone already is no matter.
-        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let _ = self.child.wait();
     }
 }
 

@@ -60,12 +60,60 @@ fn a_broker_is_started_for_the_run() {
 }
 
 #[test]
+fn topics_are_filled_and_drained_over_a_restart() {
+    // The last frame is a shorter one, and one producer has none at all.
+    let spawn = ["--spawn", "--memory", "64M", "--producers", "4", "--batch", "400", "--window", "400"];
+    let load = ["--topics", "1050", "--tenants", "7", "--ready", "3,100,N"];
+    for end in [&[][..], &["--kill"]] {
+        let report = spawned(&[&["topics"], &spawn[..], &load, end].concat());
+        let figure = |name: &str| report["figures"][name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
+        assert_eq!((figure("messages"), figure("every_message_arrived_exactly_once")), (1050.0, 1.0));
+        // A message is at least its body, which the journal holds.
+        assert!(figure("disk_per_message_b") >= 24.0 && figure("disk_in_advance_mib") > 0.0);
+        assert!(figure("time_to_first_delivery_s") >= figure("time_to_ready_s"));
+        for name in ["publish_rate_messages_per_s", "drain_rate_messages_per_s", "memory_after_restart_mib"] {
+            assert!(figure(name) > 0.0, "{name} in {report}");
+        }
+        for ready in [3, 100, 1050] {
+            assert!(figure(&format!("{ready}_ready_topics_writer_cpu_per_message_us")) > 0.0);
+        }
+    }
+}
+
+#[test]
+fn topics_of_a_running_broker_are_filled_and_drained() {
+    let broker = Broker::start();
+    let load = ["topics", "--topics", "50", "--messages", "3", "--batch", "20", "--window", "20", "--ready", "50"];
+    let report = run(&broker, &load);
+    assert_eq!(report["figures"]["messages"], 150.0);
+    assert_eq!(report["figures"]["every_message_arrived_exactly_once"], 1.0);
+    assert!(report["figures"].get("time_to_ready_s").is_none(), "{report}");
+    assert!(!broker.ok(&["namespace", "list"]).contains("bench"));
+}
+
+#[test]
+fn a_backlog_is_filled_and_drained_over_a_restart() {
+    let report = spawned(&["backlog", "--spawn", "--messages", "5050", "--batch", "100", "--size", "40"]);
+    let figure = |name: &str| report["figures"][name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
+    assert_eq!((figure("messages"), figure("every_message_arrived_exactly_once")), (5050.0, 1.0));
+    assert!(figure("disk_per_message_b") >= 40.0);
+    assert!(figure("time_to_first_delivery_s") >= figure("time_to_ready_s"));
+    assert!(figure("memory_max_after_drain_mib") >= figure("memory_after_drain_mib"));
+}
+
+#[test]
 fn a_namespace_with_messages_is_not_touched() {
     let broker = Broker::start();
     broker.ok(&["publish", "default/a", "x"]);
     let args = ["bench", "publish", "--namespace", "default", "--duration", "50ms"];
     broker.call(&args).failed(1, &["default", "purge"]);
     assert_eq!(broker.counts("default")["waiting"], 1);
+}
+
+fn spawned(args: &[&str]) -> Value {
+    let report: Value = serde_json::from_str(&call(&[&["bench"], args, &["--json"]].concat()).ok()).unwrap();
+    assert_eq!(report["faults"], serde_json::json!([]), "{report}");
+    report
 }
 
 fn run(broker: &Broker, args: &[&str]) -> Value {

@@ -63,6 +63,11 @@ fn wrong_calls_say_what_is_right() {
         (&["bench", "publish", "--size", "2M"], &["--size"]),
         (&["bench", "worker", "--size", "8"], &["--size"]),
         (&["bench", "latency", "--rate", "0"], &["--rate"]),
+        (&["bench", "topics", "--ready", "10,none"], &["--ready", "above zero"]),
+        (&["bench", "topics", "--batch", "65536", "--window", "65536", "--size", "48"], &["--batch", "too large"]),
+        (&["bench", "topics", "--topics", "999999999", "--messages", "11"], &["too many"]),
+        (&["bench", "topics", "--kill"], &["--spawn"]),
+        (&["bench", "backlog", "--size", "8"], &["--size"]),
     ];
     for (args, words) in cases {
         call(args).failed(2, words);

@@ -1,0 +1,185 @@
+//! Publish frames for filling a broker: of many runs to as many topics, or of one run to a single topic.
+//!
+//! A frame is encoded once; what changes from one to the next (the runs' topics and the messages' numbers) has fixed
+//! places and is written over. Neither names nor messages are stored anywhere: the message numbered n belongs to topic
+//! n / (messages of a run) modulo topics, and a topic's name follows from its number. So a hundred million topics cost
+//! the generator no more memory than one.
+
+use bytes::Bytes;
+use millpond_protocol::{HEADER, Level, Publish, PublishRun, Request, encode_request};
+use millpond_types::block::{self, MESSAGE_MIN};
+use millpond_types::limits::FRAME_MAX;
+use millpond_types::{Millis, NamespaceName, Priority, TopicName};
+
+use super::slots::STAMP;
+
+/// The most tenants that a name has digits for.
+pub const TENANTS_MAX: u32 = 99_999;
+/// The most topics that a name has digits for.
+pub const TOPICS_MAX: u32 = 999_999_999;
+/// Bytes of a topic's name: a letter, the tenant's digits, a slash, the topic's digits.
+const NAME: usize = 16;
+/// Where the tenant's digits stand in a name.
+const TENANT: std::ops::Range<usize> = 1..6;
+/// Where the topic's digits stand in a name.
+const TOPIC: std::ops::Range<usize> = 7..NAME;
+
+/// What the frames hold.
+#[derive(Clone)]
+pub struct Spread {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// Topics that messages are spread over.
+    pub topics: u32,
+    /// Tenants that topics are spread over.
+    pub tenants: u32,
+    /// Runs in a frame, each to the topic after the one before.
+    pub runs: usize,
+    /// Messages in a run.
+    pub run: usize,
+    /// Bytes of a body, at least [`STAMP`].
+    pub size: usize,
+}
+
+/// A frame that is written over before each sending.
+pub struct Frame {
+    bytes: Vec<u8>,
+    topics: u32,
+    tenants: u32,
+    /// Messages in a run.
+    run: usize,
+    /// Bytes of a run.
+    length: usize,
+    /// Where the first run begins.
+    runs_at: usize,
+    /// Where the topic's name stands in a run.
+    name_at: usize,
+    /// Where the first body stands in a run.
+    body_at: usize,
+    /// Bytes of a message in its block.
+    stride: usize,
+}
+
+impl Spread {
+    /// Messages in a frame.
+    pub fn batch(&self) -> usize {
+        self.runs * self.run
+    }
+
+    /// The bytes of a frame; `None` if no broker takes one that large.
+    pub fn frame_length(&self) -> Option<usize> {
+        Some(self.frame().bytes.len()).filter(|length| *length <= FRAME_MAX)
+    }
+
+    /// Encodes the frame.
+    pub fn frame(&self) -> Frame {
+        assert!(self.size >= STAMP && self.runs > 0 && self.run > 0 && self.topics > 0 && self.tenants > 0);
+        let (bytes, shorter) = (self.encode(self.runs + 1), self.encode(self.runs));
+        // Runs are a publish's last field, and all are of one length.
+        let length = bytes.len() - shorter.len();
+        let runs_at = shorter.len() - self.runs * length;
+        let name = topic_name(0);
+        let run = &shorter[runs_at..][..length];
+        let name_at = run.windows(NAME).position(|bytes| bytes == name).expect("a run holds its topic's name");
+        let stride = MESSAGE_MIN + self.size;
+        // A block is a run's last field.
+        let body_at = length - self.run * stride + MESSAGE_MIN;
+        assert!(run[body_at..].starts_with(&vec![b'x'; self.size]), "a block stands at its run's end");
+        let Spread { topics, tenants, run, .. } = *self;
+        Frame { bytes: shorter, topics, tenants, run, length, runs_at, name_at, body_at, stride }
+    }
+
+    fn encode(&self, runs: usize) -> Vec<u8> {
+        let mut messages = Vec::new();
+        let body = vec![b'x'; self.size];
+        (0..self.run).for_each(|_| block::push(&mut messages, b"", &[], &body).expect("bodies are below 4 GiB"));
+        let run = PublishRun {
+            topic: TopicName::new(Bytes::copy_from_slice(&topic_name(0))).expect("the name is valid"),
+            priority: Priority::DEFAULT,
+            delay: Millis::ZERO,
+            ttl: None,
+            block: Bytes::from(messages),
+        };
+        let publish =
+            Publish { namespace: self.namespace.clone(), level: Level::Durable, producer: None, runs: vec![run; runs] };
+        let mut frame = Vec::new();
+        encode_request(&Request::Publish(publish), 0, &mut frame);
+        frame
+    }
+}
+
+impl Frame {
+    /// Appends the frame whose messages are numbered from `first`, under a correlation number.
+    pub fn append(&mut self, correlation: u32, first: u64, out: &mut Vec<u8>) {
+        self.bytes[HEADER - 4..HEADER].copy_from_slice(&correlation.to_le_bytes());
+        let mut number = first;
+        for run in self.bytes[self.runs_at..].chunks_exact_mut(self.length) {
+            let topic = (number / self.run as u64 % u64::from(self.topics)) as u32;
+            let name = &mut run[self.name_at..][..NAME];
+            write_digits(topic % self.tenants, &mut name[TENANT]);
+            write_digits(topic, &mut name[TOPIC]);
+            for message in run[self.body_at..].chunks_mut(self.stride) {
+                // The time of sending tells nothing of a message that waits for a restart.
+                message[..STAMP - 8].fill(0);
+                message[STAMP - 8..STAMP].copy_from_slice(&number.to_le_bytes());
+                number += 1;
+            }
+        }
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// Bytes of the frame.
+    pub fn length(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// The name of a topic of tenant 0.
+fn topic_name(topic: u32) -> [u8; NAME] {
+    let mut name = *b"t00000/000000000";
+    write_digits(topic, &mut name[TOPIC]);
+    name
+}
+
+fn write_digits(mut number: u32, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slots::read_stamp;
+    use super::*;
+    use bytes::BytesMut;
+    use millpond_protocol::{Decoder, VERSION};
+
+    fn sent(spread: &Spread, first: u64) -> Vec<(String, Vec<u64>)> {
+        let mut bytes = Vec::new();
+        encode_request(&Request::Hello { version: VERSION, client: String::new() }, 0, &mut bytes);
+        spread.frame().append(7, first, &mut bytes);
+        let (mut buffer, mut decoder) = (BytesMut::from(&bytes[..]), Decoder::default());
+        decoder.next_request(&mut buffer).unwrap().unwrap();
+        let incoming = decoder.next_request(&mut buffer).unwrap().unwrap();
+        assert_eq!(incoming.correlation, 7);
+        let Request::Publish(publish) = incoming.frame else { panic!("{:?}", incoming.frame) };
+        let numbers = |block: &[u8]| block::messages(block).map(|m| read_stamp(m.unwrap().body).unwrap().1).collect();
+        publish.runs.iter().map(|run| (run.topic.as_str().to_owned(), numbers(&run.block.bytes))).collect()
+    }
+
+    #[test]
+    fn the_runs_of_a_frame_go_from_topic_to_topic() {
+        let namespace = NamespaceName::default();
+        let spread = Spread { namespace, topics: 12_345, tenants: 100, runs: 3, run: 1, size: 24 };
+        let expected = [("t00043/000012343", 12_343), ("t00044/000012344", 12_344), ("t00000/000000000", 12_345)];
+        let expected: Vec<_> = expected.map(|(name, number)| (name.to_owned(), vec![number])).into();
+        assert_eq!(sent(&spread, 12_343), expected);
+    }
+
+    #[test]
+    fn a_run_of_several_is_of_one_topic() {
+        let spread = Spread { namespace: NamespaceName::default(), topics: 1, tenants: 1, runs: 1, run: 3, size: 16 };
+        assert_eq!(sent(&spread, 6), [("t00000/000000000".to_owned(), vec![6, 7, 8])]);
+    }
+}

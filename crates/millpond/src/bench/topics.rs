@@ -1,0 +1,74 @@
+//! `bench topics`: a broker that holds messages in very many topics.
+
+use clap::Args;
+
+use super::hold::HoldArgs;
+use super::report::Report;
+use super::spread::{Spread, TENANTS_MAX, TOPICS_MAX};
+use super::target::TargetArgs;
+use crate::cli::Globals;
+use crate::failure::Failure;
+
+/// Publish to very many topics, restart the broker, drain them: memory, disk, time to first delivery, cost of a dispatch
+#[derive(Args)]
+pub struct Topics {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// How many topics; their names have 16 bytes
+    #[arg(long, value_name = "N", default_value = "100000")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(TOPICS_MAX)))]
+    topics: u32,
+    /// Messages for each topic, one after the other over all topics
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    messages: u32,
+    /// Tenants that the topics are spread over
+    #[arg(long, value_name = "N", default_value = "1000")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANTS_MAX)))]
+    tenants: u32,
+    /// Numbers of ready topics at which the cost of a dispatch is compared, each with as many messages as the whole
+    /// run; N, or more than there are, is all topics
+    #[arg(long, value_name = "N,...", default_value = "10,1000,N", value_delimiter = ',', value_parser = ready)]
+    ready: Vec<u32>,
+    #[command(flatten)]
+    hold: HoldArgs,
+}
+
+fn ready(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        _ if text == "N" => Ok(u32::MAX),
+        Ok(0) | Err(_) => Err("a number of topics above zero, or N for all".into()),
+        Ok(topics) => Ok(topics),
+    }
+}
+
+impl Topics {
+    /// Carries the command out.
+    pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let spread = |namespace, topics| Spread {
+            namespace,
+            topics,
+            tenants: self.tenants.min(topics),
+            runs: self.hold.batch,
+            run: 1,
+            size: self.hold.size as usize,
+        };
+        let messages = u64::from(self.topics) * u64::from(self.messages);
+        self.hold.check(&spread(self.target.namespace(), self.topics), messages)?;
+        let mut target = self.target.open(globals)?;
+        let namespace = target.namespace.clone();
+        let mut report = Report::new(&target);
+        report.figure("topics", f64::from(self.topics), "");
+        report.figure("tenants", f64::from(self.tenants.min(self.topics)), "");
+        report.figure("messages", messages as f64, "");
+        let all = spread(namespace.clone(), self.topics);
+        let mut verified = self.hold.run(&all, messages, &mut target, &mut report)?;
+        let mut ready: Vec<u32> = self.ready.iter().map(|ready| *ready.min(&self.topics)).collect();
+        ready.dedup();
+        for ready in ready {
+            let some = spread(namespace.clone(), ready);
+            verified &= self.hold.dispatch(&some, messages, &target, &mut report)?;
+        }
+        report.figure("every message arrived exactly once", f64::from(u8::from(verified)), "");
+        target.close(&report)
+    }
+}
