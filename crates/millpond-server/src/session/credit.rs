@@ -55,7 +55,7 @@ pub(crate) struct Grant {
     pub(crate) bytes: u64,
 }
 
-const NOTHING: Grant = Grant { messages: 0, bytes: 0 };
+pub(crate) const NOTHING: Grant = Grant { messages: 0, bytes: 0 };
 
 impl Window {
     /// A consumer's window, and what the core is told when the consumer is attached.
@@ -72,10 +72,16 @@ impl Window {
         self.due()
     }
 
-    /// Deliveries were written. What the core is to be told now, if anything.
-    pub(crate) fn written(&mut self, used: Grant) -> Option<Grant> {
-        self.told.messages = self.told.messages.saturating_sub(used.messages);
-        self.told.bytes = self.told.bytes.saturating_sub(used.bytes);
+    /// Deliveries were written, for which the core counts what was `spent`. Where the client sees less, because a message
+    /// could not be read, it will never give the rest again: that is still its credit. What the core is to be told now,
+    /// if anything.
+    pub(crate) fn written(&mut self, spent: Grant, seen: Grant) -> Option<Grant> {
+        // The last message may be larger than the credit that is left for it.
+        let spent = Grant { messages: spent.messages, bytes: spent.bytes.min(self.told.bytes) };
+        self.told.messages = self.told.messages.saturating_sub(spent.messages);
+        self.told.bytes -= spent.bytes;
+        self.kept.messages = self.kept.messages.saturating_add(spent.messages.saturating_sub(seen.messages));
+        self.kept.bytes = self.kept.bytes.saturating_add(spent.bytes.saturating_sub(seen.bytes));
         self.due()
     }
 
@@ -120,16 +126,28 @@ mod tests {
         let (mut window, first) = Window::new(Grant { messages: 1_000_000, bytes: u64::MAX });
         assert_eq!(first, Grant { messages: WINDOW_MESSAGES, bytes: WINDOW_BYTES });
         assert_eq!(window.add(Grant { messages: 5, bytes: 5 }), None);
-        assert_eq!(window.written(Grant { messages: 10, bytes: 100 }), None, "not worth a command");
+        let few = Grant { messages: 10, bytes: 100 };
+        assert_eq!(window.written(few, few), None, "not worth a command");
         let half = Grant { messages: WINDOW_MESSAGES / 2, bytes: 0 };
-        assert_eq!(window.written(half), Some(Grant { messages: WINDOW_MESSAGES / 2 + 10, bytes: 100 }));
+        assert_eq!(window.written(half, half), Some(Grant { messages: WINDOW_MESSAGES / 2 + 10, bytes: 100 }));
     }
 
     #[test]
     fn small_credit_is_told_at_once() {
         let (mut window, first) = Window::new(Grant { messages: 1, bytes: 1000 });
         assert_eq!(first, Grant { messages: 1, bytes: 1000 });
-        assert_eq!(window.written(Grant { messages: 1, bytes: 50 }), None, "the client has given no more");
-        assert_eq!(window.add(Grant { messages: 1, bytes: 50 }), Some(Grant { messages: 1, bytes: 50 }));
+        let one = Grant { messages: 1, bytes: 50 };
+        assert_eq!(window.written(one, one), None, "the client has given no more");
+        assert_eq!(window.add(one), Some(one));
+    }
+
+    #[test]
+    fn credit_for_what_the_client_never_sees_is_not_lost() {
+        let (mut window, first) = Window::new(Grant { messages: 2, bytes: 100 });
+        assert_eq!(first, Grant { messages: 2, bytes: 100 });
+        let (both, one) = (Grant { messages: 2, bytes: 100 }, Grant { messages: 1, bytes: 50 });
+        assert_eq!(window.written(both, one), Some(one), "one of the two was damaged");
+        assert_eq!(window.written(one, NOTHING), Some(one), "and the next one too");
+        assert_eq!(window.written(one, one), None);
     }
 }

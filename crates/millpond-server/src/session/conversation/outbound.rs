@@ -12,7 +12,7 @@ use millpond_types::{Code, Millis};
 use super::Conversation;
 use crate::bodies::{Read, Reading, Unread};
 use crate::convert::response::response;
-use crate::session::credit::Grant;
+use crate::session::credit::{Grant, NOTHING};
 use crate::session::open::{Kind, Open};
 use crate::session::outbox::{Close, Out};
 
@@ -84,7 +84,11 @@ impl Conversation {
             Out::Delivery { consumer, leases } => {
                 // Before its session has begun here, a delivery belongs to the connection that was lost.
                 if self.session.as_ref().is_some_and(|session| session.begun) {
-                    self.read(Telling::Delivery { consumer }, Unread::Leases(leases));
+                    let spent = leases.iter().fold(NOTHING, |spent, run| Grant {
+                        messages: spent.messages + run.count,
+                        bytes: spent.bytes + u64::from(run.extent.length),
+                    });
+                    self.read(Telling::Delivery { consumer, spent }, Unread::Leases(leases));
                 }
             }
             Out::Reply { index, reply } => {
@@ -144,7 +148,7 @@ impl Conversation {
 
     fn told(&mut self, what: Telling, read: Read) {
         match (what, read) {
-            (Telling::Delivery { consumer }, Read::Leases(runs)) => self.deliver(consumer, runs),
+            (Telling::Delivery { consumer, spent }, Read::Leases(runs)) => self.deliver(consumer, spent, runs),
             (Telling::Answer { correlation }, Read::Leases(runs)) => self.write(Response::Received(runs), correlation),
             (Telling::Answer { correlation }, Read::Messages(rows)) => {
                 self.write(Response::Messages(rows), correlation)
@@ -156,9 +160,10 @@ impl Conversation {
         }
     }
 
-    /// Writes a delivery, in several frames where one would be too large.
-    fn deliver(&mut self, consumer: u32, runs: Vec<LeasedRun>) {
-        let mut used = Grant { messages: 0, bytes: 0 };
+    /// Writes a delivery, in several frames where one would be too large. `spent` is the credit that the core counts for
+    /// it: more than the client sees, where a message could not be read.
+    fn deliver(&mut self, consumer: u32, spent: Grant, runs: Vec<LeasedRun>) {
+        let mut used = NOTHING;
         let mut frame = Vec::new();
         let mut length = 0;
         for run in runs {
@@ -176,7 +181,7 @@ impl Conversation {
             self.write(Response::Delivery { consumer, leases: frame }, 0);
         }
         let window = self.windows.iter_mut().find(|(number, _)| *number == consumer);
-        if let Some(told) = window.and_then(|(_, window)| window.written(used)) {
+        if let Some(told) = window.and_then(|(_, window)| window.written(spent, used)) {
             self.tell_credit(consumer, told);
         }
     }
@@ -187,6 +192,6 @@ impl Conversation {
 pub(crate) enum Telling {
     /// The answer of a request.
     Answer { correlation: u32 },
-    /// A consumer.
-    Delivery { consumer: u32 },
+    /// A consumer, and the credit that the core counts for the delivery.
+    Delivery { consumer: u32, spent: Grant },
 }
