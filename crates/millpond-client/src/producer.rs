@@ -29,17 +29,17 @@ pub struct ProducerOptions {
     pub namespace: NamespaceName,
     /// When a batch is confirmed; durable unless set. A producer session has no use for [`Level::None`].
     pub level: Level,
-    /// The producer; drawn at random unless set. One that is kept beyond the process, with an instance that grows with
-    /// each start, fences a predecessor that is still running somewhere.
-    pub id: Option<ProducerId>,
-    /// The first instance; 1 unless set. The producer goes on to higher ones by itself.
-    pub instance: u32,
+    /// The producer and its first instance; an id drawn at random and instance 1 unless set. An id that is kept beyond
+    /// the process fences a predecessor that is still running somewhere, and needs an instance above all that it ever
+    /// had: the producer goes on to higher ones by itself, so take the seconds of the clock at each start and not a
+    /// count of starts. With an instance that was used before, batches would be taken for repeats.
+    pub identity: Option<(ProducerId, u32)>,
 }
 
 impl ProducerOptions {
     /// A new producer for a namespace.
     pub fn new(namespace: NamespaceName) -> ProducerOptions {
-        ProducerOptions { namespace, level: Level::Durable, id: None, instance: 1 }
+        ProducerOptions { namespace, level: Level::Durable, identity: None }
     }
 }
 
@@ -78,11 +78,11 @@ impl Client {
                 "a producer session lives by confirmations: use durable or buffered".to_owned(),
             ));
         }
-        let id = match options.id {
-            Some(id) => id,
-            None => draw_id()?,
+        let identity = match options.identity {
+            Some(identity) => identity,
+            None => (draw_id()?, 1),
         };
-        Ok(Producer { client: self.clone(), session: Producing::begin(options, id, self.shared()) })
+        Ok(Producer { client: self.clone(), session: Producing::begin(options, identity, self.shared()) })
     }
 }
 

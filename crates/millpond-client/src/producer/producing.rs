@@ -66,8 +66,12 @@ pub(crate) struct Unsettled {
 
 impl Producing {
     /// A session, and the task that sends again what was lost.
-    pub(super) fn begin(options: ProducerOptions, id: ProducerId, shared: &Arc<Shared>) -> Arc<Producing> {
-        let ProducerOptions { namespace, level, instance, .. } = options;
+    pub(super) fn begin(
+        options: ProducerOptions,
+        (id, instance): (ProducerId, u32),
+        shared: &Arc<Shared>,
+    ) -> Arc<Producing> {
+        let ProducerOptions { namespace, level, .. } = options;
         let state = State { instance, next: 1, unsettled: VecDeque::new(), link: 0, over: None };
         let session = Arc::new(Producing {
             namespace,

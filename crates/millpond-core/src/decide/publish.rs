@@ -31,7 +31,7 @@ impl Core {
     pub(super) fn publish(&mut self, publish: Publish, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(&publish.namespace)?;
         if let Some(batch) = publish.producer
-            && let Some(outcomes) = self.repeated(namespace, batch)?
+            && let Some(outcomes) = self.repeated(namespace, batch, &publish.runs)?
         {
             return Ok(Reply::Published { level: publish.level, outcomes });
         }
@@ -59,7 +59,12 @@ impl Core {
     }
 
     /// The outcomes of a batch that was decided before; `None` if the batch is the next one.
-    fn repeated(&self, namespace: NamespaceNumber, batch: ProducerBatch) -> Result<Option<Outcomes>, Refusal> {
+    fn repeated(
+        &self,
+        namespace: NamespaceNumber,
+        batch: ProducerBatch,
+        runs: &[PublishRun],
+    ) -> Result<Option<Outcomes>, Refusal> {
         let known = self.state.producers.get(&(namespace, batch.id));
         let known = known.filter(|producer| !producer.is_forgotten(self.state.now.wall));
         let Some(producer) = known.filter(|producer| producer.instance >= batch.instance) else {
@@ -81,7 +86,18 @@ impl Core {
             return Ok(None);
         }
         match producer.outcomes(batch.sequence) {
-            Some(outcomes) => Ok(Some(outcomes.clone())),
+            Some(outcomes) => {
+                let decided: u64 = outcomes.iter().map(|run| u64::from(run.count)).sum();
+                let came: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+                if decided != came {
+                    let detail = format!(
+                        "batch {} was decided with {decided} messages, and this one has {came}: it is another batch; a producer that starts anew takes a higher instance",
+                        batch.sequence
+                    );
+                    return Err((Code::ProducerFenced, detail));
+                }
+                Ok(Some(outcomes.clone()))
+            }
             None if batch.sequence > last => {
                 let detail =
                     format!("batch {} came, and the last one here is {last}; send {} first", batch.sequence, last + 1);
