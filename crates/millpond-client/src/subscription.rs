@@ -28,7 +28,8 @@ pub struct SubscribeOptions {
     /// The same in bytes, overshot by at most one message. 16 MiB unless set.
     pub bytes: u64,
     /// How long a lease lasts once nothing extends it; the policy's where `None`. While the client lives its heartbeats
-    /// extend all leases, so this is the time until others get the messages of a client that died.
+    /// extend all leases but those that it has [let go](Client::let_go). A client that died loses its leases with its
+    /// session, whatever is said here.
     pub lease: Option<Duration>,
 }
 

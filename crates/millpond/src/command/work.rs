@@ -47,7 +47,8 @@ pub struct Work {
     /// Commands at a time; of a range LOW..HIGH, HIGH counts, for commands run only while there are messages
     #[arg(long, value_name = "N", default_value = "1", value_parser = concurrency)]
     concurrency: u32,
-    /// How long until others get the messages of a worker that died [default: as the namespace says]
+    /// How long a lease lasts that no heartbeat extends; a worker that died loses its leases with its session, 10s after
+    /// its connection is gone or 20s after it fell silent [default: as the namespace says]
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     lease: Option<Duration>,
     /// The command and its arguments
