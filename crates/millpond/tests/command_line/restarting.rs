@@ -72,8 +72,11 @@ fn killed_over_and_over_in_mid_work_nothing_is_lost_or_done_again() {
         directory = Some(broker.kill());
     }
     let broker = Broker::start_on(directory.unwrap());
-    // Those that were leased by a call that was killed come back when their leases end.
-    let rest = bodies(&broker.json(&["receive", "default", "--max", "100000", "--ack"]));
+    let mut rest = bodies(&broker.json(&["receive", "default", "--max", "100000", "--ack"]));
+    // Those that were leased for a call whose answer was lost with the broker come back when their leases end.
+    if broker.counts("default")["leased"] != 0 {
+        rest.extend(bodies(&broker.json(&["look", "default/a", "--first", "1000", "--output", "json"])));
+    }
     assert!(acked.is_disjoint(&rest), "an acked message came back");
     let known: BTreeSet<_> = seen.union(&rest).cloned().collect();
     let lost: Vec<_> = confirmed.difference(&known).collect();
