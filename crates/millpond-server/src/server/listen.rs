@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::{unconstrained, yield_now};
 
 use super::ServeError;
 use crate::session::{Shared, connection};
@@ -13,6 +14,10 @@ use crate::session::{Shared, connection};
 /// Connections that the system holds until they are taken in: room for a burst of thousands. The system may lower it
 /// (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
+/// Connections taken in before anything else is done. Accepting one takes a fraction of what serving one takes, so a burst
+/// is taken in faster than it can come; were its connections served in between, the system's queue would overflow, and
+/// those who are turned away try again a second later.
+const IN_A_ROW: u32 = 2 * BACKLOG;
 /// How long nothing is accepted after the system had no more files or memory for it.
 const EXHAUSTED: Duration = Duration::from_millis(50);
 
@@ -47,8 +52,15 @@ pub(super) fn advice(error: &io::Error) -> &'static str {
 
 /// Takes connections in for ever. Each becomes a task.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, connections_max: usize) {
+    let mut in_a_row = 0;
     loop {
-        match listener.accept().await {
+        if in_a_row == IN_A_ROW {
+            in_a_row = 0;
+            yield_now().await;
+        }
+        in_a_row += 1;
+        // The runtime would have a task that is never without work pause more often than that.
+        match unconstrained(listener.accept()).await {
             Ok((stream, _)) => {
                 // Frames are written when they are ready, many in one write; waiting for more would only cost time.
                 if let Err(error) = stream.set_nodelay(true) {
