@@ -13,7 +13,8 @@ use crate::state::topic::Topic;
 pub(crate) struct Topics {
     hash_key: [u64; 2],
     slots: Slab<Topic>,
-    by_name: HashTable<TopicSlot>,
+    /// With the hashes, so that a table that grows does not make them all anew in one turn.
+    by_name: HashTable<(u64, TopicSlot)>,
     by_number: HashMap<TopicNumber, TopicSlot, FixedState>,
     /// How many of them have their contents in the store.
     pub(crate) cold: usize,
@@ -28,11 +29,11 @@ impl Topics {
     pub(crate) fn find(&self, namespace: NamespaceNumber, name: &TopicName) -> Option<TopicSlot> {
         let hash = name_hash(self.hash_key, namespace, name.as_bytes());
         let slots = &self.slots;
-        let is_it = |slot: &TopicSlot| {
-            let topic = &slots[*slot as usize];
-            topic.namespace == namespace && topic.name == *name
+        let is_it = |(other, slot): &(u64, TopicSlot)| {
+            let topic = || &slots[*slot as usize];
+            *other == hash && topic().namespace == namespace && topic().name == *name
         };
-        self.by_name.find(hash, is_it).copied()
+        self.by_name.find(hash, is_it).map(|(_, slot)| *slot)
     }
 
     pub(crate) fn by_number(&self, number: TopicNumber) -> Option<TopicSlot> {
@@ -42,12 +43,7 @@ impl Topics {
     pub(crate) fn insert(&mut self, topic: Topic) -> TopicSlot {
         let (number, hash) = (topic.number, name_hash(self.hash_key, topic.namespace, topic.name.as_bytes()));
         let slot = u32::try_from(self.slots.insert(topic)).expect("fewer than 2^32 topics in memory");
-        let (key, slots) = (self.hash_key, &self.slots);
-        let rehash = |slot: &TopicSlot| {
-            let topic = &slots[*slot as usize];
-            name_hash(key, topic.namespace, topic.name.as_bytes())
-        };
-        self.by_name.insert_unique(hash, slot, rehash);
+        self.by_name.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
         let other = self.by_number.insert(number, slot);
         assert!(other.is_none(), "a topic number is given out once");
         slot
@@ -56,7 +52,7 @@ impl Topics {
     pub(crate) fn remove(&mut self, slot: TopicSlot) -> Topic {
         let topic = self.slots.remove(slot as usize);
         let hash = name_hash(self.hash_key, topic.namespace, topic.name.as_bytes());
-        let entry = self.by_name.find_entry(hash, |other| *other == slot);
+        let entry = self.by_name.find_entry(hash, |(_, other)| *other == slot);
         entry.unwrap_or_else(|_| unreachable!("a topic is found by its name")).remove();
         self.by_number.remove(&topic.number);
         topic
