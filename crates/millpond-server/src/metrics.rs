@@ -2,7 +2,7 @@
 //! was asked. Never a label per topic, tenant or namespace: a million topics must not make a million series.
 
 use millpond_core::fact::{Fact, FactLog, Victims};
-use millpond_types::EndReason;
+use millpond_types::{Counts, EndReason};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -38,6 +38,12 @@ struct Gauges {
     memory: Gauge,
     disk_free: Gauge,
     ready: Gauge,
+    topics: Gauge,
+    waiting: Gauge,
+    delayed: Gauge,
+    retrying: Gauge,
+    leased: Gauge,
+    dead_letters: Gauge,
 }
 
 /// What the gauges are set to.
@@ -52,6 +58,8 @@ pub(crate) struct Readings {
     /// Bytes left on the file system of the data directory.
     pub(crate) disk_free: u64,
     pub(crate) ready: bool,
+    /// Topics and messages of all namespaces, if the writer said in time.
+    pub(crate) held: Option<(u64, Counts)>,
 }
 
 /// From 25 µs, a fast disk's sync, to 1.6 s, a failing one's.
@@ -110,6 +118,12 @@ impl Metrics {
             ("memory_resident_bytes", "Memory of the process", &self.gauges.memory),
             ("disk_free_bytes", "Space left for the data directory", &self.gauges.disk_free),
             ("ready", "Whether requests are served", &self.gauges.ready),
+            ("topics", "Topics that exist", &self.gauges.topics),
+            ("messages_waiting", "Messages that are ready for delivery", &self.gauges.waiting),
+            ("messages_delayed", "Messages that are not due", &self.gauges.delayed),
+            ("messages_retrying", "Messages that wait out a back-off", &self.gauges.retrying),
+            ("messages_leased", "Messages that are leased to consumers", &self.gauges.leased),
+            ("dead_letters", "Dead letters", &self.gauges.dead_letters),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
@@ -125,6 +139,14 @@ impl Metrics {
         set(&self.gauges.memory, readings.memory);
         set(&self.gauges.disk_free, readings.disk_free);
         set(&self.gauges.ready, readings.ready.into());
+        if let Some((topics, counts)) = readings.held {
+            set(&self.gauges.topics, topics);
+            set(&self.gauges.waiting, counts.waiting);
+            set(&self.gauges.delayed, counts.delayed);
+            set(&self.gauges.retrying, counts.retrying);
+            set(&self.gauges.leased, counts.leased);
+            set(&self.gauges.dead_letters, counts.dead);
+        }
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes any text");
         text

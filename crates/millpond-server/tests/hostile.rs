@@ -250,6 +250,7 @@ fn health_readiness_and_metrics() {
     let metrics = get("/metrics");
     assert!(metrics.contains("millpond_messages_published_total 3"), "{metrics}");
     assert!(metrics.contains("millpond_memory_resident_bytes"));
+    assert!(metrics.contains("millpond_messages_waiting 3") && metrics.contains("millpond_topics 1"), "{metrics}");
     assert!(!metrics.contains("secret-topic"), "a topic is never a label");
     server.shutdown().unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -9,11 +10,18 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use millpond_core::command::Command;
+use millpond_core::output::Reply;
+use millpond_types::Counts;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::metrics::Readings;
 use crate::session::Shared;
-use crate::writer::{FINISHING, PUBLISHING};
+use crate::writer::{FINISHING, PUBLISHING, Request};
+
+/// How long a scrape waits for the writer's counts; after that it goes without them.
+const WRITER_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What the handlers look at.
 struct Watched {
@@ -59,9 +67,28 @@ async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
         memory: resident_bytes().unwrap_or_default(),
         disk_free: rustix::fs::statvfs(data).map_or(0, |disk| disk.f_bavail * disk.f_frsize),
         ready: shared.health.is_ready(),
+        held: timeout(WRITER_ANSWERS, held(shared)).await.unwrap_or_default(),
     };
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(CONTENT_TYPE, OPEN_METRICS)], shared.metrics.text(readings))
+}
+
+/// Topics and messages of all namespaces, at one journal position.
+async fn held(shared: &Shared) -> Option<(u64, Counts)> {
+    let asked = shared.writer.try_submit(FINISHING, Request::Call(Command::Namespaces)).ok()?;
+    let Ok(Reply::Namespaces(rows)) = asked.await else { return None };
+    let mut sum = (0, Counts::default());
+    for row in rows {
+        sum.0 += row.topics;
+        for (_, counts) in row.groups {
+            sum.1.waiting += counts.waiting;
+            sum.1.delayed += counts.delayed;
+            sum.1.retrying += counts.retrying;
+            sum.1.leased += counts.leased;
+            sum.1.dead += counts.dead;
+        }
+    }
+    Some(sum)
 }
 
 /// The second number of statm is the resident set, in pages.
