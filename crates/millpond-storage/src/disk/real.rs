@@ -83,11 +83,19 @@ impl Disk for RealDisk {
     }
 }
 
+/// Bytes of one write. The page cache takes in a large write by large pieces of memory, which are rarely at hand: writes of
+/// this size took half the processor time of writes of whole batches (`millpond bench publish --size 1024
+/// --connections 8`: 1.2 to 1.4 µs a message against 2.2 to 2.7 µs; Linux 6.18 in a virtual machine, 2026-11-21).
+const WRITE_MAX: usize = 128 * 1024;
+
 struct RealFile(File);
 
 impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        for (piece, at) in bytes.chunks(WRITE_MAX).zip((offset..).step_by(WRITE_MAX)) {
+            self.0.write_all_at(piece, at)?;
+        }
+        Ok(())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
