@@ -29,6 +29,7 @@ mod pages;
 mod parking;
 mod run;
 mod state;
+pub mod store;
 mod time_index;
 
 pub use core_turn::{Core, Decision};

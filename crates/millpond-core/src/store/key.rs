@@ -1,0 +1,269 @@
+//! The order of the store, as bytes. It is the core's business and not the disk's, for topics are dispatched in it.
+//!
+//! | key | bytes, all numbers big-endian |
+//! |---|---|
+//! | numbers | `01` |
+//! | namespace | `02`, number (4) |
+//! | topic | `03`, namespace (4), shelf (1), name |
+//! | piece | `04`, topic (8), priority (1), first (8) |
+//! | due | `05`, moment (8), namespace (4), name |
+//! | dedup | `06`, namespace (4), hash (16) |
+//! | producer | `07`, namespace (4), producer (16) |
+//! | dead letter | `08`, namespace (4), group (4), name, `00`, topic (8), priority (1), sequence (8) |
+//!
+//! A shelf is its priority, 10 for idle and 11 for busy. A name is written with its first `/` as `01`, which no name
+//! holds: so a tenant's topics stand together, the one that is called like the tenant first.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use bytes::Bytes;
+use millpond_types::limits::PRIORITIES;
+use millpond_types::{MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
+
+use super::{Key, Range, Shelf};
+use crate::fact::NamespaceNumber;
+use crate::page::Page;
+
+/// A key's bytes, or a bound between keys.
+pub type KeyBytes = Vec<u8>;
+
+/// Stands for the `/` behind a tenant.
+const TENANT_END: u8 = 1;
+
+/// Names in the order of dispatch.
+#[derive(Clone, Copy, Debug)]
+pub struct Name;
+
+impl Name {
+    /// A name, or a prefix of names, as it stands in keys.
+    pub fn bytes(name: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::from(name);
+        if let Some(slash) = bytes.iter().position(|byte| *byte == b'/') {
+            bytes[slash] = TENANT_END;
+        }
+        bytes
+    }
+
+    /// The name that stands in a key; `None` if none does.
+    pub fn parse(bytes: &[u8]) -> Option<TopicName> {
+        let mut name = Vec::from(bytes);
+        if let Some(slash) = name.iter().position(|byte| *byte == TENANT_END) {
+            name[slash] = b'/';
+        }
+        TopicName::new(Bytes::from(name)).ok()
+    }
+
+    /// Which of two names comes first, without making their bytes.
+    pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
+        let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        let tenant_is_common = || a[..common].contains(&b'/');
+        match (a.get(common), b.get(common)) {
+            (Some(b'/'), Some(_)) if !tenant_is_common() => Ordering::Less,
+            (Some(_), Some(b'/')) if !tenant_is_common() => Ordering::Greater,
+            (a, b) => a.cmp(&b),
+        }
+    }
+
+    /// Behind all topics of the tenant of a name.
+    pub fn tenant_end(name: &TopicName) -> Vec<u8> {
+        let mut bytes = Vec::from(name.tenant());
+        bytes.push(TENANT_END + 1);
+        bytes
+    }
+
+    /// Behind all names with a prefix.
+    pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+        let mut bytes = Name::bytes(prefix);
+        // No byte of UTF-8 is 0xff.
+        bytes.push(0xff);
+        bytes
+    }
+}
+
+impl Shelf {
+    /// Its byte in keys.
+    pub fn byte(self) -> u8 {
+        match self {
+            Shelf::Ready(priority) => priority.level() as u8,
+            Shelf::Idle => PRIORITIES as u8,
+            Shelf::Busy => PRIORITIES as u8 + 1,
+        }
+    }
+
+    /// The shelf of a byte.
+    pub fn from_byte(byte: u8) -> Option<Shelf> {
+        match usize::from(byte) {
+            PRIORITIES => Some(Shelf::Idle),
+            busy if busy == PRIORITIES + 1 => Some(Shelf::Busy),
+            _ => Priority::new(byte).map(Shelf::Ready),
+        }
+    }
+}
+
+impl Key {
+    /// Its place in the order of the store.
+    pub fn bytes(&self) -> KeyBytes {
+        match self {
+            Key::Numbers => Vec::from([1]),
+            Key::Namespace(number) => joined(&[&[2], &number.to_be_bytes()]),
+            Key::Topic { namespace, shelf, name } => {
+                Key::topic_bound(*namespace, *shelf, &Name::bytes(name.as_bytes()))
+            }
+            Key::Piece { topic, priority, first } => {
+                joined(&[&[4], &topic.0.to_be_bytes(), &[priority.level() as u8], &first.0.to_be_bytes()])
+            }
+            Key::Due { at, namespace, name } => {
+                joined(&[&[5], &at.0.to_be_bytes(), &namespace.to_be_bytes(), &Name::bytes(name.as_bytes())])
+            }
+            Key::Dedup { namespace, hash } => joined(&[&[6], &namespace.to_be_bytes(), &hash.to_be_bytes()]),
+            Key::Producer { namespace, id } => joined(&[&[7], &namespace.to_be_bytes(), &id.0.to_be_bytes()]),
+            Key::Dead { namespace, group, topic, id } => joined(&[
+                &Key::dead_bound(*namespace, *group, &Name::bytes(topic.as_bytes())),
+                &[0],
+                &id.topic.0.to_be_bytes(),
+                &[id.priority.level() as u8],
+                &id.sequence.0.to_be_bytes(),
+            ]),
+        }
+    }
+
+    /// Where the topics of a shelf begin whose names stand at or behind `name` ([`Name::bytes`]).
+    pub fn topic_bound(namespace: NamespaceNumber, shelf: Shelf, name: &[u8]) -> KeyBytes {
+        joined(&[&[3], &namespace.to_be_bytes(), &[shelf.byte()], name])
+    }
+
+    /// Where the dead letters of a group begin whose topics stand at or behind `name` ([`Name::bytes`]).
+    pub fn dead_bound(namespace: NamespaceNumber, group: u32, name: &[u8]) -> KeyBytes {
+        joined(&[&[8], &namespace.to_be_bytes(), &group.to_be_bytes(), name])
+    }
+
+    /// The moments from `from` on and before `until`.
+    pub fn due_range(from: WallTime, until: WallTime, limit: u32) -> Range {
+        let bound = |at: WallTime| joined(&[&[5], &at.0.to_be_bytes()]);
+        Range { from: bound(from), until: bound(until), limit }
+    }
+
+    /// The key of a page; a topic's is that on `shelf`.
+    pub fn of(page: &Page, shelf: Shelf) -> Key {
+        match page {
+            Page::Numbers(_) => Key::Numbers,
+            Page::Namespace(page) => Key::Namespace(page.number),
+            Page::Topic(page) => Key::Topic { namespace: page.namespace, shelf, name: page.name.clone() },
+            Page::Dead(page) => {
+                Key::Dead { namespace: page.namespace, group: page.group, topic: page.topic.clone(), id: page.id }
+            }
+            Page::Dedup(page) => Key::Dedup { namespace: page.namespace, hash: page.hash },
+            Page::Producer(page) => Key::Producer { namespace: page.namespace, id: page.id },
+        }
+    }
+
+    /// The key that bytes are of; `None` if they are none's.
+    pub fn parse(bytes: &[u8]) -> Option<Key> {
+        let (kind, rest) = bytes.split_first()?;
+        Some(match (kind, rest) {
+            (1, []) => Key::Numbers,
+            (2, rest) => Key::Namespace(u32::from_be_bytes(rest.try_into().ok()?)),
+            (3, rest) => {
+                let (namespace, rest) = take_u32(rest)?;
+                let (shelf, name) = rest.split_first()?;
+                Key::Topic { namespace, shelf: Shelf::from_byte(*shelf)?, name: Name::parse(name)? }
+            }
+            (4, rest) => {
+                let (topic, priority, first) = take_message(rest)?;
+                Key::Piece { topic, priority, first }
+            }
+            (5, rest) => {
+                let (at, rest) = rest.split_first_chunk::<8>()?;
+                let (namespace, name) = take_u32(rest)?;
+                Key::Due { at: WallTime(u64::from_be_bytes(*at)), namespace, name: Name::parse(name)? }
+            }
+            (6, rest) => {
+                let (namespace, hash) = take_u32(rest)?;
+                Key::Dedup { namespace, hash: u128::from_be_bytes(hash.try_into().ok()?) }
+            }
+            (7, rest) => {
+                let (namespace, id) = take_u32(rest)?;
+                Key::Producer { namespace, id: ProducerId(u128::from_be_bytes(id.try_into().ok()?)) }
+            }
+            (8, rest) => {
+                let (namespace, rest) = take_u32(rest)?;
+                let (group, rest) = take_u32(rest)?;
+                let (name, id) = rest.split_at_checked(rest.len().checked_sub(18)?)?;
+                let (topic, priority, sequence) = take_message(&id[1..])?;
+                let id = (id[0] == 0).then_some(MessageId { topic, priority, sequence })?;
+                Key::Dead { namespace, group, topic: Name::parse(name)?, id }
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_be_bytes(*number), rest))
+}
+
+fn take_message(bytes: &[u8]) -> Option<(TopicNumber, Priority, Sequence)> {
+    let (topic, rest) = bytes.split_first_chunk::<8>()?;
+    let (priority, sequence) = rest.split_first()?;
+    let sequence = u64::from_be_bytes(sequence.try_into().ok()?);
+    Some((TopicNumber(u64::from_be_bytes(*topic)), Priority::new(*priority)?, Sequence(sequence)))
+}
+
+fn joined(parts: &[&[u8]]) -> KeyBytes {
+    parts.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(name: &str) -> TopicName {
+        TopicName::try_from(name).unwrap()
+    }
+
+    #[test]
+    fn a_tenants_topics_stand_together() {
+        let mut names = ["a/x", "a-b", "a", "a/", "a/x/y", "a!", "a0/x", "a/x-y", "b"].map(name);
+        names.sort_by_key(|name| Name::bytes(name.as_bytes()));
+        let order = names.each_ref().map(|name| core::str::from_utf8(name.as_bytes()).unwrap());
+        assert_eq!(order, ["a", "a/", "a/x", "a/x-y", "a/x/y", "a!", "a-b", "a0/x", "b"]);
+        let end = Name::tenant_end(&name("a/x"));
+        assert!(Name::bytes(b"a/\xf4") < end && end < Name::bytes(b"a!"));
+    }
+
+    proptest! {
+        #[test]
+        fn names_compare_as_their_bytes_do(a in "[a/ -]{1,6}", b in "[a/ -]{1,6}") {
+            let (a, b) = (a.as_bytes(), b.as_bytes());
+            prop_assert_eq!(Name::compare(a, b), Name::bytes(a).cmp(&Name::bytes(b)));
+            let read = Name::parse(&Name::bytes(a)).unwrap();
+            prop_assert_eq!(read.as_bytes(), a);
+            prop_assert_eq!(b.starts_with(a), (Name::bytes(a)..Name::prefix_end(a)).contains(&Name::bytes(b)));
+        }
+    }
+
+    #[test]
+    fn keys_are_read_as_they_were_written() {
+        let id = MessageId { topic: TopicNumber(7), priority: Priority::DEFAULT, sequence: Sequence(1 << 40) };
+        let (first, shelf) = (id.sequence, Shelf::Ready(Priority::HIGHEST));
+        let keys = [
+            Key::Numbers,
+            Key::Namespace(3),
+            Key::Topic { namespace: 1, shelf, name: name("a/b") },
+            Key::Topic { namespace: 1, shelf: Shelf::Idle, name: name("a/b") },
+            Key::Topic { namespace: 1, shelf: Shelf::Busy, name: name("a") },
+            Key::Piece { topic: id.topic, priority: id.priority, first },
+            Key::Due { at: WallTime(99), namespace: 2, name: name("x/y/z") },
+            Key::Dedup { namespace: 1, hash: 1 << 100 },
+            Key::Producer { namespace: 1, id: ProducerId(1 << 90) },
+            Key::Dead { namespace: 1, group: 0, topic: name("d/e"), id },
+        ];
+        for key in keys {
+            assert_eq!(Key::parse(&key.bytes()), Some(key));
+        }
+        assert_eq!(Key::parse(b""), None);
+    }
+}
