@@ -60,7 +60,7 @@ impl Core {
         let at = level.runs.partition_point(|run| run.end() <= first);
         let in_line = level.runs.range(at..).take_while(|run| run.first < end);
         let mut pieces: Vec<(Sequence, u32)> = in_line
-            .filter(|run| run.expires.is_some())
+            .filter(|run| run.expiry().is_some())
             .map(|run| {
                 let from = run.first.max(first);
                 (from, (run.end().min(end).0 - from.0) as u32)

@@ -59,12 +59,8 @@ fn ready_list_matches(level: &Level) {
     assert!(level.ready.iter().copied().eq(expected), "the ready list holds what is ready");
 }
 
-/// Dedup hashes and TTLs go with their messages, so that one old message does not keep those of all later ones.
+/// TTLs go with their messages, so that one old message does not keep those of all later ones.
 fn nothing_is_kept_for_what_is_finished(level: &Level) {
-    for sequence in level.marks.keys() {
-        let is_there = level.run_of(*sequence).is_some() || level.aside_of(*sequence).is_some();
-        assert!(is_there, "the dedup hash of {sequence:?} is kept, and the message is finished");
-    }
     for (first, (end, _)) in &level.expiries {
         assert!(level.holds_any(*first, *end), "the TTL of {first:?} to {end:?} is kept, and all of them are finished");
     }

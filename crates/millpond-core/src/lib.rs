@@ -23,6 +23,7 @@ mod decide;
 mod dispatch;
 pub mod fact;
 pub mod invariants;
+mod marks;
 pub mod output;
 pub mod page;
 mod pages;

@@ -3,6 +3,7 @@
 //! Pages and facts are the only two forms in which state crosses the core's border. Their byte forms are
 //! `millpond-storage`'s business. Everything here is in a fixed order: equal states give equal pages.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use millpond_types::{
 };
 
 use crate::fact::{DeadReason, GroupNumber, NamespaceNumber};
+pub use crate::marks::Marks;
 
 /// A piece of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,27 +95,28 @@ pub struct LevelPage {
     pub runs: Vec<RunPage>,
     /// Messages looked at or set aside and not finished, per group, in order.
     pub aside: Vec<AsidePage>,
-    /// The dedup hashes of unfinished messages, in order; of some finished ones too, where earlier ones are unfinished.
-    pub marks: Vec<(Sequence, u128)>,
 }
 
-/// Consecutive messages whose blocks lie together.
+/// Consecutive messages whose blocks lie together. What they were published with is shared by all that is cut from
+/// them; in a page stands only what is of these messages ([`RunPage::compact`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunPage {
     /// The first message.
     pub first: Sequence,
-    /// How many.
-    pub count: u32,
     /// The journal position of message 0 of `sizes`.
     pub position: u64,
-    /// Where each message lies.
-    pub sizes: Sizes,
-    /// The index in `sizes` of the first message.
-    pub index: u32,
     /// When they were published.
     pub published: WallTime,
-    /// When their TTL passes.
-    pub expires: Option<WallTime>,
+    /// When their TTL passes; [`WallTime::NEVER`] for none.
+    pub expires: WallTime,
+    /// Where each message lies.
+    pub sizes: Sizes,
+    /// The dedup ids that they came with.
+    pub marks: Option<Arc<Marks>>,
+    /// How many.
+    pub count: u32,
+    /// The index in `sizes` and `marks` of the first message.
+    pub index: u32,
 }
 
 /// Messages out of line.
@@ -185,8 +188,6 @@ pub struct DeadPage {
     pub detail: Bytes,
     /// When.
     pub died: WallTime,
-    /// The hash of its dedup id.
-    pub mark: Option<u128>,
 }
 
 /// A dedup id.

@@ -110,7 +110,6 @@ impl Core {
                     reason: dead.reason,
                     detail: dead.detail.clone(),
                     died: dead.died,
-                    mark: dead.mark,
                 })
             })
         });
@@ -161,9 +160,8 @@ impl State {
         let levels = topic.levels.iter().map(|level| LevelPage {
             priority: level.priority,
             next: level.next,
-            runs: level.runs.iter().cloned().collect(),
+            runs: level.runs.iter().map(RunPage::compact).collect(),
             aside: level.aside.values().map(|aside| self.aside_page(aside)).collect(),
-            marks: level.marks.iter().map(|(sequence, hash)| (*sequence, *hash)).collect(),
         });
         TopicPage {
             number: topic.number,
@@ -179,8 +177,7 @@ impl State {
     pub(crate) fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
         for level in page.levels {
             let priority = level.priority;
-            let marks = level.marks.into_iter().collect();
-            self.topics[slot].levels.push(Level { marks, ..Level::new(priority, level.next) });
+            self.topics[slot].levels.push(Level::new(priority, level.next));
             for run in level.runs {
                 self.arm_expiry(slot, priority, &run);
                 self.topics[slot].level_or_new(priority).runs.push_back(run);
@@ -207,7 +204,7 @@ impl State {
     }
 
     fn arm_expiry(&mut self, slot: TopicSlot, priority: Priority, run: &RunPage) {
-        let Some(at) = run.expires else { return };
+        let Some(at) = run.expiry() else { return };
         let timer = self.wall_timers.insert(at.0, Timer::Expiry { slot, priority, first: run.first });
         self.topics[slot].level_or_new(priority).expiries.insert(run.first, (run.end(), timer));
     }
@@ -224,7 +221,7 @@ impl State {
             }
         };
         let (deliveries, failures) = (aside.deliveries, aside.failures);
-        AsidePage { group: 0, run: aside.run.clone(), deliveries, failures, state }
+        AsidePage { group: 0, run: aside.run.compact(), deliveries, failures, state }
     }
 
     fn add_topic(&mut self, page: TopicPage) -> Result<(), BadPage> {
@@ -272,7 +269,6 @@ impl State {
             reason: page.reason,
             detail: page.detail,
             died: page.died,
-            mark: page.mark,
         };
         home.insert_dead(page.group, page.id, dead);
         Ok(())

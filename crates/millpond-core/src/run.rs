@@ -3,7 +3,7 @@
 use millpond_types::{Sequence, WallTime};
 
 use crate::output::Extent;
-use crate::page::RunPage;
+use crate::page::{Marks, RunPage};
 
 impl RunPage {
     /// The sequence behind the last message.
@@ -48,23 +48,51 @@ impl RunPage {
         front
     }
 
+    /// The run with what is of its messages alone, as pages have it.
+    pub fn compact(&self) -> RunPage {
+        let until = self.marks.as_ref().map_or(WallTime::NEVER, |marks| marks.until());
+        RunPage {
+            position: self.extent().position,
+            sizes: self.sizes.cut(self.index, self.count),
+            marks: Marks::new(until, self.marks_by_index().map(|(at, hash)| (at - self.index, hash))),
+            index: 0,
+            ..*self
+        }
+    }
+
+    /// When the TTL passes, if there is one.
+    pub fn expiry(&self) -> Option<WallTime> {
+        Some(self.expires).filter(|at| *at != WallTime::NEVER)
+    }
+
     /// Whether the TTL has passed.
     pub fn is_expired(&self, now: WallTime) -> bool {
-        self.expires.is_some_and(|at| at <= now)
+        self.expiry().is_some_and(|at| at <= now)
+    }
+
+    /// The hash of each message's dedup id, of those that have one.
+    pub fn dedup(&self) -> impl Iterator<Item = (Sequence, u128)> {
+        let at = |index: u32| Sequence(self.first.0 + u64::from(index - self.index));
+        self.marks_by_index().map(move |(index, hash)| (at(index), hash))
+    }
+
+    fn marks_by_index(&self) -> impl Iterator<Item = (u32, u128)> {
+        self.marks.iter().flat_map(|marks| marks.within(self.index, self.count))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use millpond_types::block::Sizes;
 
     #[test]
     fn cutting_keeps_every_byte() {
         let sizes = Sizes::from_ends(&[10, 15, 30, 31]);
-        let first = Sequence(7);
-        let mut run =
-            RunPage { first, count: 4, position: 100, sizes, index: 0, published: WallTime(0), expires: None };
+        let (first, published, expires) = (Sequence(7), WallTime(0), WallTime::NEVER);
+        let marks = Marks::new(WallTime(9), [(0, 1 << 70), (2, 1 << 71)]);
+        let mut run = RunPage { first, count: 4, position: 100, sizes, index: 0, marks, published, expires };
         assert_eq!([0, 9, 10, 15, 30, 31].map(|bytes| run.fitting(bytes)), [0, 0, 1, 2, 3, 4]);
         let front = run.split_front(1);
         assert_eq!((front.extent(), front.first), (Extent { position: 100, length: 10 }, Sequence(7)));
@@ -72,5 +100,12 @@ mod tests {
             (run.extent(), run.first, run.end()),
             (Extent { position: 110, length: 21 }, Sequence(8), Sequence(11))
         );
+        assert_eq!(front.dedup().collect::<Vec<_>>(), [(Sequence(7), 1 << 70)]);
+        let compact = run.compact();
+        assert_eq!((compact.index, compact.extent(), compact.end()), (0, run.extent(), run.end()));
+        assert_eq!((0..4).map(|bytes| compact.fitting(bytes * 10)).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(compact.dedup().collect::<Vec<_>>(), [(Sequence(9), 1 << 71)]);
+        assert_eq!(run.split_front(1).compact().marks, None, "none of the other messages");
+        assert_eq!(size_of::<RunPage>(), 64, "millions of them are in memory");
     }
 }

@@ -17,6 +17,7 @@
 
 mod fact;
 mod page;
+mod run;
 mod value;
 
 use bytes::Bytes;

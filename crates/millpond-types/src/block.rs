@@ -200,6 +200,18 @@ impl Sizes {
             Sizes::Ends(ends) => index.checked_sub(1).map_or(0, |before| ends[before as usize]),
         }
     }
+
+    /// The sizes of `count` messages from `index` on, as if they were a block of their own.
+    pub fn cut(&self, index: u32, count: u32) -> Sizes {
+        match self {
+            Sizes::Ends(ends) if index > 0 || ends.len() > count as usize => {
+                let from = self.offset(index);
+                let within = &ends[index as usize..(index + count) as usize];
+                Sizes::from_ends(&within.iter().map(|end| end - from).collect::<Vec<_>>())
+            }
+            whole => whole.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -232,5 +244,8 @@ mod tests {
         assert_eq!(Sizes::from_ends(&[10, 20, 30]), Sizes::Uniform(10));
         let sizes = Sizes::from_ends(&[10, 15, 30]);
         assert_eq!([0, 1, 2, 3].map(|i| sizes.offset(i)), [0, 10, 15, 30]);
+        assert_eq!(sizes.cut(1, 2), Sizes::from_ends(&[5, 20]));
+        assert_eq!(sizes.cut(1, 1), Sizes::Uniform(5), "what is left may be uniform");
+        assert_eq!(sizes.cut(0, 3), sizes);
     }
 }

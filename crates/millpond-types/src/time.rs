@@ -18,6 +18,11 @@ pub struct RunTime(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct WallTime(pub u64);
 
+impl WallTime {
+    /// Stands for a moment that never comes.
+    pub const NEVER: WallTime = WallTime(u64::MAX);
+}
+
 impl Millis {
     /// No time at all.
     pub const ZERO: Millis = Millis(0);

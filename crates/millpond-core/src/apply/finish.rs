@@ -15,7 +15,7 @@ impl State {
         let slot = self.slot(topic);
         let (priority, aside) = self.end_lease(slot, lease, count);
         self.freed.push(aside.run.extent());
-        self.settle(slot, priority, aside.run.first, aside.run.end());
+        self.settle(slot, priority, aside.run.first);
     }
 
     pub(super) fn returned(
@@ -64,18 +64,17 @@ impl State {
         let (number, name) = (self.topics[slot].number, self.topics[slot].name.clone());
         let namespace = self.topics[slot].namespace;
         let detail = Bytes::copy_from_slice(detail);
-        let (first, end) = (run.first, run.end());
+        let first = run.first;
         let mut rest = run;
         while rest.count > 0 {
             // One letter a message: each is redriven or thrown away on its own.
-            let run = rest.split_front(1);
+            let run = rest.split_front(1).compact();
             let id = MessageId { topic: number, priority, sequence: run.first };
             let (topic, detail) = (name.clone(), detail.clone());
-            let mark = self.topics[slot].level(priority).and_then(|level| level.marks.get(&run.first).copied());
-            let dead = Dead { topic, run, deliveries, failures, reason, detail, died: at, mark };
+            let dead = Dead { topic, run, deliveries, failures, reason, detail, died: at };
             self.namespaces[namespace].insert_dead(group, id, dead);
         }
-        self.settle(slot, priority, first, end);
+        self.settle(slot, priority, first);
     }
 
     pub(super) fn ended(
@@ -87,18 +86,15 @@ impl State {
         reason: EndReason,
     ) {
         let slot = self.slot(topic);
+        let aside = self.take_unleased(slot, priority, first, count);
         if reason == EndReason::Cancelled {
             // What was cancelled may be published again.
-            let level = self.topics[slot].level(priority).expect("a fact names a level that exists");
-            let end = Sequence(first.0 + u64::from(count));
-            for (sequence, hash) in level.marks.range(first..end) {
-                let sequence = *sequence;
-                self.dedups.remove_of(*hash, MessageId { topic, priority, sequence });
+            for (sequence, hash) in aside.run.dedup() {
+                self.dedups.remove_of(hash, MessageId { topic, priority, sequence });
             }
         }
-        let aside = self.take_unleased(slot, priority, first, count);
         self.freed.push(aside.run.extent());
-        self.settle(slot, priority, aside.run.first, aside.run.end());
+        self.settle(slot, priority, aside.run.first);
     }
 
     /// Takes messages that are not leased from wherever they are.

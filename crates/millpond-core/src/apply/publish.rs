@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use millpond_types::{MessageId, OutcomeRun, ProducerId, PublishOutcome, Sequence, TopicNumber, WallTime};
 
 use crate::fact::{Fact, GroupNumber, NamespaceNumber};
-use crate::page::RunPage;
+use crate::page::{Marks, RunPage};
 use crate::state::dedup::Dedup;
 use crate::state::producer::Producer;
 use crate::state::topic::AsideWhy;
@@ -25,18 +25,18 @@ impl State {
             let id = MessageId { topic: *topic, priority: *priority, sequence };
             let entry = Dedup { namespace: self.topics[slot].namespace, id, until: *dedup_until };
             self.dedups.insert(mark.hash, entry, dedup_until.since(*published));
-            self.topics[slot].level_or_new(*priority).marks.insert(sequence, mark.hash);
         }
         let run = RunPage {
             first: *first,
             count: *count,
             position,
             sizes: sizes.clone(),
+            marks: Marks::new(*dedup_until, dedup.iter().map(|mark| (mark.index, mark.hash))),
             index: 0,
             published: *published,
-            expires: *expires,
+            expires: expires.unwrap_or(WallTime::NEVER),
         };
-        if let Some(at) = expires {
+        if let Some(at) = run.expiry() {
             let timer = self.wall_timers.insert(at.0, Timer::Expiry { slot, priority: *priority, first: *first });
             self.topics[slot].level_or_new(*priority).expiries.insert(*first, (run.end(), timer));
         }
@@ -77,13 +77,11 @@ impl State {
         let letter = self.namespaces[namespace].remove_dead(group, dead);
         let slot = self.slot(topic);
         // It has had its time: a second life is not cut short by the TTL of the first.
-        let run = RunPage { first: sequence, expires: None, ..letter.run };
-        self.put_in_line(slot, dead.priority, run);
-        if let Some(hash) = letter.mark {
-            let topic = &mut self.topics[slot];
-            self.dedups.follow(hash, dead, topic.id(dead.priority, sequence));
-            topic.level_or_new(dead.priority).marks.insert(sequence, hash);
+        let run = RunPage { first: sequence, expires: WallTime::NEVER, ..letter.run };
+        for (sequence, hash) in run.dedup() {
+            self.dedups.follow(hash, dead, self.topics[slot].id(dead.priority, sequence));
         }
+        self.put_in_line(slot, dead.priority, run);
     }
 
     fn put_in_line(&mut self, slot: u32, priority: millpond_types::Priority, run: RunPage) {

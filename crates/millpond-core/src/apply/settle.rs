@@ -6,12 +6,8 @@ use crate::state::{State, TopicSlot};
 
 impl State {
     /// Messages of one run are finished, and no longer in line or aside.
-    pub(super) fn settle(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, end: Sequence) {
+    pub(super) fn settle(&mut self, slot: TopicSlot, priority: Priority, first: Sequence) {
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
-        while let Some((sequence, _)) = level.marks.range(first..end).next() {
-            let sequence = *sequence;
-            level.marks.remove(&sequence);
-        }
         // A run lies within one that was published, or loaded, with one TTL.
         let expiry = level.expiries.range(..=first).next_back().filter(|(_, (end, _))| *end > first);
         if let Some((&from, &(to, timer))) = expiry

@@ -103,7 +103,7 @@ fn view(topic: &TopicName, id: MessageId, dead: &Dead) -> Found<DeadView> {
         id,
         state: MessageState::Dead,
         published: dead.run.published,
-        expires: dead.run.expires,
+        expires: dead.run.expiry(),
         deliveries: dead.deliveries,
         failures: dead.failures,
         block: Bytes::new(),

@@ -185,7 +185,7 @@ fn row(id: MessageId, piece: Piece<'_>) -> Found<MessageView> {
     let mut run = piece.run().clone();
     run.split_front((id.sequence.0 - run.first.0) as u32);
     let one = run.split_front(1);
-    let (published, expires) = (one.published, one.expires);
+    let (published, expires) = (one.published, one.expiry());
     let row = MessageView { id, state, published, expires, deliveries, failures, block: Bytes::new() };
     Found { row, extent: one.extent() }
 }

@@ -10,7 +10,7 @@ use crate::fact::NamespaceNumber;
 use crate::state::hash::FixedState;
 
 /// Remembered for ever.
-pub(crate) const FOREVER: WallTime = WallTime(u64::MAX);
+pub(crate) const FOREVER: WallTime = WallTime::NEVER;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Dedup {

@@ -39,8 +39,6 @@ pub(crate) struct Dead {
     pub(crate) reason: DeadReason,
     pub(crate) detail: Bytes,
     pub(crate) died: WallTime,
-    /// The hash of its dedup id.
-    pub(crate) mark: Option<u128>,
 }
 
 impl Namespaces {

@@ -61,8 +61,6 @@ pub(crate) struct Level {
     pub(crate) ready: BTreeSet<(Sequence, Sequence)>,
     /// Runs published with a TTL, by first sequence, until all of the run is finished.
     pub(crate) expiries: BTreeMap<Sequence, (Sequence, TimerKey)>,
-    /// The dedup hashes of messages that are not finished, so that what ends by id takes its dedup id along.
-    pub(crate) marks: BTreeMap<Sequence, u128>,
 }
 
 /// Messages aside, all in the same state.
@@ -186,7 +184,6 @@ impl Level {
             aside: BTreeMap::new(),
             ready: BTreeSet::new(),
             expiries: BTreeMap::new(),
-            marks: BTreeMap::new(),
         }
     }
 

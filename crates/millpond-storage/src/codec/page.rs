@@ -5,6 +5,7 @@ use millpond_core::page::{
 };
 use millpond_types::{LeaseNumber, ProducerId, RunTime, Sequence, SessionId};
 
+use super::run::Before;
 use super::{BadRecord, Sink, Source};
 
 /// Appends a page.
@@ -39,24 +40,22 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.number32(*namespace);
             sink.string(name.as_bytes());
             sink.number(*floor);
-            sink.number(next_lease.0);
-            sink.list(levels, Sink::level);
+            sink.difference(next_lease.0, *floor);
+            sink.list(levels, |sink, level| sink.level(level, *floor));
         }
         Page::Dead(dead) => {
-            let DeadPage { namespace, group, topic, id, run, deliveries, failures, reason, detail, died, mark } = dead;
+            let DeadPage { namespace, group, topic, id, run, deliveries, failures, reason, detail, died } = dead;
             sink.byte(4);
             sink.number32(*namespace);
             sink.number32(*group);
             sink.string(topic.as_bytes());
             sink.message_id(*id);
-            sink.run_page(run);
+            sink.run(run, &mut Before::first(id.sequence.0));
             sink.number32(*deliveries);
             sink.number32(*failures);
             sink.dead_reason(*reason);
             sink.string(detail);
             sink.number(died.0);
-            sink.flag(mark.is_some());
-            mark.iter().for_each(|hash| sink.wide(*hash));
         }
         Page::Dedup(DedupPage { namespace, hash, id, until }) => {
             sink.byte(5);
@@ -98,27 +97,29 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             version: source.number()?,
             paused: source.list(|source| Ok((source.topic_name()?, source.flag()?)))?,
         }),
-        3 => Page::Topic(TopicPage {
-            number: source.topic()?,
-            namespace: source.number32()?,
-            name: source.topic_name()?,
-            floor: source.number()?,
-            next_lease: LeaseNumber(source.number()?),
-            levels: source.list(Source::level)?,
-        }),
-        4 => Page::Dead(DeadPage {
-            namespace: source.number32()?,
-            group: source.number32()?,
-            topic: source.topic_name()?,
-            id: source.message_id()?,
-            run: source.run_page()?,
-            deliveries: source.number32()?,
-            failures: source.number32()?,
-            reason: source.dead_reason()?,
-            detail: source.copied()?,
-            died: source.wall()?,
-            mark: if source.flag()? { Some(source.wide()?) } else { None },
-        }),
+        3 => {
+            let (number, namespace, name) = (source.topic()?, source.number32()?, source.topic_name()?);
+            let floor = source.number()?;
+            let next_lease = LeaseNumber(source.beside(floor)?);
+            let levels = source.list(|source| source.level(floor))?;
+            Page::Topic(TopicPage { number, namespace, name, floor, next_lease, levels })
+        }
+        4 => {
+            let (namespace, group, topic) = (source.number32()?, source.number32()?, source.topic_name()?);
+            let id = source.message_id()?;
+            Page::Dead(DeadPage {
+                namespace,
+                group,
+                topic,
+                id,
+                run: source.run(&mut Before::first(id.sequence.0))?,
+                deliveries: source.number32()?,
+                failures: source.number32()?,
+                reason: source.dead_reason()?,
+                detail: source.copied()?,
+                died: source.wall()?,
+            })
+        }
         5 => Page::Dedup(DedupPage {
             namespace: source.number32()?,
             hash: source.wide()?,
@@ -137,21 +138,22 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
 }
 
 impl Source<'_> {
-    fn level(&mut self) -> Result<LevelPage, BadRecord> {
+    /// A level of a topic whose sequences begin at `floor`.
+    fn level(&mut self, floor: u64) -> Result<LevelPage, BadRecord> {
+        let mut before = Before::first(floor);
         Ok(LevelPage {
             priority: self.priority()?,
-            next: Sequence(self.number()?),
-            runs: self.list(Self::run_page)?,
+            runs: self.list(|source| source.run(&mut before))?,
+            next: Sequence(self.beside(before.end())?),
             aside: self.list(|source| {
                 Ok(AsidePage {
                     group: source.number32()?,
-                    run: source.run_page()?,
+                    run: source.run(&mut before)?,
                     deliveries: source.number32()?,
                     failures: source.number32()?,
                     state: source.aside_state()?,
                 })
             })?,
-            marks: self.list(|source| Ok((Sequence(source.number()?), source.wide()?)))?,
         })
     }
 
@@ -172,21 +174,18 @@ impl Source<'_> {
 }
 
 impl Sink<'_> {
-    fn level(&mut self, level: &LevelPage) {
-        let LevelPage { priority, next, runs, aside, marks } = level;
+    fn level(&mut self, level: &LevelPage, floor: u64) {
+        let LevelPage { priority, next, runs, aside } = level;
+        let mut before = Before::first(floor);
         self.priority(*priority);
-        self.number(next.0);
-        self.list(runs, Sink::run_page);
+        self.list(runs, |sink, run| sink.run(run, &mut before));
+        self.difference(next.0, before.end());
         self.list(aside, |sink, AsidePage { group, run, deliveries, failures, state }| {
             sink.number32(*group);
-            sink.run_page(run);
+            sink.run(run, &mut before);
             sink.number32(*deliveries);
             sink.number32(*failures);
             sink.aside_state(*state);
-        });
-        self.list(marks, |sink, (sequence, hash)| {
-            sink.number(sequence.0);
-            sink.wide(*hash);
         });
     }
 

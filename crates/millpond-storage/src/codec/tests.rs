@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use millpond_core::fact::{DeadReason, DedupMark, Fact, ReturnPlace, Victims};
 use millpond_core::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, RunPage,
-    TopicPage,
+    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, Marks, NamespacePage, NumbersPage, Page, ProducerPage,
+    RunPage, TopicPage,
 };
 use millpond_types::block::{self, Sizes};
 use millpond_types::{
@@ -96,6 +96,32 @@ fn a_run_of_a_hundred_plain_messages_costs_some_twenty_bytes() {
     let mut bytes = Vec::new();
     encode_fact(&fact, &mut bytes);
     assert!(bytes.len() <= 24, "{}", bytes.len());
+}
+
+#[test]
+fn a_long_line_costs_little() {
+    let mut draw = Draw(Seed::new(4));
+    // Published one message a frame, three a millisecond, among others; and in frames of ten messages of all sizes.
+    let mut bytes_a_run = |count: u32| {
+        let (mut runs, mut position, floor) = (Vec::new(), 1 << 36, 1 << 34);
+        for n in 0..1000 {
+            let sizes = (0..count).map(|_| if count == 1 { 33 } else { 33 + draw.below(4000) as u32 });
+            let ends: Vec<u32> = sizes.scan(0, |end, size| (*end += size, Some(*end)).1).collect();
+            let (sizes, length) = (Sizes::from_ends(&ends), *ends.last().unwrap());
+            let (first, published) = (Sequence(floor + n * u64::from(count)), WallTime(1_795_000_000_000 + n / 3));
+            let expires = WallTime::NEVER;
+            runs.push(RunPage { first, position, published, expires, sizes, marks: None, count, index: 0 });
+            position += u64::from(length) + 16 + 64 * draw.below(2);
+        }
+        let next = runs.last().unwrap().end();
+        let level = LevelPage { priority: Priority::DEFAULT, next, runs, aside: Vec::new() };
+        let (number, namespace, name) = (TopicNumber(1), 0, TopicName::try_from("t").unwrap());
+        let next_lease = LeaseNumber(floor);
+        let page = Page::Topic(TopicPage { number, namespace, name, floor, next_lease, levels: vec![level] });
+        page_bytes(&page).len() as u64 / 1000
+    };
+    assert!(bytes_a_run(1) < 4, "single messages of one size");
+    assert!(bytes_a_run(10) < 10 * 3, "ten messages of all sizes");
 }
 
 fn fact_bytes(fact: &Fact) -> Bytes {
@@ -211,26 +237,24 @@ impl Draw {
     }
 
     fn run_page(&mut self) -> RunPage {
-        let sizes = if self.flag() {
-            let mut end = 0;
-            let step = |draw: &mut Self| {
-                end += 9 + draw.below(100_000) as u32;
-                end
-            };
-            let mut ends = self.list(5, step);
-            ends.push(ends.last().unwrap_or(&0) + 9);
-            Sizes::Ends(ends.into())
-        } else {
-            Sizes::Uniform(9 + self.below(1000) as u32)
+        let step = |draw: &mut Self| {
+            let most = if draw.flag() { 2 } else { 100_000 };
+            9 + draw.below(most) as u32
         };
+        let mut sizes = self.list(5, step);
+        sizes.push(9);
+        let ends: Vec<u32> = sizes.iter().scan(0, |end, size| (*end += size, Some(*end)).1).collect();
+        let count = sizes.len() as u32;
+        let marks: Vec<_> = (0..count).filter_map(|index| self.maybe(|draw| (index, draw.wide()))).collect();
         RunPage {
             first: Sequence(self.number() >> 1),
-            count: 1,
             position: self.number() >> 1,
-            sizes,
-            index: 0,
             published: self.wall(),
-            expires: self.maybe(Self::wall),
+            expires: self.maybe(Self::wall).unwrap_or(WallTime::NEVER),
+            sizes: Sizes::from_ends(&ends),
+            marks: Marks::new(self.wall(), marks),
+            count,
+            index: 0,
         }
     }
 
@@ -360,7 +384,6 @@ impl Draw {
                 reason: self.dead_reason(),
                 detail: Bytes::from_static(b"said so"),
                 died: self.wall(),
-                mark: self.maybe(Self::wide),
             }),
             4 => Page::Dedup(DedupPage {
                 namespace: self.number32(),
@@ -383,7 +406,6 @@ impl Draw {
             priority: self.priority(),
             next: Sequence(self.number()),
             runs: self.list(3, Self::run_page),
-            marks: self.list(3, |draw| (Sequence(draw.number()), draw.wide())),
             aside: self.list(3, |draw| {
                 let states = [
                     AsideState::Ready { behind: Sequence(draw.number()) },

@@ -2,8 +2,6 @@
 
 use bytes::Bytes;
 use millpond_core::fact::DeadReason;
-use millpond_core::page::RunPage;
-use millpond_types::block::Sizes;
 use millpond_types::{
     Code, DedupWindow, MessageId, MessageState, Millis, NamespaceName, OnExpiry, OutcomeRun, Policy, Priority,
     PublishOutcome, Retry, Sequence, TopicName, TopicNumber, WallTime,
@@ -115,34 +113,6 @@ impl Source<'_> {
             _ => return Err(self.bad("has an unknown state of a message")),
         })
     }
-
-    pub(super) fn run_page(&mut self) -> Result<RunPage, BadRecord> {
-        let (first, count) = (Sequence(self.number()?), self.number32()?);
-        let position = self.number()?;
-        let sizes = if self.flag()? {
-            let mut end = 0u32;
-            let ends = self.list(|source| {
-                end = end.checked_add(source.number32()?).ok_or(source.bad("has a block of more than 4 GiB"))?;
-                Ok(end)
-            })?;
-            Sizes::Ends(ends.into())
-        } else {
-            Sizes::Uniform(self.number32()?)
-        };
-        let index = self.number32()?;
-        let (published, expires) = (self.wall()?, self.option(Self::wall)?);
-        // The core multiplies and adds these without looking again.
-        let end = index.checked_add(count).ok_or(self.bad("has a run past the end of its block"))?;
-        let fits = match &sizes {
-            Sizes::Uniform(size) => size.checked_mul(end).is_some(),
-            Sizes::Ends(ends) => end as usize <= ends.len(),
-        };
-        let numbers = first.0.checked_add(u64::from(count)).is_some() && position.checked_add(1 << 32).is_some();
-        if count == 0 || !fits || !numbers {
-            return Err(self.bad("has a run past the end of its block"));
-        }
-        Ok(RunPage { first, count, position, sizes, index, published, expires })
-    }
 }
 
 impl Sink<'_> {
@@ -229,30 +199,6 @@ impl Sink<'_> {
             MessageState::Dead => self.byte(4),
             MessageState::Ended => self.byte(5),
         }
-    }
-
-    pub(super) fn run_page(&mut self, run: &RunPage) {
-        self.number(run.first.0);
-        self.number32(run.count);
-        self.number(run.position);
-        match &run.sizes {
-            Sizes::Uniform(size) => {
-                self.flag(false);
-                self.number32(*size);
-            }
-            // As differences: a size mostly takes one or two bytes, an end three or four.
-            Sizes::Ends(ends) => {
-                self.flag(true);
-                let mut before = 0;
-                self.list(ends, |sink, end| {
-                    sink.number32(end - before);
-                    before = *end;
-                });
-            }
-        }
-        self.number32(run.index);
-        self.number(run.published.0);
-        self.option(run.expires, |sink, time| sink.number(time.0));
     }
 }
 

@@ -155,15 +155,13 @@ impl Run {
     /// The messages of a run one by one: where it was cut depends on who else had a turn. Where a block lies is told by
     /// its message, since the journals of two runs are in different orders.
     fn each(&self, run: &RunPage) -> Vec<RunPage> {
-        let one = |(n, body): (u64, String)| RunPage {
-            first: Sequence(run.first.0 + n),
-            count: 1,
+        let mut rest = run.clone();
+        let one = |body: String| RunPage {
             position: body.trim_start_matches('m').parse().unwrap(),
             sizes: Sizes::Uniform(0),
-            index: 0,
-            ..run.clone()
+            ..rest.split_front(1).compact()
         };
-        (0..).zip(self.journal.read(run.extent())).map(one).collect()
+        self.journal.read(run.extent()).into_iter().map(one).collect()
     }
 
     fn each_aside(&self, aside: &AsidePage) -> Vec<AsidePage> {
