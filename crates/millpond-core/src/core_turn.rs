@@ -67,10 +67,11 @@ impl Core {
         }
     }
 
-    /// Makes a fact of the journal true again. `position` is what [`FactLog::append`] returned for it.
+    /// Makes a fact of the journal true again. `position` is what [`FactLog::append`] returned for it. What the fact has
+    /// freed stands in [`Core::freed`] until the next one.
     pub fn apply(&mut self, fact: &Fact, position: u64) {
-        self.state.apply(fact, position);
         self.state.freed.clear();
+        self.state.apply(fact, position);
         for slot in self.state.touched.drain(..) {
             self.state.topics[slot].touched = false;
         }
@@ -81,6 +82,7 @@ impl Core {
     /// anything is told: lost again, it would raise the next start no further.
     pub fn start(&mut self, now: Now, raise: bool, log: &mut dyn FactLog) {
         self.state.now = now;
+        self.state.freed.clear();
         if raise {
             let floor = self.state.numbers.floor().max(self.state.numbers.next_topic) + RAISE;
             self.commit(Fact::Raised { floor }, log);

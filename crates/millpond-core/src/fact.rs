@@ -92,7 +92,7 @@ pub enum Fact {
         due: Option<WallTime>,
         /// When their TTL passes.
         expires: Option<WallTime>,
-        /// Until when the dedup ids of this run are remembered ([`WallTime`]`(u64::MAX)` for ever).
+        /// Until when the dedup ids of this run are remembered ([`WallTime`]`(u64::MAX)` for ever); zero if it has none.
         dedup_until: WallTime,
         /// The dedup ids, by index in the run.
         dedup: Vec<DedupMark>,

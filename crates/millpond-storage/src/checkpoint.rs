@@ -12,6 +12,7 @@ use bytes::Bytes;
 use millpond_core::page::Page;
 
 use crate::codec::{BadRecord, Source, decode_page, encode_page};
+pub use crate::journal::live::LiveBytes;
 
 pub use file::FileCheckpoints;
 pub(crate) use file::{checkpoint_position, is_unfinished};
@@ -33,12 +34,14 @@ pub trait CheckpointStore: Send {
 }
 
 /// What a checkpoint is of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckpointHead {
     /// The journal position: the state is that after every batch before it.
     pub position: u64,
     /// The start of the broker that made it.
     pub start: u32,
+    /// What each segment held of live messages.
+    pub live: LiveBytes,
 }
 
 /// Pages in their byte form.
@@ -126,13 +129,16 @@ impl PageChunk {
 pub(crate) struct Job {
     pub position: u64,
     pub start: u32,
+    /// Known once the journal is written up to the position.
+    pub live: Option<LiveBytes>,
     pub chunks: Vec<PageChunk>,
 }
 
 impl Job {
     /// Writes the checkpoint.
     pub fn run(&self, store: &mut dyn CheckpointStore) -> Result<(), FinishError> {
-        store.begin(CheckpointHead { position: self.position, start: self.start })?;
+        let live = self.live.clone().expect("what is durable was written");
+        store.begin(CheckpointHead { position: self.position, start: self.start, live })?;
         for chunk in &self.chunks {
             store.write(chunk)?;
         }

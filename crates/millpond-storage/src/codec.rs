@@ -7,6 +7,7 @@
 //! |---|---|
 //! | *number* | LEB128: seven bits a byte, the lowest first, the top bit set on all but the last; at most ten bytes |
 //! | *until* | a number, one more than the time and wrapping, so that "for ever" takes one byte |
+//! | *difference* | a number: one value minus another, wrapping, with the sign in the lowest bit |
 //! | *option* | 0, or 1 and the value |
 //! | *string* | a number, and that many bytes |
 //! | *hash*, *key* | 16 bytes, little-endian |
@@ -15,13 +16,16 @@
 //! its checksum, or was written by something else, is refused with its offset. Names and details are copied out, so that
 //! nothing decoded keeps a journal buffer alive but a block, which is the point of one.
 
+mod context;
 mod fact;
+mod messages;
 mod page;
 mod run;
 mod value;
 
 use bytes::Bytes;
 
+pub use context::Context;
 pub use fact::{decode_fact, encode_fact};
 pub use page::{decode_page, encode_page};
 
@@ -46,16 +50,17 @@ impl Default for Source<'_> {
     }
 }
 
-/// Reads values off the front of a buffer.
+/// Reads values off the front of a buffer: pages, or the facts of a batch.
 pub struct Source<'a> {
     bytes: &'a Bytes,
     at: usize,
+    context: Context,
 }
 
 impl<'a> Source<'a> {
     /// Reads from the first byte.
     pub fn new(bytes: &'a Bytes) -> Source<'a> {
-        Source { bytes, at: 0 }
+        Source { bytes, at: 0, context: Context::default() }
     }
 
     /// How many bytes have been read.
@@ -148,11 +153,18 @@ impl<'a> Source<'a> {
 }
 
 /// Appends values to a buffer.
-pub(crate) struct Sink<'a>(pub &'a mut Vec<u8>);
+pub(crate) struct Sink<'a> {
+    out: &'a mut Vec<u8>,
+    context: Context,
+}
 
-impl Sink<'_> {
+impl<'a> Sink<'a> {
+    fn new(out: &'a mut Vec<u8>) -> Sink<'a> {
+        Sink { out, context: Context::default() }
+    }
+
     fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
+        self.out.push(byte);
     }
 
     fn flag(&mut self, flag: bool) {
@@ -161,10 +173,10 @@ impl Sink<'_> {
 
     fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
+            self.out.push(value as u8 | 0x80);
             value >>= 7;
         }
-        self.0.push(value as u8);
+        self.out.push(value as u8);
     }
 
     fn number32(&mut self, value: u32) {
@@ -172,12 +184,12 @@ impl Sink<'_> {
     }
 
     fn wide(&mut self, value: u128) {
-        self.0.extend_from_slice(&value.to_le_bytes());
+        self.out.extend_from_slice(&value.to_le_bytes());
     }
 
     fn string(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
+        self.out.extend_from_slice(bytes);
     }
 
     fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {

@@ -50,7 +50,8 @@ impl Housekeeper {
     /// Writes the checkpoint that was asked for, once the journal is durable up to it.
     fn write_checkpoint(&mut self) -> Result<bool, Failure> {
         let durable = self.shared.durable.load(Ordering::Acquire);
-        let Some(job) = lock(&self.shared.job).take_if(|job| job.position <= durable) else { return Ok(false) };
+        let Some(mut job) = lock(&self.shared.job).take_if(|job| job.position <= durable) else { return Ok(false) };
+        job.live = job.live.or_else(|| self.shared.segments.noted());
         let result = match job.run(self.checkpoints.as_mut()) {
             // The reserve is for this too: without a checkpoint no segment comes back.
             Err(FinishError::Io(error)) if is_full(&error) && self.give_up_spare()? => {

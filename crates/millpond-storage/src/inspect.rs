@@ -12,7 +12,7 @@ use millpond_core::fact::Fact;
 use millpond_core::output::Extent;
 use millpond_core::page::Page;
 
-use crate::checkpoint::{Checkpoint, CheckpointStore, FileCheckpoints};
+use crate::checkpoint::{Checkpoint, CheckpointStore, FileCheckpoints, LiveBytes};
 use crate::codec::{Source, decode_fact};
 use crate::disk::{Disk, LockError, RealDisk};
 use crate::format::{FORMAT, FORMAT_VERSION, Format};
@@ -20,7 +20,7 @@ use crate::journal::batch::{BatchHeader, HEADER, MARK, START, STOP};
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
-use crate::open::{count_live, find_segments};
+use crate::open::find_segments;
 use crate::recover::replay;
 use crate::{OpenOptions, ReadError, Reader};
 
@@ -105,7 +105,7 @@ impl Report<'_> {
                         "torn tail   {torn} bytes behind the end, never confirmed; the next start drops them"
                     )?;
                 }
-                recovered.state.map_or(Ok(()), |core| self.messages(&core, segments))
+                recovered.state.map_or(Ok(()), |core| self.messages(&core, &recovered.live, segments))
             }
         }
     }
@@ -186,12 +186,9 @@ impl Report<'_> {
     }
 
     /// Reads every message that is still needed, and tells what each segment holds of them.
-    fn messages(&mut self, core: &Core, segments: Vec<Segment>) -> io::Result<()> {
+    fn messages(&mut self, core: &Core, live: &LiveBytes, segments: Vec<Segment>) -> io::Result<()> {
         let shared = Arc::new(Shared::new(self.disk.clone(), 0, 0, &OpenOptions::default()));
         segments.into_iter().for_each(|segment| shared.segments.add(segment));
-        if let Err(error) = count_live(core, &shared.segments, &self.disk.place("")) {
-            self.damaged(error.to_string())?;
-        }
         let reader = Reader::new(shared.clone());
         let (mut runs, mut bytes, mut errors) = (0u64, 0u64, Vec::new());
         core.extents(&mut |extent: Extent| {
@@ -205,8 +202,8 @@ impl Report<'_> {
         for error in errors {
             self.damaged(error)?;
         }
-        for Segment { name, live, .. } in shared.segments.all() {
-            writeln!(self.out, "live        {live} bytes in {name}")?;
+        for Segment { base, name, .. } in shared.segments.all() {
+            writeln!(self.out, "live        {} bytes in {name}", live.of(base))?;
         }
         writeln!(self.out, "live        {bytes} bytes in {runs} runs of messages in all")
     }

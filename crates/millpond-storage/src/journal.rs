@@ -8,6 +8,7 @@
 mod append;
 pub(crate) mod batch;
 mod commit;
+pub(crate) mod live;
 mod read;
 pub(crate) mod scan;
 pub(crate) mod segment;

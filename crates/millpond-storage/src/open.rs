@@ -15,7 +15,7 @@ use crate::disk::{Disk, LockError};
 use crate::format::{BadFormat, FORMAT, Format};
 use crate::housekeeper::Housekeeper;
 use crate::journal::segment::SEGMENT_HEADER;
-use crate::journal::segments::Segments;
+use crate::journal::segments::Segment;
 use crate::journal::shared::{Hold, Shared};
 use crate::journal::{Appender, Batch, CommitError, Committer, Mark, Reader};
 use crate::recover::{Recovery, Replica, recover};
@@ -137,7 +137,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let shared = Arc::new(Shared::new(disk, directory, start, options));
     shared.checkpoint.store(recovered.report.checkpoint, Ordering::Release);
     for segment in &segments {
-        shared.segments.add(segment.clone());
+        shared.segments.add(Segment { live: recovered.live.of(segment.base), ..segment.clone() });
     }
     tidy(&shared)?;
     let position = recovered.report.end;
@@ -151,7 +151,6 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     };
     // From here on, nothing that an earlier start wrote and lost behind this place can be taken for a batch.
     commit(&mut committer, first, shared.disk.place(""))?;
-    count_live(&core, &shared.segments, &shared.disk.place(""))?;
     let housekeeper = Housekeeper::new(shared.clone(), hold, Box::new(checkpoints));
     Ok(Opened { core, appender, committer, reader: Reader::new(shared), housekeeper, report: recovered.report })
 }
@@ -162,15 +161,4 @@ fn commit(committer: &mut Committer, batch: Batch, place: String) -> Result<(), 
         CommitError::DiskFull(_) => OpenError::Full(place),
         CommitError::Failed(failure) => OpenError::Failed(failure),
     })
-}
-
-/// Counts the messages that are still needed to their segments.
-pub(crate) fn count_live<R: Replica>(core: &R, segments: &Segments, place: &str) -> Result<(), OpenError> {
-    let mut missing = None;
-    core.extents(&mut |extent| {
-        if !segments.count_live(extent) {
-            missing.get_or_insert(extent.position);
-        }
-    });
-    missing.map_or(Ok(()), |position| Err(OpenError::Missing { place: place.into(), position }))
 }

@@ -13,7 +13,7 @@ use millpond_core::output::Extent;
 use millpond_core::page::Page;
 use millpond_core::{Core, Now};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, LiveBytes};
 use crate::codec::{BadRecord, Source, decode_fact};
 use crate::disk::Disk;
 use crate::journal::batch::{BatchHeader, HEADER, MARK, STOP};
@@ -31,8 +31,8 @@ pub trait Replica: Sized {
     fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Result<Self, String>;
     /// Applies a fact. `position` is what [`FactLog::append`] returned for it.
     fn apply(&mut self, fact: &Fact, position: u64);
-    /// Names every extent that holds messages which are still needed, each once.
-    fn extents(&self, each: &mut dyn FnMut(Extent));
+    /// Names the extents whose messages nothing needs any more because of the fact that was applied last.
+    fn freed(&mut self, each: &mut dyn FnMut(Extent));
 }
 
 impl Replica for Core {
@@ -52,8 +52,8 @@ impl Replica for Core {
         Core::apply(self, fact, position);
     }
 
-    fn extents(&self, each: &mut dyn FnMut(Extent)) {
-        Core::extents(self, each);
+    fn freed(&mut self, each: &mut dyn FnMut(Extent)) {
+        Core::freed(self).drain(..).for_each(each);
     }
 }
 
@@ -90,6 +90,8 @@ pub(crate) struct Recovered<R> {
     pub report: Recovery,
     /// Everything before this position is known to have been durable.
     pub durable: u64,
+    /// What the segments hold.
+    pub live: LiveBytes,
     /// How many of the segments hold the journal up to its end; fewer than all where it was cut.
     pub used: usize,
 }
@@ -126,6 +128,7 @@ pub(crate) fn replay<R: Replica>(
         state: None,
         report: Recovery { checkpoint: position, end: position, ..Recovery::default() },
         durable: position,
+        live: checkpoint.map(|checkpoint| checkpoint.head.live.clone()).unwrap_or_default(),
     };
     if let Some(checkpoint) = checkpoint {
         replay.load(checkpoint)?;
@@ -140,11 +143,14 @@ pub(crate) fn replay<R: Replica>(
             break;
         }
     }
-    let Replay { state, mut report, durable, .. } = replay;
+    let Replay { state, mut report, durable, live, .. } = replay;
+    if let Some(position) = live.bases().find(|base| segments.iter().all(|segment| segment.base != *base)) {
+        return Err(OpenError::Missing { place: disk.place(""), position });
+    }
     report.start += 1;
     report.fresh = state.is_none();
     report.took = began.elapsed();
-    Ok(Recovered { state, report, durable, used })
+    Ok(Recovered { state, report, durable, live, used })
 }
 
 /// Writes what is not known durable once more, and syncs it. After a sync that failed, the system may hold pages that
@@ -166,6 +172,7 @@ struct Replay<'a, R> {
     report: Recovery,
     /// Everything before this position is known to have been durable.
     durable: u64,
+    live: LiveBytes,
 }
 
 impl<R: Replica> Replay<'_, R> {
@@ -259,10 +266,18 @@ impl<R: Replica> Replay<'_, R> {
         }
         self.report.facts += facts.len() as u64;
         for (fact, position) in facts {
+            if let Fact::Published { block, .. } = &fact {
+                self.live.stored(segment.base, block.len() as u64);
+            }
             match (&mut self.state, &fact) {
                 (Some(state), fact) => state.apply(fact, position),
                 (none, Fact::Created { hash_key }) => none.insert(R::empty(*hash_key)).apply(&fact, position),
                 (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
+            }
+            let (live, mut all_there) = (&mut self.live, true);
+            self.state.iter_mut().for_each(|state| state.freed(&mut |extent| all_there &= live.freed(extent)));
+            if !all_there {
+                return Err(bad((position - begin) as usize, "ends messages that its segment does not hold"));
             }
         }
         self.durable = self.durable.max(header.durable);

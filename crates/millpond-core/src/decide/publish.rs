@@ -189,7 +189,7 @@ impl Core {
             published: self.state.now.wall,
             due: terms.due,
             expires: terms.expires,
-            dedup_until: terms.dedup_until.unwrap_or_default(),
+            dedup_until: terms.dedup_until.filter(|_| !dedup.is_empty()).unwrap_or_default(),
             dedup,
             block: run.block.slice(from as usize..to as usize),
             sizes,

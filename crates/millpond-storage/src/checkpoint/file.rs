@@ -12,7 +12,7 @@
 //! | 4 | start | the start of the broker that made it |
 //! | 16 | directory | the id of the directory |
 //! | 4 | checksum | CRC-32C of the 44 bytes above |
-//! | | chunks | each 4 bytes of length (not 0), 4 of pages, 4 of CRC-32C of the length, the pages and the bytes; the bytes |
+//! | | chunks | each 4 bytes of length (not 0), 4 of pages, 4 of CRC-32C of the length, the pages and the bytes; the bytes. A chunk of no pages is the table of live bytes ([`LiveBytes`]) |
 //! | 4 | end | 0 |
 //! | 4 | chunks | how many |
 //! | 8 | length | bytes of the file before the end |
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 
-use super::{Checkpoint, CheckpointError, CheckpointHead, CheckpointStore, FinishError, PageChunk};
+use super::{Checkpoint, CheckpointError, CheckpointHead, CheckpointStore, FinishError, LiveBytes, PageChunk};
 use crate::codec;
 use crate::disk::{Disk, DiskFile};
 
@@ -55,7 +55,7 @@ pub struct FileCheckpoints {
 
 struct Writing {
     file: Arc<dyn DiskFile>,
-    head: CheckpointHead,
+    position: u64,
     length: u64,
     chunks: u32,
     checksum: u32,
@@ -104,8 +104,9 @@ impl CheckpointStore for FileCheckpoints {
         bytes.put_u32_le(crc32c::crc32c(&bytes));
         assert_eq!(bytes.len(), HEAD, "the head has the length of its table");
         file.write_at(0, &bytes)?;
-        self.writing = Some(Writing { file, head, length: HEAD as u64, chunks: 0, checksum: 0 });
-        Ok(())
+        let live = PageChunk { bytes: head.live.encode().into(), pages: 0 };
+        self.writing = Some(Writing { file, position: head.position, length: HEAD as u64, chunks: 0, checksum: 0 });
+        if live.bytes.is_empty() { Ok(()) } else { self.write(&live) }
     }
 
     fn write(&mut self, pages: &PageChunk) -> io::Result<()> {
@@ -135,10 +136,10 @@ impl CheckpointStore for FileCheckpoints {
         writing.file.write_at(writing.length, &foot)?;
         writing.file.sync()?;
         let older = self.positions()?;
-        self.disk.rename(UNFINISHED, &name(writing.head.position))?;
+        self.disk.rename(UNFINISHED, &name(writing.position))?;
         self.disk.sync_dir()?;
-        self.read(writing.head.position)?;
-        for position in older.into_iter().filter(|older| *older != writing.head.position) {
+        self.read(writing.position)?;
+        for position in older.into_iter().filter(|older| *older != writing.position) {
             self.disk.remove(&name(position))?;
         }
         Ok(())
@@ -170,14 +171,15 @@ fn parse(bytes: &Bytes, directory: u128, position: u64) -> Result<Checkpoint, Ba
     if u32_at(8)? != VERSION || bytes[12] != codec::VERSION {
         return Err(Bad::Version(u32_at(8)?.max(bytes[12].into())));
     }
-    let head = CheckpointHead {
+    let mut head = CheckpointHead {
+        live: LiveBytes::default(),
         position: u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes")),
         start: u32_at(24)?,
     };
     if bytes[28..44] != directory.to_le_bytes() || head.position != position {
         return Err(Bad::At(0, "belongs to another data directory or position"));
     }
-    let (mut at, mut chunks, mut checksum) = (HEAD, Vec::new(), 0);
+    let (mut at, mut count, mut chunks, mut checksum) = (HEAD, 0u32, Vec::new(), 0);
     loop {
         let length = u32_at(at)? as usize;
         if length == 0 {
@@ -190,10 +192,14 @@ fn parse(bytes: &Bytes, directory: u128, position: u64) -> Result<Checkpoint, Ba
             return Err(Bad::At(at, "has a chunk that does not match its checksum"));
         }
         checksum = crc32c::crc32c_append(checksum, &expected.to_le_bytes());
-        chunks.push(PageChunk { bytes: bytes.slice(from..to), pages });
+        match pages {
+            0 => head.live = LiveBytes::decode(&bytes[from..to]).ok_or(Bad::At(at, "has a table that is none"))?,
+            pages => chunks.push(PageChunk { bytes: bytes.slice(from..to), pages }),
+        }
+        count += 1;
         at = to;
     }
-    let whole = u32_at(at + 4)? as usize == chunks.len()
+    let whole = u32_at(at + 4)? == count
         && bytes.len() == at + FOOT
         && bytes[at + 8..at + 16] == (at as u64).to_le_bytes()
         && u32_at(at + 16)? == crc32c::crc32c_append(checksum, &bytes[at..at + 16]);

@@ -16,6 +16,12 @@ fn pages(seed: &mut Seed) -> Vec<Page> {
     (0..seed.below(200)).map(|_| page(seed.draw())).collect()
 }
 
+fn live(seed: &mut Seed) -> LiveBytes {
+    let mut live = LiveBytes::default();
+    (0..seed.below(3)).for_each(|base| live.stored(base, seed.below(9)));
+    live
+}
+
 fn store(disk: &TwinDisk) -> FileCheckpoints {
     FileCheckpoints::new(Arc::new(disk.clone()), 7)
 }
@@ -26,11 +32,11 @@ fn a_file_store_answers_as_the_model_does() {
     let disk = TwinDisk::new(SECTOR);
     let (mut files, mut model) = (store(&disk), MemoryCheckpoints::default());
     for position in 1..200 {
-        let job = Job { position, start: 3, chunks: encode_pages(pages(&mut seed)) };
+        let job = Job { position, start: 3, live: Some(live(&mut seed)), chunks: encode_pages(pages(&mut seed)) };
         if seed.below(4) == 0 {
             // Begun and not finished.
             for store in [&mut files as &mut dyn CheckpointStore, &mut model] {
-                store.begin(CheckpointHead { position, start: 3 }).unwrap();
+                store.begin(CheckpointHead { position, start: 3, live: LiveBytes::default() }).unwrap();
                 job.chunks.iter().for_each(|chunk| store.write(chunk).unwrap());
             }
         } else {
@@ -54,10 +60,12 @@ fn a_power_cut_leaves_the_one_before_or_the_new_one() {
             let disk = TwinDisk::new(SECTOR);
             let mut draw = Seed::new(9);
             let chunks = encode_pages(pages(&mut draw));
-            Job { position: 1, start: 1, chunks }.run(&mut store(&disk)).unwrap();
+            Job { position: 1, start: 1, live: Some(live(&mut draw)), chunks }.run(&mut store(&disk)).unwrap();
             disk.plan(operation, Fault::PowerCut);
             let chunks = encode_pages(pages(&mut draw));
-            ended = Job { position: 2, start: 1, chunks: chunks.clone() }.run(&mut store(&disk)).is_ok();
+            ended = Job { position: 2, start: 1, live: Some(live(&mut draw)), chunks: chunks.clone() }
+                .run(&mut store(&disk))
+                .is_ok();
             disk.crash(seed);
             let found = store(&disk).newest().expect("what is there is whole").expect("one of them is there");
             seen[(found.head.position - 1) as usize] += 1;

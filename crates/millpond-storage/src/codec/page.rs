@@ -10,7 +10,7 @@ use super::{BadRecord, Sink, Source};
 
 /// Appends a page.
 pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
-    let mut sink = Sink(out);
+    let mut sink = Sink::new(out);
     match page {
         Page::Numbers(numbers) => {
             let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall } = numbers;

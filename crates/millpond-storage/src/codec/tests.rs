@@ -94,7 +94,7 @@ fn a_run_of_a_hundred_plain_messages_costs_some_twenty_bytes() {
         block: block.into(),
     };
     let mut bytes = Vec::new();
-    encode_fact(&fact, &mut bytes);
+    encode_fact(&fact, &mut Context::default(), &mut bytes);
     assert!(bytes.len() <= 24, "{}", bytes.len());
 }
 
@@ -124,13 +124,86 @@ fn a_long_line_costs_little() {
     assert!(bytes_a_run(10) < 10 * 3, "ten messages of all sizes");
 }
 
+#[test]
+fn the_facts_of_a_batch_come_back_as_they_were() {
+    let mut draw = Draw(Seed::new(4));
+    for _ in 0..300 {
+        let facts = (0..draw.below(40)).map(|_| draw.any_fact()).collect::<Vec<_>>();
+        let (mut context, mut bytes) = (Context::default(), Vec::new());
+        facts.iter().for_each(|fact| append(fact, &mut context, &mut bytes));
+        let bytes = Bytes::from(bytes);
+        let mut source = Source::new(&bytes);
+        facts.iter().for_each(|fact| assert_eq!(decode_fact(&mut source).as_ref(), Ok(fact)));
+        assert!(source.is_empty());
+    }
+}
+
+#[test]
+fn a_batch_writes_once_what_its_facts_have_in_common() {
+    let count = 1000;
+    let [mut created, mut published, mut leased, mut finished] = [0; 4];
+    let (mut context, mut bytes) = (Context::default(), Vec::new());
+    let mut cost = |fact: &Fact| {
+        bytes.clear();
+        encode_fact(fact, &mut context, &mut bytes);
+        bytes.len()
+    };
+    let mut block = Vec::new();
+    block::push(&mut block, b"", &[], &[7; 24]).unwrap();
+    let block = Bytes::from(block);
+    for i in 0..count {
+        let (topic, first, floor) = (TopicNumber(7_000_000 + i), Sequence(9_000_000 + i), 9_000_000 + i);
+        let name = TopicName::try_from(format!("tenant{i:010}").as_str()).unwrap();
+        created += cost(&Fact::TopicCreated { topic, namespace: 0, name, floor });
+        published += cost(&Fact::Published {
+            topic,
+            priority: Priority::DEFAULT,
+            first,
+            count: 1,
+            published: WallTime(1_795_000_000_000),
+            due: None,
+            expires: None,
+            dedup_until: WallTime(0),
+            dedup: Vec::new(),
+            sizes: Sizes::Uniform(block.len() as u32),
+            block: block.clone(),
+        });
+    }
+    for i in 0..count {
+        let (topic, lease) = (TopicNumber(7_000_000 + i), LeaseNumber(9_000_000 + i));
+        leased += cost(&Fact::Leased {
+            topic,
+            group: 0,
+            priority: Priority::DEFAULT,
+            first: Sequence(9_000_000 + i),
+            count: 1,
+            lease,
+            holder: SessionId(u64::MAX / 3),
+            duration: Millis::seconds(30),
+            deadline: RunTime(90_000_000),
+        });
+    }
+    for i in 0..count {
+        let (topic, lease) = (TopicNumber(7_000_000 + i), LeaseNumber(9_000_000 + i));
+        finished += cost(&Fact::Acked { topic, group: 0, lease, count: 1 });
+        finished += cost(&Fact::TopicVanished { topic });
+    }
+    let each = |bytes: usize| (bytes as f64 / count as f64 * 10.0).round() / 10.0;
+    let each = [created, published, leased, finished].map(each);
+    assert_eq!(each, [21.0, 6.0, 5.0, 7.0], "bytes of a fact: created, published but for the block, leased, finished");
+}
+
 fn fact_bytes(fact: &Fact) -> Bytes {
     let mut bytes = Vec::new();
-    encode_fact(fact, &mut bytes);
+    append(fact, &mut Context::default(), &mut bytes);
+    bytes.into()
+}
+
+fn append(fact: &Fact, context: &mut Context, bytes: &mut Vec<u8>) {
+    encode_fact(fact, context, bytes);
     if let Fact::Published { block, .. } = fact {
         bytes.extend_from_slice(block);
     }
-    bytes.into()
 }
 
 fn page_bytes(page: &Page) -> Bytes {
@@ -267,6 +340,8 @@ impl Draw {
             block::push(&mut block, if self.flag() { b"id" } else { b"" }, headers, &body).unwrap();
             ends.push(block.len() as u32);
         }
+        let mark = |draw: &mut Self| DedupMark { index: draw.below(u64::from(count)) as u32, hash: draw.wide() };
+        let dedup = self.list(3, mark);
         Fact::Published {
             topic: TopicNumber(self.number()),
             priority: self.priority(),
@@ -275,8 +350,8 @@ impl Draw {
             published: self.wall(),
             due: self.maybe(Self::wall),
             expires: self.maybe(Self::wall),
-            dedup_until: self.wall(),
-            dedup: self.list(3, |draw| DedupMark { index: draw.below(u64::from(count)) as u32, hash: draw.wide() }),
+            dedup_until: if dedup.is_empty() { WallTime::default() } else { self.wall() },
+            dedup,
             block: block.into(),
             sizes: Sizes::from_ends(&ends),
         }
@@ -285,6 +360,11 @@ impl Draw {
     fn dead_reason(&mut self) -> DeadReason {
         use DeadReason::{Damaged, Expired, Failed, LeaseExpired, Rejected};
         [Rejected, Failed, LeaseExpired, Expired, Damaged][self.below(5) as usize]
+    }
+
+    fn any_fact(&mut self) -> Fact {
+        let kind = self.below(FACTS);
+        self.fact(kind)
     }
 
     fn fact(&mut self, kind: u64) -> Fact {

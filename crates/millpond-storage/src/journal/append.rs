@@ -13,7 +13,7 @@ use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
 use super::lock;
 use super::shared::{Hold, Shared};
 use crate::checkpoint::{Job, encode_pages};
-use crate::codec::encode_fact;
+use crate::codec::{Context, encode_fact};
 
 /// Bytes of a batch that is full: large enough that a sync's time is spread thin, small enough that it takes some ten
 /// milliseconds on a slow disk.
@@ -31,6 +31,8 @@ pub struct Appender {
     /// The position at which the batch being built begins.
     position: u64,
     facts: u32,
+    /// What the facts so far have in common with the next.
+    context: Context,
     stored: u64,
     freed: Vec<Extent>,
     scratch: Vec<u8>,
@@ -63,6 +65,7 @@ impl Appender {
             buffer: BytesMut::new(),
             position,
             facts: 0,
+            context: Context::default(),
             stored: 0,
             freed: Vec::new(),
             scratch: Vec::new(),
@@ -136,7 +139,8 @@ impl Appender {
         assert_eq!(self.facts, 0, "a checkpoint stands between batches");
         self.shared.checkpointing.store(true, Ordering::Release);
         self.checkpointed = self.position;
-        let job = Job { position: self.position, start: self.shared.start, chunks: encode_pages(pages) };
+        self.shared.segments.note_at(self.position);
+        let job = Job { position: self.position, start: self.shared.start, live: None, chunks: encode_pages(pages) };
         *lock(&self.shared.job) = Some(job);
         self.shared.ring();
     }
@@ -160,6 +164,7 @@ impl Appender {
             payload_checksum: 0,
         };
         let buffer = self.buffer.split();
+        self.context = Context::default();
         self.last = buffer.len();
         self.flags = flags;
         self.position = header.end();
@@ -189,7 +194,7 @@ impl FactLog for Appender {
     fn append(&mut self, fact: &Fact) -> u64 {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        encode_fact(fact, &mut scratch);
+        encode_fact(fact, &mut self.context, &mut scratch);
         let block = if let Fact::Published { block, .. } = fact { &block[..] } else { &[] };
         self.begin(scratch.len() + block.len());
         let at = self.position + self.buffer.len() as u64;

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millpond_core::output::Extent;
 use millpond_types::{Millis, RunTime};
 
 use super::batch::Batch;
@@ -24,8 +23,6 @@ pub struct Committer {
     /// The position behind the last batch that was written.
     written: u64,
     durable: u64,
-    /// Extents freed by batches that are written and not durable yet.
-    freed: Vec<Extent>,
     /// The run time of the segment's first batch.
     begun: Option<RunTime>,
     _hold: Hold,
@@ -53,7 +50,7 @@ impl Committer {
     /// Goes on behind `position` in the last of the segments, everything before being durable.
     pub(crate) fn new(shared: Arc<Shared>, hold: Hold, segment: Segment, position: u64) -> Committer {
         shared.durable.store(position, Ordering::Release);
-        Committer { shared, segment, written: position, durable: position, freed: Vec::new(), begun: None, _hold: hold }
+        Committer { shared, segment, written: position, durable: position, begun: None, _hold: hold }
     }
 
     /// The position behind the last batch that was written: it survives a kill of the process.
@@ -83,8 +80,7 @@ impl Committer {
         let result = self.segment.file.write_at(offset, batch.finish(self.durable, self.shared.directory));
         result.map_err(|error| self.shared.poison(&self.segment.name, "writing to", &error))?;
         self.written = batch.end();
-        self.shared.segments.stored(batch.stored);
-        self.freed.append(&mut batch.freed);
+        self.shared.segments.written(batch.end(), batch.stored, &mut batch.freed);
         self.shared.tail.insert(batch.position(), batch.into_bytes());
         Ok(())
     }
@@ -101,8 +97,7 @@ impl Committer {
         let half_full = self.segment.offset(self.durable) < half && self.segment.offset(self.written) >= half;
         self.durable = self.written;
         self.shared.durable.store(self.durable, Ordering::Release);
-        let emptied = self.shared.segments.freed(&self.freed);
-        self.freed.clear();
+        let emptied = self.shared.segments.durable();
         if emptied || half_full || self.shared.checkpointing.load(Ordering::Acquire) {
             self.shared.ring();
         }

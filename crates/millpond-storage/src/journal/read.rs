@@ -6,6 +6,7 @@ use bytes::Bytes;
 use millpond_core::output::Extent;
 use millpond_types::block::messages;
 
+use super::live::LiveBytes;
 use super::shared::Shared;
 
 /// Reads messages: recent ones from memory without a copy, older ones from their segment, checked. Cheap to clone; reads
@@ -42,6 +43,13 @@ pub enum ReadError {
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>) -> Reader {
         Reader(shared)
+    }
+
+    /// What each segment holds of messages that are still needed.
+    pub fn live(&self) -> LiveBytes {
+        let mut live = LiveBytes::default();
+        self.0.segments.all().iter().for_each(|segment| live.stored(segment.base, segment.live));
+        live
     }
 
     /// The messages at an extent, if they are in memory; never waits for the disk.

@@ -1,20 +1,38 @@
-//! The segments that there are, and how many bytes of live messages each holds.
+//! The segments that there are, and how many bytes of live messages each holds, now and as of a checkpoint.
 //!
 //! A message counts from when its batch is written to when the batch that ended it is *durable*: after a power cut the
 //! state may go back to before the end, and then the body must still be there. A segment with nothing live that lies
 //! wholly before the newest checkpoint holds nothing that anyone will read again.
+//!
+//! A checkpoint, which goes with a position, counts the ends before the position too, durable or not: what batches have
+//! ended that are not durable yet is kept apart, so that both counts are known when the last batch before the position is
+//! written.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use millpond_core::output::Extent;
 
+use super::live::LiveBytes;
 use super::segment::SEGMENT_HEADER;
 use crate::disk::DiskFile;
 
 /// See the module.
 #[derive(Default)]
-pub struct Segments(RwLock<BTreeMap<u64, Segment>>);
+pub struct Segments(RwLock<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    by_base: BTreeMap<u64, Segment>,
+    /// The position behind the last batch that was written.
+    written: u64,
+    /// What batches have ended that are written and not durable yet.
+    ended: Vec<Extent>,
+    /// The position of the checkpoint that is being made.
+    checkpoint: Option<u64>,
+    /// What was live there.
+    noted: Option<LiveBytes>,
+}
 
 /// A segment.
 #[derive(Clone)]
@@ -47,31 +65,29 @@ impl Segment {
 impl Segments {
     /// Adds a segment behind all others.
     pub fn add(&self, segment: Segment) {
-        let mut segments = self.write();
+        let segments = &mut self.write().by_base;
         assert!(segments.keys().next_back().is_none_or(|last| *last < segment.base), "segments come in order");
         segments.insert(segment.base, segment);
     }
 
-    /// Counts the messages of a batch that was written into the last segment.
-    pub fn stored(&self, bytes: u64) {
-        let mut segments = self.write();
-        segments.values_mut().next_back().expect("a batch is written into a segment").live += bytes;
+    /// A batch was written into the last segment: it ends at this position, stores messages of so many bytes, and has
+    /// ended those at these extents.
+    pub fn written(&self, end: u64, stored: u64, ended: &mut Vec<Extent>) {
+        let mut inner = self.write();
+        inner.by_base.values_mut().next_back().expect("a batch is written into a segment").live += stored;
+        inner.ended.append(ended);
+        inner.written = end;
+        inner.note();
     }
 
-    /// Counts messages found live at start; false if one is in no segment.
-    pub fn count_live(&self, extent: Extent) -> bool {
-        let mut segments = self.write();
-        let found = segments.range_mut(..=extent.position).next_back().filter(|(_, segment)| segment.holds(extent));
-        found.map(|(_, segment)| segment.live += u64::from(extent.length)).is_some()
-    }
-
-    /// Counts messages off. True if that left a segment other than the last without any.
-    pub fn freed(&self, extents: &[Extent]) -> bool {
-        let mut segments = self.write();
-        let last = segments.keys().next_back().copied();
+    /// What was written is durable. True if that left a segment other than the last without messages.
+    pub fn durable(&self) -> bool {
+        let mut inner = self.write();
+        let last = inner.by_base.keys().next_back().copied();
         let mut emptied = false;
-        for extent in extents {
-            let (base, segment) = segments.range_mut(..=extent.position).next_back().expect("what is freed was stored");
+        for extent in std::mem::take(&mut inner.ended) {
+            let found = inner.by_base.range_mut(..=extent.position).next_back();
+            let (base, segment) = found.expect("what is freed was stored");
             let left = segment.live.checked_sub(extent.length.into());
             segment.live = left.expect("a message is freed once, from the segment that holds it");
             emptied |= segment.live == 0 && Some(*base) != last;
@@ -79,34 +95,62 @@ impl Segments {
         emptied
     }
 
+    /// Notes what is live behind the last batch before a position, as soon as that is written. To be called before a
+    /// batch behind it can be.
+    pub fn note_at(&self, position: u64) {
+        let mut inner = self.write();
+        assert!(inner.written <= position, "what was live there is not known any more");
+        inner.checkpoint = Some(position);
+        inner.note();
+    }
+
+    /// What was noted.
+    pub fn noted(&self) -> Option<LiveBytes> {
+        self.write().noted.take()
+    }
+
     /// Takes out the segments that lie wholly before a position and hold nothing live. The last always stays.
     pub fn take_dead(&self, before: u64) -> Vec<Segment> {
-        let mut segments = self.write();
-        let dead = dead(&segments).filter(|(_, end)| *end <= before).map(|(base, _)| base).collect::<Vec<_>>();
+        let segments = &mut self.write().by_base;
+        let dead = dead(segments).filter(|(_, end)| *end <= before).map(|(base, _)| base).collect::<Vec<_>>();
         dead.into_iter().filter_map(|base| segments.remove(&base)).collect()
     }
 
     /// Whether a checkpoint at the end of the journal would let a segment go.
     pub fn any_dead(&self) -> bool {
-        dead(&self.read()).next().is_some()
+        dead(&self.read().by_base).next().is_some()
     }
 
     /// The segment that a position would lie in.
     pub fn find(&self, position: u64) -> Option<Segment> {
-        self.read().range(..=position).next_back().map(|(_, segment)| segment.clone())
+        self.read().by_base.range(..=position).next_back().map(|(_, segment)| segment.clone())
     }
 
     /// All segments, in order.
     pub fn all(&self) -> Vec<Segment> {
-        self.read().values().cloned().collect()
+        self.read().by_base.values().cloned().collect()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Segment>> {
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Segment>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn note(&mut self) {
+        if self.checkpoint.take_if(|position| *position == self.written).is_none() {
+            return;
+        }
+        let mut live = LiveBytes::default();
+        self.by_base.values().for_each(|segment| live.stored(segment.base, segment.live));
+        for extent in &self.ended {
+            assert!(live.freed(*extent), "a message is freed once, from the segment that holds it");
+        }
+        self.noted = Some(live);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The whole storage, over real files and over the twin.
 
+mod cost;
 mod crash;
 mod damage;
 mod inspect;

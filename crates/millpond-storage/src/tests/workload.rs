@@ -14,6 +14,7 @@ use millpond_core::{Core, Now};
 use millpond_types::block::{self, Sizes};
 use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
 
+use crate::checkpoint::LiveBytes;
 use crate::twin::{Seed, TwinDisk};
 use crate::{CommitError, Failure, Identity, Mark, OpenError, OpenOptions, Opened, open};
 
@@ -169,8 +170,11 @@ fn state(core: &Core) -> Vec<Page> {
     core.pages().skip(1).collect()
 }
 
-/// Every message that is still needed is there, and is what was written.
+/// Every message that is still needed is there and is what was written, and the segments are known to hold just these.
 pub fn check_extents(opened: &Opened) {
+    let mut live = opened.reader.live();
+    opened.core.extents(&mut |extent| assert!(live.freed(extent), "{extent:?} counts"));
+    assert_eq!(live, LiveBytes::default(), "nothing else counts");
     opened.core.extents(&mut |extent: Extent| {
         let block = opened.reader.read(extent).unwrap_or_else(|error| panic!("a live message at {extent:?}: {error}"));
         assert!(block::messages(&block).all(|message| message.is_ok()));
