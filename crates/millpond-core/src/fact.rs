@@ -8,11 +8,13 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    EndReason, LeaseNumber, MessageId, Millis, NamespaceName, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome,
-    RunTime, Sequence, SessionId, TopicName, TopicNumber, WallTime,
+    EndReason, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime, Sequence,
+    SessionId, TopicName, TopicNumber, WallTime,
 };
 
 pub use crate::command::DedupMark;
+use crate::outcomes::Outcomes;
+use crate::output::Extent;
 
 /// A namespace's number; 0 is `default`. Never used again after the namespace is deleted.
 pub type NamespaceNumber = u32;
@@ -114,7 +116,7 @@ pub enum Fact {
         /// When, for forgetting the session.
         at: WallTime,
         /// What was told, and will be told again to a repeat.
-        outcomes: Vec<OutcomeRun<PublishOutcome>>,
+        outcomes: Outcomes,
     },
     /// A run of messages was leased.
     Leased {
@@ -236,33 +238,55 @@ pub enum Fact {
         /// When it becomes ready.
         due: WallTime,
     },
-    /// A dedup id is no longer remembered.
+    /// A dedup id is no longer remembered: it was forgotten, or is that of a message that was cancelled.
     Forgotten {
+        /// Its namespace.
+        namespace: NamespaceNumber,
         /// Its hash.
         hash: u128,
     },
     /// A dead letter went back to work, at the tail of its topic and as a new message.
     Redriven {
-        /// Its namespace.
-        namespace: NamespaceNumber,
-        /// Its group.
-        group: GroupNumber,
         /// The dead letter.
-        dead: MessageId,
+        letter: Letter,
         /// The topic's number now.
         topic: TopicNumber,
         /// Its new sequence; the priority stays.
         sequence: Sequence,
+        /// When it was published.
+        published: WallTime,
+        /// Its dedup id, where that still names the dead letter: it is the new message's from here on.
+        dedup: Option<Remembered>,
     },
     /// A dead letter was thrown away.
     DeadPurged {
-        /// Its namespace.
-        namespace: NamespaceNumber,
-        /// Its group.
-        group: GroupNumber,
         /// The dead letter.
-        dead: MessageId,
+        letter: Letter,
     },
+}
+
+/// A dead letter that ends, told so that nothing has to be looked up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Letter {
+    /// Its namespace.
+    pub namespace: NamespaceNumber,
+    /// Its group.
+    pub group: GroupNumber,
+    /// The topic that it came from.
+    pub topic: TopicName,
+    /// Its id.
+    pub id: MessageId,
+    /// Where the message lies.
+    pub extent: Extent,
+}
+
+/// A dedup id that is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remembered {
+    /// Its hash.
+    pub hash: u128,
+    /// Until when ([`WallTime`]`(u64::MAX)` for ever).
+    pub until: WallTime,
 }
 
 /// Where returned messages go.

@@ -24,6 +24,7 @@ mod dispatch;
 pub mod fact;
 pub mod invariants;
 mod marks;
+pub mod outcomes;
 pub mod output;
 pub mod page;
 mod pages;

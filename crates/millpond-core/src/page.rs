@@ -9,12 +9,13 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    LeaseNumber, MessageId, Millis, NamespaceName, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, RunTime,
-    Sequence, SessionId, TopicName, TopicNumber, WallTime,
+    LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime, Sequence, SessionId,
+    TopicName, TopicNumber, WallTime,
 };
 
 use crate::fact::{DeadReason, GroupNumber, NamespaceNumber};
 pub use crate::marks::Marks;
+use crate::outcomes::Outcomes;
 
 /// A piece of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -214,6 +215,8 @@ pub struct ProducerPage {
     pub instance: u32,
     /// When it was last used.
     pub used: WallTime,
-    /// The last batches and what was told of them, in order.
-    pub batches: Vec<(u64, Vec<OutcomeRun<PublishOutcome>>)>,
+    /// The number of its last batch.
+    pub last: u64,
+    /// What was told of its last batches, in order, that of the last one at the end.
+    pub batches: Vec<Outcomes>,
 }

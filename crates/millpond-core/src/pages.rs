@@ -68,7 +68,7 @@ impl Core {
                 }
                 Page::Producer(page) => {
                     let (instance, used) = (page.instance, page.used);
-                    let producer = Producer { instance, used, batches: page.batches.into() };
+                    let producer = Producer { instance, used, last: page.last, batches: page.batches.into() };
                     state.producers.get_or_insert((page.namespace, page.id), used, producer);
                 }
             }
@@ -124,6 +124,7 @@ impl Core {
                 id: *id,
                 instance: producer.instance,
                 used: producer.used,
+                last: producer.last,
                 batches: producer.batches.iter().cloned().collect(),
             })
         });

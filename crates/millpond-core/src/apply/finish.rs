@@ -1,7 +1,7 @@
 //! Leases end.
 
 use bytes::Bytes;
-use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, TopicNumber, WallTime};
+use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber, WallTime};
 
 use crate::apply::Place;
 use crate::fact::{DeadReason, GroupNumber, ReturnPlace, Victims};
@@ -77,22 +77,9 @@ impl State {
         self.settle(slot, priority, first);
     }
 
-    pub(super) fn ended(
-        &mut self,
-        topic: TopicNumber,
-        priority: Priority,
-        first: Sequence,
-        count: u32,
-        reason: EndReason,
-    ) {
+    pub(super) fn ended(&mut self, topic: TopicNumber, priority: Priority, first: Sequence, count: u32) {
         let slot = self.slot(topic);
         let aside = self.take_unleased(slot, priority, first, count);
-        if reason == EndReason::Cancelled {
-            // What was cancelled may be published again.
-            for (sequence, hash) in aside.run.dedup() {
-                self.dedups.remove_of(hash, MessageId { topic, priority, sequence });
-            }
-        }
         self.freed.push(aside.run.extent());
         self.settle(slot, priority, aside.run.first);
     }

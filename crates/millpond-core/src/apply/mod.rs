@@ -90,19 +90,15 @@ impl State {
                 self.died(*topic, *group, *which, *reason, detail, *at)
             }
             Fact::Ripened { topic, priority, first, count, .. } => self.ripened(*topic, *priority, *first, *count),
-            Fact::Ended { topic, priority, first, count, reason, .. } => {
-                self.ended(*topic, *priority, *first, *count, *reason)
-            }
+            Fact::Ended { topic, priority, first, count, .. } => self.ended(*topic, *priority, *first, *count),
             Fact::Rescheduled { topic, priority, sequence, due, .. } => {
                 self.rescheduled(*topic, *priority, *sequence, *due)
             }
-            Fact::Forgotten { hash } => self.dedups.remove(*hash),
-            Fact::Redriven { namespace, group, dead, topic, sequence } => {
-                self.redriven(*namespace, *group, *dead, *topic, *sequence)
-            }
-            Fact::DeadPurged { namespace, group, dead } => {
-                let gone = self.namespaces[*namespace].remove_dead(*group, *dead);
-                self.freed.push(gone.run.extent());
+            Fact::Forgotten { hash, .. } => self.dedups.remove(*hash),
+            Fact::Redriven { .. } => self.redriven(fact),
+            Fact::DeadPurged { letter } => {
+                self.namespaces[letter.namespace].remove_dead(letter);
+                self.freed.push(letter.extent);
             }
         }
     }

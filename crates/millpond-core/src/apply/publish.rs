@@ -1,10 +1,10 @@
 //! Messages come in: by a publish, or out of the dead letters.
 
-use alloc::vec::Vec;
+use millpond_types::block::Sizes;
+use millpond_types::{MessageId, ProducerId, Sequence, WallTime};
 
-use millpond_types::{MessageId, OutcomeRun, ProducerId, PublishOutcome, Sequence, TopicNumber, WallTime};
-
-use crate::fact::{Fact, GroupNumber, NamespaceNumber};
+use crate::fact::{Fact, Letter, NamespaceNumber, Remembered};
+use crate::outcomes::Outcomes;
 use crate::page::{Marks, RunPage};
 use crate::state::dedup::Dedup;
 use crate::state::producer::Producer;
@@ -56,32 +56,41 @@ impl State {
         instance: u32,
         sequence: u64,
         at: WallTime,
-        outcomes: &[OutcomeRun<PublishOutcome>],
+        outcomes: &Outcomes,
     ) {
         let producer = self.producers.get_or_insert(key, at, Producer::new(instance));
-        if producer.instance != instance || producer.is_forgotten(at) {
+        if sequence == 1 {
+            // A session that is new, forgotten, or of another instance.
             *producer = Producer::new(instance);
         }
+        assert_eq!(producer.instance, instance, "an instance begins with batch 1");
         producer.used = at;
-        producer.push(sequence, Vec::from(outcomes));
+        producer.push(sequence, outcomes.clone());
     }
 
-    pub(super) fn redriven(
-        &mut self,
-        namespace: NamespaceNumber,
-        group: GroupNumber,
-        dead: MessageId,
-        topic: TopicNumber,
-        sequence: Sequence,
-    ) {
-        let letter = self.namespaces[namespace].remove_dead(group, dead);
-        let slot = self.slot(topic);
+    pub(super) fn redriven(&mut self, fact: &Fact) {
+        let Fact::Redriven { letter, topic, sequence, published, dedup } = fact else {
+            unreachable!("called for this fact alone")
+        };
+        self.namespaces[letter.namespace].remove_dead(letter);
+        let slot = self.slot(*topic);
+        let Letter { namespace, id: MessageId { priority, .. }, extent, .. } = *letter;
         // It has had its time: a second life is not cut short by the TTL of the first.
-        let run = RunPage { first: sequence, expires: WallTime::NEVER, ..letter.run };
-        for (sequence, hash) in run.dedup() {
-            self.dedups.follow(hash, dead, self.topics[slot].id(dead.priority, sequence));
+        let run = RunPage {
+            first: *sequence,
+            count: 1,
+            position: extent.position,
+            sizes: Sizes::Uniform(extent.length),
+            marks: dedup.and_then(|Remembered { hash, until }| Marks::new(until, [(0, hash)])),
+            index: 0,
+            published: *published,
+            expires: WallTime::NEVER,
+        };
+        if let Some(Remembered { hash, until }) = *dedup {
+            let id = self.topics[slot].id(priority, *sequence);
+            self.dedups.follow(hash, Dedup { namespace, id, until });
         }
-        self.put_in_line(slot, dead.priority, run);
+        self.put_in_line(slot, priority, run);
     }
 
     fn put_in_line(&mut self, slot: u32, priority: millpond_types::Priority, run: RunPage) {

@@ -13,7 +13,7 @@ use millpond_types::{
 use crate::Core;
 use crate::command::{DeadWhich, Listing};
 use crate::decide::Refusal;
-use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
+use crate::fact::{Fact, FactLog, GroupNumber, Letter, NamespaceNumber, Remembered};
 use crate::output::{Found, Reply};
 use crate::state::namespace::Dead;
 
@@ -53,13 +53,16 @@ impl Core {
         let group = self.group_of(group)?;
         let ids = self.dead_ids(namespace, group, which)?;
         let count = ids.len() as u64;
-        for dead in ids {
-            let name = self.state.namespaces[namespace].dead[&(group, dead)].topic.clone();
-            let slot = self.topic_or_new(namespace, &name, log);
+        for id in ids {
+            let dead = &self.state.namespaces[namespace].dead[&(group, id)];
+            let (published, mark) = (dead.run.published, dead.run.dedup().next());
+            let letter = dead.letter(namespace, group, id);
+            let slot = self.topic_or_new(namespace, &letter.topic, log);
             let topic = &self.state.topics[slot];
-            let sequence = Sequence(topic.next(dead.priority).0.max(self.state.numbers.raised));
+            let sequence = Sequence(topic.next(id.priority).0.max(self.state.numbers.raised));
             let topic = topic.number;
-            self.commit(Fact::Redriven { namespace, group, dead, topic, sequence }, log);
+            let dedup = mark.and_then(|(_, hash)| Some(Remembered { hash, until: self.remembered_of(hash, id)? }));
+            self.commit(Fact::Redriven { letter, topic, sequence, published, dedup }, log);
         }
         Ok(Reply::Count(count))
     }
@@ -75,8 +78,9 @@ impl Core {
         let group = self.group_of(group)?;
         let ids = self.dead_ids(namespace, group, which)?;
         let count = ids.len() as u64;
-        for dead in ids {
-            self.commit(Fact::DeadPurged { namespace, group, dead }, log);
+        for id in ids {
+            let letter = self.state.namespaces[namespace].dead[&(group, id)].letter(namespace, group, id);
+            self.commit(Fact::DeadPurged { letter }, log);
         }
         Ok(Reply::Count(count))
     }
@@ -95,6 +99,13 @@ impl Core {
                 None => Err((Code::MessageUnknown, format!("there is no dead letter {id} of topic {topic}"))),
             },
         }
+    }
+}
+
+impl Dead {
+    /// As facts name it.
+    fn letter(&self, namespace: NamespaceNumber, group: GroupNumber, id: MessageId) -> Letter {
+        Letter { namespace, group, topic: self.topic.clone(), id, extent: self.run.extent() }
     }
 }
 

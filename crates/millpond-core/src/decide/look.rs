@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis};
+use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence, WallTime};
 
 use crate::Core;
 use crate::apply::Place;
@@ -35,8 +35,14 @@ impl Core {
         let (id, place) = self.find(slot, which)?;
         self.check_not_leased(slot, id, place)?;
         let MessageId { topic, priority, sequence } = id;
+        let mark = self.state.piece(slot, id, place).alone(sequence).dedup().next();
         let reason = EndReason::Cancelled;
         self.commit(Fact::Ended { topic, group: 0, priority, first: sequence, count: 1, reason }, log);
+        // What was cancelled may be published again. A dedup id that came again since is that message's, and stays.
+        if let Some((_, hash)) = mark.filter(|(_, hash)| self.remembered_of(*hash, id).is_some()) {
+            let namespace = self.state.topics[slot].namespace;
+            self.commit(Fact::Forgotten { namespace, hash }, log);
+        }
         Ok(Reply::Done)
     }
 
@@ -54,6 +60,12 @@ impl Core {
         let MessageId { topic, priority, sequence } = id;
         self.commit(Fact::Rescheduled { topic, group: 0, priority, sequence, due }, log);
         Ok(Reply::Done)
+    }
+
+    /// Until when a dedup id is remembered, if it is that of this message.
+    pub(super) fn remembered_of(&self, hash: u128, id: MessageId) -> Option<WallTime> {
+        let entry = self.state.dedups.get(hash, self.state.now.wall);
+        entry.filter(|entry| entry.id == id).map(|entry| entry.until)
     }
 
     /// Where the message of an id is now.
@@ -114,7 +126,7 @@ impl Core {
         let pieces = ready.chain(resting(false)).chain(resting(true));
         let one_by_one = pieces.flat_map(|(level, piece)| {
             (0..piece.run().count).map(move |index| {
-                let id = topic.id(level.priority, millpond_types::Sequence(piece.run().first.0 + u64::from(index)));
+                let id = topic.id(level.priority, Sequence(piece.run().first.0 + u64::from(index)));
                 row(id, piece)
             })
         });
@@ -135,6 +147,13 @@ impl<'a> Piece<'a> {
             Piece::Line(run) => run,
             Piece::Aside(aside) => &aside.run,
         }
+    }
+
+    /// One of its messages.
+    fn alone(self, sequence: Sequence) -> RunPage {
+        let mut run = self.run().clone();
+        run.split_front((sequence.0 - run.first.0) as u32);
+        run.split_front(1)
     }
 }
 
@@ -160,12 +179,15 @@ impl Level {
 impl State {
     /// A message that is where `place` says.
     fn view(&self, slot: TopicSlot, id: MessageId, place: Place) -> Found<MessageView> {
+        row(id, self.piece(slot, id, place))
+    }
+
+    fn piece(&self, slot: TopicSlot, id: MessageId, place: Place) -> Piece<'_> {
         let level = self.topics[slot].level(id.priority).expect("a message has a level");
-        let piece = match place {
+        match place {
             Place::Line => Piece::Line(&level.runs[level.run_of(id.sequence).expect("the message is in line")]),
             Place::Aside(first) => Piece::Aside(&level.aside[&first]),
-        };
-        row(id, piece)
+        }
     }
 }
 
@@ -182,9 +204,7 @@ fn row(id: MessageId, piece: Piece<'_>) -> Found<MessageView> {
             (state, aside.deliveries, aside.failures)
         }
     };
-    let mut run = piece.run().clone();
-    run.split_front((id.sequence.0 - run.first.0) as u32);
-    let one = run.split_front(1);
+    let one = piece.alone(id.sequence);
     let (published, expires) = (one.published, one.expiry());
     let row = MessageView { id, state, published, expires, deliveries, failures, block: Bytes::new() };
     Found { row, extent: one.extent() }

@@ -13,11 +13,12 @@ use crate::Core;
 use crate::command::{ProducerBatch, Publish, PublishRun};
 use crate::decide::Refusal;
 use crate::fact::{DedupMark, Fact, FactLog, NamespaceNumber};
+use crate::outcomes::Outcomes;
 use crate::output::Reply;
 use crate::state::dedup::FOREVER;
 use crate::state::hash::FixedState;
 
-type Outcomes = Vec<OutcomeRun<PublishOutcome>>;
+type Runs = Vec<OutcomeRun<PublishOutcome>>;
 
 /// What the messages of a run have in common, resolved.
 struct Terms {
@@ -51,7 +52,7 @@ impl Core {
                 instance: batch.instance,
                 sequence: batch.sequence,
                 at: self.state.now.wall,
-                outcomes: outcomes.clone(),
+                outcomes: Outcomes::new(&outcomes),
             };
             self.commit(fact, log);
         }
@@ -64,7 +65,7 @@ impl Core {
         namespace: NamespaceNumber,
         batch: ProducerBatch,
         runs: &[PublishRun],
-    ) -> Result<Option<Outcomes>, Refusal> {
+    ) -> Result<Option<Runs>, Refusal> {
         let known = self.state.producers.get(&(namespace, batch.id));
         let known = known.filter(|producer| !producer.is_forgotten(self.state.now.wall));
         let Some(producer) = known.filter(|producer| producer.instance >= batch.instance) else {
@@ -81,13 +82,13 @@ impl Core {
                 format!("instance {} of this producer has taken over from {}", producer.instance, batch.instance);
             return Err((Code::ProducerFenced, detail));
         }
-        let last = producer.last();
+        let last = producer.last;
         if batch.sequence == last + 1 {
             return Ok(None);
         }
         match producer.outcomes(batch.sequence) {
             Some(outcomes) => {
-                let decided: u64 = outcomes.iter().map(|run| u64::from(run.count)).sum();
+                let decided = outcomes.messages();
                 let came: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
                 if decided != came {
                     let detail = format!(
@@ -96,7 +97,7 @@ impl Core {
                     );
                     return Err((Code::ProducerFenced, detail));
                 }
-                Ok(Some(outcomes.clone()))
+                Ok(Some(outcomes.runs().collect()))
             }
             None if batch.sequence > last => {
                 let detail =
@@ -113,13 +114,7 @@ impl Core {
         }
     }
 
-    fn publish_run(
-        &mut self,
-        namespace: NamespaceNumber,
-        run: PublishRun,
-        outcomes: &mut Outcomes,
-        log: &mut dyn FactLog,
-    ) {
+    fn publish_run(&mut self, namespace: NamespaceNumber, run: PublishRun, outcomes: &mut Runs, log: &mut dyn FactLog) {
         let terms = self.terms(&self.state.namespaces[namespace].policy, run.delay, run.ttl);
         if run.dedup.is_empty() {
             self.store(namespace, &run, 0..run.count, Vec::new(), &terms, outcomes, log);
@@ -161,7 +156,7 @@ impl Core {
         part: core::ops::Range<u32>,
         dedup: Vec<DedupMark>,
         terms: &Terms,
-        outcomes: &mut Outcomes,
+        outcomes: &mut Runs,
         log: &mut dyn FactLog,
     ) {
         if part.is_empty() {
@@ -232,7 +227,7 @@ fn refusal(code: Code, detail: &str) -> PublishOutcome {
 }
 
 /// Adds an outcome, joined with its neighbour where the two are a run.
-fn push(outcomes: &mut Outcomes, count: u32, outcome: PublishOutcome) {
+fn push(outcomes: &mut Runs, count: u32, outcome: PublishOutcome) {
     if let Some(last) = outcomes.last_mut() {
         let joins = match (&last.outcome, &outcome) {
             (PublishOutcome::Queued { id: first }, PublishOutcome::Queued { id }) => {

@@ -68,10 +68,10 @@ impl Core {
     }
 
     pub(super) fn forget(&mut self, topic: &TopicRef, hash: u128, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
-        self.namespace_of(&topic.namespace)?;
+        let namespace = self.namespace_of(&topic.namespace)?;
         let known = self.state.dedups.get(hash, self.state.now.wall).is_some();
         if known {
-            self.commit(Fact::Forgotten { hash }, log);
+            self.commit(Fact::Forgotten { namespace, hash }, log);
         }
         Ok(Reply::Count(u64::from(known)))
     }

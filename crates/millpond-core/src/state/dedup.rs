@@ -39,22 +39,14 @@ impl Dedups {
         self.entries.insert(hash, entry);
     }
 
-    /// A message has another id: its dedup id follows it.
-    pub(crate) fn follow(&mut self, hash: u128, from: MessageId, to: MessageId) {
-        if let Some(entry) = self.entries.get_mut(&hash).filter(|entry| entry.id == from) {
-            entry.id = to;
-        }
+    /// A message has another id: its dedup id follows it, and is forgotten when it would have been.
+    pub(crate) fn follow(&mut self, hash: u128, entry: Dedup) {
+        let before = self.entries.insert(hash, entry);
+        assert!(before.is_some_and(|before| before.until == entry.until), "what is followed is remembered");
     }
 
     pub(crate) fn remove(&mut self, hash: u128) {
         self.entries.remove(&hash);
-    }
-
-    /// A message takes its dedup id along; one that was forgotten and came with a later message is that one's.
-    pub(crate) fn remove_of(&mut self, hash: u128, id: MessageId) {
-        if self.entries.get(&hash).is_some_and(|entry| entry.id == id) {
-            self.entries.remove(&hash);
-        }
     }
 
     /// The dedup ids of a namespace go with it: one of the same name that is made later has seen nothing.

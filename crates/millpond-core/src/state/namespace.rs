@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::{Counts, MessageId, NamespaceName, Policy, TopicName, WallTime};
 
-use crate::fact::{DeadReason, GroupNumber, NamespaceNumber};
+use crate::fact::{DeadReason, GroupNumber, Letter, NamespaceNumber};
 use crate::page::RunPage;
 
 #[derive(Clone, Default)]
@@ -113,11 +113,12 @@ impl Namespace {
         assert!(other.is_none(), "a message dies once in a group");
     }
 
-    pub(crate) fn remove_dead(&mut self, group: GroupNumber, id: MessageId) -> Dead {
+    pub(crate) fn remove_dead(&mut self, letter: &Letter) {
+        let Letter { group, id, .. } = *letter;
         let dead = self.dead.remove(&(group, id)).expect("only a dead letter that is there ends");
-        self.dead_by_topic.remove(&(group, dead.topic.clone(), id));
+        assert_eq!((&dead.topic, dead.run.extent()), (&letter.topic, letter.extent), "a fact says what the letter was");
+        self.dead_by_topic.remove(&(group, dead.topic, id));
         self.counts.dead -= u64::from(dead.run.count);
-        dead
     }
 
     /// The dead letters of a group in the order of topics, after a place in it.

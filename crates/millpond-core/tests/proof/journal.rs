@@ -74,7 +74,7 @@ impl Journal {
             Fact::Published { topic, priority, first, count, .. } => {
                 self.sequence(*topic, *priority, first.0, u64::from(*count))
             }
-            Fact::Redriven { topic, dead, sequence, .. } => self.sequence(*topic, dead.priority, sequence.0, 1),
+            Fact::Redriven { topic, letter, sequence, .. } => self.sequence(*topic, letter.id.priority, sequence.0, 1),
             Fact::Leased { topic, lease, count, .. } => {
                 let next = self.next_lease.entry(self.homes[topic].clone()).or_default();
                 assert!(lease.0 >= *next, "lease numbers grow strictly within a topic, for ever");

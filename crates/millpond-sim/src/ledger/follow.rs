@@ -100,15 +100,15 @@ impl Ledger {
                 }
                 self.move_all(run, Place::Open, Place::Ended(*reason), at)
             }
-            Fact::Forgotten { hash } => {
+            Fact::Forgotten { hash, .. } => {
                 self.sights.saw("dedup ids forgotten");
                 self.dedups.set(at, *hash, None);
                 Ok(())
             }
-            Fact::Redriven { dead, topic, sequence, .. } => self.redriven(*dead, *topic, *sequence, at),
-            Fact::DeadPurged { dead, .. } => {
+            Fact::Redriven { letter, topic, sequence, .. } => self.redriven(letter.id, *topic, *sequence, at),
+            Fact::DeadPurged { letter } => {
                 self.sights.saw("dead letters purged");
-                self.change(*dead, Place::Dead, Place::Ended(EndReason::Dead), at)
+                self.change(letter.id, Place::Dead, Place::Ended(EndReason::Dead), at)
             }
         }
     }

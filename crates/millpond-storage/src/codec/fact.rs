@@ -1,6 +1,6 @@
 //! The byte form of facts.
 
-use millpond_core::fact::{Fact, ReturnPlace, Victims};
+use millpond_core::fact::{Fact, Remembered, ReturnPlace, Victims};
 use millpond_types::{EndReason, ProducerId, RunTime, Sequence};
 
 use super::context::LeaseTerms;
@@ -142,23 +142,25 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.next_sequence(*sequence);
             sink.far(*due);
         }
-        Fact::Forgotten { hash } => {
+        Fact::Forgotten { namespace, hash } => {
             sink.byte(18);
+            sink.number32(*namespace);
             sink.wide(*hash);
         }
-        Fact::Redriven { namespace, group, dead, topic, sequence } => {
+        Fact::Redriven { letter, topic, sequence, published, dedup } => {
             sink.byte(19);
-            sink.number32(*namespace);
-            sink.number32(*group);
-            sink.message_id(*dead);
+            sink.letter(letter);
             sink.next_topic(*topic);
             sink.next_sequence(*sequence);
+            sink.number(published.0);
+            sink.option(*dedup, |sink, Remembered { hash, until }| {
+                sink.wide(hash);
+                sink.until(until);
+            });
         }
-        Fact::DeadPurged { namespace, group, dead } => {
+        Fact::DeadPurged { letter } => {
             sink.byte(20);
-            sink.number32(*namespace);
-            sink.number32(*group);
-            sink.message_id(*dead);
+            sink.letter(letter);
         }
     }
     *context = sink.context;
@@ -267,15 +269,15 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             sequence: source.next_sequence()?,
             due: source.far()?,
         },
-        18 => Fact::Forgotten { hash: source.wide()? },
+        18 => Fact::Forgotten { namespace: source.number32()?, hash: source.wide()? },
         19 => Fact::Redriven {
-            namespace: source.number32()?,
-            group: source.number32()?,
-            dead: source.message_id()?,
+            letter: source.letter()?,
             topic: source.next_topic()?,
             sequence: source.next_sequence()?,
+            published: source.wall()?,
+            dedup: source.option(|source| Ok(Remembered { hash: source.wide()?, until: source.until()? }))?,
         },
-        20 => Fact::DeadPurged { namespace: source.number32()?, group: source.number32()?, dead: source.message_id()? },
+        20 => Fact::DeadPurged { letter: source.letter()? },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }

@@ -64,16 +64,14 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.message_id(*id);
             sink.until(*until);
         }
-        Page::Producer(ProducerPage { namespace, id, instance, used, batches }) => {
+        Page::Producer(ProducerPage { namespace, id, instance, used, last, batches }) => {
             sink.byte(6);
             sink.number32(*namespace);
             sink.wide(id.0);
             sink.number32(*instance);
             sink.number(used.0);
-            sink.list(batches, |sink, (sequence, outcomes)| {
-                sink.number(*sequence);
-                sink.outcomes(outcomes);
-            });
+            sink.number(*last);
+            sink.list(batches, Sink::outcomes);
         }
     }
 }
@@ -131,7 +129,8 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             id: ProducerId(source.wide()?),
             instance: source.number32()?,
             used: source.wall()?,
-            batches: source.list(|source| Ok((source.number()?, source.outcomes()?)))?,
+            last: source.number()?,
+            batches: source.list(Source::outcomes)?,
         }),
         _ => return Err(source.bad("is a page of an unknown kind")),
     })

@@ -1,7 +1,9 @@
 //! Every kind of fact and page comes back as it was, and no bytes make decoding panic.
 
 use bytes::Bytes;
-use millpond_core::fact::{DeadReason, DedupMark, Fact, ReturnPlace, Victims};
+use millpond_core::fact::{DeadReason, DedupMark, Fact, Letter, Remembered, ReturnPlace, Victims};
+use millpond_core::outcomes::Outcomes;
+use millpond_core::output::Extent;
 use millpond_core::page::{
     AsidePage, AsideState, DeadPage, DedupPage, LevelPage, Marks, NamespacePage, NumbersPage, Page, ProducerPage,
     RunPage, TopicPage,
@@ -287,8 +289,8 @@ impl Draw {
         }
     }
 
-    fn outcomes(&mut self) -> Vec<OutcomeRun<PublishOutcome>> {
-        self.list(4, |draw| {
+    fn outcomes(&mut self) -> Outcomes {
+        let runs = self.list(4, |draw| {
             let states = [
                 MessageState::Waiting,
                 MessageState::Delayed { due: draw.wall() },
@@ -306,7 +308,8 @@ impl Draw {
                 },
             ];
             OutcomeRun { count: draw.number32(), outcome: outcomes[draw.below(3) as usize].clone() }
-        })
+        });
+        Outcomes::new(&runs)
     }
 
     fn run_page(&mut self) -> RunPage {
@@ -367,6 +370,16 @@ impl Draw {
         self.fact(kind)
     }
 
+    fn letter(&mut self) -> Letter {
+        Letter {
+            namespace: self.number32(),
+            group: self.number32(),
+            topic: self.topic_name(),
+            id: self.id(),
+            extent: Extent { position: self.number() >> 1, length: self.number32() },
+        }
+    }
+
     fn fact(&mut self, kind: u64) -> Fact {
         let (topic, group, priority) = (TopicNumber(self.number()), self.number32(), self.priority());
         let (first, lease, count) = (Sequence(self.number()), LeaseNumber(self.number()), self.number32());
@@ -421,9 +434,15 @@ impl Draw {
                 Fact::Ended { topic, group, priority, first, count, reason }
             }
             16 => Fact::Rescheduled { topic, group, priority, sequence: first, due: self.wall() },
-            17 => Fact::Forgotten { hash: self.wide() },
-            18 => Fact::Redriven { namespace, group, dead: self.id(), topic, sequence: first },
-            _ => Fact::DeadPurged { namespace, group, dead: self.id() },
+            17 => Fact::Forgotten { namespace, hash: self.wide() },
+            18 => Fact::Redriven {
+                letter: self.letter(),
+                topic,
+                sequence: first,
+                published: self.wall(),
+                dedup: self.maybe(|draw| Remembered { hash: draw.wide(), until: draw.wall() }),
+            },
+            _ => Fact::DeadPurged { letter: self.letter() },
         }
     }
 
@@ -476,7 +495,8 @@ impl Draw {
                 id: ProducerId(self.wide()),
                 instance: self.number32(),
                 used: self.wall(),
-                batches: self.list(3, |draw| (draw.number(), draw.outcomes())),
+                last: self.number(),
+                batches: self.list(3, Self::outcomes),
             }),
         }
     }

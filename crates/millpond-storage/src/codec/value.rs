@@ -1,10 +1,12 @@
 //! The byte forms of what facts and pages are made of.
 
 use bytes::Bytes;
-use millpond_core::fact::DeadReason;
+use millpond_core::fact::{DeadReason, Letter};
+use millpond_core::outcomes::Outcomes;
+use millpond_core::output::Extent;
 use millpond_types::{
-    Code, DedupWindow, MessageId, MessageState, Millis, NamespaceName, OnExpiry, OutcomeRun, Policy, Priority,
-    PublishOutcome, Retry, Sequence, TopicName, TopicNumber, WallTime,
+    DedupWindow, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, Retry, Sequence, TopicName, TopicNumber,
+    WallTime,
 };
 
 use super::{BadRecord, Sink, Source};
@@ -80,42 +82,41 @@ impl Source<'_> {
         found.ok_or(self.bad("has an unknown reason for a dead letter"))
     }
 
-    pub(super) fn outcomes(&mut self) -> Result<Vec<OutcomeRun<PublishOutcome>>, BadRecord> {
-        self.list(|source| {
-            let count = source.number32()?;
-            let outcome = match source.byte()? {
-                0 => PublishOutcome::Queued { id: source.message_id()? },
-                1 => PublishOutcome::Duplicate { id: source.message_id()?, state: source.message_state()? },
-                2 => {
-                    let number = source.number32()?;
-                    let code = u16::try_from(number).ok().and_then(Code::from_number);
-                    let code = code.ok_or(source.bad("has an unknown error code"))?;
-                    let detail = std::str::from_utf8(source.string()?);
-                    PublishOutcome::Refused {
-                        code,
-                        detail: detail.map_err(|_| source.bad("has a detail that is not UTF-8"))?.into(),
-                    }
-                }
-                _ => return Err(source.bad("has an unknown outcome")),
-            };
-            Ok(OutcomeRun { count, outcome })
+    pub(super) fn letter(&mut self) -> Result<Letter, BadRecord> {
+        Ok(Letter {
+            namespace: self.number32()?,
+            group: self.number32()?,
+            topic: self.topic_name()?,
+            id: self.message_id()?,
+            extent: self.extent()?,
         })
     }
 
-    fn message_state(&mut self) -> Result<MessageState, BadRecord> {
-        Ok(match self.byte()? {
-            0 => MessageState::Waiting,
-            1 => MessageState::Delayed { due: self.wall()? },
-            2 => MessageState::Retrying,
-            3 => MessageState::Leased,
-            4 => MessageState::Dead,
-            5 => MessageState::Ended,
-            _ => return Err(self.bad("has an unknown state of a message")),
-        })
+    fn extent(&mut self) -> Result<Extent, BadRecord> {
+        let (position, length) = (self.number()?, self.number32()?);
+        match position.checked_add(u64::from(length)) {
+            Some(_) => Ok(Extent { position, length }),
+            None => Err(self.bad("has a message past the end of any journal")),
+        }
+    }
+
+    pub(super) fn outcomes(&mut self) -> Result<Outcomes, BadRecord> {
+        let bad = self.bad("has outcomes that are none");
+        Outcomes::from_bytes(self.string()?).ok_or(bad)
     }
 }
 
 impl Sink<'_> {
+    pub(super) fn letter(&mut self, letter: &Letter) {
+        let Letter { namespace, group, topic, id, extent } = letter;
+        self.number32(*namespace);
+        self.number32(*group);
+        self.string(topic.as_bytes());
+        self.message_id(*id);
+        self.number(extent.position);
+        self.number32(extent.length);
+    }
+
     pub(super) fn until(&mut self, time: WallTime) {
         self.number(time.0.wrapping_add(1));
     }
@@ -165,40 +166,8 @@ impl Sink<'_> {
         self.byte(dead_reason_byte(reason));
     }
 
-    pub(super) fn outcomes(&mut self, outcomes: &[OutcomeRun<PublishOutcome>]) {
-        self.list(outcomes, |sink, run| {
-            sink.number32(run.count);
-            match &run.outcome {
-                PublishOutcome::Queued { id } => {
-                    sink.byte(0);
-                    sink.message_id(*id);
-                }
-                PublishOutcome::Duplicate { id, state } => {
-                    sink.byte(1);
-                    sink.message_id(*id);
-                    sink.message_state(*state);
-                }
-                PublishOutcome::Refused { code, detail } => {
-                    sink.byte(2);
-                    sink.number32(u32::from(code.number()));
-                    sink.string(detail.as_bytes());
-                }
-            }
-        });
-    }
-
-    fn message_state(&mut self, state: MessageState) {
-        match state {
-            MessageState::Waiting => self.byte(0),
-            MessageState::Delayed { due } => {
-                self.byte(1);
-                self.number(due.0);
-            }
-            MessageState::Retrying => self.byte(2),
-            MessageState::Leased => self.byte(3),
-            MessageState::Dead => self.byte(4),
-            MessageState::Ended => self.byte(5),
-        }
+    pub(super) fn outcomes(&mut self, outcomes: &Outcomes) {
+        self.string(outcomes.as_bytes());
     }
 }
 

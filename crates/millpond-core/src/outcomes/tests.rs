@@ -1,0 +1,59 @@
+use super::*;
+use alloc::vec;
+use proptest::prelude::*;
+
+fn id(topic: u64, priority: u8, sequence: u64) -> MessageId {
+    MessageId { topic: TopicNumber(topic), priority: Priority::new(priority).unwrap(), sequence: Sequence(sequence) }
+}
+
+fn outcome() -> impl Strategy<Value = PublishOutcome> {
+    let number = || prop_oneof![0..9u64, any::<u64>(), Just(u64::MAX)];
+    let id = || (number(), 0..10u8, number()).prop_map(|(topic, priority, sequence)| id(topic, priority, sequence));
+    let due = number().prop_map(|due| MessageState::Delayed { due: WallTime(due) });
+    let state = prop_oneof![
+        due,
+        proptest::sample::select(vec![MessageState::Waiting, MessageState::Retrying, MessageState::Leased]),
+        proptest::sample::select(vec![MessageState::Dead, MessageState::Ended]),
+    ];
+    let refused = |(code, detail)| PublishOutcome::Refused { code, detail };
+    prop_oneof![
+        id().prop_map(|id| PublishOutcome::Queued { id }),
+        (id(), state).prop_map(|(id, state)| PublishOutcome::Duplicate { id, state }),
+        (proptest::sample::select(Code::ALL.to_vec()), "[a-zß]{0,9}").prop_map(refused),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn outcomes_come_back_as_they_were(
+        runs in proptest::collection::vec((any::<u32>(), outcome()), 0..20),
+        cut in any::<usize>(),
+    ) {
+        let runs: Vec<_> = runs.into_iter().map(|(count, outcome)| OutcomeRun { count, outcome }).collect();
+        let outcomes = Outcomes::new(&runs);
+        prop_assert_eq!(&outcomes.runs().collect::<Vec<_>>(), &runs);
+        prop_assert_eq!(outcomes.messages(), runs.iter().map(|run| u64::from(run.count)).sum::<u64>());
+        prop_assert_eq!(Outcomes::from_bytes(outcomes.as_bytes()), Some(outcomes.clone()));
+        // A cut may fall between two runs.
+        let cut = Outcomes::from_bytes(&outcomes.as_bytes()[..cut % (outcomes.as_bytes().len() + 1)]);
+        prop_assert!(cut.is_none_or(|cut| cut.runs().zip(&runs).all(|(a, b)| a == *b)));
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_refused_or_read(bytes in proptest::collection::vec(0..64u8, 0..20)) {
+        if let Some(outcomes) = Outcomes::from_bytes(&bytes) {
+            outcomes.runs().for_each(drop);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_made_its_topic_takes_a_byte() {
+    let queued = |n: u64| PublishOutcome::Queued { id: id(90_000_000 + n, 7, 70_000_000_000 + n) };
+    let made: Vec<_> = (0..1000).map(|n| OutcomeRun { count: 1, outcome: queued(n) }).collect();
+    assert!(Outcomes::new(&made).as_bytes().len() < 1000 + 16);
+    // Topics that were there, in no order.
+    let queued = |n: u64| PublishOutcome::Queued { id: id(n * 7919 % 1000, 4, n * 104_729 % 100_000) };
+    let known: Vec<_> = (0..1000).map(|n| OutcomeRun { count: 1, outcome: queued(n) }).collect();
+    assert!(Outcomes::new(&known).as_bytes().len() < 6 * 1000);
+}
