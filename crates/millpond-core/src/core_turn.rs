@@ -1,5 +1,6 @@
 //! The core as the shell sees it, and the contract of a turn.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -12,6 +13,7 @@ use crate::output::{Extent, Output, Reply};
 use crate::parking::Parking;
 use crate::state::numbers::RAISE;
 use crate::state::{Now, State};
+use crate::store::Store;
 
 /// The state machine. One thread owns it.
 ///
@@ -48,8 +50,8 @@ const GRACE: Millis = Millis::seconds(10);
 
 impl Core {
     /// The core of a fresh directory. `hash_key` is drawn at random by the shell.
-    pub fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Core {
-        let mut core = Core::empty(hash_key);
+    pub fn create(hash_key: [u64; 2], store: Box<dyn Store>, log: &mut dyn FactLog) -> Core {
+        let mut core = Core::empty(hash_key, store);
         core.commit(Fact::Created { hash_key }, log);
         let (name, policy) = (NamespaceName::default(), Policy::default());
         core.commit(Fact::NamespaceSet { number: 0, name, policy, version: 1 }, log);
@@ -57,9 +59,9 @@ impl Core {
     }
 
     /// A core that knows nothing, to which the facts of a journal are applied from its beginning.
-    pub fn empty(hash_key: [u64; 2]) -> Core {
+    pub fn empty(hash_key: [u64; 2], store: Box<dyn Store>) -> Core {
         Core {
-            state: State::new(hash_key),
+            state: State::new(hash_key, store),
             dispatcher: Dispatcher::default(),
             parking: Parking::default(),
             outputs: Vec::new(),
@@ -150,7 +152,27 @@ impl Core {
         in_run.chain(in_wall).min().map(Millis)
     }
 
+    /// Begins a checkpoint of the state behind the last turn. The one before must have been written.
+    pub fn freeze(&mut self) {
+        self.state.freeze();
+    }
+
+    /// Goes on with the checkpoint, by at most so many topics; true when it is complete, and the store has been told to
+    /// seal it. Turns may come in between.
+    pub fn capture(&mut self, topics: usize) -> bool {
+        self.state.capture(topics)
+    }
+
+    /// Whether a checkpoint was begun and is not complete.
+    pub fn is_capturing(&self) -> bool {
+        self.state.capture.is_some()
+    }
+
     pub(crate) fn commit(&mut self, fact: Fact, log: &mut dyn FactLog) {
+        if let Some(recalled) = fact.topic().and_then(|topic| self.state.recall(topic)) {
+            let position = log.append(&recalled);
+            self.state.apply(&recalled, position);
+        }
         let position = log.append(&fact);
         self.state.apply(&fact, position);
     }

@@ -15,11 +15,14 @@ use millpond_types::{
 pub use crate::command::DedupMark;
 use crate::outcomes::Outcomes;
 use crate::output::Extent;
+use crate::store::Shelf;
 
 /// A namespace's number; 0 is `default`. Never used again after the namespace is deleted.
 pub type NamespaceNumber = u32;
 /// A group's number in its namespace; 0 is `default`.
 pub type GroupNumber = u32;
+/// Counts the checkpoints that were begun. The facts behind the beginning of one belong to its epoch.
+pub type Epoch = u32;
 
 /// Something that has happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,6 +75,18 @@ pub enum Fact {
         name: TopicName,
         /// Its sequences and lease numbers begin here.
         floor: u64,
+    },
+    /// A topic that the last checkpoint holds is about to change for the first time since that began: facts name topics
+    /// by number, and from here on a replay knows where to find this one.
+    TopicRecalled {
+        /// Its number.
+        topic: TopicNumber,
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// Its name.
+        name: TopicName,
+        /// Where the checkpoint keeps it.
+        shelf: Shelf,
     },
     /// Nothing was left of a topic.
     TopicVanished {
@@ -287,6 +302,35 @@ pub struct Remembered {
     pub hash: u128,
     /// Until when ([`WallTime`]`(u64::MAX)` for ever).
     pub until: WallTime,
+}
+
+impl Fact {
+    /// The topic that the fact changes, if it changes one.
+    pub fn topic(&self) -> Option<TopicNumber> {
+        match self {
+            Fact::TopicRecalled { topic, .. }
+            | Fact::TopicVanished { topic }
+            | Fact::Published { topic, .. }
+            | Fact::Leased { topic, .. }
+            | Fact::Extended { topic, .. }
+            | Fact::Acked { topic, .. }
+            | Fact::Returned { topic, .. }
+            | Fact::Died { topic, .. }
+            | Fact::Ripened { topic, .. }
+            | Fact::Ended { topic, .. }
+            | Fact::Rescheduled { topic, .. }
+            | Fact::Redriven { topic, .. } => Some(*topic),
+            Fact::Created { .. }
+            | Fact::Raised { .. }
+            | Fact::NamespaceSet { .. }
+            | Fact::NamespaceDeleted { .. }
+            | Fact::Paused { .. }
+            | Fact::TopicCreated { .. }
+            | Fact::ProducerBatch { .. }
+            | Fact::Forgotten { .. }
+            | Fact::DeadPurged { .. } => None,
+        }
+    }
 }
 
 /// Where returned messages go.

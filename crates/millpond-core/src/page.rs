@@ -3,19 +3,21 @@
 //! Pages and facts are the only two forms in which state crosses the core's border. Their byte forms are
 //! `millpond-storage`'s business. Everything here is in a fixed order: equal states give equal pages.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime, Sequence, SessionId,
+    Counts, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime, Sequence, SessionId,
     TopicName, TopicNumber, WallTime,
 };
 
-use crate::fact::{DeadReason, GroupNumber, NamespaceNumber};
+use crate::fact::{DeadReason, Epoch, GroupNumber, NamespaceNumber};
 pub use crate::marks::Marks;
 use crate::outcomes::Outcomes;
+use crate::store::{SHELVES, Shelf};
 
 /// A piece of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +25,7 @@ pub enum Page {
     /// Exactly one, and first.
     Numbers(NumbersPage),
     /// A namespace; before its topics.
-    Namespace(NamespacePage),
+    Namespace(Box<NamespacePage>),
     /// A topic.
     Topic(TopicPage),
     /// A dead letter.
@@ -32,6 +34,8 @@ pub enum Page {
     Dedup(DedupPage),
     /// A producer session.
     Producer(ProducerPage),
+    /// The next deadline of a topic that is not in memory.
+    Due(DuePage),
 }
 
 /// The numbers that outlive what they name, and the times.
@@ -51,6 +55,8 @@ pub struct NumbersPage {
     pub run: RunTime,
     /// Where wall time stood.
     pub wall: WallTime,
+    /// That of the facts behind the checkpoint.
+    pub epoch: Epoch,
 }
 
 /// A namespace.
@@ -66,6 +72,12 @@ pub struct NamespacePage {
     pub version: u64,
     /// Paused names, and whether each is a prefix.
     pub paused: Vec<(TopicName, bool)>,
+    /// What its messages are doing.
+    pub counts: Counts,
+    /// How many topics it has.
+    pub topics: u64,
+    /// How many of them have an entry in the store, by [`Shelf::index`](crate::store::Shelf::index).
+    pub shelves: [u64; SHELVES],
 }
 
 /// A topic.
@@ -81,6 +93,8 @@ pub struct TopicPage {
     pub floor: u64,
     /// Its next lease number.
     pub next_lease: LeaseNumber,
+    /// In which it last came into being or was recalled ([`Fact::TopicRecalled`](crate::fact::Fact::TopicRecalled)).
+    pub epoch: Epoch,
     /// What it holds, by priority, lowest first; priorities never used are absent.
     pub levels: Vec<LevelPage>,
 }
@@ -202,6 +216,19 @@ pub struct DedupPage {
     pub id: MessageId,
     /// Until when it is remembered.
     pub until: WallTime,
+}
+
+/// When time changes a topic that is not in memory, if nothing else does before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DuePage {
+    /// The moment.
+    pub at: WallTime,
+    /// The topic's namespace.
+    pub namespace: NamespaceNumber,
+    /// The topic's name.
+    pub name: TopicName,
+    /// Where the topic's entry is.
+    pub shelf: Shelf,
 }
 
 /// A producer session.

@@ -1,5 +1,6 @@
 //! Between state and pages: what a checkpoint keeps, and what a topic is turned into that leaves memory.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -9,16 +10,17 @@ use millpond_types::{Millis, Priority};
 use crate::Core;
 use crate::output::Extent;
 use crate::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, RunPage,
-    TopicPage,
+    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NumbersPage, Page, ProducerPage, RunPage, TopicPage,
 };
 use crate::state::dedup::Dedup;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::{Dead, Namespace};
 use crate::state::numbers::Numbers;
 use crate::state::producer::Producer;
+use crate::state::stored::Stored;
 use crate::state::topic::{AsideWhy, Level, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
+use crate::store::MemoryStore;
 
 /// Pages that are no state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +41,7 @@ impl Core {
         let Some(Page::Numbers(numbers)) = pages.next() else {
             return Err(BadPage("a checkpoint begins with the numbers"));
         };
-        let mut core = Core::empty(numbers.hash_key);
+        let mut core = Core::empty(numbers.hash_key, Box::new(MemoryStore::default()));
         let state = &mut core.state;
         state.now = Now { run: numbers.run, wall: numbers.wall };
         state.numbers = Numbers {
@@ -48,6 +50,7 @@ impl Core {
             high_water: numbers.high_water,
             raised: numbers.raised,
         };
+        state.epoch = numbers.epoch;
         for page in pages {
             match page {
                 Page::Numbers(_) => return Err(BadPage("a checkpoint has the numbers once")),
@@ -66,6 +69,7 @@ impl Core {
                         Millis::ZERO,
                     )
                 }
+                Page::Due(_) => return Err(BadPage("all topics of a checkpoint are in memory")),
                 Page::Producer(page) => {
                     let (instance, used) = (page.instance, page.used);
                     let producer = Producer { instance, used, last: page.last, batches: page.batches.into() };
@@ -82,21 +86,14 @@ impl Core {
         Ok(core)
     }
 
-    /// The whole state, in an order that depends on nothing but the state. No topic may be cold.
+    /// The whole state, in an order that depends on nothing but the state.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         let state = &self.state;
         let mut topics: Vec<TopicSlot> = state.topics.iter().map(|(slot, _)| slot).collect();
         topics.sort_unstable_by_key(|slot| state.topics[*slot].number);
         let dedups = state.dedups.in_order(state.now.wall);
-        let namespaces = state.namespaces.iter().map(|(number, namespace)| {
-            Page::Namespace(NamespacePage {
-                number,
-                name: namespace.name.clone(),
-                policy: namespace.policy.clone(),
-                version: namespace.version,
-                paused: namespace.paused.iter().cloned().collect(),
-            })
-        });
+        let namespaces =
+            state.namespaces.iter().map(|(number, namespace)| Page::Namespace(Box::new(namespace.page(number))));
         let dead = state.namespaces.iter().flat_map(|(number, namespace)| {
             namespace.dead.iter().map(move |((group, id), dead)| {
                 Page::Dead(DeadPage {
@@ -134,9 +131,7 @@ impl Core {
 
     /// The numbers and times.
     pub fn numbers(&self) -> NumbersPage {
-        let Numbers { next_topic, next_namespace, high_water, raised } = self.state.numbers;
-        let Now { run, wall } = self.state.now;
-        NumbersPage { hash_key: self.state.hash_key, next_topic, next_namespace, high_water, raised, run, wall }
+        self.state.numbers_page()
     }
 
     /// Every piece of the journal that a message of the state still needs.
@@ -155,6 +150,12 @@ impl Core {
 }
 
 impl State {
+    pub(crate) fn numbers_page(&self) -> NumbersPage {
+        let Numbers { next_topic, next_namespace, high_water, raised } = self.numbers;
+        let (hash_key, epoch, Now { run, wall }) = (self.hash_key, self.epoch, self.now);
+        NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall, epoch }
+    }
+
     pub(crate) fn topic_page(&self, slot: TopicSlot) -> TopicPage {
         let topic = &self.topics[slot];
         assert!(!topic.is_cold(), "a cold topic's page is in the store");
@@ -170,6 +171,7 @@ impl State {
             name: topic.name.clone(),
             floor: topic.floor,
             next_lease: topic.next_lease,
+            epoch: topic.stored.epoch,
             levels: levels.collect(),
         }
     }
@@ -248,12 +250,14 @@ impl State {
             retrying: 0,
             paused: home.is_paused(&page.name),
             touched: false,
+            stored: Stored { epoch: page.epoch, ..Stored::default() },
             cold: None,
         };
         if self.topics.by_number(page.number).is_some() {
             return Err(BadPage("a topic is in a checkpoint once"));
         }
         let slot = self.topics.insert(topic);
+        self.will_change(slot);
         self.fill_topic(slot, page);
         Ok(())
     }

@@ -120,6 +120,8 @@ impl Report<'_> {
                 Ok(Page::Dead(_)) => counts[3] += 1,
                 Ok(Page::Dedup(_)) => counts[4] += 1,
                 Ok(Page::Producer(_)) => counts[5] += 1,
+                // They say nothing that their topics do not say.
+                Ok(Page::Due(_)) => {}
                 Err(error) => self.damaged(format!("the checkpoint's pages: {error}"))?,
             }
         }

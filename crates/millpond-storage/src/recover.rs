@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Extent;
 use millpond_core::page::Page;
+use millpond_core::store::MemoryStore;
 use millpond_core::{Core, Now};
 
 use crate::checkpoint::{Checkpoint, LiveBytes};
@@ -37,11 +38,11 @@ pub trait Replica: Sized {
 
 impl Replica for Core {
     fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Core {
-        Core::create(hash_key, log)
+        Core::create(hash_key, Box::new(MemoryStore::default()), log)
     }
 
     fn empty(hash_key: [u64; 2]) -> Core {
-        Core::empty(hash_key)
+        Core::empty(hash_key, Box::new(MemoryStore::default()))
     }
 
     fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Result<Core, String> {

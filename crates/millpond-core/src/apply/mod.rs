@@ -13,12 +13,17 @@ use millpond_types::{Priority, Sequence, TopicName};
 use crate::fact::Fact;
 use crate::state::State;
 use crate::state::namespace::Namespace;
+use crate::state::stored::Stored;
 use crate::state::topic::Topic;
 use crate::state::{TopicSlot, hash::tenant_hash};
+use crate::store::Key;
 
 impl State {
     /// Makes a fact true. `position` is where the journal keeps it, as [`crate::fact::FactLog::append`] returned it.
     pub(crate) fn apply(&mut self, fact: &Fact, position: u64) {
+        if let Some(topic) = fact.topic() {
+            self.will_change(self.slot(topic));
+        }
         match fact {
             Fact::Created { hash_key } => assert_eq!(*hash_key, self.hash_key, "a directory has one hash key"),
             Fact::Raised { floor } => self.numbers.raised = self.numbers.raised.max(*floor),
@@ -32,6 +37,7 @@ impl State {
             }
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.remove(*number);
+                self.store.remove(&Key::Namespace(*number));
                 self.dedups.remove_namespace(*number);
                 self.producers.remove_namespace(*number);
             }
@@ -60,14 +66,21 @@ impl State {
                     retrying: 0,
                     paused: home.is_paused(name),
                     touched: false,
+                    stored: Stored { epoch: self.epoch, ..Stored::default() },
                     cold: None,
                 };
                 let slot = self.topics.insert(topic);
+                self.will_change(slot);
                 self.touch(slot);
+            }
+            Fact::TopicRecalled { topic, .. } => {
+                let slot = self.slot(*topic);
+                self.topics[slot].stored.epoch = self.epoch;
             }
             Fact::TopicVanished { topic } => {
                 let slot = self.slot(*topic);
                 assert!(self.topics[slot].is_empty(), "only an empty topic vanishes");
+                self.remove_entry(slot);
                 let topic = self.topics.remove(slot);
                 if topic.touched {
                     self.touched.retain(|touched| *touched != slot);

@@ -10,15 +10,18 @@ pub(crate) mod holders;
 pub(crate) mod namespace;
 pub(crate) mod numbers;
 pub(crate) mod producer;
+pub(crate) mod stored;
 pub(crate) mod topic;
 pub(crate) mod topics;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use millpond_types::{Priority, RunTime, Sequence, SessionId, WallTime};
+use millpond_types::{Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime};
 use slab::Slab;
 
+use crate::fact::Epoch;
 use crate::output::Extent;
 use crate::state::dedup::Dedups;
 use crate::state::hash::FixedState;
@@ -26,8 +29,10 @@ use crate::state::holders::Holder;
 use crate::state::namespace::Namespaces;
 use crate::state::numbers::Numbers;
 use crate::state::producer::Producers;
+use crate::state::stored::Capture;
 use crate::state::topic::Lease;
 use crate::state::topics::Topics;
+use crate::store::Store;
 use crate::time_index::TimeIndex;
 
 /// A topic's place in memory, reused after the topic has vanished.
@@ -55,9 +60,16 @@ pub(crate) enum Timer {
     Expiry { slot: TopicSlot, priority: Priority, first: Sequence },
 }
 
-#[derive(Clone)]
 pub(crate) struct State {
     pub(crate) hash_key: [u64; 2],
+    /// What is not in memory.
+    pub(crate) store: Box<dyn Store>,
+    /// That of the facts which are applied now.
+    pub(crate) epoch: Epoch,
+    /// Topics that have changed in this epoch.
+    pub(crate) changed: Vec<(TopicSlot, TopicNumber)>,
+    /// The checkpoint that is being captured.
+    pub(crate) capture: Option<Capture>,
     pub(crate) now: Now,
     pub(crate) numbers: Numbers,
     pub(crate) namespaces: Namespaces,
@@ -77,9 +89,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(hash_key: [u64; 2]) -> State {
+    pub(crate) fn new(hash_key: [u64; 2], store: Box<dyn Store>) -> State {
         State {
             hash_key,
+            store,
+            epoch: 0,
+            changed: Vec::new(),
+            capture: None,
             now: Now::default(),
             numbers: Numbers::default(),
             namespaces: Namespaces::default(),

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use millpond_types::{Counts, MessageId, NamespaceName, Policy, TopicName, WallTime};
 
 use crate::fact::{DeadReason, GroupNumber, Letter, NamespaceNumber};
-use crate::page::RunPage;
+use crate::page::{NamespacePage, RunPage};
+use crate::store::SHELVES;
 
 #[derive(Clone, Default)]
 pub(crate) struct Namespaces {
@@ -24,6 +25,8 @@ pub(crate) struct Namespace {
     pub(crate) paused: BTreeSet<(TopicName, bool)>,
     pub(crate) topics: u64,
     pub(crate) counts: Counts,
+    /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`](crate::store::Shelf::index).
+    pub(crate) shelves: [u64; SHELVES],
     pub(crate) dead: BTreeMap<(GroupNumber, MessageId), Dead>,
     /// The dead letters in the order in which they are listed.
     pub(crate) dead_by_topic: BTreeSet<(GroupNumber, TopicName, MessageId)>,
@@ -93,8 +96,22 @@ impl Namespace {
             paused: BTreeSet::new(),
             topics: 0,
             counts: Counts::default(),
+            shelves: [0; SHELVES],
             dead: BTreeMap::new(),
             dead_by_topic: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn page(&self, number: NamespaceNumber) -> NamespacePage {
+        NamespacePage {
+            number,
+            name: self.name.clone(),
+            policy: self.policy.clone(),
+            version: self.version,
+            paused: self.paused.iter().cloned().collect(),
+            counts: self.counts,
+            topics: self.topics,
+            shelves: self.shelves,
         }
     }
 

@@ -19,7 +19,9 @@ use millpond_types::{
 
 use crate::fact::NamespaceNumber;
 use crate::page::RunPage;
+use crate::state::stored::Stored;
 use crate::state::{LeaseSlot, TopicSlot};
+use crate::store::Shelf;
 use crate::time_index::TimerKey;
 
 #[derive(Clone)]
@@ -43,6 +45,7 @@ pub(crate) struct Topic {
     pub(crate) paused: bool,
     /// Whether it is in [`State::touched`](super::State).
     pub(crate) touched: bool,
+    pub(crate) stored: Stored,
     /// Set while its contents are in the store, to the priority at which they are ready: nothing of `levels` and
     /// `leases` may be looked at before they are loaded.
     pub(crate) cold: Option<Priority>,
@@ -148,6 +151,15 @@ impl Topic {
     /// The highest priority at which a message is ready, whatever keeps it from being delivered.
     pub(crate) fn highest_ready(&self) -> Option<Priority> {
         self.levels.iter().rev().find(|level| level.is_ready()).map(|level| level.priority)
+    }
+
+    /// What it has to offer.
+    pub(crate) fn shelf(&self) -> Shelf {
+        match self.highest_ready() {
+            _ if self.in_flight > 0 || self.retrying > 0 => Shelf::Busy,
+            Some(priority) => Shelf::Ready(priority),
+            None => Shelf::Idle,
+        }
     }
 
     /// Whether its contents are in the store.

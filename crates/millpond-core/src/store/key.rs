@@ -82,6 +82,11 @@ impl Name {
 }
 
 impl Shelf {
+    /// Its place where something is kept per shelf.
+    pub fn index(self) -> usize {
+        usize::from(self.byte())
+    }
+
     /// Its byte in keys.
     pub fn byte(self) -> u8 {
         match self {
@@ -155,6 +160,7 @@ impl Key {
             }
             Page::Dedup(page) => Key::Dedup { namespace: page.namespace, hash: page.hash },
             Page::Producer(page) => Key::Producer { namespace: page.namespace, id: page.id },
+            Page::Due(page) => Key::Due { at: page.at, namespace: page.namespace, name: page.name.clone() },
         }
     }
 

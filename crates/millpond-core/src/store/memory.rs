@@ -123,6 +123,11 @@ impl Store for MemoryStore {
         // The model has no budget.
         0
     }
+
+    fn dump(&self) -> Vec<Page> {
+        let all = Range { from: KeyBytes::new(), until: [u8::MAX].into(), limit: u32::MAX };
+        self.entries(&all).map(|(_, page)| page).collect()
+    }
 }
 
 #[cfg(test)]

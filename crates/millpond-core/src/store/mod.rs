@@ -135,6 +135,8 @@ pub trait Store: Send {
     fn seal(&mut self);
     /// Bytes of memory that the store holds, to be set against the budget.
     fn bytes(&self) -> usize;
+    /// All entries, in order, where all of them are in memory: what a checkpoint that is a whole dump consists of.
+    fn dump(&self) -> Vec<Page>;
 }
 
 /// Something on disk that the core waits for. Told once; the answer may come late and in any order.

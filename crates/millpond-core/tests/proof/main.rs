@@ -4,6 +4,7 @@
 //! After every turn of all of them [`shell::Shell`] checks the invariants, that the facts replay to the same pages, that
 //! pages read back are the same pages, that numbers only grow, and that every byte published is live or freed, once.
 
+mod checkpoint;
 mod histories;
 mod history;
 mod journal;
@@ -13,3 +14,4 @@ mod say;
 mod scenarios;
 mod script;
 mod shell;
+mod store;

@@ -7,7 +7,9 @@ use millpond_core::page::Page;
 use millpond_core::{Core, Now, invariants};
 use millpond_types::{RunTime, WallTime};
 
+use crate::checkpoint::{Expected, canonical};
 use crate::journal::Journal;
+use crate::store::SharedStore;
 
 pub const HASH_KEY: [u64; 2] = [7, 11];
 /// Where wall time begins: not at zero, so that it is not confused with run time.
@@ -15,8 +17,11 @@ pub const WALL_START: u64 = 1_000_000_000;
 
 pub struct Shell {
     pub core: Core,
+    store: SharedStore,
     pub journal: Journal,
     pub now: Now,
+    /// What the checkpoint must hold that is being captured.
+    expected: Option<Expected>,
     /// A core that is fed with the journal's facts alone.
     replica: Core,
     applied: usize,
@@ -27,11 +32,13 @@ pub struct Shell {
 impl Shell {
     pub fn new() -> Shell {
         let mut journal = Journal::default();
-        let mut core = Core::create(HASH_KEY, &mut journal);
+        let store = SharedStore::default();
+        let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
         let now = Now { run: RunTime(0), wall: WallTime(WALL_START) };
         core.start(now, false, &mut journal);
-        let replica = Core::empty(HASH_KEY);
-        let mut shell = Shell { core, journal, now, replica, applied: 0, freed: Vec::new(), tickets: 0 };
+        let replica = empty();
+        let (expected, freed) = (None, Vec::new());
+        let mut shell = Shell { core, store, journal, now, expected, replica, applied: 0, freed, tickets: 0 };
         // A start gives every lease some grace: that is over when a test begins, but where it restarts.
         shell.pass(60_000, 60_000);
         shell.turn(Vec::new());
@@ -52,6 +59,7 @@ impl Shell {
     pub fn turn(&mut self, commands: Vec<(Ticket, Command)>) -> Vec<Output> {
         let outputs = self.bare_turn(commands);
         self.check();
+        self.capture();
         outputs
     }
 
@@ -79,16 +87,31 @@ impl Shell {
 
     /// Starts anew with what the journal holds; after a crash, with all numbers raised.
     pub fn restart(&mut self, crash: bool) {
-        let mut core = Core::empty(HASH_KEY);
+        self.store = SharedStore::default();
+        self.expected = None;
+        let mut core = Core::empty(HASH_KEY, Box::new(self.store.clone()));
         self.journal.facts.iter().for_each(|(fact, position)| core.apply(fact, *position));
         core.start(self.now, crash, &mut self.journal);
         self.core = core;
         self.turn(Vec::new());
     }
 
-    /// Lets the replica go on from a checkpoint of the core instead of from the journal's beginning.
+    /// Lets the replica go on from a dump of the core instead of from the journal's beginning, and begins a checkpoint, of
+    /// which each turn captures a little.
     pub fn checkpoint(&mut self) {
         self.replica = Core::from_pages(self.core.pages()).expect("a core's own pages are good");
+        if !self.core.is_capturing() {
+            self.expected = Some(Expected::of(self.core.pages()));
+            self.core.freeze();
+        }
+    }
+
+    fn capture(&mut self) {
+        if self.core.is_capturing() && self.core.capture(1) {
+            self.store.model().write_sealed();
+            let expected = self.expected.take().expect("taken down when the checkpoint began");
+            expected.check(&self.store.disk());
+        }
     }
 
     /// Time until the core wants a turn without being asked; `None` if never.
@@ -98,7 +121,7 @@ impl Shell {
 
     fn check(&mut self) {
         invariants::check(&self.core);
-        let pages: Vec<Page> = self.core.pages().collect();
+        let pages: Vec<Page> = self.core.pages().map(canonical).collect();
 
         for (fact, position) in &self.journal.facts[self.applied..] {
             self.replica.apply(fact, *position);
@@ -129,8 +152,12 @@ impl Shell {
     }
 }
 
+fn empty() -> Core {
+    Core::empty(HASH_KEY, Box::new(SharedStore::default()))
+}
+
 fn assert_same(expected: &[Page], found: impl Iterator<Item = Page>, what: &str) {
-    let found: Vec<Page> = found.collect();
+    let found: Vec<Page> = found.map(canonical).collect();
     for (expected, found) in expected.iter().zip(&found) {
         assert_eq!(expected, found, "{what}");
     }

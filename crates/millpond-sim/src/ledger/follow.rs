@@ -46,6 +46,13 @@ impl Ledger {
                 self.topics.set(at, *topic, Some(Topic { namespace, name, gone: false }));
                 Ok(())
             }
+            Fact::TopicRecalled { topic, namespace, name, .. } => {
+                let known = self.topic(*topic)?;
+                if known.gone || known.namespace != *namespace || known.name != *name {
+                    return Err(Violation::lost(format!("topic {topic:?} is recalled as {name}, and is {known:?}")));
+                }
+                Ok(())
+            }
             Fact::TopicVanished { topic } => {
                 let open = self.open.get(topic).copied().unwrap_or(0);
                 if open > 0 {

@@ -162,6 +162,13 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(20);
             sink.letter(letter);
         }
+        Fact::TopicRecalled { topic, namespace, name, shelf } => {
+            sink.byte(21);
+            sink.next_topic(*topic);
+            sink.number32(*namespace);
+            sink.string(name.as_bytes());
+            sink.byte(shelf.byte());
+        }
     }
     *context = sink.context;
 }
@@ -278,6 +285,12 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             dedup: source.option(|source| Ok(Remembered { hash: source.wide()?, until: source.until()? }))?,
         },
         20 => Fact::DeadPurged { letter: source.letter()? },
+        21 => Fact::TopicRecalled {
+            topic: source.next_topic()?,
+            namespace: source.number32()?,
+            name: source.topic_name()?,
+            shelf: source.shelf()?,
+        },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }

@@ -1,9 +1,11 @@
 //! The byte form of pages.
 
 use millpond_core::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, TopicPage,
+    AsidePage, AsideState, DeadPage, DedupPage, DuePage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage,
+    TopicPage,
 };
-use millpond_types::{LeaseNumber, ProducerId, RunTime, Sequence, SessionId};
+use millpond_core::store::SHELVES;
+use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId};
 
 use super::run::Before;
 use super::{BadRecord, Sink, Source};
@@ -13,7 +15,7 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
     let mut sink = Sink::new(out);
     match page {
         Page::Numbers(numbers) => {
-            let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall } = numbers;
+            let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall, epoch } = numbers;
             sink.byte(1);
             sink.key(*hash_key);
             sink.number(*next_topic);
@@ -22,8 +24,10 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.number(*raised);
             sink.number(run.0);
             sink.number(wall.0);
+            sink.number32(*epoch);
         }
-        Page::Namespace(NamespacePage { number, name, policy, version, paused }) => {
+        Page::Namespace(page) => {
+            let NamespacePage { number, name, policy, version, paused, counts, topics, shelves } = &**page;
             sink.byte(2);
             sink.number32(*number);
             sink.string(name.as_bytes());
@@ -33,14 +37,18 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
                 sink.string(name.as_bytes());
                 sink.flag(*prefix);
             });
+            sink.counts(counts);
+            sink.number(*topics);
+            shelves.iter().for_each(|topics| sink.number(*topics));
         }
-        Page::Topic(TopicPage { number, namespace, name, floor, next_lease, levels }) => {
+        Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch, levels }) => {
             sink.byte(3);
             sink.number(number.0);
             sink.number32(*namespace);
             sink.string(name.as_bytes());
             sink.number(*floor);
             sink.difference(next_lease.0, *floor);
+            sink.number32(*epoch);
             sink.list(levels, |sink, level| sink.level(level, *floor));
         }
         Page::Dead(dead) => {
@@ -73,6 +81,13 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.number(*last);
             sink.list(batches, Sink::outcomes);
         }
+        Page::Due(DuePage { at, namespace, name, shelf }) => {
+            sink.byte(7);
+            sink.number(at.0);
+            sink.number32(*namespace);
+            sink.string(name.as_bytes());
+            sink.byte(shelf.byte());
+        }
     }
 }
 
@@ -87,20 +102,25 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             raised: source.number()?,
             run: RunTime(source.number()?),
             wall: source.wall()?,
+            epoch: source.number32()?,
         }),
-        2 => Page::Namespace(NamespacePage {
+        2 => Page::Namespace(Box::new(NamespacePage {
             number: source.number32()?,
             name: source.namespace_name()?,
             policy: source.policy()?,
             version: source.number()?,
             paused: source.list(|source| Ok((source.topic_name()?, source.flag()?)))?,
-        }),
+            counts: source.counts()?,
+            topics: source.number()?,
+            shelves: source.shelves()?,
+        })),
         3 => {
             let (number, namespace, name) = (source.topic()?, source.number32()?, source.topic_name()?);
             let floor = source.number()?;
             let next_lease = LeaseNumber(source.beside(floor)?);
+            let epoch = source.number32()?;
             let levels = source.list(|source| source.level(floor))?;
-            Page::Topic(TopicPage { number, namespace, name, floor, next_lease, levels })
+            Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch, levels })
         }
         4 => {
             let (namespace, group, topic) = (source.number32()?, source.number32()?, source.topic_name()?);
@@ -132,11 +152,30 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             last: source.number()?,
             batches: source.list(Source::outcomes)?,
         }),
+        7 => Page::Due(DuePage {
+            at: source.wall()?,
+            namespace: source.number32()?,
+            name: source.topic_name()?,
+            shelf: source.shelf()?,
+        }),
         _ => return Err(source.bad("is a page of an unknown kind")),
     })
 }
 
 impl Source<'_> {
+    fn counts(&mut self) -> Result<Counts, BadRecord> {
+        let (waiting, delayed, retrying) = (self.number()?, self.number()?, self.number()?);
+        Ok(Counts { waiting, delayed, retrying, leased: self.number()?, dead: self.number()? })
+    }
+
+    fn shelves(&mut self) -> Result<[u64; SHELVES], BadRecord> {
+        let mut shelves = [0; SHELVES];
+        for topics in &mut shelves {
+            *topics = self.number()?;
+        }
+        Ok(shelves)
+    }
+
     /// A level of a topic whose sequences begin at `floor`.
     fn level(&mut self, floor: u64) -> Result<LevelPage, BadRecord> {
         let mut before = Before::first(floor);
@@ -173,6 +212,11 @@ impl Source<'_> {
 }
 
 impl Sink<'_> {
+    fn counts(&mut self, counts: &Counts) {
+        let Counts { waiting, delayed, retrying, leased, dead } = counts;
+        [waiting, delayed, retrying, leased, dead].into_iter().for_each(|count| self.number(*count));
+    }
+
     fn level(&mut self, level: &LevelPage, floor: u64) {
         let LevelPage { priority, next, runs, aside } = level;
         let mut before = Before::first(floor);

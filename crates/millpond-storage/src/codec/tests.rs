@@ -5,21 +5,22 @@ use millpond_core::fact::{DeadReason, DedupMark, Fact, Letter, Remembered, Retur
 use millpond_core::outcomes::Outcomes;
 use millpond_core::output::Extent;
 use millpond_core::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, Marks, NamespacePage, NumbersPage, Page, ProducerPage,
-    RunPage, TopicPage,
+    AsidePage, AsideState, DeadPage, DedupPage, DuePage, LevelPage, Marks, NamespacePage, NumbersPage, Page,
+    ProducerPage, RunPage, TopicPage,
 };
+use millpond_core::store::{SHELVES, Shelf};
 use millpond_types::block::{self, Sizes};
 use millpond_types::{
-    Code, DedupWindow, EndReason, LeaseNumber, MessageId, MessageState, Millis, NamespaceName, OnExpiry, OutcomeRun,
-    Policy, Priority, ProducerId, PublishOutcome, Retry, RunTime, Sequence, SessionId, TopicName, TopicNumber,
-    WallTime,
+    Code, Counts, DedupWindow, EndReason, LeaseNumber, MessageId, MessageState, Millis, NamespaceName, OnExpiry,
+    OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, Retry, RunTime, Sequence, SessionId, TopicName,
+    TopicNumber, WallTime,
 };
 
 use super::*;
 use crate::twin::Seed;
 
-const FACTS: u64 = 20;
-const PAGES: u64 = 6;
+const FACTS: u64 = 21;
+const PAGES: u64 = 7;
 
 #[test]
 fn facts_come_back_as_they_were() {
@@ -119,7 +120,7 @@ fn a_long_line_costs_little() {
         let level = LevelPage { priority: Priority::DEFAULT, next, runs, aside: Vec::new() };
         let (number, namespace, name) = (TopicNumber(1), 0, TopicName::try_from("t").unwrap());
         let next_lease = LeaseNumber(floor);
-        let page = Page::Topic(TopicPage { number, namespace, name, floor, next_lease, levels: vec![level] });
+        let page = Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch: 0, levels: vec![level] });
         page_bytes(&page).len() as u64 / 1000
     };
     assert!(bytes_a_run(1) < 4, "single messages of one size");
@@ -195,6 +196,13 @@ fn a_batch_writes_once_what_its_facts_have_in_common() {
     assert_eq!(each, [21.0, 6.0, 5.0, 7.0], "bytes of a fact: created, published but for the block, leased, finished");
 }
 
+#[test]
+fn a_recalled_topic_is_its_key() {
+    let (topic, name) = (TopicNumber(300), TopicName::try_from("a/b").unwrap());
+    let fact = Fact::TopicRecalled { topic, namespace: 7, name, shelf: Shelf::Idle };
+    assert_eq!(&fact_bytes(&fact)[..], b"\x15\xd8\x04\x07\x03a/b\x0a");
+}
+
 fn fact_bytes(fact: &Fact) -> Bytes {
     let mut bytes = Vec::new();
     append(fact, &mut Context::default(), &mut bytes);
@@ -256,6 +264,10 @@ impl Draw {
 
     fn priority(&mut self) -> Priority {
         Priority::new(self.below(10) as u8).unwrap()
+    }
+
+    fn shelf(&mut self) -> Shelf {
+        Shelf::from_byte(self.below(SHELVES as u64) as u8).unwrap()
     }
 
     fn topic_name(&mut self) -> TopicName {
@@ -442,7 +454,8 @@ impl Draw {
                 published: self.wall(),
                 dedup: self.maybe(|draw| Remembered { hash: draw.wide(), until: draw.wall() }),
             },
-            _ => Fact::DeadPurged { letter: self.letter() },
+            19 => Fact::DeadPurged { letter: self.letter() },
+            _ => Fact::TopicRecalled { topic, namespace, name, shelf: self.shelf() },
         }
     }
 
@@ -456,20 +469,31 @@ impl Draw {
                 raised: self.number(),
                 run: RunTime(self.number()),
                 wall: self.wall(),
+                epoch: self.number32(),
             }),
-            1 => Page::Namespace(NamespacePage {
+            1 => Page::Namespace(Box::new(NamespacePage {
                 number: self.number32(),
                 name: self.namespace_name(),
                 policy: self.policy(),
                 version: self.number(),
                 paused: self.list(3, |draw| (draw.topic_name(), draw.flag())),
-            }),
+                counts: Counts {
+                    waiting: self.number(),
+                    delayed: self.number(),
+                    retrying: self.number(),
+                    leased: self.number(),
+                    dead: self.number(),
+                },
+                topics: self.number(),
+                shelves: [0; SHELVES].map(|_| self.number()),
+            })),
             2 => Page::Topic(TopicPage {
                 number: TopicNumber(self.number()),
                 namespace: self.number32(),
                 name: self.topic_name(),
                 floor: self.number(),
                 next_lease: LeaseNumber(self.number()),
+                epoch: self.number32(),
                 levels: self.list(3, Self::level),
             }),
             3 => Page::Dead(DeadPage {
@@ -490,13 +514,19 @@ impl Draw {
                 id: self.id(),
                 until: self.wall(),
             }),
-            _ => Page::Producer(ProducerPage {
+            5 => Page::Producer(ProducerPage {
                 namespace: self.number32(),
                 id: ProducerId(self.wide()),
                 instance: self.number32(),
                 used: self.wall(),
                 last: self.number(),
                 batches: self.list(3, Self::outcomes),
+            }),
+            _ => Page::Due(DuePage {
+                at: self.wall(),
+                namespace: self.number32(),
+                name: self.topic_name(),
+                shelf: self.shelf(),
             }),
         }
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use millpond_core::fact::{DeadReason, Letter};
 use millpond_core::outcomes::Outcomes;
 use millpond_core::output::Extent;
+use millpond_core::store::Shelf;
 use millpond_types::{
     DedupWindow, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, Retry, Sequence, TopicName, TopicNumber,
     WallTime,
@@ -30,6 +31,10 @@ impl Source<'_> {
 
     pub(super) fn priority(&mut self) -> Result<Priority, BadRecord> {
         Priority::new(self.byte()?).ok_or(self.bad("has a priority past 9"))
+    }
+
+    pub(super) fn shelf(&mut self) -> Result<Shelf, BadRecord> {
+        Shelf::from_byte(self.byte()?).ok_or(self.bad("has an unknown shelf"))
     }
 
     pub(super) fn key(&mut self) -> Result<[u64; 2], BadRecord> {

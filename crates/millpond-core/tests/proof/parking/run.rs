@@ -16,6 +16,7 @@ use super::{Change, Round};
 use crate::history::{Known, TOPICS, name, policy, publish_run};
 use crate::journal::Journal;
 use crate::shell::HASH_KEY;
+use crate::store::SharedStore;
 
 /// A core with a store beside it.
 pub struct Run {
@@ -44,7 +45,7 @@ pub struct Run {
 impl Run {
     pub fn new(chances: Vec<u64>) -> Run {
         let mut journal = Journal::default();
-        let mut core = Core::create(HASH_KEY, &mut journal);
+        let mut core = Core::create(HASH_KEY, Box::new(SharedStore::default()), &mut journal);
         let now = Now { run: RunTime(0), wall: WallTime(0) };
         core.start(now, false, &mut journal);
         let mut run = Run {

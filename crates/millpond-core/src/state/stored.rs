@@ -1,0 +1,177 @@
+//! Topics and their entries in the store: when an entry is put, captured and removed, and what a topic in memory knows
+//! of it.
+//!
+//! Invariant: a topic that has not changed since its entry was put or loaded is what its entry says. [`State::will_change`]
+//! is called before every fact about a topic, so nothing changes a topic behind its entry's back, nor behind that of a
+//! checkpoint which has still to capture it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use millpond_types::{TopicNumber, WallTime};
+
+use crate::fact::{Epoch, Fact, NamespaceNumber};
+use crate::page::{DuePage, NamespacePage, Page, TopicPage};
+use crate::state::{State, TopicSlot};
+use crate::store::{Key, Shelf};
+
+/// What a topic in memory knows of its entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stored {
+    /// Where the entry is, stale or not; `None` if the store has none.
+    pub(crate) shelf: Option<Shelf>,
+    /// The moment of the [`Page::Due`] that goes with the entry.
+    pub(crate) due: Option<WallTime>,
+    /// The epoch of the first change since the entry was put or loaded; `None` if the entry is as the topic is.
+    pub(crate) changed: Option<Epoch>,
+    /// The epoch in which the topic last came into being or was recalled.
+    pub(crate) epoch: Epoch,
+}
+
+/// A checkpoint that is being captured.
+pub(crate) struct Capture {
+    /// Topics that had changed when it began. Those that have been captured since are skipped.
+    topics: Vec<(TopicSlot, TopicNumber)>,
+    /// As they were when it began. Where their topics stand is known when all are captured.
+    namespaces: BTreeMap<NamespaceNumber, NamespacePage>,
+}
+
+/// The layer of the store that an entry goes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    #[expect(dead_code, reason = "topics that leave memory go there")]
+    Young,
+    Frozen,
+}
+
+impl State {
+    /// A topic is about to change. A checkpoint that has not captured it yet does so now.
+    pub(crate) fn will_change(&mut self, slot: TopicSlot) {
+        let stored = self.topics[slot].stored;
+        if stored.changed == Some(self.epoch) {
+            return;
+        }
+        if stored.changed.is_some() {
+            self.write_entry(slot, Layer::Frozen);
+        }
+        let topic = &mut self.topics[slot];
+        topic.stored.changed = Some(self.epoch);
+        self.changed.push((slot, topic.number));
+    }
+
+    /// The fact that has to come before the first one about a topic in an epoch.
+    pub(crate) fn recall(&self, number: TopicNumber) -> Option<Fact> {
+        let topic = &self.topics[self.slot(number)];
+        if topic.stored.epoch == self.epoch {
+            return None;
+        }
+        // What has changed and is of an earlier epoch is still to be captured, as it is.
+        let shelf = topic.stored.shelf.filter(|_| topic.stored.changed.is_none()).unwrap_or_else(|| topic.shelf());
+        Some(Fact::TopicRecalled { topic: number, namespace: topic.namespace, name: topic.name.clone(), shelf })
+    }
+
+    /// Begins a checkpoint: what follows belongs to the next epoch.
+    pub(crate) fn freeze(&mut self) {
+        assert!(self.capture.is_none(), "one checkpoint at a time");
+        self.store.freeze();
+        self.epoch += 1;
+        self.store.capture(&Key::Numbers, &Page::Numbers(self.numbers_page()));
+        let namespaces = self.namespaces.iter().map(|(number, namespace)| (number, namespace.page(number))).collect();
+        self.capture = Some(Capture { topics: core::mem::take(&mut self.changed), namespaces });
+    }
+
+    /// Goes on with a checkpoint for at most so many topics. True if it is complete.
+    pub(crate) fn capture(&mut self, topics: usize) -> bool {
+        for _ in 0..topics {
+            let capture = self.capture.as_mut().expect("a checkpoint was begun");
+            let Some((slot, number)) = capture.topics.pop() else {
+                let namespaces = self.capture.take().expect("a checkpoint was begun").namespaces;
+                for (number, page) in namespaces {
+                    self.store.capture(&Key::Namespace(number), &Page::Namespace(page.into()));
+                }
+                self.store.seal();
+                return true;
+            };
+            let topic = self.topics.get(slot).filter(|topic| topic.number == number);
+            if topic.and_then(|topic| topic.stored.changed).is_some_and(|epoch| epoch < self.epoch) {
+                self.write_entry(slot, Layer::Frozen);
+            }
+        }
+        false
+    }
+
+    /// A topic is gone, and so is its entry.
+    pub(crate) fn remove_entry(&mut self, slot: TopicSlot) {
+        let topic = &self.topics[slot];
+        let Some(shelf) = topic.stored.shelf else { return };
+        let (namespace, name) = (topic.namespace, topic.name.clone());
+        if let Some(at) = topic.stored.due {
+            self.store.remove(&Key::Due { at, namespace, name: name.clone() });
+        }
+        self.store.remove(&Key::Topic { namespace, shelf, name });
+        self.namespaces[namespace].shelves[shelf.index()] -= 1;
+    }
+
+    /// Makes the entry of a topic what the topic is.
+    fn write_entry(&mut self, slot: TopicSlot, layer: Layer) {
+        let topic = &self.topics[slot];
+        let (before, shelf, namespace, name) = (topic.stored, topic.shelf(), topic.namespace, topic.name.clone());
+        let page = self.topic_page(slot);
+        // What is busy is loaded by every start.
+        let due = page.first_deadline().filter(|_| shelf != Shelf::Busy);
+        if (before.due, before.shelf) != (due, Some(shelf)) {
+            if let Some(at) = before.due {
+                self.write(layer, &Key::Due { at, namespace, name: name.clone() }, None);
+            }
+            if let Some(at) = due {
+                let page = Page::Due(DuePage { at, namespace, name: name.clone(), shelf });
+                self.write(layer, &Key::Due { at, namespace, name: name.clone() }, Some(&page));
+            }
+        }
+        if before.shelf != Some(shelf) {
+            self.count_entry(layer, namespace, before.shelf, shelf);
+            if let Some(shelf) = before.shelf {
+                self.write(layer, &Key::Topic { namespace, shelf, name: name.clone() }, None);
+            }
+        }
+        self.write(layer, &Key::Topic { namespace, shelf, name }, Some(&Page::Topic(page)));
+        let stored = &mut self.topics[slot].stored;
+        *stored = Stored { shelf: Some(shelf), due, changed: None, epoch: stored.epoch };
+    }
+
+    fn count_entry(&mut self, layer: Layer, namespace: NamespaceNumber, before: Option<Shelf>, after: Shelf) {
+        let capture = self.capture.as_mut().filter(|_| layer == Layer::Frozen);
+        let captured = capture.map(|capture| {
+            let page = capture.namespaces.get_mut(&namespace).expect("a topic was captured with its namespace");
+            &mut page.shelves
+        });
+        for shelves in [Some(&mut self.namespaces[namespace].shelves), captured].into_iter().flatten() {
+            if let Some(before) = before {
+                shelves[before.index()] -= 1;
+            }
+            shelves[after.index()] += 1;
+        }
+    }
+
+    fn write(&mut self, layer: Layer, key: &Key, page: Option<&Page>) {
+        match (layer, page) {
+            (Layer::Young, Some(page)) => self.store.put(key, page),
+            (Layer::Young, None) => self.store.remove(key),
+            (Layer::Frozen, Some(page)) => self.store.capture(key, page),
+            (Layer::Frozen, None) => self.store.capture_removal(key),
+        }
+    }
+}
+
+impl TopicPage {
+    /// The first moment at which time changes the topic, if it ever does.
+    fn first_deadline(&self) -> Option<WallTime> {
+        use crate::page::AsideState::Delayed;
+        let runs = self.levels.iter().flat_map(|level| &level.runs).filter_map(|run| run.expiry());
+        let aside = self.levels.iter().flat_map(|level| &level.aside).flat_map(|aside| {
+            let due = if let Delayed { due } = aside.state { Some(due) } else { None };
+            [due, aside.run.expiry()].into_iter().flatten()
+        });
+        runs.chain(aside).min()
+    }
+}

@@ -1,0 +1,106 @@
+//! A checkpoint made in slices between turns holds the state as it was when it began, each topic in one entry.
+
+use std::collections::BTreeMap;
+
+use millpond_core::page::{AsideState, Page, TopicPage};
+use millpond_core::store::{Key, SHELVES, Shelf};
+use millpond_types::WallTime;
+
+/// What a checkpoint must hold, taken down when it began: all of the state that it captures.
+pub struct Expected(Vec<Page>);
+
+impl Expected {
+    pub fn of(pages: impl Iterator<Item = Page>) -> Expected {
+        Expected(pages.filter(is_captured).map(canonical).collect())
+    }
+
+    /// Holds it against what is on disk.
+    pub fn check(self, disk: &[(Key, Page)]) {
+        let mut pages: Vec<Page> = disk.iter().map(|(_, page)| page.clone()).filter(is_captured).collect();
+        // Topics stand in the order of names there.
+        pages.sort_by_key(|page| if let Page::Topic(page) = page { Some(page.number) } else { None });
+        let pages: Vec<Page> = pages.into_iter().map(canonical).collect();
+        assert_eq!(pages, self.0, "a checkpoint holds what was when it began");
+        entries_are_where_they_belong(disk);
+    }
+}
+
+/// A page without what depends on when checkpoints were made.
+pub fn canonical(page: Page) -> Page {
+    match page {
+        Page::Numbers(mut page) => {
+            page.epoch = 0;
+            Page::Numbers(page)
+        }
+        Page::Namespace(mut page) => {
+            page.shelves = [0; SHELVES];
+            Page::Namespace(page)
+        }
+        Page::Topic(mut page) => {
+            page.epoch = 0;
+            Page::Topic(page)
+        }
+        page => page,
+    }
+}
+
+fn is_captured(page: &Page) -> bool {
+    matches!(page, Page::Numbers(_) | Page::Namespace(_) | Page::Topic(_))
+}
+
+fn entries_are_where_they_belong(disk: &[(Key, Page)]) {
+    let mut shelves: BTreeMap<u32, [u64; SHELVES]> = BTreeMap::new();
+    let (mut due, mut expected_due) = (Vec::new(), Vec::new());
+    for (key, page) in disk {
+        match (key, page) {
+            (Key::Topic { namespace, shelf, name }, Page::Topic(page)) => {
+                assert_eq!((page.namespace, &page.name), (*namespace, name), "a topic is found by its name");
+                assert_eq!(*shelf, shelf_of(page), "the shelf of {name}");
+                shelves.entry(*namespace).or_default()[shelf.index()] += 1;
+                let at = first_deadline(page).filter(|_| *shelf != Shelf::Busy);
+                expected_due.extend(at.map(|at| (at, *namespace, name.clone(), *shelf)));
+            }
+            (_, Page::Due(page)) => due.push((page.at, page.namespace, page.name.clone(), page.shelf)),
+            _ => {}
+        }
+    }
+    due.sort();
+    expected_due.sort();
+    assert_eq!(due, expected_due, "what falls due is noted");
+    for (_, page) in disk {
+        let Page::Namespace(page) = page else { continue };
+        let found = shelves.remove(&page.number).unwrap_or_default();
+        assert_eq!(page.shelves, found, "the topics on each shelf");
+        assert_eq!(page.topics, found.iter().sum::<u64>(), "the topics");
+    }
+    assert!(shelves.is_empty(), "topics without a namespace");
+}
+
+fn shelf_of(page: &TopicPage) -> Shelf {
+    let mut shelf = Shelf::Idle;
+    for level in &page.levels {
+        let states = || level.aside.iter().map(|aside| aside.state);
+        if states().any(|state| matches!(state, AsideState::Leased { .. } | AsideState::Retrying { .. })) {
+            return Shelf::Busy;
+        }
+        if !level.runs.is_empty() || states().any(|state| matches!(state, AsideState::Ready { .. })) {
+            shelf = Shelf::Ready(level.priority);
+        }
+    }
+    shelf
+}
+
+fn first_deadline(page: &TopicPage) -> Option<WallTime> {
+    let mut first = None;
+    let mut note = |at: Option<WallTime>| first = first.into_iter().chain(at).min();
+    for level in &page.levels {
+        level.runs.iter().for_each(|run| note(Some(run.expires)));
+        for aside in &level.aside {
+            note(Some(aside.run.expires));
+            if let AsideState::Delayed { due } = aside.state {
+                note(Some(due));
+            }
+        }
+    }
+    first.filter(|at| *at != WallTime::NEVER)
+}

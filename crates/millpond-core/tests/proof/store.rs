@@ -1,0 +1,62 @@
+//! The store of a test: the model, held by the core and by the test alike.
+#![expect(clippy::disallowed_types, reason = "this is the shell's side, and a store must be fit to be sent")]
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use millpond_core::page::Page;
+use millpond_core::store::{Found, Key, KeyBytes, MemoryStore, Range, Store};
+
+#[derive(Clone, Default)]
+pub struct SharedStore(Arc<Mutex<MemoryStore>>);
+
+impl SharedStore {
+    pub fn model(&self) -> MutexGuard<'_, MemoryStore> {
+        self.0.lock().unwrap()
+    }
+
+    /// What the last checkpoint holds.
+    pub fn disk(&self) -> Vec<(Key, Page)> {
+        let mut model = self.model().clone();
+        model.crash();
+        let all = Range { from: KeyBytes::new(), until: vec![u8::MAX], limit: u32::MAX };
+        model.entries(&all).map(|(key, page)| (Key::parse(&key).expect("a key of the core"), page)).collect()
+    }
+}
+
+impl Store for SharedStore {
+    fn put(&mut self, key: &Key, page: &Page) {
+        self.model().put(key, page);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        self.model().remove(key);
+    }
+
+    fn find(&mut self, key: &Key) -> Found {
+        self.model().find(key)
+    }
+
+    fn freeze(&mut self) {
+        self.model().freeze();
+    }
+
+    fn capture(&mut self, key: &Key, page: &Page) {
+        self.model().capture(key, page);
+    }
+
+    fn capture_removal(&mut self, key: &Key) {
+        self.model().capture_removal(key);
+    }
+
+    fn seal(&mut self) {
+        self.model().seal();
+    }
+
+    fn bytes(&self) -> usize {
+        self.model().bytes()
+    }
+
+    fn dump(&self) -> Vec<Page> {
+        self.model().dump()
+    }
+}
