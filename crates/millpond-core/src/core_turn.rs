@@ -74,9 +74,7 @@ impl Core {
     pub fn apply(&mut self, fact: &Fact, position: u64) {
         self.state.freed.clear();
         self.state.apply(fact, position);
-        for slot in self.state.touched.drain(..) {
-            self.state.topics[slot].touched = false;
-        }
+        self.state.settle_touched();
     }
 
     /// Begins service after a replay. With `raise`, which is due after anything but an orderly stop, all numbers given
@@ -139,7 +137,7 @@ impl Core {
 
     /// How long until a turn has something to do without a command; `None` if never.
     pub fn next_wake(&self) -> Option<Millis> {
-        if self.dispatcher.scopes.any_is_filling() || !self.state.touched.is_empty() {
+        if !self.state.sweeps.is_empty() || !self.state.touched.is_empty() {
             return Some(Millis::ZERO);
         }
         let Now { run, wall } = self.state.now;

@@ -106,8 +106,10 @@ fn numbers_are_below_the_high_water(state: &State, topic: &Topic) {
 fn topic_is_found(state: &State, slot: u32, topic: &Topic) {
     assert_eq!(state.topics.find(topic.namespace, &topic.name), Some(slot), "a topic is found by its name");
     assert_eq!(state.topics.by_number(topic.number), Some(slot), "a topic is found by its number");
-    let paused = state.namespaces[topic.namespace].is_paused(&topic.name);
-    assert_eq!(topic.paused, paused, "a topic knows whether it is paused");
+    if state.sweeps.is_empty() {
+        let paused = state.namespaces[topic.namespace].paused.holds(&topic.name);
+        assert_eq!(topic.paused, paused, "a topic knows whether it is paused");
+    }
 }
 
 fn every_lease_has_a_topic(state: &State) {
@@ -184,14 +186,16 @@ fn timers_are_as_many_as_what_waits(state: &State) {
     assert_eq!((state.run_timers.len(), state.wall_timers.len()), (run, wall), "each deadline has one timer");
 }
 
-/// Nothing is ready while a consumer that could have it has credit, once a dispatch is over and every scope is filled.
+/// Nothing is ready while a consumer that could have it has credit, once a dispatch is over and every sweep done.
 fn ready_topics_are_offered(core: &Core) {
-    if core.dispatcher.scopes.any_is_filling() || core.is_fetching() || !core.state.touched.is_empty() {
+    if !core.state.sweeps.is_empty() || core.is_fetching() || !core.state.touched.is_empty() {
         return;
     }
     for (_, topic) in core.state.topics.iter() {
         let policy = &core.state.namespaces[topic.namespace].policy;
-        if topic.ready_level(policy).is_some() {
+        let ready = topic.ready_level(policy);
+        assert_eq!(topic.offered, ready, "topic {} is offered at what is ready", topic.name);
+        if ready.is_some() {
             let stuck = core.dispatcher.scopes.hungry_for(topic);
             assert!(!stuck, "topic {} is ready, a consumer has credit, and nobody was told", topic.name);
         }

@@ -56,7 +56,7 @@ impl Core {
                 Page::Numbers(_) => return Err(BadPage("a checkpoint has the numbers once")),
                 Page::Namespace(page) => {
                     let mut namespace = Namespace::new(page.name, page.policy, page.version);
-                    namespace.paused = page.paused.into_iter().collect();
+                    page.paused.into_iter().for_each(|(name, prefix)| namespace.paused.insert(name, prefix));
                     state.namespaces.insert(page.number, namespace);
                 }
                 Page::Topic(page) => state.add_topic(page)?,
@@ -80,9 +80,7 @@ impl Core {
         if state.namespaces.get_mut(0).is_none() {
             return Err(BadPage("a checkpoint holds the namespace `default`"));
         }
-        for slot in state.touched.drain(..) {
-            state.topics[slot].touched = false;
-        }
+        state.settle_touched();
         Ok(core)
     }
 
@@ -248,7 +246,8 @@ impl State {
             leases: BTreeMap::new(),
             in_flight: 0,
             retrying: 0,
-            paused: home.is_paused(&page.name),
+            paused: home.paused.holds(&page.name),
+            offered: None,
             touched: false,
             stored: Stored { epoch: page.epoch, ..Stored::default() },
             cold: None,
@@ -259,6 +258,7 @@ impl State {
         let slot = self.topics.insert(topic);
         self.will_change(slot);
         self.fill_topic(slot, page);
+        self.refresh(slot);
         Ok(())
     }
 

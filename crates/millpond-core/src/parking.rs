@@ -13,9 +13,10 @@ use millpond_types::{Filter, NamespaceName, ProducerId, TopicName, TopicNumber};
 
 use crate::Core;
 use crate::command::{Command, DeadWhich, Listing, Look, Publish, Ticket};
+use crate::dispatch::scope::{ScopeSlot, Turn};
 use crate::fact::{FactLog, NamespaceNumber};
 use crate::page::TopicPage;
-use crate::state::{State, TopicSlot};
+use crate::state::State;
 
 /// Topics that dispatch alone may be waiting for at a time: enough to keep a store busy, few enough that a single
 /// consumer does not call the whole of a sleeping backlog into memory.
@@ -92,14 +93,15 @@ impl Core {
         !self.parking.fetching.is_empty()
     }
 
-    /// Asks for a cold topic that could deliver; false if too many are on their way for that.
-    pub(crate) fn fetch_for_dispatch(&mut self, slot: TopicSlot) -> bool {
-        let is_asked_for = self.parking.fetching.contains(&self.state.topics[slot].number);
-        if !is_asked_for && self.parking.fetching.len() >= FETCH_AHEAD_MAX {
-            return false;
+    /// Asks for a cold topic whose turn it is, and for some that come behind it.
+    pub(crate) fn fetch_ahead(&mut self, scope: ScopeSlot, turn: &Turn) {
+        let mut next = Some(turn.slot);
+        while let Some(slot) = next.filter(|_| self.parking.fetching.len() < FETCH_AHEAD_MAX) {
+            if self.state.topics[slot].is_cold() {
+                self.parking.want(self.state.topics[slot].number);
+            }
+            next = self.dispatcher.scopes.slots[scope as usize].behind(slot, turn.priority, &self.state);
         }
-        self.parking.want(self.state.topics[slot].number);
-        true
     }
 
     /// Parks a command that cannot be decided now; hands it back if it can.

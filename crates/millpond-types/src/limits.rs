@@ -27,7 +27,7 @@ pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
 /// Topics or prefixes in one filter.
 pub const FILTER_MAX: usize = 1_000;
 /// Prefixes in use per namespace and group, counted once for each distinct set of them that a consumer asks for: each
-/// set has rings of its own, and a topic that becomes ready is held against all of them.
+/// set takes turns of its own, and a topic that becomes ready is held against all of them.
 pub const PREFIXES_MAX: usize = 64;
 /// Rows in one page of a listing.
 pub const PAGE_MAX: usize = 1_000;

@@ -33,7 +33,7 @@ impl State {
                     Some(namespace) => (namespace.policy, namespace.version) = (policy.clone(), *version),
                     None => self.namespaces.insert(*number, Namespace::new(name.clone(), policy.clone(), *version)),
                 }
-                self.touch_all(*number);
+                self.sweep_prefix(*number, b"");
             }
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.remove(*number);
@@ -42,10 +42,10 @@ impl State {
                 self.producers.remove_namespace(*number);
             }
             Fact::Paused { namespace, name, prefix, paused } => {
-                let paused_names = &mut self.namespaces[*namespace].paused;
+                let pauses = &mut self.namespaces[*namespace].paused;
                 match paused {
-                    true => _ = paused_names.insert((name.detach(), *prefix)),
-                    false => _ = paused_names.remove(&(name.clone(), *prefix)),
+                    true => pauses.insert(name.detach(), *prefix),
+                    false => pauses.remove(name, *prefix),
                 }
                 self.refresh_paused(*namespace, name, *prefix);
             }
@@ -64,7 +64,8 @@ impl State {
                     leases: alloc::collections::BTreeMap::new(),
                     in_flight: 0,
                     retrying: 0,
-                    paused: home.is_paused(name),
+                    paused: home.paused.holds(name),
+                    offered: None,
                     touched: false,
                     stored: Stored { epoch: self.epoch, ..Stored::default() },
                     cold: None,
@@ -121,26 +122,14 @@ impl State {
         self.topics.by_number(number).expect("a fact names a topic that exists")
     }
 
-    fn touch_all(&mut self, namespace: u32) {
-        let of_it = self.topics.iter().filter(|(_, topic)| topic.namespace == namespace).map(|(slot, _)| slot);
-        let slots: alloc::vec::Vec<_> = of_it.collect();
-        slots.into_iter().for_each(|slot| self.touch(slot));
-    }
-
-    /// Lets the topics that a pause or its end is about know of it: one, or all with a prefix.
+    /// Lets the topics that a pause or its end is about know of it: one, or bit by bit all with a prefix.
     fn refresh_paused(&mut self, namespace: u32, name: &TopicName, prefix: bool) {
-        let begins = |topic: &Topic| topic.namespace == namespace && topic.name.as_bytes().starts_with(name.as_bytes());
-        let slots: alloc::vec::Vec<_> = match prefix {
-            false => self.topics.find(namespace, name).into_iter().collect(),
-            true => self.topics.iter().filter(|(_, topic)| begins(topic)).map(|(slot, _)| slot).collect(),
-        };
-        for slot in slots {
-            let topic = &self.topics[slot];
-            let paused = self.namespaces[namespace].is_paused(&topic.name);
-            if paused != topic.paused {
-                self.topics[slot].paused = paused;
-                self.touch(slot);
-            }
+        if prefix {
+            return self.sweep_prefix(namespace, name.as_bytes());
+        }
+        if let Some(slot) = self.topics.find(namespace, name) {
+            self.topics[slot].paused = self.namespaces[namespace].paused.holds(name);
+            self.touch(slot);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Topics: listed, shown, paused, purged; and dedup ids forgotten.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use millpond_types::limits::PAGE_MAX;
 use millpond_types::{Code, Counts, EndReason, Filter, GroupCursors, GroupName, NamespaceName, TopicView};
@@ -14,28 +14,29 @@ use crate::decide::receive::check_filter;
 use crate::fact::{Fact, FactLog, NamespaceNumber};
 use crate::output::Reply;
 use crate::state::TopicSlot;
+use crate::state::pauses::Pauses;
 use crate::state::topic::{AsideWhy, Topic};
+use crate::state::topics::Edge;
+use crate::store::Name;
 
 impl Core {
     pub(super) fn topics(&mut self, listing: Listing) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(&listing.namespace)?;
         let limit = (listing.limit as usize).clamp(1, PAGE_MAX);
-        // The names are not kept in order: the first of them are gathered in one pass over the topics.
-        let mut page = BTreeMap::new();
-        for (_, topic) in self.state.topics.iter().filter(|(_, topic)| topic.namespace == namespace) {
-            let name = topic.name.as_bytes();
-            if name.starts_with(&listing.prefix) && name > &listing.after[..] {
-                page.insert(name, topic);
-                if page.len() > limit {
-                    page.pop_last();
-                }
-            }
-        }
-        Ok(Reply::Topics(page.into_values().map(view).collect()))
+        let pauses = &self.state.namespaces[namespace].paused;
+        let prefix = &listing.prefix[..];
+        let from = match listing.after.is_empty() || Name::compare(&listing.after, prefix) == Ordering::Less {
+            true => Edge::Before(prefix),
+            false => Edge::Behind(&listing.after),
+        };
+        let found = self.state.topics.walk(namespace, from).map(|(_, topic)| topic);
+        let page = found.take_while(|topic| topic.name.as_bytes().starts_with(prefix)).take(limit);
+        Ok(Reply::Topics(page.map(|topic| view(topic, pauses)).collect()))
     }
 
     pub(super) fn topic(&mut self, topic: &TopicRef) -> Result<Reply, Refusal> {
         let topic = &self.state.topics[self.topic_of(topic)?];
+        let pauses = &self.state.namespaces[topic.namespace].paused;
         let cursors = topic.levels.iter().rev().map(|level| GroupCursors {
             group: GroupName::default(),
             priority: level.priority,
@@ -43,7 +44,7 @@ impl Core {
             completion: level.completion(),
             next: level.next,
         });
-        Ok(Reply::Topics(Vec::from([TopicView { cursors: cursors.collect(), ..view(topic) }])))
+        Ok(Reply::Topics(Vec::from([TopicView { cursors: cursors.collect(), ..view(topic, pauses) }])))
     }
 
     pub(super) fn pause(
@@ -54,7 +55,7 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(&topic.namespace)?;
-        let known = self.state.namespaces[namespace].paused.contains(&(topic.name.clone(), prefix));
+        let known = self.state.namespaces[namespace].paused.contains(&topic.name, prefix);
         if known != paused {
             if paused && self.state.namespaces[namespace].paused.len() >= PAGE_MAX {
                 return Err((
@@ -101,11 +102,20 @@ impl Core {
                 slots.dedup();
                 slots
             }
-            Filter::All | Filter::Prefixes(_) => {
-                let of_it = self.state.topics.iter().filter(|(_, topic)| topic.namespace == namespace);
-                of_it.filter(|(_, topic)| filter.admits(&topic.name)).map(|(slot, _)| slot).collect()
+            Filter::All => self.begins_with(namespace, b"").collect(),
+            Filter::Prefixes(prefixes) => {
+                let mut slots: Vec<_> =
+                    prefixes.iter().flat_map(|prefix| self.begins_with(namespace, prefix.as_bytes())).collect();
+                slots.sort_unstable();
+                slots.dedup();
+                slots
             }
         }
+    }
+
+    fn begins_with<'a>(&'a self, namespace: NamespaceNumber, prefix: &'a [u8]) -> impl Iterator<Item = TopicSlot> + 'a {
+        let found = self.state.topics.walk(namespace, Edge::Before(prefix));
+        found.take_while(move |(_, topic)| topic.name.as_bytes().starts_with(prefix)).map(|(slot, _)| slot)
     }
 
     fn purge_topic(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> u64 {
@@ -126,7 +136,7 @@ impl Core {
     }
 }
 
-fn view(topic: &Topic) -> TopicView {
+fn view(topic: &Topic, pauses: &Pauses) -> TopicView {
     let mut counts = Counts::default();
     let mut oldest = None;
     let mut waits = |run: &crate::page::RunPage| {
@@ -152,5 +162,7 @@ fn view(topic: &Topic) -> TopicView {
             }
         }
     }
-    TopicView { name: topic.name.clone(), paused: topic.paused, counts, oldest, cursors: Vec::new() }
+    // Not what the topic knows of it: a sweep may still be on its way.
+    let paused = pauses.holds(&topic.name);
+    TopicView { name: topic.name.clone(), paused, counts, oldest, cursors: Vec::new() }
 }

@@ -119,9 +119,4 @@ impl Dispatcher {
         let slots = &self.sessions.get(&session)?.consumers;
         slots.iter().copied().find(|slot| self.consumers[*slot as usize].kind == wanted)
     }
-
-    /// Whether the scope of a consumer holds what it should, so that an empty ring means that nothing is there.
-    pub(crate) fn has_seen_all(&self, slot: ConsumerSlot) -> bool {
-        !self.scopes.is_filling(self.consumers[slot as usize].scope)
-    }
 }

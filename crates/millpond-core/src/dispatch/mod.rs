@@ -1,13 +1,15 @@
-//! Who gets what: consumers, the rings of ready topics that they hang on, and the turn that brings both together.
+//! Who gets what: consumers, the scopes that they are served from, and the turn that brings both together.
 //!
-//! All of this is derived from the state or belongs to connections. Nothing of it is journaled; after a start the rings
-//! are filled anew in slices, and consumers attach again.
+//! What is ready stands in the order of topics ([`crate::state::order`]). All else here belongs to connections: nothing
+//! of it is journaled, and after a start consumers attach again.
 
 pub(crate) mod consumer;
-pub(crate) mod rings;
+mod domain;
 pub(crate) mod scope;
 mod serve;
 pub(crate) mod session;
+mod sweep;
+mod turns;
 
 use alloc::collections::BTreeSet;
 

@@ -1,29 +1,31 @@
 //! Scopes: which topics a consumer can be served from. All topics of a namespace are one scope, and so is each set of
 //! prefixes and each set of names in use: a consumer has one scope, so the order of dispatch holds over all that it asks
-//! for, and consumers that ask for the same share it and its turns. Each scope has rings; a topic that becomes ready is
-//! put into those of every scope that admits it. A new scope is filled in slices, never by a walk in one turn.
+//! for, and consumers that ask for the same share it and its turns. A scope holds no topics: what is ready is found in
+//! the order of names.
 //!
-//! Invariant: a scope with both a topic in its rings and a consumer with credit is among the *stirred*, so a turn looks
-//! at what something has happened to and never at all scopes.
+//! Invariants: a scope with a consumer with credit, and a topic offered that it admits, is among the *stirred*, so a turn
+//! looks at what something has happened to and never at all scopes. A priority that is not among the `maybe` of a scope
+//! has nothing for it.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use millpond_types::limits::PREFIXES_MAX;
-use millpond_types::{Filter, TopicName};
+use millpond_types::limits::{PREFIXES_MAX, PRIORITIES};
+use millpond_types::{Filter, Priority, TopicName};
 use slab::Slab;
 
 use crate::dispatch::ConsumerSlot;
-use crate::dispatch::rings::{Entry, Rings};
+use crate::dispatch::domain::{Cursor, Domain, From, List, View};
+use crate::dispatch::turns::Turns;
 use crate::fact::NamespaceNumber;
 use crate::state::topic::Topic;
 use crate::state::{State, TopicSlot};
+use crate::store::Name;
 
 /// A scope's place in memory.
 pub(crate) type ScopeSlot = u32;
 
-/// Topics looked at in one turn while a scope is filled: a fraction of a millisecond.
-const FILL_SLICE: u32 = 4096;
 /// Sets of names per namespace that nobody uses and that are kept all the same: a receive that comes again and again
 /// finds the turns where the one before has left them.
 const LISTS_IDLE_MAX: usize = 64;
@@ -34,8 +36,6 @@ pub(crate) struct Scopes {
     homes: BTreeMap<NamespaceNumber, Home>,
     /// Scopes that topics or consumers have come to.
     stirred: BTreeSet<ScopeSlot>,
-    /// Scopes that are being filled.
-    filling: BTreeSet<ScopeSlot>,
     /// The scope that is served first in the next turn, so that none always has the first pick.
     first: ScopeSlot,
 }
@@ -54,20 +54,59 @@ struct Home {
 
 pub(crate) struct Scope {
     namespace: NamespaceNumber,
-    kind: Kind,
-    pub(crate) rings: Rings,
+    domain: Domain,
+    /// The priorities at which topics may be offered, a bit each.
+    maybe: u16,
+    /// Per priority that was served from.
+    turns: [Option<Box<Turns>>; PRIORITIES],
     /// Consumers with credit, in the order of their turns.
     pub(crate) hungry: VecDeque<ConsumerSlot>,
     /// Consumers attached, hungry or not.
     users: usize,
-    /// The next topic slot to look at, while it is being filled.
-    filling: Option<TopicSlot>,
 }
 
-enum Kind {
-    All,
-    Prefixes(Vec<TopicName>),
-    List(Vec<TopicName>),
+/// Who is served next from a scope.
+pub(crate) struct Turn {
+    pub(crate) slot: TopicSlot,
+    pub(crate) priority: Priority,
+    /// What is left of the turn; zero for a whole one.
+    pub(crate) left: u32,
+    /// Whether no other topic is offered at this priority.
+    pub(crate) is_only: bool,
+}
+
+impl Scope {
+    /// The topic whose turn it is at the highest priority.
+    pub(crate) fn next_turn(&mut self, state: &State) -> Option<Turn> {
+        loop {
+            let level = self.maybe.checked_ilog2()? as usize;
+            let priority = Priority::new(level as u8).expect("a level is a priority");
+            let view = View { state, namespace: self.namespace, domain: &self.domain, priority };
+            if let Some((slot, left)) = self.turns[level].get_or_insert_default().next(view) {
+                return Some(Turn { slot, priority, left, is_only: view.is_only(slot) });
+            }
+            self.maybe &= !(1 << level);
+        }
+    }
+
+    /// The topic behind another one at a priority.
+    pub(crate) fn behind(&self, slot: TopicSlot, priority: Priority, state: &State) -> Option<TopicSlot> {
+        let view = View { state, namespace: self.namespace, domain: &self.domain, priority };
+        view.next(From::Behind(&Cursor::at(slot, state)))
+    }
+
+    /// A topic was served; `left` messages of its turn are for later.
+    pub(crate) fn served(&mut self, turn: &Turn, left: u32, state: &State) {
+        let turns = self.turns[turn.priority.level()].as_mut().expect("it was asked whose turn it is");
+        turns.served(turn.slot, left, state);
+    }
+
+    fn tell(&mut self, priority: Priority, tenant: u64) {
+        self.maybe |= 1 << priority.level();
+        if let Some(turns) = &mut self.turns[priority.level()] {
+            turns.heard_of(tenant);
+        }
+    }
 }
 
 impl Scopes {
@@ -83,8 +122,8 @@ impl Scopes {
         Some(found)
     }
 
-    /// A consumer no longer uses the scope; `queued` is whether it stands among the hungry. A prefix stays filled for the
-    /// next one, and so does a list, unless there are too many.
+    /// A consumer no longer uses the scope; `queued` is whether it stands among the hungry. A set of prefixes keeps
+    /// its turns for the next one, and so does a list, unless there are too many.
     pub(crate) fn close(&mut self, slot: ScopeSlot, consumer: ConsumerSlot, queued: bool) {
         let scope = &mut self.slots[slot as usize];
         if queued {
@@ -93,7 +132,7 @@ impl Scopes {
             scope.hungry.remove(at.expect("a consumer that is queued stands among the hungry"));
         }
         scope.users -= 1;
-        if scope.users == 0 && matches!(scope.kind, Kind::List(_)) {
+        if scope.users == 0 && matches!(scope.domain, Domain::List(_)) {
             let idle = &mut self.homes.get_mut(&scope.namespace).expect("a scope has a home").idle_lists;
             idle.push_back(slot);
             if idle.len() > LISTS_IDLE_MAX {
@@ -131,77 +170,38 @@ impl Scopes {
         self.stirred.insert(slot);
     }
 
-    /// Puts a topic that is ready into the rings of every scope that admits it.
-    pub(crate) fn enqueue(&mut self, slot: TopicSlot, state: &State) {
+    /// A topic is offered at another priority than before, or no longer: tells every scope that admits it.
+    pub(crate) fn tell(&mut self, slot: TopicSlot, state: &State) {
         let topic = &state.topics[slot];
         let Some(home) = self.homes.get(&topic.namespace) else { return };
-        let policy = &state.namespaces[topic.namespace].policy;
-        let Some(priority) = topic.ready_level(policy) else { return };
-        let entry = Entry { slot, number: topic.number, tenant: topic.tenant, left: 0 };
-        let admits = |(prefixes, _): &&(Vec<TopicName>, _)| begins_with_one(&topic.name, prefixes);
-        let prefixes = home.prefixes.iter().filter(admits).map(|(_, scope)| scope);
-        for scope in home.all.iter().chain(prefixes).chain(home.listing(&topic.name)) {
-            self.slots[*scope as usize].rings.push(priority, entry);
-            self.stirred.insert(*scope);
+        for scope in home.listing(&topic.name) {
+            let Domain::List(list) = &mut self.slots[*scope as usize].domain else { unreachable!("it is a list") };
+            list.set(&topic.name, topic.offered);
         }
-    }
-
-    /// A topic is gone. Its entries fall out of the rings where consumers take from them; rings that nobody takes from
-    /// are filled anew when most of them is of topics that are gone.
-    pub(crate) fn forget(&mut self, slot: TopicSlot, namespace: NamespaceNumber, name: &TopicName) {
-        let Some(home) = self.homes.get(&namespace) else { return };
-        let prefixes = home.prefixes.iter().map(|(_, scope)| scope);
-        for scope_slot in home.all.iter().chain(prefixes).chain(home.listing(name)) {
+        let Some(priority) = topic.offered else { return };
+        let begins = |prefix: &TopicName| topic.name.as_bytes().starts_with(prefix.as_bytes());
+        let prefixes = home.prefixes.iter().filter(|(set, _)| set.iter().any(begins)).map(|(_, scope)| scope);
+        for scope_slot in home.all.iter().chain(prefixes).chain(home.listing(&topic.name)) {
             let scope = &mut self.slots[*scope_slot as usize];
-            scope.rings.forget(slot);
-            if scope.rings.is_mostly_gone() {
-                (scope.rings, scope.filling) = (Rings::default(), Some(0));
-                self.filling.insert(*scope_slot);
+            scope.tell(priority, topic.tenant);
+            if !scope.hungry.is_empty() {
+                self.stirred.insert(*scope_slot);
             }
         }
-    }
-
-    /// Goes on filling new scopes, a slice each.
-    pub(crate) fn fill(&mut self, state: &State) {
-        let Scopes { slots, filling, stirred, .. } = self;
-        filling.retain(|scope_slot| {
-            let scope = &mut slots[*scope_slot as usize];
-            let from = scope.filling.expect("it is among those that are filled");
-            let to = from.saturating_add(FILL_SLICE);
-            for slot in from..to.min(state.topics.end()) {
-                let Some(topic) = state.topics.get(slot).filter(|topic| scope.admits(topic.namespace, &topic.name))
-                else {
-                    continue;
-                };
-                if let Some(priority) = topic.ready_level(&state.namespaces[topic.namespace].policy) {
-                    let entry = Entry { slot, number: topic.number, tenant: topic.tenant, left: 0 };
-                    scope.rings.push(priority, entry);
-                    stirred.insert(*scope_slot);
-                }
-            }
-            scope.filling = (to < state.topics.end()).then_some(to);
-            scope.filling.is_some()
-        });
-    }
-
-    pub(crate) fn is_filling(&self, scope: ScopeSlot) -> bool {
-        self.slots[scope as usize].filling.is_some()
-    }
-
-    pub(crate) fn any_is_filling(&self) -> bool {
-        !self.filling.is_empty()
     }
 
     /// Whether a consumer with credit stands idle in a scope that admits a topic. Only true in the middle of a turn.
     pub(crate) fn hungry_for(&self, topic: &Topic) -> bool {
-        self.slots.iter().any(|(_, scope)| scope.admits(topic.namespace, &topic.name) && !scope.hungry.is_empty())
+        self.slots.iter().any(|(_, scope)| {
+            scope.namespace == topic.namespace && !scope.hungry.is_empty() && scope.domain.admits(&topic.name)
+        })
     }
 
     fn all(&mut self, namespace: NamespaceNumber) -> ScopeSlot {
         if let Some(slot) = self.homes.get(&namespace).and_then(|home| home.all) {
             return slot;
         }
-        let slot = self.insert(namespace, Kind::All);
+        let slot = self.insert(namespace, Domain::All);
         self.homes.entry(namespace).or_default().all = Some(slot);
         slot
     }
@@ -209,7 +209,7 @@ impl Scopes {
     fn prefixes(&mut self, namespace: NamespaceNumber, prefixes: &[TopicName]) -> Option<ScopeSlot> {
         // In order and without those that another one covers, so that equal sets are one scope.
         let mut set: Vec<TopicName> = prefixes.iter().map(TopicName::detach).collect();
-        set.sort_unstable();
+        set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
         set.dedup_by(|name, before| name.as_bytes().starts_with(before.as_bytes()));
         let known = |home: &Home| home.prefixes.iter().find(|(known, _)| *known == set).map(|(_, slot)| *slot);
         if let Some(slot) = self.homes.get(&namespace).and_then(known) {
@@ -221,7 +221,7 @@ impl Scopes {
             let idle = slots.find(|slot| self.slots[*slot as usize].users == 0)?;
             self.remove(idle);
         }
-        let slot = self.insert(namespace, Kind::Prefixes(set.clone()));
+        let slot = self.insert(namespace, Domain::Prefixes(set.clone()));
         self.homes.entry(namespace).or_default().prefixes.push((set, slot));
         Some(slot)
     }
@@ -232,7 +232,7 @@ impl Scopes {
 
     fn list(&mut self, namespace: NamespaceNumber, names: &[TopicName], state: &State) -> ScopeSlot {
         let mut set: Vec<TopicName> = names.to_vec();
-        set.sort_unstable();
+        set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
         set.dedup();
         let home = self.homes.entry(namespace).or_default();
         if let Some(slot) = home.lists.get(&set).copied() {
@@ -240,45 +240,32 @@ impl Scopes {
             return slot;
         }
         let set: Vec<TopicName> = set.iter().map(TopicName::detach).collect();
-        let slot = self.insert(namespace, Kind::List(set.clone()));
-        // A list is short, so it is filled at once.
-        self.filling.remove(&slot);
-        let scope = &mut self.slots[slot as usize];
-        scope.filling = None;
-        for topic_slot in set.iter().filter_map(|name| state.topics.find(namespace, name)) {
-            let topic = &state.topics[topic_slot];
-            if let Some(priority) = topic.ready_level(&state.namespaces[namespace].policy) {
-                let entry = Entry { slot: topic_slot, number: topic.number, tenant: topic.tenant, left: 0 };
-                scope.rings.push(priority, entry);
-            }
-        }
+        let slot = self.insert(namespace, Domain::List(List::new(set.clone(), namespace, state)));
         let home = self.homes.entry(namespace).or_default();
         set.iter().for_each(|name| home.listed.entry(name.clone()).or_default().push(slot));
         home.lists.insert(set, slot);
         slot
     }
 
-    fn insert(&mut self, namespace: NamespaceNumber, kind: Kind) -> ScopeSlot {
-        let (rings, hungry) = (Rings::default(), VecDeque::new());
-        let scope = Scope { namespace, kind, rings, hungry, users: 0, filling: Some(0) };
-        let slot = self.slots.insert(scope) as ScopeSlot;
-        self.filling.insert(slot);
-        slot
+    fn insert(&mut self, namespace: NamespaceNumber, domain: Domain) -> ScopeSlot {
+        // What there is for it shows when it is first served.
+        let (maybe, turns) = ((1 << PRIORITIES) - 1, [const { None }; PRIORITIES]);
+        let scope = Scope { namespace, domain, maybe, turns, hungry: VecDeque::new(), users: 0 };
+        self.slots.insert(scope) as ScopeSlot
     }
 
     fn remove(&mut self, slot: ScopeSlot) {
         let scope = self.slots.remove(slot as usize);
         self.stirred.remove(&slot);
-        self.filling.remove(&slot);
         let Some(home) = self.homes.get_mut(&scope.namespace) else { return };
         home.prefixes.retain(|(_, other)| *other != slot);
-        if let Kind::List(names) = scope.kind {
-            home.lists.remove(&names);
-            for name in names {
-                let Some(scopes) = home.listed.get_mut(&name) else { continue };
+        if let Domain::List(list) = &scope.domain {
+            home.lists.remove(list.names());
+            for name in list.names() {
+                let Some(scopes) = home.listed.get_mut(name) else { continue };
                 scopes.retain(|other| *other != slot);
                 if scopes.is_empty() {
-                    home.listed.remove(&name);
+                    home.listed.remove(name);
                 }
             }
         }
@@ -291,19 +278,4 @@ impl Home {
         let lists = if self.listed.is_empty() { None } else { self.listed.get(name) };
         lists.into_iter().flatten()
     }
-}
-
-impl Scope {
-    fn admits(&self, namespace: NamespaceNumber, name: &TopicName) -> bool {
-        self.namespace == namespace
-            && match &self.kind {
-                Kind::All => true,
-                Kind::Prefixes(prefixes) => begins_with_one(name, prefixes),
-                Kind::List(names) => names.binary_search(name).is_ok(),
-            }
-    }
-}
-
-fn begins_with_one(name: &TopicName, prefixes: &[TopicName]) -> bool {
-    prefixes.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }

@@ -11,22 +11,32 @@ use millpond_types::{Priority, Receipt};
 use crate::Core;
 use crate::dispatch::ConsumerSlot;
 use crate::dispatch::consumer::Kind;
-use crate::dispatch::rings::{Entry, Standing};
 use crate::dispatch::scope::ScopeSlot;
+use crate::dispatch::sweep::SLICE;
 use crate::fact::{Fact, FactLog};
 use crate::output::{LeasedRun, Output, Reply};
+use crate::state::TopicSlot;
 use crate::state::topic::Front;
-use crate::state::{State, TopicSlot};
 
 /// Messages that a consumer is given before the next one's turn, so that a scarce supply is shared.
 const SHARE: u32 = 32;
+
+/// Why a scope is not served any more in a turn.
+enum Held {
+    /// It has nothing more.
+    Empty,
+    /// What comes next has to be waited for.
+    Up,
+}
 
 impl Core {
     /// Delivers what is ready to everyone with credit, answers receives, and lets empty topics vanish. Once a turn,
     /// after the commands and [`Core::advance`].
     pub fn dispatch(&mut self, log: &mut dyn FactLog) {
-        self.dispatcher.scopes.fill(&self.state);
-        self.enqueue_touched();
+        self.sweep();
+        for at in 0..self.state.touched.len() {
+            self.refresh(self.state.touched[at]);
+        }
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
             self.serve_scope(scope, &mut fed, log);
@@ -36,70 +46,69 @@ impl Core {
         self.vanish(log);
     }
 
-    fn enqueue_touched(&mut self) {
-        for i in 0..self.state.touched.len() {
-            let slot = self.state.touched[i];
-            self.dispatcher.scopes.enqueue(slot, &self.state);
+    /// Brings what a topic is offered at up to date, and tells those who may be waiting for it.
+    fn refresh(&mut self, slot: TopicSlot) {
+        if self.state.refresh(slot) {
+            self.dispatcher.scopes.tell(slot, &self.state);
         }
     }
 
     fn serve_scope(&mut self, scope: ScopeSlot, fed: &mut Vec<ConsumerSlot>, log: &mut dyn FactLog) {
         loop {
             let Some(place) = self.dispatcher.scopes.slots.get_mut(scope as usize) else { return };
-            if place.rings.is_empty() {
-                return;
-            }
             let Some(slot) = place.hungry.pop_front() else { return };
             let before = self.dispatcher.consumers[slot as usize].got.len();
-            let is_held_up = self.serve_consumer(scope, slot, log).is_break();
+            let end = self.serve_consumer(scope, slot, log);
             let consumer = &mut self.dispatcher.consumers[slot as usize];
-            if before == 0 && !consumer.got.is_empty() {
+            let has_got = consumer.got.len() > before;
+            if before == 0 && has_got {
                 fed.push(slot);
             }
             consumer.queued = consumer.is_hungry();
             if consumer.queued {
-                self.dispatcher.scopes.slots[scope as usize].hungry.push_back(slot);
+                let hungry = &mut self.dispatcher.scopes.slots[scope as usize].hungry;
+                // Whoever got nothing has not had a turn.
+                if has_got { hungry.push_back(slot) } else { hungry.push_front(slot) }
             }
-            if is_held_up {
-                return self.dispatcher.scopes.stir(scope);
+            match end {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(Held::Empty) => return,
+                ControlFlow::Break(Held::Up) => return self.dispatcher.scopes.stir(scope),
             }
         }
     }
 
-    /// Gives a consumer its share from a scope's rings. Breaks off where the next topic cannot even be fetched now.
-    fn serve_consumer(&mut self, scope: ScopeSlot, consumer: ConsumerSlot, log: &mut dyn FactLog) -> ControlFlow<()> {
-        let mut share = SHARE;
+    /// Gives a consumer its share from a scope. Breaks off where nothing more can be served from it in this turn.
+    fn serve_consumer(&mut self, scope: ScopeSlot, consumer: ConsumerSlot, log: &mut dyn FactLog) -> ControlFlow<Held> {
+        let (mut share, mut stale) = (SHARE, 0);
         while share > 0 && self.dispatcher.consumers[consumer as usize].is_hungry() {
-            let rings = &mut self.dispatcher.scopes.slots[scope as usize].rings;
-            let Some((priority, entry)) = rings.pop(|entry| standing(&self.state, entry)) else { break };
-            let is_only = rings.is_empty_at(priority);
-            if self.state.topics[entry.slot].is_cold() {
-                // It comes back into the rings when it is loaded.
-                if !self.fetch_for_dispatch(entry.slot) {
-                    self.dispatcher.scopes.slots[scope as usize].rings.push_front(priority, entry);
-                    return ControlFlow::Break(());
+            let Some(turn) = self.dispatcher.scopes.slots[scope as usize].next_turn(&self.state) else {
+                return ControlFlow::Break(Held::Empty);
+            };
+            let topic = &self.state.topics[turn.slot];
+            let policy = &self.state.namespaces[topic.namespace].policy;
+            if topic.ready_level(policy) != Some(turn.priority) {
+                // A policy has changed, and the sweep has not been here yet.
+                self.refresh(turn.slot);
+                stale += 1;
+                if stale == SLICE {
+                    return ControlFlow::Break(Held::Up);
                 }
-                self.dispatcher.scopes.slots[scope as usize].rings.end_turn(priority, entry.tenant);
                 continue;
             }
-            let namespace = self.state.topics[entry.slot].namespace;
-            let weight = self.state.namespaces[namespace].policy.weight;
-            let turn = if entry.left > 0 { entry.left } else { weight };
+            if topic.is_cold() {
+                self.fetch_ahead(scope, &turn);
+                return ControlFlow::Break(Held::Up);
+            }
+            let whole = if turn.left > 0 { turn.left } else { policy.weight };
             // With nobody else at this priority, every turn is its turn.
-            let quota = if is_only { share } else { turn.min(share) };
-            let served = self.serve_topic(entry.slot, priority, consumer, quota, log);
+            let quota = if turn.is_only { share } else { whole.min(share) };
+            let served = self.serve_topic(turn.slot, turn.priority, consumer, quota, log);
             share -= served;
             // The consumer's share or credit may have run out in mid-turn: the next one goes on with it.
-            let left = if is_only { 0 } else { turn.saturating_sub(served) };
-            let rings = &mut self.dispatcher.scopes.slots[scope as usize].rings;
-            match standing(&self.state, &entry) {
-                Standing::Ready(level) if left > 0 && level == priority => {
-                    rings.push_front(level, Entry { left, ..entry })
-                }
-                Standing::Ready(level) => rings.push(level, Entry { left: 0, ..entry }),
-                Standing::Unready | Standing::Gone => {}
-            }
-            rings.end_turn(priority, entry.tenant);
+            let left = if turn.is_only { 0 } else { whole.saturating_sub(served) };
+            self.refresh(turn.slot);
+            self.dispatcher.scopes.slots[scope as usize].served(&turn, left, &self.state);
         }
         ControlFlow::Continue(())
     }
@@ -114,6 +123,7 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> u32 {
         let mut served = 0;
+        self.state.topics.take_up(slot);
         while served < quota {
             let consumer = &self.dispatcher.consumers[consumer_slot as usize];
             let topic = &self.state.topics[slot];
@@ -187,7 +197,7 @@ impl Core {
         let now = self.state.now.run;
         let up: Vec<_> = self.dispatcher.waiting.iter().copied().take_while(|(until, _)| *until <= now).collect();
         for (_, slot) in up {
-            if self.is_fetching() || !self.dispatcher.has_seen_all(slot) {
+            if self.is_fetching() || !self.state.sweeps.is_empty() {
                 continue;
             }
             let Kind::Once { ticket, .. } = self.dispatcher.remove(slot).kind else {
@@ -197,26 +207,19 @@ impl Core {
         }
     }
 
-    /// Topics that something happened to go back into the rings if they are ready, and vanish if nothing is left.
+    /// Topics that something happened to vanish if nothing is left of them.
     fn vanish(&mut self, log: &mut dyn FactLog) {
         for slot in core::mem::take(&mut self.state.touched) {
             let topic = &mut self.state.topics[slot];
             topic.touched = false;
             if topic.is_empty() {
-                let (number, namespace, name) = (topic.number, topic.namespace, topic.name.clone());
-                self.commit(Fact::TopicVanished { topic: number }, log);
-                self.dispatcher.scopes.forget(slot, namespace, &name);
+                assert!(topic.offered.is_none(), "a topic without messages offers nothing");
+                let topic = topic.number;
+                self.state.topics.take_up(slot);
+                self.commit(Fact::TopicVanished { topic }, log);
             } else {
-                self.dispatcher.scopes.enqueue(slot, &self.state);
+                self.refresh(slot);
             }
         }
     }
-}
-
-/// What has become of the topic of an entry in the rings.
-fn standing(state: &State, entry: &Entry) -> Standing {
-    let Some(topic) = state.topics.get(entry.slot).filter(|topic| topic.number == entry.number) else {
-        return Standing::Gone;
-    };
-    topic.ready_level(&state.namespaces[topic.namespace].policy).map_or(Standing::Unready, Standing::Ready)
 }

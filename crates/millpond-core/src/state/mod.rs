@@ -1,7 +1,7 @@
 //! All that the broker knows, as far as facts tell it.
 //!
 //! The state changes only by [`State::apply`](crate::apply), live and in replay alike. What stands beside it in
-//! [`crate::Core`] (rings, consumers, parked commands) is derived or belongs to connections, and is never journaled.
+//! [`crate::Core`] (consumers and their turns, parked commands) is derived or belongs to connections, and is never journaled.
 //! Timers live here because facts set them; what falls due is decided in [`crate::advance`].
 
 pub(crate) mod dedup;
@@ -9,8 +9,11 @@ pub(crate) mod hash;
 pub(crate) mod holders;
 pub(crate) mod namespace;
 pub(crate) mod numbers;
+pub(crate) mod order;
+pub(crate) mod pauses;
 pub(crate) mod producer;
 pub(crate) mod stored;
+pub(crate) mod sweeps;
 pub(crate) mod topic;
 pub(crate) mod topics;
 
@@ -21,7 +24,7 @@ use hashbrown::HashMap;
 use millpond_types::{Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime};
 use slab::Slab;
 
-use crate::fact::Epoch;
+use crate::fact::{Epoch, NamespaceNumber};
 use crate::output::Extent;
 use crate::state::dedup::Dedups;
 use crate::state::hash::FixedState;
@@ -30,9 +33,10 @@ use crate::state::namespace::Namespaces;
 use crate::state::numbers::Numbers;
 use crate::state::producer::Producers;
 use crate::state::stored::Capture;
+use crate::state::sweeps::{Sweep, Sweeps};
 use crate::state::topic::Lease;
 use crate::state::topics::Topics;
-use crate::store::Store;
+use crate::store::{Name, Store};
 use crate::time_index::TimeIndex;
 
 /// A topic's place in memory, reused after the topic has vanished.
@@ -84,8 +88,10 @@ pub(crate) struct State {
     pub(crate) wall_timers: TimeIndex<Timer>,
     /// Bytes of the journal that no message needs any more, for the shell.
     pub(crate) freed: Vec<Extent>,
-    /// Topics that something has happened to, for rings and for vanishing.
+    /// Topics that something has happened to, for what they are offered at and for vanishing.
     pub(crate) touched: Vec<TopicSlot>,
+    /// Topics that something may have happened to.
+    pub(crate) sweeps: Sweeps,
 }
 
 impl State {
@@ -108,6 +114,7 @@ impl State {
             wall_timers: TimeIndex::new(),
             freed: Vec::new(),
             touched: Vec::new(),
+            sweeps: Sweeps::default(),
         }
     }
 
@@ -118,5 +125,29 @@ impl State {
             topic.touched = true;
             self.touched.push(slot);
         }
+    }
+
+    /// Brings what a topic is offered at in the order up to date. True if that was news.
+    pub(crate) fn refresh(&mut self, slot: TopicSlot) -> bool {
+        let topic = &self.topics[slot];
+        let level = topic.ready_level(&self.namespaces[topic.namespace].policy);
+        level != topic.offered && {
+            self.topics.offer(slot, level);
+            true
+        }
+    }
+
+    /// Nothing that happened to topics while facts were replayed is news any more.
+    pub(crate) fn settle_touched(&mut self) {
+        while let Some(slot) = self.touched.pop() {
+            self.topics[slot].touched = false;
+            self.refresh(slot);
+        }
+    }
+
+    /// Lets all topics with a prefix be looked at again, bit by bit.
+    pub(crate) fn sweep_prefix(&mut self, namespace: NamespaceNumber, prefix: &[u8]) {
+        let from = (namespace, Name::bytes(prefix));
+        self.sweeps.push(Sweep { from, until: (namespace, Name::prefix_end(prefix)) });
     }
 }

@@ -8,6 +8,7 @@ use millpond_types::{Counts, MessageId, NamespaceName, Policy, TopicName, WallTi
 
 use crate::fact::{DeadReason, GroupNumber, Letter, NamespaceNumber};
 use crate::page::{NamespacePage, RunPage};
+use crate::state::pauses::Pauses;
 use crate::store::SHELVES;
 
 #[derive(Clone, Default)]
@@ -21,8 +22,7 @@ pub(crate) struct Namespace {
     pub(crate) name: NamespaceName,
     pub(crate) policy: Policy,
     pub(crate) version: u64,
-    /// Names, and prefixes where the flag is set.
-    pub(crate) paused: BTreeSet<(TopicName, bool)>,
+    pub(crate) paused: Pauses,
     pub(crate) topics: u64,
     pub(crate) counts: Counts,
     /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`](crate::store::Shelf::index).
@@ -69,6 +69,11 @@ impl Namespaces {
         self.by_number.iter().map(|(number, namespace)| (*number, namespace))
     }
 
+    /// The namespace with the next higher number.
+    pub(crate) fn after(&self, number: NamespaceNumber) -> Option<NamespaceNumber> {
+        self.by_number.range(number.checked_add(1)?..).next().map(|(number, _)| *number)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_number.len()
     }
@@ -93,7 +98,7 @@ impl Namespace {
             name,
             policy,
             version,
-            paused: BTreeSet::new(),
+            paused: Pauses::default(),
             topics: 0,
             counts: Counts::default(),
             shelves: [0; SHELVES],
@@ -113,14 +118,6 @@ impl Namespace {
             topics: self.topics,
             shelves: self.shelves,
         }
-    }
-
-    /// Whether a topic of this name is paused, by name or by a prefix.
-    pub(crate) fn is_paused(&self, name: &TopicName) -> bool {
-        let mut prefixes = self.paused.iter().filter(|(_, prefix)| *prefix);
-        !self.paused.is_empty()
-            && (self.paused.contains(&(name.clone(), false))
-                || prefixes.any(|(paused, _)| name.as_bytes().starts_with(paused.as_bytes())))
     }
 
     pub(crate) fn insert_dead(&mut self, group: GroupNumber, id: MessageId, dead: Dead) {

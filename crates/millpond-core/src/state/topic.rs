@@ -43,6 +43,8 @@ pub(crate) struct Topic {
     /// Messages in back-off. They hold a topic of strict order.
     pub(crate) retrying: u64,
     pub(crate) paused: bool,
+    /// The priority at which it stands in the order as ready to deliver.
+    pub(crate) offered: Option<Priority>,
     /// Whether it is in [`State::touched`](super::State).
     pub(crate) touched: bool,
     pub(crate) stored: Stored,

@@ -1,13 +1,18 @@
-//! The topics that exist, found by name and by number.
+//! The topics that exist, found by name and by number, and in the order of their names.
+
+use core::cell::Cell;
+use core::cmp::Ordering;
 
 use hashbrown::{HashMap, HashTable};
-use millpond_types::{TopicName, TopicNumber};
+use millpond_types::{Priority, TopicName, TopicNumber};
 use slab::Slab;
 
 use crate::fact::NamespaceNumber;
 use crate::state::TopicSlot;
 use crate::state::hash::{FixedState, name_hash};
+use crate::state::order::{ANY, Order, Position};
 use crate::state::topic::Topic;
+use crate::store::Name;
 
 #[derive(Clone)]
 pub(crate) struct Topics {
@@ -16,6 +21,9 @@ pub(crate) struct Topics {
     /// With the hashes, so that a table that grows does not make them all anew in one turn.
     by_name: HashTable<(u64, TopicSlot)>,
     by_number: HashMap<TopicNumber, TopicSlot, FixedState>,
+    /// The topic that was asked for last: facts on one topic come one after another.
+    at_hand: Cell<TopicSlot>,
+    pub(crate) order: Order,
     /// How many of them have their contents in the store.
     pub(crate) cold: usize,
 }
@@ -23,7 +31,8 @@ pub(crate) struct Topics {
 impl Topics {
     pub(crate) fn new(hash_key: [u64; 2]) -> Topics {
         let by_number = HashMap::default();
-        Topics { hash_key, slots: Slab::new(), by_name: HashTable::new(), by_number, cold: 0 }
+        let (slots, at_hand) = (Slab::new(), Cell::new(0));
+        Topics { hash_key, slots, by_name: HashTable::new(), by_number, at_hand, order: Order::default(), cold: 0 }
     }
 
     pub(crate) fn find(&self, namespace: NamespaceNumber, name: &TopicName) -> Option<TopicSlot> {
@@ -33,24 +42,45 @@ impl Topics {
             let topic = || &slots[*slot as usize];
             *other == hash && topic().namespace == namespace && topic().name == *name
         };
-        self.by_name.find(hash, is_it).map(|(_, slot)| *slot)
+        let found = self.by_name.find(hash, is_it).map(|(_, slot)| *slot)?;
+        self.at_hand.set(found);
+        Some(found)
     }
 
     pub(crate) fn by_number(&self, number: TopicNumber) -> Option<TopicSlot> {
-        self.by_number.get(&number).copied()
+        let at_hand = self.at_hand.get();
+        if self.get(at_hand).is_some_and(|topic| topic.number == number) {
+            return Some(at_hand);
+        }
+        let found = self.by_number.get(&number).copied()?;
+        self.at_hand.set(found);
+        Some(found)
+    }
+
+    /// Keeps a topic at hand that is about to be asked for by its number.
+    pub(crate) fn take_up(&self, slot: TopicSlot) {
+        self.at_hand.set(slot);
     }
 
     pub(crate) fn insert(&mut self, topic: Topic) -> TopicSlot {
+        assert!(topic.offered.is_none(), "a topic that comes has not been offered");
         let (number, hash) = (topic.number, name_hash(self.hash_key, topic.namespace, topic.name.as_bytes()));
+        let (namespace, name) = (topic.namespace, topic.name.clone());
         let slot = u32::try_from(self.slots.insert(topic)).expect("fewer than 2^32 topics in memory");
         self.by_name.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
         let other = self.by_number.insert(number, slot);
         assert!(other.is_none(), "a topic number is given out once");
+        let slots = &self.slots;
+        let is_before =
+            |other: TopicSlot| Name::compare(slots[other as usize].name.as_bytes(), name.as_bytes()) == Ordering::Less;
+        self.order.insert(namespace, slot, None, is_before);
+        self.at_hand.set(slot);
         slot
     }
 
     pub(crate) fn remove(&mut self, slot: TopicSlot) -> Topic {
         let topic = self.slots.remove(slot as usize);
+        self.order.remove(topic.namespace, slot);
         let hash = name_hash(self.hash_key, topic.namespace, topic.name.as_bytes());
         let entry = self.by_name.find_entry(hash, |(_, other)| *other == slot);
         entry.unwrap_or_else(|_| unreachable!("a topic is found by its name")).remove();
@@ -67,9 +97,53 @@ impl Topics {
         self.slots.iter().map(|(slot, topic)| (slot as TopicSlot, topic))
     }
 
-    /// One past the highest slot in use.
-    pub(crate) fn end(&self) -> TopicSlot {
-        self.slots.iter().next_back().map_or(0, |(slot, _)| slot as TopicSlot + 1)
+    /// Takes note of the priority at which a topic is offered now.
+    pub(crate) fn offer(&mut self, slot: TopicSlot, level: Option<Priority>) {
+        self.slots[slot as usize].offered = level;
+        self.order.set(slot, level);
+    }
+
+    /// The place of an edge among the topics of a namespace; `None` if there are none.
+    pub(crate) fn seek(&self, namespace: NamespaceNumber, edge: Edge<'_>) -> Option<Position> {
+        self.order.seek(namespace, |slot| edge.is_behind(self.slots[slot as usize].name.as_bytes()))
+    }
+
+    /// The topics of a namespace from an edge on, in the order of their names.
+    pub(crate) fn walk(&self, namespace: NamespaceNumber, edge: Edge<'_>) -> impl Iterator<Item = (TopicSlot, &Topic)> {
+        let first = self.seek(namespace, edge).and_then(|place| self.order.next(place, ANY));
+        let slots = core::iter::successors(first, |slot| self.order.next_after(*slot, ANY));
+        slots.map(|slot| (slot, &self[slot]))
+    }
+}
+
+/// A place between names in the order of dispatch, where a walk may begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Edge<'a> {
+    /// Before a name, or before all names with a prefix.
+    Before(&'a [u8]),
+    /// Behind a name.
+    Behind(&'a [u8]),
+    /// Behind all topics of a tenant.
+    TenantEnd(&'a [u8]),
+    /// Behind all names with a prefix.
+    PrefixEnd(&'a [u8]),
+    /// Before a name as it stands in keys.
+    Key(&'a [u8]),
+}
+
+impl Edge<'_> {
+    /// Whether it lies behind a name.
+    pub(crate) fn is_behind(self, name: &[u8]) -> bool {
+        match self {
+            Edge::Before(bound) => Name::compare(name, bound) == Ordering::Less,
+            Edge::Behind(bound) => Name::compare(name, bound) != Ordering::Greater,
+            Edge::TenantEnd(tenant) => {
+                let is_of_it = name.starts_with(tenant) && matches!(name.get(tenant.len()), None | Some(b'/'));
+                is_of_it || Name::compare(name, tenant) == Ordering::Less
+            }
+            Edge::PrefixEnd(prefix) => name.starts_with(prefix) || Name::compare(name, prefix) == Ordering::Less,
+            Edge::Key(key) => Name::compare_key(name, key) == Ordering::Less,
+        }
     }
 }
 

@@ -56,13 +56,27 @@ impl Name {
 
     /// Which of two names comes first, without making their bytes.
     pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
-        let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        let common = common(a, b);
         let tenant_is_common = || a[..common].contains(&b'/');
         match (a.get(common), b.get(common)) {
             (Some(b'/'), Some(_)) if !tenant_is_common() => Ordering::Less,
             (Some(_), Some(b'/')) if !tenant_is_common() => Ordering::Greater,
             (a, b) => a.cmp(&b),
         }
+    }
+
+    /// Whether a name comes before or behind the bytes of another, or of a bound between names.
+    pub fn compare_key(name: &[u8], key: &[u8]) -> Ordering {
+        let common = common(name, key);
+        let is_first_slash = || name.get(common) == Some(&b'/') && !name[..common].contains(&b'/');
+        if is_first_slash() {
+            // As the name's own bytes would go on.
+            return match key.get(common) {
+                Some(&TENANT_END) => name[common + 1..].cmp(&key[common + 1..]),
+                other => Some(&TENANT_END).cmp(&other),
+            };
+        }
+        name.get(common).cmp(&key.get(common))
     }
 
     /// Behind all topics of the tenant of a name.
@@ -205,6 +219,13 @@ impl Key {
     }
 }
 
+/// How many bytes at their beginning are the same.
+fn common(a: &[u8], b: &[u8]) -> usize {
+    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count();
+    let from = words * 8;
+    from + a[from..].iter().zip(&b[from..]).take_while(|(a, b)| a == b).count()
+}
+
 fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_be_bytes(*number), rest))
@@ -242,9 +263,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_compare_as_their_bytes_do(a in "[a/ -]{1,6}", b in "[a/ -]{1,6}") {
+        fn names_compare_as_their_bytes_do(a in "(tenants/)?[a/ -]{1,6}", b in "(tenants/)?[a/ -]{1,6}") {
             let (a, b) = (a.as_bytes(), b.as_bytes());
             prop_assert_eq!(Name::compare(a, b), Name::bytes(a).cmp(&Name::bytes(b)));
+            prop_assert_eq!(Name::compare_key(a, &Name::bytes(b)), Name::compare(a, b));
+            prop_assert_eq!(Name::compare_key(a, &Name::prefix_end(b)), Name::bytes(a).cmp(&Name::prefix_end(b)));
             let read = Name::parse(&Name::bytes(a)).unwrap();
             prop_assert_eq!(read.as_bytes(), a);
             prop_assert_eq!(b.starts_with(a), (Name::bytes(a)..Name::prefix_end(a)).contains(&Name::bytes(b)));

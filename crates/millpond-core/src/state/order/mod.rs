@@ -1,0 +1,228 @@
+//! All topics in memory in the order of their names: what name comes next, and which topic that has something to give.
+//!
+//! A B+tree per namespace, all of them in one arena. A leaf holds topics, an inner node its children; beside each stands
+//! the first topic below and a mask: a bit for each priority at which a topic below is *offered*, and one more for
+//! topics that offer nothing. So the next topic at a priority is found without a look at those in between, however many
+//! they are. Each topic knows its leaf: to change what it offers, or to step from it to the next, no names are compared.
+//!
+//! Invariants: masks and first topics are those of what is below; a node but for the root is never empty; `leaf_of`
+//! names the leaf that holds the topic. What the order of names is, and what the topics are called, is the caller's
+//! business: see [`super::topics`].
+
+mod node;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use millpond_types::Priority;
+use slab::Slab;
+
+use crate::fact::NamespaceNumber;
+use crate::state::TopicSlot;
+use node::{Entry, Node, WIDTH};
+
+pub(crate) use walk::Position;
+
+/// A set of what topics may offer: a bit per priority, and [`NOTHING`].
+pub(crate) type Offers = u16;
+
+/// That a topic offers nothing.
+const NOTHING: Offers = 1 << 15;
+/// Whatever a topic offers, or does not.
+pub(crate) const ANY: Offers = Offers::MAX;
+
+type NodeId = u32;
+/// No node: above a root, and the leaf of a topic that is not there.
+const NONE: NodeId = NodeId::MAX;
+
+/// A node with fewer entries is joined with a neighbour.
+const SPARSE: usize = WIDTH / 4;
+/// Unless they would then have more than this: the next few topics would split them again.
+const JOINED_MAX: usize = WIDTH * 3 / 4;
+
+/// What a topic offers, as a set of one.
+pub(crate) fn offer(level: Option<Priority>) -> Offers {
+    level.map_or(NOTHING, |priority| 1 << priority.level())
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Order {
+    nodes: Slab<Node>,
+    roots: BTreeMap<NamespaceNumber, NodeId>,
+    /// Per slot of a topic its leaf.
+    leaf_of: Vec<NodeId>,
+}
+
+impl Order {
+    /// Puts a topic at its place. `is_before` says which others come before it.
+    pub(crate) fn insert(
+        &mut self,
+        namespace: NamespaceNumber,
+        slot: TopicSlot,
+        level: Option<Priority>,
+        is_before: impl Fn(TopicSlot) -> bool,
+    ) {
+        if self.leaf_of.len() <= slot as usize {
+            self.leaf_of.resize(slot as usize + 1, NONE);
+        }
+        assert_eq!(self.leaf_of[slot as usize], NONE, "a topic stands in the order once");
+        let place = match self.seek(namespace, is_before) {
+            Some(place) => place,
+            None => {
+                let node = self.nodes.insert(Node::leaf()) as NodeId;
+                self.roots.insert(namespace, node);
+                Position { node, at: 0 }
+            }
+        };
+        self.leaf_of[slot as usize] = place.node;
+        self.insert_entry(namespace, place, Entry { first: slot, offers: offer(level), child: None });
+    }
+
+    /// Takes a topic out.
+    pub(crate) fn remove(&mut self, namespace: NamespaceNumber, slot: TopicSlot) {
+        let place = self.position(slot);
+        self.leaf_of[slot as usize] = NONE;
+        self.remove_entry(namespace, place);
+    }
+
+    /// Takes note of what a topic offers now.
+    pub(crate) fn set(&mut self, slot: TopicSlot, level: Option<Priority>) {
+        let Position { node, at } = self.position(slot);
+        self.nodes[node as usize].offers[at] = offer(level);
+        self.lift(node);
+    }
+
+    fn insert_entry(&mut self, namespace: NamespaceNumber, place: Position, entry: Entry) {
+        let Position { mut node, mut at } = place;
+        if self.nodes[node as usize].len() == WIDTH {
+            // What comes in ascending order leaves full nodes behind.
+            let cut = if at == WIDTH { WIDTH } else { WIDTH / 2 };
+            let right = self.split(node, cut);
+            if at >= cut {
+                (node, at) = (right, at - cut);
+            }
+            self.nodes[node as usize].insert(at, entry);
+            self.adopt(node, entry);
+            let left = place.node;
+            self.lift(left);
+            self.hang(namespace, left, right);
+        } else {
+            self.nodes[node as usize].insert(at, entry);
+            self.adopt(node, entry);
+            self.lift(node);
+        }
+    }
+
+    /// Moves the entries from `cut` on into a new node.
+    fn split(&mut self, left: NodeId, cut: usize) -> NodeId {
+        let node = self.nodes[left as usize].split_off(cut);
+        let right = self.nodes.insert(node) as NodeId;
+        self.adopt_all(right);
+        right
+    }
+
+    /// Gives a new node its place in the tree, behind the one that it was cut from.
+    fn hang(&mut self, namespace: NamespaceNumber, left: NodeId, right: NodeId) {
+        let entry = self.nodes[right as usize].as_entry(right);
+        match self.nodes[left as usize].parent {
+            NONE => {
+                let first = self.nodes[left as usize].as_entry(left);
+                let root = self.nodes.insert(Node::leaf()) as NodeId;
+                self.nodes[root as usize].insert(0, first);
+                self.nodes[root as usize].insert(1, entry);
+                self.adopt_all(root);
+                self.roots.insert(namespace, root);
+            }
+            parent => {
+                let at = self.nodes[parent as usize].index_of(left) + 1;
+                self.insert_entry(namespace, Position { node: parent, at }, entry);
+            }
+        }
+    }
+
+    fn remove_entry(&mut self, namespace: NamespaceNumber, place: Position) {
+        let Position { node, at } = place;
+        self.nodes[node as usize].remove(at);
+        let (len, parent) = (self.nodes[node as usize].len(), self.nodes[node as usize].parent);
+        match (len, parent) {
+            (0, NONE) => {
+                self.nodes.remove(node as usize);
+                self.roots.remove(&namespace);
+            }
+            (1, NONE) if !self.nodes[node as usize].is_leaf() => {
+                let root = self.nodes.remove(node as usize).children[0];
+                self.nodes[root as usize].parent = NONE;
+                self.roots.insert(namespace, root);
+            }
+            (_, NONE) => {}
+            (0, _) => {
+                let at = self.nodes[parent as usize].index_of(node);
+                self.nodes.remove(node as usize);
+                self.remove_entry(namespace, Position { node: parent, at });
+            }
+            _ => {
+                self.lift(node);
+                if len < SPARSE {
+                    self.join(namespace, node, parent);
+                }
+            }
+        }
+    }
+
+    /// Makes a sparse node one with a neighbour, if there is room.
+    fn join(&mut self, namespace: NamespaceNumber, node: NodeId, parent: NodeId) {
+        let children = &self.nodes[parent as usize].children;
+        let at = self.nodes[parent as usize].index_of(node);
+        let beside = [at.checked_sub(1).map(|before| (before, at)), Some((at, at + 1))];
+        for (left_at, right_at) in beside.into_iter().flatten() {
+            let Some(&right) = children.get(right_at) else { continue };
+            let left = children[left_at];
+            if self.nodes[left as usize].len() + self.nodes[right as usize].len() > JOINED_MAX {
+                continue;
+            }
+            let gone = self.nodes.remove(right as usize);
+            self.nodes[left as usize].append(&gone);
+            self.adopt_all(left);
+            self.lift(left);
+            return self.remove_entry(namespace, Position { node: parent, at: right_at });
+        }
+    }
+
+    /// Tells those above what is below a node now, as far up as that is news.
+    fn lift(&mut self, node: NodeId) {
+        let mut below = node;
+        loop {
+            let parent = self.nodes[below as usize].parent;
+            if parent == NONE {
+                return;
+            }
+            let entry = self.nodes[below as usize].as_entry(below);
+            let above = &mut self.nodes[parent as usize];
+            let at = above.index_of(below);
+            if (above.firsts[at], above.offers[at]) == (entry.first, entry.offers) {
+                return;
+            }
+            (above.firsts[at], above.offers[at]) = (entry.first, entry.offers);
+            below = parent;
+        }
+    }
+
+    /// Lets what an entry is of know that it is in this node.
+    fn adopt(&mut self, node: NodeId, entry: Entry) {
+        match entry.child {
+            Some(child) => self.nodes[child as usize].parent = node,
+            None => self.leaf_of[entry.first as usize] = node,
+        }
+    }
+
+    fn adopt_all(&mut self, node: NodeId) {
+        for at in 0..self.nodes[node as usize].len() {
+            let entry = self.nodes[node as usize].entry(at);
+            self.adopt(node, entry);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The order against a sorted map.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use millpond_types::Priority;
+use proptest::prelude::*;
+
+use super::{ANY, NONE, NodeId, Offers, Order, offer};
+use crate::fact::NamespaceNumber;
+use crate::state::TopicSlot;
+
+/// An order whose topics are called by numbers, and the map that knows better.
+#[derive(Default)]
+struct Both {
+    order: Order,
+    names: Vec<(NamespaceNumber, u32)>,
+    free: Vec<TopicSlot>,
+    model: BTreeMap<(NamespaceNumber, u32), (TopicSlot, Option<Priority>)>,
+}
+
+impl Both {
+    fn insert(&mut self, namespace: NamespaceNumber, name: u32, level: Option<Priority>) {
+        let key = (namespace, name);
+        if self.model.contains_key(&key) {
+            return;
+        }
+        let slot = self.free.pop().unwrap_or(self.names.len() as TopicSlot);
+        self.names.resize(self.names.len().max(slot as usize + 1), key);
+        self.names[slot as usize] = key;
+        self.model.insert(key, (slot, level));
+        self.order.insert(namespace, slot, level, |other| self.names[other as usize].1 < name);
+    }
+
+    fn remove(&mut self, namespace: NamespaceNumber, name: u32) {
+        if let Some((slot, _)) = self.model.remove(&(namespace, name)) {
+            self.order.remove(namespace, slot);
+            self.free.push(slot);
+        }
+    }
+
+    fn set(&mut self, namespace: NamespaceNumber, name: u32, level: Option<Priority>) {
+        if let Some(known) = self.model.get_mut(&(namespace, name)) {
+            known.1 = level;
+            self.order.set(known.0, level);
+        }
+    }
+
+    fn check(&self, namespace: NamespaceNumber, from: u32, wanted: Offers) {
+        let all = || self.model.range((namespace, 0)..=(namespace, u32::MAX));
+        let expected = |from: u32| {
+            let mut hits = all().filter(|(key, (_, level))| key.1 >= from && offer(*level) & wanted != 0);
+            hits.next().map(|(_, (slot, _))| *slot)
+        };
+        let place = self.order.seek(namespace, |slot| self.names[slot as usize].1 < from);
+        assert_eq!(place.is_some(), all().next().is_some(), "a namespace without topics has no places");
+        assert_eq!(place.and_then(|place| self.order.next(place, wanted)), expected(from));
+        assert_eq!(self.order.first(namespace, wanted), expected(0));
+        if let Some((slot, _)) = self.model.get(&(namespace, from)) {
+            assert_eq!(self.order.next_after(*slot, wanted), expected(from + 1));
+        }
+    }
+
+    fn check_all(&self) {
+        for namespace in 0..2 {
+            let expected = self.model.range((namespace, 0)..=(namespace, u32::MAX)).map(|(_, (slot, _))| *slot);
+            let first = self.order.first(namespace, ANY);
+            let found = core::iter::successors(first, |slot| self.order.next_after(*slot, ANY));
+            assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
+        self.order.roots.values().for_each(|root| _ = self.check_node(*root, NONE));
+    }
+
+    /// Nodes know their parents, say what is below, and are not empty; all leaves are as deep.
+    fn check_node(&self, id: NodeId, parent: NodeId) -> usize {
+        let node = &self.order.nodes[id as usize];
+        assert_eq!(node.parent, parent);
+        assert!(node.len() > usize::from(!node.is_leaf() && parent == NONE));
+        let depths = (0..node.len()).map(|at| match node.entry(at).child {
+            None => 0,
+            Some(child) => {
+                let below = self.order.nodes[child as usize].as_entry(child);
+                assert_eq!((node.firsts[at], node.offers[at]), (below.first, below.offers));
+                1 + self.check_node(child, id)
+            }
+        });
+        let depths: Vec<usize> = depths.collect();
+        assert!(depths.iter().all(|depth| *depth == depths[0]));
+        depths[0]
+    }
+}
+
+fn level(n: u8) -> Option<Priority> {
+    // Few levels, so that masks differ and change.
+    Priority::new([4, 9, 0, 200][usize::from(n % 4)])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Many topics come, change and go, in stretches, so that nodes are split, joined and emptied at every height.
+    #[test]
+    fn agrees_with_a_sorted_map(
+        stretches in proptest::collection::vec((0u8..5, 0u32..2, any::<u32>(), 1u32..700, 1u32..5, any::<u8>()), 1..40),
+    ) {
+        let mut both = Both::default();
+        for (kind, namespace, start, count, step, with) in stretches {
+            let start = start % 6000;
+            for n in 0..count {
+                let name = if with % 2 == 0 { start + n * step } else { (start + count * step).saturating_sub(n * step) };
+                match kind {
+                    0 | 1 => both.insert(namespace, name, level(with.wrapping_add(n as u8 / 16))),
+                    2 | 3 => both.remove(namespace, name),
+                    _ => both.set(namespace, name, level(with)),
+                }
+            }
+            both.check_all();
+            for wanted in [ANY, offer(level(0)), offer(level(1)) | offer(level(2)), offer(None)] {
+                both.check(namespace, start + count / 2, wanted);
+                both.check(namespace, 0, wanted);
+                both.check(namespace, start.saturating_sub(1), wanted);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_in_order_fills_its_nodes() {
+    let mut both = Both::default();
+    (0..4096).for_each(|name| both.insert(0, name, level(0)));
+    both.check_all();
+    let leaves = both.order.nodes.iter().filter(|(_, node)| node.is_leaf()).count();
+    assert_eq!(leaves, 4096 / super::WIDTH);
+}
