@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::hold::HoldArgs;
+use super::order::Order;
 use super::report::Report;
 use super::spread::Spread;
 use super::target::TargetArgs;
@@ -28,12 +29,14 @@ impl Backlog {
             namespace: self.target.namespace(),
             topics: 1,
             tenants: 1,
+            order: Order::Sequential,
+            dedup: self.hold.dedup,
             runs: 1,
             run: self.hold.batch,
             size: self.hold.size as usize,
         };
         self.hold.check(&spread, self.messages)?;
-        let mut target = self.target.open(globals)?;
+        let mut target = self.target.open_with(globals, self.hold.policy())?;
         let mut report = Report::new(&target);
         report.figure("messages", self.messages as f64, "");
         let verified = self.hold.run(&spread, self.messages, &mut target, &mut report)?;

@@ -6,6 +6,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::target::Target;
+use crate::failure::Failure;
+
 /// Bytes of a block of `st_blocks`, whatever the file system's own are.
 const BLOCK: u64 = 512;
 /// Bytes of a segment's header; `docs/storage-format.md` has the table.
@@ -23,6 +26,14 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Measures the data directory of a broker that was started for the run; `None` for any other.
+    pub fn of(target: &Target) -> Result<Option<Usage>, Failure> {
+        let Some(directory) = target.directory() else { return Ok(None) };
+        let why_not =
+            |why| Failure::refused(format!("the directory {} cannot be measured: {why}", directory.display()));
+        Usage::measure(directory, target.stats()?.position).map(Some).map_err(why_not)
+    }
+
     /// Measures a directory whose journal ends at `position`. Files that vanish meanwhile count as gone.
     pub fn measure(directory: &Path, position: u64) -> io::Result<Usage> {
         let mut usage = Usage::default();

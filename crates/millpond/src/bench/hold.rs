@@ -1,20 +1,25 @@
-//! What `bench topics` and `bench backlog` have in common: a broker is filled, ended, started again over all that it
-//! holds, and drained, and what this costs it is measured at every step.
+//! What `bench topics` and `bench backlog` have in common: a broker is filled, let come to rest, ended, started again over
+//! all that it holds, and drained, and what this costs it is measured at every step.
 //!
 //! Time to ready counts from the command that starts the broker to its word that it listens, time to first delivery from
 //! the same command to the first message that arrives. Files that were just written are in the system's cache then. While
-//! draining, a message is one dispatch, so that processor time per message is what a dispatch and its ack cost.
+//! draining, a message is one dispatch, so that processor time per message is what a dispatch and its ack cost. Disk is
+//! told when the broker has come to rest, with what it holds in its journal and beside it.
 
 use std::time::Duration;
 
 use clap::Args;
+use millpond_types::{DedupWindow, Millis, Policy};
 
 use super::disk::Usage;
 use super::drain::Drain;
-use super::fill::Fill;
+use super::fill::{Fill, Filled};
+use super::meter::Meter;
 use super::process::Process;
 use super::publish::check_batch;
 use super::report::Report;
+use super::scrape::Scrape;
+use super::settle::settle;
 use super::spawned::End;
 use super::spread::Spread;
 use super::target::Target;
@@ -44,6 +49,12 @@ pub struct HoldArgs {
     /// Messages that a consumer may hold unacked
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     credit: u32,
+    /// Give each message a dedup id of its own, in a window of an hour, and publish the first of them once more
+    #[arg(long)]
+    pub dedup: bool,
+    /// How long at most the broker may take to come to rest behind publishing and draining; 0s does not wait
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = quantity::duration)]
+    settle: Duration,
     /// End the started broker with SIGKILL instead of SIGTERM before it is started again
     #[arg(long, requires = "spawn")]
     kill: bool,
@@ -51,6 +62,12 @@ pub struct HoldArgs {
 
 /// More would take a bitmap of over a gigabyte in each consumer.
 const MESSAGES_MAX: u64 = 10_000_000_000;
+/// Messages of a comparison of dispatches, unless there are more topics or fewer messages: a minute's worth.
+const COMPARED: u64 = 10_000_000;
+/// Messages that are published once more under their dedup ids: enough for a rate.
+const REPEATED: u64 = 100_000;
+/// How long a dedup id is kept: longer than any run.
+const DEDUP_WINDOW: DedupWindow = DedupWindow::For(Millis::minutes(60));
 const MIB: f64 = (1 << 20) as f64;
 
 impl HoldArgs {
@@ -65,6 +82,12 @@ impl HoldArgs {
         check_stamp(self.size)?;
         let too_large = || Failure::usage(format!("--batch {} makes frames that are too large: lower it", self.batch));
         spread.frame_length().map(drop).ok_or_else(too_large)
+    }
+
+    /// The policy of the run's namespace.
+    pub fn policy(&self) -> Policy {
+        let policy = Policy::default();
+        if self.dedup { Policy { dedup_window: DEDUP_WINDOW, ..policy } } else { policy }
     }
 
     /// Fills, restarts where the broker was started for the run, drains; whether all arrived.
@@ -82,9 +105,16 @@ impl HoldArgs {
         let seconds = meter.seconds();
         report.figure("publish time", seconds, "s");
         report.figure("publish rate", messages as f64 / seconds, "messages/s");
-        meter.costs(target, report, "publish ", messages);
+        meter.processor(target, report, "publish", messages);
         memory(target, report, "after publish");
-        let begin = self.restart(messages, target, report)?;
+        if self.dedup {
+            self.repeat(spread, messages.min(REPEATED), target, report)?;
+        }
+        self.settle("publish", target, report)?;
+        meter.tree(target, report, "publish", messages);
+        memory(target, report, "settled");
+        held(messages, target, report)?;
+        let begin = self.restart(target, report)?;
 
         let meter = Meter::start(target);
         let drained = self.drain(messages, target).run(report)?;
@@ -93,32 +123,39 @@ impl HoldArgs {
         }
         report.figure("drain time", drained.seconds, "s");
         report.figure("drain rate", messages as f64 / drained.seconds, "messages/s");
-        meter.costs(target, report, "drain ", messages);
+        meter.processor(target, report, "drain", messages);
         memory(target, report, "after drain");
-        if let Some(usage) = usage(target, target.stats()?.position)? {
+        self.settle("drain", target, report)?;
+        meter.tree(target, report, "drain", messages);
+        if let Some(usage) = Usage::of(target)? {
             report.figure("disk after drain", usage.allocated as f64 / MIB, "MiB");
         }
         Ok(drained.verified & is_empty(target, report)?)
     }
 
-    /// Fills and drains over `ready` topics, to compare what a dispatch costs; whether all arrived.
+    /// Fills and drains over the topics of `spread`, to compare what a dispatch costs. Processor time of the broker's
+    /// writer per message, if it is known, and whether all arrived.
     pub fn dispatch(
         &self,
         spread: &Spread,
         messages: u64,
         target: &Target,
         report: &mut Report,
-    ) -> Result<bool, Failure> {
-        self.fill(spread, messages, target, report)?;
+    ) -> Result<(Option<f64>, bool), Failure> {
+        let messages = messages.min(COMPARED).max(u64::from(spread.topics));
+        // The ids of these messages are known by now.
+        let spread = Spread { dedup: false, ..spread.clone() };
+        self.fill(&spread, messages, target, report)?;
+        settle(target, self.settle)?;
         let meter = Meter::start(target);
         let drained = self.drain(messages, target).run(report)?;
         let phase = format!("{} ready topics", spread.topics);
         report.figure(format!("{phase} drain rate"), messages as f64 / drained.seconds, "messages/s");
-        meter.costs(target, report, &format!("{phase} "), messages);
-        Ok(drained.verified & is_empty(target, report)?)
+        let writer = meter.processor(target, report, &phase, messages);
+        Ok((writer, drained.verified & is_empty(target, report)?))
     }
 
-    fn fill(&self, spread: &Spread, messages: u64, target: &Target, report: &mut Report) -> Result<(), Failure> {
+    fn fill(&self, spread: &Spread, messages: u64, target: &Target, report: &mut Report) -> Result<Filled, Failure> {
         let fill = Fill {
             address: target.address,
             spread: spread.clone(),
@@ -127,10 +164,30 @@ impl HoldArgs {
             window: self.window as u64,
         };
         let filled = fill.run()?;
-        if let Some((count, why)) = filled.refused {
+        if let Some((count, why)) = &filled.refused {
             report.fault(format!("{count} messages were refused: {why}"));
         }
-        assert!(filled.confirmed <= messages, "an outcome answers a message");
+        assert!(filled.confirmed + filled.duplicates <= messages, "an outcome answers a message");
+        Ok(filled)
+    }
+
+    /// Publishes the first messages once more: each has to be known.
+    fn repeat(&self, spread: &Spread, messages: u64, target: &Target, report: &mut Report) -> Result<(), Failure> {
+        let meter = Meter::start(target);
+        let known = self.fill(spread, messages, target, report)?.duplicates;
+        report.figure("repeat rate", messages as f64 / meter.seconds(), "messages/s");
+        meter.processor(target, report, "repeat", messages);
+        if known < messages {
+            report.fault(format!("{} messages were stored again although their dedup ids were", messages - known));
+        }
+        Ok(())
+    }
+
+    /// Waits until the broker has come to rest.
+    fn settle(&self, phase: &str, target: &Target, report: &mut Report) -> Result<(), Failure> {
+        if target.directory().is_some() {
+            report.figure_or_dash(format!("time to rest after {phase}"), settle(target, self.settle)?, "s");
+        }
         Ok(())
     }
 
@@ -144,25 +201,32 @@ impl HoldArgs {
         }
     }
 
-    /// Ends the broker, measures its directory and starts it again; when that began.
-    fn restart(&self, messages: u64, target: &mut Target, report: &mut Report) -> Result<Option<u64>, Failure> {
-        let position = target.stats()?.position;
+    /// Ends the broker and starts it again; when that began.
+    fn restart(&self, target: &mut Target, report: &mut Report) -> Result<Option<u64>, Failure> {
         let stopping = nanos();
         if !target.end(if self.kill { End::Killed } else { End::Orderly })? {
             return Ok(None);
         }
         report.figure("time to stop", (nanos() - stopping) as f64 / 1e9, "s");
-        if let Some(usage) = usage(target, position)? {
-            report.figure("disk per message", usage.allocated as f64 / messages as f64, "B");
-            report.figure("disk per message apparent", usage.apparent as f64 / messages as f64, "B");
-            report.figure("disk in advance", usage.in_advance as f64 / MIB, "MiB");
-        }
         let begin = nanos();
         target.start_again()?;
         report.figure("time to ready", (nanos() - begin) as f64 / 1e9, "s");
         memory(target, report, "after restart");
         Ok(Some(begin))
     }
+}
+
+/// What the broker has on disk and in memory for each message that waits.
+fn held(messages: u64, target: &Target, report: &mut Report) -> Result<(), Failure> {
+    let Some(usage) = Usage::of(target)? else { return Ok(()) };
+    let scrape = Scrape::take(target.http());
+    report.figure("disk per message", usage.allocated as f64 / messages as f64, "B");
+    report.figure("disk per message apparent", usage.apparent as f64 / messages as f64, "B");
+    let tree = scrape.value("millpond_tree_bytes").map(|bytes| bytes / messages as f64);
+    report.figure_or_dash("tree per message", tree, "B");
+    report.figure("disk in advance", usage.in_advance as f64 / MIB, "MiB");
+    report.figure_or_dash("topics resident", scrape.value("millpond_resident_topics"), "");
+    Ok(())
 }
 
 /// Whether the broker has nothing left; what it has is a fault.
@@ -174,51 +238,9 @@ fn is_empty(target: &Target, report: &mut Report) -> Result<bool, Failure> {
     Ok(left == 0)
 }
 
-fn usage(target: &Target, position: u64) -> Result<Option<Usage>, Failure> {
-    let Some(directory) = target.directory() else { return Ok(None) };
-    let why_not = |why| Failure::refused(format!("the directory {} cannot be measured: {why}", directory.display()));
-    Usage::measure(directory, position).map(Some).map_err(why_not)
-}
-
 fn memory(target: &Target, report: &mut Report, when: &str) {
     if let Some((now, most)) = target.process().and_then(Process::resident) {
         report.figure(format!("memory {when}"), now as f64 / MIB, "MiB");
         report.figure(format!("memory max {when}"), most as f64 / MIB, "MiB");
-    }
-}
-
-/// Processor time and clock at the begin of a phase.
-struct Meter {
-    begin: u64,
-    used: [(&'static str, Option<Duration>); 3],
-}
-
-impl Meter {
-    fn start(target: &Target) -> Meter {
-        Meter { begin: nanos(), used: Meter::used(target) }
-    }
-
-    fn used(target: &Target) -> [(&'static str, Option<Duration>); 3] {
-        let process = target.process();
-        [
-            ("broker cpu", process.and_then(Process::cpu)),
-            // The broker gives its writer's thread this name.
-            ("writer cpu", process.and_then(|process| process.thread_cpu("writer"))),
-            ("generator cpu", Process::own().cpu()),
-        ]
-    }
-
-    fn seconds(&self) -> f64 {
-        (nanos() - self.begin) as f64 / 1e9
-    }
-
-    /// What has been used since, for each message.
-    fn costs(&self, target: &Target, report: &mut Report, phase: &str, messages: u64) {
-        for ((name, before), (_, now)) in self.used.into_iter().zip(Meter::used(target)) {
-            if let (Some(before), Some(now)) = (before, now) {
-                let used = now.saturating_sub(before).as_secs_f64() * 1e6 / messages as f64;
-                report.figure(format!("{phase}{name} per message"), used, "us");
-            }
-        }
     }
 }

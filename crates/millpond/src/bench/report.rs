@@ -1,5 +1,6 @@
 //! What a run prints: the command line, the machine, the broker, and every figure; as a plain table or as one JSON
-//! object. A figure that could not be taken is left out rather than shown as zero.
+//! object. A figure that could not be taken is never shown as zero: it is left out, or stands as `-` (`null` in JSON) where
+//! other runs have it.
 
 use std::fmt;
 
@@ -20,7 +21,7 @@ pub struct Report {
 
 struct Figure {
     name: String,
-    value: f64,
+    value: Option<f64>,
     unit: &'static str,
 }
 
@@ -32,6 +33,11 @@ impl Report {
 
     /// Adds a figure.
     pub fn figure(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+        self.figure_or_dash(name, Some(value), unit);
+    }
+
+    /// Adds a figure that not every broker lets one take.
+    pub fn figure_or_dash(&mut self, name: impl Into<String>, value: Option<f64>, unit: &'static str) {
         self.figures.push(Figure { name: name.into(), value, unit });
     }
 
@@ -103,10 +109,11 @@ impl Figure {
     }
 
     fn value_text(&self) -> String {
-        match self.value.abs() {
-            value if value.fract() == 0.0 || value >= 1000.0 => format!("{:.0}", self.value),
-            value if value >= 10.0 => format!("{:.1}", self.value),
-            _ => format!("{:.3}", self.value),
+        let Some(value) = self.value else { return "-".into() };
+        match value.abs() {
+            size if size.fract() == 0.0 || size >= 1000.0 => format!("{value:.0}"),
+            size if size >= 10.0 => format!("{value:.1}"),
+            _ => format!("{value:.3}"),
         }
     }
 }

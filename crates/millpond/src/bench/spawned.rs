@@ -14,6 +14,8 @@ use crate::failure::Failure;
 /// The broker's process and its directory, which is removed in the end.
 pub struct Spawned {
     child: Child,
+    /// Where its metrics are.
+    http: SocketAddr,
     memory: Option<u64>,
     directory: TempDir,
 }
@@ -32,10 +34,14 @@ impl Spawned {
     pub fn start(parent: Option<PathBuf>, memory: Option<u64>) -> Result<(Spawned, SocketAddr), Failure> {
         let parent = parent.unwrap_or_else(std::env::temp_dir);
         let directory = tempfile::Builder::new().prefix("millpond-bench-").tempdir_in(parent).map_err(why_not)?;
-        let child = serve(directory.path(), memory)?;
-        let mut spawned = Spawned { child, memory, directory };
-        let address = spawned.listening()?;
-        Ok((spawned, address))
+        let mut child = serve(directory.path(), memory)?;
+        let (address, http) = listening(&mut child)?;
+        Ok((Spawned { child, http, memory, directory }, address))
+    }
+
+    /// Where its metrics are.
+    pub fn http(&self) -> SocketAddr {
+        self.http
     }
 
     /// Its process.
@@ -65,16 +71,9 @@ impl Spawned {
     /// Starts it again on the same directory; where it listens now.
     pub fn start_again(&mut self) -> Result<SocketAddr, Failure> {
         self.child = serve(self.directory.path(), self.memory)?;
-        self.listening()
-    }
-
-    /// Waits until it says where it listens.
-    fn listening(&mut self) -> Result<SocketAddr, Failure> {
-        let mut line = String::new();
-        let output = self.child.stdout.take().expect("stdout is a pipe");
-        BufReader::new(output).read_line(&mut line).map_err(why_not)?;
-        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next()?.trim().parse().ok());
-        address.ok_or_else(|| Failure::refused("the started broker did not come up; see above why"))
+        let (address, http) = listening(&mut self.child)?;
+        self.http = http;
+        Ok(address)
     }
 
     /// Signals it unless it is gone already, for then its number may be another process's.
@@ -105,6 +104,21 @@ fn serve(directory: &Path, memory: Option<u64>) -> Result<Child, Failure> {
         command.arg("--memory").arg(memory.to_string());
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(why_not)
+}
+
+/// Waits until a broker says where it listens: for clients, and for HTTP.
+fn listening(child: &mut Child) -> Result<(SocketAddr, SocketAddr), Failure> {
+    let mut line = String::new();
+    let output = child.stdout.take().expect("stdout is a pipe");
+    BufReader::new(output).read_line(&mut line).map_err(why_not)?;
+    let addresses = line.trim_end().strip_prefix("listening on ").and_then(|rest| rest.split_once(", http "));
+    let parsed = addresses.and_then(|(address, http)| Some((address.parse().ok()?, http.parse().ok()?)));
+    parsed.ok_or_else(|| {
+        // It may hang rather than have ended, and nobody else would end it.
+        let _ = child.kill();
+        let _ = child.wait();
+        Failure::refused("the started broker did not come up; see above why")
+    })
 }
 
 fn why_not(why: std::io::Error) -> Failure {

@@ -2,7 +2,7 @@
 //!
 //! A frame is encoded once; what changes from one to the next (the runs' topics and the messages' numbers) has fixed
 //! places and is written over. Neither names nor messages are stored anywhere: the message numbered n belongs to topic
-//! n / (messages of a run) modulo topics, and a topic's name follows from its number. So a hundred million topics cost
+//! that [`Order`] gives to run n / (messages of a run), and a topic's name and a message's dedup id follow from numbers. So a hundred million topics cost
 //! the generator no more memory than one.
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use millpond_types::block::{self, MESSAGE_MIN};
 use millpond_types::limits::FRAME_MAX;
 use millpond_types::{Millis, NamespaceName, Priority, TopicName};
 
+use super::order::Order;
 use super::slots::STAMP;
 
 /// The most tenants that a name has digits for.
@@ -23,6 +24,8 @@ const NAME: usize = 16;
 const TENANT: std::ops::Range<usize> = 1..6;
 /// Where the topic's digits stand in a name.
 const TOPIC: std::ops::Range<usize> = 7..NAME;
+/// Bytes of a dedup id: the digits of the message's number.
+const DEDUP_ID: usize = 16;
 
 /// What the frames hold.
 #[derive(Clone)]
@@ -31,8 +34,12 @@ pub struct Spread {
     pub namespace: NamespaceName,
     /// Topics that messages are spread over.
     pub topics: u32,
-    /// Tenants that topics are spread over.
+    /// Tenants that topics are spread over, each with as many that are next to one another.
     pub tenants: u32,
+    /// Which topic comes next.
+    pub order: Order,
+    /// Whether each message has a dedup id of its own.
+    pub dedup: bool,
     /// Runs in a frame, each to the topic after the one before.
     pub runs: usize,
     /// Messages in a run.
@@ -45,7 +52,9 @@ pub struct Spread {
 pub struct Frame {
     bytes: Vec<u8>,
     topics: u32,
-    tenants: u32,
+    /// Topics of a tenant.
+    each: u32,
+    order: Order,
     /// Messages in a run.
     run: usize,
     /// Bytes of a run.
@@ -56,6 +65,8 @@ pub struct Frame {
     name_at: usize,
     /// Where the first body stands in a run.
     body_at: usize,
+    /// Whether a dedup id stands before each body.
+    dedup: bool,
     /// Bytes of a message in its block.
     stride: usize,
 }
@@ -81,18 +92,21 @@ impl Spread {
         let name = topic_name(0);
         let run = &shorter[runs_at..][..length];
         let name_at = run.windows(NAME).position(|bytes| bytes == name).expect("a run holds its topic's name");
-        let stride = MESSAGE_MIN + self.size;
+        // A dedup id has its length before it.
+        let stride = MESSAGE_MIN + if self.dedup { 1 + DEDUP_ID } else { 0 } + self.size;
         // A block is a run's last field.
-        let body_at = length - self.run * stride + MESSAGE_MIN;
+        let body_at = length - (self.run - 1) * stride - self.size;
         assert!(run[body_at..].starts_with(&vec![b'x'; self.size]), "a block stands at its run's end");
-        let Spread { topics, tenants, run, .. } = *self;
-        Frame { bytes: shorter, topics, tenants, run, length, runs_at, name_at, body_at, stride }
+        let Spread { topics, order, run, dedup, .. } = *self;
+        let each = topics.div_ceil(self.tenants);
+        Frame { bytes: shorter, topics, each, order, run, length, runs_at, name_at, body_at, dedup, stride }
     }
 
     fn encode(&self, runs: usize) -> Vec<u8> {
         let mut messages = Vec::new();
         let body = vec![b'x'; self.size];
-        (0..self.run).for_each(|_| block::push(&mut messages, b"", &[], &body).expect("bodies are below 4 GiB"));
+        let dedup_id = if self.dedup { &[b'0'; DEDUP_ID][..] } else { b"" };
+        (0..self.run).for_each(|_| block::push(&mut messages, dedup_id, &[], &body).expect("bodies are below 4 GiB"));
         let run = PublishRun {
             topic: TopicName::new(Bytes::copy_from_slice(&topic_name(0))).expect("the name is valid"),
             priority: Priority::DEFAULT,
@@ -114,14 +128,19 @@ impl Frame {
         self.bytes[HEADER - 4..HEADER].copy_from_slice(&correlation.to_le_bytes());
         let mut number = first;
         for run in self.bytes[self.runs_at..].chunks_exact_mut(self.length) {
-            let topic = (number / self.run as u64 % u64::from(self.topics)) as u32;
+            let topic = self.order.topic(number / self.run as u64, self.topics);
             let name = &mut run[self.name_at..][..NAME];
-            write_digits(topic % self.tenants, &mut name[TENANT]);
-            write_digits(topic, &mut name[TOPIC]);
-            for message in run[self.body_at..].chunks_mut(self.stride) {
+            write_digits(u64::from(topic / self.each), &mut name[TENANT]);
+            write_digits(u64::from(topic), &mut name[TOPIC]);
+            for i in 0..self.run {
+                let body_at = self.body_at + i * self.stride;
+                let stamp = &mut run[body_at..][..STAMP];
                 // The time of sending tells nothing of a message that waits for a restart.
-                message[..STAMP - 8].fill(0);
-                message[STAMP - 8..STAMP].copy_from_slice(&number.to_le_bytes());
+                stamp[..STAMP - 8].fill(0);
+                stamp[STAMP - 8..].copy_from_slice(&number.to_le_bytes());
+                if self.dedup {
+                    write_digits(number, &mut run[body_at - DEDUP_ID..body_at]);
+                }
                 number += 1;
             }
         }
@@ -137,11 +156,11 @@ impl Frame {
 /// The name of a topic of tenant 0.
 fn topic_name(topic: u32) -> [u8; NAME] {
     let mut name = *b"t00000/000000000";
-    write_digits(topic, &mut name[TOPIC]);
+    write_digits(u64::from(topic), &mut name[TOPIC]);
     name
 }
 
-fn write_digits(mut number: u32, digits: &mut [u8]) {
+fn write_digits(mut number: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;
         number /= 10;
@@ -155,7 +174,8 @@ mod tests {
     use bytes::BytesMut;
     use millpond_protocol::{Decoder, VERSION};
 
-    fn sent(spread: &Spread, first: u64) -> Vec<(String, Vec<u64>)> {
+    /// Per run the topic's name, and number and dedup id of each message.
+    fn sent(spread: &Spread, first: u64) -> Vec<(String, Vec<(u64, String)>)> {
         let mut bytes = Vec::new();
         encode_request(&Request::Hello { version: VERSION, client: String::new() }, 0, &mut bytes);
         spread.frame().append(7, first, &mut bytes);
@@ -164,22 +184,43 @@ mod tests {
         let incoming = decoder.next_request(&mut buffer).unwrap().unwrap();
         assert_eq!(incoming.correlation, 7);
         let Request::Publish(publish) = incoming.frame else { panic!("{:?}", incoming.frame) };
-        let numbers = |block: &[u8]| block::messages(block).map(|m| read_stamp(m.unwrap().body).unwrap().1).collect();
-        publish.runs.iter().map(|run| (run.topic.as_str().to_owned(), numbers(&run.block.bytes))).collect()
+        let message = |parts: block::Parts<'_>| {
+            let id = String::from_utf8(parts.dedup_id.to_vec()).unwrap();
+            (read_stamp(parts.body).unwrap().1, id)
+        };
+        let messages = |block: &[u8]| block::messages(block).map(|parts| message(parts.unwrap())).collect();
+        publish.runs.iter().map(|run| (run.topic.as_str().to_owned(), messages(&run.block.bytes))).collect()
+    }
+
+    fn spread() -> Spread {
+        Spread {
+            namespace: NamespaceName::default(),
+            topics: 1,
+            tenants: 1,
+            order: Order::Sequential,
+            dedup: false,
+            runs: 1,
+            run: 1,
+            size: 24,
+        }
     }
 
     #[test]
     fn the_runs_of_a_frame_go_from_topic_to_topic() {
-        let namespace = NamespaceName::default();
-        let spread = Spread { namespace, topics: 12_345, tenants: 100, runs: 3, run: 1, size: 24 };
-        let expected = [("t00043/000012343", 12_343), ("t00044/000012344", 12_344), ("t00000/000000000", 12_345)];
-        let expected: Vec<_> = expected.map(|(name, number)| (name.to_owned(), vec![number])).into();
+        let spread = Spread { topics: 12_345, tenants: 100, runs: 3, ..spread() };
+        let expected = [("t00099/000012343", 12_343), ("t00099/000012344", 12_344), ("t00000/000000000", 12_345)];
+        let expected: Vec<_> = expected.map(|(name, number)| (name.to_owned(), vec![(number, "".to_owned())])).into();
         assert_eq!(sent(&spread, 12_343), expected);
+        let random = Spread { order: Order::Random, ..spread };
+        let (name, messages) = sent(&random, 12_343).remove(1);
+        let topic = Order::Random.topic(12_344, 12_345);
+        assert_eq!((name, messages[0].0), (format!("t{:05}/{topic:09}", topic / 124), 12_344));
     }
 
     #[test]
     fn a_run_of_several_is_of_one_topic() {
-        let spread = Spread { namespace: NamespaceName::default(), topics: 1, tenants: 1, runs: 1, run: 3, size: 16 };
-        assert_eq!(sent(&spread, 6), [("t00000/000000000".to_owned(), vec![6, 7, 8])]);
+        let spread = Spread { run: 2, size: 16, dedup: true, ..spread() };
+        let messages = vec![(6, "0000000000000006".to_owned()), (7, "0000000000000007".to_owned())];
+        assert_eq!(sent(&spread, 6), [("t00000/000000000".to_owned(), messages)]);
     }
 }

@@ -66,6 +66,11 @@ impl TargetArgs {
 
     /// Finds or starts the broker and makes the namespace.
     pub fn open(&self, globals: &Globals) -> Result<Target, Failure> {
+        self.open_with(globals, Policy::default())
+    }
+
+    /// The same, with a policy for the namespace unless it is there already.
+    pub fn open_with(&self, globals: &Globals, policy: Policy) -> Result<Target, Failure> {
         let (address, process, spawned) = if self.spawn {
             let (spawned, address) = Spawned::start(self.dir.clone(), self.memory)?;
             (address, Some(Process(spawned.pid())), Some(spawned))
@@ -76,7 +81,7 @@ impl TargetArgs {
         };
         let output = if self.json { Output::Json } else { globals.output };
         let target = Target { address, namespace: self.namespace.clone(), process, spawned, output };
-        target.make_namespace()?;
+        target.make_namespace(policy)?;
         Ok(target)
     }
 }
@@ -95,6 +100,11 @@ impl Target {
     /// The data directory of a broker that was started for the run.
     pub fn directory(&self) -> Option<&Path> {
         self.spawned.as_ref().map(Spawned::directory)
+    }
+
+    /// Where the metrics are of a broker that was started for the run.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.spawned.as_ref().map(Spawned::http)
     }
 
     /// Ends a broker that was started for the run and waits until it is gone; whether it was.
@@ -158,7 +168,7 @@ impl Target {
         }
     }
 
-    fn make_namespace(&self) -> Result<(), Failure> {
+    fn make_namespace(&self, policy: Policy) -> Result<(), Failure> {
         let mut wire = Wire::connect(self.address)?;
         let namespace = self.namespace.clone();
         match wire.call(&Request::Stats { namespace: namespace.clone() })? {
@@ -171,7 +181,7 @@ impl Target {
                 }
             }
             Response::Error { code: Code::NamespaceUnknown, .. } => {
-                match wire.call(&Request::NamespaceSet { namespace, policy: Policy::default() })? {
+                match wire.call(&Request::NamespaceSet { namespace, policy })? {
                     Response::Done => {}
                     other => return Err(unexpected(&other)),
                 }

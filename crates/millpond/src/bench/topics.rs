@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::hold::HoldArgs;
+use super::order::Order;
 use super::report::Report;
 use super::spread::{Spread, TENANTS_MAX, TOPICS_MAX};
 use super::target::TargetArgs;
@@ -21,13 +22,16 @@ pub struct Topics {
     /// Messages for each topic, one after the other over all topics
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     messages: u32,
-    /// Tenants that the topics are spread over
+    /// The order in which topics are published to
+    #[arg(long, value_enum, value_name = "ORDER", default_value = "sequential")]
+    order: Order,
+    /// Tenants that the topics are spread over, each with as many that are next to one another by name
     #[arg(long, value_name = "N", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANTS_MAX)))]
     tenants: u32,
     /// Numbers of ready topics at which the cost of a dispatch is compared, each with as many messages as the whole
-    /// run; N, or more than there are, is all topics
-    #[arg(long, value_name = "N,...", default_value = "10,1000,N", value_delimiter = ',', value_parser = ready)]
+    /// run, 10,000,000 at most; N, or more than there are, is all topics
+    #[arg(long, value_name = "N,...", default_value = "10,1000,1000000,N", value_delimiter = ',', value_parser = ready)]
     ready: Vec<u32>,
     #[command(flatten)]
     hold: HoldArgs,
@@ -48,13 +52,15 @@ impl Topics {
             namespace,
             topics,
             tenants: self.tenants.min(topics),
+            order: self.order,
+            dedup: self.hold.dedup,
             runs: self.hold.batch,
             run: 1,
             size: self.hold.size as usize,
         };
         let messages = u64::from(self.topics) * u64::from(self.messages);
         self.hold.check(&spread(self.target.namespace(), self.topics), messages)?;
-        let mut target = self.target.open(globals)?;
+        let mut target = self.target.open_with(globals, self.hold.policy())?;
         let namespace = target.namespace.clone();
         let mut report = Report::new(&target);
         report.figure("topics", f64::from(self.topics), "");
@@ -64,9 +70,15 @@ impl Topics {
         let mut verified = self.hold.run(&all, messages, &mut target, &mut report)?;
         let mut ready: Vec<u32> = self.ready.iter().map(|ready| *ready.min(&self.topics)).collect();
         ready.dedup();
+        let mut fewest = None;
         for ready in ready {
             let some = spread(namespace.clone(), ready);
-            verified &= self.hold.dispatch(&some, messages, &target, &mut report)?;
+            let (writer, arrived) = self.hold.dispatch(&some, messages, &target, &mut report)?;
+            verified &= arrived;
+            if let (Some(writer), Some(fewest)) = (writer, fewest) {
+                report.figure(format!("{ready} ready topics writer cpu, times that of the first"), writer / fewest, "");
+            }
+            fewest = fewest.or(writer);
         }
         report.figure("every message arrived exactly once", f64::from(u8::from(verified)), "");
         target.close(&report)

@@ -66,9 +66,10 @@ fn a_broker_is_started_for_the_run() {
 #[test]
 fn topics_are_filled_and_drained_over_a_restart() {
     // The last frame is a shorter one, and one producer has none at all.
-    let spawn = ["--spawn", "--memory", "64M", "--producers", "4", "--batch", "400", "--window", "400"];
+    let spawn =
+        ["--spawn", "--memory", "64M", "--producers", "4", "--batch", "400", "--window", "400", "--settle", "0s"];
     let load = ["--topics", "1050", "--tenants", "7", "--ready", "3,100,N"];
-    for end in [&[][..], &["--kill"]] {
+    for end in [&[][..], &["--kill", "--order", "random", "--dedup"]] {
         let report = spawned(&[&["topics"], &spawn[..], &load, end].concat());
         let figure = |name: &str| report["figures"][name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
         assert_eq!((figure("messages"), figure("every_message_arrived_exactly_once")), (1050.0, 1.0));
@@ -78,6 +79,9 @@ fn topics_are_filled_and_drained_over_a_restart() {
         for name in ["publish_rate_messages_per_s", "drain_rate_messages_per_s", "memory_after_restart_mib"] {
             assert!(figure(name) > 0.0, "{name} in {report}");
         }
+        // No time to come to rest: the report says so, and not zero.
+        assert!(report["figures"]["time_to_rest_after_publish_s"].is_null());
+        assert_eq!(report["figures"].get("repeat_rate_messages_per_s").is_some(), end.contains(&"--dedup"));
         for ready in [3, 100, 1050] {
             assert!(figure(&format!("{ready}_ready_topics_writer_cpu_per_message_us")) > 0.0);
         }
@@ -97,11 +101,13 @@ fn topics_of_a_running_broker_are_filled_and_drained() {
 
 #[test]
 fn a_backlog_is_filled_and_drained_over_a_restart() {
-    let report = spawned(&["backlog", "--spawn", "--messages", "5050", "--batch", "100", "--size", "40"]);
+    let report =
+        spawned(&["backlog", "--spawn", "--messages", "5050", "--batch", "100", "--size", "40", "--settle", "20s"]);
     let figure = |name: &str| report["figures"][name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
     assert_eq!((figure("messages"), figure("every_message_arrived_exactly_once")), (5050.0, 1.0));
     assert!(figure("disk_per_message_b") >= 40.0);
     assert!(figure("time_to_first_delivery_s") >= figure("time_to_ready_s"));
+    assert!(figure("time_to_rest_after_publish_s") < 20.0);
     assert!(figure("memory_max_after_drain_mib") >= figure("memory_after_drain_mib"));
 }
 
