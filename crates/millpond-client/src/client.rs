@@ -246,7 +246,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Request::Purge { .. } => "purge",
         Request::NamespaceSet { .. } | Request::NamespaceDelete { .. } | Request::Namespaces => "namespace verb",
         Request::Stats { .. } => "stats",
-        Request::Topics(_) | Request::Topic(_) => "listing of topics",
+        Request::Topics(_) | Request::Topic(_) | Request::TopTopics { .. } => "listing of topics",
         Request::DeadList { .. } | Request::DeadRedrive { .. } | Request::DeadPurge { .. } => "dead letter verb",
     }
 }

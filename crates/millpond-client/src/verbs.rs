@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
 use millpond_types::{
-    DeadView, Filter, GroupName, MessageView, NamespaceName, NamespaceView, Policy, TopicName, TopicView,
+    DeadView, Filter, GroupName, MessageView, NamespaceName, NamespaceView, Policy, TopBy, TopicName, TopicView,
 };
 
 use crate::client::{Client, Repeat};
@@ -71,6 +71,21 @@ impl Client {
     /// A page of topics, in the order of their names. The next page begins after the last name of this one.
     pub async fn topics(&self, listing: Listing) -> Result<Vec<TopicView>> {
         match self.call(Request::Topics(listing), Repeat::Harmless).await? {
+            Response::Topics(topics) => Ok(topics),
+            other => Err(self.wrong_answer("listing of topics", &other)),
+        }
+    }
+
+    /// The topics that stand out, the first of them first, at most [`TOP_MAX`](millpond_types::limits::TOP_MAX). The broker
+    /// looks at all topics of the namespace for it, which takes a while where there are many.
+    pub async fn top_topics(
+        &self,
+        namespace: NamespaceName,
+        prefix: Bytes,
+        by: TopBy,
+        limit: u32,
+    ) -> Result<Vec<TopicView>> {
+        match self.call(Request::TopTopics { namespace, prefix, by, limit }, Repeat::Harmless).await? {
             Response::Topics(topics) => Ok(topics),
             other => Err(self.wrong_answer("listing of topics", &other)),
         }

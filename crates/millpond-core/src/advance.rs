@@ -31,6 +31,7 @@ impl Core {
         }
         self.state.dedups.sweep(self.state.now.wall);
         self.state.producers.sweep(self.state.now.wall);
+        self.walk_on();
     }
 
     fn lease_ran_out(&mut self, lease_slot: LeaseSlot, log: &mut dyn FactLog) {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt, SessionId,
-    TopicName,
+    TopBy, TopicName,
 };
 
 /// Names a command until it is answered; chosen by the shell, unique among those that are open.
@@ -84,6 +84,7 @@ pub enum Command {
     Stats(NamespaceName),
     Topics(Listing),
     Topic(TopicRef),
+    Top(Top),
     DeadList {
         listing: Listing,
         group: GroupName,
@@ -309,6 +310,20 @@ pub enum Which {
     Id(MessageId),
     /// By the hash of its dedup id.
     Dedup(u128),
+}
+
+/// Which topics stand out. All of the namespace are looked at for it, so the answer takes some turns: each topic counts
+/// as it was in the turn that came to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Top {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// Only names that begin with this.
+    pub prefix: Bytes,
+    /// What puts a topic before others.
+    pub by: TopBy,
+    /// At most so many rows.
+    pub limit: u32,
 }
 
 /// One page of a listing, in the order of names.

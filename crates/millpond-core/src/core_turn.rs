@@ -14,6 +14,7 @@ use crate::parking::Parking;
 use crate::state::numbers::RAISE;
 use crate::state::{Now, State};
 use crate::store::Store;
+use crate::walk::Walks;
 
 /// The state machine. One thread owns it.
 ///
@@ -32,6 +33,7 @@ pub struct Core {
     pub(crate) state: State,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) parking: Parking,
+    pub(crate) walks: Walks,
     pub(crate) outputs: Vec<Output>,
     pub(crate) disk_full: bool,
 }
@@ -64,6 +66,7 @@ impl Core {
             state: State::new(hash_key, store),
             dispatcher: Dispatcher::default(),
             parking: Parking::default(),
+            walks: Walks::default(),
             outputs: Vec::new(),
             disk_full: false,
         }
@@ -137,7 +140,9 @@ impl Core {
 
     /// How long until a turn has something to do without a command; `None` if never.
     pub fn next_wake(&self) -> Option<Millis> {
-        if !self.state.sweeps.is_empty() || !self.state.touched.is_empty() {
+        // A walk may be waiting for what is being fetched, and that brings a turn of its own.
+        let is_walking = self.walks.any() && !self.is_fetching();
+        if is_walking || !self.state.sweeps.is_empty() || !self.state.touched.is_empty() {
             return Some(Millis::ZERO);
         }
         let Now { run, wall } = self.state.now;

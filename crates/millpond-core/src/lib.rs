@@ -33,6 +33,7 @@ mod run;
 mod state;
 pub mod store;
 mod time_index;
+mod walk;
 
 pub use core_turn::{Core, Decision};
 pub use pages::BadPage;

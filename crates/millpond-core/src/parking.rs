@@ -143,7 +143,7 @@ impl Core {
 }
 
 impl Parking {
-    fn want(&mut self, number: TopicNumber) {
+    pub(crate) fn want(&mut self, number: TopicNumber) {
         if self.fetching.insert(number) {
             self.wanted.push(number);
         }
@@ -217,6 +217,8 @@ impl State {
             | Command::NamespaceDelete(_)
             | Command::Namespaces
             | Command::Stats(_)
+            // It waits by itself for what it comes to.
+            | Command::Top(_)
             | Command::DeadList { .. }
             | Command::DeadPurge { .. } => return BTreeSet::new(),
         };

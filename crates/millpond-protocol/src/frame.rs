@@ -10,7 +10,7 @@ mod publishing;
 use bytes::Bytes;
 use millpond_types::{
     Code, DeadView, Filter, FinishOutcome, GroupName, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun,
-    Policy, PublishOutcome, Receipt, SessionId, TopicView,
+    Policy, PublishOutcome, Receipt, SessionId, TopBy, TopicView,
 };
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
@@ -146,6 +146,17 @@ pub enum Request<B = Bytes> {
     Topics(Listing),
     /// Shows one topic with its cursors. Answered by [`Response::Topics`] with one row.
     Topic(TopicRef),
+    /// Lists the topics that stand out, the first of them first. Answered by [`Response::Topics`].
+    TopTopics {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// Only names that begin with this.
+        prefix: Bytes,
+        /// What puts a topic before others.
+        by: TopBy,
+        /// At most so many rows, and never more than [`millpond_types::limits::TOP_MAX`].
+        limit: u32,
+    },
     /// Lists dead letters by topic. Answered by [`Response::Dead`].
     DeadList {
         /// The page.

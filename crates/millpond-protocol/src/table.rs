@@ -43,6 +43,7 @@ choice!(Request<B> {
     0x53 Stats { namespace },
     0x60 Topics(listing),
     0x61 Topic(topic),
+    0x62 TopTopics { namespace, prefix: Short<TOPIC_NAME_MAX>, by, limit },
     0x70 DeadList { listing, group },
     0x71 DeadRedrive { namespace, group, which },
     0x72 DeadPurge { namespace, group, which },

@@ -8,7 +8,8 @@ use millpond_types::limits::{
 use millpond_types::{
     BadName, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Policy, Priority,
-    ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopicName, TopicNumber, TopicView, WallTime,
+    ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopBy, TopicName, TopicNumber, TopicView,
+    WallTime,
 };
 
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, record, take};
@@ -167,6 +168,7 @@ impl Row for OutcomeRun<FinishOutcome> {
 
 choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail } });
 choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost });
+choice!(TopBy { 0 Depth, 1 Age });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
 
 record!(Counts { waiting, delayed, retrying, leased, dead });

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use millpond_core::command::{Command, DeadWhich, Listing, Look, LookWhich, TopicRef, Which};
-use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Policy, TopicName};
+use millpond_core::command::{Command, DeadWhich, Listing, Look, LookWhich, Top, TopicRef, Which};
+use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Policy, TopBy, TopicName};
 
 use crate::clients::{Asked, Request};
 use crate::consumer::draw_filter;
@@ -128,6 +128,7 @@ impl Operator {
             Command::Stats(namespace),
             Command::Namespaces,
             Command::Topics(listing.clone()),
+            Command::Top(Top { namespace: listing.namespace.clone(), prefix: Bytes::new(), by: TopBy::Age, limit: 2 }),
             Command::DeadList { listing, group: GroupName::default() },
         ];
         commands.map(|command| Request { command, asked: Asked::Other("listed") }).into()

@@ -23,4 +23,4 @@ pub use name::{BadName, Filter, GroupName, NamespaceName, TopicName};
 pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
 pub use policy::{BadPolicy, DedupWindow, OnExpiry, Policy, Retry};
 pub use time::{Millis, RunTime, WallTime};
-pub use view::{Counts, DeadView, GroupCursors, MessageView, NamespaceView, TopicView};
+pub use view::{Counts, DeadView, GroupCursors, MessageView, NamespaceView, TopBy, TopicView};

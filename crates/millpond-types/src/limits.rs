@@ -31,6 +31,8 @@ pub const FILTER_MAX: usize = 1_000;
 pub const PREFIXES_MAX: usize = 64;
 /// Rows in one page of a listing.
 pub const PAGE_MAX: usize = 1_000;
+/// Rows of a listing of the topics that stand out: what a person reads, and little to keep sorted while all are looked at.
+pub const TOP_MAX: usize = 100;
 /// Batches of a producer session whose outcomes are kept for a repeat; a client has at most this many unconfirmed.
 pub const PRODUCER_WINDOW: usize = 64;
 /// Namespaces of one broker: each has rings for all priorities in memory.

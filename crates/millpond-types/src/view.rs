@@ -67,6 +67,15 @@ pub struct TopicView {
     pub cursors: Vec<GroupCursors>,
 }
 
+/// What puts a topic before others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TopBy {
+    /// How many messages wait.
+    Depth,
+    /// How long ago the oldest message that waits was published.
+    Age,
+}
+
 /// How far a group has come in one priority of a topic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupCursors {

@@ -7,7 +7,7 @@ mod namespace;
 mod publish;
 mod receive;
 mod session;
-mod topics;
+pub(crate) mod topics;
 
 use alloc::format;
 use alloc::string::String;
@@ -69,6 +69,7 @@ impl Core {
             Command::Stats(name) => self.stats(&name, log).map(Some),
             Command::Topics(listing) => self.topics(listing).map(Some),
             Command::Topic(topic) => self.topic(&topic).map(Some),
+            Command::Top(top) => self.top(ticket, top).map(|()| None),
             Command::DeadList { listing, group } => self.dead_list(listing, &group).map(Some),
             Command::DeadRedrive { namespace, group, which } => {
                 self.dead_redrive(&namespace, &group, which, log).map(Some)

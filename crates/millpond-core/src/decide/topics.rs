@@ -136,7 +136,8 @@ impl Core {
     }
 }
 
-fn view(topic: &Topic, pauses: &Pauses) -> TopicView {
+/// What a listing shows of a topic.
+pub(crate) fn view(topic: &Topic, pauses: &Pauses) -> TopicView {
     let mut counts = Counts::default();
     let mut oldest = None;
     let mut waits = |run: &crate::page::RunPage| {

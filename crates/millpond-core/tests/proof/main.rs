@@ -15,3 +15,4 @@ mod scenarios;
 mod script;
 mod shell;
 mod store;
+mod walks;

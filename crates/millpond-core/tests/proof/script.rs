@@ -13,7 +13,7 @@ use millpond_core::dedup_hash;
 use millpond_types::block;
 use millpond_types::{
     DedupWindow, Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority,
-    ProducerId, Receipt, Retry, SessionId, TopicName, TopicNumber,
+    ProducerId, Receipt, Retry, SessionId, TopBy, TopicName, TopicNumber,
 };
 
 use crate::journal::sizes_of;
@@ -183,6 +183,11 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "namespaces" => Command::Namespaces,
         "stats" => Command::Stats(namespace),
         "topics" => Command::Topics(line.listing(names)),
+        "top" => {
+            let by = if line.words == ["age"] { TopBy::Age } else { TopBy::Depth };
+            let Listing { namespace, prefix, limit, .. } = line.listing(names);
+            Command::Top(Top { namespace, prefix, by, limit })
+        }
         "topic" => Command::Topic(line.topic()),
         "dead" => Command::DeadList { listing: line.listing(names), group },
         "redrive" => Command::DeadRedrive { namespace, group, which: dead_which(line, names) },

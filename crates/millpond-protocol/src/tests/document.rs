@@ -4,7 +4,7 @@ use bytes::Bytes;
 use millpond_types::limits::*;
 use millpond_types::{
     Advice, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, MessageId, MessageState,
-    MessageView, NamespaceView, OnExpiry, Policy, PublishOutcome, Receipt, Retry, TopicView,
+    MessageView, NamespaceView, OnExpiry, Policy, PublishOutcome, Receipt, Retry, TopBy, TopicView,
 };
 
 use super::{Record, vectors};
@@ -78,6 +78,7 @@ fn every_choice_has_its_numbers_and_fields() {
         ("MessageState", MessageState::TABLE),
         ("Which", Which::TABLE),
         ("LookWhich", LookWhich::TABLE),
+        ("TopBy", TopBy::TABLE),
         ("DeadWhich", DeadWhich::TABLE),
         ("Retry", Retry::TABLE),
         ("OnExpiry", OnExpiry::TABLE),
@@ -121,7 +122,7 @@ fn every_limit_is_the_one_of_the_code() {
         &[RECEIPTS_MAX, CREDIT_MESSAGES_MAX as usize],
         &[CREDIT_MESSAGES_MAX as usize],
         &[FILTER_MAX],
-        &[PAGE_MAX],
+        &[PAGE_MAX, TOP_MAX],
         &[REASON_MAX, TOKEN_MAX, TEXT_MAX],
         &[PRODUCER_WINDOW],
         &[PUBLISH_CREDIT as usize],

@@ -5,8 +5,8 @@ use millpond_types::limits::{DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAM
 use millpond_types::{
     Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber, MessageId,
     MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Policy, Priority,
-    ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopicName, TopicNumber, TopicView, WallTime,
-    block,
+    ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopBy, TopicName, TopicNumber, TopicView,
+    WallTime, block,
 };
 
 use crate::*;
@@ -270,6 +270,12 @@ impl Draw {
             "Stats" => Request::Stats { namespace: self.namespace() },
             "Topics" => Request::Topics(self.listing()),
             "Topic" => Request::Topic(self.topic_ref()),
+            "TopTopics" => Request::TopTopics {
+                namespace: self.namespace(),
+                prefix: self.bytes(0, TOPIC_NAME_MAX),
+                by: if self.flag() { TopBy::Depth } else { TopBy::Age },
+                limit: self.u32(),
+            },
             "DeadList" => Request::DeadList { listing: self.listing(), group: self.group() },
             "DeadRedrive" => {
                 Request::DeadRedrive { namespace: self.namespace(), group: self.group(), which: self.dead_which() }

@@ -1,10 +1,10 @@
-//! `topics`: lists topics by name, or shows one with its cursors.
+//! `topics`: lists topics by name or those that stand out, or shows one with its cursors.
 
 use bytes::Bytes;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use millpond_client::Listing;
-use millpond_types::limits::PAGE_MAX;
-use millpond_types::{TopicName, TopicView};
+use millpond_types::limits::{PAGE_MAX, TOP_MAX};
+use millpond_types::{TopBy, TopicName, TopicView};
 
 use crate::address::{Address, Place};
 use crate::cli::{Globals, Output};
@@ -14,7 +14,7 @@ use crate::json;
 use crate::say;
 use crate::table::Table;
 
-/// List the topics of a namespace by name, or show one with its cursors
+/// List the topics of a namespace, by name or the deepest or oldest first, or show one with its cursors
 #[derive(Args)]
 pub struct Topics {
     /// A namespace, a prefix of topics, or one topic
@@ -26,6 +26,16 @@ pub struct Topics {
     /// Only topics after this name, the last one of the page before
     #[arg(long, value_name = "NAME", value_parser = topic)]
     after: Option<TopicName>,
+    /// The topics that stand out instead, at most 100: with the most messages that wait, or with the oldest of them
+    #[arg(long, value_enum, value_name = "BY", conflicts_with = "after")]
+    top: Option<By>,
+}
+
+/// What puts a topic before others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum By {
+    Depth,
+    Age,
 }
 
 /// Reads the name of a topic as it is, without escapes.
@@ -46,6 +56,17 @@ impl Topics {
                 return Ok(());
             }
         };
+        if let Some(by) = self.top {
+            let by = match by {
+                By::Depth => TopBy::Depth,
+                By::Age => TopBy::Age,
+            };
+            let limit = self.limit.min(TOP_MAX as u32);
+            let views =
+                with_client(globals, async |client| Ok(client.top_topics(namespace, prefix, by, limit).await?))?;
+            print_page(globals, &views);
+            return Ok(());
+        }
         let after = self.after.map_or_else(Bytes::new, |name| name.bytes().clone());
         let listing = Listing { namespace, prefix, after, limit: self.limit };
         let views = with_client(globals, async |client| Ok(client.topics(listing).await?))?;

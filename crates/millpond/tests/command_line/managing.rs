@@ -103,10 +103,13 @@ fn topics_are_listed_in_pages_and_shown_with_cursors() {
     assert_eq!(names(&["default", "--limit", "2"]), ["a", "b/1"]);
     assert_eq!(names(&["default", "--limit", "2", "--after", "b/1"]), ["b/2", "c"]);
     assert!(broker.call(&["topics", "default", "--limit", "2"]).err.contains("--after \"b/1\""));
+    assert_eq!(names(&["default", "--top", "age", "--limit", "2"]), ["b/2", "a"]);
 
     broker.ok(&["receive", "default/a", "--ack"]);
     publish(&broker, "a", &["y"]);
     publish(&broker, "a", &["z"]);
+    assert_eq!(names(&["default", "--top", "depth"]), ["a", "b/1", "b/2", "c"]);
+    assert_eq!(names(&["default/b/*", "--top", "depth", "--limit", "1"]), ["b/1"]);
     broker.ok(&["receive", "default/a"]);
     let topic = &broker.json(&["topics", "default/a", "--output", "json"])[0];
     assert_eq!((&topic["waiting"], &topic["leased"]), (&json!(1), &json!(1)));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millpond_core::command::{self, Command};
+use millpond_core::command::{self, Command, Top};
 use millpond_protocol::{self as frame, Block, Incoming, Response, VERSION};
 use millpond_types::{Code, Millis, SessionId};
 
@@ -105,6 +105,9 @@ impl Conversation {
             frame::Request::Stats { namespace } => manage(Command::Stats(namespace)),
             frame::Request::Topics(listing) => manage(Command::Topics(convert::listing(listing))),
             frame::Request::Topic(topic) => manage(Command::Topic(convert::topic(topic))),
+            frame::Request::TopTopics { namespace, prefix, by, limit } => {
+                manage(Command::Top(Top { namespace, prefix, by, limit }))
+            }
             frame::Request::DeadList { listing, group } => {
                 manage(Command::DeadList { listing: convert::listing(listing), group })
             }
