@@ -9,12 +9,14 @@ use millpond_types::{EndReason, OnExpiry, Priority, Sequence, SessionId};
 use crate::Core;
 use crate::fact::{DeadReason, Fact, FactLog, Victims};
 use crate::output::Output;
+use crate::state::pieces::PieceTimer;
 use crate::state::topic::AsideWhy;
 use crate::state::{LeaseSlot, Timer, TopicSlot};
 
 impl Core {
     /// Decides all that has fallen due up to the time of this turn.
     pub fn advance(&mut self, log: &mut dyn FactLog) {
+        self.bring_due();
         let mut due = Vec::new();
         self.state.run_timers.advance(self.state.now.run.0, &mut due);
         self.state.wall_timers.advance(self.state.now.wall.0, &mut due);
@@ -32,6 +34,15 @@ impl Core {
         self.state.dedups.sweep(self.state.now.wall);
         self.state.producers.sweep(self.state.now.wall);
         self.walk_on();
+    }
+
+    /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own.
+    fn bring_due(&mut self) {
+        let mut due = Vec::new();
+        self.state.piece_timers.advance(self.state.now.wall.0, &mut due);
+        for PieceTimer { slot, priority, first } in due {
+            self.state.bring(slot, priority, first).expect("what is due is fetched before");
+        }
     }
 
     fn lease_ran_out(&mut self, lease_slot: LeaseSlot, log: &mut dyn FactLog) {
@@ -58,9 +69,8 @@ impl Core {
         let level = self.state.topics[slot].level_mut(priority).expect("a timer goes with what it was set for");
         // What came before in the same turn may have finished the last of them.
         let Some((end, _)) = level.expiries.remove(&first) else { return };
-        let at = level.runs.partition_point(|run| run.end() <= first);
-        let in_line = level.runs.range(at..).take_while(|run| run.first < end);
-        let mut pieces: Vec<(Sequence, u32)> = in_line
+        let in_line = level.line.runs_from(first).take_while(|run| run.first < end);
+        let mut parts: Vec<(Sequence, u32)> = in_line
             .filter(|run| run.expiry().is_some())
             .map(|run| {
                 let from = run.first.max(first);
@@ -68,8 +78,10 @@ impl Core {
             })
             .collect();
         let aside = level.aside.range(first..end).filter(|(_, aside)| !matches!(aside.state, AsideWhy::Leased(_)));
-        pieces.extend(aside.map(|(first, aside)| (*first, aside.run.count)));
-        for (first, count) in pieces {
+        parts.extend(aside.map(|(first, aside)| (*first, aside.run.count)));
+        // In order, whether or not they were in the store in between and have timers of their own.
+        parts.sort_unstable();
+        for (first, count) in parts {
             self.expire(slot, priority, first, count, log);
         }
     }

@@ -11,6 +11,7 @@ use crate::dispatch::Dispatcher;
 use crate::fact::{Fact, FactLog};
 use crate::output::{Extent, Output, Reply};
 use crate::parking::Parking;
+use crate::state::line::LineBounds;
 use crate::state::numbers::RAISE;
 use crate::state::{Now, State};
 use crate::store::Store;
@@ -78,6 +79,11 @@ impl Core {
         self.state.freed.clear();
         self.state.apply(fact, position);
         self.state.settle_touched();
+    }
+
+    /// How much of each line of waiting messages stays in memory, from the next topic on. Set before anything else.
+    pub fn set_line_bounds(&mut self, bounds: LineBounds) {
+        self.state.bounds = bounds;
     }
 
     /// Begins service after a replay. With `raise`, which is due after anything but an orderly stop, all numbers given
@@ -151,7 +157,8 @@ impl Core {
         let waiting = self.dispatcher.waiting.first().map(|(until, _)| until.0).filter(|_| !self.is_fetching());
         let losing = self.dispatcher.losing.first().map(|(at, _)| at.0);
         let in_run = [run_timer, waiting, losing].into_iter().flatten().map(|at| at.saturating_sub(run.0));
-        let in_wall = self.state.wall_timers.next().map(|at| at.saturating_sub(wall.0));
+        let in_wall = [self.state.wall_timers.next(), self.state.piece_timers.next()].into_iter().flatten();
+        let in_wall = in_wall.map(|at| at.saturating_sub(wall.0));
         in_run.chain(in_wall).min().map(Millis)
     }
 

@@ -2,11 +2,13 @@
 //! step. Each panics with what it found.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use millpond_types::{Counts, SessionId};
 
 use crate::Core;
 use crate::state::State;
+use crate::state::line::InLine;
 use crate::state::topic::{AsideWhy, Level, Topic};
 
 /// Checks everything; costs time in proportion to the state.
@@ -32,16 +34,19 @@ pub fn check(core: &Core) {
 /// No sequence is in two places, nothing lies at or past `next`, and lines are in order.
 fn messages_stand_once_and_in_order(level: &Level) {
     let mut at = level.scan();
-    for run in &level.runs {
-        assert!(run.count > 0 && run.first >= at, "the line is in order: {run:?} at {at:?}");
-        at = run.end();
+    let stored = level.line.stored_from(at).map(|piece| (piece.first, piece.end));
+    let mut line: Vec<_> = level.line.runs().map(|run| (run.first, run.end())).chain(stored).collect();
+    line.sort_unstable();
+    for (first, end) in line {
+        assert!(first < end && first >= at, "the line is in order: {first:?} to {end:?} at {at:?}");
+        at = end;
     }
     assert!(at <= level.next, "the line ends before the next sequence");
     let mut at = None;
     for (first, aside) in &level.aside {
         assert!(aside.run.count > 0 && *first == aside.run.first, "an entry aside is found by its first sequence");
         assert!(Some(*first) >= at, "entries aside do not overlap");
-        assert!(level.run_of(*first).is_none(), "what is aside is not in line");
+        assert!(!matches!(level.line.find(*first), InLine::Run(_)), "what is aside is not in line");
         at = Some(aside.run.end());
     }
     assert!(at.is_none_or(|at| at <= level.next), "what is aside was published");
@@ -54,7 +59,7 @@ fn ready_list_matches(level: &Level) {
         AsideWhy::Ready { behind } => Some((behind, aside.run.first)),
         _ => None,
     });
-    let mut expected: alloc::vec::Vec<_> = ready.collect();
+    let mut expected: Vec<_> = ready.collect();
     expected.sort_unstable();
     assert!(level.ready.iter().copied().eq(expected), "the ready list holds what is ready");
 }
@@ -145,7 +150,7 @@ fn counts_are_right(state: &State) {
             topics += 1;
             cold |= topic.is_cold();
             for level in &topic.levels {
-                counts.waiting += level.runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+                counts.waiting += level.line.waiting();
                 for aside in level.aside.values() {
                     let count = u64::from(aside.run.count);
                     match aside.state {
@@ -169,10 +174,11 @@ fn counts_are_right(state: &State) {
 }
 
 fn timers_are_as_many_as_what_waits(state: &State) {
-    let (mut run, mut wall) = (0, 0);
+    let (mut run, mut wall, mut pieces) = (0, 0, 0);
     for (_, topic) in state.topics.iter() {
         for level in &topic.levels {
             wall += level.expiries.len();
+            pieces += level.line.timers().count();
             for aside in level.aside.values() {
                 match aside.state {
                     AsideWhy::Delayed { .. } => wall += 1,
@@ -183,6 +189,7 @@ fn timers_are_as_many_as_what_waits(state: &State) {
         }
     }
     run += state.leases.iter().filter(|(_, lease)| lease.timer.is_some()).count();
+    assert_eq!(state.piece_timers.len(), pieces, "each stored piece with a TTL has one timer");
     assert_eq!((state.run_timers.len(), state.wall_timers.len()), (run, wall), "each deadline has one timer");
 }
 

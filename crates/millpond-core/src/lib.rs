@@ -39,3 +39,4 @@ pub use core_turn::{Core, Decision};
 pub use pages::BadPage;
 pub use state::Now;
 pub use state::hash::dedup_hash;
+pub use state::line::LineBounds;

@@ -36,6 +36,8 @@ pub enum Page {
     Producer(ProducerPage),
     /// The next deadline of a topic that is not in memory.
     Due(DuePage),
+    /// A piece of a topic's line.
+    Piece(PiecePage),
 }
 
 /// The numbers that outlive what they name, and the times.
@@ -106,10 +108,47 @@ pub struct LevelPage {
     pub priority: Priority,
     /// The next sequence.
     pub next: Sequence,
-    /// Messages never looked at, in order.
+    /// Messages never looked at, in order, but for those of `stored`.
     pub runs: Vec<RunPage>,
+    /// The pieces of the line that have entries of their own, in order. Each stands between two of `runs` by its
+    /// sequences.
+    pub stored: Vec<StoredPiece>,
     /// Messages looked at or set aside and not finished, per group, in order.
     pub aside: Vec<AsidePage>,
+}
+
+impl LevelPage {
+    /// How many messages are in line.
+    pub fn waiting(&self) -> u64 {
+        let stored: u64 = self.stored.iter().map(|piece| piece.messages).sum();
+        self.runs.iter().map(|run| u64::from(run.count)).sum::<u64>() + stored
+    }
+}
+
+/// What a line remembers of a piece of it that is in the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoredPiece {
+    /// Its first message.
+    pub first: Sequence,
+    /// The sequence behind its last message.
+    pub end: Sequence,
+    /// How many messages there are. Those missing in between are finished, or aside.
+    pub messages: u64,
+    /// When the oldest was published.
+    pub published: WallTime,
+    /// When the first TTL passes; [`WallTime::NEVER`] for none.
+    pub expires: WallTime,
+}
+
+/// A piece of a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PiecePage {
+    /// The topic.
+    pub topic: TopicNumber,
+    /// The priority.
+    pub priority: Priority,
+    /// Messages never looked at, in order; at least one run.
+    pub runs: Vec<RunPage>,
 }
 
 /// Consecutive messages whose blocks lie together. What they were published with is shared by all that is cut from

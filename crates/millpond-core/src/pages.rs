@@ -5,12 +5,13 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 
-use millpond_types::{Millis, Priority};
+use millpond_types::{Millis, Priority, Sequence};
 
 use crate::Core;
 use crate::output::Extent;
 use crate::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NumbersPage, Page, ProducerPage, RunPage, TopicPage,
+    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NumbersPage, Page, ProducerPage, RunPage, StoredPiece,
+    TopicPage,
 };
 use crate::state::dedup::Dedup;
 use crate::state::hash::tenant_hash;
@@ -20,7 +21,7 @@ use crate::state::producer::Producer;
 use crate::state::stored::Stored;
 use crate::state::topic::{AsideWhy, Level, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
-use crate::store::MemoryStore;
+use crate::store::{Key, MemoryStore};
 
 /// Pages that are no state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,10 @@ impl Core {
                     state.namespaces.insert(page.number, namespace);
                 }
                 Page::Topic(page) => state.add_topic(page)?,
+                Page::Piece(page) => {
+                    let key = Key::Piece { topic: page.topic, priority: page.priority, first: page.runs[0].first };
+                    state.store.put(&key, &Page::Piece(page));
+                }
                 Page::Dead(page) => state.add_dead(page)?,
                 Page::Dedup(page) => {
                     // A checkpoint has them in the order of their ends, whatever their windows were.
@@ -124,7 +129,12 @@ impl Core {
             })
         });
         let first = core::iter::once(Page::Numbers(self.numbers()));
-        first.chain(namespaces).chain(topics).chain(dead).chain(dedups).chain(producers)
+        first.chain(namespaces).chain(topics).chain(self.pieces()).chain(dead).chain(dedups).chain(producers)
+    }
+
+    /// The pieces of lines that are in the store.
+    fn pieces(&self) -> impl Iterator<Item = Page> {
+        self.state.store.dump().into_iter().filter(|page| matches!(page, Page::Piece(_)))
     }
 
     /// The numbers and times.
@@ -137,9 +147,13 @@ impl Core {
         for (_, topic) in self.state.topics.iter() {
             assert!(!topic.is_cold(), "the extents of cold topics are in the store");
             for level in &topic.levels {
-                level.runs.iter().for_each(|run| visit(run.extent()));
+                level.line.runs().for_each(|run| visit(run.extent()));
                 level.aside.values().for_each(|aside| visit(aside.run.extent()));
             }
+        }
+        for page in self.pieces() {
+            let Page::Piece(page) = page else { continue };
+            page.runs.iter().for_each(|run| visit(run.extent()));
         }
         for (_, namespace) in self.state.namespaces.iter() {
             namespace.dead.values().for_each(|dead| visit(dead.run.extent()));
@@ -160,7 +174,8 @@ impl State {
         let levels = topic.levels.iter().map(|level| LevelPage {
             priority: level.priority,
             next: level.next,
-            runs: level.runs.iter().map(RunPage::compact).collect(),
+            runs: level.line.runs().map(RunPage::compact).collect(),
+            stored: level.line.stored_from(Sequence(0)).copied().collect(),
             aside: level.aside.values().map(|aside| self.aside_page(aside)).collect(),
         });
         TopicPage {
@@ -178,16 +193,27 @@ impl State {
     pub(crate) fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
         for level in page.levels {
             let priority = level.priority;
-            self.topics[slot].levels.push(Level::new(priority, level.next));
+            let bounds = self.topics[slot].bounds;
+            self.topics[slot].levels.push(Level::new(priority, level.next, bounds));
+            let mut stored = level.stored.into_iter().peekable();
             for run in level.runs {
                 self.arm_expiry(slot, priority, &run);
-                self.topics[slot].level_or_new(priority).runs.push_back(run);
+                while let Some(piece) = stored.next_if(|piece| piece.first < run.first) {
+                    self.fill_stored(slot, priority, piece);
+                }
+                self.topics[slot].level_or_new(priority).line.push_back(run);
             }
+            stored.for_each(|piece| self.fill_stored(slot, priority, piece));
             for aside in level.aside {
                 self.arm_expiry(slot, priority, &aside.run);
                 self.fill_aside(slot, priority, aside);
             }
         }
+    }
+
+    fn fill_stored(&mut self, slot: TopicSlot, priority: Priority, piece: StoredPiece) {
+        self.topics[slot].level_or_new(priority).line.push_stored(piece);
+        self.arm_piece(slot, priority, &piece);
     }
 
     fn fill_aside(&mut self, slot: TopicSlot, priority: Priority, page: AsidePage) {
@@ -202,12 +228,6 @@ impl State {
             }
         };
         self.set_aside(slot, priority, run, tries, why);
-    }
-
-    fn arm_expiry(&mut self, slot: TopicSlot, priority: Priority, run: &RunPage) {
-        let Some(at) = run.expiry() else { return };
-        let timer = self.wall_timers.insert(at.0, Timer::Expiry { slot, priority, first: run.first });
-        self.topics[slot].level_or_new(priority).expiries.insert(run.first, (run.end(), timer));
     }
 
     fn aside_page(&self, aside: &crate::state::topic::Aside) -> AsidePage {
@@ -233,7 +253,7 @@ impl State {
             return Err(BadPage("a topic's priorities are in order"));
         }
         home.topics += 1;
-        let waiting: u64 = page.levels.iter().flat_map(|level| &level.runs).map(|run| u64::from(run.count)).sum();
+        let waiting: u64 = page.levels.iter().map(LevelPage::waiting).sum();
         home.counts.waiting += waiting;
         let topic = Topic {
             number: page.number,
@@ -248,6 +268,7 @@ impl State {
             retrying: 0,
             paused: home.paused.holds(&page.name),
             offered: None,
+            bounds: self.bounds,
             touched: false,
             stored: Stored { epoch: page.epoch, ..Stored::default() },
             cold: None,

@@ -90,7 +90,7 @@ impl Core {
                 self.parking.want(topic.number);
                 return false;
             }
-            spent += 1 + topic.levels.iter().map(|level| level.runs.len() + level.aside.len()).sum::<usize>();
+            spent += 1 + topic.levels.iter().map(|level| level.line.steps() + level.aside.len()).sum::<usize>();
             walk.take(view(topic, &self.state.namespaces[walk.namespace].paused));
             walk.last = Some(topic.name.clone());
         }

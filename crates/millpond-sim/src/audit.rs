@@ -19,6 +19,15 @@ pub fn audit(core: &Core, reader: &Reader, ledger: &Ledger) -> Result<(), Violat
     for page in core.pages() {
         let (topic, levels) = match page {
             Page::Topic(page) => (page.number, page.levels),
+            Page::Piece(page) => {
+                for run in page.runs {
+                    let run = (page.topic, page.priority, run);
+                    note(&mut found, &run, |_| Place::Open);
+                    let first = MessageId { topic: page.topic, priority: page.priority, sequence: run.2.first };
+                    check_bodies(&run, reader, ledger, first)?;
+                }
+                continue;
+            }
             Page::Dead(page) => {
                 let run = (page.id.topic, page.id.priority, page.run);
                 note(&mut found, &run, |_| Place::Dead);

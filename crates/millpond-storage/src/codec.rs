@@ -20,6 +20,7 @@ mod context;
 mod fact;
 mod messages;
 mod page;
+mod piece;
 mod run;
 mod value;
 

@@ -121,7 +121,7 @@ impl Report<'_> {
                 Ok(Page::Dedup(_)) => counts[4] += 1,
                 Ok(Page::Producer(_)) => counts[5] += 1,
                 // They say nothing that their topics do not say.
-                Ok(Page::Due(_)) => {}
+                Ok(Page::Due(_) | Page::Piece(_)) => {}
                 Err(error) => self.damaged(format!("the checkpoint's pages: {error}"))?,
             }
         }

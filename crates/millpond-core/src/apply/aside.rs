@@ -68,18 +68,9 @@ impl State {
         let topic = &mut self.topics[slot];
         self.namespaces[topic.namespace].counts.waiting -= u64::from(count);
         let level = topic.level_mut(priority).expect("a fact names a level that exists");
-        let at = level.run_of(sequence).expect("a fact names a message that is in line");
-        let run = &mut level.runs[at];
-        let before = run.split_front((sequence.0 - run.first.0) as u32);
-        let middle = run.split_front(count);
-        if run.count == 0 {
-            level.runs.remove(at);
-        }
-        if before.count > 0 {
-            level.runs.insert(at, before);
-        }
+        let run = level.line.carve(sequence, count);
         self.touch(slot);
-        middle
+        run
     }
 
     pub(super) fn ripened(&mut self, topic: TopicNumber, priority: Priority, first: Sequence, count: u32) {
@@ -92,7 +83,7 @@ impl State {
 
     pub(super) fn rescheduled(&mut self, topic: TopicNumber, priority: Priority, sequence: Sequence, due: WallTime) {
         let slot = self.slot(topic);
-        let (run, tries) = match self.where_is(slot, priority, sequence).expect("a fact names an unfinished message") {
+        let (run, tries) = match self.place_of(slot, priority, sequence) {
             super::Place::Line => (self.carve_line(slot, priority, sequence, 1), (0, 0)),
             super::Place::Aside(_) => {
                 let aside = self.carve_aside(slot, priority, sequence, 1);

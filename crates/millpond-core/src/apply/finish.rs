@@ -86,7 +86,7 @@ impl State {
 
     /// Takes messages that are not leased from wherever they are.
     fn take_unleased(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, count: u32) -> Aside {
-        match self.where_is(slot, priority, first).expect("a fact names unfinished messages") {
+        match self.place_of(slot, priority, first) {
             Place::Aside(_) => self.carve_aside(slot, priority, first, count),
             Place::Line => {
                 let run: RunPage = self.carve_line(slot, priority, first, count);

@@ -13,8 +13,7 @@ impl State {
             unreachable!("called for this fact alone")
         };
         let slot = self.slot(*topic);
-        let place = self.where_is(slot, *priority, *first).expect("a fact leases what is there");
-        let (run, tries) = match place {
+        let (run, tries) = match self.place_of(slot, *priority, *first) {
             super::Place::Line => (self.carve_line(slot, *priority, *first, *count), (0, 0)),
             super::Place::Aside(_) => {
                 let aside = self.carve_aside(slot, *priority, *first, *count);

@@ -12,6 +12,7 @@ use millpond_types::{Priority, Sequence, TopicName};
 
 use crate::fact::Fact;
 use crate::state::State;
+use crate::state::line::InLine;
 use crate::state::namespace::Namespace;
 use crate::state::stored::Stored;
 use crate::state::topic::Topic;
@@ -66,6 +67,7 @@ impl State {
                     retrying: 0,
                     paused: home.paused.holds(name),
                     offered: None,
+                    bounds: self.bounds,
                     touched: false,
                     stored: Stored { epoch: self.epoch, ..Stored::default() },
                     cold: None,
@@ -133,13 +135,19 @@ impl State {
         }
     }
 
-    /// Where a message is in memory; `None` if it is finished.
+    /// Where the messages of a fact are, in memory by now.
+    fn place_of(&mut self, slot: TopicSlot, priority: Priority, first: Sequence) -> Place {
+        self.bring(slot, priority, first).expect("what a fact needs is fetched before it is applied");
+        self.where_is(slot, priority, first).expect("a fact names unfinished messages")
+    }
+
+    /// Where a message is; `None` if it is finished. Nobody asks before its piece of the line is in memory.
     pub(crate) fn where_is(&self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Option<Place> {
         let level = self.topics[slot].level(priority)?;
-        if level.run_of(sequence).is_some() {
-            return Some(Place::Line);
+        if let Some((first, _)) = level.aside_of(sequence) {
+            return Some(Place::Aside(first));
         }
-        level.aside_of(sequence).map(|(first, _)| Place::Aside(first))
+        (level.line.find(sequence) != InLine::Absent).then_some(Place::Line)
     }
 }
 

@@ -36,10 +36,7 @@ impl State {
             published: *published,
             expires: expires.unwrap_or(WallTime::NEVER),
         };
-        if let Some(at) = run.expiry() {
-            let timer = self.wall_timers.insert(at.0, Timer::Expiry { slot, priority: *priority, first: *first });
-            self.topics[slot].level_or_new(*priority).expiries.insert(*first, (run.end(), timer));
-        }
+        self.arm_expiry(slot, *priority, &run);
         match due {
             None => self.put_in_line(slot, *priority, run),
             Some(due) => {
@@ -97,7 +94,7 @@ impl State {
         self.advance_next(slot, priority, &run);
         let topic = &mut self.topics[slot];
         self.namespaces[topic.namespace].counts.waiting += u64::from(run.count);
-        topic.level_or_new(priority).runs.push_back(run);
+        topic.level_or_new(priority).line.push_back(run);
         self.touch(slot);
     }
 

@@ -14,6 +14,7 @@ use crate::decide::Refusal;
 use crate::fact::{Fact, FactLog, NamespaceNumber};
 use crate::output::{Found, Reply};
 use crate::page::RunPage;
+use crate::state::line::InLine;
 use crate::state::topic::{Aside, AsideWhy, Level};
 use crate::state::{State, TopicSlot};
 
@@ -160,7 +161,8 @@ impl<'a> Piece<'a> {
 impl Level {
     /// What is ready, in the order of delivery.
     fn ready_in_order(&self) -> impl Iterator<Item = (&Level, Piece<'_>)> {
-        let mut line = self.runs.iter().peekable();
+        // What is looked at is in memory, and what lies behind may not be.
+        let mut line = self.line.runs().peekable();
         let mut aside = self.ready.iter().peekable();
         core::iter::from_fn(move || {
             let scan = line.peek().map_or(self.next, |run| run.first);
@@ -185,7 +187,10 @@ impl State {
     fn piece(&self, slot: TopicSlot, id: MessageId, place: Place) -> Piece<'_> {
         let level = self.topics[slot].level(id.priority).expect("a message has a level");
         match place {
-            Place::Line => Piece::Line(&level.runs[level.run_of(id.sequence).expect("the message is in line")]),
+            Place::Line => match level.line.find(id.sequence) {
+                InLine::Run(run) => Piece::Line(run),
+                _ => panic!("what a command needs is fetched before it is decided"),
+            },
             Place::Aside(first) => Piece::Aside(&level.aside[&first]),
         }
     }

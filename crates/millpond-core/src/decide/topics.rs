@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{Code, Counts, EndReason, Filter, GroupCursors, GroupName, NamespaceName, TopicView};
+use millpond_types::{
+    Code, Counts, EndReason, Filter, GroupCursors, GroupName, NamespaceName, Priority, Sequence, TopicView, WallTime,
+};
 
 use crate::Core;
 use crate::command::{Listing, TopicRef};
@@ -119,20 +121,29 @@ impl Core {
     }
 
     fn purge_topic(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> u64 {
-        let topic = &self.state.topics[slot];
-        let (number, mut purged) = (topic.number, 0);
-        let mut pieces = Vec::new();
-        for level in &topic.levels {
+        let (number, mut purged) = (self.state.topics[slot].number, 0);
+        for index in 0..self.state.topics[slot].levels.len() {
+            let level = &self.state.topics[slot].levels[index];
+            let priority = level.priority;
             let aside = level.aside.values().filter(|aside| !matches!(aside.state, AsideWhy::Leased(_)));
-            let runs = level.runs.iter().chain(aside.map(|aside| &aside.run));
-            pieces.extend(runs.map(|run| (level.priority, run.first, run.count)));
-        }
-        for (priority, first, count) in pieces {
-            let reason = EndReason::Purged;
-            self.commit(Fact::Ended { topic: number, group: 0, priority, first, count, reason }, log);
-            purged += u64::from(count);
+            let aside: Vec<_> = aside.map(|aside| (aside.run.first, aside.run.count)).collect();
+            let mut aside = aside.into_iter();
+            // From its front, so that a long line is never in memory as a whole.
+            while let Some((first, count)) = self.front_of_line(slot, priority).or_else(|| aside.next()) {
+                let reason = EndReason::Purged;
+                self.commit(Fact::Ended { topic: number, group: 0, priority, first, count, reason }, log);
+                purged += u64::from(count);
+            }
         }
         purged
+    }
+
+    /// The run at the front of a line.
+    fn front_of_line(&mut self, slot: TopicSlot, priority: Priority) -> Option<(Sequence, u32)> {
+        let first = self.state.topics[slot].level(priority)?.line.first()?;
+        self.state.bring(slot, priority, first).expect("what a command needs is fetched before it is decided");
+        let run = self.state.topics[slot].level(priority)?.line.front()?;
+        Some((run.first, run.count))
     }
 }
 
@@ -140,22 +151,16 @@ impl Core {
 pub(crate) fn view(topic: &Topic, pauses: &Pauses) -> TopicView {
     let mut counts = Counts::default();
     let mut oldest = None;
-    let mut waits = |run: &crate::page::RunPage| {
-        let first = oldest.get_or_insert(run.published);
-        *first = run.published.min(*first);
-    };
+    let mut waits = |published: WallTime| oldest = Some(oldest.map_or(published, |oldest| published.min(oldest)));
     for level in &topic.levels {
-        for run in &level.runs {
-            counts.waiting += u64::from(run.count);
-            // A redriven message is older than its place in the line.
-            waits(run);
-        }
+        counts.waiting += level.line.waiting();
+        level.line.oldest().into_iter().for_each(&mut waits);
         for aside in level.aside.values() {
             let count = u64::from(aside.run.count);
             match aside.state {
                 AsideWhy::Ready { .. } => {
                     counts.waiting += count;
-                    waits(&aside.run);
+                    waits(aside.run.published);
                 }
                 AsideWhy::Delayed { .. } => counts.delayed += count,
                 AsideWhy::Retrying { .. } => counts.retrying += count,

@@ -125,6 +125,7 @@ impl Core {
         let mut served = 0;
         self.state.topics.take_up(slot);
         while served < quota {
+            self.bring_front(slot, priority);
             let consumer = &self.dispatcher.consumers[consumer_slot as usize];
             let topic = &self.state.topics[slot];
             let policy = &self.state.namespaces[topic.namespace].policy;
@@ -133,7 +134,7 @@ impl Core {
             let allowed = (quota - served).min(consumer.messages).min(room);
             let Some(front) = level.front().filter(|_| allowed > 0 && consumer.is_hungry()) else { break };
             let (run, tries) = match front {
-                Front::Line => (&level.runs[0], (0, 0)),
+                Front::Line => (level.line.front().expect("the front of the line was brought"), (0, 0)),
                 Front::Aside(first) => {
                     let aside = &level.aside[&first];
                     (&aside.run, (aside.deliveries, aside.failures))
@@ -176,6 +177,13 @@ impl Core {
         served
     }
 
+    /// Sees to it that the front of a line is in memory, and enough of what comes next.
+    fn bring_front(&mut self, slot: TopicSlot, priority: Priority) {
+        while let Some(first) = self.state.topics[slot].level(priority).and_then(|level| level.line.wanted()) {
+            self.state.bring(slot, priority, first).expect("the front of a line is fetched before it is served");
+        }
+    }
+
     fn deliver(&mut self, fed: Vec<ConsumerSlot>) {
         for slot in fed {
             let consumer = &mut self.dispatcher.consumers[slot as usize];
@@ -212,6 +220,8 @@ impl Core {
         for slot in core::mem::take(&mut self.state.touched) {
             let topic = &mut self.state.topics[slot];
             topic.touched = false;
+            self.state.store_middles(slot);
+            let topic = &self.state.topics[slot];
             if topic.is_empty() {
                 assert!(topic.offered.is_none(), "a topic without messages offers nothing");
                 let topic = topic.number;

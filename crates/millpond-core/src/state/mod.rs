@@ -7,10 +7,12 @@
 pub(crate) mod dedup;
 pub(crate) mod hash;
 pub(crate) mod holders;
+pub(crate) mod line;
 pub(crate) mod namespace;
 pub(crate) mod numbers;
 pub(crate) mod order;
 pub(crate) mod pauses;
+pub(crate) mod pieces;
 pub(crate) mod producer;
 pub(crate) mod stored;
 pub(crate) mod sweeps;
@@ -29,8 +31,10 @@ use crate::output::Extent;
 use crate::state::dedup::Dedups;
 use crate::state::hash::FixedState;
 use crate::state::holders::Holder;
+use crate::state::line::LineBounds;
 use crate::state::namespace::Namespaces;
 use crate::state::numbers::Numbers;
+use crate::state::pieces::PieceTimer;
 use crate::state::producer::Producers;
 use crate::state::stored::Capture;
 use crate::state::sweeps::{Sweep, Sweeps};
@@ -78,6 +82,8 @@ pub(crate) struct State {
     pub(crate) numbers: Numbers,
     pub(crate) namespaces: Namespaces,
     pub(crate) topics: Topics,
+    /// How much of a line stays in memory.
+    pub(crate) bounds: LineBounds,
     pub(crate) leases: Slab<Lease>,
     pub(crate) holders: HashMap<SessionId, Holder, FixedState>,
     pub(crate) dedups: Dedups,
@@ -86,6 +92,8 @@ pub(crate) struct State {
     pub(crate) run_timers: TimeIndex<Timer>,
     /// Deadlines in wall time.
     pub(crate) wall_timers: TimeIndex<Timer>,
+    /// First deadlines in wall time of pieces of lines that are in the store.
+    pub(crate) piece_timers: TimeIndex<PieceTimer>,
     /// Bytes of the journal that no message needs any more, for the shell.
     pub(crate) freed: Vec<Extent>,
     /// Topics that something has happened to, for what they are offered at and for vanishing.
@@ -106,12 +114,14 @@ impl State {
             numbers: Numbers::default(),
             namespaces: Namespaces::default(),
             topics: Topics::new(hash_key),
+            bounds: LineBounds::ENDS,
             leases: Slab::new(),
             holders: HashMap::default(),
             dedups: Dedups::default(),
             producers: Producers::default(),
             run_timers: TimeIndex::new(),
             wall_timers: TimeIndex::new(),
+            piece_timers: TimeIndex::new(),
             freed: Vec::new(),
             touched: Vec::new(),
             sweeps: Sweeps::default(),
@@ -141,6 +151,7 @@ impl State {
     pub(crate) fn settle_touched(&mut self) {
         while let Some(slot) = self.touched.pop() {
             self.topics[slot].touched = false;
+            self.store_middles(slot);
             self.refresh(slot);
         }
     }

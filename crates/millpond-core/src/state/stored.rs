@@ -172,6 +172,7 @@ impl TopicPage {
             let due = if let Delayed { due } = aside.state { Some(due) } else { None };
             [due, aside.run.expiry()].into_iter().flatten()
         });
-        runs.chain(aside).min()
+        let stored = self.levels.iter().flat_map(|level| &level.stored).filter_map(|piece| piece.expiry());
+        runs.chain(stored).chain(aside).min()
     }
 }

@@ -10,7 +10,7 @@
 //! What is finished leaves nothing behind, so the first thing aside (or in line) is the completion cursor, and any
 //! message is found by its sequence in logarithmic time.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use millpond_types::{
@@ -19,6 +19,7 @@ use millpond_types::{
 
 use crate::fact::NamespaceNumber;
 use crate::page::RunPage;
+use crate::state::line::{Line, LineBounds};
 use crate::state::stored::Stored;
 use crate::state::{LeaseSlot, TopicSlot};
 use crate::store::Shelf;
@@ -45,6 +46,8 @@ pub(crate) struct Topic {
     pub(crate) paused: bool,
     /// The priority at which it stands in the order as ready to deliver.
     pub(crate) offered: Option<Priority>,
+    /// How much of its lines stays in memory.
+    pub(crate) bounds: LineBounds,
     /// Whether it is in [`State::touched`](super::State).
     pub(crate) touched: bool,
     pub(crate) stored: Stored,
@@ -58,8 +61,8 @@ pub(crate) struct Topic {
 pub(crate) struct Level {
     pub(crate) priority: Priority,
     pub(crate) next: Sequence,
-    /// Never looked at, in order.
-    pub(crate) runs: VecDeque<RunPage>,
+    /// Never looked at.
+    pub(crate) line: Line,
     /// Looked at or set aside, not finished, by first sequence.
     pub(crate) aside: BTreeMap<Sequence, Aside>,
     /// Those aside that are ready, as (behind, first): each goes once everything before `behind` has been looked at.
@@ -126,7 +129,7 @@ impl Topic {
         match self.levels.binary_search_by_key(&priority, |level| level.priority) {
             Ok(at) => &mut self.levels[at],
             Err(at) => {
-                self.levels.insert(at, Level::new(priority, floor));
+                self.levels.insert(at, Level::new(priority, floor, self.bounds));
                 &mut self.levels[at]
             }
         }
@@ -139,7 +142,7 @@ impl Topic {
 
     /// Whether it holds nothing at all.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.is_cold() && self.levels.iter().all(|level| level.runs.is_empty() && level.aside.is_empty())
+        !self.is_cold() && self.levels.iter().all(|level| level.line.is_empty() && level.aside.is_empty())
     }
 
     /// The highest priority at which a message could be delivered now, if any.
@@ -190,11 +193,11 @@ impl Topic {
 }
 
 impl Level {
-    pub(crate) fn new(priority: Priority, next: Sequence) -> Level {
+    pub(crate) fn new(priority: Priority, next: Sequence, bounds: LineBounds) -> Level {
         Level {
             priority,
             next,
-            runs: VecDeque::new(),
+            line: Line::new(bounds),
             aside: BTreeMap::new(),
             ready: BTreeSet::new(),
             expiries: BTreeMap::new(),
@@ -202,18 +205,18 @@ impl Level {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        !self.runs.is_empty() || !self.ready.is_empty()
+        !self.line.is_empty() || !self.ready.is_empty()
     }
 
     /// Whether time alone will change it.
     pub(crate) fn has_deadlines(&self) -> bool {
         let rests = |aside: &Aside| matches!(aside.state, AsideWhy::Ready { .. });
-        !self.expiries.is_empty() || !self.aside.values().all(rests)
+        !self.expiries.is_empty() || self.line.timers().next().is_some() || !self.aside.values().all(rests)
     }
 
     /// The next sequence that was never looked at.
     pub(crate) fn scan(&self) -> Sequence {
-        self.runs.front().map_or(self.next, |run| run.first)
+        self.line.first().unwrap_or(self.next)
     }
 
     /// Every sequence before this one is finished.
@@ -228,16 +231,9 @@ impl Level {
         aside.run.contains(sequence).then_some((*first, aside))
     }
 
-    /// The index of the run in line that a message is of.
-    pub(crate) fn run_of(&self, sequence: Sequence) -> Option<usize> {
-        let at = self.runs.partition_point(|run| run.end() <= sequence);
-        self.runs.get(at).filter(|run| run.contains(sequence)).map(|_| at)
-    }
-
-    /// Whether any message from `first` on and before `end` is not finished.
+    /// Whether any message from `first` on and before `end` is not finished, or may not be, for all that is in memory.
     pub(crate) fn holds_any(&self, first: Sequence, end: Sequence) -> bool {
-        let at = self.runs.partition_point(|run| run.end() <= first);
-        let in_line = self.runs.get(at).is_some_and(|run| run.first < end);
+        let in_line = self.line.next_from(first).is_some_and(|next| next < end);
         in_line || self.aside_of(first).is_some() || self.aside.range(first..end).next().is_some()
     }
 
@@ -246,7 +242,7 @@ impl Level {
         let scan = self.scan();
         match self.ready.first() {
             Some((behind, first)) if *behind <= scan => Some(Front::Aside(*first)),
-            _ if !self.runs.is_empty() => Some(Front::Line),
+            _ if !self.line.is_empty() => Some(Front::Line),
             // Nothing is in line any more, so everything was looked at.
             Some((_, first)) => Some(Front::Aside(*first)),
             None => None,
@@ -259,6 +255,6 @@ impl Level {
 pub(crate) enum Front {
     /// The entry aside with this first sequence.
     Aside(Sequence),
-    /// The run at the front of the line.
+    /// The front of the line.
     Line,
 }

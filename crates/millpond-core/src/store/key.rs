@@ -169,6 +169,7 @@ impl Key {
             Page::Numbers(_) => Key::Numbers,
             Page::Namespace(page) => Key::Namespace(page.number),
             Page::Topic(page) => Key::Topic { namespace: page.namespace, shelf, name: page.name.clone() },
+            Page::Piece(page) => Key::Piece { topic: page.topic, priority: page.priority, first: page.runs[0].first },
             Page::Dead(page) => {
                 Key::Dead { namespace: page.namespace, group: page.group, topic: page.topic.clone(), id: page.id }
             }

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use millpond_core::page::{AsideState, Page, TopicPage};
+use millpond_core::page::{AsideState, Page, RunPage, TopicPage};
 use millpond_core::store::{Key, SHELVES, Shelf};
-use millpond_types::WallTime;
+use millpond_types::{Priority, TopicNumber, WallTime};
 
 /// What a checkpoint must hold, taken down when it began: all of the state that it captures.
 pub struct Expected(Vec<Page>);
 
 impl Expected {
     pub fn of(pages: impl Iterator<Item = Page>) -> Expected {
-        Expected(pages.filter(is_captured).map(canonical).collect())
+        Expected(canonical(pages.filter(is_captured)))
     }
 
     /// Holds it against what is on disk.
@@ -19,33 +19,43 @@ impl Expected {
         let mut pages: Vec<Page> = disk.iter().map(|(_, page)| page.clone()).filter(is_captured).collect();
         // Topics stand in the order of names there.
         pages.sort_by_key(|page| if let Page::Topic(page) = page { Some(page.number) } else { None });
-        let pages: Vec<Page> = pages.into_iter().map(canonical).collect();
-        assert_eq!(pages, self.0, "a checkpoint holds what was when it began");
+        assert_eq!(canonical(pages), self.0, "a checkpoint holds what was when it began");
         entries_are_where_they_belong(disk);
     }
 }
 
-/// A page without what depends on when checkpoints were made.
-pub fn canonical(page: Page) -> Page {
-    match page {
-        Page::Numbers(mut page) => {
-            page.epoch = 0;
-            Page::Numbers(page)
-        }
-        Page::Namespace(mut page) => {
-            page.shelves = [0; SHELVES];
-            Page::Namespace(page)
-        }
-        Page::Topic(mut page) => {
-            page.epoch = 0;
-            Page::Topic(page)
-        }
-        page => page,
+/// Pages without what depends on when checkpoints were made and on how much of a line is in memory.
+pub fn canonical(pages: impl IntoIterator<Item = Page>) -> Vec<Page> {
+    let (pieces, mut pages): (Vec<Page>, Vec<Page>) =
+        pages.into_iter().partition(|page| matches!(page, Page::Piece(_)));
+    let mut runs: BTreeMap<(TopicNumber, Priority), Vec<RunPage>> = BTreeMap::new();
+    for page in pieces {
+        let Page::Piece(piece) = page else { unreachable!("set apart above") };
+        runs.entry((piece.topic, piece.priority)).or_default().extend(piece.runs);
     }
+    for page in &mut pages {
+        match page {
+            Page::Numbers(page) => page.epoch = 0,
+            Page::Namespace(page) => page.shelves = [0; SHELVES],
+            Page::Topic(page) => {
+                page.epoch = 0;
+                for level in &mut page.levels {
+                    let stored = runs.remove(&(page.number, level.priority)).unwrap_or_default();
+                    let told: u64 = level.stored.drain(..).map(|piece| piece.messages).sum();
+                    assert_eq!(told, stored.iter().map(|run| u64::from(run.count)).sum::<u64>(), "a line's pieces");
+                    level.runs.extend(stored);
+                    level.runs.sort_by_key(|run| run.first);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(runs.is_empty(), "every piece is of a line");
+    pages
 }
 
 fn is_captured(page: &Page) -> bool {
-    matches!(page, Page::Numbers(_) | Page::Namespace(_) | Page::Topic(_))
+    matches!(page, Page::Numbers(_) | Page::Namespace(_) | Page::Topic(_) | Page::Piece(_))
 }
 
 fn entries_are_where_they_belong(disk: &[(Key, Page)]) {
@@ -95,6 +105,7 @@ fn first_deadline(page: &TopicPage) -> Option<WallTime> {
     let mut note = |at: Option<WallTime>| first = first.into_iter().chain(at).min();
     for level in &page.levels {
         level.runs.iter().for_each(|run| note(Some(run.expires)));
+        level.stored.iter().for_each(|piece| note(Some(piece.expires)));
         for aside in &level.aside {
             note(Some(aside.run.expires));
             if let AsideState::Delayed { due } = aside.state {

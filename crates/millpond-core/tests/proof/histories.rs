@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use millpond_core::LineBounds;
 use millpond_core::command::*;
 use millpond_core::fact::Fact;
 use millpond_core::output::{LeasedRun, Output, Reply};
@@ -19,12 +20,18 @@ proptest! {
     #![proptest_config(config(400))]
 
     #[test]
-    fn the_core_agrees_with_the_model(ops in ops(120), weight in 1..4u32, turn in 1..4usize) {
-        let mut history = History::new(weight);
+    fn the_core_agrees_with_the_model(ops in ops(120), weight in 1..4u32, turn in 1..4usize, bounds in bounds()) {
+        let mut history = History::new(weight, bounds);
         for ops in ops.chunks(turn) {
             history.turn(ops);
         }
     }
+}
+
+/// Lines as they are, and lines that go to the store almost whole.
+fn bounds() -> impl Strategy<Value = LineBounds> {
+    let short = (1..3u32, 0..3u32, 1..4u32).prop_map(|(head, tail, piece)| LineBounds { head, tail, piece });
+    prop_oneof![Just(LineBounds::ENDS), short]
 }
 
 struct History {
@@ -35,8 +42,8 @@ struct History {
 }
 
 impl History {
-    fn new(weight: u32) -> History {
-        let shell = Shell::new();
+    fn new(weight: u32, bounds: LineBounds) -> History {
+        let shell = Shell::with_lines(bounds);
         let model = Model::new(shell.now.run.0, shell.now.wall.0);
         let mut history = History { shell, model, known: Known::default(), weight };
         let first = Command::NamespaceSet { name: NamespaceName::default(), policy: policy(0, weight) };

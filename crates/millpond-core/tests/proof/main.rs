@@ -10,6 +10,7 @@ mod history;
 mod journal;
 mod model;
 mod parking;
+mod pieces;
 mod say;
 mod scenarios;
 mod script;

@@ -4,7 +4,7 @@
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::page::Page;
-use millpond_core::{Core, Now, invariants};
+use millpond_core::{Core, LineBounds, Now, invariants};
 use millpond_types::{RunTime, WallTime};
 
 use crate::checkpoint::{Expected, canonical};
@@ -27,18 +27,26 @@ pub struct Shell {
     applied: usize,
     freed: Vec<Extent>,
     tickets: u64,
+    /// How much of its lines the core keeps in memory. The replica keeps more.
+    bounds: LineBounds,
 }
 
 impl Shell {
     pub fn new() -> Shell {
+        Shell::with_lines(LineBounds::ENDS)
+    }
+
+    /// A shell whose core keeps so much of each line in memory.
+    pub fn with_lines(bounds: LineBounds) -> Shell {
         let mut journal = Journal::default();
         let store = SharedStore::default();
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
+        core.set_line_bounds(bounds);
         let now = Now { run: RunTime(0), wall: WallTime(WALL_START) };
         core.start(now, false, &mut journal);
         let replica = empty();
         let (expected, freed) = (None, Vec::new());
-        let mut shell = Shell { core, store, journal, now, expected, replica, applied: 0, freed, tickets: 0 };
+        let mut shell = Shell { core, store, journal, now, expected, replica, applied: 0, freed, tickets: 0, bounds };
         // A start gives every lease some grace: that is over when a test begins, but where it restarts.
         shell.pass(60_000, 60_000);
         shell.turn(Vec::new());
@@ -90,6 +98,7 @@ impl Shell {
         self.store = SharedStore::default();
         self.expected = None;
         let mut core = Core::empty(HASH_KEY, Box::new(self.store.clone()));
+        core.set_line_bounds(self.bounds);
         self.journal.facts.iter().for_each(|(fact, position)| core.apply(fact, *position));
         core.start(self.now, crash, &mut self.journal);
         self.core = core;
@@ -121,18 +130,19 @@ impl Shell {
 
     fn check(&mut self) {
         invariants::check(&self.core);
-        let pages: Vec<Page> = self.core.pages().map(canonical).collect();
+        let pages: Vec<Page> = self.core.pages().collect();
+        let state = canonical(pages.iter().cloned());
 
         for (fact, position) in &self.journal.facts[self.applied..] {
             self.replica.apply(fact, *position);
         }
         self.applied = self.journal.facts.len();
         self.replica.set_time(self.now);
-        assert_same(&pages, self.replica.pages(), "the facts replay to the same state");
+        assert_same(&state, self.replica.pages(), "the facts replay to the same state");
 
-        let read_back = Core::from_pages(pages.iter().cloned()).expect("a core's own pages are good");
+        let read_back = Core::from_pages(pages).expect("a core's own pages are good");
         invariants::check(&read_back);
-        assert_same(&pages, read_back.pages(), "pages read back are the same pages");
+        assert_same(&state, read_back.pages(), "pages read back are the same pages");
 
         self.every_byte_is_live_or_freed();
     }
@@ -157,7 +167,7 @@ fn empty() -> Core {
 }
 
 fn assert_same(expected: &[Page], found: impl Iterator<Item = Page>, what: &str) {
-    let found: Vec<Page> = found.map(canonical).collect();
+    let found = canonical(found);
     for (expected, found) in expected.iter().zip(&found) {
         assert_eq!(expected, found, "{what}");
     }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millpond_core::page::Page;
-use millpond_core::store::{Found, Key, KeyBytes, MemoryStore, Range, Store};
+use millpond_core::store::{Answer, Found, Key, KeyBytes, MemoryStore, Range, Store, Want};
 
 #[derive(Clone, Default)]
 pub struct SharedStore(Arc<Mutex<MemoryStore>>);
@@ -33,7 +33,15 @@ impl Store for SharedStore {
     }
 
     fn find(&mut self, key: &Key) -> Found {
-        self.model().find(key)
+        let mut model = self.model();
+        match (model.find(key), key) {
+            // A disk that answers at once.
+            (Found::OnDisk, Key::Piece { .. }) => match model.fetch(Want::Entry(key.bytes())) {
+                Answer::Entry(_, Some(page)) => Found::Here(Box::new(page)),
+                answer => panic!("an entry that is on disk: {answer:?}"),
+            },
+            (found, _) => found,
+        }
     }
 
     fn freeze(&mut self) {

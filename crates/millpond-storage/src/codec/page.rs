@@ -88,6 +88,10 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.string(name.as_bytes());
             sink.byte(shelf.byte());
         }
+        Page::Piece(page) => {
+            sink.byte(8);
+            sink.piece(page);
+        }
     }
 }
 
@@ -158,6 +162,7 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             name: source.topic_name()?,
             shelf: source.shelf()?,
         }),
+        8 => Page::Piece(source.piece()?),
         _ => return Err(source.bad("is a page of an unknown kind")),
     })
 }
@@ -181,6 +186,7 @@ impl Source<'_> {
         let mut before = Before::first(floor);
         Ok(LevelPage {
             priority: self.priority()?,
+            stored: self.stored_pieces(floor)?,
             runs: self.list(|source| source.run(&mut before))?,
             next: Sequence(self.beside(before.end())?),
             aside: self.list(|source| {
@@ -218,9 +224,10 @@ impl Sink<'_> {
     }
 
     fn level(&mut self, level: &LevelPage, floor: u64) {
-        let LevelPage { priority, next, runs, aside } = level;
+        let LevelPage { priority, next, runs, stored, aside } = level;
         let mut before = Before::first(floor);
         self.priority(*priority);
+        self.stored_pieces(stored, floor);
         self.list(runs, |sink, run| sink.run(run, &mut before));
         self.difference(next.0, before.end());
         self.list(aside, |sink, AsidePage { group, run, deliveries, failures, state }| {

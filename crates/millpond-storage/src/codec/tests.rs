@@ -5,8 +5,8 @@ use millpond_core::fact::{DeadReason, DedupMark, Fact, Letter, Remembered, Retur
 use millpond_core::outcomes::Outcomes;
 use millpond_core::output::Extent;
 use millpond_core::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, DuePage, LevelPage, Marks, NamespacePage, NumbersPage, Page,
-    ProducerPage, RunPage, TopicPage,
+    AsidePage, AsideState, DeadPage, DedupPage, DuePage, LevelPage, Marks, NamespacePage, NumbersPage, Page, PiecePage,
+    ProducerPage, RunPage, StoredPiece, TopicPage,
 };
 use millpond_core::store::{SHELVES, Shelf};
 use millpond_types::block::{self, Sizes};
@@ -20,7 +20,7 @@ use super::*;
 use crate::twin::Seed;
 
 const FACTS: u64 = 21;
-const PAGES: u64 = 7;
+const PAGES: u64 = 8;
 
 #[test]
 fn facts_come_back_as_they_were() {
@@ -117,7 +117,7 @@ fn a_long_line_costs_little() {
             position += u64::from(length) + 16 + 64 * draw.below(2);
         }
         let next = runs.last().unwrap().end();
-        let level = LevelPage { priority: Priority::DEFAULT, next, runs, aside: Vec::new() };
+        let level = LevelPage { priority: Priority::DEFAULT, next, runs, stored: Vec::new(), aside: Vec::new() };
         let (number, namespace, name) = (TopicNumber(1), 0, TopicName::try_from("t").unwrap());
         let next_lease = LeaseNumber(floor);
         let page = Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch: 0, levels: vec![level] });
@@ -522,6 +522,11 @@ impl Draw {
                 last: self.number(),
                 batches: self.list(3, Self::outcomes),
             }),
+            6 => Page::Piece(PiecePage {
+                topic: TopicNumber(self.number()),
+                priority: self.priority(),
+                runs: (0..=self.below(3)).map(|_| self.run_page()).collect(),
+            }),
             _ => Page::Due(DuePage {
                 at: self.wall(),
                 namespace: self.number32(),
@@ -535,6 +540,7 @@ impl Draw {
         LevelPage {
             priority: self.priority(),
             next: Sequence(self.number()),
+            stored: self.list(3, |draw| StoredPiece::of(&[draw.run_page()])),
             runs: self.list(3, Self::run_page),
             aside: self.list(3, |draw| {
                 let states = [

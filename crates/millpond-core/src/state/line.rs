@@ -1,0 +1,249 @@
+//! The messages of a level that were never looked at, in order: pieces of runs, each in memory or in the store.
+//!
+//! ```text
+//!   head                                                        tail
+//!   [ 300 runs ][ 512 ]  stored  stored  stored  ...  stored  [ 512 ][ 17 ]
+//! ```
+//!
+//! A line that grows keeps its ends in memory and gives what lies between to the store, whole pieces at a time. Which
+//! pieces those are and where they are cut changes no fact and no output: that is why all else sees runs, or learns that
+//! a piece has to be loaded first. When pieces leave and come back is not decided here.
+
+mod middle;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use millpond_types::{Sequence, WallTime};
+
+use crate::page::{RunPage, StoredPiece};
+use crate::time_index::TimerKey;
+
+/// How much of a line stays in memory, in runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LineBounds {
+    /// At the front, at least, and at least one; with fewer the next piece is loaded ahead.
+    pub head: u32,
+    /// At the back, at least.
+    pub tail: u32,
+    /// In a piece, where it is not cut further.
+    pub piece: u32,
+}
+
+impl LineBounds {
+    /// A piece of single messages is 32 KiB in memory and a page or less on disk. Both ends are long enough that a line
+    /// which a consumer keeps up with never goes to the store, and that a read is over before the head is.
+    pub const ENDS: LineBounds = LineBounds { head: 256, tail: 512, piece: 512 };
+    /// All of it stays.
+    pub const WHOLE: LineBounds = LineBounds { head: u32::MAX, tail: u32::MAX, piece: 512 };
+}
+
+#[derive(Clone)]
+pub(crate) struct Line {
+    pieces: VecDeque<Piece>,
+    /// Messages in all pieces.
+    waiting: u64,
+    /// Runs in memory.
+    runs: usize,
+    /// Where pieces were loaded that may lie between stored ones.
+    islands: Vec<Sequence>,
+    bounds: LineBounds,
+}
+
+#[derive(Clone)]
+enum Piece {
+    /// Never empty.
+    Loaded(VecDeque<RunPage>),
+    /// With the timer of its first TTL.
+    Stored(StoredPiece, Option<TimerKey>),
+}
+
+/// Where a message is, as far as its line knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum InLine<'a> {
+    /// Not here.
+    Absent,
+    /// In this run.
+    Run(&'a RunPage),
+    /// If anywhere, in the stored piece that begins with this message.
+    Stored(Sequence),
+}
+
+impl Line {
+    pub(crate) fn new(bounds: LineBounds) -> Line {
+        Line { pieces: VecDeque::new(), waiting: 0, runs: 0, islands: Vec::new(), bounds }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// How many messages there are.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// The first message.
+    pub(crate) fn first(&self) -> Option<Sequence> {
+        self.pieces.front().map(Piece::first)
+    }
+
+    /// The run at the front; `None` where there is none, or none in memory.
+    pub(crate) fn front(&self) -> Option<&RunPage> {
+        match self.pieces.front() {
+            Some(Piece::Loaded(runs)) => runs.front(),
+            _ => None,
+        }
+    }
+
+    /// The stored piece that is to be loaded because the front has come to it, or is close to it.
+    pub(crate) fn wanted(&self) -> Option<Sequence> {
+        let mut runs = 0;
+        for piece in &self.pieces {
+            match piece {
+                _ if runs >= self.bounds.head as usize => break,
+                Piece::Loaded(piece) => runs += piece.len(),
+                Piece::Stored(piece, _) => return Some(piece.first),
+            }
+        }
+        None
+    }
+
+    pub(crate) fn push_back(&mut self, run: RunPage) {
+        assert!(self.pieces.back().is_none_or(|last| last.end() <= run.first), "a line is in order");
+        self.waiting += u64::from(run.count);
+        self.runs += 1;
+        match self.pieces.back_mut() {
+            Some(Piece::Loaded(runs)) if runs.len() < self.bounds.piece as usize => runs.push_back(run),
+            _ => {
+                // Most lines are of one run.
+                self.pieces.reserve_exact(usize::from(self.pieces.is_empty()));
+                self.pieces.push_back(Piece::Loaded(VecDeque::from([run])));
+            }
+        }
+    }
+
+    /// Puts a piece at the back that is in the store already.
+    pub(crate) fn push_stored(&mut self, piece: StoredPiece) {
+        assert!(self.pieces.back().is_none_or(|last| last.end() <= piece.first), "a line is in order");
+        self.waiting += piece.messages;
+        self.pieces.push_back(Piece::Stored(piece, None));
+    }
+
+    pub(crate) fn find(&self, sequence: Sequence) -> InLine<'_> {
+        match self.pieces.get(self.at(sequence)) {
+            Some(Piece::Loaded(runs)) => {
+                let run = runs.get(runs.partition_point(|run| run.end() <= sequence));
+                run.filter(|run| run.contains(sequence)).map_or(InLine::Absent, InLine::Run)
+            }
+            Some(Piece::Stored(piece, _)) if piece.first <= sequence => InLine::Stored(piece.first),
+            _ => InLine::Absent,
+        }
+    }
+
+    /// Takes `count` messages from `sequence` on out of the run that they are in.
+    pub(crate) fn carve(&mut self, sequence: Sequence, count: u32) -> RunPage {
+        let index = self.at(sequence);
+        let Some(Piece::Loaded(runs)) = self.pieces.get_mut(index) else {
+            panic!("a fact names messages that are in line and in memory")
+        };
+        let at = runs.partition_point(|run| run.end() <= sequence);
+        let run = runs.get_mut(at).filter(|run| run.contains(sequence)).expect("a fact names messages in line");
+        let before = run.split_front((sequence.0 - run.first.0) as u32);
+        let middle = run.split_front(count);
+        if run.count == 0 {
+            runs.remove(at);
+            self.runs -= 1;
+        }
+        if before.count > 0 {
+            runs.insert(at, before);
+            self.runs += 1;
+        }
+        // Cuts in the middle make more runs: a piece stays so short that the next cut moves few of them.
+        let piece = self.bounds.piece as usize;
+        let half = (runs.len() > 2 * piece).then(|| runs.split_off(piece));
+        if runs.is_empty() {
+            self.pieces.remove(index);
+        }
+        if let Some(half) = half {
+            self.islands.push(half[0].first);
+            self.pieces.insert(index + 1, Piece::Loaded(half));
+        }
+        self.waiting -= u64::from(count);
+        middle
+    }
+
+    /// The first message from `first` on; of a stored piece that begins before it, `first` itself, which may be
+    /// finished.
+    pub(crate) fn next_from(&self, first: Sequence) -> Option<Sequence> {
+        match self.pieces.get(self.at(first))? {
+            Piece::Loaded(runs) => Some(runs[runs.partition_point(|run| run.end() <= first)].first.max(first)),
+            Piece::Stored(piece, _) => Some(piece.first.max(first)),
+        }
+    }
+
+    /// How much there is to look at for [`Line::oldest`].
+    pub(crate) fn steps(&self) -> usize {
+        self.runs + self.pieces.len()
+    }
+
+    /// When the oldest message was published.
+    pub(crate) fn oldest(&self) -> Option<WallTime> {
+        // A redriven message is older than its place in the line.
+        let published = self.pieces.iter().map(|piece| match piece {
+            Piece::Loaded(runs) => runs.iter().map(|run| run.published).min().expect("a piece is not empty"),
+            Piece::Stored(piece, _) => piece.published,
+        });
+        published.min()
+    }
+
+    /// The runs in memory, in order.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &RunPage> {
+        self.pieces.iter().flat_map(Piece::runs)
+    }
+
+    /// The runs in memory that end behind `first`, in order.
+    pub(crate) fn runs_from(&self, first: Sequence) -> impl Iterator<Item = &RunPage> {
+        let pieces = self.pieces.range(self.at(first)..);
+        pieces.flat_map(Piece::runs).skip_while(move |run| run.end() <= first)
+    }
+
+    /// The pieces in the store that end behind `first`, in order.
+    pub(crate) fn stored_from(&self, first: Sequence) -> impl Iterator<Item = &StoredPiece> {
+        self.pieces.range(self.at(first)..).filter_map(|piece| match piece {
+            Piece::Loaded(_) => None,
+            Piece::Stored(piece, _) => Some(piece),
+        })
+    }
+
+    /// The index of the first piece that ends behind a message.
+    fn at(&self, sequence: Sequence) -> usize {
+        self.pieces.partition_point(|piece| piece.end() <= sequence)
+    }
+}
+
+impl Piece {
+    fn first(&self) -> Sequence {
+        match self {
+            Piece::Loaded(runs) => runs[0].first,
+            Piece::Stored(piece, _) => piece.first,
+        }
+    }
+
+    fn end(&self) -> Sequence {
+        match self {
+            Piece::Loaded(runs) => runs.back().expect("a piece is not empty").end(),
+            Piece::Stored(piece, _) => piece.end,
+        }
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &RunPage> {
+        match self {
+            Piece::Loaded(runs) => runs.range(..),
+            Piece::Stored(..) => Default::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! The middle of a line: which pieces the store is given, and how they come back.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use millpond_types::{Sequence, WallTime};
+
+use super::{Line, Piece};
+use crate::page::{RunPage, StoredPiece};
+use crate::time_index::TimerKey;
+
+impl Line {
+    /// The pieces between head and tail that are in memory, the oldest first.
+    pub(crate) fn loaded_middle(&mut self) -> Vec<Sequence> {
+        if self.runs as u64 <= u64::from(self.bounds.head) + u64::from(self.bounds.tail) {
+            // Nearly every line. Where pieces were loaded to be looked at, they may stay for now.
+            return Vec::new();
+        }
+        let middle = self.middle();
+        let is_loaded = |at: &usize| matches!(self.pieces[*at], Piece::Loaded(_));
+        let front: Vec<usize> = middle.clone().take_while(is_loaded).collect();
+        let rest = middle.start + front.len()..middle.end;
+        let back = rest.clone().rev().take_while(is_loaded);
+        let islands = self.islands.iter().map(|first| self.at(*first)).filter(|at| rest.contains(at));
+        let mut indexes: Vec<usize> = back.chain(islands.filter(is_loaded)).chain(front).collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        // Those at the ends are found from there, once they no longer belong to an end.
+        self.islands.clear();
+        indexes.into_iter().map(|at| self.pieces[at].first()).collect()
+    }
+
+    /// Takes the runs of a piece out of memory: they are the store's from here on.
+    pub(crate) fn store(&mut self, first: Sequence) -> (StoredPiece, Vec<RunPage>) {
+        let at = self.at(first);
+        let Some(Piece::Loaded(runs)) = self.pieces.get(at) else { panic!("only what is in memory is stored") };
+        let runs: Vec<RunPage> = runs.iter().map(RunPage::compact).collect();
+        let piece = StoredPiece::of(&runs);
+        assert_eq!(piece.first, first, "a piece goes by its first message");
+        self.runs -= runs.len();
+        self.pieces[at] = Piece::Stored(piece, None);
+        (piece, runs)
+    }
+
+    /// Gives a stored piece its runs back, and its timer out.
+    pub(crate) fn load(&mut self, first: Sequence, runs: Vec<RunPage>) -> Option<TimerKey> {
+        let at = self.at(first);
+        let Some(Piece::Stored(stored, timer)) = self.pieces.get(at) else { panic!("only a stored piece is loaded") };
+        assert_eq!(StoredPiece::of(&runs), *stored, "a piece comes back as it was put");
+        let timer = *timer;
+        self.runs += runs.len();
+        self.pieces[at] = Piece::Loaded(runs.into());
+        self.islands.push(first);
+        timer
+    }
+
+    /// Remembers the timer of a stored piece.
+    pub(crate) fn set_timer(&mut self, first: Sequence, key: TimerKey) {
+        let at = self.at(first);
+        let Some(Piece::Stored(_, timer)) = self.pieces.get_mut(at) else { panic!("only stored pieces have timers") };
+        *timer = Some(key);
+    }
+
+    /// The timers of stored pieces.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = TimerKey> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Loaded(_) => None,
+            Piece::Stored(_, timer) => *timer,
+        })
+    }
+
+    /// The pieces that are neither of the head nor of the tail.
+    fn middle(&self) -> Range<usize> {
+        let end = |pieces: &mut dyn Iterator<Item = &Piece>, least: u32| {
+            let mut runs = 0;
+            let is_at_end = |piece: &&Piece| {
+                let Piece::Loaded(piece) = piece else { return false };
+                let is_short = runs < least as usize;
+                runs += piece.len();
+                is_short
+            };
+            pieces.take_while(is_at_end).count()
+        };
+        let from = end(&mut self.pieces.iter(), self.bounds.head);
+        let until = self.pieces.len() - end(&mut self.pieces.iter().rev(), self.bounds.tail);
+        from..until.max(from)
+    }
+}
+
+impl StoredPiece {
+    /// When the first TTL passes, if there is one.
+    pub fn expiry(&self) -> Option<WallTime> {
+        Some(self.expires).filter(|at| *at != WallTime::NEVER)
+    }
+
+    /// What is remembered of these runs.
+    pub fn of(runs: &[RunPage]) -> StoredPiece {
+        let [first, ..] = runs else { panic!("a piece is not empty") };
+        StoredPiece {
+            first: first.first,
+            end: runs[runs.len() - 1].end(),
+            messages: runs.iter().map(|run| u64::from(run.count)).sum(),
+            published: runs.iter().map(|run| run.published).min().unwrap_or_default(),
+            expires: runs.iter().map(|run| run.expires).min().unwrap_or(WallTime::NEVER),
+        }
+    }
+}
