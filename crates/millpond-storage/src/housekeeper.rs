@@ -1,4 +1,5 @@
-//! What is done in the background: space is made ready, checkpoints are written, dead segments are taken back.
+//! What is done in the background: space is made ready, checkpoints are written, dead segments are taken back, and old
+//! bytes are read again.
 //!
 //! The server runs it in a thread; the simulation and the tests call [`Housekeeper::step`] where they choose, so that
 //! a run is the same each time. Nothing here is on the way of a message, and nothing waits for it but a full disk.
@@ -6,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::checkpoint::{CheckpointStore, FinishError, Job};
 use crate::disk::{Preallocate, is_full};
@@ -14,31 +15,55 @@ use crate::journal::lock;
 use crate::journal::segments::Segment;
 use crate::journal::shared::{Failure, Hold, Shared};
 use crate::journal::spares::{RESERVE, SPARES};
+use crate::scrub::{Damage, Scrub, Scrubbed};
 
 /// How long the housekeeper waits before it looks for space again on a full disk.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long after a start the first pass of the scrub begins: a start has enough to read.
+const SCRUB_FIRST: Duration = Duration::from_secs(10 * 60);
+/// How long after a pass of the scrub the next begins. Disks rot in months.
+const SCRUB_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// See the module.
 pub struct Housekeeper {
     shared: Arc<Shared>,
     checkpoints: Box<dyn CheckpointStore>,
+    scrub: Scrub,
     _hold: Hold,
 }
 
 impl Housekeeper {
     pub(crate) fn new(shared: Arc<Shared>, hold: Hold, checkpoints: Box<dyn CheckpointStore>) -> Housekeeper {
-        Housekeeper { shared, checkpoints, _hold: hold }
+        Housekeeper { shared, checkpoints, scrub: Scrub::default(), _hold: hold }
     }
 
-    /// Works until the [`crate::Committer`] is dropped. Returns early where a write or a sync failed: then the committer
-    /// fails as well.
-    pub fn run(mut self) -> Result<(), Failure> {
+    /// Works until the [`crate::Committer`] is dropped, and tells of old bytes that are damaged. Returns early where a write
+    /// or a sync failed: then the committer fails as well.
+    pub fn run(mut self, mut damaged: impl FnMut(Damage)) -> Result<(), Failure> {
+        let mut scrub_at = Instant::now() + SCRUB_FIRST;
         while !self.shared.is_closing() {
-            if !self.step()? {
-                self.shared.wait(AGAIN);
+            if self.step()? {
+                continue;
+            }
+            self.shared.wait(AGAIN);
+            let now = Instant::now();
+            if now >= scrub_at {
+                // A piece a wait, so that it takes little of what the disk can do.
+                scrub_at = now + AGAIN;
+                match self.scrub() {
+                    Scrubbed::Piece => {}
+                    Scrubbed::Damaged(damage) => damaged(damage),
+                    Scrubbed::Pass => scrub_at = now + SCRUB_AGAIN,
+                }
             }
         }
         Ok(())
+    }
+
+    /// Reads a piece of old bytes and compares it with its checksums.
+    pub fn scrub(&mut self) -> Scrubbed {
+        self.scrub.step(&self.shared)
     }
 
     /// Does one thing; false if there was none to do, or no space to do it with.

@@ -143,7 +143,9 @@ impl Broker {
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
         let registry = Arc::new(Registry::default());
 
-        let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(|| housekeeper.run());
+        let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(|| {
+            housekeeper.run(|damage| tracing::error!(file = damage.file, offset = damage.offset, "{damage}"))
+        });
         let housekeeper = housekeeper.map_err(OpenError::Thread)?;
         let journal = Journal { registry: registry.clone(), metrics: metrics.clone() };
         let journal = UpdateQueue::start("journal", &[Lane { capacity: 2 }], journal).map_err(OpenError::Thread)?;

@@ -1,0 +1,77 @@
+//! Old bytes are read again and compared with their checksums, so that damage is known before somebody needs what it has
+//! hit.
+//!
+//! A pass goes through the segments from the oldest to the one before the last, batch by batch, in pieces. Whatever was
+//! written stays as it was until its segment goes, so a batch that is not valid any more is damage. Behind it the batches of
+//! its segment cannot be found, and the pass goes on in the next.
+
+use crate::journal::scan::{Found, Scan};
+use crate::journal::shared::Shared;
+
+/// Bytes that are read at once, about.
+const PIECE: u64 = 4 * 1024 * 1024;
+
+/// Where a pass is.
+#[derive(Default)]
+pub struct Scrub {
+    /// The next batch; everything before it was read.
+    position: u64,
+}
+
+/// What reading a piece came to.
+#[derive(Debug)]
+pub enum Scrubbed {
+    /// It is as it was written, and there is more.
+    Piece,
+    /// It is not.
+    Damaged(Damage),
+    /// That was the last one: the next piece is the first of another pass.
+    Pass,
+}
+
+/// A place in a segment where the bytes are not those that were written.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the journal is damaged: {file} at offset {offset} {what}; messages in the rest of this file may be lost, which \
+     `millpond inspect` shows. Put the file back from a copy while the broker is stopped"
+)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// The offset in it.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Scrub {
+    /// Reads a piece.
+    pub fn step(&mut self, shared: &Shared) -> Scrubbed {
+        let segments = shared.segments.all();
+        // A segment ends where the next begins; whatever went meanwhile is behind us.
+        let mut ends = segments.iter().zip(segments.iter().skip(1).map(|next| next.base));
+        let Some((segment, end)) = ends.find(|(_, end)| *end > self.position) else {
+            self.position = 0;
+            return Scrubbed::Pass;
+        };
+        let from = self.position.max(segment.base);
+        let mut scan = Scan::new(segment, shared.directory, from, 0);
+        let what = loop {
+            self.position = scan.position;
+            if scan.position >= (from + PIECE).min(end) {
+                return Scrubbed::Piece;
+            }
+            match scan.step() {
+                Ok(Found::Batch(..)) => {}
+                Ok(Found::Torn(_)) => break "holds a batch that does not match its checksum".into(),
+                Ok(Found::Nothing | Found::Lost | Found::Version(_)) => {
+                    break "does not hold the batch that it should".into();
+                }
+                Err(error) => break format!("cannot be read: {error}"),
+            }
+        };
+        let damage = Damage { file: shared.disk.place(&segment.name), offset: segment.offset(scan.position), what };
+        self.position = end;
+        Scrubbed::Damaged(damage)
+    }
+}
