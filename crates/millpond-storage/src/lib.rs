@@ -20,6 +20,7 @@ mod inspect;
 mod journal;
 mod open;
 mod recover;
+mod salvage;
 mod scrub;
 pub mod twin;
 
@@ -29,6 +30,7 @@ pub use inspect::{Verdict, inspect, inspect_disk};
 pub use journal::{Appender, Batch, CommitError, Committer, Failure, Mark, ReadError, Reader};
 pub use open::{CHECKPOINT_AFTER, Identity, OpenError, OpenOptions, Opened, SEGMENT_BYTES, TAIL_BYTES, open};
 pub use recover::{Recovery, Replica};
+pub use salvage::{SalvageError, salvage, salvage_disk};
 pub use scrub::{Damage, Scrubbed};
 
 #[cfg(test)]

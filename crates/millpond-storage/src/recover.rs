@@ -8,6 +8,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Extent;
 use millpond_core::page::Page;
@@ -244,27 +245,14 @@ impl<R: Replica> Replay<'_, R> {
         Err(OpenError::Damaged { file, offset, position: end, durable, what })
     }
 
-    fn replay(&mut self, segment: &Segment, header: &BatchHeader, payload: bytes::Bytes) -> Result<(), OpenError> {
+    fn replay(&mut self, segment: &Segment, header: &BatchHeader, payload: Bytes) -> Result<(), OpenError> {
         let begin = header.position + HEADER as u64;
         let bad = |offset: usize, what: &'static str| OpenError::Record {
             file: self.disk.place(&segment.name),
             offset: segment.offset(begin + offset as u64),
             what,
         };
-        let mut source = Source::new(&payload);
-        let mut facts = Vec::new();
-        for _ in 0..header.facts {
-            let at = source.at();
-            let fact = decode_fact(&mut source).map_err(|error| bad(error.offset, error.what))?;
-            let within = match &fact {
-                Fact::Published { block, .. } => source.at() - block.len(),
-                _ => at,
-            };
-            facts.push((fact, begin + within as u64));
-        }
-        if !source.is_empty() {
-            return Err(bad(source.at(), "stands behind the last one"));
-        }
+        let facts = facts_of(header, &payload).map_err(|error| bad(error.offset, error.what))?;
         self.report.facts += facts.len() as u64;
         for (fact, position) in facts {
             if let Fact::Published { block, .. } = &fact {
@@ -287,6 +275,27 @@ impl<R: Replica> Replay<'_, R> {
         self.report.start = header.start;
         self.report.now = Now { run: header.run, wall: header.wall };
         Ok(())
+    }
+}
+
+/// The facts of a batch, each with the position that [`FactLog::append`] returned for it.
+pub(crate) fn facts_of(header: &BatchHeader, payload: &Bytes) -> Result<Vec<(Fact, u64)>, BadRecord> {
+    let begin = header.position + HEADER as u64;
+    let mut source = Source::new(payload);
+    let mut facts = Vec::new();
+    for _ in 0..header.facts {
+        let at = source.at();
+        let fact = decode_fact(&mut source)?;
+        let within = match &fact {
+            Fact::Published { block, .. } => source.at() - block.len(),
+            _ => at,
+        };
+        facts.push((fact, begin + within as u64));
+    }
+    if source.is_empty() {
+        Ok(facts)
+    } else {
+        Err(BadRecord { offset: source.at(), what: "stands behind the last one" })
     }
 }
 

@@ -105,6 +105,22 @@ impl<'a> Scan<'a> {
         Ok(behind)
     }
 
+    /// Looks for the next header behind the place where the walk ended, by the same start or a later one, and goes on
+    /// there. False if there is none.
+    pub fn seek(&mut self) -> io::Result<bool> {
+        let mut position = self.position + ALIGN as u64;
+        while self.segment.offset(position) + HEADER as u64 <= self.segment.bytes {
+            if let Ok(header) = self.header(position)?
+                && header.start >= self.start
+            {
+                self.position = position;
+                return Ok(true);
+            }
+            position += ALIGN as u64;
+        }
+        Ok(false)
+    }
+
     fn header(&mut self, position: u64) -> io::Result<Result<BatchHeader, NoHeader>> {
         let Some(at) = self.window.find(self.segment.offset(position), HEADER)? else {
             return Ok(Err(NoHeader::Other));

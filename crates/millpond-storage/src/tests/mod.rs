@@ -5,5 +5,6 @@ mod crash;
 mod damage;
 mod inspect;
 mod real_disk;
+mod salvage;
 mod start;
 mod workload;

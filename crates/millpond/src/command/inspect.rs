@@ -1,7 +1,8 @@
-//! `inspect`: verifies and reads a data directory offline. What is found is told by the storage; this is its face.
+//! `inspect`: verifies and reads a data directory offline, or brings its messages into a fresh one. What is found is told
+//! by the storage; this is its face.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use millpond_storage::Verdict;
@@ -20,11 +21,18 @@ pub struct Inspect {
     /// Print every fact of the journal, each on a line
     #[arg(long)]
     facts: bool,
+    /// Bring the messages that the journal still holds into a fresh directory, for when this one cannot be started and
+    /// there is no copy of it. Ids and receipts change; dedup ids, producer sessions and pauses are lost
+    #[arg(long, value_name = "TO_DIR", conflicts_with = "facts")]
+    salvage: Option<PathBuf>,
 }
 
 impl Inspect {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        if let Some(to) = &self.salvage {
+            return self.salvage(to, globals.output);
+        }
         match self.report(globals.output) {
             Ok(Verdict::InOrder) => Ok(()),
             Ok(Verdict::Damaged) => Err(Failure::refused(format!(
@@ -35,6 +43,19 @@ impl Inspect {
             Err(why) if why.kind() == ErrorKind::BrokenPipe => Ok(()),
             Err(why) => Err(Failure::refused(format!("the report cannot be written: {why}"))),
         }
+    }
+
+    fn salvage(&self, to: &Path, form: Output) -> Result<(), Failure> {
+        let mut output = BufWriter::new(io::stdout().lock());
+        let result = match form {
+            Output::Table => millpond_storage::salvage(&self.directory, to, &mut output),
+            Output::Json => {
+                let mut lines = Objects { output: &mut output, line: Vec::new(), about: String::new() };
+                millpond_storage::salvage(&self.directory, to, &mut lines)
+            }
+        };
+        let told = result.and_then(|()| Ok(output.flush()?));
+        told.map_err(|why| Failure::refused(format!("{} was not salvaged: {why}", self.directory.display())))
     }
 
     fn report(&self, form: Output) -> io::Result<Verdict> {

@@ -1,6 +1,6 @@
 //! `inspect`: verifies and prints a directory offline.
 
-use crate::broker::{Broker, call};
+use crate::broker::{Broker, call, fresh_directory};
 
 #[test]
 fn every_line_of_the_report_may_be_an_object() {
@@ -32,4 +32,23 @@ fn a_directory_is_verified_and_its_facts_are_printed() {
     let facts = call(&["inspect", place, "--facts"]).ok();
     assert!(facts.contains("some-topic") && facts.len() > said.len(), "{facts}");
     call(&["inspect", "no/such/directory"]).failed(1, &["no/such/directory"]);
+}
+
+#[test]
+fn what_cannot_be_started_is_salvaged_into_a_fresh_directory() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/some-topic", "kept"]);
+    broker.ok(&["publish", "default/other", "done"]);
+    broker.ok(&["receive", "default/other", "--ack"]);
+    let (place, fresh) = (broker.data().to_str().unwrap().to_owned(), fresh_directory());
+    let to = fresh.path().to_str().unwrap();
+    call(&["inspect", &place, "--salvage", to]).failed(1, &["in use"]);
+    let (_, directory) = broker.stop();
+    std::fs::remove_file(directory.path().join("FORMAT")).unwrap();
+    let said = call(&["inspect", &place, "--salvage", to]).ok();
+    assert!(said.contains("1 messages and 0 dead letters of 1 topics"), "{said}");
+    call(&["inspect", &place, "--salvage", to]).failed(1, &["not salvaged"]);
+    let broker = Broker::start_on(fresh);
+    let received = broker.json(&["receive", "default", "--ack"]);
+    assert_eq!((received.len(), &received[0]["body"]), (1, &"kept".into()), "{received:?}");
 }

@@ -1,0 +1,322 @@
+//! Brings the messages of a directory that cannot be started into a fresh one.
+//!
+//! Works from the records that the journal's segments still hold, without any checkpoint, and reads on behind whatever is
+//! damaged. What comes over: every message of which there is a record and the bytes, and no record of its end; dead
+//! letters as dead letters; policies of namespaces that some record tells. All numbers begin above those of the old
+//! directory, so that no old id or receipt means anything in the new one.
+//!
+//! What is lost: dedup ids, producer sessions, pauses, leases. What the records cannot tell is decided for the message: it
+//! may come again though it was finished, where the record of its end went with a segment that was taken back; and it may
+//! stand in a topic called `salvaged/NUMBER`, where the record of its topic's name did.
+//!
+//! The old directory is only read.
+
+mod held;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_core::fact::{Fact, FactLog, NamespaceNumber, Victims};
+use millpond_core::output::Extent;
+use millpond_core::page::RunPage;
+use millpond_core::{Core, Now};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime};
+
+use crate::disk::{Disk, LockError, RealDisk};
+use crate::format::Format;
+use crate::journal::scan::{Found, Scan};
+use crate::journal::segment::{SegmentHeader, segment_base};
+use crate::journal::segments::Segment;
+use crate::journal::{CommitError, Failure, Mark};
+use crate::recover::facts_of;
+use crate::{OpenError, OpenOptions, Opened, open};
+use held::{Held, Kept, Topic};
+
+/// How far all numbers are raised above those that were seen: records may be missing that gave out higher ones.
+const RAISE: u64 = 1 << 32;
+
+/// Why nothing was salvaged, or not all.
+#[derive(Debug, thiserror::Error)]
+pub enum SalvageError {
+    /// A broker has it.
+    #[error("{0} is in use by another process: stop that one first")]
+    InUse(String),
+    /// Nothing tells which directory the files are of.
+    #[error("{0} holds neither a FORMAT file nor a journal segment whose header is whole: there is nothing to go by")]
+    NoDirectory(String),
+    /// There is something in the directory that was to be fresh.
+    #[error("{0} is a data directory already: name one that is empty or not there")]
+    NotFresh(String),
+    /// The fresh directory could not be made.
+    #[error("the new directory cannot be made: {0}")]
+    Open(#[from] OpenError),
+    /// The fresh directory could not be written to.
+    #[error("writing the new directory failed: {0}; remove it and try again")]
+    Write(#[from] Failure),
+    /// There is no space for the fresh directory.
+    #[error("the disk of the new directory is full; remove it, make room, and try again")]
+    Full,
+    /// The old directory could not be read, or the report not be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Salvages a directory into a fresh one, and writes a report.
+pub fn salvage(from: &Path, to: &Path, out: &mut dyn Write) -> Result<(), SalvageError> {
+    salvage_disk(Arc::new(RealDisk::read_only(from)?), Arc::new(RealDisk::create(to)?), &OpenOptions::default(), out)
+}
+
+/// As [`salvage`], on any disks.
+pub fn salvage_disk(
+    from: Arc<dyn Disk>,
+    to: Arc<dyn Disk>,
+    options: &OpenOptions,
+    out: &mut dyn Write,
+) -> Result<(), SalvageError> {
+    let _lock = match from.lock() {
+        Ok(lock) => lock,
+        Err(LockError::InUse) => return Err(SalvageError::InUse(from.place(""))),
+        Err(LockError::Io(error)) => return Err(error.into()),
+    };
+    if Format::read(to.as_ref()).is_ok_and(|found| found.is_some()) {
+        return Err(SalvageError::NotFresh(to.place("")));
+    }
+    let old = Old::read(from.as_ref(), out)?;
+    Fresh { opened: open::<Core>(to, options)?, now: old.now }.fill(old, out)
+}
+
+/// What there is of the old directory.
+struct Old {
+    segments: Vec<Segment>,
+    held: Held,
+    /// The latest times that any batch tells.
+    now: Now,
+}
+
+impl Old {
+    fn read(disk: &dyn Disk, out: &mut dyn Write) -> Result<Old, SalvageError> {
+        let mut segments = Vec::new();
+        for name in disk.list()? {
+            // The header of a segment says nothing that its name does not, but for the directory's id.
+            let Some(base) = segment_base(&name) else { continue };
+            let file = disk.open(&name)?;
+            let bytes = file.length()?;
+            segments.push(Segment { base, name, file, bytes, live: 0 });
+        }
+        segments.sort_by_key(|segment| segment.base);
+        let by_header = || segments.iter().find_map(|segment| SegmentHeader::read(segment.file.as_ref()).ok());
+        let by_format = Format::read(disk).ok().flatten().map(|format| format.directory);
+        let directory = by_format.or_else(|| by_header().map(|header| header.directory));
+        let directory = directory.ok_or_else(|| SalvageError::NoDirectory(disk.place("")))?;
+        let (mut held, mut now) = (Held::default(), Now::default());
+        for (index, segment) in segments.iter().enumerate() {
+            let end = segments.get(index + 1).map(|next| next.base);
+            let mut scan = Scan::new(segment, directory, segment.base, 0);
+            let (mut batches, mut facts) = (0u64, 0u64);
+            loop {
+                if Some(scan.position) == end {
+                    break;
+                }
+                match scan.step()? {
+                    Found::Batch(header, payload) => {
+                        batches += 1;
+                        facts += u64::from(header.facts);
+                        now.run = now.run.max(header.run);
+                        now.wall = now.wall.max(header.wall);
+                        match facts_of(&header, &payload) {
+                            Ok(facts) => facts.into_iter().for_each(|(fact, position)| held.note(fact, position)),
+                            Err(bad) => writeln!(out, "SKIPPED     the batch at {}: {bad}", header.position)?,
+                        }
+                    }
+                    _ => {
+                        let (from, found) = (scan.position, scan.seek()?);
+                        if found || end.is_some() {
+                            let offset = segment.offset(from);
+                            writeln!(out, "SKIPPED     {} from offset {offset} on: no valid batch", segment.name)?;
+                        }
+                        if !found {
+                            break;
+                        }
+                    }
+                }
+            }
+            writeln!(out, "segment     {}: {batches} batches, {facts} facts", segment.name)?;
+        }
+        Ok(Old { segments, held, now })
+    }
+
+    /// Those messages of a run whose bytes are what was written, one behind the other, and where each ends.
+    fn messages(&self, run: &RunPage) -> (Vec<u8>, Vec<u32>) {
+        let (mut whole, mut ends) = (Vec::new(), Vec::new());
+        for at in run.index..run.index + run.count {
+            let one = RunPage { index: at, count: 1, ..run.clone() };
+            let bytes = self.bytes(one.extent()).unwrap_or_default();
+            let is_whole = block::first(&bytes).is_ok_and(|parts| {
+                parts.length == bytes.len() && (parts.checksum == 0 || parts.checksum == crc32c::crc32c(parts.checked))
+            });
+            if is_whole {
+                whole.extend_from_slice(&bytes);
+                ends.push(whole.len() as u32);
+            }
+        }
+        (whole, ends)
+    }
+
+    fn bytes(&self, extent: Extent) -> Option<Vec<u8>> {
+        let before = self.segments.partition_point(|segment| segment.base <= extent.position).checked_sub(1)?;
+        let segment = Some(&self.segments[before]).filter(|segment| segment.holds(extent))?;
+        let mut block = vec![0; extent.length as usize];
+        segment.file.read_at(segment.offset(extent.position), &mut block).ok()?;
+        Some(block)
+    }
+}
+
+/// The fresh directory.
+struct Fresh {
+    opened: Opened,
+    now: Now,
+}
+
+/// What came over.
+#[derive(Default)]
+struct Counts {
+    topics: u64,
+    messages: u64,
+    dead: u64,
+    damaged: u64,
+    nameless: u64,
+}
+
+impl Fresh {
+    fn fill(mut self, mut old: Old, out: &mut dyn Write) -> Result<(), SalvageError> {
+        let held = std::mem::take(&mut old.held);
+        let floor = held.floor.saturating_add(RAISE);
+        self.append(Fact::Raised { floor });
+        let mut namespaces = held.namespaces;
+        let mut homes: BTreeMap<(NamespaceNumber, TopicName), Vec<Topic>> = BTreeMap::new();
+        let mut counts = Counts::default();
+        for (number, topic) in held.topics.into_iter().filter(|(_, topic)| !topic.runs.is_empty()) {
+            let home = topic.home.clone().unwrap_or_else(|| {
+                counts.nameless += 1;
+                let name = format!("salvaged/{}", number.0);
+                (0, TopicName::try_from(name.as_str()).expect("a good name"))
+            });
+            let nameless = |number| NamespaceName::try_from(format!("salvaged-{number}").as_str());
+            let unknown = || (nameless(home.0).expect("a good name"), Policy::default());
+            if home.0 != 0 {
+                namespaces.entry(home.0).or_insert_with(unknown);
+            }
+            homes.entry(home).or_default().push(topic);
+        }
+        for (number, (name, policy)) in namespaces {
+            // The first one is there, in its first version.
+            self.append(Fact::NamespaceSet { number, name, policy, version: if number == 0 { 2 } else { 1 } });
+        }
+        for (number, ((namespace, name), topics)) in homes.into_iter().enumerate() {
+            let topic = TopicNumber(floor + number as u64);
+            self.append(Fact::TopicCreated { topic, namespace, name, floor });
+            self.topic(topic, floor, topics, &old, &mut counts)?;
+            counts.topics += 1;
+        }
+        self.commit()?;
+        if let Some(batch) = self.opened.appender.mark(self.now, Mark::Stop) {
+            self.opened.committer.write(batch).map_err(refused)?;
+            self.opened.committer.sync()?;
+        }
+        let Counts { topics, messages, dead, damaged, nameless } = counts;
+        writeln!(out, "salvaged    {messages} messages and {dead} dead letters of {topics} topics")?;
+        if damaged > 0 {
+            writeln!(out, "LOST        {damaged} messages whose bytes are damaged or gone")?;
+        }
+        if nameless > 0 {
+            writeln!(out, "nameless    {nameless} topics, now called salvaged/NUMBER in the namespace `default`")?;
+        }
+        writeln!(out, "gone        all dedup ids, producer sessions, pauses and leases")?;
+        Ok(())
+    }
+
+    /// All topics of one name, which becomes one topic.
+    fn topic(
+        &mut self,
+        topic: TopicNumber,
+        floor: u64,
+        parts: Vec<Topic>,
+        old: &Old,
+        counts: &mut Counts,
+    ) -> Result<(), SalvageError> {
+        let mut next: BTreeMap<Priority, u64> = BTreeMap::new();
+        let mut holds = false;
+        for ((priority, _), kept) in parts.into_iter().flat_map(|part| part.runs) {
+            let (block, ends) = old.messages(&kept.run);
+            let count = ends.len() as u32;
+            counts.damaged += u64::from(kept.run.count - count);
+            if count == 0 {
+                continue;
+            }
+            let next = next.entry(priority).or_insert(floor);
+            let first = Sequence(*next);
+            *next += u64::from(count);
+            holds |= kept.death.is_none();
+            *(if kept.death.is_none() { &mut counts.messages } else { &mut counts.dead }) += u64::from(count);
+            self.run((topic, priority, first), kept, block.into(), &ends);
+            if self.opened.appender.is_full() {
+                self.commit()?;
+            }
+        }
+        if !holds {
+            self.append(Fact::TopicVanished { topic });
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        (topic, priority, first): (TopicNumber, Priority, Sequence),
+        Kept { run, due, death }: Kept,
+        block: Bytes,
+        ends: &[u32],
+    ) {
+        let (count, sizes) = (ends.len() as u32, Sizes::from_ends(ends));
+        self.append(Fact::Published {
+            topic,
+            priority,
+            first,
+            count,
+            published: run.published,
+            due,
+            expires: run.expiry(),
+            dedup_until: WallTime::default(),
+            dedup: Vec::new(),
+            block,
+            sizes,
+        });
+        if let Some(death) = death {
+            let which = Victims::Waiting { priority, first, count };
+            let held::Death { group, reason, detail, at } = death;
+            self.append(Fact::Died { topic, group, which, reason, detail, at });
+        }
+    }
+
+    fn append(&mut self, fact: Fact) {
+        self.opened.appender.append(&fact);
+    }
+
+    fn commit(&mut self) -> Result<(), SalvageError> {
+        if let Some(batch) = self.opened.appender.seal(self.now) {
+            self.opened.committer.write(batch).map_err(refused)?;
+            self.opened.committer.sync()?;
+        }
+        Ok(())
+    }
+}
+
+fn refused(error: CommitError) -> SalvageError {
+    match error {
+        CommitError::DiskFull(_) => SalvageError::Full,
+        CommitError::Failed(failure) => SalvageError::Write(failure),
+    }
+}

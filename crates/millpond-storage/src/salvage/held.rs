@@ -1,0 +1,206 @@
+//! Which messages a journal still holds, as far as its records tell.
+//!
+//! Records may be missing before, between and behind those that are read, so nothing here is certain to fit what came
+//! before: a lease that nobody has heard of ends nothing, a topic may have no name. Where the records leave it open
+//! whether a message has ended, it has not.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use millpond_core::fact::{DeadReason, Fact, GroupNumber, Letter, NamespaceNumber, Victims};
+use millpond_core::page::RunPage;
+use millpond_types::block::Sizes;
+use millpond_types::{LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime};
+
+/// See the module.
+#[derive(Default)]
+pub struct Held {
+    pub namespaces: BTreeMap<NamespaceNumber, (NamespaceName, Policy)>,
+    pub topics: BTreeMap<TopicNumber, Topic>,
+    /// Above every number that is known to have been given out.
+    pub floor: u64,
+}
+
+/// A topic by its number.
+#[derive(Default)]
+pub struct Topic {
+    /// Its namespace and its name, where a record tells.
+    pub home: Option<(NamespaceNumber, TopicName)>,
+    /// By their first message; no two overlap.
+    pub runs: BTreeMap<(Priority, Sequence), Kept>,
+    leases: BTreeMap<LeaseNumber, Leased>,
+}
+
+/// Messages that have not ended.
+#[derive(Clone)]
+pub struct Kept {
+    pub run: RunPage,
+    pub due: Option<WallTime>,
+    /// How they became dead letters, if they did.
+    pub death: Option<Death>,
+}
+
+/// How messages became dead letters.
+#[derive(Clone)]
+pub struct Death {
+    pub group: GroupNumber,
+    pub reason: DeadReason,
+    pub detail: Bytes,
+    pub at: WallTime,
+}
+
+struct Leased {
+    priority: Priority,
+    first: Sequence,
+    count: u32,
+}
+
+impl Held {
+    /// Takes note of a fact. `position` is where its block stands.
+    pub fn note(&mut self, fact: Fact, position: u64) {
+        match fact {
+            Fact::NamespaceSet { number, name, policy, .. } => _ = self.namespaces.insert(number, (name, policy)),
+            Fact::NamespaceDeleted { number } => _ = self.namespaces.remove(&number),
+            Fact::Raised { floor } => self.floor = self.floor.max(floor),
+            Fact::TopicCreated { topic, namespace, name, floor } => {
+                self.floor = self.floor.max(floor);
+                self.topic(topic).home = Some((namespace, name));
+            }
+            Fact::TopicRecalled { topic, namespace, name, .. } => self.topic(topic).home = Some((namespace, name)),
+            Fact::TopicVanished { topic } => self.vanished(topic),
+            Fact::Published { topic, priority, first, count, published, due, expires, sizes, .. } => {
+                let expires = expires.unwrap_or(WallTime::NEVER);
+                let run = RunPage { first, position, published, expires, sizes, marks: None, count, index: 0 };
+                self.keep(topic, priority, Kept { run, due, death: None });
+            }
+            Fact::Leased { topic, priority, first, count, lease, .. } => {
+                self.floor = self.floor.max(lease.0.saturating_add(count.into()));
+                self.topic(topic).leases.insert(lease, Leased { priority, first, count });
+            }
+            Fact::Acked { topic, lease, count, .. } => _ = self.topic(topic).take_leased(lease, count),
+            Fact::Returned { topic, lease, count, .. } => _ = self.topic(topic).end_leases(lease, count),
+            Fact::Died { topic, group, which, reason, detail, at } => {
+                let of = self.topic(topic);
+                let victims = match which {
+                    Victims::Leased { lease, count } => of.take_leased(lease, count),
+                    Victims::Waiting { priority, first, count } => {
+                        of.take(priority, first, count).into_iter().map(|kept| (priority, kept)).collect()
+                    }
+                };
+                let death = Death { group, reason, detail, at };
+                for (priority, kept) in victims {
+                    of.keep(priority, Kept { death: Some(death.clone()), ..kept });
+                }
+            }
+            Fact::Ended { topic, priority, first, count, .. } => _ = self.topic(topic).take(priority, first, count),
+            Fact::Rescheduled { topic, priority, sequence, due, .. } => {
+                let topic = self.topic(topic);
+                for kept in topic.take(priority, sequence, 1) {
+                    topic.keep(priority, Kept { due: Some(due), ..kept });
+                }
+            }
+            Fact::Redriven { letter, topic, sequence: first, published, .. } => {
+                self.end_letter(&letter);
+                let (sizes, position) = (Sizes::Uniform(letter.extent.length), letter.extent.position);
+                let expires = WallTime::NEVER;
+                let run = RunPage { first, position, published, expires, sizes, marks: None, count: 1, index: 0 };
+                self.keep(topic, letter.id.priority, Kept { run, due: None, death: None });
+            }
+            Fact::DeadPurged { letter } => self.end_letter(&letter),
+            // What they say is not about messages, or goes with what is lost.
+            Fact::Created { .. }
+            | Fact::Paused { .. }
+            | Fact::ProducerBatch { .. }
+            | Fact::Extended { .. }
+            | Fact::Ripened { .. }
+            | Fact::Forgotten { .. } => {}
+        }
+    }
+
+    fn topic(&mut self, number: TopicNumber) -> &mut Topic {
+        self.floor = self.floor.max(number.0.saturating_add(1));
+        self.topics.entry(number).or_default()
+    }
+
+    fn keep(&mut self, topic: TopicNumber, priority: Priority, kept: Kept) {
+        self.floor = self.floor.max(kept.run.end().0);
+        self.topic(topic).keep(priority, kept);
+    }
+
+    fn end_letter(&mut self, letter: &Letter) {
+        let topic = self.topic(letter.id.topic);
+        topic.home.get_or_insert_with(|| (letter.namespace, letter.topic.clone()));
+        topic.take(letter.id.priority, letter.id.sequence, 1);
+    }
+
+    /// Nothing was left of a topic, whatever we know of the ends of its messages; its dead letters live apart.
+    fn vanished(&mut self, number: TopicNumber) {
+        let topic = self.topic(number);
+        topic.leases.clear();
+        topic.runs.retain(|_, kept| kept.death.is_some());
+        if topic.runs.is_empty() {
+            self.topics.remove(&number);
+        }
+    }
+}
+
+impl Topic {
+    fn keep(&mut self, priority: Priority, kept: Kept) {
+        self.runs.insert((priority, kept.run.first), kept);
+    }
+
+    /// Takes out what there is of some messages.
+    fn take(&mut self, priority: Priority, first: Sequence, count: u32) -> Vec<Kept> {
+        let end = Sequence(first.0.saturating_add(count.into()));
+        let before = self.runs.range((priority, Sequence(0))..(priority, first)).next_back();
+        let before = before.filter(|(_, kept)| kept.run.end() > first).map(|(at, _)| *at);
+        let within = self.runs.range((priority, first)..(priority, end)).map(|(at, _)| *at);
+        let mut taken = Vec::new();
+        for at in before.into_iter().chain(within).collect::<Vec<_>>() {
+            let mut kept = self.runs.remove(&at).expect("it was just found");
+            let skipped = first.0.saturating_sub(kept.run.first.0) as u32;
+            if skipped > 0 {
+                let front = Kept { run: kept.run.split_front(skipped), ..kept.clone() };
+                self.keep(priority, front);
+            }
+            let meant = u64::from(kept.run.count).min(end.0 - kept.run.first.0) as u32;
+            taken.push(Kept { run: kept.run.split_front(meant), ..kept.clone() });
+            if kept.run.count > 0 {
+                self.keep(priority, kept);
+            }
+        }
+        taken
+    }
+
+    fn take_leased(&mut self, lease: LeaseNumber, count: u32) -> Vec<(Priority, Kept)> {
+        let mut taken = Vec::new();
+        for Leased { priority, first, count } in self.end_leases(lease, count) {
+            taken.extend(self.take(priority, first, count).into_iter().map(|kept| (priority, kept)));
+        }
+        taken
+    }
+
+    /// Forgets leases, and says which messages those were of that we know.
+    fn end_leases(&mut self, lease: LeaseNumber, count: u32) -> Vec<Leased> {
+        let end = lease.0.saturating_add(count.into());
+        let overlap = |(at, leased): (&LeaseNumber, &Leased)| at.0 + u64::from(leased.count) > lease.0;
+        let before = self.leases.range(..lease).next_back().filter(|found| overlap(*found)).map(|(at, _)| *at);
+        let within = self.leases.range(lease..LeaseNumber(end)).map(|(at, _)| *at);
+        let mut ended = Vec::new();
+        for at in before.into_iter().chain(within).collect::<Vec<_>>() {
+            let Leased { priority, first, count } = self.leases.remove(&at).expect("it was just found");
+            let part = |from: u64, to: u64| {
+                (from < to).then(|| Leased {
+                    priority,
+                    first: Sequence(first.0 + (from - at.0)),
+                    count: (to - from) as u32,
+                })
+            };
+            let (from, to, last) = (lease.0.max(at.0), end.min(at.0 + u64::from(count)), at.0 + u64::from(count));
+            self.leases.extend(part(at.0, from).map(|part| (at, part)));
+            self.leases.extend(part(to, last).map(|part| (LeaseNumber(to), part)));
+            ended.extend(part(from, to));
+        }
+        ended
+    }
+}

@@ -1,0 +1,149 @@
+//! What is salvaged of directories that cannot be started.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millpond_core::Core;
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
+use millpond_core::output::{Extent, Output, Reply};
+use millpond_core::page::Page;
+use millpond_types::TopicName;
+use millpond_types::block;
+
+use super::workload::{Workload, options, publish, receive};
+use crate::twin::{SECTOR, Seed, TwinDisk};
+use crate::{Mark, Opened, Reader, open, salvage_disk};
+
+/// Bodies of all messages, by topic and in order.
+type Bodies = BTreeMap<TopicName, Vec<Vec<u8>>>;
+
+fn bodies(core: &Core, reader: &Reader) -> Bodies {
+    let mut bodies = Bodies::new();
+    for page in core.pages() {
+        let Page::Topic(topic) = page else { continue };
+        for level in topic.levels {
+            let aside = level.aside.into_iter().map(|aside| aside.run);
+            let mut runs: Vec<_> = level.runs.into_iter().chain(aside).collect();
+            runs.sort_by_key(|run| run.first);
+            for run in runs {
+                let block = reader.read(run.extent()).unwrap();
+                let messages = block::messages(&block).map(|message| message.unwrap().body.to_vec());
+                bodies.entry(topic.name.clone()).or_default().extend(messages);
+            }
+        }
+    }
+    bodies
+}
+
+/// Salvages into a fresh directory, and starts there.
+fn salvaged(from: &TwinDisk) -> (Opened, String) {
+    let (to, mut told) = (TwinDisk::new(SECTOR), Vec::new());
+    salvage_disk(Arc::new(from.clone()), Arc::new(to.clone()), &options(), &mut told).unwrap();
+    (open(Arc::new(to), &options()).unwrap(), String::from_utf8(told).unwrap())
+}
+
+/// A workload until so many steps and its messages.
+fn worked(seed: u64, steps: u32) -> (TwinDisk, Bodies, u64) {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), seed);
+    let mut opened = workload.open().unwrap();
+    (0..steps).for_each(|_| workload.step(&mut opened).unwrap());
+    workload.mark(&mut opened, Mark::Stop).unwrap();
+    let numbers = opened.core.numbers();
+    (workload.disk, bodies(&opened.core, &opened.reader), numbers.high_water.max(numbers.next_topic))
+}
+
+#[test]
+fn all_messages_come_over_in_order_and_with_higher_numbers() {
+    let mut held = 0;
+    for seed in 0..20 {
+        // Few enough that every record is still there: what comes over is what was there.
+        let (disk, before, high_water) = worked(seed, 40);
+        held += u32::from(!before.is_empty());
+        let (opened, told) = salvaged(&disk);
+        assert_eq!(bodies(&opened.core, &opened.reader), before, "{told}");
+        for page in opened.core.pages() {
+            if let Page::Topic(topic) = page {
+                assert!(topic.number.0 > high_water && topic.levels[0].runs[0].first.0 > high_water);
+            }
+        }
+    }
+    assert!(held > 10, "{held}");
+}
+
+#[test]
+fn dead_letters_stay_dead_and_topics_without_a_name_get_one() {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 3);
+    let mut opened = workload.open().unwrap();
+    let mut seed = Seed::new(8);
+    for _ in 0..30 {
+        workload.turn(&mut opened, publish(&mut seed)).unwrap();
+    }
+    let outputs = workload.turn(&mut opened, receive(3)).unwrap();
+    let [Output::Reply { reply: Reply::Received(runs), .. }] = &outputs[..] else { panic!("{outputs:?}") };
+    let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+    let verb = FinishVerb::Reject { reason: "no good".into() };
+    workload.turn(&mut opened, Command::Finish(Finish { verb, receipts, confirm: true })).unwrap();
+    workload.mark(&mut opened, Mark::Stop).unwrap();
+    let dead = |core: &Core| {
+        let letters = core.pages().filter_map(|page| if let Page::Dead(dead) = page { Some(dead) } else { None });
+        let mut letters: Vec<_> = letters.map(|dead| (dead.topic, dead.detail, dead.reason, dead.died)).collect();
+        letters.sort();
+        letters
+    };
+    let letters = dead(&opened.core);
+    drop(opened);
+    assert_eq!(letters.len(), 3);
+    assert_eq!(dead(&salvaged(&workload.disk).0.core), letters);
+    // Without the segment in which the topics came into being.
+    let mut files = workload.disk.snapshot();
+    files.remove("0000000000000000.journal").unwrap();
+    let (opened, told) = salvaged(&TwinDisk::from_snapshot(SECTOR, &files));
+    assert!(told.contains("nameless "), "{told}");
+    let bodies = bodies(&opened.core, &opened.reader);
+    assert!(bodies.keys().any(|name| name.as_bytes().starts_with(b"salvaged/")), "{told}");
+}
+
+#[test]
+fn nothing_that_was_waiting_is_missing_though_records_are() {
+    let mut gone = 0;
+    for seed in 0..20 {
+        let (disk, before, _) = worked(seed, 400);
+        gone += u32::from(!disk.snapshot().contains_key("0000000000000000.journal"));
+        let (opened, told) = salvaged(&disk);
+        let after = bodies(&opened.core, &opened.reader);
+        let all: Vec<_> = after.values().flatten().collect();
+        for body in before.values().flatten() {
+            assert!(all.contains(&body), "{told}");
+        }
+    }
+    assert!(gone > 10, "the beginning of the journal is gone in most: {gone}");
+}
+
+#[test]
+fn damage_costs_what_it_hits_alone() {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 3);
+    let mut opened = workload.open().unwrap();
+    let mut seed = Seed::new(8);
+    for _ in 0..60 {
+        workload.turn(&mut opened, publish(&mut seed)).unwrap();
+    }
+    workload.mark(&mut opened, Mark::Stop).unwrap();
+    let (before, mut extents) = (bodies(&opened.core, &opened.reader), Vec::new());
+    opened.core.extents(&mut |extent: Extent| extents.push(extent));
+    drop(opened);
+    let disk = workload.disk;
+    extents.sort_by_key(|extent| extent.position);
+    let messages = |bodies: &Bodies| bodies.values().map(Vec::len).sum::<usize>();
+    // Names, checkpoints and headers do not matter; the record that is hit does.
+    let files = disk.snapshot();
+    let (name, base) = files.keys().filter_map(|name| Some((name, name.strip_suffix(".journal")?))).nth(1).unwrap();
+    let base = u64::from_str_radix(base, 16).unwrap();
+    disk.flip("FORMAT", 30, 1);
+    disk.flip(name, 10, 1);
+    let hit = extents.iter().find(|extent| extent.position > base + 3000).unwrap();
+    disk.flip(name, 4096 + hit.position - base + 5, 1);
+    let (opened, told) = salvaged(&disk);
+    assert!(told.contains(&format!("SKIPPED     {name} from offset ")), "{told}");
+    let after = messages(&bodies(&opened.core, &opened.reader));
+    assert!((messages(&before) - 6..messages(&before)).contains(&after), "a batch of five at most is lost");
+}
