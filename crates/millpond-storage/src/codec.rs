@@ -17,6 +17,7 @@
 //! nothing decoded keeps a journal buffer alive but a block, which is the point of one.
 
 mod context;
+mod entry;
 mod fact;
 mod messages;
 mod page;
@@ -27,6 +28,7 @@ mod value;
 use bytes::Bytes;
 
 pub use context::Context;
+pub use entry::{decode_entry, dedup_until, encode_entry, producer_until};
 pub use fact::{decode_fact, encode_fact};
 pub use page::{decode_page, encode_page};
 

@@ -22,6 +22,7 @@ mod open;
 mod recover;
 mod salvage;
 mod scrub;
+pub mod tree;
 pub mod twin;
 
 pub use disk::{Disk, RealDisk};

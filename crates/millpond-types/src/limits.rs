@@ -35,6 +35,8 @@ pub const PAGE_MAX: usize = 1_000;
 pub const TOP_MAX: usize = 100;
 /// Batches of a producer session whose outcomes are kept for a repeat; a client has at most this many unconfirmed.
 pub const PRODUCER_WINDOW: usize = 64;
+/// A producer session idle for so long is forgotten: a client that was away longer begins a new one.
+pub const PRODUCER_EXPIRY: Millis = Millis(7 * 24 * 60 * 60 * 1000);
 /// Namespaces of one broker: each has rings for all priorities in memory.
 pub const NAMESPACES_MAX: usize = 10_000;
 /// The longest wait of a one-shot receive.

@@ -2,14 +2,11 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use millpond_types::limits::PRODUCER_WINDOW;
-use millpond_types::{Millis, ProducerId, WallTime};
+use millpond_types::limits::{PRODUCER_EXPIRY, PRODUCER_WINDOW};
+use millpond_types::{ProducerId, WallTime};
 
 use crate::fact::NamespaceNumber;
 use crate::outcomes::Outcomes;
-
-/// A session idle for so long is forgotten: a client that was away longer begins a new one.
-pub(crate) const PRODUCER_EXPIRY: Millis = Millis(7 * 24 * 60 * 60 * 1000);
 
 /// What a session is found by.
 pub(crate) type ProducerKey = (NamespaceNumber, ProducerId);

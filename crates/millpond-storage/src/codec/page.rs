@@ -1,170 +1,210 @@
 //! The byte form of pages.
 
 use millpond_core::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, DuePage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage,
-    TopicPage,
+    AsidePage, AsideState, DeadPage, DedupPage, DuePage, LevelPage, NamespacePage, NumbersPage, Page, PiecePage,
+    ProducerPage, TopicPage,
 };
-use millpond_core::store::SHELVES;
+use millpond_core::store::{Key, SHELVES, Shelf};
 use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId};
 
 use super::run::Before;
 use super::{BadRecord, Sink, Source};
 
-/// Appends a page.
+/// Appends a page: a byte for its kind, what its key says, and the rest.
 pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
     let mut sink = Sink::new(out);
     match page {
-        Page::Numbers(numbers) => {
-            let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall, epoch } = numbers;
-            sink.byte(1);
-            sink.key(*hash_key);
-            sink.number(*next_topic);
-            sink.number32(*next_namespace);
-            sink.number(*high_water);
-            sink.number(*raised);
-            sink.number(run.0);
-            sink.number(wall.0);
-            sink.number32(*epoch);
-        }
+        Page::Numbers(_) => sink.byte(1),
         Page::Namespace(page) => {
-            let NamespacePage { number, name, policy, version, paused, counts, topics, shelves } = &**page;
             sink.byte(2);
-            sink.number32(*number);
-            sink.string(name.as_bytes());
-            sink.policy(policy);
-            sink.number(*version);
-            sink.list(paused, |sink, (name, prefix)| {
-                sink.string(name.as_bytes());
-                sink.flag(*prefix);
-            });
-            sink.counts(counts);
-            sink.number(*topics);
-            shelves.iter().for_each(|topics| sink.number(*topics));
+            sink.number32(page.number);
         }
-        Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch, levels }) => {
+        Page::Topic(page) => {
             sink.byte(3);
-            sink.number(number.0);
-            sink.number32(*namespace);
-            sink.string(name.as_bytes());
-            sink.number(*floor);
-            sink.difference(next_lease.0, *floor);
-            sink.number32(*epoch);
-            sink.list(levels, |sink, level| sink.level(level, *floor));
+            sink.number32(page.namespace);
+            sink.string(page.name.as_bytes());
         }
-        Page::Dead(dead) => {
-            let DeadPage { namespace, group, topic, id, run, deliveries, failures, reason, detail, died } = dead;
+        Page::Dead(page) => {
             sink.byte(4);
-            sink.number32(*namespace);
-            sink.number32(*group);
-            sink.string(topic.as_bytes());
-            sink.message_id(*id);
-            sink.run(run, &mut Before::first(id.sequence.0));
-            sink.number32(*deliveries);
-            sink.number32(*failures);
-            sink.dead_reason(*reason);
-            sink.string(detail);
-            sink.number(died.0);
+            sink.number32(page.namespace);
+            sink.number32(page.group);
+            sink.string(page.topic.as_bytes());
+            sink.message_id(page.id);
         }
-        Page::Dedup(DedupPage { namespace, hash, id, until }) => {
+        Page::Dedup(page) => {
             sink.byte(5);
-            sink.number32(*namespace);
-            sink.wide(*hash);
-            sink.message_id(*id);
-            sink.until(*until);
+            sink.number32(page.namespace);
+            sink.wide(page.hash);
         }
-        Page::Producer(ProducerPage { namespace, id, instance, used, last, batches }) => {
+        Page::Producer(page) => {
             sink.byte(6);
-            sink.number32(*namespace);
-            sink.wide(id.0);
-            sink.number32(*instance);
-            sink.number(used.0);
-            sink.number(*last);
-            sink.list(batches, Sink::outcomes);
+            sink.number32(page.namespace);
+            sink.wide(page.id.0);
         }
-        Page::Due(DuePage { at, namespace, name, shelf }) => {
+        Page::Due(page) => {
             sink.byte(7);
-            sink.number(at.0);
-            sink.number32(*namespace);
-            sink.string(name.as_bytes());
-            sink.byte(shelf.byte());
+            sink.number(page.at.0);
+            sink.number32(page.namespace);
+            sink.string(page.name.as_bytes());
         }
         Page::Piece(page) => {
             sink.byte(8);
-            sink.piece(page);
+            sink.number(page.topic.0);
+            sink.priority(page.priority);
+            sink.number(page.runs[0].first.0);
         }
     }
+    sink.rest_of_page(page);
 }
 
 /// Reads the next page.
 pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
-    Ok(match source.byte()? {
-        1 => Page::Numbers(NumbersPage {
-            hash_key: source.key()?,
-            next_topic: source.number()?,
-            next_namespace: source.number32()?,
-            high_water: source.number()?,
-            raised: source.number()?,
-            run: RunTime(source.number()?),
-            wall: source.wall()?,
-            epoch: source.number32()?,
-        }),
-        2 => Page::Namespace(Box::new(NamespacePage {
-            number: source.number32()?,
-            name: source.namespace_name()?,
-            policy: source.policy()?,
-            version: source.number()?,
-            paused: source.list(|source| Ok((source.topic_name()?, source.flag()?)))?,
-            counts: source.counts()?,
-            topics: source.number()?,
-            shelves: source.shelves()?,
-        })),
+    let key = match source.byte()? {
+        1 => Key::Numbers,
+        2 => Key::Namespace(source.number32()?),
         3 => {
-            let (number, namespace, name) = (source.topic()?, source.number32()?, source.topic_name()?);
-            let floor = source.number()?;
-            let next_lease = LeaseNumber(source.beside(floor)?);
-            let epoch = source.number32()?;
-            let levels = source.list(|source| source.level(floor))?;
-            Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch, levels })
+            let (namespace, name) = (source.number32()?, source.topic_name()?);
+            // The shelf is no part of the page.
+            Key::Topic { namespace, shelf: Shelf::Idle, name }
         }
-        4 => {
-            let (namespace, group, topic) = (source.number32()?, source.number32()?, source.topic_name()?);
-            let id = source.message_id()?;
-            Page::Dead(DeadPage {
-                namespace,
-                group,
-                topic,
-                id,
-                run: source.run(&mut Before::first(id.sequence.0))?,
-                deliveries: source.number32()?,
-                failures: source.number32()?,
-                reason: source.dead_reason()?,
-                detail: source.copied()?,
-                died: source.wall()?,
-            })
-        }
-        5 => Page::Dedup(DedupPage {
+        4 => Key::Dead {
             namespace: source.number32()?,
-            hash: source.wide()?,
+            group: source.number32()?,
+            topic: source.topic_name()?,
             id: source.message_id()?,
-            until: source.until()?,
-        }),
-        6 => Page::Producer(ProducerPage {
-            namespace: source.number32()?,
-            id: ProducerId(source.wide()?),
-            instance: source.number32()?,
-            used: source.wall()?,
-            last: source.number()?,
-            batches: source.list(Source::outcomes)?,
-        }),
-        7 => Page::Due(DuePage {
-            at: source.wall()?,
-            namespace: source.number32()?,
-            name: source.topic_name()?,
-            shelf: source.shelf()?,
-        }),
-        8 => Page::Piece(source.piece()?),
+        },
+        5 => Key::Dedup { namespace: source.number32()?, hash: source.wide()? },
+        6 => Key::Producer { namespace: source.number32()?, id: ProducerId(source.wide()?) },
+        7 => Key::Due { at: source.wall()?, namespace: source.number32()?, name: source.topic_name()? },
+        8 => Key::Piece { topic: source.topic()?, priority: source.priority()?, first: Sequence(source.number()?) },
         _ => return Err(source.bad("is a page of an unknown kind")),
-    })
+    };
+    source.rest_of_page(&key)
+}
+
+impl Sink<'_> {
+    /// What a page says beyond its key.
+    pub(super) fn rest_of_page(&mut self, page: &Page) {
+        match page {
+            Page::Numbers(numbers) => {
+                let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall, epoch } = numbers;
+                self.key(*hash_key);
+                self.number(*next_topic);
+                self.number32(*next_namespace);
+                self.number(*high_water);
+                self.number(*raised);
+                self.number(run.0);
+                self.number(wall.0);
+                self.number32(*epoch);
+            }
+            Page::Namespace(page) => {
+                let NamespacePage { number: _, name, policy, version, paused, counts, topics, shelves } = &**page;
+                self.string(name.as_bytes());
+                self.policy(policy);
+                self.number(*version);
+                self.list(paused, |sink, (name, prefix)| {
+                    sink.string(name.as_bytes());
+                    sink.flag(*prefix);
+                });
+                self.counts(counts);
+                self.number(*topics);
+                shelves.iter().for_each(|topics| self.number(*topics));
+            }
+            Page::Topic(TopicPage { number, namespace: _, name: _, floor, next_lease, epoch, levels }) => {
+                self.number(number.0);
+                self.number(*floor);
+                self.difference(next_lease.0, *floor);
+                self.number32(*epoch);
+                self.list(levels, |sink, level| sink.level(level, *floor));
+            }
+            Page::Dead(dead) => {
+                let DeadPage { namespace: _, group: _, topic: _, id, run, deliveries, failures, reason, detail, died } =
+                    dead;
+                self.run(run, &mut Before::first(id.sequence.0));
+                self.number32(*deliveries);
+                self.number32(*failures);
+                self.dead_reason(*reason);
+                self.string(detail);
+                self.number(died.0);
+            }
+            Page::Dedup(DedupPage { namespace: _, hash: _, id, until }) => {
+                self.message_id(*id);
+                self.until(*until);
+            }
+            Page::Producer(ProducerPage { namespace: _, id: _, instance, used, last, batches }) => {
+                self.number32(*instance);
+                self.number(used.0);
+                self.number(*last);
+                self.list(batches, Sink::outcomes);
+            }
+            Page::Due(DuePage { at: _, namespace: _, name: _, shelf }) => self.byte(shelf.byte()),
+            Page::Piece(PiecePage { topic: _, priority: _, runs }) => self.piece(runs),
+        }
+    }
+}
+
+impl Source<'_> {
+    /// The page of a key, from what it says beyond that.
+    pub(super) fn rest_of_page(&mut self, key: &Key) -> Result<Page, BadRecord> {
+        Ok(match key {
+            Key::Numbers => Page::Numbers(NumbersPage {
+                hash_key: self.key()?,
+                next_topic: self.number()?,
+                next_namespace: self.number32()?,
+                high_water: self.number()?,
+                raised: self.number()?,
+                run: RunTime(self.number()?),
+                wall: self.wall()?,
+                epoch: self.number32()?,
+            }),
+            Key::Namespace(number) => Page::Namespace(Box::new(NamespacePage {
+                number: *number,
+                name: self.namespace_name()?,
+                policy: self.policy()?,
+                version: self.number()?,
+                paused: self.list(|source| Ok((source.topic_name()?, source.flag()?)))?,
+                counts: self.counts()?,
+                topics: self.number()?,
+                shelves: self.shelves()?,
+            })),
+            Key::Topic { namespace, shelf: _, name } => {
+                let (number, floor) = (self.topic()?, self.number()?);
+                let next_lease = LeaseNumber(self.beside(floor)?);
+                let epoch = self.number32()?;
+                let levels = self.list(|source| source.level(floor))?;
+                let (namespace, name) = (*namespace, name.clone());
+                Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch, levels })
+            }
+            Key::Dead { namespace, group, topic, id } => Page::Dead(DeadPage {
+                namespace: *namespace,
+                group: *group,
+                topic: topic.clone(),
+                id: *id,
+                run: self.run(&mut Before::first(id.sequence.0))?,
+                deliveries: self.number32()?,
+                failures: self.number32()?,
+                reason: self.dead_reason()?,
+                detail: self.copied()?,
+                died: self.wall()?,
+            }),
+            Key::Dedup { namespace, hash } => {
+                let (id, until) = (self.message_id()?, self.until()?);
+                Page::Dedup(DedupPage { namespace: *namespace, hash: *hash, id, until })
+            }
+            Key::Producer { namespace, id } => {
+                let (instance, used, last) = (self.number32()?, self.wall()?, self.number()?);
+                let batches = self.list(Source::outcomes)?;
+                Page::Producer(ProducerPage { namespace: *namespace, id: *id, instance, used, last, batches })
+            }
+            Key::Due { at, namespace, name } => {
+                let (at, namespace, name) = (*at, *namespace, name.clone());
+                Page::Due(DuePage { at, namespace, name, shelf: self.shelf()? })
+            }
+            Key::Piece { topic, priority, first } => {
+                Page::Piece(PiecePage { topic: *topic, priority: *priority, runs: self.piece(*first)? })
+            }
+        })
+    }
 }
 
 impl Source<'_> {

@@ -8,7 +8,7 @@
 //! | difference | when the oldest was published, from the same of the piece before |
 //! | option of number | the first TTL, counted from then |
 
-use millpond_core::page::{PiecePage, StoredPiece};
+use millpond_core::page::{RunPage, StoredPiece};
 use millpond_types::{Sequence, WallTime};
 
 use super::run::Before;
@@ -29,10 +29,9 @@ impl Sink<'_> {
         });
     }
 
-    pub(super) fn piece(&mut self, PiecePage { topic, priority, runs }: &PiecePage) {
-        let mut before = Before::first(0);
-        self.number(topic.0);
-        self.priority(*priority);
+    /// Appends the runs of a piece.
+    pub(super) fn piece(&mut self, runs: &[RunPage]) {
+        let mut before = Before::first(runs[0].first.0);
         self.list(runs, |sink, run| sink.run(run, &mut before));
     }
 }
@@ -59,13 +58,13 @@ impl Source<'_> {
         })
     }
 
-    pub(super) fn piece(&mut self) -> Result<PiecePage, BadRecord> {
-        let mut before = Before::first(0);
-        let (topic, priority) = (self.topic()?, self.priority()?);
+    /// The runs of a piece that begins with this message.
+    pub(super) fn piece(&mut self, first: Sequence) -> Result<Vec<RunPage>, BadRecord> {
+        let mut before = Before::first(first.0);
         let runs = self.list(|source| source.run(&mut before))?;
-        if runs.is_empty() {
-            return Err(self.bad("has a piece of a line without messages"));
+        if runs.first().is_none_or(|run| run.first != first) {
+            return Err(self.bad("has a piece of a line that does not begin where its key says"));
         }
-        Ok(PiecePage { topic, priority, runs })
+        Ok(runs)
     }
 }

@@ -1,0 +1,73 @@
+//! Damaged files are noticed: at the start, at a read, by [`Tree::verify`], but never taken for another state.
+
+use std::path::PathBuf;
+
+use super::*;
+
+fn filled() -> (TempDir, Scanned) {
+    let directory = TempDir::new().unwrap();
+    let tree = open(&directory);
+    commit(&tree, 1, &draw_changes(&mut Seed::new(1))).unwrap();
+    while tree.compact_step().unwrap() {}
+    commit(&tree, 2, &draw_changes(&mut Seed::new(2))).unwrap();
+    let state = everything(&tree);
+    drop(tree);
+    // A start removes old versions.
+    drop(open(&directory));
+    (directory, state)
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, mut files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    files.extend(folders.iter().flat_map(|folder| self::files(folder)));
+    files.sort();
+    files
+}
+
+/// What a start and a full read make of a directory.
+fn read(directory: &Path) -> Result<Scanned, TreeError> {
+    let tree = LsmTree::open(directory, OPTIONS)?;
+    let found = tree.scan(&Range { from: FIRST_KEY.to_vec(), until: vec![255], limit: u32::MAX })?;
+    tree.verify()?;
+    Ok(found)
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let (directory, state) = filled();
+    assert_eq!(read(directory.path()).unwrap(), state);
+    let mut seed = Seed::new(3);
+    for file in files(directory.path()) {
+        let whole = std::fs::read(&file).unwrap();
+        for _ in 0..150 {
+            let at = seed.below(whole.len() as u64) as usize;
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << seed.below(8);
+            std::fs::write(&file, &bytes).unwrap();
+            let place = format!("{} at {at} of {}", file.display(), whole.len());
+            let found = std::panic::catch_unwind(|| read(directory.path()));
+            let found = found.unwrap_or_else(|_| panic!("a panic over {place}"));
+            assert!(found.is_err(), "not noticed: {place}");
+        }
+        std::fs::write(&file, &whole).unwrap();
+    }
+    assert_eq!(read(directory.path()).unwrap(), state);
+}
+
+#[test]
+fn every_missing_or_short_file_is_noticed() {
+    let (directory, state) = filled();
+    for file in files(directory.path()) {
+        let whole = std::fs::read(&file).unwrap();
+        let mut seed = Seed::new(4);
+        std::fs::remove_file(&file).unwrap();
+        assert!(matches!(read(directory.path()), Err(TreeError::Damaged(_))), "{} is missing", file.display());
+        for _ in 0..20 {
+            std::fs::write(&file, &whole[..seed.below(whole.len() as u64) as usize]).unwrap();
+            assert!(read(directory.path()).is_err(), "{} is short", file.display());
+        }
+        std::fs::write(&file, &whole).unwrap();
+    }
+    assert_eq!(read(directory.path()).unwrap(), state);
+}
