@@ -22,6 +22,7 @@ mod open;
 mod recover;
 mod salvage;
 mod scrub;
+pub mod store;
 pub mod tree;
 pub mod twin;
 

@@ -87,7 +87,8 @@ impl Sink<'_> {
     pub(super) fn rest_of_page(&mut self, page: &Page) {
         match page {
             Page::Numbers(numbers) => {
-                let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall, epoch } = numbers;
+                let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall, epoch } =
+                    numbers;
                 self.key(*hash_key);
                 self.number(*next_topic);
                 self.number32(*next_namespace);

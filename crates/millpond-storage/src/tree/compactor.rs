@@ -49,12 +49,15 @@ struct State {
 }
 
 impl Compactor {
-    /// Starts the thread. When this is dropped, the step under way is given up.
-    pub fn start(tree: Arc<dyn Tree>) -> io::Result<Compactor> {
+    /// Starts a thread that takes steps for a tree, each telling whether there was anything to do. When this is dropped,
+    /// the step under way is given up.
+    pub fn start(
+        tree: Arc<dyn Tree>,
+        step: impl Fn() -> Result<bool, TreeError> + Send + 'static,
+    ) -> io::Result<Compactor> {
         let shared = Arc::new(Shared::default());
-        let (theirs, its) = (shared.clone(), tree.clone());
-        let thread =
-            std::thread::Builder::new().name("compactor".to_owned()).spawn(move || theirs.run(its.as_ref()))?;
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new().name("compactor".to_owned()).spawn(move || theirs.run(step))?;
         Ok(Compactor { tree, shared, thread: Some(thread) })
     }
 
@@ -82,9 +85,9 @@ impl Drop for Compactor {
 }
 
 impl Shared {
-    fn run(&self, tree: &dyn Tree) {
+    fn run(&self, step: impl Fn() -> Result<bool, TreeError>) {
         while !lock(&self.state).closing {
-            match tree.compact_step() {
+            match step() {
                 Ok(true) => {}
                 Ok(false) => self.sleep(IDLE, |state| state.woken || state.closing),
                 Err(failure) => {

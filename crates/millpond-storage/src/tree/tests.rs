@@ -24,6 +24,11 @@ fn open(directory: &TempDir) -> LsmTree {
     LsmTree::open(directory.path(), OPTIONS).unwrap()
 }
 
+fn compactor(tree: &Arc<dyn Tree>) -> Compactor {
+    let its = tree.clone();
+    Compactor::start(tree.clone(), move || its.compact_step()).unwrap()
+}
+
 fn head(position: u64) -> CommitHead {
     let rest = Bytes::from(position.to_string());
     CommitHead { position, epoch: position + 1, start: 1, wall: WallTime(position), directory: 5, rest }
@@ -212,7 +217,7 @@ fn the_model_fails_where_it_is_told_to() {
 fn the_compactor_works_unasked_and_ends_when_told() {
     let directory = TempDir::new().unwrap();
     let tree: Arc<dyn Tree> = Arc::new(open(&directory));
-    let compactor = Compactor::start(tree.clone()).unwrap();
+    let compactor = compactor(&tree);
     for position in 1..9 {
         commit(tree.as_ref(), position, &draw_changes(&mut Seed::new(position))).unwrap();
         compactor.wake();

@@ -46,7 +46,7 @@ fn a_killed_commit_is_there_whole_or_not_at_all() {
 
 fn commit_for_ever(directory: &Path) {
     let tree: Arc<dyn Tree> = Arc::new(LsmTree::open(directory, OPTIONS).unwrap());
-    let compactor = Compactor::start(tree.clone()).unwrap();
+    let compactor = compactor(&tree);
     for position in tree.head().map_or(1, |head| head.position + 1).. {
         let value = || Some(position.to_be_bytes().to_vec());
         let keys = (0..KEYS).map(|index| topic(0, &format!("{index:06}"))).chain([Key::Namespace(0).bytes()]);

@@ -1,0 +1,217 @@
+//! The store of entries, in three layers: two in memory and a tree on the disk.
+//!
+//! [`LayeredStore`] is a handle with two ends. The core holds one, as its `Box<dyn Store>`: it puts and finds entries, and
+//! never waits. The shell holds the other: its reading threads fetch what the core wants, and it writes sealed
+//! checkpoints to the tree.
+//!
+//! ```text
+//!           core's thread                          reading threads        committing thread
+//!  put ──► young ──freeze──► frozen ──seal──► sealed ───────────────────► commit ──► tree
+//!  find ◄──┘ └──────────────────┴────────────────┘   read ◄─────────────────────────┘
+//!  resolve ◄── all layers merged, as of now ◄────────┘
+//! ```
+//!
+//! Invariants: an answer is what the layers hold together at the moment of [`LayeredStore::resolve`], however long ago it
+//! was read: each layer that was committed since is kept until it is resolved, and laid over what was read. An entry that
+//! the filter does not know is in no layer on the disk ([`filter`]).
+
+mod filter;
+mod layer;
+mod read;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use millpond_core::page::Page;
+use millpond_core::store::{Found, Key, Store};
+
+use crate::codec::{decode_entry, encode_entry};
+use crate::journal::lock;
+use crate::tree::{CommitHead, Compactor, Tree, TreeError};
+use filter::{KeyFilter, is_filtered};
+use layer::Layer;
+
+pub use read::{Fetched, Resolved, Wants};
+
+/// The store of entries. Clones are the same store.
+#[derive(Clone)]
+pub struct LayeredStore(Arc<Shared>);
+
+struct Shared {
+    tree: Arc<dyn Tree>,
+    state: Mutex<State>,
+    /// Held by a commit, and while a new filter is set up.
+    committing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was put since the freeze, if there was one, or the last commit.
+    young: Layer,
+    /// What the checkpoint in progress has captured so far.
+    frozen: Layer,
+    /// The whole checkpoint, until it is on the disk.
+    sealed: Option<Arc<Layer>>,
+    /// Commits so far.
+    generation: u64,
+    /// What was committed while something was being read, each with the generation before it.
+    retired: VecDeque<(u64, Arc<Layer>)>,
+    /// By generation, how many reads began in it and are not resolved.
+    readers: BTreeMap<u64, u32>,
+    /// Of the keys on the disk; `None` until they have been looked through.
+    filter: Option<KeyFilter>,
+    /// What will take its place.
+    next_filter: Option<KeyFilter>,
+    scratch: Vec<u8>,
+}
+
+/// A complete checkpoint that waits to be written.
+pub struct Sealed(Arc<Layer>);
+
+impl Sealed {
+    /// How many entries it changes.
+    pub fn changes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl LayeredStore {
+    /// A store over a tree, with nothing in memory.
+    pub fn new(tree: Arc<dyn Tree>) -> LayeredStore {
+        // What was never committed to holds nothing.
+        let filter = tree.head().is_none().then(KeyFilter::default);
+        let state = Mutex::new(State { filter, ..State::default() });
+        LayeredStore(Arc::new(Shared { tree, state, committing: Mutex::default() }))
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> &Arc<dyn Tree> {
+        &self.0.tree
+    }
+
+    /// Keeps the filter and the tree in order, on a thread, until what is returned is dropped.
+    pub fn keep(&self) -> io::Result<Compactor> {
+        let store = self.clone();
+        Compactor::start(self.0.tree.clone(), move || Ok(store.tend_filter()? || store.0.tree.compact_step()?))
+    }
+
+    /// The checkpoint to be written, once the core has sealed one.
+    pub fn sealed(&self) -> Option<Sealed> {
+        lock(&self.0.state).sealed.clone().map(Sealed)
+    }
+
+    /// Writes a checkpoint. When this returns it is durable, and the memory it took is free. After an error the
+    /// checkpoint is still there; after [`TreeError::Full`] it may be written again.
+    pub fn commit(&self, sealed: Sealed, head: &CommitHead) -> Result<(), TreeError> {
+        let Sealed(layer) = sealed;
+        let _committing = lock(&self.0.committing);
+        self.note_in_filters(&layer);
+        self.0.tree.commit(head, &mut layer.iter())?;
+        let mut state = lock(&self.0.state);
+        let sealed = state.sealed.take().expect("a checkpoint is there until it is committed");
+        assert!(Arc::ptr_eq(&sealed, &layer), "one checkpoint at a time");
+        let generation = state.generation;
+        state.generation += 1;
+        state.retired.push_back((generation, sealed));
+        let done = state.take_resolved();
+        drop(state);
+        // Taking a layer to pieces takes long: not under the lock, and not on the core's thread.
+        drop(done);
+        Ok(())
+    }
+}
+
+impl State {
+    /// The memory layers, newest first, that a read which began in a generation has not seen on the disk.
+    fn layers(&self, since: u64) -> impl Iterator<Item = &Layer> {
+        let retired = self.retired.iter().rev().filter(move |(generation, _)| *generation >= since);
+        [&self.young, self.sealed.as_deref().unwrap_or(&self.frozen)]
+            .into_iter()
+            .chain(retired.map(|(_, layer)| layer.as_ref()))
+    }
+
+    /// Takes out the layers that nobody needs any more.
+    fn take_resolved(&mut self) -> Vec<Arc<Layer>> {
+        let oldest = self.readers.keys().next().copied().unwrap_or(u64::MAX);
+        let count = self.retired.iter().take_while(|(generation, _)| *generation < oldest).count();
+        self.retired.drain(..count).map(|(_, layer)| layer).collect()
+    }
+
+    fn encoded(&mut self, page: &Page) -> Vec<u8> {
+        let mut value = std::mem::take(&mut self.scratch);
+        value.clear();
+        encode_entry(page, &mut value);
+        value
+    }
+}
+
+impl Store for LayeredStore {
+    fn put(&mut self, key: &Key, page: &Page) {
+        let mut state = lock(&self.0.state);
+        let value = state.encoded(page);
+        state.young.put(&key.bytes(), Some(&value));
+        state.scratch = value;
+    }
+
+    fn remove(&mut self, key: &Key) {
+        lock(&self.0.state).young.put(&key.bytes(), None);
+    }
+
+    fn find(&mut self, key: &Key) -> Found {
+        let bytes = key.bytes();
+        let state = lock(&self.0.state);
+        match state.layers(u64::MAX).find_map(|layer| layer.get(&bytes)) {
+            Some(Some(value)) => {
+                let page = decode_entry(key, &Bytes::copy_from_slice(value));
+                Found::Here(Box::new(page.expect("an entry in memory is as it was put")))
+            }
+            Some(None) => Found::Absent,
+            None => match &state.filter {
+                Some(filter) if is_filtered(&bytes) && !filter.may_hold(&bytes) => Found::Absent,
+                _ => Found::OnDisk,
+            },
+        }
+    }
+
+    fn freeze(&mut self) {
+        let mut state = lock(&self.0.state);
+        assert!(state.frozen.is_empty() && state.sealed.is_none(), "one checkpoint at a time");
+        state.frozen = std::mem::take(&mut state.young);
+    }
+
+    fn capture(&mut self, key: &Key, page: &Page) {
+        let mut state = lock(&self.0.state);
+        assert!(state.sealed.is_none(), "a sealed checkpoint does not change");
+        let value = state.encoded(page);
+        state.frozen.put(&key.bytes(), Some(&value));
+        state.scratch = value;
+    }
+
+    fn capture_removal(&mut self, key: &Key) {
+        let mut state = lock(&self.0.state);
+        assert!(state.sealed.is_none(), "a sealed checkpoint does not change");
+        state.frozen.put(&key.bytes(), None);
+    }
+
+    fn seal(&mut self) {
+        let mut state = lock(&self.0.state);
+        assert!(state.sealed.is_none(), "one checkpoint at a time");
+        state.sealed = Some(Arc::new(std::mem::take(&mut state.frozen)));
+    }
+
+    fn dump(&self) -> Vec<Page> {
+        assert!(self.0.tree.head().is_none(), "what lies on the disk is in no dump");
+        lock(&self.0.state).everything_in_memory()
+    }
+
+    fn bytes(&self) -> usize {
+        let state = lock(&self.0.state);
+        let filters = [&state.filter, &state.next_filter].into_iter().flatten().map(KeyFilter::bytes);
+        state.layers(0).map(Layer::bytes).sum::<usize>() + filters.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests;

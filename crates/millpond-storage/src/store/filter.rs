@@ -1,0 +1,215 @@
+//! Which keys may be on the disk: a set in memory that forgets nothing, and takes some strangers for acquaintances.
+//!
+//! Of topics, dedup ids and producer sessions, which are asked for by everyone who publishes and mostly are not there. A
+//! key goes in before its commit is on the disk, so a key that the filter does not know is not there. What is removed
+//! stays in; so the filter is made anew, by a scan, when much was removed or when it has grown in too many parts.
+//!
+//! It is a list of Bloom filters, each divided into blocks of a cache line: a key has all its bits in one. The first is as
+//! large as the tree asks for, each further one doubles the whole. With 14 bits a key one of them takes a stranger for an
+//! acquaintance in one of 400 cases; four of them together in less than one of 100.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millpond_core::store::{KeyBytes, Range};
+
+use super::layer::Layer;
+use super::{LayeredStore, State};
+use crate::journal::lock;
+use crate::tree::TreeError;
+
+/// Bits for each key.
+const BITS: u64 = 14;
+/// Bits that are set for each key: what is best for that many is 9 or 10, but seven positions come out of one hash.
+const PROBES: u32 = 7;
+/// Bits of a block.
+const BLOCK_BITS: u64 = 512;
+/// Keys that the smallest filter has room for.
+const ROOM_MIN: u64 = 1 << 16;
+/// Parts from which on a filter is made anew.
+const PARTS_MAX: usize = 4;
+/// Keys that were removed from which on a filter is made anew, where they are half of all.
+const REMOVED_MIN: u64 = 1 << 16;
+/// Keys that are scanned at a time.
+const SLICE: u32 = 4096;
+
+/// The kinds of keys that are in the filter: topics, dedup ids, producer sessions.
+const KINDS: [u8; 3] = [3, 6, 7];
+
+/// Whether keys of this kind are in the filter.
+pub(super) fn is_filtered(key: &[u8]) -> bool {
+    key.first().is_some_and(|kind| KINDS.contains(kind))
+}
+
+/// A set of keys. Clones share their bits.
+#[derive(Clone, Default)]
+pub(super) struct KeyFilter {
+    parts: Vec<Arc<Part>>,
+    removed: u64,
+}
+
+struct Part {
+    blocks: Vec<[AtomicU64; 8]>,
+    room: u64,
+    held: AtomicU64,
+}
+
+impl KeyFilter {
+    fn with_room(keys: u64) -> KeyFilter {
+        KeyFilter { parts: vec![Part::new(keys)], removed: 0 }
+    }
+
+    /// Whether a key may have been put in.
+    pub fn may_hold(&self, key: &[u8]) -> bool {
+        let hash = hash(key);
+        self.parts.iter().any(|part| part.may_hold(hash))
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.blocks.len() * size_of::<[AtomicU64; 8]>()).sum()
+    }
+
+    /// Makes room for so many more keys.
+    fn make_room(&mut self, keys: u64) {
+        let room = |part: &Arc<Part>| part.room.saturating_sub(part.held.load(Ordering::Relaxed));
+        if self.parts.last().map_or(0, room) < keys {
+            self.parts.push(Part::new(keys.max(self.held())));
+        }
+    }
+
+    fn insert(&self, key: &[u8]) {
+        let hash = hash(key);
+        if !self.parts.iter().any(|part| part.may_hold(hash)) {
+            self.parts.last().expect("room was made").insert(hash);
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.parts.iter().map(|part| part.held.load(Ordering::Relaxed)).sum()
+    }
+
+    fn is_stale(&self) -> bool {
+        self.parts.len() > PARTS_MAX || (self.removed >= REMOVED_MIN && self.removed * 2 >= self.held())
+    }
+}
+
+impl Part {
+    fn new(keys: u64) -> Arc<Part> {
+        let room = keys.max(ROOM_MIN);
+        let blocks = (room * BITS).div_ceil(BLOCK_BITS);
+        assert!(blocks < 1 << 32, "a block is chosen by 32 bits of a hash");
+        let blocks = (0..blocks).map(|_| Default::default()).collect();
+        Arc::new(Part { blocks, room, held: AtomicU64::new(0) })
+    }
+
+    fn may_hold(&self, hash: u64) -> bool {
+        let block = self.block(hash);
+        probes(hash).all(|(word, bit)| block[word].load(Ordering::Relaxed) & bit != 0)
+    }
+
+    fn insert(&self, hash: u64) {
+        let block = self.block(hash);
+        probes(hash).for_each(|(word, bit)| _ = block[word].fetch_or(bit, Ordering::Relaxed));
+        self.held.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn block(&self, hash: u64) -> &[AtomicU64; 8] {
+        &self.blocks[(((hash >> 32) * self.blocks.len() as u64) >> 32) as usize]
+    }
+}
+
+fn hash(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    hasher.finish()
+}
+
+/// The bits of a key in its block, from a hash whose upper half has chosen the block.
+fn probes(hash: u64) -> impl Iterator<Item = (usize, u64)> {
+    let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..PROBES).map(move |probe| {
+        let at = (mixed >> (1 + 9 * probe)) & (BLOCK_BITS - 1);
+        ((at / 64) as usize, 1 << (at % 64))
+    })
+}
+
+impl LayeredStore {
+    /// Puts the keys that a checkpoint adds into the filter, and into the one that is being made.
+    pub(super) fn note_in_filters(&self, layer: &Layer) {
+        let filtered = || layer.iter().filter(|(key, _)| is_filtered(key));
+        let added = filtered().filter(|(_, value)| value.is_some()).count() as u64;
+        let removed = filtered().count() as u64 - added;
+        let filters = self.filters_with_room(added, removed);
+        for (key, _) in filtered().filter(|(_, value)| value.is_some()) {
+            filters.iter().for_each(|filter| filter.insert(key));
+        }
+    }
+
+    fn filters_with_room(&self, added: u64, removed: u64) -> Vec<KeyFilter> {
+        let mut state = lock(&self.0.state);
+        let State { filter, next_filter, .. } = &mut *state;
+        let make_room = |filter: &mut KeyFilter| {
+            filter.make_room(added);
+            filter.removed += removed;
+            filter.clone()
+        };
+        filter.iter_mut().chain(next_filter).map(make_room).collect()
+    }
+
+    /// Makes the filter anew if it has grown stale; whether it had.
+    pub fn tend_filter(&self) -> Result<bool, TreeError> {
+        let committing = lock(&self.0.committing);
+        let mut state = lock(&self.0.state);
+        if state.filter.as_ref().is_some_and(|filter| !filter.is_stale()) {
+            return Ok(false);
+        }
+        // From here on every commit puts its keys into this one too, and every earlier one is seen by the scan.
+        let next = KeyFilter::with_room(self.0.tree.stats().entries);
+        state.next_filter = Some(next.clone());
+        drop((state, committing));
+        let scanned = KINDS.into_iter().try_for_each(|kind| self.scan_into(&next, kind));
+        let mut state = lock(&self.0.state);
+        let next = state.next_filter.take();
+        scanned?;
+        state.filter = next;
+        Ok(true)
+    }
+
+    fn scan_into(&self, filter: &KeyFilter, kind: u8) -> Result<(), TreeError> {
+        let mut range = Range { from: vec![kind], until: vec![kind + 1], limit: SLICE };
+        loop {
+            let found = self.0.tree.scan(&range)?;
+            found.entries.iter().for_each(|(key, _)| filter.insert(key));
+            let Some((last, _)) = found.entries.last().filter(|_| !found.complete) else { return Ok(()) };
+            range.from = KeyBytes::from(&last[..]);
+            range.from.push(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_is_known_and_few_strangers_are() {
+        let mut filter = KeyFilter::default();
+        assert!(!filter.may_hold(b"anything"));
+        let key = |number: u64| [&[3][..], &number.to_be_bytes()].concat();
+        // As it grows: four parts, each full.
+        for part in 0..4 {
+            let before = if part == 0 { 0 } else { ROOM_MIN << (part - 1) };
+            filter.make_room((ROOM_MIN << part) - before);
+            (before..ROOM_MIN << part).for_each(|number| filter.insert(&key(number)));
+        }
+        assert_eq!(filter.parts.len(), PARTS_MAX);
+        assert!(!filter.is_stale());
+        let count = ROOM_MIN << 3;
+        assert!((0..count).all(|number| filter.may_hold(&key(number))));
+        let strangers = (count..count + 100_000).filter(|number| filter.may_hold(&key(*number))).count();
+        assert!(strangers < 1000, "{strangers} of 100,000");
+        assert!(filter.bytes() as u64 <= count * BITS / 8 * 11 / 10);
+    }
+}

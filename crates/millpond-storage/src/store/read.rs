@@ -1,0 +1,211 @@
+//! Reading what the core wants, and laying over it what has changed meanwhile.
+//!
+//! Rows that were read go stale at once: the core puts and removes on, checkpoints are committed. So each read remembers
+//! the generation in which it began, and [`LayeredStore::resolve`] lays every layer over it that is newer. Where those
+//! have removed so many rows of a range that neither its limit nor its end is reached, the read is gone on with.
+
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_core::page::Page;
+use millpond_core::store::{Answer, Key, KeyBytes, Range, Want};
+
+use super::{LayeredStore, Shared, State};
+use crate::codec::decode_entry;
+use crate::journal::lock;
+use crate::tree::TreeError;
+
+/// What is to be read: wants of the core, or the rest of ranges whose rows had gone.
+pub struct Wants {
+    wants: Vec<Pending>,
+    ticket: Option<Ticket>,
+}
+
+/// What was read. It keeps in memory what is committed until it is resolved or dropped.
+pub struct Fetched {
+    wants: Vec<Pending>,
+    ticket: Ticket,
+}
+
+/// The answers to what was read, and what has to be read further.
+pub struct Resolved {
+    /// For the core.
+    pub answers: Vec<Answer>,
+    /// To be read.
+    pub again: Option<Wants>,
+}
+
+enum Pending {
+    Entry { key: KeyBytes, page: Option<Page> },
+    Range { range: Range, rows: Vec<(KeyBytes, Page)>, next: KeyBytes, slice: u32, complete: bool },
+}
+
+/// Says that a read has begun and is not resolved.
+struct Ticket {
+    store: Arc<Shared>,
+    generation: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = lock(&self.store.state);
+        let count = state.readers.get_mut(&self.generation).expect("a read is counted until it is resolved");
+        *count -= 1;
+        if *count == 0 {
+            state.readers.remove(&self.generation);
+        }
+    }
+}
+
+impl From<Vec<Want>> for Wants {
+    fn from(wants: Vec<Want>) -> Wants {
+        let wants = wants.into_iter().map(|want| match want {
+            Want::Entry(key) => Pending::Entry { key, page: None },
+            Want::Range(range) => {
+                let next = range.from.clone();
+                // One more than asked for, to know whether there are more.
+                let slice = range.limit.saturating_add(1);
+                Pending::Range { range, rows: Vec::new(), next, slice, complete: false }
+            }
+        });
+        Wants { wants: wants.collect(), ticket: None }
+    }
+}
+
+impl LayeredStore {
+    /// Reads what is wanted from the disk: entries sorted and in bulk, then ranges. For reading threads.
+    pub fn read(&self, wants: impl Into<Wants>) -> Result<Fetched, TreeError> {
+        let Wants { mut wants, ticket } = wants.into();
+        let ticket = ticket.unwrap_or_else(|| self.ticket());
+        self.read_entries(&mut wants)?;
+        for want in &mut wants {
+            if let Pending::Range { range, rows, next, slice, complete } = want {
+                let rest = Range { from: next.clone(), until: range.until.clone(), limit: *slice };
+                let found = self.0.tree.scan(&rest)?;
+                *complete = found.complete;
+                // The more of them turn out to be gone, the more are read at a time.
+                *slice = slice.saturating_mul(2);
+                if let Some((last, _)) = found.entries.last() {
+                    *next = KeyBytes::from(&last[..]);
+                    next.push(0);
+                }
+                for (key, value) in found.entries {
+                    rows.push((KeyBytes::from(&key[..]), decoded(&key, &value)?));
+                }
+            }
+        }
+        Ok(Fetched { wants, ticket })
+    }
+
+    /// The answers as of now. For the core's thread: nothing is read here.
+    pub fn resolve(&self, fetched: Fetched) -> Resolved {
+        let Fetched { wants, ticket } = fetched;
+        let state = lock(&self.0.state);
+        let (mut answers, mut again) = (Vec::with_capacity(wants.len()), Vec::new());
+        for want in wants {
+            state.resolve(want, ticket.generation, &mut answers, &mut again);
+        }
+        // A ticket takes the lock when it is dropped.
+        drop(state);
+        let again = (!again.is_empty()).then_some(Wants { wants: again, ticket: Some(ticket) });
+        Resolved { answers, again }
+    }
+
+    fn ticket(&self) -> Ticket {
+        let mut state = lock(&self.0.state);
+        let generation = state.generation;
+        *state.readers.entry(generation).or_default() += 1;
+        let resolved = state.take_resolved();
+        drop(state);
+        drop(resolved);
+        Ticket { store: self.0.clone(), generation }
+    }
+
+    fn read_entries(&self, wants: &mut [Pending]) -> Result<(), TreeError> {
+        let mut entries: Vec<_> = wants
+            .iter_mut()
+            .filter_map(|want| match want {
+                Pending::Entry { key, page } => Some((key, page)),
+                Pending::Range { .. } => None,
+            })
+            .collect();
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let keys: Vec<KeyBytes> = entries.iter().map(|(key, _)| KeyBytes::clone(key)).collect();
+        for ((key, page), value) in entries.into_iter().zip(self.0.tree.get_many(&keys)?) {
+            *page = value.map(|value| decoded(key, &value)).transpose()?;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// All entries, where none is on the disk.
+    pub(super) fn everything_in_memory(&self) -> Vec<Page> {
+        let layers = self.layers(0).map(|layer| layer.range(&[], &[u8::MAX]).peekable()).collect();
+        Merged { layers, rows: Vec::new().into_iter().peekable() }.map(|(_, page)| page).collect()
+    }
+
+    /// Gives the answer to a want whose rows were read since a generation, or the want if more has to be read.
+    fn resolve(&self, want: Pending, since: u64, answers: &mut Vec<Answer>, again: &mut Vec<Pending>) {
+        let (range, rows, next, slice, complete) = match want {
+            Pending::Entry { key, page } => {
+                let newer = self.layers(since).find_map(|layer| layer.get(&key));
+                let page = newer.map_or(page, |value| value.map(|value| in_memory(&key, value)));
+                return answers.push(Answer::Entry(key, page));
+            }
+            Pending::Range { range, rows, next, slice, complete } => (range, rows, next, slice, complete),
+        };
+        // Behind the last row read nobody knows what is on the disk.
+        let until = if complete { range.until.clone() } else { next.clone() };
+        let layers = self.layers(since).map(|layer| layer.range(&range.from, &until).peekable());
+        let mut merged = Merged { layers: layers.collect(), rows: rows.into_iter().peekable() };
+        let limit = range.limit as usize;
+        let entries: Vec<_> = merged.by_ref().take(limit).collect();
+        let has_more = entries.len() == limit && merged.next().is_some();
+        drop(merged);
+        if complete || has_more {
+            return answers.push(Answer::Range { range, entries, complete: !has_more });
+        }
+        // Rows that a layer has hidden need not be kept: that layer will be laid over the rest as well.
+        again.push(Pending::Range { range, rows: entries, next, slice, complete });
+    }
+}
+
+/// Rows, and layers over them, newest first: each key's newest, in order, without those that are gone.
+struct Merged<'a, L: Iterator<Item = (&'a [u8], Option<&'a [u8]>)>> {
+    layers: Vec<Peekable<L>>,
+    rows: Peekable<std::vec::IntoIter<(KeyBytes, Page)>>,
+}
+
+impl<'a, L: Iterator<Item = (&'a [u8], Option<&'a [u8]>)>> Iterator for Merged<'a, L> {
+    type Item = (KeyBytes, Page);
+
+    fn next(&mut self) -> Option<(KeyBytes, Page)> {
+        loop {
+            let first = self.layers.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| *key)).min();
+            let Some(first) = first.filter(|key| self.rows.peek().is_none_or(|(row, _)| *key <= &row[..])) else {
+                return self.rows.next();
+            };
+            self.rows.next_if(|(row, _)| row == first);
+            let mut newest = None;
+            for layer in &mut self.layers {
+                let found = layer.next_if(|(key, _)| *key == first);
+                newest = newest.or(found);
+            }
+            if let Some((key, Some(value))) = newest {
+                return Some((KeyBytes::from(key), in_memory(key, value)));
+            }
+        }
+    }
+}
+
+fn decoded(key: &[u8], value: &Bytes) -> Result<Page, TreeError> {
+    let parsed = Key::parse(key).ok_or_else(|| TreeError::Damaged(format!("it holds the key {key:02x?}")))?;
+    decode_entry(&parsed, value).map_err(|bad| TreeError::Damaged(format!("under the key {parsed:?}, {bad}")))
+}
+
+fn in_memory(key: &[u8], value: &[u8]) -> Page {
+    let key = Key::parse(key).expect("a key in memory is as it was made");
+    decode_entry(&key, &Bytes::copy_from_slice(value)).expect("an entry in memory is as it was put")
+}

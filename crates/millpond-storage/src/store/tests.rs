@@ -1,0 +1,305 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use millpond_core::page::{DedupPage, LevelPage, NamespacePage, Page, RunPage, TopicPage};
+use millpond_core::store::{Answer, Found, Key, MemoryStore, Name, Range, SHELVES, Shelf, Store, Want};
+use millpond_types::block::Sizes;
+use millpond_types::{
+    Counts, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
+};
+use tempfile::TempDir;
+
+use super::*;
+use crate::tree::{LsmTree, MemoryTree, TreeFault, TreeOptions};
+use crate::twin::Seed;
+
+const NAMES: u64 = 300;
+
+fn head(position: u64) -> CommitHead {
+    CommitHead { position, ..CommitHead::default() }
+}
+
+fn shelf(seed: &mut Seed) -> Shelf {
+    [Shelf::Ready(Priority::DEFAULT), Shelf::Ready(Priority::HIGHEST), Shelf::Idle][seed.below(3) as usize]
+}
+
+fn topic_key(shelf: Shelf, number: u64) -> Key {
+    Key::Topic { namespace: 0, shelf, name: TopicName::try_from(&*format!("tenant/{number:04}")).unwrap() }
+}
+
+fn topic(number: u64, floor: u64) -> Page {
+    let Key::Topic { namespace, name, .. } = topic_key(Shelf::Idle, number) else { unreachable!() };
+    let run = RunPage {
+        first: Sequence(floor),
+        position: floor * 60,
+        published: WallTime(1_795_000_000_000 + floor),
+        expires: WallTime::NEVER,
+        sizes: Sizes::Uniform(33),
+        marks: None,
+        count: 1,
+        index: 0,
+    };
+    let next = Sequence(floor + 1);
+    let level = LevelPage { priority: Priority::DEFAULT, next, runs: vec![run], stored: Vec::new(), aside: Vec::new() };
+    let (number, next_lease) = (TopicNumber(number), LeaseNumber(floor));
+    Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch: 1, levels: vec![level] })
+}
+
+fn dedup(hash: u128) -> (Key, Page) {
+    let id = MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(1) };
+    let page = Page::Dedup(DedupPage { namespace: 0, hash, id, until: WallTime(u64::MAX) });
+    (Key::of(&page, Shelf::Idle), page)
+}
+
+fn namespace() -> (Key, Page) {
+    let name = NamespaceName::try_from("default").unwrap();
+    let page = NamespacePage {
+        number: 0,
+        name,
+        policy: Policy::default(),
+        version: 1,
+        paused: Vec::new(),
+        counts: Counts::default(),
+        topics: 1,
+        shelves: [0; SHELVES],
+    };
+    (Key::Namespace(0), Page::Namespace(Box::new(page)))
+}
+
+fn entry(seed: &mut Seed) -> (Key, Page) {
+    let number = seed.below(NAMES);
+    match seed.below(5) {
+        0 => dedup(u128::from(number)),
+        _ => (topic_key(shelf(seed), number), topic(number, 1 + seed.below(1 << 40))),
+    }
+}
+
+fn want(seed: &mut Seed) -> Want {
+    if seed.below(2) == 0 {
+        return Want::Entry(entry(seed).0.bytes());
+    }
+    let shelf = shelf(seed);
+    let mut bound = || Key::topic_bound(0, shelf, &Name::bytes(format!("tenant/{:04}", seed.below(NAMES)).as_bytes()));
+    let (from, until) = (bound(), bound());
+    Want::Range(Range { from, until, limit: [0, 1, 5, 40, 1000][seed.below(5) as usize] })
+}
+
+/// The store, its model, and what was read and is not resolved.
+struct Twins {
+    store: LayeredStore,
+    model: MemoryStore,
+    fetched: VecDeque<(Vec<Want>, Fetched)>,
+    frozen: bool,
+    position: u64,
+}
+
+impl Twins {
+    fn new(tree: Arc<dyn Tree>) -> Twins {
+        let (store, model) = (LayeredStore::new(tree), MemoryStore::default());
+        let mut twins = Twins { store, model, fetched: VecDeque::new(), frozen: false, position: 0 };
+        let (key, page) = namespace();
+        twins.both(|store| store.put(&key, &page));
+        twins
+    }
+
+    fn both(&mut self, act: impl Fn(&mut dyn Store)) {
+        act(&mut self.store);
+        act(&mut self.model);
+    }
+
+    fn step(&mut self, seed: &mut Seed) {
+        let (key, page) = entry(seed);
+        match seed.below(40) {
+            0..=9 => self.both(|store| store.put(&key, &page)),
+            10..=17 => self.both(|store| store.remove(&key)),
+            18..=23 => self.find(&key),
+            24..=28 => {
+                let wants: Vec<_> = (0..1 + seed.below(4)).map(|_| want(seed)).collect();
+                let fetched = self.store.read(wants.clone()).unwrap();
+                self.fetched.push_back((wants, fetched));
+            }
+            29..=32 => self.resolve_one(seed),
+            33 => self.remove_many(seed),
+            34 if !self.frozen && self.store.sealed().is_none() => {
+                self.both(|store| store.freeze());
+                self.frozen = true;
+            }
+            35 if self.frozen => self.both(|store| store.capture(&key, &page)),
+            36 if self.frozen => self.both(|store| store.capture_removal(&key)),
+            37 if self.frozen => {
+                self.both(|store| store.seal());
+                self.frozen = false;
+            }
+            38 => self.commit(),
+            39 => _ = self.store.tend_filter().unwrap(),
+            _ => {}
+        }
+    }
+
+    fn find(&mut self, key: &Key) {
+        let expected = self.model.find(key);
+        match self.store.find(key) {
+            Found::OnDisk => {
+                assert!(!matches!(expected, Found::Here(_)), "in memory, but not found there");
+                self.fetched.push_back((vec![Want::Entry(key.bytes())], self.read(vec![Want::Entry(key.bytes())])));
+            }
+            found => assert_eq!(found, expected),
+        }
+    }
+
+    fn read(&self, wants: impl Into<Wants>) -> Fetched {
+        self.store.read(wants).unwrap()
+    }
+
+    /// Of what was read, anything may be answered next.
+    fn resolve_one(&mut self, seed: &mut Seed) {
+        if self.fetched.is_empty() {
+            return;
+        }
+        let at = seed.below(self.fetched.len() as u64) as usize;
+        let (wants, mut fetched) = self.fetched.remove(at).unwrap();
+        let mut answers = Vec::new();
+        loop {
+            let resolved = self.store.resolve(fetched);
+            answers.extend(resolved.answers);
+            let Some(again) = resolved.again else { break };
+            fetched = self.read(again);
+        }
+        let mut expected: Vec<Answer> = wants.into_iter().map(|want| self.model.fetch(want)).collect();
+        let order = |answer: &Answer| format!("{answer:?}");
+        answers.sort_by_key(order);
+        expected.sort_by_key(order);
+        assert_eq!(answers, expected);
+    }
+
+    fn remove_many(&mut self, seed: &mut Seed) {
+        let (shelf, first) = (shelf(seed), seed.below(NAMES));
+        for number in first..first + 80 {
+            self.both(|store| store.remove(&topic_key(shelf, number)));
+        }
+    }
+
+    fn commit(&mut self) {
+        if let Some(sealed) = self.store.sealed() {
+            self.position += 1;
+            self.store.commit(sealed, &head(self.position)).unwrap();
+            self.model.write_sealed();
+        }
+    }
+
+    /// Both end and begin anew over what is on the disk.
+    fn crash(&mut self, tree: Arc<dyn Tree>) {
+        self.fetched.clear();
+        self.store = LayeredStore::new(tree);
+        self.model.crash();
+        self.frozen = false;
+    }
+}
+
+#[test]
+fn the_store_does_what_its_model_does() {
+    for round in 0..12 {
+        let mut seed = Seed::new(round);
+        let tree = Arc::new(MemoryTree::default());
+        let mut twins = Twins::new(tree.clone());
+        assert_eq!(twins.store.dump(), twins.model.dump());
+        for _ in 0..6000 {
+            twins.step(&mut seed);
+            if seed.below(1500) == 0 {
+                twins.crash(tree.clone());
+            }
+        }
+        assert!(twins.position > 3, "it was about commits");
+    }
+}
+
+#[test]
+fn over_a_real_tree_too() {
+    let directory = TempDir::new().unwrap();
+    let open = || Arc::new(LsmTree::open(directory.path(), TreeOptions::default()).unwrap());
+    let mut twins = Twins::new(open());
+    let mut seed = Seed::new(99);
+    for _ in 0..6000 {
+        twins.step(&mut seed);
+        if seed.below(40) == 0 {
+            twins.store.tree().compact_step().unwrap();
+        }
+        if seed.below(2000) == 0 {
+            twins.crash(Arc::new(MemoryTree::default()));
+            twins.crash(open());
+        }
+    }
+    assert!(twins.position > 3, "it was about commits");
+}
+
+fn filled(tree: Arc<dyn Tree>, count: u64) -> LayeredStore {
+    let mut store = LayeredStore::new(tree);
+    let (key, page) = namespace();
+    store.put(&key, &page);
+    (0..count).for_each(|number| store.put(&topic_key(Shelf::Idle, number), &topic(number, number)));
+    store.freeze();
+    store.seal();
+    store.commit(store.sealed().unwrap(), &head(1)).unwrap();
+    store
+}
+
+#[test]
+fn a_stranger_costs_no_read() {
+    let tree = Arc::new(MemoryTree::default());
+    let absent = |store: &mut LayeredStore| {
+        let found = (0..1000).map(|number| store.find(&topic_key(Shelf::Busy, number)));
+        found.filter(|found| *found == Found::Absent).count()
+    };
+    let mut store = filled(tree.clone(), 1000);
+    assert!(absent(&mut store) >= 990);
+    let mut store = LayeredStore::new(tree);
+    assert_eq!(absent(&mut store), 0, "what lies on the disk is not known yet");
+    assert!(store.tend_filter().unwrap());
+    assert!(absent(&mut store) >= 990);
+    assert!(!store.tend_filter().unwrap());
+    assert_eq!(store.find(&topic_key(Shelf::Idle, 7)), Found::OnDisk);
+}
+
+#[test]
+fn a_failed_commit_loses_nothing() {
+    let tree = Arc::new(MemoryTree::default());
+    let mut store = filled(tree.clone(), 10);
+    let key = topic_key(Shelf::Idle, 3);
+    store.remove(&key);
+    store.freeze();
+    store.seal();
+    tree.plan(0, TreeFault::Full);
+    assert!(matches!(store.commit(store.sealed().unwrap(), &head(2)), Err(TreeError::Full(_))));
+    assert_eq!(store.find(&key), Found::Absent);
+    assert_eq!(tree.head(), Some(head(1)));
+    store.commit(store.sealed().unwrap(), &head(2)).unwrap();
+    assert_eq!(tree.get_many(&[key.bytes()]).unwrap(), [None]);
+    assert!(store.sealed().is_none());
+}
+
+#[test]
+fn memory_is_given_back_when_nobody_reads_any_more() {
+    let tree = Arc::new(MemoryTree::default());
+    let mut store = filled(tree, 1000);
+    let empty = store.bytes();
+    (0..1000).for_each(|number| store.remove(&topic_key(Shelf::Idle, number)));
+    let full = store.bytes();
+    assert!((full - empty) / 1000 < 100, "{}", full - empty);
+    let fetched = store.read(vec![Want::Entry(topic_key(Shelf::Idle, 5).bytes())]).unwrap();
+    store.freeze();
+    store.seal();
+    store.commit(store.sealed().unwrap(), &head(2)).unwrap();
+    assert_eq!(store.bytes(), full, "kept for the one who reads");
+    assert_eq!(store.resolve(fetched).answers, [Answer::Entry(topic_key(Shelf::Idle, 5).bytes(), None)]);
+    drop(store.read(Vec::new()).unwrap());
+    assert_eq!(store.bytes(), empty);
+}
+
+#[test]
+fn a_damaged_entry_is_told_as_damage() {
+    let tree = Arc::new(MemoryTree::default());
+    let key = topic_key(Shelf::Idle, 1).bytes();
+    tree.commit(&head(1), &mut [(&key[..], Some(&b"\x01\xff"[..]))].into_iter()).unwrap();
+    let store = LayeredStore::new(tree);
+    assert!(matches!(store.read(vec![Want::Entry(key)]), Err(TreeError::Damaged(_))));
+}
