@@ -89,6 +89,8 @@ impl Decoder {
     /// The broker's side: takes the next request off `buffer`, if one is there in whole. Blocks of a publish come out
     /// valid, with their checksums filled in.
     ///
+    /// Room for the rest of a frame is the caller's to make, who may have little.
+    ///
     /// The first frame has to be a hello of this version, or the error is fatal, as soon as its bytes show it.
     pub fn next_request(&mut self, buffer: &mut BytesMut) -> Result<Option<Incoming<Request<Block>>>, FrameError> {
         if !self.begun {
@@ -111,10 +113,12 @@ impl Decoder {
 
     /// The client's side: takes the next frame of the broker off `buffer`, if one is there in whole.
     pub fn next_response(&mut self, buffer: &mut BytesMut) -> Result<Option<Incoming<Response>>, FrameError> {
-        match self.next_raw(buffer)? {
-            Some(raw) => self.read(raw).map(Some),
-            None => Ok(None),
+        if let Some(raw) = self.next_raw(buffer)? {
+            return self.read(raw).map(Some);
         }
+        let announced = buffer.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length) as usize + 4);
+        buffer.reserve(announced.saturating_sub(buffer.len()).min(RESERVE_MAX));
+        Ok(None)
     }
 
     fn next_raw(&self, buffer: &mut BytesMut) -> Result<Option<Raw>, FrameError> {
@@ -130,8 +134,7 @@ impl Decoder {
             return Err(FrameError::Fatal { code: Code::Malformed, detail });
         }
         let bytes = length + 4;
-        if let Some(missing) = (bytes as usize).checked_sub(buffer.len()).filter(|missing| *missing > 0) {
-            buffer.reserve(missing.min(RESERVE_MAX));
+        if buffer.len() < bytes as usize {
             return Ok(None);
         }
         let mut payload = buffer.split_to(bytes as usize);

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use millpond_types::limits::{BODY_MAX_DEFAULT, HEADERS_MAX, PUBLISH_BYTES_MAX};
 
+use crate::memory::{MEMORY_DEFAULT, MEMORY_MIN};
+
 /// The settings as they are given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -17,18 +19,16 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where health, readiness and metrics are served; `None` for nowhere.
     pub http: Option<SocketAddr>,
-    /// Bytes of memory that the broker may plan with, at least [`MEMORY_MIN`]: recent messages, waiting publishes, buffers.
+    /// Bytes of memory that the broker may take, at least [`MEMORY_MIN`].
     pub memory: u64,
     /// Bytes of the largest body, at most [`BODY_MAX_LIMIT`].
     pub body_max: u32,
-    /// Connections at a time; further ones are refused with a reason.
+    /// Connections at a time, if the memory is enough for so many; further ones are refused with a reason.
     pub connections_max: usize,
     /// Cuts the journal off at this position, where recovery has found damage and said so. What is cut off is lost.
     pub cut_journal: Option<u64>,
 }
 
-/// Less memory than this leaves no room for one batch in the making and one on its way to the disk.
-pub const MEMORY_MIN: u64 = 64 << 20;
 /// The largest body that a publish of [`PUBLISH_BYTES_MAX`] holds beside its headers.
 pub const BODY_MAX_LIMIT: u32 = (PUBLISH_BYTES_MAX - 2 * HEADERS_MAX) as u32;
 /// Connections unless the settings say otherwise; a thousand times as many as a machine has cores to serve.
@@ -42,7 +42,7 @@ pub struct ValidConfig(Config);
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadConfig {
     /// No room to work in.
-    #[error("memory is {0} bytes, and at least {MEMORY_MIN} (64 MiB) are needed")]
+    #[error("memory is {0} bytes, and a broker needs at least {MEMORY_MIN} (64 MiB); the default is 1 GiB")]
     Memory(u64),
     /// A body has to fit a publish.
     #[error("body_max is {0} bytes; it is from 1 to {BODY_MAX_LIMIT}, so that a body fits one publish")]
@@ -61,7 +61,7 @@ impl Default for Config {
             data: PathBuf::from("millpond-data"),
             listen: SocketAddr::from(([127, 0, 0, 1], 7640)),
             http: Some(SocketAddr::from(([127, 0, 0, 1], 7641))),
-            memory: 1 << 30,
+            memory: MEMORY_DEFAULT,
             body_max: BODY_MAX_DEFAULT as u32,
             connections_max: CONNECTIONS_DEFAULT,
             cut_journal: None,

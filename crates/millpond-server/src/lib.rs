@@ -13,6 +13,7 @@ mod broker;
 mod config;
 mod convert;
 mod health;
+mod memory;
 mod metrics;
 mod server;
 mod session;
@@ -22,7 +23,8 @@ mod writer;
 pub use broker::{
     Answer, Broker, BrokerOptions, Call, CallError, Handle, Leased, Message, OpenError, Receive, ShutdownError,
 };
-pub use config::{BODY_MAX_LIMIT, BadConfig, CONNECTIONS_DEFAULT, Config, MEMORY_MIN, ValidConfig};
+pub use config::{BODY_MAX_LIMIT, BadConfig, CONNECTIONS_DEFAULT, Config, ValidConfig};
+pub use memory::{MEMORY_DEFAULT, MEMORY_MIN};
 /// The commands that [`Handle::call`] takes and what they are answered with.
 pub use millpond_core::{command, output};
 pub use server::{ServeError, Server, serve};

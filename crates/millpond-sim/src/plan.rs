@@ -1,7 +1,7 @@
 //! What kind of life a seed leads: sizes, policies, names and how often things go wrong. Small sizes bring out the
 //! edges: segments that fill after a few batches, a tail that forgets at once, few topics so that clients meet.
 
-use millpond_storage::{Identity, OpenOptions};
+use millpond_storage::{BATCH_BYTES, Identity, OpenOptions};
 use millpond_types::{DedupWindow, Millis, NamespaceName, OnExpiry, Policy, Retry, TopicName};
 
 use crate::streams::Stream;
@@ -33,6 +33,7 @@ impl Plan {
             segment_bytes: *stream.pick(&[8 << 10, 16 << 10, 64 << 10]),
             checkpoint_after: *stream.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),
             tail_bytes: *stream.pick(&[0, 2 << 10, 16 << 10, 1 << 20]),
+            batch_bytes: BATCH_BYTES,
             identity: Identity {
                 directory: u128::from(stream.draw()) << 64 | u128::from(stream.draw()),
                 hash_key: [stream.draw(), stream.draw()],

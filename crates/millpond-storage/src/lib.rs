@@ -30,7 +30,9 @@ pub use disk::{Disk, RealDisk};
 pub use housekeeper::Housekeeper;
 pub use inspect::{Verdict, inspect, inspect_disk};
 pub use journal::{Appender, Batch, CommitError, Committer, Failure, Mark, ReadError, Reader};
-pub use open::{CHECKPOINT_AFTER, Identity, OpenError, OpenOptions, Opened, SEGMENT_BYTES, TAIL_BYTES, open};
+pub use open::{
+    BATCH_BYTES, CHECKPOINT_AFTER, Identity, OpenError, OpenOptions, Opened, SEGMENT_BYTES, TAIL_BYTES, open,
+};
 pub use recover::{Recovery, Replica};
 pub use salvage::{SalvageError, salvage, salvage_disk};
 pub use scrub::{Damage, Scrubbed};

@@ -32,6 +32,10 @@ pub const CHECKPOINT_AFTER: u64 = 256 * 1024 * 1024;
 /// Bytes of recent batches in memory: some tenths of a second of a loaded broker, minutes of an idle one.
 pub const TAIL_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Bytes of a batch that is full: large enough that a sync's time is spread thin, small enough that it takes some ten
+/// milliseconds on a slow disk.
+pub const BATCH_BYTES: u64 = 8 * 1024 * 1024;
+
 /// How to open a directory.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -42,6 +46,8 @@ pub struct OpenOptions {
     pub checkpoint_after: u64,
     /// Bytes of recent batches in memory.
     pub tail_bytes: u64,
+    /// Bytes of a batch that is full. Batches are built in memory of twice as much.
+    pub batch_bytes: u64,
     /// For a directory that is made now.
     pub identity: Identity,
     /// A person has decided to lose what follows this position: where recovery finds damage exactly there, it goes on as
@@ -78,6 +84,7 @@ impl Default for OpenOptions {
             segment_bytes: SEGMENT_BYTES,
             checkpoint_after: CHECKPOINT_AFTER,
             tail_bytes: TAIL_BYTES,
+            batch_bytes: BATCH_BYTES,
             identity: Identity::random(),
             cut: None,
         }
@@ -142,7 +149,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     tidy(&shared)?;
     let position = recovered.report.end;
     let last = segments.last().expect("recovery refuses a journal without segments").clone();
-    let mut appender = Appender::new(shared.clone(), hold.clone(), position, options.checkpoint_after);
+    let mut appender = Appender::new(shared.clone(), hold.clone(), position, options);
     let mut committer = Committer::new(shared.clone(), hold.clone(), last, position);
     let now = recovered.report.now;
     let (core, first) = match recovered.state {

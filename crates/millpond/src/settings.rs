@@ -27,7 +27,7 @@ pub struct Settings {
     /// Where health, readiness and metrics are answered; port 0 takes any free one [default: 127.0.0.1:7641]
     #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_HTTP", hide_env_values = true)]
     pub http: Option<Listen>,
-    /// Memory that the broker plans with, at least 64MiB [default: 1GiB]
+    /// Memory that the broker may take, at least 64MiB [default: 1GiB]
     #[arg(long, value_name = "SIZE", env = "MILLPOND_MEMORY", hide_env_values = true)]
     pub memory: Option<Size>,
     /// The largest body that may be published [default: 1MiB]

@@ -45,15 +45,19 @@ pub use message::Message;
 
 use crate::bodies::{Bodies, ReaderThreads};
 use crate::health::Health;
+use crate::memory::{MEMORY_DEFAULT, MEMORY_MIN, Shares};
 use crate::metrics::Metrics;
+use crate::session::credit::Windows;
+use crate::session::intake::Receiving;
+use crate::session::room::Room;
 use crate::session::{Registry, Shared};
 use crate::update_queue::{Lane, UpdateQueue};
-use crate::writer::{Clock, Journal, LANES, Parts, Writer};
+use crate::writer::{Clock, Journal, Parts, Writer, lanes};
 
 /// How to open a broker's directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokerOptions {
-    /// Bytes of memory to plan with: recent messages, and publishes that wait.
+    /// Bytes of memory that the broker may take of its program's, at least [`MEMORY_MIN`].
     pub memory: u64,
     /// Bytes of the largest body that a connection may publish. The program's own calls are bound by the size of a
     /// publish alone.
@@ -64,7 +68,7 @@ pub struct BrokerOptions {
 
 impl Default for BrokerOptions {
     fn default() -> BrokerOptions {
-        BrokerOptions { memory: 1 << 30, body_max: BODY_MAX_DEFAULT as u32, cut_journal: None }
+        BrokerOptions { memory: MEMORY_DEFAULT, body_max: BODY_MAX_DEFAULT as u32, cut_journal: None }
     }
 }
 
@@ -79,6 +83,9 @@ pub enum OpenError {
         /// The system's word.
         error: io::Error,
     },
+    /// No room to work in.
+    #[error("memory is {0} bytes, and a broker needs at least {MEMORY_MIN} (64 MiB)")]
+    Memory(u64),
     /// What is in it could not be opened.
     #[error(transparent)]
     Storage(#[from] millpond_storage::OpenError),
@@ -117,12 +124,21 @@ impl Broker {
 
     /// Opens a directory on a disk of the program's own making.
     pub fn open_on(disk: Arc<dyn Disk>, options: BrokerOptions) -> Result<Broker, OpenError> {
-        let tail_bytes = (options.memory / TAIL_SHARE).min(TAIL_MAX);
-        let storage = OpenOptions { cut: options.cut_journal, tail_bytes, ..OpenOptions::default() };
+        if options.memory < MEMORY_MIN {
+            return Err(OpenError::Memory(options.memory));
+        }
+        let shares = Shares::of(options.memory);
+        let storage = OpenOptions {
+            cut: options.cut_journal,
+            tail_bytes: shares.tail,
+            batch_bytes: shares.batch,
+            ..OpenOptions::default()
+        };
         Broker::open_with(disk, options, &storage)
     }
 
     fn open_with(disk: Arc<dyn Disk>, options: BrokerOptions, storage: &OpenOptions) -> Result<Broker, OpenError> {
+        let shares = Shares::of(options.memory);
         let place = disk.place("");
         let mut opened: Opened<Core> = millpond_storage::open(disk, storage)?;
         let report = &opened.report;
@@ -159,7 +175,7 @@ impl Broker {
             metrics: metrics.clone(),
             health: health.clone(),
         };
-        let writer = UpdateQueue::start_with("writer", &LANES, |own| Writer::new(parts, own));
+        let writer = UpdateQueue::start_with("writer", &lanes(&shares), |own| Writer::new(parts, own));
         let writer = writer.map_err(OpenError::Thread)?;
         let readers = Bodies::start(reader, metrics.clone(), writer.submitter());
         let (bodies, readers) = readers.map_err(OpenError::Thread)?;
@@ -171,8 +187,12 @@ impl Broker {
             health,
             hash_key,
             limits: Limits { frame_max: FRAME_MAX as u32, body_max: options.body_max },
+            receiving: Receiving::new(shares.receiving),
+            sending: Room::new(shares.sending),
+            windows: Arc::new(Windows::new(shares.windows)),
             held: AtomicUsize::new(0),
-            held_max: (options.memory / HELD_SHARE) as usize,
+            held_max: shares.held,
+            connections_max: shares.connections,
         };
         Ok(Broker { handle: Handle::new(Arc::new(shared)), writer, journal, readers, housekeeper })
     }
@@ -198,13 +218,6 @@ impl Broker {
         closed.and(kept.map_err(|failure| ShutdownError::Failed(failure.to_string())))
     }
 }
-
-/// The part of the memory that recent messages take.
-const TAIL_SHARE: u64 = 4;
-/// More than this of recent messages is read from the page cache nearly as fast.
-const TAIL_MAX: u64 = 256 << 20;
-/// The part of the memory that waiting publishes of all connections may take.
-const HELD_SHARE: u64 = 4;
 
 impl Deref for Broker {
     type Target = Handle;

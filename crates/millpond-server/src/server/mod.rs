@@ -107,7 +107,11 @@ impl Server {
 
         let listener = listen::start(socket, config.listen)?;
         let address = listener.local_addr().map_err(ServeError::Runtime)?;
-        let mut listeners = vec![runtime.spawn(listen::accept(listener, shared.clone(), config.connections_max))];
+        let connections_max = config.connections_max.min(shared.connections_max);
+        if connections_max < config.connections_max {
+            tracing::info!(connections_max, "the memory is enough for so many connections; give more for more");
+        }
+        let mut listeners = vec![runtime.spawn(listen::accept(listener, shared.clone(), connections_max))];
         let http = match http {
             Some(socket) => {
                 let listener = listen::start(socket, config.http.expect("its socket was made for it"))?;

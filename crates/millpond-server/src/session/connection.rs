@@ -3,34 +3,28 @@
 //! Invariant: the task never blocks and never waits for one thing alone. It reads as long as the broker has room for
 //! what it reads, writes what there is to write, and takes what was put into its outbox. All commands of one read go to
 //! the writer in one step per lane, all frames that are ready go out in one write. A connection that rests holds no
-//! buffers.
+//! buffers. While the broker does not read, for reasons of its own, no silence is held against the client.
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use millpond_protocol::{Decoder, FrameError, Response, encode_response};
 use millpond_types::Code;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{sleep_until, timeout};
 
 use super::Shared;
 use super::conversation::{Conversation, IDLE};
+use super::intake::{Brought, Intake};
 use super::outbox::{Close, Outbox};
 use crate::update_queue::Refused;
 use crate::writer::{FINISHING, PUBLISHING, Request};
 
-/// Room for the first read of a burst: a small request and its answer touch one page.
-const READ_MIN: usize = 4 * 1024;
-/// Room for a read of a busy connection: some hundreds of microseconds of loopback.
-const READ_MAX: usize = 256 * 1024;
 /// How long a closing connection is given to take its last frame.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -62,16 +56,17 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
     };
     shared.metrics.connected.inc();
     let decoder = Decoder::new(shared.limits);
+    let intake = Intake::new(shared.receiving.clone());
     let conversation = Conversation::new(number, outbox.clone(), goodbye, shared.clone());
     let mut connection = Connection {
         conversation,
         outbox,
         shared,
         decoder,
-        input: BytesMut::new(),
-        read_size: READ_MIN,
+        intake,
         written: 0,
         held: 0,
+        was_reading: true,
         last_sign: Instant::now(),
     };
     let end = connection.run(&mut stream).await;
@@ -88,13 +83,13 @@ struct Connection {
     outbox: Arc<Outbox>,
     shared: Arc<Shared>,
     decoder: Decoder,
-    /// Bytes of frames that are not whole yet.
-    input: BytesMut,
-    read_size: usize,
+    intake: Intake,
     /// How many of the bytes to write are written.
     written: usize,
     /// How much of what this connection holds is counted in [`Shared::held`].
     held: usize,
+    /// Whether frames were read when the task last looked.
+    was_reading: bool,
     /// When the client was last heard of.
     last_sign: Instant,
 }
@@ -118,15 +113,13 @@ impl Connection {
                     detail: "the broker is shutting down; connect again soon".to_owned(),
                 }));
             }
-            if self.input.is_empty() {
-                // A connection that rests holds no read buffer.
-                self.input = BytesMut::new();
-            }
             let is_writing = self.written < self.conversation.out.len();
             let is_reading = self.may_read();
+            self.note_reading(is_reading);
             let waits_for = self.waits_for_room();
+            let waits_for_turn = self.intake.is_waiting();
             let deadline = self.deadline();
-            let conversation = &mut self.conversation;
+            let (conversation, intake) = (&mut self.conversation, &mut self.intake);
             let writer = &self.shared.writer;
             tokio::select! {
                 biased;
@@ -142,6 +135,7 @@ impl Connection {
                 room = async { writer.room(waits_for.unwrap_or(FINISHING)).await }, if waits_for.is_some() => {
                     room.map_err(|_| End::Close(stopped(&self.shared)))?;
                 }
+                () = intake.granted(), if waits_for_turn => {}
                 () = sleep_until(deadline.into()) => self.check_deadlines()?,
             }
         }
@@ -149,26 +143,18 @@ impl Connection {
 
     /// Reads once and takes all whole frames in. False at the end of the stream.
     async fn read(&mut self, stream: &mut ReadHalf<'_>) -> Result<bool, End> {
-        self.input.reserve(self.read_size);
-        let room = self.input.capacity() - self.input.len();
-        // Not `try_read`: this way tokio takes a read that does not fill the buffer as the end of what is there, and
-        // saves the second call that only finds that out.
-        let read = poll_fn(|context| match pin!(stream.read_buf(&mut self.input)).poll(context) {
-            Poll::Ready(read) => Poll::Ready(Some(read)),
-            Poll::Pending => Poll::Ready(None),
-        });
-        match read.await {
-            None => return Ok(true),
-            Some(Ok(0)) => return Ok(false),
-            Some(Ok(bytes)) if bytes == room => self.read_size = (self.read_size * 2).min(READ_MAX),
-            Some(Ok(bytes)) if bytes < self.read_size / 4 => self.read_size = (self.read_size / 2).max(READ_MIN),
-            Some(Ok(_)) => {}
-            Some(Err(_)) => return Ok(false),
+        match self.intake.read(stream).await {
+            Brought::Something => {}
+            Brought::Nothing => return Ok(true),
+            Brought::End => return Ok(false),
         }
         let now = Instant::now();
         loop {
-            let taken = match self.decoder.next_request(&mut self.input) {
-                Ok(None) => return Ok(true),
+            let taken = match self.decoder.next_request(&mut self.intake.bytes) {
+                Ok(None) => {
+                    self.intake.settle();
+                    return Ok(true);
+                }
                 Ok(Some(incoming)) => self.conversation.accept(incoming, now),
                 Err(FrameError::Refused { correlation, code, detail, credit }) => {
                     self.conversation.refused(correlation, code, detail, credit)
@@ -192,6 +178,11 @@ impl Connection {
             match stream.try_write(&out[self.written..]) {
                 Ok(bytes) => {
                     self.written += bytes;
+                    let all = self.written == out.len();
+                    if all {
+                        self.written = 0;
+                    }
+                    self.conversation.written(bytes, all);
                     if is_behind {
                         // Its frames are not read now: that it takes bytes is the sign of life.
                         self.last_sign = Instant::now();
@@ -205,11 +196,6 @@ impl Connection {
                     return Ok(());
                 }
                 Err(_) => return Err(End::Gone),
-            }
-            if self.written == out.len() {
-                self.written = 0;
-                // What a burst took is not kept.
-                if out.capacity() > READ_MAX { *out = Vec::new() } else { out.clear() }
             }
         }
     }
@@ -241,7 +227,16 @@ impl Connection {
         let conversation = &self.conversation;
         let holds_too_much = self.held > 0 && self.shared.held.load(Ordering::Relaxed) > self.shared.held_max;
         let is_full = !conversation.lanes[FINISHING].is_empty() || holds_too_much;
-        !is_full && !conversation.is_draining() && !conversation.is_behind()
+        !is_full && !self.intake.is_waiting() && !conversation.is_draining() && !conversation.is_behind()
+    }
+
+    /// Begins to count the client's silence when reading goes on.
+    fn note_reading(&mut self, is_reading: bool) {
+        if is_reading && !std::mem::replace(&mut self.was_reading, is_reading) {
+            self.last_sign = Instant::now();
+            self.conversation.reading_again(self.last_sign);
+        }
+        self.was_reading = is_reading;
     }
 
     fn waits_for_room(&self) -> Option<usize> {
@@ -250,8 +245,8 @@ impl Connection {
 
     /// When something is overdue if nothing happens until then.
     fn deadline(&self) -> Instant {
-        let idle = self.last_sign + IDLE;
-        self.heartbeat_deadline().map_or(idle, |heartbeat| heartbeat.min(idle))
+        let others = [self.heartbeat_deadline(), self.intake.deadline(), self.conversation.sending.deadline()];
+        others.into_iter().flatten().fold(self.last_sign + IDLE, Instant::min)
     }
 
     /// A heartbeat that the broker does not read cannot be late.
@@ -262,12 +257,25 @@ impl Connection {
     fn check_deadlines(&mut self) -> Result<(), End> {
         let now = Instant::now();
         if now >= self.last_sign + IDLE {
+            if !self.may_read() && !self.conversation.is_behind() {
+                // It may have sent much, and it is us who do not read it.
+                self.last_sign = now;
+                return Ok(());
+            }
             let detail = format!("no frame came for {} s; send a ping now and then", IDLE.as_secs());
             return Err(End::Close(Close { code: Code::UnexpectedFrame, detail }));
         }
         if self.heartbeat_deadline().is_some_and(|deadline| now >= deadline) {
             let detail = "no heartbeat came in time; connect again and resume the session".to_owned();
             return Err(End::Close(Close { code: Code::SessionUnknown, detail }));
+        }
+        if self.intake.is_overdue(now) {
+            let detail = "a large frame came too slowly while others waited for its room; send smaller ones".to_owned();
+            return Err(End::Close(Close { code: Code::Overloaded, detail }));
+        }
+        if self.conversation.sending.is_overdue(now) {
+            let detail = "the connection hardly reads while others wait for the room of its answers; read".to_owned();
+            return Err(End::Close(Close { code: Code::Overloaded, detail }));
         }
         Ok(())
     }

@@ -4,6 +4,9 @@
 //! have delivered without it being on its way to the client: of the credit that a client gives, only so much is told to
 //! the core at a time, and more as deliveries are written. A reader that is slow, or gone, holds that much and no more.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use millpond_protocol::PUBLISH_CREDIT;
 
 /// Publish credit is given back in steps of this: one small frame per four megabytes.
@@ -11,8 +14,37 @@ const PUBLISH_STEP: u32 = PUBLISH_CREDIT / 4;
 
 /// Messages of one consumer that may be delivered and not written yet. A few milliseconds of a fast consumer.
 pub(crate) const WINDOW_MESSAGES: u32 = 8192;
-/// Bytes of the same.
+/// Messages of one consumer for which there is always room: enough to go on with, while many share what is left.
+const WINDOW_MIN: u32 = 16;
+/// Of the messages for which there is room, a window takes one in so many at most, so that there is some for the next one.
+const PART: i64 = 4;
+/// Bytes of one consumer's messages that may be delivered and not written yet.
 pub(crate) const WINDOW_BYTES: u64 = 4 * 1024 * 1024;
+/// Bytes of a message that is delivered and not written, its body apart, roughly.
+const DELIVERED: usize = 256;
+
+/// Messages that may be delivered and not written yet, over all consumers. Where many share it each has a small window,
+/// which costs it round trips and nobody anything else.
+#[derive(Debug)]
+pub(crate) struct Windows(AtomicI64);
+
+impl Windows {
+    /// For so many bytes.
+    pub(crate) fn new(bytes: usize) -> Windows {
+        Windows(AtomicI64::new((bytes / DELIVERED) as i64))
+    }
+
+    fn take(&self, wanted: u32) -> u32 {
+        let part = (self.0.load(Ordering::Relaxed) / PART).clamp(WINDOW_MIN.into(), WINDOW_MESSAGES.into());
+        let taken = wanted.min(part as u32);
+        self.0.fetch_sub(taken.into(), Ordering::Relaxed);
+        taken
+    }
+
+    fn give_back(&self, messages: u32) {
+        self.0.fetch_add(messages.into(), Ordering::Relaxed);
+    }
+}
 
 /// What one connection has published and not been given back.
 #[derive(Default)]
@@ -40,8 +72,9 @@ impl PublishCredit {
 }
 
 /// The credit of one attached consumer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) struct Window {
+    windows: Arc<Windows>,
     /// Given by the client and not told to the core.
     kept: Grant,
     /// Told to the core and not used up by deliveries that were written.
@@ -59,8 +92,8 @@ pub(crate) const NOTHING: Grant = Grant { messages: 0, bytes: 0 };
 
 impl Window {
     /// A consumer's window, and what the core is told when the consumer is attached.
-    pub(crate) fn new(credit: Grant) -> (Window, Grant) {
-        let mut window = Window { kept: credit, told: NOTHING };
+    pub(crate) fn new(credit: Grant, windows: &Arc<Windows>) -> (Window, Grant) {
+        let mut window = Window { windows: windows.clone(), kept: credit, told: NOTHING };
         let first = window.top_up();
         (window, first)
     }
@@ -78,7 +111,9 @@ impl Window {
     pub(crate) fn written(&mut self, spent: Grant, seen: Grant) -> Option<Grant> {
         // The last message may be larger than the credit that is left for it.
         let spent = Grant { messages: spent.messages, bytes: spent.bytes.min(self.told.bytes) };
-        self.told.messages = self.told.messages.saturating_sub(spent.messages);
+        let messages = spent.messages.min(self.told.messages);
+        self.told.messages -= messages;
+        self.windows.give_back(messages);
         self.told.bytes -= spent.bytes;
         self.kept.messages = self.kept.messages.saturating_add(spent.messages.saturating_sub(seen.messages));
         self.kept.bytes = self.kept.bytes.saturating_add(spent.bytes.saturating_sub(seen.bytes));
@@ -94,7 +129,7 @@ impl Window {
     }
 
     fn top_up(&mut self) -> Grant {
-        let messages = self.kept.messages.min(WINDOW_MESSAGES.saturating_sub(self.told.messages));
+        let messages = self.windows.take(self.kept.messages.min(WINDOW_MESSAGES.saturating_sub(self.told.messages)));
         let bytes = self.kept.bytes.min(WINDOW_BYTES.saturating_sub(self.told.bytes));
         self.kept = Grant { messages: self.kept.messages - messages, bytes: self.kept.bytes - bytes };
         self.told = Grant { messages: self.told.messages + messages, bytes: self.told.bytes + bytes };
@@ -102,9 +137,35 @@ impl Window {
     }
 }
 
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.windows.give_back(self.told.messages);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn plenty() -> Arc<Windows> {
+        Arc::new(Windows::new(1 << 30))
+    }
+
+    #[test]
+    fn consumers_share_what_may_be_delivered_and_each_has_a_little() {
+        const ROOM: u32 = 2 * WINDOW_MESSAGES;
+        let shared = Arc::new(Windows::new(ROOM as usize * DELIVERED));
+        let all = Grant { messages: u32::MAX, bytes: 1 << 40 };
+        let mut windows: Vec<(Window, Grant)> = (0..100).map(|_| Window::new(all, &shared)).collect();
+        let told: u32 = windows.iter().map(|(_, told)| told.messages).sum();
+        assert!(told <= ROOM + 100 * WINDOW_MIN, "{told} messages may be delivered");
+        assert!(windows.iter().all(|(_, told)| told.messages >= WINDOW_MIN));
+        let (last, told) = windows.last_mut().unwrap();
+        let more = last.written(*told, *told).expect("who has written all is told more");
+        assert!(more.messages >= WINDOW_MIN && more.messages < 100);
+        drop(windows);
+        assert_eq!(shared.0.load(Ordering::Relaxed), ROOM.into(), "who detaches gives all back");
+    }
 
     #[test]
     fn publish_credit_comes_back_in_steps_and_ends() {
@@ -123,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_core_is_never_told_more_than_a_window() {
-        let (mut window, first) = Window::new(Grant { messages: 1_000_000, bytes: u64::MAX });
+        let (mut window, first) = Window::new(Grant { messages: 1_000_000, bytes: u64::MAX }, &plenty());
         assert_eq!(first, Grant { messages: WINDOW_MESSAGES, bytes: WINDOW_BYTES });
         assert_eq!(window.add(Grant { messages: 5, bytes: 5 }), None);
         let few = Grant { messages: 10, bytes: 100 };
@@ -134,7 +195,7 @@ mod tests {
 
     #[test]
     fn small_credit_is_told_at_once() {
-        let (mut window, first) = Window::new(Grant { messages: 1, bytes: 1000 });
+        let (mut window, first) = Window::new(Grant { messages: 1, bytes: 1000 }, &plenty());
         assert_eq!(first, Grant { messages: 1, bytes: 1000 });
         let one = Grant { messages: 1, bytes: 50 };
         assert_eq!(window.written(one, one), None, "the client has given no more");
@@ -143,7 +204,7 @@ mod tests {
 
     #[test]
     fn credit_for_what_the_client_never_sees_is_not_lost() {
-        let (mut window, first) = Window::new(Grant { messages: 2, bytes: 100 });
+        let (mut window, first) = Window::new(Grant { messages: 2, bytes: 100 }, &plenty());
         assert_eq!(first, Grant { messages: 2, bytes: 100 });
         let (both, one) = (Grant { messages: 2, bytes: 100 }, Grant { messages: 1, bytes: 50 });
         assert_eq!(window.written(both, one), Some(one), "one of the two was damaged");

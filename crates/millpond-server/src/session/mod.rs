@@ -3,14 +3,16 @@
 //!
 //! [`conversation`] is what a connection says and hears, without IO; [`connection`] moves its bytes. The writer never
 //! waits for a connection: outputs go into outboxes ([`outbox`]) that [`registry`] finds, and everything that a
-//! connection may make the broker hold is bounded ([`credit`], [`open`], [`outbox`]).
+//! connection may make the broker hold is bounded ([`credit`], [`open`], [`outbox`], [`room`]).
 
 pub(crate) mod connection;
 pub(crate) mod conversation;
-mod credit;
+pub(crate) mod credit;
+pub(crate) mod intake;
 mod open;
 pub(crate) mod outbox;
 pub(crate) mod registry;
+pub(crate) mod room;
 pub(crate) mod ticket;
 
 use std::sync::Arc;
@@ -26,7 +28,10 @@ use crate::metrics::Metrics;
 use crate::update_queue::Submitter;
 use crate::writer::Request;
 
+use credit::Windows;
+use intake::Receiving;
 pub(crate) use registry::Registry;
+use room::Room;
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -37,8 +42,16 @@ pub(crate) struct Shared {
     pub(crate) health: Arc<Health>,
     pub(crate) hash_key: HashKey,
     pub(crate) limits: Limits,
+    /// Room for frames that are not whole yet.
+    pub(crate) receiving: Receiving,
+    /// Room for frames that wait to be written.
+    pub(crate) sending: Arc<Room>,
+    /// Messages that the core may have delivered and no connection has written.
+    pub(crate) windows: Arc<Windows>,
     /// Bytes of publishes that connections hold because the writer's lane is full, over all connections.
     pub(crate) held: AtomicUsize,
     /// Above this many, connections that hold publishes stop reading.
     pub(crate) held_max: usize,
+    /// How many connections the memory is enough for.
+    pub(crate) connections_max: usize,
 }

@@ -106,6 +106,21 @@ impl Waiting {
 }
 
 impl Out {
+    /// Roughly the bytes that the item takes as a frame, bodies included.
+    pub(crate) fn bytes(&self) -> usize {
+        let bodies: usize = match self {
+            Out::Delivery { leases, .. } | Out::Reply { reply: Reply::Received(leases), .. } => {
+                leases.iter().map(|run| run.extent.length as usize).sum()
+            }
+            Out::Reply { reply: Reply::Messages(rows), .. } => rows.iter().map(|row| row.extent.length as usize).sum(),
+            Out::Reply { reply: Reply::Dead { rows, .. }, .. } => {
+                rows.iter().map(|row| row.extent.length as usize).sum()
+            }
+            Out::Reply { .. } | Out::SessionExpired | Out::Drain => 0,
+        };
+        self.weight() + bodies
+    }
+
     /// Roughly the bytes that the item takes, bodies apart.
     pub(crate) fn weight(&self) -> usize {
         const RUN: usize = mem::size_of::<LeasedRun>() + 64;

@@ -23,7 +23,7 @@ pub(crate) use clock::Clock;
 use commit::Filling;
 pub(crate) use journal::{Job, Journal};
 use outgoing::{Calls, Outgoing};
-pub(crate) use request::{FINISHING, LANES, PUBLISHING, Request};
+pub(crate) use request::{FINISHING, LANES, PUBLISHING, Request, lanes};
 
 use crate::health::Health;
 use crate::metrics::{Counting, Metrics};

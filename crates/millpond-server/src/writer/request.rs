@@ -1,9 +1,10 @@
 //! What the writer is asked: its queue's requests and lanes.
 
-use millpond_core::command::{Command, Ticket};
-use millpond_types::SessionId;
+use millpond_core::command::{Command, DeadWhich, FinishVerb, Look, PublishRun, Ticket};
+use millpond_types::{Filter, SessionId};
 
 use super::journal::Committed;
+use crate::memory::Shares;
 use crate::update_queue::Lane;
 
 /// The lane of what comes back from the journal.
@@ -13,10 +14,13 @@ pub(crate) const FINISHING: usize = 1;
 /// The lane of publishes, and of management, which stays in order with them.
 pub(crate) const PUBLISHING: usize = 2;
 
-/// The lanes. Together with a batch that is full before they are taken, a turn's publishes stay below one of the
-/// journal's chunks.
-pub(crate) const LANES: [Lane; 3] =
-    [Lane { capacity: 16 }, Lane { capacity: 16 * 1024 * 1024 }, Lane { capacity: 6 * 1024 * 1024 }];
+/// How many lanes there are.
+pub(crate) const LANES: usize = 3;
+
+/// The lanes. Each request weighs the bytes that it holds, but for those of the first, of which there is one of a kind.
+pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
+    [Lane { capacity: 16 }, Lane { capacity: shares.finishing }, Lane { capacity: shares.publishing }]
+}
 
 /// A request to the writer.
 pub(crate) enum Request {
@@ -37,12 +41,10 @@ impl Request {
     /// Roughly the bytes of memory that the request holds.
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
-            Request::Command(_, command) | Request::Call(command) => match command {
-                Command::Publish(publish) => publish.runs.iter().map(|run| run.block.len() + 128).sum(),
-                Command::Finish(finish) => finish.receipts.len() * 32,
-                _ => 0,
-            },
-            Request::Goodbye { .. } | Request::Committed(_) => 0,
+            Request::Command(_, command) | Request::Call(command) => held(command),
+            Request::Goodbye { receives, .. } => size_of_val(&receives[..]),
+            // Batches have a bound of their own.
+            Request::Committed(_) => 0,
         };
         REQUEST_WEIGHT + held
     }
@@ -62,5 +64,93 @@ impl Request {
             | Command::Detach { .. } => FINISHING,
             _ => PUBLISHING,
         }
+    }
+}
+
+/// What a command holds beside itself.
+fn held(command: &Command) -> usize {
+    match command {
+        Command::Publish(publish) => publish.runs.iter().map(published).sum(),
+        Command::Finish(finish) => {
+            let reason = match &finish.verb {
+                FinishVerb::Fail { reason } | FinishVerb::Reject { reason } => reason.len(),
+                FinishVerb::Ack | FinishVerb::Release { .. } | FinishVerb::Damaged | FinishVerb::Extend { .. } => 0,
+            };
+            size_of_val(&finish.receipts[..]) + reason
+        }
+        Command::SessionBegin(begin) => size_of_val(&begin.held[..]),
+        Command::Heartbeat { except, .. } => size_of_val(&except[..]),
+        Command::Receive(receive) => filtered(&receive.filter),
+        Command::Attach(attach) => filtered(&attach.filter),
+        Command::Purge { filter, .. } => filtered(filter),
+        Command::DeadRedrive { which, .. } | Command::DeadPurge { which, .. } => match which {
+            DeadWhich::One(topic, _) => topic.as_bytes().len(),
+            DeadWhich::Filter(filter) => filtered(filter),
+        },
+        Command::Topics(listing) | Command::DeadList { listing, .. } => listing.prefix.len() + listing.after.len(),
+        Command::Top(top) => top.prefix.len(),
+        Command::Look(Look { topic, .. })
+        | Command::Cancel { topic, .. }
+        | Command::Reschedule { topic, .. }
+        | Command::Pause { topic, .. }
+        | Command::Resume { topic, .. }
+        | Command::Forget { topic, .. }
+        | Command::Topic(topic) => topic.name.as_bytes().len(),
+        Command::Withdraw(_)
+        | Command::SessionLost(_)
+        | Command::SessionEnd(_)
+        | Command::Credit { .. }
+        | Command::Detach { .. }
+        | Command::NamespaceSet { .. }
+        | Command::NamespaceDelete(_)
+        | Command::Namespaces
+        | Command::Stats(_) => 0,
+    }
+}
+
+fn published(run: &PublishRun) -> usize {
+    // Where each message ends is a number of four bytes.
+    let sizes = run.count as usize * 4;
+    size_of_val(run) + run.topic.as_bytes().len() + run.block.len() + sizes + size_of_val(&run.dedup[..])
+}
+
+fn filtered(filter: &Filter) -> usize {
+    match filter {
+        Filter::All => 0,
+        Filter::Topics(names) | Filter::Prefixes(names) => {
+            size_of_val(&names[..]) + names.iter().map(|name| name.as_bytes().len()).sum::<usize>()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use millpond_core::command::{Finish, ReceiptRun, SessionBegin};
+    use millpond_types::{NamespaceName, Receipt, SessionId, TopicName};
+
+    use super::*;
+
+    #[test]
+    fn all_that_a_request_holds_is_weighed() {
+        let name = TopicName::try_from("n".repeat(500).as_str()).unwrap();
+        let filter = Filter::Topics(vec![name; 1000]);
+        let receipt = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
+        let receipts = vec![ReceiptRun { first: receipt, count: 1 }; 10_000];
+        let least = |command, bytes| {
+            let weight = Request::Command(Ticket(1), command).weight();
+            assert!(weight >= bytes, "{weight} of {bytes}");
+        };
+        let namespace = NamespaceName::default();
+        least(Command::Purge { namespace: namespace.clone(), filter: filter.clone() }, 500_000);
+        let group = Default::default();
+        least(Command::DeadPurge { namespace, group, which: DeadWhich::Filter(filter) }, 500_000);
+        least(Command::Heartbeat { session: SessionId(1), except: vec![receipt; 10_000] }, 200_000);
+        let begin = SessionBegin { session: SessionId(1), resume: Default::default(), held: receipts.clone() };
+        least(Command::SessionBegin(begin), 200_000);
+        let verb = FinishVerb::Fail { reason: Bytes::from_static(&[b'x'; 1000]) };
+        least(Command::Finish(Finish { verb, receipts, confirm: true }), 201_000);
+        let goodbye = Request::Goodbye { receives: vec![Ticket(1); 60_000], session: None };
+        assert!(goodbye.weight() >= 480_000);
     }
 }

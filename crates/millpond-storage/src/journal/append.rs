@@ -14,10 +14,8 @@ use super::lock;
 use super::shared::{Hold, Shared};
 use crate::checkpoint::{Job, encode_pages};
 use crate::codec::{Context, encode_fact};
+use crate::open::OpenOptions;
 
-/// Bytes of a batch that is full: large enough that a sync's time is spread thin, small enough that it takes some ten
-/// milliseconds on a slow disk.
-const BATCH_FULL: usize = 8 * 1024 * 1024;
 /// A batch's lengths are 32-bit numbers, and far below that something is wrong.
 const BATCH_MAX: usize = 1 << 30;
 
@@ -41,6 +39,8 @@ pub struct Appender {
     /// Flags of the batch before.
     flags: u8,
     checkpoint_after: u64,
+    /// Bytes of a batch that is full.
+    batch_full: usize,
     /// The position of the checkpoint that was asked for last.
     checkpointed: u64,
     _hold: Hold,
@@ -58,7 +58,7 @@ pub enum Mark {
 }
 
 impl Appender {
-    pub(crate) fn new(shared: Arc<Shared>, hold: Hold, position: u64, checkpoint_after: u64) -> Appender {
+    pub(crate) fn new(shared: Arc<Shared>, hold: Hold, position: u64, options: &OpenOptions) -> Appender {
         let checkpointed = shared.checkpoint.load(Ordering::Acquire);
         Appender {
             shared,
@@ -71,7 +71,8 @@ impl Appender {
             scratch: Vec::new(),
             last: 0,
             flags: 0,
-            checkpoint_after,
+            checkpoint_after: options.checkpoint_after,
+            batch_full: options.batch_bytes as usize,
             checkpointed,
             _hold: hold,
         }
@@ -84,7 +85,7 @@ impl Appender {
 
     /// Whether the batch should be sealed before more commands are decided.
     pub fn is_full(&self) -> bool {
-        self.buffer.len() >= BATCH_FULL
+        self.buffer.len() >= self.batch_full
     }
 
     /// Whether publishes are to be refused: there is no space but the reserve.

@@ -66,7 +66,7 @@ impl Shared {
             spares_kept: SPARES + usize::try_from(between_checkpoints).unwrap_or(0),
             segments: Segments::default(),
             spares: Spares::default(),
-            tail: Tail::new(options.tail_bytes),
+            tail: Tail::new(options.tail_bytes, 2 * options.batch_bytes as usize),
             durable: AtomicU64::new(0),
             checkpoint: AtomicU64::new(0),
             job: Mutex::new(None),

@@ -13,14 +13,14 @@ use millpond_core::output::Extent;
 
 use super::lock;
 
-/// Bytes of a chunk: some batches of a loaded broker, so that little is lost where a batch does not fit the rest.
-pub const CHUNK: usize = 16 * 1024 * 1024;
-/// Chunks kept for use again; more come free together only when the load drops.
-const FREE_CHUNKS: usize = 4;
+/// Chunks kept for use again: under a steady load one comes free for each that is begun.
+const FREE_CHUNKS: usize = 2;
 
 /// See the module.
 pub struct Tail {
     budget: u64,
+    /// Bytes of a chunk: some batches of a loaded broker, so that little is lost where a batch does not fit the rest.
+    chunk: usize,
     recent: Mutex<Recent>,
 }
 
@@ -33,9 +33,9 @@ struct Recent {
 }
 
 impl Tail {
-    /// Keeps up to `budget` bytes of batches.
-    pub fn new(budget: u64) -> Tail {
-        Tail { budget, recent: Mutex::default() }
+    /// Keeps up to `budget` bytes of batches, in chunks of so many.
+    pub fn new(budget: u64, chunk: usize) -> Tail {
+        Tail { budget, chunk, recent: Mutex::default() }
     }
 
     /// Takes in a batch that has been written.
@@ -70,12 +70,12 @@ impl Tail {
 
     /// An empty buffer of at least this capacity.
     pub fn chunk(&self, capacity: usize) -> BytesMut {
-        if capacity <= CHUNK
+        if capacity <= self.chunk
             && let Some(chunk) = lock(&self.recent).free.pop()
         {
             return chunk;
         }
-        BytesMut::with_capacity(capacity.max(CHUNK))
+        BytesMut::with_capacity(capacity.max(self.chunk))
     }
 
     fn give_back(&self, batch: Bytes) {
@@ -83,7 +83,7 @@ impl Tail {
         let Ok(mut chunk) = batch.try_into_mut() else { return };
         chunk.clear();
         // A chunk that was made larger for one batch is not worth keeping.
-        if chunk.try_reclaim(CHUNK) && chunk.capacity() < 2 * CHUNK {
+        if chunk.try_reclaim(self.chunk) && chunk.capacity() < 2 * self.chunk {
             let mut recent = lock(&self.recent);
             if recent.free.len() < FREE_CHUNKS {
                 recent.free.push(chunk);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_is_recent_is_found_and_what_is_old_is_not() {
-        let tail = Tail::new(100);
+        let tail = Tail::new(100, 4096);
         let mut chunk = tail.chunk(0);
         for i in 0..5u8 {
             let bytes = batch(&mut chunk, 40, i);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_chunk_is_used_again_once_nobody_reads_it() {
-        let tail = Tail::new(10);
+        let tail = Tail::new(10, 4096);
         let mut chunk = tail.chunk(0);
         let memory = chunk.as_ptr();
         let (first, second) = (batch(&mut chunk, 8, 1), batch(&mut chunk, 8, 2));

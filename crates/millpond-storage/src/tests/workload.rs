@@ -25,6 +25,7 @@ pub fn options() -> OpenOptions {
         segment_bytes: SEGMENT,
         checkpoint_after: 40 * 1024,
         tail_bytes: 8 * 1024,
+        batch_bytes: crate::BATCH_BYTES,
         identity: Identity { directory: 0x0123_4567_89ab_cdef, hash_key: [1, 2] },
         cut: None,
     }

@@ -131,6 +131,14 @@ impl Broker {
         self.json(&["stats", namespace, "--json"])[0]["groups"]["default"].clone()
     }
 
+    /// Bytes of its memory that are resident.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it is running");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a resident set");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("it is a number of kB");
+        kib * 1024
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, which: Signal) {
         signal(&self.child, which);

@@ -7,6 +7,7 @@ mod benching;
 mod device;
 mod inspecting;
 mod managing;
+mod memory;
 mod publishing;
 mod receiving;
 mod restarting;

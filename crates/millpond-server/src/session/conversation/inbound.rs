@@ -232,7 +232,7 @@ impl Conversation {
             let detail = "a connection attaches at most 64 consumers; open another connection";
             return self.refuse(correlation, Code::LimitExceeded, detail);
         }
-        let (window, first) = Window::new(Grant { messages, bytes });
+        let (window, first) = Window::new(Grant { messages, bytes }, &self.shared.windows);
         let Grant { messages, bytes } = first;
         let filter = convert::detached(filter);
         let command = command::Attach { session, consumer, namespace, group, filter, messages, bytes, lease };

@@ -6,6 +6,7 @@
 
 mod inbound;
 mod outbound;
+mod sending;
 #[cfg(test)]
 mod tests;
 
@@ -21,12 +22,14 @@ use super::Shared;
 use super::credit::{PublishCredit, Window};
 use super::open::OpenRequests;
 use super::outbox::{Close, Out, Outbox};
+use super::room::SMALL;
 use super::ticket::ticket;
 use crate::bodies::Reading;
 use crate::update_queue::Place;
 use crate::writer::{LANES, Request};
 
 pub(crate) use outbound::Telling;
+use sending::Sending;
 
 /// A connection without a frame for so long is closed. Long enough that a ping every 20 s keeps it, short enough that
 /// the dead ones behind a gone network do not pile up.
@@ -49,9 +52,11 @@ pub(crate) struct Conversation {
     behind: usize,
     /// The first of them, while its messages are read from the disk.
     reading: Option<Reading>,
+    /// Room for what is read and written.
+    pub(crate) sending: Sending,
     draining: bool,
     /// Commands that wait for room in the writer's lanes.
-    pub(crate) lanes: [VecDeque<Request>; LANES.len()],
+    pub(crate) lanes: [VecDeque<Request>; LANES],
     /// Frames that wait to be written.
     pub(crate) out: Vec<u8>,
 }
@@ -70,6 +75,7 @@ impl Conversation {
     pub(crate) fn new(number: u64, outbox: Arc<Outbox>, goodbye: Place<Request, Reply>, shared: Arc<Shared>) -> Self {
         Conversation {
             number,
+            sending: Sending::new(shared.sending.clone()),
             shared,
             outbox,
             goodbye: Some(goodbye),
@@ -105,6 +111,23 @@ impl Conversation {
     /// When the session is lost unless a heartbeat comes.
     pub(crate) fn heartbeat_deadline(&self) -> Option<Instant> {
         self.session.as_ref().map(|session| session.heartbeat + session.resume)
+    }
+
+    /// Frames are read again after a while in which the broker had no room for them: heartbeats may be among them.
+    pub(crate) fn reading_again(&mut self, now: Instant) {
+        if let Some(session) = &mut self.session {
+            session.heartbeat = now;
+        }
+    }
+
+    /// So many bytes of the frames that wait were written, or all of them. An idle connection keeps no memory for the
+    /// busy time it had.
+    pub(crate) fn written(&mut self, bytes: usize, all: bool) {
+        if all {
+            self.out.clear();
+            self.out.shrink_to(SMALL);
+        }
+        self.sending.written(bytes, all && self.reading.is_none());
     }
 
     /// The last frame of a connection.

@@ -33,7 +33,11 @@ impl Conversation {
             if self.backlog.is_empty() && !self.collect() {
                 break;
             }
-            let item = self.backlog.pop_front().expect("it was just filled");
+            let bytes = self.backlog.front().expect("it was just filled").bytes();
+            if !self.sending.admits(self.out.len(), bytes) {
+                break;
+            }
+            let item = self.backlog.pop_front().expect("it was just looked at");
             self.behind -= item.weight();
             self.turn(item);
         }
@@ -55,8 +59,11 @@ impl Conversation {
         self.behind > BACKLOG_ENOUGH || self.out.len() > OUT_TOO_MUCH
     }
 
-    /// Resolves when messages that are being read are there; never, if none are.
+    /// Resolves when messages that are being read are there, or the room that they wait for; never, if neither is to come.
     pub(crate) fn poll_reading(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Close>> {
+        if self.sending.poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
         let Some(reading) = &mut self.reading else { return Poll::Pending };
         let Poll::Ready(read) = reading.poll(context) else { return Poll::Pending };
         let reading = self.reading.take().expect("it was just polled");

@@ -1,0 +1,121 @@
+//! What the memory of a broker is for: `--memory`, divided into shares. Whatever of the broker grows with use is in this
+//! table, with what happens at its bound; nothing else grows.
+//!
+//! What the program takes before it is used ([`BASE`]) and a margin for what an allocator wastes ([`MARGIN`]) come first.
+//! The rest is divided by thousandths:
+//!
+//! | share | ‰ | of 1 GiB | what is in it | at the bound |
+//! |---|---|---|---|---|
+//! | state | 640 | 563 MiB | topics, messages, leases, dedup ids, dead letters, sessions: all that the core holds | it has none yet |
+//! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
+//! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
+//! | lanes | 30 | 22 MiB | requests that wait for the writer | publishes wait in their connections, then all requests do |
+//! | held | 30 | 26 MiB | publishes that connections have read while their lane is full | those connections are not read |
+//! | receiving | 30 | 26 MiB | frames that are not whole yet | large frames wait their turn |
+//! | sending | 40 | 35 MiB | bodies that are read and frames that wait to be written | further ones wait as envelopes |
+//! | windows | 20 | 17 MiB | envelopes of deliveries | windows shrink |
+//! | connections | 80 | 70 MiB | what a connection takes whether or not it does anything | further connections are refused |
+//!
+//! Outside of it are the pages of files that the system keeps for as long as nobody else wants them: it does not count
+//! them to the process.
+
+use millpond_storage::BATCH_BYTES;
+use millpond_types::limits::PUBLISH_BYTES_MAX;
+
+use crate::session::intake::Receiving;
+
+/// Less memory than this leaves too little beside the smallest buffers for topics to live in.
+pub const MEMORY_MIN: u64 = 64 << 20;
+/// Memory unless the settings say otherwise.
+pub const MEMORY_DEFAULT: u64 = 1 << 30;
+
+/// What a broker takes that nobody uses: code, stacks, tables, the first buffers.
+const BASE: u64 = 16 << 20;
+/// One part in so many is left for what an allocator cannot use: holes between allocations, and their heads.
+const MARGIN: u64 = 8;
+
+/// More than this of recent messages is read from the page cache nearly as fast.
+const TAIL_MAX: u64 = 256 << 20;
+/// Batches that fit the memory for them. A chunk is made for two; one fills, one is on its way, one is the tail's oldest
+/// and only in part of use, and two are kept for use again.
+const BATCHES: u64 = 10;
+/// Smaller batches would be mostly syncs.
+const BATCH_MIN: u64 = 512 << 10;
+/// Larger ones would take too long on a slow disk.
+const BATCH_MAX: u64 = BATCH_BYTES;
+/// Finishing requests are small; more that wait than this are a second of a writer's work.
+const FINISHING_MAX: u64 = 16 << 20;
+/// What a turn takes of publishes beside a full batch stays below what a batch's memory has left.
+const PUBLISHING_MAX: u64 = 6 << 20;
+/// The largest answer finds room when it is alone.
+const SENDING_MIN: u64 = PUBLISH_BYTES_MAX as u64;
+/// A connection's task and its socket's state. The small frames that some hold in part are in the margin.
+const CONNECTION: u64 = 3500;
+/// Fewer connections are of no use to anybody.
+const CONNECTIONS_MIN: usize = 64;
+
+/// The shares of a broker's memory, in bytes. See the module's table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shares {
+    pub(crate) tail: u64,
+    /// Of the batch that is full.
+    pub(crate) batch: u64,
+    pub(crate) finishing: usize,
+    pub(crate) publishing: usize,
+    pub(crate) held: usize,
+    pub(crate) receiving: usize,
+    pub(crate) sending: usize,
+    pub(crate) windows: usize,
+    /// How many connections the share is enough for.
+    pub(crate) connections: usize,
+}
+
+impl Shares {
+    /// Divides memory of at least [`MEMORY_MIN`].
+    pub(crate) fn of(memory: u64) -> Shares {
+        assert!(memory >= MEMORY_MIN, "settings are checked before");
+        let rest = memory - BASE - memory / MARGIN;
+        let share = |thousandths: u64| rest / 1000 * thousandths;
+        Shares {
+            tail: share(60).min(TAIL_MAX),
+            batch: (share(70) / BATCHES).clamp(BATCH_MIN, BATCH_MAX),
+            finishing: share(20).min(FINISHING_MAX) as usize,
+            publishing: share(10).min(PUBLISHING_MAX) as usize,
+            held: share(30) as usize,
+            receiving: (share(30) as usize).max(Receiving::MIN),
+            // A body that is read is there twice until it is a frame.
+            sending: (share(40) / 2).max(SENDING_MIN) as usize,
+            windows: share(20) as usize,
+            connections: ((share(80) / CONNECTION) as usize).max(CONNECTIONS_MIN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::CONNECTIONS_DEFAULT;
+
+    #[test]
+    fn the_shares_of_any_memory_fit_it() {
+        for memory in [MEMORY_MIN, 96 << 20, 192 << 20, 512 << 20, MEMORY_DEFAULT, 64 << 30] {
+            let shares = Shares::of(memory);
+            let bytes = BASE
+                + memory / MARGIN
+                + shares.tail
+                + BATCHES * shares.batch
+                + (shares.finishing + shares.publishing + shares.held + shares.receiving) as u64
+                + (2 * shares.sending + shares.windows) as u64
+                + shares.connections as u64 * CONNECTION;
+            assert!(bytes <= memory, "{bytes} of {memory}: {shares:?}");
+        }
+    }
+
+    #[test]
+    fn more_memory_makes_no_share_smaller() {
+        let (small, large) = (Shares::of(MEMORY_MIN), Shares::of(MEMORY_DEFAULT));
+        assert!(small.tail < large.tail && small.batch < large.batch && small.connections < large.connections);
+        assert!(small.finishing < large.finishing && small.publishing < large.publishing);
+        assert!(large.connections >= CONNECTIONS_DEFAULT);
+    }
+}

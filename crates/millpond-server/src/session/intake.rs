@@ -1,0 +1,258 @@
+//! What a connection has received and is not a whole frame yet, and the room that all connections share for it.
+//!
+//! The beginning of a small frame may always be held, so acks and heartbeats come in whatever other clients do. For more
+//! a connection needs *room* of a bound that is common to all. A larger frame takes what it needs at once, and waits its
+//! turn for it holding none: so whoever has room can finish with it, and nobody waits for somebody who waits. A busy
+//! connection that reads many frames at a time uses what is left for that, and does with little where nothing is.
+//!
+//! Invariant: buffers of all connections together take no more than the room and [`SMALL`] for each. A connection that
+//! waits is not read. Taking frames out of the bytes is left to the decoder.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use millpond_types::limits::FRAME_MAX;
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::ReadHalf;
+
+use super::room::{Held, Room, SMALL, Turn};
+
+/// Room for a read of a busy connection: some hundreds of microseconds of loopback.
+const READ_MAX: usize = 256 * 1024;
+
+/// Room for what all connections have received in part.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiving {
+    /// For frames that were announced.
+    frames: Arc<Room>,
+    /// For reads of many frames at a time; never waited for.
+    bursts: Arc<Room>,
+}
+
+impl Receiving {
+    /// Bytes below which the largest frame would not fit.
+    pub(crate) const MIN: usize = FRAME_MAX + 4 + BURSTS_MIN;
+
+    /// Divides so many bytes, at least [`Receiving::MIN`].
+    pub(crate) fn new(bytes: usize) -> Receiving {
+        assert!(bytes >= Receiving::MIN, "every frame finds room once it is alone");
+        let frames = (bytes / 2).max(FRAME_MAX + 4);
+        Receiving { frames: Room::new(frames), bursts: Room::new(bytes - frames) }
+    }
+}
+
+/// Enough for some busy connections.
+const BURSTS_MIN: usize = 4 * READ_MAX;
+
+/// What one connection has received.
+pub(crate) struct Intake {
+    pub(crate) bytes: BytesMut,
+    room: Receiving,
+    /// How much the next read asks for.
+    read_size: usize,
+    /// Room for many frames at a time, and how much of it is space behind the frame that is coming in.
+    burst: Option<(Held, usize)>,
+    /// Room for the frame that is coming in.
+    frame: Option<Held>,
+    turn: Option<Turn>,
+}
+
+/// What a read brought.
+pub(crate) enum Brought {
+    Something,
+    /// The socket has nothing for now.
+    Nothing,
+    /// The stream has ended.
+    End,
+}
+
+impl Intake {
+    pub(crate) fn new(room: Receiving) -> Intake {
+        Intake { bytes: BytesMut::new(), room, read_size: SMALL, burst: None, frame: None, turn: None }
+    }
+
+    /// Whether a frame waits for room. Nothing is read meanwhile.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Resolves when the frame that waits has its room.
+    pub(crate) async fn granted(&mut self) {
+        let Some(turn) = &mut self.turn else { return std::future::pending().await };
+        let held = poll_fn(|context| turn.poll(context)).await;
+        self.turn = None;
+        self.burst = None;
+        self.take_room(held);
+    }
+
+    /// Reads once.
+    pub(crate) async fn read(&mut self, stream: &mut ReadHalf<'_>) -> Brought {
+        self.make_space();
+        let space = self.bytes.capacity() - self.bytes.len();
+        // Not `try_read`: this way tokio takes a read that does not fill the buffer as the end of what is there, and
+        // saves the second call that only finds that out.
+        let read = poll_fn(|context| match pin!(stream.read_buf(&mut self.bytes)).poll(context) {
+            Poll::Ready(read) => Poll::Ready(Some(read)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        let read: Option<io::Result<usize>> = read.await;
+        let bytes = match read {
+            None => {
+                self.settle();
+                return Brought::Nothing;
+            }
+            Some(Ok(0) | Err(_)) => return Brought::End,
+            Some(Ok(bytes)) => bytes,
+        };
+        if bytes >= space {
+            self.read_size = (self.read_size * 2).min(READ_MAX);
+        } else if bytes < self.read_size / 4 {
+            self.read_size = (self.read_size / 2).max(SMALL);
+        }
+        if let Some(frame) = &mut self.frame {
+            frame.used(bytes);
+        }
+        Brought::Something
+    }
+
+    /// To be called when all whole frames are taken out: gives back the room that is not needed, and asks for what the
+    /// next frame needs.
+    pub(crate) fn settle(&mut self) {
+        let needed = self.needed();
+        if needed <= SMALL {
+            self.frame = None;
+            if self.bytes.capacity() > SMALL || self.bytes.is_empty() {
+                // What is left is little and must not keep the buffer of a burst. A connection that rests holds none.
+                self.bytes = BytesMut::from(&self.bytes[..]);
+            }
+            self.burst = None;
+            return;
+        }
+        if let Some(held) = self.frame.take_if(|held| held.is_enough(needed)) {
+            if self.bytes.capacity() >= needed {
+                self.frame = Some(held);
+            } else {
+                self.take_room(held);
+            }
+            return;
+        }
+        // Who asks for room has given back what it had.
+        self.frame = None;
+        match self.room.frames.try_take(needed) {
+            Some(held) => self.take_room(held),
+            None => self.turn = Some(self.room.frames.wait(needed)),
+        }
+    }
+
+    /// When [`Intake::is_overdue`] is to be asked, if ever.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.frame.as_ref().map(Held::look)
+    }
+
+    /// Whether the frame takes too long while others wait for its room.
+    pub(crate) fn is_overdue(&mut self, now: Instant) -> bool {
+        self.frame.as_mut().is_some_and(|held| held.is_overdue(now))
+    }
+
+    /// Moves the frame to a buffer that has space for the whole of it, and for what a busy connection reads behind it.
+    fn take_room(&mut self, held: Held) {
+        let behind = self.burst.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let mut whole = BytesMut::with_capacity(self.needed() + behind);
+        whole.extend_from_slice(&self.bytes);
+        self.bytes = whole;
+        self.frame = Some(held);
+    }
+
+    /// Makes space for a read: for the rest of the frame that has room, else as much as the connection is busy, where
+    /// there is room for that.
+    fn make_space(&mut self) {
+        if self.frame.is_some() {
+            assert!(self.bytes.len() < self.bytes.capacity(), "a frame that is whole was taken out");
+            return;
+        }
+        if self.read_size > SMALL && self.burst.is_none() {
+            // A part of a small frame may be before it.
+            let held = self.room.bursts.try_take(self.read_size + SMALL);
+            self.burst = held.map(|held| (held, self.read_size));
+        }
+        let little = SMALL - self.bytes.len();
+        self.bytes.reserve(self.burst.as_ref().map_or(little, |(_, bytes)| *bytes));
+    }
+
+    /// Bytes of the frame at the front.
+    fn needed(&self) -> usize {
+        self.bytes.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length) as usize + 4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// A frame of so many bytes, of which the first `have` have come.
+    fn announce(intake: &mut Intake, bytes: usize, have: usize) {
+        let length = (bytes - 4) as u32;
+        intake.bytes.extend_from_slice(&length.to_le_bytes());
+        intake.bytes.resize(have, 0);
+        intake.settle();
+    }
+
+    fn is_granted(intake: &mut Intake) -> bool {
+        pin!(intake.granted()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn large_frames_wait_their_turn_and_small_ones_do_not() {
+        let room = Receiving::new(Receiving::MIN);
+        let mut intakes: Vec<Intake> = (0..4).map(|_| Intake::new(room.clone())).collect();
+        let [first, second, third, small] = &mut intakes[..] else { unreachable!() };
+        announce(first, FRAME_MAX, 100);
+        announce(second, FRAME_MAX, 100);
+        announce(third, SMALL + 1, 100);
+        announce(small, SMALL, 100);
+        assert!(!first.is_waiting() && second.is_waiting() && !small.is_waiting());
+        assert!(third.is_waiting(), "what needs little does not overtake what has waited longer");
+        assert!(!is_granted(second));
+        // The first one's frame is whole and was taken out.
+        first.bytes.clear();
+        first.settle();
+        assert!(is_granted(second) && !second.is_waiting());
+        assert_eq!(second.bytes.len(), 100, "what had come is still there");
+        assert!(!is_granted(third));
+        intakes.remove(1);
+        assert!(is_granted(&mut intakes[1]), "a connection that ends gives its room back");
+    }
+
+    #[test]
+    fn a_connection_that_rests_holds_nothing() {
+        let room = Receiving::new(Receiving::MIN);
+        let mut intake = Intake::new(room.clone());
+        intake.read_size = READ_MAX;
+        intake.make_space();
+        assert!(intake.bytes.capacity() >= READ_MAX && room.bursts.free() < BURSTS_MIN);
+        announce(&mut intake, 1000, 10);
+        assert!(intake.bytes.capacity() <= SMALL, "a part of a small frame does not keep a burst's buffer");
+        assert_eq!(room.bursts.free(), BURSTS_MIN);
+        intake.bytes.clear();
+        intake.settle();
+        assert_eq!(intake.bytes.capacity(), 0);
+    }
+
+    #[test]
+    fn where_no_room_is_left_reads_are_small() {
+        let room = Receiving::new(Receiving::MIN);
+        let all = room.bursts.try_take(BURSTS_MIN).unwrap();
+        let mut intake = Intake::new(room);
+        intake.read_size = READ_MAX;
+        intake.make_space();
+        assert!(intake.bytes.capacity() <= SMALL);
+        drop(all);
+    }
+}

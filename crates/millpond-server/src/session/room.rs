@@ -1,0 +1,185 @@
+//! Memory that all connections share: who needs more than a little of it takes what it needs at once, in the order in
+//! which it was asked for.
+//!
+//! Invariant: whoever waits for room holds none of it. So whoever has room can finish with it, and nobody waits for
+//! somebody who waits. Who has some and makes no use of it, while others wait, is known ([`Held::is_overdue`]) and is
+//! closed by its connection.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes that a connection may hold without asking: a small request and its answer touch one page.
+pub(crate) const SMALL: usize = 4 * 1024;
+/// How long room may be held without being used while others wait for it. The largest frame takes as long at 4 Mbit/s.
+const PROMPT: Duration = Duration::from_secs(10);
+
+/// So many bytes.
+#[derive(Debug)]
+pub(crate) struct Room {
+    bytes: usize,
+    free: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// Room that a connection has.
+#[derive(Debug)]
+pub(crate) struct Held {
+    room: Arc<Room>,
+    permit: OwnedSemaphorePermit,
+    /// When it is looked at next.
+    look: Instant,
+    /// Bytes of its use since it was looked at last.
+    used: usize,
+}
+
+/// A place among those who wait for room.
+pub(crate) struct Turn {
+    room: Arc<Room>,
+    granted: Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>,
+}
+
+impl Room {
+    pub(crate) fn new(bytes: usize) -> Arc<Room> {
+        // The semaphore's calls count in 32 bits.
+        let bytes = bytes.min(u32::MAX as usize);
+        Arc::new(Room { bytes, free: Arc::new(Semaphore::new(bytes)), waiting: AtomicUsize::new(0) })
+    }
+
+    /// Takes room if there is some and nobody waits for it. All of it is enough for anybody.
+    pub(crate) fn try_take(self: &Arc<Room>, bytes: usize) -> Option<Held> {
+        let permit = self.free.clone().try_acquire_many_owned(self.count(bytes)).ok()?;
+        Some(Held::new(self.clone(), permit))
+    }
+
+    /// Waits for room, of which the caller has none.
+    pub(crate) fn wait(self: &Arc<Room>, bytes: usize) -> Turn {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let (free, bytes) = (self.free.clone(), self.count(bytes));
+        let granted = async move { free.acquire_many_owned(bytes).await.expect("it is never closed") };
+        Turn { room: self.clone(), granted: Box::pin(granted) }
+    }
+
+    /// Bytes that nobody has.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.free.available_permits()
+    }
+
+    fn count(&self, bytes: usize) -> u32 {
+        bytes.min(self.bytes) as u32
+    }
+}
+
+impl Turn {
+    /// Resolves to the room once it is there.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Held> {
+        self.granted.as_mut().poll(context).map(|permit| Held::new(self.room.clone(), permit))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.room.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Held {
+    fn new(room: Arc<Room>, permit: OwnedSemaphorePermit) -> Held {
+        Held { room, permit, look: Instant::now() + PROMPT, used: 0 }
+    }
+
+    /// Whether it is enough for so many bytes.
+    pub(crate) fn is_enough(&self, bytes: usize) -> bool {
+        self.permit.num_permits() >= bytes.min(self.room.bytes)
+    }
+
+    /// Adds to it what is missing to so many bytes, if there is room; false if not.
+    pub(crate) fn try_extend(&mut self, bytes: usize) -> bool {
+        let missing = bytes.min(self.room.bytes).saturating_sub(self.permit.num_permits());
+        match self.room.free.clone().try_acquire_many_owned(missing as u32) {
+            Ok(more) => self.permit.merge(more),
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// So many bytes of it were made use of.
+    pub(crate) fn used(&mut self, bytes: usize) {
+        self.used += bytes;
+    }
+
+    /// When [`Held::is_overdue`] is to be asked next.
+    pub(crate) fn look(&self) -> Instant {
+        self.look
+    }
+
+    /// Whether others wait for it and it was hardly made use of since this was asked last.
+    pub(crate) fn is_overdue(&mut self, now: Instant) -> bool {
+        if now < self.look {
+            return false;
+        }
+        self.look = now + PROMPT;
+        let hardly = std::mem::take(&mut self.used) < self.permit.num_permits() / 2;
+        hardly && self.room.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn poll(turn: &mut Turn) -> Option<Held> {
+        match turn.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(held) => Some(held),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn room_goes_in_the_order_in_which_it_was_asked_for() {
+        let room = Room::new(100);
+        let all = room.try_take(1_000_000).expect("more than there is means all of it");
+        let (mut large, mut small) = (room.wait(80), room.wait(1));
+        assert!(poll(&mut large).is_none() && poll(&mut small).is_none());
+        drop(all);
+        assert!(room.try_take(30).is_none(), "what is free belongs to who waits");
+        let held = poll(&mut large).unwrap();
+        assert!(held.is_enough(80) && !held.is_enough(81));
+        assert!(poll(&mut small).is_some());
+    }
+
+    #[test]
+    fn who_waits_no_longer_is_not_waited_for() {
+        let room = Room::new(100);
+        let all = room.try_take(100).unwrap();
+        let mut gone = room.wait(100);
+        assert!(poll(&mut gone).is_none());
+        drop(gone);
+        drop(all);
+        assert!(room.try_take(100).is_some());
+    }
+
+    #[test]
+    fn idle_room_is_overdue_only_while_others_wait() {
+        let room = Room::new(100);
+        let mut held = room.try_take(60).unwrap();
+        assert!(held.try_extend(100) && held.is_enough(100));
+        let late = |times: u32| Instant::now() + times * (PROMPT + Duration::from_millis(1));
+        assert!(!held.is_overdue(late(1)));
+        let turn = room.wait(1);
+        assert!(!held.is_overdue(late(1)), "it was looked at just now");
+        held.used(50);
+        assert!(!held.is_overdue(late(2)), "it is being used");
+        assert!(held.is_overdue(late(3)));
+        drop(turn);
+        assert!(!held.is_overdue(late(4)));
+    }
+}

@@ -1,0 +1,120 @@
+//! `--memory`: what a broker takes at rest, and that clients cannot make it take more than it was given.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use millpond_protocol::{LookWhich, Request, TopicRef, VERSION, encode_request};
+use millpond_types::{NamespaceName, TopicName};
+
+use crate::broker::{Broker, call, fresh_directory, serve};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_fresh_broker_takes_little() {
+    let broker = Broker::start();
+    assert!(broker.resident() < 30 * MIB, "{} bytes", broker.resident());
+}
+
+#[test]
+fn too_little_memory_is_told_with_what_is_needed() {
+    call(&["serve", "--memory", "63MiB"]).failed(2, &["64 MiB", "memory"]);
+}
+
+#[test]
+fn slow_clients_with_large_frames_share_a_bound() {
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+    let before = broker.resident();
+    // Each sends the greater part of a large frame and goes no further.
+    let mut slow: Vec<Slow> = (0..40).map(|_| Slow::connect(&broker.address)).collect();
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until {
+        slow.iter_mut().for_each(Slow::push);
+        sleep(Duration::from_millis(10));
+    }
+    assert!(slow.iter().any(|client| client.sent >= 3 * MIB as usize), "nobody was read");
+    let taken = broker.resident() - before;
+    assert!(taken < 24 * MIB, "forty frames of 4 MiB take {taken} bytes");
+    // Small frames go past all of them.
+    broker.ok(&["publish", "default/t", "small"]);
+    assert!(broker.ok(&["receive", "default", "--ack"]).contains("small"));
+    // Large ones do when there is room again.
+    drop(slow);
+    let large = "x".repeat(MIB as usize);
+    broker.call_with(&["publish", "default/t", "-"], large.as_bytes()).ok();
+}
+
+#[test]
+fn clients_that_ask_and_do_not_read_share_a_bound() {
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+    let large = "x".repeat(MIB as usize);
+    for _ in 0..4 {
+        broker.call_with(&["publish", "default/large", "-"], large.as_bytes()).ok();
+    }
+    let before = broker.resident();
+    let topic = TopicRef { namespace: NamespaceName::default(), name: TopicName::try_from("large").unwrap() };
+    let mut asked = Vec::new();
+    encode_request(&Request::Hello { version: VERSION, client: "greedy".into() }, 1, &mut asked);
+    // More than the system takes on its way.
+    for correlation in 2..12 {
+        let look = Request::Look { topic: topic.clone(), which: LookWhich::First(4) };
+        encode_request(&look, correlation, &mut asked);
+    }
+    let greedy = |_| {
+        let mut stream = TcpStream::connect(&broker.address).unwrap();
+        stream.write_all(&asked).unwrap();
+        stream
+    };
+    let clients: Vec<TcpStream> = (0..40).map(greedy).collect();
+    sleep(Duration::from_secs(2));
+    let taken = broker.resident().saturating_sub(before);
+    assert!(taken < 24 * MIB, "forty clients that do not read take {taken} bytes");
+    // Small answers go past all of them.
+    broker.ok(&["publish", "default/t", "small"]);
+    assert!(broker.ok(&["receive", "default/t", "--ack"]).contains("small"));
+    drop(clients);
+    assert_eq!(
+        broker.json(&["look", "default/large", "--output", "json"]).len(),
+        4,
+        "large ones do when there is room again"
+    );
+}
+
+/// A client that never finishes the frame that it has begun.
+struct Slow {
+    stream: TcpStream,
+    sent: usize,
+}
+
+/// Bytes of the frame that a slow client announces, and of what it has ready to send of it.
+const ANNOUNCED: u32 = 4 << 20;
+const READY: usize = ANNOUNCED as usize - 1024;
+
+impl Slow {
+    fn connect(address: &str) -> Slow {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let mut bytes = Vec::new();
+        encode_request(&Request::Hello { version: VERSION, client: "slow".into() }, 1, &mut bytes);
+        bytes.extend(ANNOUNCED.to_le_bytes());
+        stream.write_all(&bytes).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        Slow { stream, sent: 0 }
+    }
+
+    /// Sends as much as the system takes.
+    fn push(&mut self) {
+        let bytes = [0x11; 64 * 1024];
+        while self.sent < READY {
+            let rest = bytes.len().min(READY - self.sent);
+            match self.stream.write(&bytes[..rest]) {
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => panic!("a slow client was closed: {error}"),
+            }
+        }
+    }
+}
