@@ -100,7 +100,12 @@ impl Core {
             if self.state.topics[slot].is_cold() {
                 self.parking.want(self.state.topics[slot].number);
             }
-            next = self.dispatcher.scopes.slots[scope as usize].behind(slot, turn.priority, &self.state);
+            next = self.dispatcher.scopes.slots[scope as usize].behind(
+                slot,
+                turn.priority,
+                &self.state,
+                &self.dispatcher.reach,
+            );
         }
     }
 

@@ -66,6 +66,9 @@ impl Core {
                 ));
             }
             self.commit(Fact::Paused { namespace, name: topic.name, prefix, paused }, log);
+            if prefix && !paused {
+                self.dispatcher.resumed(namespace);
+            }
         }
         Ok(Reply::Done)
     }

@@ -62,7 +62,7 @@ pub(crate) struct NewConsumer<'a> {
 impl Dispatcher {
     /// `None` if its filter needs more prefixes than may be in use.
     pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Option<ConsumerSlot> {
-        let scope = self.scopes.open(new.namespace, new.filter, state)?;
+        let scope = self.scopes.open(new.namespace, new.filter, (state, &self.reach))?;
         let consumer = Consumer {
             kind: new.kind,
             namespace: new.namespace,
@@ -118,5 +118,10 @@ impl Dispatcher {
         let wanted = Kind::Attached { session, number };
         let slots = &self.sessions.get(&session)?.consumers;
         slots.iter().copied().find(|slot| self.consumers[*slot as usize].kind == wanted)
+    }
+
+    /// Whether what comes next for a consumer is being read.
+    pub(crate) fn is_held(&self, slot: ConsumerSlot) -> bool {
+        self.scopes.slots[self.consumers[slot as usize].scope as usize].is_held
     }
 }

@@ -1,20 +1,25 @@
-//! Which topics a scope is of, and how it steps through those of them that offer something, in the order of names.
-//!
-//! All topics, and those with one of a set of prefixes, are ranges of the order of topics. The topics of a list lie
-//! anywhere in it, so a list keeps what its own are offered at.
+//! Which topics a scope is of. All topics, and those with one of a set of prefixes, are ranges of the order of topics.
+//! The topics of a list lie anywhere in it, so a list keeps what its own are offered at. [`super::view`] steps through
+//! them.
 
 use alloc::collections::BTreeSet;
+use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 
 use millpond_types::limits::FILTER_MAX;
 use millpond_types::{Priority, TopicName, TopicNumber};
 
+use crate::dispatch::reach::{Reach, Span};
 use crate::fact::NamespaceNumber;
-use crate::state::order::offer;
 use crate::state::topics::Edge;
 use crate::state::{State, TopicSlot};
 use crate::store::Name;
+
+/// Names of a list asked for at once: each is a read of its own.
+const UNSEEN_AT_ONCE: usize = 64;
+
+/// Behind all names: no byte of UTF-8 is 0xff.
+const END: u8 = 0xff;
 
 pub(crate) enum Domain {
     All,
@@ -30,6 +35,8 @@ pub(crate) struct List {
     levels: Vec<Option<Priority>>,
     /// Those that offer something, by priority and index.
     offered: BTreeSet<(Priority, u16)>,
+    /// Those that may stand on the shelf of a priority and not in memory.
+    unseen: BTreeSet<(Priority, u16)>,
 }
 
 const _: () = assert!(FILTER_MAX <= u16::MAX as usize, "the index of a name in a list is a u16");
@@ -44,40 +51,41 @@ pub(crate) struct Cursor {
     pub(crate) name: TopicName,
 }
 
-/// Where to look for the next topic.
-#[derive(Clone, Copy)]
-pub(crate) enum From<'a> {
-    Start,
-    Behind(&'a Cursor),
-    TenantEnd(&'a Cursor),
-}
-
-/// The topics of a domain that are offered at a priority.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) state: &'a State,
-    pub(crate) namespace: NamespaceNumber,
-    pub(crate) domain: &'a Domain,
-    pub(crate) priority: Priority,
-}
-
 impl Domain {
     pub(crate) fn admits(&self, name: &TopicName) -> bool {
         match self {
             Domain::All => true,
-            Domain::Prefixes(prefixes) => prefixes.iter().any(|prefix| begins_with(name, prefix)),
+            Domain::Prefixes(prefixes) => prefixes.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes())),
             Domain::List(list) => list.find(name).is_some(),
         }
+    }
+
+    /// The ranges of names that it is made of, from a key on. A list is of none.
+    pub(crate) fn spans(&self, from: &[u8]) -> Vec<Span> {
+        let spans = match self {
+            Domain::All => vec![Span { from: Vec::new(), until: vec![END] }],
+            Domain::Prefixes(prefixes) => prefixes.iter().map(|prefix| Span::of_prefix(prefix.as_bytes())).collect(),
+            Domain::List(_) => Vec::new(),
+        };
+        let left = spans.into_iter().filter(|span| *span.until > *from);
+        left.map(|span| Span { from: span.from.max(from.to_vec()), ..span }).collect()
     }
 }
 
 impl List {
     /// `names` are in the order of names.
-    pub(crate) fn new(names: Vec<TopicName>, namespace: NamespaceNumber, state: &State) -> List {
-        let levels = names.iter().map(|name| state.topics[state.topics.find(namespace, name)?].offered);
-        let levels: Vec<_> = levels.collect();
-        let offered = (0..).zip(&levels).filter_map(|(at, level)| Some(((*level)?, at))).collect();
-        List { names, levels, offered }
+    pub(crate) fn new(names: Vec<TopicName>, namespace: NamespaceNumber, state: &State, reach: &Reach) -> List {
+        let (mut levels, mut offered, mut unseen) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        for (at, name) in (0..).zip(&names) {
+            let slot = state.topics.find(namespace, name);
+            let level = slot.and_then(|slot| state.topics[slot].offered);
+            offered.extend(level.map(|level| (level, at)));
+            levels.push(level);
+            if slot.is_none() {
+                unseen.extend(reach.priorities(namespace).map(|priority| (priority, at)));
+            }
+        }
+        List { names, levels, offered, unseen }
     }
 
     pub(crate) fn names(&self) -> &[TopicName] {
@@ -96,13 +104,44 @@ impl List {
         }
     }
 
+    /// One of its topics has left memory for a shelf.
+    pub(crate) fn evicted(&mut self, name: &TopicName, priority: Priority) {
+        self.set(name, None);
+        let at = self.find(name).expect("a list is told of its own topics");
+        self.unseen.insert((priority, at as u16));
+    }
+
+    /// One of its names was looked for on a shelf: if it was there, it is in memory now.
+    pub(crate) fn seen(&mut self, name: &TopicName, priority: Priority) {
+        let at = self.find(name).expect("a list is told of its own topics");
+        self.unseen.remove(&(priority, at as u16));
+    }
+
+    /// Names from an edge on, and before another name, that may not be in memory, but for some.
+    pub(crate) fn unseen(
+        &self,
+        edge: Edge<'_>,
+        before: Option<&TopicName>,
+        priority: Priority,
+        but: impl Fn(&TopicName) -> bool,
+    ) -> Vec<Span> {
+        let from = self.index(edge);
+        let until = before.map_or(u16::MAX, |name| self.index(Edge::Before(name.as_bytes())));
+        let names = self.unseen.range((priority, from)..(priority, until)).map(|(_, at)| &self.names[usize::from(*at)]);
+        names.filter(|name| !but(name)).take(UNSEEN_AT_ONCE).map(Span::of).collect()
+    }
+
     fn find(&self, name: &TopicName) -> Option<usize> {
         self.names.binary_search_by(|other| Name::compare(other.as_bytes(), name.as_bytes())).ok()
     }
 
-    fn next(&self, edge: Edge<'_>, priority: Priority) -> Option<&TopicName> {
-        let from = self.names.partition_point(|name| edge.is_behind(name.as_bytes()));
-        let (level, at) = self.offered.range((priority, from as u16)..).next()?;
+    fn index(&self, edge: Edge<'_>) -> u16 {
+        self.names.partition_point(|name| edge.is_behind(name.as_bytes())) as u16
+    }
+
+    /// The first of its names from an edge on that offers something at a priority.
+    pub(crate) fn next(&self, edge: Edge<'_>, priority: Priority) -> Option<&TopicName> {
+        let (level, at) = self.offered.range((priority, self.index(edge))..).next()?;
         (*level == priority).then(|| &self.names[usize::from(*at)])
     }
 }
@@ -114,95 +153,7 @@ impl Cursor {
     }
 
     /// Whether the topic is still in its place in memory.
-    fn is_there(&self, state: &State) -> bool {
+    pub(crate) fn is_there(&self, state: &State) -> bool {
         state.topics.get(self.slot).is_some_and(|topic| topic.number == self.number)
     }
-}
-
-impl View<'_> {
-    /// The first topic from a place on.
-    pub(crate) fn next(&self, from: From<'_>) -> Option<TopicSlot> {
-        let mut found = self.raw_next(from)?;
-        // A sweep tells the topics of a pause by prefix of it. Until it has been there, they are passed over.
-        while !self.state.sweeps.is_empty()
-            && let Some(prefix) = self.state.namespaces[self.namespace].paused.covering(&self.state.topics[found].name)
-        {
-            found = self.within(self.seek(Edge::PrefixEnd(prefix.as_bytes()))?)?;
-        }
-        Some(found)
-    }
-
-    /// The first of all.
-    pub(crate) fn first(&self) -> Option<TopicSlot> {
-        self.next(From::Start)
-    }
-
-    /// Whether a topic is the only one.
-    pub(crate) fn is_only(&self, slot: TopicSlot) -> bool {
-        let behind = match self.domain {
-            Domain::List(_) => self.next(From::Behind(&Cursor::at(slot, self.state))),
-            _ => {
-                self.state.topics.order.next_after(slot, offer(Some(self.priority))).and_then(|slot| self.within(slot))
-            }
-        };
-        behind.is_none() && self.first() == Some(slot)
-    }
-
-    /// Whether a topic is still there and offered.
-    pub(crate) fn offers(&self, cursor: &Cursor) -> bool {
-        cursor.is_there(self.state) && self.state.topics[cursor.slot].offered == Some(self.priority)
-    }
-
-    pub(crate) fn tenant(&self, slot: TopicSlot) -> u64 {
-        self.state.topics[slot].tenant
-    }
-
-    fn raw_next(&self, from: From<'_>) -> Option<TopicSlot> {
-        let (topics, wanted) = (&self.state.topics, offer(Some(self.priority)));
-        let edge = match from {
-            From::Start => match self.domain {
-                Domain::All => return topics.order.first(self.namespace, wanted),
-                Domain::Prefixes(prefixes) => Edge::Before(prefixes[0].as_bytes()),
-                Domain::List(_) => Edge::Before(b""),
-            },
-            From::Behind(last) => match self.domain {
-                Domain::All | Domain::Prefixes(_) if last.is_there(self.state) => {
-                    return self.within(topics.order.next_after(last.slot, wanted)?);
-                }
-                _ => Edge::Behind(last.name.as_bytes()),
-            },
-            From::TenantEnd(last) => Edge::TenantEnd(last.name.tenant()),
-        };
-        self.within(self.seek(edge)?)
-    }
-
-    /// The first topic from an edge on, which may lie between the ranges of the domain.
-    fn seek(&self, edge: Edge<'_>) -> Option<TopicSlot> {
-        let topics = &self.state.topics;
-        if let Domain::List(list) = self.domain {
-            let name = list.next(edge, self.priority)?;
-            return Some(topics.find(self.namespace, name).expect("only topics in memory are offered"));
-        }
-        topics.order.next(topics.seek(self.namespace, edge)?, offer(Some(self.priority)))
-    }
-
-    /// The first topic in the domain, from one on that may not be.
-    fn within(&self, mut slot: TopicSlot) -> Option<TopicSlot> {
-        let Domain::Prefixes(prefixes) = self.domain else { return Some(slot) };
-        loop {
-            let name = &self.state.topics[slot].name;
-            let is_over = |prefix: &TopicName| {
-                !begins_with(name, prefix) && Name::compare(prefix.as_bytes(), name.as_bytes()) == Ordering::Less
-            };
-            let prefix = prefixes.get(prefixes.partition_point(is_over))?;
-            if begins_with(name, prefix) {
-                return Some(slot);
-            }
-            slot = self.seek(Edge::Before(prefix.as_bytes()))?;
-        }
-    }
-}
-
-fn begins_with(name: &TopicName, prefix: &TopicName) -> bool {
-    name.as_bytes().starts_with(prefix.as_bytes())
 }

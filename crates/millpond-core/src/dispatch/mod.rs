@@ -3,13 +3,19 @@
 //! What is ready stands in the order of topics ([`crate::state::order`]). All else here belongs to connections: nothing
 //! of it is journaled, and after a start consumers attach again.
 
+mod cold;
 pub(crate) mod consumer;
 mod domain;
+pub(crate) mod reach;
 pub(crate) mod scope;
 mod serve;
 pub(crate) mod session;
 mod sweep;
 mod turns;
+mod view;
+
+#[cfg(test)]
+mod tests;
 
 use alloc::collections::BTreeSet;
 
@@ -19,6 +25,7 @@ use slab::Slab;
 
 use crate::command::Ticket;
 use crate::dispatch::consumer::Consumer;
+use crate::dispatch::reach::Reach;
 use crate::dispatch::scope::Scopes;
 use crate::dispatch::session::Session;
 use crate::state::hash::FixedState;
@@ -30,6 +37,7 @@ pub(crate) type ConsumerSlot = u32;
 pub(crate) struct Dispatcher {
     pub(crate) consumers: Slab<Consumer>,
     pub(crate) scopes: Scopes,
+    pub(crate) reach: Reach,
     pub(crate) sessions: HashMap<SessionId, Session, FixedState>,
     /// Sessions whose connection is gone, by the time at which they expire.
     pub(crate) losing: BTreeSet<(RunTime, SessionId)>,

@@ -5,7 +5,7 @@
 //!
 //! Invariants: a scope with a consumer with credit, and a topic offered that it admits, is among the *stirred*, so a turn
 //! looks at what something has happened to and never at all scopes. A priority that is not among the `maybe` of a scope
-//! has nothing for it.
+//! has nothing for it, in memory or not.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,8 +16,10 @@ use millpond_types::{Filter, Priority, TopicName};
 use slab::Slab;
 
 use crate::dispatch::ConsumerSlot;
-use crate::dispatch::domain::{Cursor, Domain, From, List, View};
+use crate::dispatch::domain::{Domain, List};
+use crate::dispatch::reach::{Reach, Span, Unknown};
 use crate::dispatch::turns::Turns;
+use crate::dispatch::view::{From, View};
 use crate::fact::NamespaceNumber;
 use crate::state::topic::Topic;
 use crate::state::{State, TopicSlot};
@@ -53,12 +55,14 @@ struct Home {
 }
 
 pub(crate) struct Scope {
-    namespace: NamespaceNumber,
+    pub(crate) namespace: NamespaceNumber,
     domain: Domain,
     /// The priorities at which topics may be offered, a bit each.
     maybe: u16,
     /// Per priority that was served from.
     turns: [Option<Box<Turns>>; PRIORITIES],
+    /// Whether what comes next is being read.
+    pub(crate) is_held: bool,
     /// Consumers with credit, in the order of their turns.
     pub(crate) hungry: VecDeque<ConsumerSlot>,
     /// Consumers attached, hungry or not.
@@ -73,26 +77,43 @@ pub(crate) struct Turn {
     pub(crate) left: u32,
     /// Whether no other topic is offered at this priority.
     pub(crate) is_only: bool,
+    /// What had better be read meanwhile.
+    pub(crate) ahead: Option<Span>,
 }
 
 impl Scope {
-    /// The topic whose turn it is at the highest priority.
-    pub(crate) fn next_turn(&mut self, state: &State) -> Option<Turn> {
-        loop {
-            let level = self.maybe.checked_ilog2()? as usize;
+    /// The topic whose turn it is at the highest priority, or what has to be read before that is known.
+    pub(crate) fn next_turn(&mut self, state: &State, reach: &Reach) -> Result<Option<Turn>, (Priority, Unknown)> {
+        while let Some(level) = self.maybe.checked_ilog2() {
             let priority = Priority::new(level as u8).expect("a level is a priority");
-            let view = View { state, namespace: self.namespace, domain: &self.domain, priority };
-            if let Some((slot, left)) = self.turns[level].get_or_insert_default().next(view) {
-                return Some(Turn { slot, priority, left, is_only: view.is_only(slot) });
+            let view = View { state, reach, namespace: self.namespace, domain: &self.domain, priority };
+            let turns = self.turns[level as usize].get_or_insert_default();
+            let turn = turns.next(view).and_then(|next| match next {
+                None => Ok(None),
+                Some((slot, left)) => {
+                    let (is_only, ahead) = (view.is_only(slot)?, view.ahead(slot));
+                    Ok(Some(Turn { slot, priority, left, is_only, ahead }))
+                }
+            });
+            match turn {
+                Ok(None) => self.maybe &= !(1 << level),
+                Ok(turn) => return Ok(turn),
+                Err(unknown) => return Err((priority, unknown)),
             }
-            self.maybe &= !(1 << level);
         }
+        Ok(None)
     }
 
     /// The topic behind another one at a priority.
-    pub(crate) fn behind(&self, slot: TopicSlot, priority: Priority, state: &State) -> Option<TopicSlot> {
-        let view = View { state, namespace: self.namespace, domain: &self.domain, priority };
-        view.next(From::Behind(&Cursor::at(slot, state)))
+    pub(crate) fn behind(
+        &self,
+        slot: TopicSlot,
+        priority: Priority,
+        state: &State,
+        reach: &Reach,
+    ) -> Option<TopicSlot> {
+        let view = View { state, reach, namespace: self.namespace, domain: &self.domain, priority };
+        view.next(From::BehindTopic(slot)).ok().flatten()
     }
 
     /// A topic was served; `left` messages of its turn are for later.
@@ -101,7 +122,7 @@ impl Scope {
         turns.served(turn.slot, left, state);
     }
 
-    fn tell(&mut self, priority: Priority, tenant: u64) {
+    fn tell(&mut self, priority: Priority, tenant: Option<u64>) {
         self.maybe |= 1 << priority.level();
         if let Some(turns) = &mut self.turns[priority.level()] {
             turns.heard_of(tenant);
@@ -112,10 +133,15 @@ impl Scope {
 impl Scopes {
     /// The scope that a filter stands for, made where it is not there. `None` if that needs more prefixes than a
     /// namespace may have in use.
-    pub(crate) fn open(&mut self, namespace: NamespaceNumber, filter: &Filter, state: &State) -> Option<ScopeSlot> {
+    pub(crate) fn open(
+        &mut self,
+        namespace: NamespaceNumber,
+        filter: &Filter,
+        of: (&State, &Reach),
+    ) -> Option<ScopeSlot> {
         let found = match filter {
             Filter::All => self.all(namespace),
-            Filter::Topics(names) => self.list(namespace, names, state),
+            Filter::Topics(names) => self.list(namespace, names, of),
             Filter::Prefixes(prefixes) => self.prefixes(namespace, prefixes)?,
         };
         self.slots[found as usize].users += 1;
@@ -173,20 +199,53 @@ impl Scopes {
     /// A topic is offered at another priority than before, or no longer: tells every scope that admits it.
     pub(crate) fn tell(&mut self, slot: TopicSlot, state: &State) {
         let topic = &state.topics[slot];
-        let Some(home) = self.homes.get(&topic.namespace) else { return };
-        for scope in home.listing(&topic.name) {
-            let Domain::List(list) = &mut self.slots[*scope as usize].domain else { unreachable!("it is a list") };
-            list.set(&topic.name, topic.offered);
+        self.for_lists(topic.namespace, &topic.name, |list| list.set(&topic.name, topic.offered));
+        if let Some(priority) = topic.offered {
+            self.tell_all(topic.namespace, &topic.name, priority, topic.tenant);
         }
-        let Some(priority) = topic.offered else { return };
-        let begins = |prefix: &TopicName| topic.name.as_bytes().starts_with(prefix.as_bytes());
+    }
+
+    /// A topic has left memory for a shelf.
+    pub(crate) fn evicted(&mut self, namespace: NamespaceNumber, priority: Priority, name: &TopicName, tenant: u64) {
+        self.for_lists(namespace, name, |list| list.evicted(name, priority));
+        self.tell_all(namespace, name, priority, tenant);
+    }
+
+    /// A name was looked for on a shelf: if it was there, it is in memory now.
+    pub(crate) fn seen(&mut self, namespace: NamespaceNumber, priority: Priority, name: &TopicName) {
+        self.for_lists(namespace, name, |list| list.seen(name, priority));
+    }
+
+    /// Anything that is not in memory may be offered again.
+    pub(crate) fn reopen(&mut self, namespace: NamespaceNumber, reach: &Reach) {
+        for (slot, scope) in self.slots.iter_mut().filter(|(_, scope)| scope.namespace == namespace) {
+            for priority in reach.priorities(namespace) {
+                scope.tell(priority, None);
+                if !scope.hungry.is_empty() {
+                    self.stirred.insert(slot as ScopeSlot);
+                }
+            }
+        }
+    }
+
+    fn tell_all(&mut self, namespace: NamespaceNumber, name: &TopicName, priority: Priority, tenant: u64) {
+        let Some(home) = self.homes.get(&namespace) else { return };
+        let begins = |prefix: &TopicName| name.as_bytes().starts_with(prefix.as_bytes());
         let prefixes = home.prefixes.iter().filter(|(set, _)| set.iter().any(begins)).map(|(_, scope)| scope);
-        for scope_slot in home.all.iter().chain(prefixes).chain(home.listing(&topic.name)) {
+        for scope_slot in home.all.iter().chain(prefixes).chain(home.listing(name)) {
             let scope = &mut self.slots[*scope_slot as usize];
-            scope.tell(priority, topic.tenant);
+            scope.tell(priority, Some(tenant));
             if !scope.hungry.is_empty() {
                 self.stirred.insert(*scope_slot);
             }
+        }
+    }
+
+    fn for_lists(&mut self, namespace: NamespaceNumber, name: &TopicName, mut tell: impl FnMut(&mut List)) {
+        let Some(home) = self.homes.get(&namespace) else { return };
+        for scope in home.listing(name) {
+            let Domain::List(list) = &mut self.slots[*scope as usize].domain else { unreachable!("it is a list") };
+            tell(list);
         }
     }
 
@@ -230,7 +289,7 @@ impl Scopes {
         self.homes.get(&namespace).map_or(0, |home| home.prefixes.iter().map(|(set, _)| set.len()).sum())
     }
 
-    fn list(&mut self, namespace: NamespaceNumber, names: &[TopicName], state: &State) -> ScopeSlot {
+    fn list(&mut self, namespace: NamespaceNumber, names: &[TopicName], of: (&State, &Reach)) -> ScopeSlot {
         let mut set: Vec<TopicName> = names.to_vec();
         set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
         set.dedup();
@@ -240,7 +299,7 @@ impl Scopes {
             return slot;
         }
         let set: Vec<TopicName> = set.iter().map(TopicName::detach).collect();
-        let slot = self.insert(namespace, Domain::List(List::new(set.clone(), namespace, state)));
+        let slot = self.insert(namespace, Domain::List(List::new(set.clone(), namespace, of.0, of.1)));
         let home = self.homes.entry(namespace).or_default();
         set.iter().for_each(|name| home.listed.entry(name.clone()).or_default().push(slot));
         home.lists.insert(set, slot);
@@ -250,7 +309,7 @@ impl Scopes {
     fn insert(&mut self, namespace: NamespaceNumber, domain: Domain) -> ScopeSlot {
         // What there is for it shows when it is first served.
         let (maybe, turns) = ((1 << PRIORITIES) - 1, [const { None }; PRIORITIES]);
-        let scope = Scope { namespace, domain, maybe, turns, hungry: VecDeque::new(), users: 0 };
+        let scope = Scope { namespace, domain, maybe, turns, is_held: false, hungry: VecDeque::new(), users: 0 };
         self.slots.insert(scope) as ScopeSlot
     }
 

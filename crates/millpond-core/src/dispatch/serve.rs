@@ -9,10 +9,10 @@ use core::ops::ControlFlow;
 use millpond_types::{Priority, Receipt};
 
 use crate::Core;
-use crate::dispatch::ConsumerSlot;
 use crate::dispatch::consumer::Kind;
-use crate::dispatch::scope::ScopeSlot;
+use crate::dispatch::scope::{ScopeSlot, Turn};
 use crate::dispatch::sweep::SLICE;
+use crate::dispatch::{ConsumerSlot, Dispatcher};
 use crate::fact::{Fact, FactLog};
 use crate::output::{LeasedRun, Output, Reply};
 use crate::state::TopicSlot;
@@ -82,8 +82,10 @@ impl Core {
     fn serve_consumer(&mut self, scope: ScopeSlot, consumer: ConsumerSlot, log: &mut dyn FactLog) -> ControlFlow<Held> {
         let (mut share, mut stale) = (SHARE, 0);
         while share > 0 && self.dispatcher.consumers[consumer as usize].is_hungry() {
-            let Some(turn) = self.dispatcher.scopes.slots[scope as usize].next_turn(&self.state) else {
-                return ControlFlow::Break(Held::Empty);
+            let turn = match self.next_turn(scope) {
+                Ok(Some(turn)) => turn,
+                Ok(None) => return ControlFlow::Break(Held::Empty),
+                Err(held) => return ControlFlow::Break(held),
             };
             let topic = &self.state.topics[turn.slot];
             let policy = &self.state.namespaces[topic.namespace].policy;
@@ -111,6 +113,28 @@ impl Core {
             self.dispatcher.scopes.slots[scope as usize].served(&turn, left, &self.state);
         }
         ControlFlow::Continue(())
+    }
+
+    /// Whose turn it is in a scope. Asks for what has to be read before that is known, and for what had better be read
+    /// meanwhile.
+    fn next_turn(&mut self, scope: ScopeSlot) -> Result<Option<Turn>, Held> {
+        let Dispatcher { scopes, reach, .. } = &mut self.dispatcher;
+        let scope = &mut scopes.slots[scope as usize];
+        let next = scope.next_turn(&self.state, reach);
+        scope.is_held = next.is_err();
+        match next {
+            Ok(Some(mut turn)) => {
+                if let Some(span) = turn.ahead.take() {
+                    reach.ask(scope.namespace, turn.priority, span);
+                }
+                Ok(Some(turn))
+            }
+            Ok(None) => Ok(None),
+            Err((priority, unknown)) => {
+                unknown.spans.into_iter().for_each(|span| reach.ask(scope.namespace, priority, span));
+                Err(Held::Up)
+            }
+        }
     }
 
     /// Leases up to `quota` messages of one topic and priority to a consumer; returns how many.
@@ -205,7 +229,7 @@ impl Core {
         let now = self.state.now.run;
         let up: Vec<_> = self.dispatcher.waiting.iter().copied().take_while(|(until, _)| *until <= now).collect();
         for (_, slot) in up {
-            if self.is_fetching() || !self.state.sweeps.is_empty() {
+            if self.is_fetching() || !self.state.sweeps.is_empty() || self.dispatcher.is_held(slot) {
                 continue;
             }
             let Kind::Once { ticket, .. } = self.dispatcher.remove(slot).kind else {

@@ -25,7 +25,7 @@ impl Core {
             slots.iter().for_each(|slot| self.look_again(*slot));
             if slots.len() == room {
                 let last = &self.state.topics[slots[room - 1]];
-                sweep.from = (last.namespace, key_behind(last.name.as_bytes()));
+                sweep.from = (last.namespace, Name::behind(last.name.as_bytes()));
                 return self.state.sweeps.resume(sweep);
             }
             // An empty range costs something as well.
@@ -47,11 +47,4 @@ impl Core {
             self.dispatcher.scopes.tell(slot, &self.state);
         }
     }
-}
-
-/// The key right behind a name's.
-fn key_behind(name: &[u8]) -> Vec<u8> {
-    let mut bytes = Name::bytes(name);
-    bytes.push(0);
-    bytes
 }

@@ -8,7 +8,9 @@ use alloc::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
-use crate::dispatch::domain::{Cursor, From, View};
+use crate::dispatch::domain::Cursor;
+use crate::dispatch::reach::Unknown;
+use crate::dispatch::view::{From, View};
 use crate::state::hash::FixedState;
 use crate::state::{State, TopicSlot};
 
@@ -28,35 +30,39 @@ pub(crate) struct Turns {
 
 impl Turns {
     /// The topic whose turn it is, and what is left of the turn: zero for a whole one.
-    pub(crate) fn next(&mut self, view: View<'_>) -> Option<(TopicSlot, u32)> {
-        let Some(last) = &self.last else { return Some((view.first()?, 0)) };
-        if self.left > 0 && view.offers(last) {
-            return Some((last.slot, self.left));
+    pub(crate) fn next(&mut self, view: View<'_>) -> Result<Option<(TopicSlot, u32)>, Unknown> {
+        let Some(last) = &self.last else { return Ok(view.first()?.map(|slot| (slot, 0))) };
+        if self.left > 0 {
+            if let Some(slot) = view.again(last)? {
+                return Ok(Some((slot, self.left)));
+            }
+            // What was left of the turn is over with its topic: no other one of the tenant goes on with it.
+            self.left = 0;
         }
-        // What was left of the turn is over with its topic: no other one of the tenant goes on with it.
-        self.left = 0;
-        let behind = view.next(From::Behind(last));
-        let Some(found) = behind.or_else(|| view.first()) else {
+        let behind = view.next(From::Behind(last))?;
+        let Some(found) = behind.map_or_else(|| view.first(), |slot| Ok(Some(slot)))? else {
             self.is_sole = false;
-            return None;
+            return Ok(None);
         };
         let is_of_last = |slot: TopicSlot| view.tenant(slot) == last.tenant;
         if !is_of_last(found) {
             // The last tenant has nothing behind its last topic, so its next turn begins with its first anyway.
             self.tenants.forget(last.tenant);
-            return Some((self.tenants.resume(found, view), 0));
+            return self.tenants.resume(found, view).map(|slot| Some((slot, 0)));
         }
         // Where nothing comes behind, and the first of all is the last tenant's, there is none beside it.
         self.is_sole |= behind.is_none();
         if !self.is_sole {
-            let other = view.next(From::TenantEnd(last)).or_else(|| view.first()).unwrap_or(found);
+            let other = view.next(From::TenantEnd(last))?;
+            let other = other.map_or_else(|| view.first(), |slot| Ok(Some(slot)))?.unwrap_or(found);
             if !is_of_last(other) {
+                let slot = self.tenants.resume(other, view)?;
                 self.tenants.keep(last.clone());
-                return Some((self.tenants.resume(other, view), 0));
+                return Ok(Some((slot, 0)));
             }
             self.is_sole = true;
         }
-        Some((found, 0))
+        Ok(Some((found, 0)))
     }
 
     /// A topic was served; `left` of its turn are for later.
@@ -72,9 +78,9 @@ impl Turns {
         }
     }
 
-    /// A topic of a tenant is offered.
-    pub(crate) fn heard_of(&mut self, tenant: u64) {
-        self.is_sole &= self.last.as_ref().is_some_and(|last| last.tenant == tenant);
+    /// A topic of a tenant is offered, or a topic of any tenant may be.
+    pub(crate) fn heard_of(&mut self, tenant: Option<u64>) {
+        self.is_sole &= self.last.as_ref().is_some_and(|last| Some(last.tenant) == tenant);
     }
 }
 
@@ -89,13 +95,14 @@ struct Tenants {
 
 impl Tenants {
     /// The topic that a tenant goes on with. `first` is its first one.
-    fn resume(&self, first: TopicSlot, view: View<'_>) -> TopicSlot {
+    fn resume(&self, first: TopicSlot, view: View<'_>) -> Result<TopicSlot, Unknown> {
         if self.cursors.is_empty() {
-            return first;
+            return Ok(first);
         }
         let tenant = view.tenant(first);
-        let behind = self.cursors.get(&tenant).and_then(|(_, cursor)| view.next(From::Behind(cursor)));
-        behind.filter(|slot| view.tenant(*slot) == tenant).unwrap_or(first)
+        let Some((_, cursor)) = self.cursors.get(&tenant) else { return Ok(first) };
+        let behind = view.next(From::Behind(cursor))?;
+        Ok(behind.filter(|slot| view.tenant(*slot) == tenant).unwrap_or(first))
     }
 
     fn keep(&mut self, cursor: Cursor) {

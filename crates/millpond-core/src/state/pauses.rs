@@ -1,8 +1,13 @@
 //! What is paused in a namespace: topics by name, and all those whose name begins with a prefix.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::ops::Bound::{Included, Unbounded};
 
+use bytes::Bytes;
 use millpond_types::TopicName;
+
+use crate::store::Name;
 
 #[derive(Clone, Default)]
 pub(crate) struct Pauses {
@@ -10,7 +15,7 @@ pub(crate) struct Pauses {
     all: BTreeSet<(TopicName, bool)>,
     /// The prefixes that no other one covers. None of them begins with another, so of those that a name could begin
     /// with only the last one before it can be it.
-    widest: BTreeSet<TopicName>,
+    widest: BTreeSet<Bytes>,
 }
 
 impl Pauses {
@@ -23,22 +28,22 @@ impl Pauses {
     }
 
     pub(crate) fn insert(&mut self, name: TopicName, prefix: bool) {
-        if prefix && self.covering(&name).is_none() {
-            self.widest.retain(|other| !other.as_bytes().starts_with(name.as_bytes()));
-            self.widest.insert(name.clone());
+        if prefix && self.covering(name.as_bytes()).is_none() {
+            self.widest.retain(|other| !other.starts_with(name.as_bytes()));
+            self.widest.insert(name.bytes().clone());
         }
         self.all.insert((name, prefix));
     }
 
     pub(crate) fn remove(&mut self, name: &TopicName, prefix: bool) {
         self.all.remove(&(name.clone(), prefix));
-        if prefix && self.widest.remove(name) {
+        if prefix && self.widest.remove(name.as_bytes()) {
             // Those that it covered are in force again, in order, so that a wider one comes before what it covers.
             let covered = self.all.range((name.clone(), false)..);
             let covered = covered.take_while(|(other, _)| other.as_bytes().starts_with(name.as_bytes()));
             for (other, _) in covered.filter(|(_, prefix)| *prefix) {
-                if !self.widest.range(..=other).next_back().is_some_and(|wide| is_covered(other, wide)) {
-                    self.widest.insert(other.clone());
+                if covering(&self.widest, other.as_bytes()).is_none() {
+                    self.widest.insert(other.bytes().clone());
                 }
             }
         }
@@ -50,26 +55,28 @@ impl Pauses {
 
     /// Whether a topic of this name is paused.
     pub(crate) fn holds(&self, name: &TopicName) -> bool {
-        self.contains(name, false) || self.covering(name).is_some()
+        self.contains(name, false) || self.covering(name.as_bytes()).is_some()
     }
 
-    /// The prefix because of which a topic of this name is paused, if any.
-    pub(crate) fn covering(&self, name: &TopicName) -> Option<&TopicName> {
-        if self.widest.is_empty() {
-            return None;
-        }
-        self.widest.range(..=name).next_back().filter(|wide| is_covered(name, wide))
+    /// The prefix because of which what begins with these bytes is paused, if any.
+    pub(crate) fn covering(&self, name: &[u8]) -> Option<&[u8]> {
+        if self.widest.is_empty() { None } else { covering(&self.widest, name) }
+    }
+
+    /// Where the next prefix that is paused begins, behind a key. Looks at all of them, for each read of the store.
+    pub(crate) fn first_behind(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.widest.iter().map(|prefix| Name::bytes(prefix)).filter(|begin| **begin > *key).min()
     }
 }
 
-fn is_covered(name: &TopicName, prefix: &TopicName) -> bool {
-    name.as_bytes().starts_with(prefix.as_bytes())
+fn covering<'a>(widest: &'a BTreeSet<Bytes>, name: &[u8]) -> Option<&'a [u8]> {
+    let last = widest.range::<[u8], _>((Unbounded, Included(name))).next_back();
+    last.filter(|wide| name.starts_with(wide)).map(|wide| &wide[..])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     proptest! {

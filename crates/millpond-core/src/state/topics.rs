@@ -1,5 +1,6 @@
 //! The topics that exist, found by name and by number, and in the order of their names.
 
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::cmp::Ordering;
 
@@ -132,6 +133,17 @@ pub(crate) enum Edge<'a> {
 }
 
 impl Edge<'_> {
+    /// The first key behind it.
+    pub(crate) fn key(self) -> Vec<u8> {
+        match self {
+            Edge::Before(bound) => Name::bytes(bound),
+            Edge::Behind(name) => Name::behind(name),
+            Edge::TenantEnd(tenant) => Name::tenant_end(tenant),
+            Edge::PrefixEnd(prefix) => Name::prefix_end(prefix),
+            Edge::Key(key) => Vec::from(key),
+        }
+    }
+
     /// Whether it lies behind a name.
     pub(crate) fn is_behind(self, name: &[u8]) -> bool {
         match self {

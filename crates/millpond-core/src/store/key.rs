@@ -47,11 +47,16 @@ impl Name {
 
     /// The name that stands in a key; `None` if none does.
     pub fn parse(bytes: &[u8]) -> Option<TopicName> {
+        TopicName::new(Bytes::from(Name::text(bytes))).ok()
+    }
+
+    /// What stands in a key, or in a bound between keys, as it stands in names.
+    pub fn text(bytes: &[u8]) -> Vec<u8> {
         let mut name = Vec::from(bytes);
         if let Some(slash) = name.iter().position(|byte| *byte == TENANT_END) {
             name[slash] = b'/';
         }
-        TopicName::new(Bytes::from(name)).ok()
+        name
     }
 
     /// Which of two names comes first, without making their bytes.
@@ -79,9 +84,16 @@ impl Name {
         name.get(common).cmp(&key.get(common))
     }
 
-    /// Behind all topics of the tenant of a name.
-    pub fn tenant_end(name: &TopicName) -> Vec<u8> {
-        let mut bytes = Vec::from(name.tenant());
+    /// The first key behind a name's.
+    pub fn behind(name: &[u8]) -> Vec<u8> {
+        let mut bytes = Name::bytes(name);
+        bytes.push(0);
+        bytes
+    }
+
+    /// Behind all topics of a tenant.
+    pub fn tenant_end(tenant: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::from(tenant);
         bytes.push(TENANT_END + 1);
         bytes
     }
@@ -152,6 +164,13 @@ impl Key {
         joined(&[&[3], &namespace.to_be_bytes(), &[shelf.byte()], name])
     }
 
+    /// What a topic's key, or a bound between those of topics, is made of.
+    pub fn parse_topic_bound(bytes: &[u8]) -> Option<(NamespaceNumber, Shelf, &[u8])> {
+        let (namespace, rest) = take_u32(bytes.strip_prefix(&[3])?)?;
+        let (shelf, name) = rest.split_first()?;
+        Some((namespace, Shelf::from_byte(*shelf)?, name))
+    }
+
     /// Where the dead letters of a group begin whose topics stand at or behind `name` ([`Name::bytes`]).
     pub fn dead_bound(namespace: NamespaceNumber, group: u32, name: &[u8]) -> KeyBytes {
         joined(&[&[8], &namespace.to_be_bytes(), &group.to_be_bytes(), name])
@@ -185,10 +204,9 @@ impl Key {
         Some(match (kind, rest) {
             (1, []) => Key::Numbers,
             (2, rest) => Key::Namespace(u32::from_be_bytes(rest.try_into().ok()?)),
-            (3, rest) => {
-                let (namespace, rest) = take_u32(rest)?;
-                let (shelf, name) = rest.split_first()?;
-                Key::Topic { namespace, shelf: Shelf::from_byte(*shelf)?, name: Name::parse(name)? }
+            (3, _) => {
+                let (namespace, shelf, name) = Key::parse_topic_bound(bytes)?;
+                Key::Topic { namespace, shelf, name: Name::parse(name)? }
             }
             (4, rest) => {
                 let (topic, priority, first) = take_message(rest)?;
@@ -258,7 +276,7 @@ mod tests {
         names.sort_by_key(|name| Name::bytes(name.as_bytes()));
         let order = names.each_ref().map(|name| core::str::from_utf8(name.as_bytes()).unwrap());
         assert_eq!(order, ["a", "a/", "a/x", "a/x-y", "a/x/y", "a!", "a-b", "a0/x", "b"]);
-        let end = Name::tenant_end(&name("a/x"));
+        let end = Name::tenant_end(b"a");
         assert!(Name::bytes(b"a/\xf4") < end && end < Name::bytes(b"a!"));
     }
 

@@ -1,0 +1,64 @@
+//! What dispatch is told of topics that leave memory and come back.
+
+use alloc::vec::Vec;
+
+use millpond_types::{Priority, TopicName};
+
+use crate::dispatch::Dispatcher;
+use crate::fact::NamespaceNumber;
+use crate::state::topic::Topic;
+use crate::store::{Key, KeyBytes, Name, Range, Shelf, Want};
+
+#[cfg_attr(not(test), expect(dead_code, reason = "for the core that lets topics leave memory"))]
+impl Dispatcher {
+    /// What has to be read, each told once.
+    pub(crate) fn wanted(&mut self) -> &mut Vec<Want> {
+        self.reach.wanted()
+    }
+
+    /// Topics stand on a shelf and not in memory, when service begins.
+    pub(crate) fn found_cold(&mut self, namespace: NamespaceNumber, shelf: Shelf, topics: u64) {
+        if let Shelf::Ready(priority) = shelf {
+            self.reach.add(namespace, priority, topics);
+        }
+    }
+
+    /// A topic leaves memory for a shelf.
+    pub(crate) fn evicted(&mut self, topic: &Topic, shelf: Shelf) {
+        if let Shelf::Ready(priority) = shelf {
+            self.reach.evicted(topic.namespace, priority, &topic.name);
+            self.scopes.evicted(topic.namespace, priority, &topic.name, topic.tenant);
+        }
+    }
+
+    /// A topic of a shelf has come into memory.
+    pub(crate) fn loaded(&mut self, namespace: NamespaceNumber, shelf: Shelf, name: &TopicName) {
+        if let Shelf::Ready(priority) = shelf {
+            self.reach.loaded(namespace, priority);
+            self.scopes.seen(namespace, priority, name);
+        }
+    }
+
+    /// A range that was asked for has been read, and what was found of it is in memory: all, or with `last` those up to
+    /// this key.
+    pub(crate) fn range_loaded(&mut self, range: &Range, last: Option<&KeyBytes>) {
+        self.reach.range_loaded(range, last);
+        if let Some((namespace, priority, name)) = only_name(range) {
+            self.scopes.seen(namespace, priority, &name);
+        }
+    }
+
+    /// What was paused by prefix goes on.
+    pub(crate) fn resumed(&mut self, namespace: NamespaceNumber) {
+        self.scopes.reopen(namespace, &self.reach);
+    }
+}
+
+/// The name that a range is of, if it is of one alone.
+fn only_name(range: &Range) -> Option<(NamespaceNumber, Priority, TopicName)> {
+    let (namespace, shelf, bytes) = Key::parse_topic_bound(&range.from)?;
+    let Shelf::Ready(priority) = shelf else { return None };
+    let name = Name::parse(bytes)?;
+    let (_, _, until) = Key::parse_topic_bound(&range.until)?;
+    (until == Name::behind(name.as_bytes())).then_some((namespace, priority, name))
+}

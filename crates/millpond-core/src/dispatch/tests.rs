@@ -1,0 +1,250 @@
+//! Whose turn it is does not depend on what is in memory: the same scopes, served from topics that are all in memory and
+//! from topics that leave it at any moment and come back only when they are asked for.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use millpond_types::{Filter, LeaseNumber, NamespaceName, Policy, Priority, TopicName, TopicNumber};
+use proptest::prelude::*;
+
+use super::Dispatcher;
+use super::reach::READ_AHEAD;
+use crate::state::hash::tenant_hash;
+use crate::state::namespace::Namespace;
+use crate::state::topic::Topic;
+use crate::state::{State, TopicSlot};
+use crate::store::{Key, MemoryStore, Shelf, Want};
+
+const NAMES: [&str; 14] = ["a", "a/1", "a/2", "a/3", "a-b", "b", "b/1", "b/2", "b/22", "b/3", "c", "d/1", "d/1/1", "e"];
+const PREFIXES: [&str; 3] = ["b", "b/2", "d/"];
+
+/// Topics that are nothing but a priority and a number of messages.
+struct World {
+    state: State,
+    dispatcher: Dispatcher,
+    /// Per topic its priority, its messages and its number.
+    topics: BTreeMap<TopicName, (Priority, u32, TopicNumber)>,
+    cold: BTreeSet<TopicName>,
+    scopes: Vec<u32>,
+    created: u64,
+    /// How many topics an answer holds.
+    limit: usize,
+}
+
+impl World {
+    fn new(limit: usize) -> World {
+        let mut state = State::new([1, 2], Box::new(MemoryStore::default()));
+        state.namespaces.insert(0, Namespace::new(NamespaceName::default(), Policy::default(), 1));
+        let mut dispatcher = Dispatcher::default();
+        let names = |of: &[&str]| of.iter().map(|text| name(text)).collect();
+        let filters = [
+            Filter::All,
+            Filter::Prefixes(names(&["b/", "d/1", "a/"])),
+            Filter::Topics(names(&["e", "a/2", "a/1", "d/1", "nowhere"])),
+        ];
+        let mut open = |filter| dispatcher.scopes.open(0, filter, (&state, &dispatcher.reach)).unwrap();
+        let scopes = filters.iter().map(&mut open).collect();
+        let (topics, cold) = (BTreeMap::new(), BTreeSet::new());
+        World { state, dispatcher, topics, cold, scopes, created: 0, limit }
+    }
+
+    fn publish(&mut self, name: &TopicName, priority: Priority, count: u32) {
+        self.load(name);
+        let created = TopicNumber(self.created);
+        let known = self.topics.entry(name.clone()).or_insert((priority, 0, created));
+        known.1 += count;
+        if known.2 == created {
+            self.created += 1;
+            self.insert(name);
+        }
+    }
+
+    fn evict(&mut self, name: &TopicName) {
+        let Some(slot) = self.state.topics.find(0, name) else { return };
+        let topic = self.state.topics.remove(slot);
+        self.dispatcher.evicted(&topic, Shelf::Ready(self.topics[name].0));
+        self.cold.insert(name.clone());
+    }
+
+    fn load(&mut self, name: &TopicName) {
+        if self.cold.remove(name) {
+            self.insert(name);
+            self.dispatcher.loaded(0, Shelf::Ready(self.topics[name].0), name);
+        }
+    }
+
+    fn pause(&mut self, prefix: &TopicName, stop: bool) {
+        match stop {
+            true => self.state.namespaces[0].paused.insert(prefix.clone(), true),
+            false => self.state.namespaces[0].paused.remove(prefix, true),
+        }
+        let slots: Vec<TopicSlot> = self.state.topics.iter().map(|(slot, _)| slot).collect();
+        slots.into_iter().for_each(|slot| self.offer(slot));
+        if !stop {
+            self.dispatcher.resumed(0);
+        }
+    }
+
+    /// Serves one message of the topic whose turn it is, of turns of two.
+    fn serve(&mut self, scope: usize) -> Option<(TopicName, Priority, u32, bool)> {
+        let scope = self.scopes[scope] as usize;
+        loop {
+            let Dispatcher { scopes, reach, .. } = &mut self.dispatcher;
+            match scopes.slots[scope].next_turn(&self.state, reach) {
+                Ok(None) => return None,
+                Ok(Some(turn)) => {
+                    let name = self.state.topics[turn.slot].name.clone();
+                    let told = (name.clone(), turn.priority, turn.left, turn.is_only);
+                    let left = if turn.left > 0 { turn.left - 1 } else { 1 };
+                    let known = self.topics.get_mut(&name).unwrap();
+                    known.1 -= 1;
+                    let is_last = known.1 == 0;
+                    if is_last {
+                        self.topics.remove(&name);
+                    }
+                    self.offer(turn.slot);
+                    self.dispatcher.scopes.slots[scope].served(&turn, left, &self.state);
+                    if is_last {
+                        self.state.topics.remove(turn.slot);
+                    }
+                    return Some(told);
+                }
+                Err((priority, unknown)) => {
+                    assert!(!unknown.spans.is_empty(), "it is said what has to be read");
+                    unknown.spans.into_iter().for_each(|span| reach.ask(0, priority, span));
+                    let wanted = core::mem::take(self.dispatcher.wanted());
+                    assert!(!wanted.is_empty(), "what has to be read is not on its way");
+                    wanted.into_iter().for_each(|want| self.answer(want));
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, want: Want) {
+        let Want::Range(range) = want else { unreachable!("dispatch wants ranges") };
+        assert_eq!(range.limit, READ_AHEAD);
+        let key = |name: &TopicName, shelf| Key::Topic { namespace: 0, shelf, name: name.clone() }.bytes();
+        let keys = self.cold.iter().map(|name| (key(name, Shelf::Ready(self.topics[name].0)), name.clone()));
+        let mut found: Vec<_> = keys.filter(|(key, _)| (&range.from..&range.until).contains(&key)).collect();
+        found.sort();
+        let is_all = found.len() <= self.limit;
+        found.truncate(self.limit);
+        found.iter().for_each(|(_, name)| self.load(name));
+        let last = found.last().map(|(key, _)| key).filter(|_| !is_all);
+        self.dispatcher.range_loaded(&range, last);
+    }
+
+    fn insert(&mut self, name: &TopicName) {
+        let topic = Topic {
+            number: self.topics[name].2,
+            namespace: 0,
+            name: name.clone(),
+            tenant: tenant_hash([1, 2], name.tenant()),
+            floor: 0,
+            next_lease: LeaseNumber(0),
+            levels: Vec::new(),
+            leases: BTreeMap::new(),
+            in_flight: 0,
+            retrying: 0,
+            paused: false,
+            offered: None,
+            touched: false,
+            stored: Default::default(),
+            bounds: self.state.bounds,
+            cold: None,
+        };
+        let slot = self.state.topics.insert(topic);
+        self.offer(slot);
+    }
+
+    fn offer(&mut self, slot: TopicSlot) {
+        let topic = &self.state.topics[slot];
+        let is_paused = self.state.namespaces[0].paused.holds(&topic.name);
+        let level = self.topics.get(&topic.name).filter(|_| !is_paused).map(|(priority, ..)| *priority);
+        if level != topic.offered {
+            self.state.topics.offer(slot, level);
+            self.dispatcher.scopes.tell(slot, &self.state);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish(usize, bool, u32),
+    Evict(usize),
+    Serve(usize, usize),
+    Pause(usize, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..NAMES.len(), prop::bool::weighted(0.2), 1..4u32).prop_map(|(at, high, n)| Step::Publish(at, high, n)),
+        5 => (0..NAMES.len()).prop_map(Step::Evict),
+        4 => (0..3usize, 1..5usize).prop_map(|(scope, times)| Step::Serve(scope, times)),
+        1 => (0..PREFIXES.len(), any::<bool>()).prop_map(|(at, stop)| Step::Pause(at, stop)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn turns_do_not_depend_on_what_is_in_memory(steps in proptest::collection::vec(step(), 1..80), limit in 1..5usize) {
+        let (mut hot, mut cold) = (World::new(limit), World::new(limit));
+        for step in steps {
+            match step {
+                Step::Publish(at, high, count) => {
+                    let priority = if high { Priority::HIGHEST } else { Priority::DEFAULT };
+                    [&mut hot, &mut cold].into_iter().for_each(|world| world.publish(&name(NAMES[at]), priority, count));
+                }
+                Step::Evict(at) => cold.evict(&name(NAMES[at])),
+                Step::Serve(scope, times) => {
+                    for _ in 0..times {
+                        prop_assert_eq!(hot.serve(scope), cold.serve(scope));
+                    }
+                }
+                Step::Pause(at, stop) => {
+                    [&mut hot, &mut cold].into_iter().for_each(|world| world.pause(&name(PREFIXES[at]), stop));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_cold_before_the_start_is_found() {
+    let mut world = World::new(2);
+    let names = ["a/1", "b", "c", "d/1", "e"];
+    for at in names {
+        world.publish(&name(at), Priority::DEFAULT, 1);
+        let slot = world.state.topics.find(0, &name(at)).unwrap();
+        world.state.topics.remove(slot);
+        world.cold.insert(name(at));
+    }
+    world.dispatcher = Dispatcher::default();
+    world.dispatcher.found_cold(0, Shelf::Ready(Priority::DEFAULT), names.len() as u64);
+    let scope = world.dispatcher.scopes.open(0, &Filter::All, (&world.state, &world.dispatcher.reach));
+    world.scopes = Vec::from([scope.unwrap()]);
+    let served = core::iter::from_fn(|| world.serve(0)).map(|(name, ..)| name);
+    assert_eq!(served.collect::<Vec<_>>(), names.map(name));
+}
+
+#[test]
+fn what_is_paused_is_not_read() {
+    let mut world = World::new(4);
+    for at in ["b/1", "b/2", "c"] {
+        world.publish(&name(at), Priority::DEFAULT, 1);
+        world.evict(&name(at));
+    }
+    world.pause(&name("b"), true);
+    assert_eq!(world.serve(0).map(|served| served.0), Some(name("c")));
+    assert_eq!(world.cold.len(), 2, "the others stay where they are");
+    assert_eq!(world.serve(0), None);
+    world.pause(&name("b"), false);
+    assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/1")));
+}
+
+fn name(text: &str) -> TopicName {
+    TopicName::try_from(text).unwrap()
+}

@@ -1,0 +1,204 @@
+//! Stepping through the topics of a domain that are offered at a priority, in the order of names.
+//!
+//! A step is answered with the next topic, with none, or with what has to be read first: a topic in memory counts as the
+//! next only if no other one may stand before it on the shelf of the store.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use millpond_types::{Priority, TopicName};
+
+use crate::dispatch::domain::{Cursor, Domain};
+use crate::dispatch::reach::{Reach, Span, Unknown};
+use crate::fact::NamespaceNumber;
+use crate::state::order::offer;
+use crate::state::topics::Edge;
+use crate::state::{State, TopicSlot};
+use crate::store::Name;
+
+/// Where to look for the next topic.
+#[derive(Clone, Copy)]
+pub(crate) enum From<'a> {
+    Start,
+    Behind(&'a Cursor),
+    BehindTopic(TopicSlot),
+    TenantEnd(&'a Cursor),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) reach: &'a Reach,
+    pub(crate) namespace: NamespaceNumber,
+    pub(crate) domain: &'a Domain,
+    pub(crate) priority: Priority,
+}
+
+impl View<'_> {
+    /// The first topic from a place on.
+    pub(crate) fn next(&self, from: From<'_>) -> Result<Option<TopicSlot>, Unknown> {
+        let found = self.next_in_memory(from);
+        if !self.reach.is_all(self.namespace, self.priority) {
+            self.check_known(from, found)?;
+        }
+        Ok(found)
+    }
+
+    /// The first of all.
+    pub(crate) fn first(&self) -> Result<Option<TopicSlot>, Unknown> {
+        self.next(From::Start)
+    }
+
+    /// Whether a topic is the only one.
+    pub(crate) fn is_only(&self, slot: TopicSlot) -> Result<bool, Unknown> {
+        Ok(self.next(From::BehindTopic(slot))?.is_none() && self.first()? == Some(slot))
+    }
+
+    /// A topic, if it is still there and offered.
+    pub(crate) fn again(&self, cursor: &Cursor) -> Result<Option<TopicSlot>, Unknown> {
+        let topics = &self.state.topics;
+        let found = match cursor.is_there(self.state) {
+            true => Some(cursor.slot),
+            false => topics.find(self.namespace, &cursor.name).filter(|slot| topics[*slot].number == cursor.number),
+        };
+        let point = || self.reach.first_unknown(self.namespace, self.priority, &Span::of(&cursor.name));
+        match found {
+            None => point().map_or(Ok(None), |span| Err(Unknown::from(span))),
+            Some(slot) => Ok(found.filter(|_| topics[slot].offered == Some(self.priority))),
+        }
+    }
+
+    pub(crate) fn tenant(&self, slot: TopicSlot) -> u64 {
+        self.state.topics[slot].tenant
+    }
+
+    /// What to read on with while a topic is served, so that nobody has to wait for it.
+    pub(crate) fn ahead(&self, slot: TopicSlot) -> Option<Span> {
+        let name = &self.state.topics[slot].name;
+        self.first_unknown(self.reach.read_on(self.namespace, self.priority, name)?, None)
+    }
+
+    fn next_in_memory(&self, from: From<'_>) -> Option<TopicSlot> {
+        let mut found = self.step(from)?;
+        // A sweep tells the topics of a pause by prefix of it. Until it has been there, they are passed over.
+        while !self.state.sweeps.is_empty()
+            && let Some(prefix) = self.state.namespaces[self.namespace].paused.covering(self.name(found).as_bytes())
+        {
+            found = self.within(self.seek(Edge::PrefixEnd(prefix))?)?;
+        }
+        Some(found)
+    }
+
+    fn step(&self, from: From<'_>) -> Option<TopicSlot> {
+        let (order, wanted) = (&self.state.topics.order, offer(Some(self.priority)));
+        if !matches!(self.domain, Domain::List(_)) {
+            let place = match from {
+                From::Behind(last) if last.is_there(self.state) => Some(last.slot),
+                From::BehindTopic(slot) => Some(slot),
+                _ => None,
+            };
+            if let Some(slot) = place {
+                return self.within(order.next_after(slot, wanted)?);
+            }
+        }
+        if matches!((from, self.domain), (From::Start, Domain::All)) {
+            return order.first(self.namespace, wanted);
+        }
+        self.within(self.seek(self.edge(from))?)
+    }
+
+    fn edge<'a>(&'a self, from: From<'a>) -> Edge<'a> {
+        match (from, self.domain) {
+            (From::Start, Domain::Prefixes(prefixes)) => Edge::Before(prefixes[0].as_bytes()),
+            (From::Start, _) => Edge::Before(b""),
+            (From::Behind(last), _) => Edge::Behind(last.name.as_bytes()),
+            (From::BehindTopic(slot), _) => Edge::Behind(self.name(slot).as_bytes()),
+            (From::TenantEnd(last), _) => Edge::TenantEnd(last.name.tenant()),
+        }
+    }
+
+    /// The first topic in memory from an edge on. It may lie between the ranges of the domain.
+    fn seek(&self, edge: Edge<'_>) -> Option<TopicSlot> {
+        let topics = &self.state.topics;
+        if let Domain::List(list) = self.domain {
+            let name = list.next(edge, self.priority)?;
+            return Some(topics.find(self.namespace, name).expect("only topics in memory are offered"));
+        }
+        topics.order.next(topics.seek(self.namespace, edge)?, offer(Some(self.priority)))
+    }
+
+    /// The first topic in the domain, from one on that may not be.
+    fn within(&self, mut slot: TopicSlot) -> Option<TopicSlot> {
+        let Domain::Prefixes(prefixes) = self.domain else { return Some(slot) };
+        loop {
+            let name = self.name(slot).as_bytes();
+            let begins = |prefix: &TopicName| name.starts_with(prefix.as_bytes());
+            let is_over =
+                |prefix: &TopicName| !begins(prefix) && Name::compare(prefix.as_bytes(), name) == Ordering::Less;
+            let prefix = prefixes.get(prefixes.partition_point(is_over))?;
+            if begins(prefix) {
+                return Some(slot);
+            }
+            slot = self.seek(Edge::Before(prefix.as_bytes()))?;
+        }
+    }
+
+    /// Whether all that may stand between a place and the topic in memory that comes next is known.
+    fn check_known(&self, from: From<'_>, found: Option<TopicSlot>) -> Result<(), Unknown> {
+        let found = found.map(|slot| self.name(slot));
+        let last = match from {
+            From::Behind(last) => Some(&last.name),
+            From::BehindTopic(slot) => Some(self.name(slot)),
+            From::Start | From::TenantEnd(_) => None,
+        };
+        if let (Some(last), Some(found)) = (last, found)
+            && self.reach.is_between(self.namespace, self.priority, last, found)
+        {
+            return Ok(());
+        }
+        if let Domain::List(list) = self.domain {
+            let pauses = &self.state.namespaces[self.namespace].paused;
+            let is_paused = |name: &TopicName| pauses.covering(name.as_bytes()).is_some();
+            let spans = list.unseen(self.edge(from), found, self.priority, is_paused);
+            return if spans.is_empty() { Ok(()) } else { Err(Unknown { spans }) };
+        }
+        self.first_unknown(&self.edge(from).key(), found).map_or(Ok(()), |span| Err(Unknown::from(span)))
+    }
+
+    /// The first part of the domain, from a key on and before a name, of which it is not known what stands in it. What
+    /// is paused by prefix need not be known.
+    fn first_unknown(&self, from: &[u8], before: Option<&TopicName>) -> Option<Span> {
+        let pauses = &self.state.namespaces[self.namespace].paused;
+        let before = before.map(|name| Name::bytes(name.as_bytes()));
+        for mut span in self.domain.spans(from) {
+            while let Some(mut unknown) = self.reach.first_unknown(self.namespace, self.priority, &span) {
+                if before.as_ref().is_some_and(|before| *before <= unknown.from) {
+                    return None;
+                }
+                let paused = pauses.covering(&Name::text(&unknown.from)).map(Name::prefix_end);
+                // The end of a prefix begins with it as well.
+                let Some(end) = paused.filter(|end| *end > unknown.from) else {
+                    if let Some(next) = pauses.first_behind(&unknown.from) {
+                        unknown.until = unknown.until.min(next);
+                    }
+                    return Some(unknown);
+                };
+                span.from = end;
+                if span.from >= span.until {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    fn name(&self, slot: TopicSlot) -> &TopicName {
+        &self.state.topics[slot].name
+    }
+}
+
+impl core::convert::From<Span> for Unknown {
+    fn from(span: Span) -> Unknown {
+        Unknown { spans: Vec::from([span]) }
+    }
+}
