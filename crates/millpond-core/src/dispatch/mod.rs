@@ -8,6 +8,7 @@ pub(crate) mod consumer;
 mod domain;
 pub(crate) mod reach;
 pub(crate) mod scope;
+pub(crate) mod scopes;
 mod serve;
 pub(crate) mod session;
 mod sweep;
@@ -26,7 +27,7 @@ use slab::Slab;
 use crate::command::Ticket;
 use crate::dispatch::consumer::Consumer;
 use crate::dispatch::reach::Reach;
-use crate::dispatch::scope::Scopes;
+use crate::dispatch::scopes::Scopes;
 use crate::dispatch::session::Session;
 use crate::state::hash::FixedState;
 

@@ -1,62 +1,28 @@
-//! Scopes: which topics a consumer can be served from. All topics of a namespace are one scope, and so is each set of
-//! prefixes and each set of names in use: a consumer has one scope, so the order of dispatch holds over all that it asks
-//! for, and consumers that ask for the same share it and its turns. A scope holds no topics: what is ready is found in
-//! the order of names.
+//! A scope: which topics some consumers are served from, and whose turn it is among them. It holds no topics: what is
+//! ready is found in the order of names.
 //!
-//! Invariants: a scope with a consumer with credit, and a topic offered that it admits, is among the *stirred*, so a turn
-//! looks at what something has happened to and never at all scopes. A priority that is not among the `maybe` of a scope
-//! has nothing for it, in memory or not.
+//! Invariant: a priority that is not among the `maybe` of a scope has nothing for it, in memory or not.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
-use millpond_types::limits::{PREFIXES_MAX, PRIORITIES};
-use millpond_types::{Filter, Priority, TopicName};
-use slab::Slab;
+use millpond_types::Priority;
+use millpond_types::limits::PRIORITIES;
 
 use crate::dispatch::ConsumerSlot;
-use crate::dispatch::domain::{Domain, List};
+use crate::dispatch::domain::Domain;
 use crate::dispatch::reach::{Reach, Span, Unknown};
 use crate::dispatch::turns::Turns;
 use crate::dispatch::view::{From, View};
 use crate::fact::NamespaceNumber;
-use crate::state::topic::Topic;
 use crate::state::{State, TopicSlot};
-use crate::store::Name;
 
 /// A scope's place in memory.
 pub(crate) type ScopeSlot = u32;
 
-/// Sets of names per namespace that nobody uses and that are kept all the same: a receive that comes again and again
-/// finds the turns where the one before has left them.
-const LISTS_IDLE_MAX: usize = 64;
-
-#[derive(Default)]
-pub(crate) struct Scopes {
-    pub(crate) slots: Slab<Scope>,
-    homes: BTreeMap<NamespaceNumber, Home>,
-    /// Scopes that topics or consumers have come to.
-    stirred: BTreeSet<ScopeSlot>,
-    /// The scope that is served first in the next turn, so that none always has the first pick.
-    first: ScopeSlot,
-}
-
-/// The scopes of a namespace.
-#[derive(Default)]
-struct Home {
-    all: Option<ScopeSlot>,
-    prefixes: Vec<(Vec<TopicName>, ScopeSlot)>,
-    lists: BTreeMap<Vec<TopicName>, ScopeSlot>,
-    /// Per name the lists that it is in.
-    listed: BTreeMap<TopicName, Vec<ScopeSlot>>,
-    /// Lists that nobody uses, in the order in which they were left.
-    idle_lists: VecDeque<ScopeSlot>,
-}
-
 pub(crate) struct Scope {
     pub(crate) namespace: NamespaceNumber,
-    domain: Domain,
+    pub(super) domain: Domain,
     /// The priorities at which topics may be offered, a bit each.
     maybe: u16,
     /// Per priority that was served from.
@@ -66,7 +32,7 @@ pub(crate) struct Scope {
     /// Consumers with credit, in the order of their turns.
     pub(crate) hungry: VecDeque<ConsumerSlot>,
     /// Consumers attached, hungry or not.
-    users: usize,
+    pub(super) users: usize,
 }
 
 /// Who is served next from a scope.
@@ -82,6 +48,12 @@ pub(crate) struct Turn {
 }
 
 impl Scope {
+    pub(super) fn new(namespace: NamespaceNumber, domain: Domain) -> Scope {
+        // What there is for it shows when it is first served.
+        let (maybe, turns) = ((1 << PRIORITIES) - 1, [const { None }; PRIORITIES]);
+        Scope { namespace, domain, maybe, turns, is_held: false, hungry: VecDeque::new(), users: 0 }
+    }
+
     /// The topic whose turn it is at the highest priority, or what has to be read before that is known.
     pub(crate) fn next_turn(&mut self, state: &State, reach: &Reach) -> Result<Option<Turn>, (Priority, Unknown)> {
         while let Some(level) = self.maybe.checked_ilog2() {
@@ -122,219 +94,11 @@ impl Scope {
         turns.served(turn.slot, left, state);
     }
 
-    fn tell(&mut self, priority: Priority, tenant: Option<u64>) {
+    /// A topic of a tenant, or with `None` of any tenant, may be offered at a priority.
+    pub(super) fn tell(&mut self, priority: Priority, tenant: Option<u64>) {
         self.maybe |= 1 << priority.level();
         if let Some(turns) = &mut self.turns[priority.level()] {
             turns.heard_of(tenant);
         }
-    }
-}
-
-impl Scopes {
-    /// The scope that a filter stands for, made where it is not there. `None` if that needs more prefixes than a
-    /// namespace may have in use.
-    pub(crate) fn open(
-        &mut self,
-        namespace: NamespaceNumber,
-        filter: &Filter,
-        of: (&State, &Reach),
-    ) -> Option<ScopeSlot> {
-        let found = match filter {
-            Filter::All => self.all(namespace),
-            Filter::Topics(names) => self.list(namespace, names, of),
-            Filter::Prefixes(prefixes) => self.prefixes(namespace, prefixes)?,
-        };
-        self.slots[found as usize].users += 1;
-        Some(found)
-    }
-
-    /// A consumer no longer uses the scope; `queued` is whether it stands among the hungry. A set of prefixes keeps
-    /// its turns for the next one, and so does a list, unless there are too many.
-    pub(crate) fn close(&mut self, slot: ScopeSlot, consumer: ConsumerSlot, queued: bool) {
-        let scope = &mut self.slots[slot as usize];
-        if queued {
-            // Receives give up in about the order in which they came, so this one stands near the front.
-            let at = scope.hungry.iter().position(|hungry| *hungry == consumer);
-            scope.hungry.remove(at.expect("a consumer that is queued stands among the hungry"));
-        }
-        scope.users -= 1;
-        if scope.users == 0 && matches!(scope.domain, Domain::List(_)) {
-            let idle = &mut self.homes.get_mut(&scope.namespace).expect("a scope has a home").idle_lists;
-            idle.push_back(slot);
-            if idle.len() > LISTS_IDLE_MAX {
-                let oldest = idle.pop_front().expect("there are some");
-                self.remove(oldest);
-            }
-        }
-    }
-
-    /// The scopes of a namespace that is deleted go with it.
-    pub(crate) fn close_namespace(&mut self, namespace: NamespaceNumber) {
-        if let Some(home) = self.homes.remove(&namespace) {
-            let prefixes = home.prefixes.into_iter().map(|(_, slot)| slot);
-            prefixes.chain(home.all).chain(home.lists.into_values()).for_each(|slot| self.remove(slot));
-        }
-    }
-
-    /// A consumer with credit stands among the hungry of the scope.
-    pub(crate) fn feed(&mut self, slot: ScopeSlot, consumer: ConsumerSlot) {
-        self.slots[slot as usize].hungry.push_back(consumer);
-        self.stirred.insert(slot);
-    }
-
-    /// Takes the scopes that something has happened to, in the order of this turn.
-    pub(crate) fn take_stirred(&mut self) -> Vec<ScopeSlot> {
-        let mut stirred: Vec<ScopeSlot> = core::mem::take(&mut self.stirred).into_iter().collect();
-        let at = stirred.partition_point(|slot| *slot < self.first);
-        stirred.rotate_left(at);
-        self.first = stirred.first().map_or(self.first, |slot| slot + 1);
-        stirred
-    }
-
-    /// Lets a scope be looked at again in the next turn.
-    pub(crate) fn stir(&mut self, slot: ScopeSlot) {
-        self.stirred.insert(slot);
-    }
-
-    /// A topic is offered at another priority than before, or no longer: tells every scope that admits it.
-    pub(crate) fn tell(&mut self, slot: TopicSlot, state: &State) {
-        let topic = &state.topics[slot];
-        self.for_lists(topic.namespace, &topic.name, |list| list.set(&topic.name, topic.offered));
-        if let Some(priority) = topic.offered {
-            self.tell_all(topic.namespace, &topic.name, priority, topic.tenant);
-        }
-    }
-
-    /// A topic has left memory for a shelf.
-    pub(crate) fn evicted(&mut self, namespace: NamespaceNumber, priority: Priority, name: &TopicName, tenant: u64) {
-        self.for_lists(namespace, name, |list| list.evicted(name, priority));
-        self.tell_all(namespace, name, priority, tenant);
-    }
-
-    /// A name was looked for on a shelf: if it was there, it is in memory now.
-    pub(crate) fn seen(&mut self, namespace: NamespaceNumber, priority: Priority, name: &TopicName) {
-        self.for_lists(namespace, name, |list| list.seen(name, priority));
-    }
-
-    /// Anything that is not in memory may be offered again.
-    pub(crate) fn reopen(&mut self, namespace: NamespaceNumber, reach: &Reach) {
-        for (slot, scope) in self.slots.iter_mut().filter(|(_, scope)| scope.namespace == namespace) {
-            for priority in reach.priorities(namespace) {
-                scope.tell(priority, None);
-                if !scope.hungry.is_empty() {
-                    self.stirred.insert(slot as ScopeSlot);
-                }
-            }
-        }
-    }
-
-    fn tell_all(&mut self, namespace: NamespaceNumber, name: &TopicName, priority: Priority, tenant: u64) {
-        let Some(home) = self.homes.get(&namespace) else { return };
-        let begins = |prefix: &TopicName| name.as_bytes().starts_with(prefix.as_bytes());
-        let prefixes = home.prefixes.iter().filter(|(set, _)| set.iter().any(begins)).map(|(_, scope)| scope);
-        for scope_slot in home.all.iter().chain(prefixes).chain(home.listing(name)) {
-            let scope = &mut self.slots[*scope_slot as usize];
-            scope.tell(priority, Some(tenant));
-            if !scope.hungry.is_empty() {
-                self.stirred.insert(*scope_slot);
-            }
-        }
-    }
-
-    fn for_lists(&mut self, namespace: NamespaceNumber, name: &TopicName, mut tell: impl FnMut(&mut List)) {
-        let Some(home) = self.homes.get(&namespace) else { return };
-        for scope in home.listing(name) {
-            let Domain::List(list) = &mut self.slots[*scope as usize].domain else { unreachable!("it is a list") };
-            tell(list);
-        }
-    }
-
-    /// Whether a consumer with credit stands idle in a scope that admits a topic. Only true in the middle of a turn.
-    pub(crate) fn hungry_for(&self, topic: &Topic) -> bool {
-        self.slots.iter().any(|(_, scope)| {
-            scope.namespace == topic.namespace && !scope.hungry.is_empty() && scope.domain.admits(&topic.name)
-        })
-    }
-
-    fn all(&mut self, namespace: NamespaceNumber) -> ScopeSlot {
-        if let Some(slot) = self.homes.get(&namespace).and_then(|home| home.all) {
-            return slot;
-        }
-        let slot = self.insert(namespace, Domain::All);
-        self.homes.entry(namespace).or_default().all = Some(slot);
-        slot
-    }
-
-    fn prefixes(&mut self, namespace: NamespaceNumber, prefixes: &[TopicName]) -> Option<ScopeSlot> {
-        // In order and without those that another one covers, so that equal sets are one scope.
-        let mut set: Vec<TopicName> = prefixes.iter().map(TopicName::detach).collect();
-        set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
-        set.dedup_by(|name, before| name.as_bytes().starts_with(before.as_bytes()));
-        let known = |home: &Home| home.prefixes.iter().find(|(known, _)| *known == set).map(|(_, slot)| *slot);
-        if let Some(slot) = self.homes.get(&namespace).and_then(known) {
-            return Some(slot);
-        }
-        while self.prefixes_in_use(namespace) + set.len() > PREFIXES_MAX {
-            let home = self.homes.get(&namespace)?;
-            let mut slots = home.prefixes.iter().map(|(_, slot)| *slot);
-            let idle = slots.find(|slot| self.slots[*slot as usize].users == 0)?;
-            self.remove(idle);
-        }
-        let slot = self.insert(namespace, Domain::Prefixes(set.clone()));
-        self.homes.entry(namespace).or_default().prefixes.push((set, slot));
-        Some(slot)
-    }
-
-    fn prefixes_in_use(&self, namespace: NamespaceNumber) -> usize {
-        self.homes.get(&namespace).map_or(0, |home| home.prefixes.iter().map(|(set, _)| set.len()).sum())
-    }
-
-    fn list(&mut self, namespace: NamespaceNumber, names: &[TopicName], of: (&State, &Reach)) -> ScopeSlot {
-        let mut set: Vec<TopicName> = names.to_vec();
-        set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
-        set.dedup();
-        let home = self.homes.entry(namespace).or_default();
-        if let Some(slot) = home.lists.get(&set).copied() {
-            home.idle_lists.retain(|idle| *idle != slot);
-            return slot;
-        }
-        let set: Vec<TopicName> = set.iter().map(TopicName::detach).collect();
-        let slot = self.insert(namespace, Domain::List(List::new(set.clone(), namespace, of.0, of.1)));
-        let home = self.homes.entry(namespace).or_default();
-        set.iter().for_each(|name| home.listed.entry(name.clone()).or_default().push(slot));
-        home.lists.insert(set, slot);
-        slot
-    }
-
-    fn insert(&mut self, namespace: NamespaceNumber, domain: Domain) -> ScopeSlot {
-        // What there is for it shows when it is first served.
-        let (maybe, turns) = ((1 << PRIORITIES) - 1, [const { None }; PRIORITIES]);
-        let scope = Scope { namespace, domain, maybe, turns, is_held: false, hungry: VecDeque::new(), users: 0 };
-        self.slots.insert(scope) as ScopeSlot
-    }
-
-    fn remove(&mut self, slot: ScopeSlot) {
-        let scope = self.slots.remove(slot as usize);
-        self.stirred.remove(&slot);
-        let Some(home) = self.homes.get_mut(&scope.namespace) else { return };
-        home.prefixes.retain(|(_, other)| *other != slot);
-        if let Domain::List(list) = &scope.domain {
-            home.lists.remove(list.names());
-            for name in list.names() {
-                let Some(scopes) = home.listed.get_mut(name) else { continue };
-                scopes.retain(|other| *other != slot);
-                if scopes.is_empty() {
-                    home.listed.remove(name);
-                }
-            }
-        }
-    }
-}
-
-impl Home {
-    /// The lists that a name is in.
-    fn listing(&self, name: &TopicName) -> impl Iterator<Item = &ScopeSlot> {
-        let lists = if self.listed.is_empty() { None } else { self.listed.get(name) };
-        lists.into_iter().flatten()
     }
 }
