@@ -11,16 +11,39 @@ use crate::fact::{DeadReason, Fact, FactLog, Victims};
 use crate::output::Output;
 use crate::state::pieces::PieceTimer;
 use crate::state::topic::AsideWhy;
-use crate::state::{LeaseSlot, Timer, TopicSlot};
+use crate::state::{LeaseSlot, State, Timer, TopicSlot};
+
+/// Deadlines that are decided in one turn; the next one follows at once. Each becomes a few facts, which must fit a batch
+/// of the journal, and nobody is served meanwhile.
+const DUE_MAX: usize = 10_000;
+
+impl State {
+    /// Lets the timers know of the time of this turn. Those of one moment go off in an order that follows from the
+    /// state alone, and not from what was in memory before.
+    fn advance_timers(&mut self) {
+        let State { run_timers, wall_timers, topics, leases, now, .. } = self;
+        let place = |timer: &Timer| match *timer {
+            Timer::Lease(slot) => {
+                let lease = &leases[slot as usize];
+                (topics[lease.slot].number, lease.priority, lease.first, 0)
+            }
+            Timer::Expiry { slot, priority, first } => (topics[slot].number, priority, first, 1),
+            Timer::Ripe { slot, priority, first } => (topics[slot].number, priority, first, 2),
+        };
+        run_timers.advance(now.run.0, place);
+        wall_timers.advance(now.wall.0, place);
+    }
+}
 
 impl Core {
-    /// Decides all that has fallen due up to the time of this turn.
+    /// Decides what has fallen due up to the time of this turn, or a good deal of it.
     pub fn advance(&mut self, log: &mut dyn FactLog) {
+        self.look_ahead();
         self.bring_due();
-        let mut due = Vec::new();
-        self.state.run_timers.advance(self.state.now.run.0, &mut due);
-        self.state.wall_timers.advance(self.state.now.wall.0, &mut due);
-        for timer in due {
+        self.state.advance_timers();
+        for _ in 0..DUE_MAX {
+            let State { run_timers, wall_timers, .. } = &mut self.state;
+            let Some(timer) = run_timers.take_due().or_else(|| wall_timers.take_due()) else { break };
             match timer {
                 Timer::Lease(lease) => self.lease_ran_out(lease, log),
                 Timer::Ripe { slot, priority, first } => self.ripen(slot, priority, first, log),
@@ -38,10 +61,13 @@ impl Core {
 
     /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own.
     fn bring_due(&mut self) {
-        let mut due = Vec::new();
-        self.state.piece_timers.advance(self.state.now.wall.0, &mut due);
-        for PieceTimer { slot, priority, first } in due {
-            self.state.bring(slot, priority, first).expect("what is due is fetched before");
+        let State { piece_timers, topics, now, .. } = &mut self.state;
+        piece_timers.advance(now.wall.0, |timer| (topics[timer.slot].number, timer.priority, timer.first));
+        while let Some(PieceTimer { slot, priority, first }) = self.state.piece_timers.take_due() {
+            // What has to be fetched has timers that are overdue when it comes.
+            if let Err(want) = self.state.bring(slot, priority, first) {
+                self.want(want);
+            }
         }
     }
 

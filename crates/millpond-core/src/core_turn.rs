@@ -9,18 +9,20 @@ use millpond_types::{Code, Millis, NamespaceName, Policy};
 use crate::command::{Command, Ticket};
 use crate::dispatch::Dispatcher;
 use crate::fact::{Fact, FactLog};
+use crate::fetch::Fetching;
 use crate::output::{Extent, Output, Reply};
 use crate::parking::Parking;
 use crate::state::line::LineBounds;
 use crate::state::numbers::RAISE;
 use crate::state::{Now, State};
-use crate::store::Store;
+use crate::store::{Shelf, Store};
 use crate::walk::Walks;
 
 /// The state machine. One thread owns it.
 ///
-/// **Starting.** [`Core::create`] for a fresh directory; else [`Core::from_pages`] with the newest checkpoint, then
-/// [`Core::apply`] with each fact of the journal behind it; then [`Core::start`], once.
+/// **Starting.** [`Core::create`] for a fresh directory; else [`Core::recover`] with the newest checkpoint, then
+/// [`Core::apply`] with each fact of the journal behind it, before which [`Core::recall`] hands in what it
+/// [needs](Core::needs); then [`Core::start`], once.
 ///
 /// **A turn** is: [`Core::set_time`], [`Core::submit`] for each command that waits, [`Core::advance`],
 /// [`Core::dispatch`]. It appends facts to the log that it is given; all facts of a turn must become durable together.
@@ -35,6 +37,8 @@ pub struct Core {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) parking: Parking,
     pub(crate) walks: Walks,
+    pub(crate) fetching: Fetching,
+    pub(crate) is_crowded: bool,
     pub(crate) outputs: Vec<Output>,
     pub(crate) disk_full: bool,
 }
@@ -68,6 +72,8 @@ impl Core {
             dispatcher: Dispatcher::default(),
             parking: Parking::default(),
             walks: Walks::default(),
+            fetching: Fetching::default(),
+            is_crowded: false,
             outputs: Vec::new(),
             disk_full: false,
         }
@@ -92,6 +98,12 @@ impl Core {
     pub fn start(&mut self, now: Now, raise: bool, log: &mut dyn FactLog) {
         self.state.now = now;
         self.state.freed.clear();
+        self.state.replayed = None;
+        for (number, namespace) in self.state.namespaces.iter() {
+            for shelf in Shelf::all() {
+                self.dispatcher.found_cold(number, shelf, namespace.cold[shelf.index()]);
+            }
+        }
         if raise {
             let floor = self.state.numbers.floor().max(self.state.numbers.next_topic) + RAISE;
             self.commit(Fact::Raised { floor }, log);
@@ -157,7 +169,8 @@ impl Core {
         let waiting = self.dispatcher.waiting.first().map(|(until, _)| until.0).filter(|_| !self.is_fetching());
         let losing = self.dispatcher.losing.first().map(|(at, _)| at.0);
         let in_run = [run_timer, waiting, losing].into_iter().flatten().map(|at| at.saturating_sub(run.0));
-        let in_wall = [self.state.wall_timers.next(), self.state.piece_timers.next()].into_iter().flatten();
+        let ahead = self.next_look_ahead().map(|at| at.0);
+        let in_wall = [self.state.wall_timers.next(), self.state.piece_timers.next(), ahead].into_iter().flatten();
         let in_wall = in_wall.map(|at| at.saturating_sub(wall.0));
         in_run.chain(in_wall).min().map(Millis)
     }

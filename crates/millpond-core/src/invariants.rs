@@ -10,11 +10,12 @@ use crate::Core;
 use crate::state::State;
 use crate::state::line::InLine;
 use crate::state::topic::{AsideWhy, Level, Topic};
+use crate::store::Shelf;
 
 /// Checks everything; costs time in proportion to the state.
 pub fn check(core: &Core) {
     let state = &core.state;
-    for (slot, topic) in state.topics.iter().filter(|(_, topic)| !topic.is_cold()) {
+    for (slot, topic) in state.topics.iter() {
         for level in &topic.levels {
             messages_stand_once_and_in_order(level);
             ready_list_matches(level);
@@ -27,6 +28,8 @@ pub fn check(core: &Core) {
     every_lease_has_a_topic(state);
     holders_hold_what_is_held(state);
     counts_are_right(state);
+    entries_are_counted(state);
+    residents_are_weighed(state);
     timers_are_as_many_as_what_waits(state);
     ready_topics_are_offered(core);
 }
@@ -139,16 +142,14 @@ fn holders_hold_what_is_held(state: &State) {
     }
 }
 
-/// The counts of each namespace are those of its messages. Cold topics only wait, so they are left out by holding the
-/// counts of the others against the whole.
+/// The counts of each namespace are those of its messages. Cold topics only wait, for their turn or for time.
 fn counts_are_right(state: &State) {
     for (number, namespace) in state.namespaces.iter() {
         let mut counts = Counts::default();
         let mut topics = 0;
-        let mut cold = false;
+        let cold: u64 = namespace.cold.iter().sum();
         for (_, topic) in state.topics.iter().filter(|(_, topic)| topic.namespace == number) {
             topics += 1;
-            cold |= topic.is_cold();
             for level in &topic.levels {
                 counts.waiting += level.line.waiting();
                 for aside in level.aside.values() {
@@ -163,14 +164,38 @@ fn counts_are_right(state: &State) {
             }
         }
         counts.dead = namespace.dead.len() as u64;
-        if cold {
-            assert!(counts.waiting <= namespace.counts.waiting, "cold topics hold the rest");
-            counts.waiting = namespace.counts.waiting;
+        if cold > 0 {
+            let Counts { waiting, delayed, .. } = namespace.counts;
+            assert!(counts.waiting <= waiting && counts.delayed <= delayed, "cold topics hold the rest");
+            (counts.waiting, counts.delayed) = (waiting, delayed);
         }
         assert_eq!(counts, namespace.counts, "the counts of namespace {}", namespace.name);
-        assert_eq!(topics, namespace.topics, "the topics of namespace {}", namespace.name);
+        assert_eq!(topics + cold, namespace.topics, "the topics of namespace {}", namespace.name);
         assert_eq!(namespace.dead.len(), namespace.dead_by_topic.len(), "dead letters are listed");
     }
+}
+
+/// Every entry of a topic is counted on its shelf, and those whose topics are not in memory once more.
+fn entries_are_counted(state: &State) {
+    for (number, namespace) in state.namespaces.iter() {
+        let mut entries = namespace.cold;
+        for (_, topic) in state.topics.iter().filter(|(_, topic)| topic.namespace == number) {
+            if let Some(shelf) = topic.stored.shelf {
+                entries[shelf.index()] += 1;
+            }
+        }
+        assert_eq!(entries, namespace.shelves, "the entries of namespace {}", namespace.name);
+        assert_eq!(namespace.cold[Shelf::Busy.index()], 0, "busy topics are in memory");
+    }
+    let cold: u64 = state.namespaces.iter().flat_map(|(_, namespace)| namespace.cold).sum();
+    assert_eq!(cold, state.cold, "the topics that are not in memory");
+}
+
+/// Every topic stands once in the order of their last use, and what they take is summed up.
+fn residents_are_weighed(state: &State) {
+    let (topics, bytes) = state.weigh_all();
+    assert_eq!(topics, state.topics.len(), "every topic has its turn to leave");
+    assert_eq!(bytes, state.residents.bytes, "what the topics take");
 }
 
 fn timers_are_as_many_as_what_waits(state: &State) {

@@ -1,17 +1,16 @@
 //! Between state and pages: what a checkpoint keeps, and what a topic is turned into that leaves memory.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 
-use millpond_types::{Millis, Priority, Sequence};
+use millpond_types::{Counts, Millis, Priority, Sequence};
 
 use crate::Core;
 use crate::output::Extent;
 use crate::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NumbersPage, Page, ProducerPage, RunPage, StoredPiece,
-    TopicPage,
+    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, RunPage,
+    StoredPiece, TopicPage,
 };
 use crate::state::dedup::Dedup;
 use crate::state::hash::tenant_hash;
@@ -21,7 +20,7 @@ use crate::state::producer::Producer;
 use crate::state::stored::Stored;
 use crate::state::topic::{AsideWhy, Level, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
-use crate::store::{Key, MemoryStore};
+use crate::store::{Key, MemoryStore, SHELVES};
 
 /// Pages that are no state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,21 +43,13 @@ impl Core {
         };
         let mut core = Core::empty(numbers.hash_key, Box::new(MemoryStore::default()));
         let state = &mut core.state;
-        state.now = Now { run: numbers.run, wall: numbers.wall };
-        state.numbers = Numbers {
-            next_topic: numbers.next_topic,
-            next_namespace: numbers.next_namespace,
-            high_water: numbers.high_water,
-            raised: numbers.raised,
-        };
-        state.epoch = numbers.epoch;
+        state.set_numbers(numbers);
         for page in pages {
             match page {
-                Page::Numbers(_) => return Err(BadPage("a checkpoint has the numbers once")),
                 Page::Namespace(page) => {
-                    let mut namespace = Namespace::new(page.name, page.policy, page.version);
-                    page.paused.into_iter().for_each(|(name, prefix)| namespace.paused.insert(name, prefix));
-                    state.namespaces.insert(page.number, namespace);
+                    // Its topics and dead letters count themselves.
+                    let (counts, topics, shelves) = (Counts::default(), 0, [0; SHELVES]);
+                    state.add_namespace(NamespacePage { counts, topics, shelves, ..*page });
                 }
                 Page::Topic(page) => state.add_topic(page)?,
                 Page::Piece(page) => {
@@ -66,20 +57,7 @@ impl Core {
                     state.store.put(&key, &Page::Piece(page));
                 }
                 Page::Dead(page) => state.add_dead(page)?,
-                Page::Dedup(page) => {
-                    // A checkpoint has them in the order of their ends, whatever their windows were.
-                    state.dedups.insert(
-                        page.hash,
-                        Dedup { namespace: page.namespace, id: page.id, until: page.until },
-                        Millis::ZERO,
-                    )
-                }
-                Page::Due(_) => return Err(BadPage("all topics of a checkpoint are in memory")),
-                Page::Producer(page) => {
-                    let (instance, used) = (page.instance, page.used);
-                    let producer = Producer { instance, used, last: page.last, batches: page.batches.into() };
-                    state.producers.get_or_insert((page.namespace, page.id), used, producer);
-                }
+                page => state.add_page(page)?,
             }
         }
         if state.namespaces.get_mut(0).is_none() {
@@ -92,8 +70,9 @@ impl Core {
     /// The whole state, in an order that depends on nothing but the state.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         let state = &self.state;
-        let mut topics: Vec<TopicSlot> = state.topics.iter().map(|(slot, _)| slot).collect();
-        topics.sort_unstable_by_key(|slot| state.topics[*slot].number);
+        let mut topics: Vec<_> = state.topics.iter().map(|(slot, topic)| (topic.number, Ok(slot))).collect();
+        topics.extend(self.cold_topics().map(|page| (page.number, Err(page))));
+        topics.sort_unstable_by_key(|(number, _)| *number);
         let dedups = state.dedups.in_order(state.now.wall);
         let namespaces =
             state.namespaces.iter().map(|(number, namespace)| Page::Namespace(Box::new(namespace.page(number))));
@@ -113,7 +92,8 @@ impl Core {
                 })
             })
         });
-        let topics = topics.into_iter().map(|slot| Page::Topic(state.topic_page(slot)));
+        let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
+        let topics = topics.map(Page::Topic);
         let dedups = dedups
             .into_iter()
             .map(|(hash, Dedup { namespace, id, until })| Page::Dedup(DedupPage { namespace, hash, id, until }));
@@ -137,6 +117,15 @@ impl Core {
         self.state.store.dump().into_iter().filter(|page| matches!(page, Page::Piece(_)))
     }
 
+    /// The topics that are not in memory.
+    fn cold_topics(&self) -> impl Iterator<Item = TopicPage> {
+        let entries = if self.state.cold == 0 { Vec::new() } else { self.state.store.dump() };
+        entries.into_iter().filter_map(|page| match page {
+            Page::Topic(page) if self.state.topics.by_number(page.number).is_none() => Some(page),
+            _ => None,
+        })
+    }
+
     /// The numbers and times.
     pub fn numbers(&self) -> NumbersPage {
         self.state.numbers_page()
@@ -145,7 +134,6 @@ impl Core {
     /// Every piece of the journal that a message of the state still needs.
     pub fn extents(&self, visit: &mut dyn FnMut(Extent)) {
         for (_, topic) in self.state.topics.iter() {
-            assert!(!topic.is_cold(), "the extents of cold topics are in the store");
             for level in &topic.levels {
                 level.line.runs().for_each(|run| visit(run.extent()));
                 level.aside.values().for_each(|aside| visit(aside.run.extent()));
@@ -155,6 +143,10 @@ impl Core {
             let Page::Piece(page) = page else { continue };
             page.runs.iter().for_each(|run| visit(run.extent()));
         }
+        for page in self.cold_topics() {
+            let aside = page.levels.iter().flat_map(|level| &level.aside).map(|aside| &aside.run);
+            page.levels.iter().flat_map(|level| &level.runs).chain(aside).for_each(|run| visit(run.extent()));
+        }
         for (_, namespace) in self.state.namespaces.iter() {
             namespace.dead.values().for_each(|dead| visit(dead.run.extent()));
         }
@@ -162,6 +154,22 @@ impl Core {
 }
 
 impl State {
+    pub(crate) fn set_numbers(&mut self, page: NumbersPage) {
+        let NumbersPage { hash_key: _, next_topic, next_namespace, high_water, raised, run, wall, epoch } = page;
+        (self.now, self.epoch) = (Now { run, wall }, epoch);
+        self.numbers = Numbers { next_topic, next_namespace, high_water, raised };
+    }
+
+    /// A namespace, all of whose topics are in the store.
+    pub(crate) fn add_namespace(&mut self, page: NamespacePage) {
+        let mut namespace = Namespace::new(page.name, page.policy, page.version);
+        page.paused.into_iter().for_each(|(name, prefix)| namespace.paused.insert(name, prefix));
+        (namespace.counts, namespace.topics) = (page.counts, page.topics);
+        (namespace.shelves, namespace.cold) = (page.shelves, page.shelves);
+        self.cold += page.shelves.iter().sum::<u64>();
+        self.namespaces.insert(page.number, namespace);
+    }
+
     pub(crate) fn numbers_page(&self) -> NumbersPage {
         let Numbers { next_topic, next_namespace, high_water, raised } = self.numbers;
         let (hash_key, epoch, Now { run, wall }) = (self.hash_key, self.epoch, self.now);
@@ -170,7 +178,6 @@ impl State {
 
     pub(crate) fn topic_page(&self, slot: TopicSlot) -> TopicPage {
         let topic = &self.topics[slot];
-        assert!(!topic.is_cold(), "a cold topic's page is in the store");
         let levels = topic.levels.iter().map(|level| LevelPage {
             priority: level.priority,
             next: level.next,
@@ -190,7 +197,7 @@ impl State {
     }
 
     /// Gives a topic without contents those of a page.
-    pub(crate) fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
+    fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
         for level in page.levels {
             let priority = level.priority;
             let bounds = self.topics[slot].bounds;
@@ -255,35 +262,46 @@ impl State {
         home.topics += 1;
         let waiting: u64 = page.levels.iter().map(LevelPage::waiting).sum();
         home.counts.waiting += waiting;
-        let topic = Topic {
-            number: page.number,
-            namespace: page.namespace,
-            name: page.name.detach(),
-            tenant: tenant_hash(self.hash_key, page.name.tenant()),
-            floor: page.floor,
-            next_lease: page.next_lease,
-            levels: Vec::new(),
-            leases: BTreeMap::new(),
-            in_flight: 0,
-            retrying: 0,
-            paused: home.paused.holds(&page.name),
-            offered: None,
-            bounds: self.bounds,
-            touched: false,
-            stored: Stored { epoch: page.epoch, ..Stored::default() },
-            cold: None,
-        };
         if self.topics.by_number(page.number).is_some() {
             return Err(BadPage("a topic is in a checkpoint once"));
         }
-        let slot = self.topics.insert(topic);
+        let stored = Stored { epoch: page.epoch, ..Stored::default() };
+        let slot = self.admit_page(page, stored);
         self.will_change(slot);
-        self.fill_topic(slot, page);
-        self.refresh(slot);
         Ok(())
     }
 
-    fn add_dead(&mut self, page: DeadPage) -> Result<(), BadPage> {
+    /// Takes the topic of a page into memory.
+    pub(crate) fn admit_page(&mut self, page: TopicPage, stored: Stored) -> TopicSlot {
+        let (number, namespace, name) = (page.number, page.namespace, page.name.detach());
+        let derived =
+            (tenant_hash(self.hash_key, name.tenant()), self.namespaces[namespace].paused.holds(&name), self.bounds);
+        let topic = Topic::new(number, namespace, name, page.floor, page.next_lease, derived, stored);
+        let slot = self.admit(topic);
+        self.fill_topic(slot, page);
+        slot
+    }
+
+    /// What belongs to no topic.
+    pub(crate) fn add_page(&mut self, page: Page) -> Result<(), BadPage> {
+        match page {
+            Page::Dedup(page) => {
+                // A checkpoint has them in the order of their ends, whatever their windows were.
+                let entry = Dedup { namespace: page.namespace, id: page.id, until: page.until };
+                self.dedups.insert(page.hash, entry, Millis::ZERO);
+            }
+            Page::Producer(page) => {
+                let (instance, used) = (page.instance, page.used);
+                let producer = Producer { instance, used, last: page.last, batches: page.batches.into() };
+                self.producers.get_or_insert((page.namespace, page.id), used, producer);
+            }
+            Page::Numbers(_) => return Err(BadPage("a checkpoint has the numbers once")),
+            _ => return Err(BadPage("a checkpoint holds what it should not")),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add_dead(&mut self, page: DeadPage) -> Result<(), BadPage> {
         let Some(home) = self.namespaces.get_mut(page.namespace) else {
             return Err(BadPage("a dead letter's namespace comes before it"));
         };

@@ -1,251 +1,279 @@
-//! Commands that need topics whose contents are in the store.
+//! Commands that wait for entries of the store.
 //!
-//! A command is parked when a topic that it touches is cold, or when it comes behind a parked command: one that touches
-//! a topic of the same name, or a batch of the same producer session. So commands on a topic are decided in the order in
-//! which they came, also where the topic does not exist yet, and all others pass. Finishing is never parked, for a
-//! leased message is never cold. The shell fetches what is wanted, late and in any order; a load decides what it was the
-//! last thing missing for.
+//! A command is parked when a topic that it names may be in the store and only the disk knows, or when it comes behind a
+//! parked command: one that names a topic of the same name, or a batch of the same producer session. So commands on a
+//! topic are decided in the order in which they came, also where the topic does not exist yet, and all others pass.
+//! Finishing is never parked, for a topic with leases is in memory.
+//!
+//! What keeps commands in order is a *gate*, with a queue before it. The first in a queue passes when all entries that
+//! the gate's topic could be in were looked at; a command is decided when it may pass all its gates. A gate that was
+//! opened stays open while anyone stands before it, for a topic that is awaited does not leave memory.
+//!
+//! A command on all topics of a filter stands behind all that came before it, and is a gate for all that come after.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+mod needs;
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use millpond_types::{Filter, NamespaceName, ProducerId, TopicName, TopicNumber};
+use millpond_types::{Filter, Priority, ProducerId, TopicName};
 
 use crate::Core;
-use crate::command::{Command, DeadWhich, Listing, Look, Publish, Ticket};
-use crate::dispatch::scope::{ScopeSlot, Turn};
+use crate::command::{Command, Ticket};
 use crate::fact::{FactLog, NamespaceNumber};
-use crate::page::TopicPage;
-use crate::state::State;
+use crate::store::{Key, KeyBytes, Range, Shelf, Want};
 
-/// Topics that dispatch alone may be waiting for at a time: enough to keep a store busy, few enough that a single
-/// consumer does not call the whole of a sleeping backlog into memory.
-const FETCH_AHEAD_MAX: usize = 64;
+use needs::Needs;
 
 #[derive(Default)]
 pub(crate) struct Parking {
     /// In the order in which they came.
     parked: BTreeMap<u64, Parked>,
     next: u64,
-    /// Per thing that keeps commands in order the parked ones.
-    queues: BTreeMap<Key, BTreeSet<u64>>,
-    fetching: BTreeSet<TopicNumber>,
-    wanted: Vec<TopicNumber>,
+    /// Bytes of the parked commands.
+    bytes: usize,
+    gates: BTreeMap<Gate, Queue>,
+    /// Which gate an entry keeps shut.
+    awaited: BTreeMap<KeyBytes, Gate>,
+    /// Commands that have passed all their gates, and wait for a piece of a line.
+    pieces: BTreeMap<KeyBytes, Vec<u64>>,
+    /// Commands that may pass all their gates.
+    free: BTreeSet<u64>,
 }
 
 struct Parked {
     ticket: Ticket,
     command: Command,
-    keys: BTreeSet<Key>,
+    gates: Vec<Gate>,
+    /// Gates that it may not pass yet.
+    shut: usize,
+    bytes: usize,
+}
+
+/// Who stands before a gate.
+#[derive(Default)]
+struct Queue {
+    ids: VecDeque<u64>,
+    /// Entries that only the disk knows of; empty where the gate is open.
+    missing: Vec<KeyBytes>,
 }
 
 /// What keeps commands in order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum Gate {
     Topic(NamespaceNumber, TopicName),
     Producer(NamespaceNumber, ProducerId),
+    /// A parked command on all topics of a filter, and what it is called among the parked.
+    Filter(NamespaceNumber, u64),
 }
 
 impl Core {
-    /// Topics that something waits for, each told once. The shell drains it and hands each in with [`Core::load`].
-    pub fn wanted(&mut self) -> &mut Vec<TopicNumber> {
-        &mut self.parking.wanted
-    }
-
-    /// Hands in a topic that was wanted, as [`Core::evict`] gave it out, and decides what waited for nothing else.
-    /// Belongs into a turn, beside its commands.
-    pub fn load(&mut self, page: TopicPage, log: &mut dyn FactLog) {
-        let number = page.number;
-        let slot = self.state.topics.by_number(number).expect("only a topic that was evicted is loaded");
-        assert!(self.state.topics[slot].is_cold(), "only a cold topic is loaded");
-        let namespace = self.state.topics[slot].namespace;
-        // Its messages were counted all the while.
-        let counts = self.state.namespaces[namespace].counts;
-        self.state.fill_topic(slot, page);
-        self.state.namespaces[namespace].counts = counts;
-        self.state.topics[slot].cold = None;
-        self.state.topics.cold -= 1;
-        self.parking.fetching.remove(&number);
-        self.state.touch(slot);
-        self.unpark(log);
-    }
-
-    /// Gives out the contents of a topic, to be kept in the store, if the topic can do without them for now: nothing of
-    /// it has a deadline or is leased, and nothing waits for it.
-    pub fn evict(&mut self, number: TopicNumber) -> Option<TopicPage> {
-        let slot = self.state.topics.by_number(number)?;
-        let topic = &self.state.topics[slot];
-        let is_awaited = self.parking.queues.contains_key(&Key::Topic(topic.namespace, topic.name.clone()));
-        if is_awaited || topic.is_cold() || topic.touched || topic.levels.iter().any(|level| level.has_deadlines()) {
-            return None;
-        }
-        let ready = topic.highest_ready()?;
-        let page = self.state.topic_page(slot);
-        let topic = &mut self.state.topics[slot];
-        topic.levels = Vec::new();
-        topic.cold = Some(ready);
-        self.state.topics.cold += 1;
-        Some(page)
-    }
-
-    /// Whether a topic that something waits for is on its way.
-    pub(crate) fn is_fetching(&self) -> bool {
-        !self.parking.fetching.is_empty()
-    }
-
-    /// Asks for a cold topic whose turn it is, and for some that come behind it.
-    pub(crate) fn fetch_ahead(&mut self, scope: ScopeSlot, turn: &Turn) {
-        let mut next = Some(turn.slot);
-        while let Some(slot) = next.filter(|_| self.parking.fetching.len() < FETCH_AHEAD_MAX) {
-            if self.state.topics[slot].is_cold() {
-                self.parking.want(self.state.topics[slot].number);
-            }
-            next = self.dispatcher.scopes.slots[scope as usize].behind(
-                slot,
-                turn.priority,
-                &self.state,
-                &self.dispatcher.reach,
-            );
-        }
+    /// Bytes of the commands that are parked, so that the shell can take fewer new ones.
+    pub fn parked_bytes(&self) -> usize {
+        self.parking.bytes
     }
 
     /// Parks a command that cannot be decided now; hands it back if it can.
     pub(crate) fn park(&mut self, ticket: Ticket, command: Command) -> Option<Command> {
-        if self.state.topics.cold == 0 && self.parking.parked.is_empty() {
+        let is_all_here = self.state.cold == 0 && self.parking.parked.is_empty();
+        if is_all_here && self.bring_for(&command).is_ok() {
             return Some(command);
         }
-        let keys = self.state.keys_of(&command);
-        let cold = self.state.cold_among(&keys);
-        if cold.is_empty() && !keys.iter().any(|key| self.parking.queues.contains_key(key)) {
+        let Some(needs) = self.state.needs_of(&command) else { return Some(command) };
+        if !self.must_wait(&needs) && self.bring_for(&command).is_ok() {
             return Some(command);
         }
         let id = self.parking.next;
         self.parking.next += 1;
-        self.parking.put(id, Parked { ticket, command, keys }, cold);
+        let mut gates = self.parking.filters_before(&needs);
+        match needs {
+            Needs::Names(namespace, names, producer) => {
+                gates.extend(names.into_iter().map(|name| Gate::Topic(namespace, name)));
+                gates.extend(producer.map(|producer| Gate::Producer(namespace, producer)));
+            }
+            Needs::All(namespace, filter) => {
+                gates.extend(self.parking.topics_before(namespace, &filter));
+                gates.push(Gate::Filter(namespace, id));
+            }
+        }
+        gates.sort_unstable();
+        gates.dedup();
+        let bytes = needs::bytes_of(&command);
+        self.parking.bytes += bytes;
+        let mut shut = 0;
+        for gate in &gates {
+            if !self.parking.gates.contains_key(gate) {
+                let missing = self.look_behind(gate);
+                self.parking.gates.insert(gate.clone(), Queue { ids: VecDeque::new(), missing });
+            }
+            let queue = self.parking.gates.get_mut(gate).expect("put there above");
+            queue.ids.push_back(id);
+            shut += usize::from(queue.ids.len() > 1 || !queue.missing.is_empty());
+        }
+        self.parking.parked.insert(id, Parked { ticket, command, gates, shut, bytes });
+        if shut == 0 {
+            // It waits for nobody.
+            self.fetch_last(id);
+        }
         None
     }
 
-    /// Decides the parked commands that can be decided, in the order in which they came.
-    fn unpark(&mut self, log: &mut dyn FactLog) {
-        let ids: Vec<u64> = self.parking.parked.keys().copied().collect();
-        for id in ids {
-            let keys = &self.parking.parked[&id].keys;
-            let is_first = keys.iter().all(|key| self.parking.queues[key].first() == Some(&id));
-            if !is_first || !self.state.cold_among(keys).is_empty() {
-                continue;
-            }
-            let parked = self.parking.take(id);
-            // Topics have come since, and some of those that it touches now may be cold.
-            let keys = self.state.keys_of(&parked.command);
-            let cold = self.state.cold_among(&keys);
-            if cold.is_empty() {
+    /// Whether a topic stays in memory because a parked command needs it.
+    pub(crate) fn is_awaited(&self, namespace: NamespaceNumber, name: &TopicName) -> bool {
+        !self.parking.gates.is_empty() && self.parking.gates.contains_key(&Gate::Topic(namespace, name.clone()))
+    }
+
+    /// What was asked for by a key, or by a range that ends with it, has come. True if a gate waited for it.
+    pub(crate) fn arrived(&mut self, key: &KeyBytes) -> bool {
+        self.parking.arrived(key);
+        let Some(gate) = self.parking.awaited.remove(key) else { return false };
+        let queue = self.parking.gates.get_mut(&gate).expect("a gate that waits is there");
+        queue.missing.retain(|missing| missing != key);
+        if queue.missing.is_empty() {
+            self.parking.open(&gate);
+        }
+        true
+    }
+
+    /// A topic is in memory, whatever else is still asked for on its account.
+    pub(crate) fn appeared(&mut self, namespace: NamespaceNumber, name: &TopicName) {
+        if self.parking.awaited.is_empty() {
+            return;
+        }
+        let gate = Gate::Topic(namespace, name.clone());
+        let Some(queue) = self.parking.gates.get_mut(&gate).filter(|queue| !queue.missing.is_empty()) else { return };
+        for key in core::mem::take(&mut queue.missing) {
+            self.parking.awaited.remove(&key);
+        }
+        self.parking.open(&gate);
+    }
+
+    /// Decides the parked commands that have nothing more to wait for, in the order in which they came.
+    pub(crate) fn unpark(&mut self, log: &mut dyn FactLog) {
+        while let Some(id) = self.parking.free.pop_first() {
+            if !self.fetch_last(id) {
+                let parked = self.parking.take(id);
                 self.decide(parked.ticket, parked.command, log);
-            } else {
-                self.parking.put(id, Parked { keys, ..parked }, cold);
             }
         }
+    }
+
+    /// Asks for what can be told only when it is a command's turn: all topics of its filter, or the pieces of lines that
+    /// it looks into. False if there is nothing to ask for.
+    fn fetch_last(&mut self, id: u64) -> bool {
+        if self.fetch_filtered(id) {
+            return true;
+        }
+        let mut parked = self.parking.parked.remove(&id).expect("only a parked command is looked at");
+        let want = self.bring_for(&parked.command).err();
+        if let Some(Want::Entry(key)) = &want {
+            parked.shut = 1;
+            self.parking.pieces.entry(key.clone()).or_default().push(id);
+        }
+        self.parking.parked.insert(id, parked);
+        let is_missing = want.is_some();
+        want.into_iter().for_each(|want| self.want(want));
+        is_missing
+    }
+
+    fn fetch_filtered(&mut self, id: u64) -> bool {
+        let parked = self.parking.parked.get_mut(&id).expect("only a parked command is looked at");
+        let gate = parked.gates.iter().find(|gate| matches!(gate, Gate::Filter(_, other) if *other == id));
+        let Some(Gate::Filter(namespace, _)) = gate.cloned() else { return false };
+        if self.state.namespaces.get_mut(namespace).is_none_or(|home| home.cold == [0; _]) {
+            return false;
+        }
+        parked.shut = 1;
+        let from = Key::topic_bound(namespace, Shelf::Ready(Priority::LOWEST), &[]);
+        let until = Key::topic_bound(namespace, Shelf::Busy, &[]);
+        let gate = Gate::Filter(namespace, id);
+        self.parking.gates.get_mut(&gate).expect("it is a gate").missing.push(until.clone());
+        self.parking.awaited.insert(until.clone(), gate);
+        self.want(Want::Range(Range { from, until, limit: u32::MAX }));
+        true
+    }
+
+    /// Whether something has to be fetched, or something parked has to be decided before.
+    fn must_wait(&mut self, needs: &Needs) -> bool {
+        match needs {
+            Needs::Names(namespace, names, producer) => {
+                let parking = &self.parking;
+                let is_queued = !parking.parked.is_empty()
+                    && (names.iter().any(|name| parking.gates.contains_key(&Gate::Topic(*namespace, name.clone())))
+                        || producer.is_some_and(|id| parking.gates.contains_key(&Gate::Producer(*namespace, id)))
+                        || !parking.filters_before(needs).is_empty());
+                is_queued || names.iter().any(|name| !self.look_up(*namespace, name).is_empty())
+            }
+            Needs::All(namespace, filter) => {
+                let home = &self.state.namespaces[*namespace];
+                home.cold != [0; _]
+                    || !self.parking.filters_before(needs).is_empty()
+                    || self.parking.topics_before(*namespace, filter).next().is_some()
+            }
+        }
+    }
+
+    /// The entries that a new gate waits for.
+    fn look_behind(&mut self, gate: &Gate) -> Vec<KeyBytes> {
+        let Gate::Topic(namespace, name) = gate else { return Vec::new() };
+        let missing = self.look_up(*namespace, name);
+        for key in &missing {
+            self.parking.awaited.insert(key.clone(), gate.clone());
+            self.want(Want::Entry(key.clone()));
+        }
+        missing
     }
 }
 
 impl Parking {
-    pub(crate) fn want(&mut self, number: TopicNumber) {
-        if self.fetching.insert(number) {
-            self.wanted.push(number);
+    /// A piece of a line has come.
+    fn arrived(&mut self, piece: &KeyBytes) {
+        for id in self.pieces.remove(piece).unwrap_or_default() {
+            self.parked.get_mut(&id).expect("who waits for a piece is parked").shut -= 1;
+            self.free.insert(id);
         }
     }
 
-    fn put(&mut self, id: u64, parked: Parked, cold: Vec<TopicNumber>) {
-        cold.into_iter().for_each(|number| self.want(number));
-        for key in &parked.keys {
-            self.queues.entry(key.clone()).or_default().insert(id);
+    /// The first before a gate may pass it.
+    fn open(&mut self, gate: &Gate) {
+        let first = self.gates[gate].ids.front().expect("somebody stands before a gate");
+        let parked = self.parked.get_mut(first).expect("who stands before a gate is parked");
+        parked.shut -= 1;
+        if parked.shut == 0 {
+            self.free.insert(*first);
         }
-        self.parked.insert(id, parked);
     }
 
     fn take(&mut self, id: u64) -> Parked {
         let parked = self.parked.remove(&id).expect("a parked command is taken once");
-        for key in &parked.keys {
-            let queue = self.queues.get_mut(key).expect("a parked command stands in its queues");
-            queue.remove(&id);
-            if queue.is_empty() {
-                self.queues.remove(key);
+        self.bytes -= parked.bytes;
+        for gate in &parked.gates {
+            let queue = self.gates.get_mut(gate).expect("a parked command stands before its gates");
+            assert_eq!(queue.ids.pop_front(), Some(id), "a command that passes a gate was the first before it");
+            if queue.ids.is_empty() {
+                self.gates.remove(gate);
+            } else {
+                self.open(gate);
             }
         }
         parked
     }
-}
 
-impl State {
-    fn cold_among(&self, keys: &BTreeSet<Key>) -> Vec<TopicNumber> {
-        let topics = keys.iter().filter_map(|key| match key {
-            Key::Topic(namespace, name) => Some(&self.topics[self.topics.find(*namespace, name)?]),
-            Key::Producer(..) => None,
+    /// The parked commands on all topics of a filter that another command comes behind. Those of other filters are
+    /// among them: they are few, and soon decided.
+    fn filters_before(&self, needs: &Needs) -> Vec<Gate> {
+        let (Needs::Names(namespace, ..) | Needs::All(namespace, _)) = needs;
+        let all = Gate::Filter(*namespace, 0)..=Gate::Filter(*namespace, u64::MAX);
+        self.gates.range(all).map(|(gate, _)| gate.clone()).collect()
+    }
+
+    /// The gates of a namespace's topics that a filter admits.
+    fn topics_before(&self, namespace: NamespaceNumber, filter: &Filter) -> impl Iterator<Item = Gate> {
+        let gates = self.gates.keys().take_while(|gate| matches!(gate, Gate::Topic(..)));
+        let admitted = gates.filter(move |gate| match gate {
+            Gate::Topic(of, name) => *of == namespace && filter.admits(name),
+            _ => false,
         });
-        topics.filter(|topic| topic.is_cold()).map(|topic| topic.number).collect()
-    }
-
-    /// The topics whose contents a command needs, and what else keeps it in order.
-    fn keys_of(&self, command: &Command) -> BTreeSet<Key> {
-        let one = |topic: &TopicName| Vec::from([topic.clone()]);
-        let (namespace, names) = match command {
-            Command::Publish(publish) => {
-                (&publish.namespace, publish.runs.iter().map(|run| run.topic.clone()).collect())
-            }
-            Command::Look(Look { topic, .. })
-            | Command::Cancel { topic, .. }
-            | Command::Reschedule { topic, .. }
-            | Command::Forget { topic, .. }
-            | Command::Topic(topic) => (&topic.namespace, one(&topic.name)),
-            Command::Purge { namespace, filter: Filter::Topics(names) } => (namespace, names.clone()),
-            Command::Purge { namespace, filter } => (namespace, self.names(namespace, |name| filter.admits(name))),
-            Command::Topics(Listing { namespace, prefix, .. }) => {
-                (namespace, self.names(namespace, |name| name.as_bytes().starts_with(prefix)))
-            }
-            Command::DeadRedrive { namespace, which: DeadWhich::One(topic, _), .. } => (namespace, one(topic)),
-            Command::DeadRedrive { namespace, which: DeadWhich::Filter(filter), .. } => {
-                (namespace, self.dead_names(namespace, filter))
-            }
-            // These touch no topic's contents, or only those of topics with leases, which are never cold.
-            Command::Receive(_)
-            | Command::Withdraw(_)
-            | Command::Finish(_)
-            | Command::SessionBegin(_)
-            | Command::SessionLost(_)
-            | Command::Heartbeat { .. }
-            | Command::SessionEnd(_)
-            | Command::Attach(_)
-            | Command::Credit { .. }
-            | Command::Detach { .. }
-            | Command::Pause { .. }
-            | Command::Resume { .. }
-            | Command::NamespaceSet { .. }
-            | Command::NamespaceDelete(_)
-            | Command::Namespaces
-            | Command::Stats(_)
-            // It waits by itself for what it comes to.
-            | Command::Top(_)
-            | Command::DeadList { .. }
-            | Command::DeadPurge { .. } => return BTreeSet::new(),
-        };
-        let Some(namespace) = self.namespaces.number(namespace) else { return BTreeSet::new() };
-        let mut keys: BTreeSet<Key> = names.into_iter().map(|name| Key::Topic(namespace, name)).collect();
-        if let Command::Publish(Publish { producer: Some(batch), .. }) = command {
-            keys.insert(Key::Producer(namespace, batch.id));
-        }
-        keys
-    }
-
-    /// The names of a namespace's topics that a predicate admits.
-    fn names(&self, namespace: &NamespaceName, admits: impl Fn(&TopicName) -> bool) -> Vec<TopicName> {
-        let number = self.namespaces.number(namespace);
-        let of_it = self.topics.iter().filter(|(_, topic)| Some(topic.namespace) == number);
-        of_it.map(|(_, topic)| &topic.name).filter(|name| admits(name)).cloned().collect()
-    }
-
-    /// The topics that a filter's dead letters came from.
-    fn dead_names(&self, namespace: &NamespaceName, filter: &Filter) -> Vec<TopicName> {
-        let Some(number) = self.namespaces.number(namespace) else { return Vec::new() };
-        let dead = self.namespaces[number].dead_by_topic.iter();
-        dead.map(|(_, topic, _)| topic).filter(|topic| filter.admits(topic)).cloned().collect()
+        admitted.cloned()
     }
 }

@@ -3,9 +3,12 @@
 //! Inserting and removing take constant time whatever the number of entries, and advancing costs what falls due plus a
 //! bounded number of moves an entry. Seven levels of 64 slots of a millisecond at the lowest reach 139 years ahead;
 //! what lies further stays in the last slot and is looked at again when that comes round. Entries that fall due
-//! together come out in the order (deadline, insertion), so the order depends on nothing but the history.
+//! together come out in the order of their deadlines, and those of one deadline in an order that the caller says: not in
+//! that of insertion, which depends on what was in memory when. What has fallen due is handed out bit by bit, for a
+//! great deal may fall due at one moment, and may still be removed until it is.
 //! After Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use slab::Slab;
@@ -14,8 +17,10 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 7;
 const NONE: u32 = u32::MAX;
+/// Stands for the level of an entry that has fallen due, and is in no slot any more.
+const DUE: u8 = LEVELS as u8;
 
-/// Names an entry. Of no effect once the entry was removed or has fallen due.
+/// Names an entry. Of no effect once the entry was removed or handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimerKey {
     slot: u32,
@@ -31,6 +36,8 @@ pub(crate) struct TimeIndex<T> {
     occupied: [u64; LEVELS],
     now: u64,
     inserted: u64,
+    /// What has fallen due and was not handed out yet, in order.
+    due: VecDeque<TimerKey>,
 }
 
 #[derive(Clone)]
@@ -46,7 +53,14 @@ struct Entry<T> {
 
 impl<T: Copy> TimeIndex<T> {
     pub(crate) fn new() -> Self {
-        TimeIndex { entries: Slab::new(), levels: [[NONE; SLOTS]; LEVELS], occupied: [0; LEVELS], now: 0, inserted: 0 }
+        TimeIndex {
+            entries: Slab::new(),
+            levels: [[NONE; SLOTS]; LEVELS],
+            occupied: [0; LEVELS],
+            now: 0,
+            inserted: 0,
+            due: VecDeque::new(),
+        }
     }
 
     /// How many entries there are.
@@ -63,27 +77,38 @@ impl<T: Copy> TimeIndex<T> {
         TimerKey { slot: key, order: self.inserted }
     }
 
-    /// Takes an entry out before it falls due; does nothing if it is gone.
+    /// Takes an entry out before it is handed out; does nothing if it is gone.
     pub(crate) fn remove(&mut self, key: TimerKey) {
-        if self.entries.get(key.slot as usize).is_some_and(|entry| entry.order == key.order) {
-            self.unlink(key.slot);
+        let entry = self.entries.get(key.slot as usize).filter(|entry| entry.order == key.order);
+        if let Some(level) = entry.map(|entry| entry.level) {
+            if level != DUE {
+                self.unlink(key.slot);
+            }
             self.entries.remove(key.slot as usize);
         }
     }
 
-    /// Moves the clock on and takes out all that falls due up to and including `now`, in order.
-    pub(crate) fn advance(&mut self, now: u64, due: &mut Vec<T>) {
+    /// When an entry falls due, if it is there.
+    pub(crate) fn deadline(&self, key: TimerKey) -> Option<u64> {
+        let entry = self.entries.get(key.slot as usize).filter(|entry| entry.order == key.order);
+        entry.map(|entry| entry.deadline)
+    }
+
+    /// Moves the clock on. All that falls due up to and including `now` can be taken from here on; `place` is where an
+    /// entry stands among those of the same deadline.
+    pub(crate) fn advance<P: Ord>(&mut self, now: u64, place: impl Fn(&T) -> P) {
         assert!(now >= self.now, "time never goes back");
-        let mut found: Vec<(u64, u64, T)> = Vec::new();
+        let mut found: Vec<(u64, P, TimerKey)> = Vec::new();
         while let Some((tick, level, slot)) = self.first_slot().filter(|(tick, ..)| *tick <= now) {
             self.now = self.now.max(tick);
             let mut key = core::mem::replace(&mut self.levels[level][slot], NONE);
             self.occupied[level] &= !(1 << slot);
             while key != NONE {
                 let next = self.entries[key as usize].next;
-                if self.entries[key as usize].deadline <= now {
-                    let entry = self.entries.remove(key as usize);
-                    found.push((entry.deadline, entry.order, entry.what));
+                let entry = &mut self.entries[key as usize];
+                if entry.deadline <= now {
+                    entry.level = DUE;
+                    found.push((entry.deadline, place(&entry.what), TimerKey { slot: key, order: entry.order }));
                 } else {
                     self.link(key);
                 }
@@ -91,13 +116,23 @@ impl<T: Copy> TimeIndex<T> {
             }
         }
         self.now = now;
-        found.sort_unstable_by_key(|(deadline, order, _)| (*deadline, *order));
-        due.extend(found.into_iter().map(|(_, _, what)| what));
+        found.sort_unstable_by(|(a, at, _), (b, bt, _)| (a, at).cmp(&(b, bt)));
+        self.due.extend(found.into_iter().map(|(_, _, key)| key));
+    }
+
+    /// Takes out the next entry that has fallen due.
+    pub(crate) fn take_due(&mut self) -> Option<T> {
+        while let Some(key) = self.due.pop_front() {
+            if self.entries.get(key.slot as usize).is_some_and(|entry| entry.order == key.order) {
+                return Some(self.entries.remove(key.slot as usize).what);
+            }
+        }
+        None
     }
 
     /// A time before which nothing falls due; `None` if there is nothing at all.
     pub(crate) fn next(&self) -> Option<u64> {
-        self.first_slot().map(|(tick, ..)| tick)
+        if self.due.is_empty() { self.first_slot().map(|(tick, ..)| tick) } else { Some(self.now) }
     }
 
     /// The occupied slot that comes first, with the time at which it begins.
@@ -161,6 +196,7 @@ impl<T: Copy> TimeIndex<T> {
 mod tests {
     use super::*;
     use alloc::collections::BTreeMap;
+    use core::cmp::Reverse;
     use proptest::prelude::*;
 
     proptest! {
@@ -176,8 +212,8 @@ mod tests {
                 match kind {
                     0 => {
                         let deadline = now + distance;
-                        keys.push((index.insert(deadline, n), (deadline, n)));
-                        model.insert((deadline, n), ());
+                        keys.push((index.insert(deadline, n), (deadline, Reverse(n))));
+                        model.insert((deadline, Reverse(n)), ());
                     }
                     1 if !keys.is_empty() => {
                         let (key, entry) = keys.swap_remove(value as usize % keys.len());
@@ -186,11 +222,17 @@ mod tests {
                     }
                     _ => {
                         now += distance;
-                        let mut due = Vec::new();
-                        index.advance(now, &mut due);
-                        let later = model.split_off(&(now + 1, 0));
-                        let expected: Vec<usize> = core::mem::replace(&mut model, later).into_keys().map(|k| k.1).collect();
-                        prop_assert_eq!(due, expected);
+                        // The later ones first, among those of one deadline.
+                        index.advance(now, |n| Reverse(*n));
+                        let later = model.split_off(&(now + 1, Reverse(usize::MAX)));
+                        // Some of what has fallen due is removed before it is handed out.
+                        let mut ready = core::mem::replace(&mut model, later);
+                        for (key, entry) in keys.iter().filter(|(_, entry)| entry.0 <= now && entry.1.0 % 5 == 0) {
+                            index.remove(*key);
+                            ready.remove(entry);
+                        }
+                        let due: Vec<usize> = core::iter::from_fn(|| index.take_due()).collect();
+                        prop_assert_eq!(due, ready.into_keys().map(|key| key.1.0).collect::<Vec<_>>());
                         keys.retain(|(_, entry)| entry.0 > now);
                     }
                 }

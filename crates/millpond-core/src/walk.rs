@@ -85,11 +85,6 @@ impl Core {
             if spent >= SLICE {
                 return false;
             }
-            if topic.is_cold() {
-                // What it holds is known once it is here.
-                self.parking.want(topic.number);
-                return false;
-            }
             spent += 1 + topic.levels.iter().map(|level| level.line.steps() + level.aside.len()).sum::<usize>();
             walk.take(view(topic, &self.state.namespaces[walk.namespace].paused));
             walk.last = Some(topic.name.clone());

@@ -32,6 +32,8 @@ pub struct Priority(u8);
 impl Priority {
     /// The priority of a message that names none.
     pub const DEFAULT: Priority = Priority(4);
+    /// The priority that goes last.
+    pub const LOWEST: Priority = Priority(0);
     /// The priority that goes first.
     pub const HIGHEST: Priority = Priority(PRIORITIES as u8 - 1);
 

@@ -8,7 +8,7 @@ mod lease;
 mod publish;
 mod settle;
 
-use millpond_types::{Priority, Sequence, TopicName};
+use millpond_types::{LeaseNumber, Priority, Sequence, TopicName};
 
 use crate::fact::Fact;
 use crate::state::State;
@@ -54,27 +54,12 @@ impl State {
                 self.numbers.next_topic = self.numbers.next_topic.max(topic.0 + 1);
                 let home = &mut self.namespaces[*namespace];
                 home.topics += 1;
-                let topic = Topic {
-                    number: *topic,
-                    namespace: *namespace,
-                    name: name.detach(),
-                    tenant: tenant_hash(self.hash_key, name.tenant()),
-                    floor: *floor,
-                    next_lease: millpond_types::LeaseNumber(*floor),
-                    levels: alloc::vec::Vec::new(),
-                    leases: alloc::collections::BTreeMap::new(),
-                    in_flight: 0,
-                    retrying: 0,
-                    paused: home.paused.holds(name),
-                    offered: None,
-                    bounds: self.bounds,
-                    touched: false,
-                    stored: Stored { epoch: self.epoch, ..Stored::default() },
-                    cold: None,
-                };
-                let slot = self.topics.insert(topic);
+                let derived = (tenant_hash(self.hash_key, name.tenant()), home.paused.holds(name), self.bounds);
+                let stored = Stored { epoch: self.epoch, ..Stored::default() };
+                let next_lease = LeaseNumber(*floor);
+                let topic = Topic::new(*topic, *namespace, name.detach(), *floor, next_lease, derived, stored);
+                let slot = self.admit(topic);
                 self.will_change(slot);
-                self.touch(slot);
             }
             Fact::TopicRecalled { topic, .. } => {
                 let slot = self.slot(*topic);
@@ -84,7 +69,7 @@ impl State {
                 let slot = self.slot(*topic);
                 assert!(self.topics[slot].is_empty(), "only an empty topic vanishes");
                 self.remove_entry(slot);
-                let topic = self.topics.remove(slot);
+                let topic = self.dismiss(slot);
                 if topic.touched {
                     self.touched.retain(|touched| *touched != slot);
                 }

@@ -27,7 +27,6 @@ pub(crate) type Refusal = (Code, String);
 
 impl Core {
     pub(crate) fn decide(&mut self, ticket: Ticket, command: Command, log: &mut dyn FactLog) {
-        self.bring_for(&command).expect("what a command needs is fetched before it is decided");
         let reply = match command {
             Command::Publish(publish) => self.publish(publish, log).map(Some),
             Command::Receive(receive) => self.receive(ticket, receive).map(|()| None),

@@ -9,7 +9,6 @@ use crate::fact::NamespaceNumber;
 use crate::state::topic::Topic;
 use crate::store::{Key, KeyBytes, Name, Range, Shelf, Want};
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for the core that lets topics leave memory"))]
 impl Dispatcher {
     /// What has to be read, each told once.
     pub(crate) fn wanted(&mut self) -> &mut Vec<Want> {

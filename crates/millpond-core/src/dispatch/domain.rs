@@ -6,7 +6,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use millpond_types::limits::FILTER_MAX;
+use millpond_types::limits::{FILTER_MAX, PRIORITIES};
 use millpond_types::{Priority, TopicName, TopicNumber};
 
 use crate::dispatch::reach::{Reach, Span};
@@ -92,9 +92,15 @@ impl List {
         &self.names
     }
 
-    /// Takes note of what a topic is offered at now.
+    /// Takes note of what a topic in memory is offered at now.
     pub(crate) fn set(&mut self, name: &TopicName, level: Option<Priority>) {
         let at = self.find(name).expect("a list is told of its own topics");
+        if !self.unseen.is_empty() {
+            // It is in memory, so it is on no shelf but there.
+            for priority in (0..PRIORITIES as u8).filter_map(Priority::new) {
+                self.unseen.remove(&(priority, at as u16));
+            }
+        }
         let before = core::mem::replace(&mut self.levels[at], level);
         if let Some(before) = before {
             self.offered.remove(&(before, at as u16));

@@ -13,7 +13,7 @@ use crate::dispatch::ConsumerSlot;
 use crate::dispatch::domain::Domain;
 use crate::dispatch::reach::{Reach, Span, Unknown};
 use crate::dispatch::turns::Turns;
-use crate::dispatch::view::{From, View};
+use crate::dispatch::view::View;
 use crate::fact::NamespaceNumber;
 use crate::state::{State, TopicSlot};
 
@@ -74,18 +74,6 @@ impl Scope {
             }
         }
         Ok(None)
-    }
-
-    /// The topic behind another one at a priority.
-    pub(crate) fn behind(
-        &self,
-        slot: TopicSlot,
-        priority: Priority,
-        state: &State,
-        reach: &Reach,
-    ) -> Option<TopicSlot> {
-        let view = View { state, reach, namespace: self.namespace, domain: &self.domain, priority };
-        view.next(From::BehindTopic(slot)).ok().flatten()
     }
 
     /// A topic was served; `left` messages of its turn are for later.

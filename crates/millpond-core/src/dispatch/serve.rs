@@ -42,12 +42,14 @@ impl Core {
             self.serve_scope(scope, &mut fed, log);
         }
         self.deliver(fed);
+        self.pass_on_wants();
         self.answer_receives();
         self.vanish(log);
+        self.make_room();
     }
 
     /// Brings what a topic is offered at up to date, and tells those who may be waiting for it.
-    fn refresh(&mut self, slot: TopicSlot) {
+    pub(crate) fn refresh(&mut self, slot: TopicSlot) {
         if self.state.refresh(slot) {
             self.dispatcher.scopes.tell(slot, &self.state);
         }
@@ -98,14 +100,13 @@ impl Core {
                 }
                 continue;
             }
-            if topic.is_cold() {
-                self.fetch_ahead(scope, &turn);
-                return ControlFlow::Break(Held::Up);
-            }
             let whole = if turn.left > 0 { turn.left } else { policy.weight };
             // With nobody else at this priority, every turn is its turn.
             let quota = if turn.is_only { share } else { whole.min(share) };
             let served = self.serve_topic(turn.slot, turn.priority, consumer, quota, log);
+            if served == 0 {
+                return ControlFlow::Break(Held::Up);
+            }
             share -= served;
             // The consumer's share or credit may have run out in mid-turn: the next one goes on with it.
             let left = if turn.is_only { 0 } else { whole.saturating_sub(served) };
@@ -149,7 +150,9 @@ impl Core {
         let mut served = 0;
         self.state.topics.take_up(slot);
         while served < quota {
-            self.bring_front(slot, priority);
+            if !self.bring_front(slot, priority) {
+                break;
+            }
             let consumer = &self.dispatcher.consumers[consumer_slot as usize];
             let topic = &self.state.topics[slot];
             let policy = &self.state.namespaces[topic.namespace].policy;
@@ -201,11 +204,17 @@ impl Core {
         served
     }
 
-    /// Sees to it that the front of a line is in memory, and enough of what comes next.
-    fn bring_front(&mut self, slot: TopicSlot, priority: Priority) {
+    /// Sees to it that the front of a line is in memory, and enough of what comes next. False if what is to be served
+    /// now has to be waited for.
+    fn bring_front(&mut self, slot: TopicSlot, priority: Priority) -> bool {
         while let Some(first) = self.state.topics[slot].level(priority).and_then(|level| level.line.wanted()) {
-            self.state.bring(slot, priority, first).expect("the front of a line is fetched before it is served");
+            if let Err(want) = self.state.bring(slot, priority, first) {
+                self.want(want);
+                break;
+            }
         }
+        let level = self.state.topics[slot].level(priority).expect("a ready level is there");
+        level.front() != Some(Front::Line) || level.line.front().is_some()
     }
 
     fn deliver(&mut self, fed: Vec<ConsumerSlot>) {
@@ -252,6 +261,7 @@ impl Core {
                 self.state.topics.take_up(slot);
                 self.commit(Fact::TopicVanished { topic }, log);
             } else {
+                self.state.used(slot);
                 self.refresh(slot);
             }
         }

@@ -152,7 +152,7 @@ impl World {
             touched: false,
             stored: Default::default(),
             bounds: self.state.bounds,
-            cold: None,
+            residence: Default::default(),
         };
         let slot = self.state.topics.insert(topic);
         self.offer(slot);

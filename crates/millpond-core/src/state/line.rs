@@ -14,6 +14,7 @@ mod middle;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use millpond_types::block::Sizes;
 use millpond_types::{Sequence, WallTime};
 
 use crate::page::{RunPage, StoredPiece};
@@ -182,6 +183,17 @@ impl Line {
         }
     }
 
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let sizes_of = |run: Option<&RunPage>| match run.map(|run| &run.sizes) {
+            Some(Sizes::Ends(ends)) => size_of_val(&ends[..]),
+            _ => 0,
+        };
+        let (front, back) = (self.runs().next(), self.pieces.back().and_then(|piece| piece.runs().next_back()));
+        let of_run = size_of::<RunPage>() + (sizes_of(front) + sizes_of(back)) / 2;
+        self.pieces.capacity() * size_of::<Piece>() + self.runs * of_run
+    }
+
     /// How much there is to look at for [`Line::oldest`].
     pub(crate) fn steps(&self) -> usize {
         self.runs + self.pieces.len()
@@ -237,7 +249,7 @@ impl Piece {
         }
     }
 
-    fn runs(&self) -> impl Iterator<Item = &RunPage> {
+    fn runs(&self) -> impl DoubleEndedIterator<Item = &RunPage> {
         match self {
             Piece::Loaded(runs) => runs.range(..),
             Piece::Stored(..) => Default::default(),

@@ -14,6 +14,7 @@ pub(crate) mod order;
 pub(crate) mod pauses;
 pub(crate) mod pieces;
 pub(crate) mod producer;
+pub(crate) mod resident;
 pub(crate) mod stored;
 pub(crate) mod sweeps;
 pub(crate) mod topic;
@@ -36,7 +37,8 @@ use crate::state::namespace::Namespaces;
 use crate::state::numbers::Numbers;
 use crate::state::pieces::PieceTimer;
 use crate::state::producer::Producers;
-use crate::state::stored::Capture;
+use crate::state::resident::Residents;
+use crate::state::stored::{Capture, Place};
 use crate::state::sweeps::{Sweep, Sweeps};
 use crate::state::topic::Lease;
 use crate::state::topics::Topics;
@@ -100,6 +102,11 @@ pub(crate) struct State {
     pub(crate) touched: Vec<TopicSlot>,
     /// Topics that something may have happened to.
     pub(crate) sweeps: Sweeps,
+    pub(crate) residents: Residents,
+    /// Topics that are not in memory.
+    pub(crate) cold: u64,
+    /// While facts are replayed: where the topics are whose numbers they may still name.
+    pub(crate) replayed: Option<HashMap<TopicNumber, Place, FixedState>>,
 }
 
 impl State {
@@ -125,6 +132,9 @@ impl State {
             freed: Vec::new(),
             touched: Vec::new(),
             sweeps: Sweeps::default(),
+            residents: Residents::default(),
+            cold: 0,
+            replayed: Some(HashMap::default()),
         }
     }
 
@@ -152,6 +162,7 @@ impl State {
         while let Some(slot) = self.touched.pop() {
             self.topics[slot].touched = false;
             self.store_middles(slot);
+            self.used(slot);
             self.refresh(slot);
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct Namespace {
     pub(crate) counts: Counts,
     /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`](crate::store::Shelf::index).
     pub(crate) shelves: [u64; SHELVES],
+    /// How many of these are not in memory.
+    pub(crate) cold: [u64; SHELVES],
     pub(crate) dead: BTreeMap<(GroupNumber, MessageId), Dead>,
     /// The dead letters in the order in which they are listed.
     pub(crate) dead_by_topic: BTreeSet<(GroupNumber, TopicName, MessageId)>,
@@ -102,6 +104,7 @@ impl Namespace {
             topics: 0,
             counts: Counts::default(),
             shelves: [0; SHELVES],
+            cold: [0; SHELVES],
             dead: BTreeMap::new(),
             dead_by_topic: BTreeSet::new(),
         }

@@ -76,6 +76,17 @@ impl State {
         }
     }
 
+    /// Takes a piece that was fetched out of the store, if its line still calls it stored.
+    pub(crate) fn take_in_piece(&mut self, page: PiecePage) {
+        let (slot, first) = (self.topics.by_number(page.topic), page.runs[0].first);
+        let level = slot.and_then(|slot| self.topics[slot].level(page.priority));
+        if let Some(slot) = slot
+            && level.is_some_and(|level| level.line.find(first) == InLine::Stored(first))
+        {
+            self.load_piece(slot, page);
+        }
+    }
+
     /// Takes a piece out of the store again.
     pub(crate) fn load_piece(&mut self, slot: TopicSlot, page: PiecePage) {
         self.will_change(slot);

@@ -8,10 +8,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use millpond_types::{TopicNumber, WallTime};
+use millpond_types::{TopicName, TopicNumber, WallTime};
 
 use crate::fact::{Epoch, Fact, NamespaceNumber};
 use crate::page::{DuePage, NamespacePage, Page, TopicPage};
+use crate::state::topic::{AsideWhy, Topic};
 use crate::state::{State, TopicSlot};
 use crate::store::{Key, Shelf};
 
@@ -36,10 +37,17 @@ pub(crate) struct Capture {
     namespaces: BTreeMap<NamespaceNumber, NamespacePage>,
 }
 
+/// Where the entry of a topic is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) namespace: NamespaceNumber,
+    pub(crate) shelf: Shelf,
+    pub(crate) name: TopicName,
+}
+
 /// The layer of the store that an entry goes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layer {
-    #[expect(dead_code, reason = "topics that leave memory go there")]
     Young,
     Frozen,
 }
@@ -98,6 +106,46 @@ impl State {
             }
         }
         false
+    }
+
+    /// Takes a topic into memory, from its entry on a shelf.
+    pub(crate) fn take_in(&mut self, page: TopicPage, shelf: Shelf) {
+        let due = page.first_deadline().filter(|_| shelf != Shelf::Busy);
+        let stored = Stored { shelf: Some(shelf), due, changed: None, epoch: page.epoch };
+        let home = &mut self.namespaces[page.namespace];
+        home.cold[shelf.index()] -= 1;
+        self.cold -= 1;
+        let (namespace, counts) = (page.namespace, home.counts);
+        self.admit_page(page, stored);
+        // Its messages were counted all the while.
+        self.namespaces[namespace].counts = counts;
+    }
+
+    /// Lets a topic leave memory, for a shelf. What its entry does not say of it is put there before.
+    pub(crate) fn leave(&mut self, slot: TopicSlot) -> (Topic, Shelf) {
+        match self.topics[slot].stored.changed {
+            None => {}
+            Some(epoch) if epoch == self.epoch => self.write_entry(slot, Layer::Young),
+            Some(_) => self.write_entry(slot, Layer::Frozen),
+        }
+        let topic = self.dismiss(slot);
+        for level in &topic.levels {
+            level.expiries.values().for_each(|(_, timer)| self.wall_timers.remove(*timer));
+            level.line.timers().for_each(|timer| self.piece_timers.remove(timer));
+            for aside in level.aside.values() {
+                if let AsideWhy::Delayed { timer, .. } = aside.state {
+                    self.wall_timers.remove(timer);
+                }
+            }
+        }
+        let shelf = topic.stored.shelf.expect("a topic that leaves has an entry");
+        let (number, namespace, name) = (topic.number, topic.namespace, topic.name.clone());
+        self.namespaces[namespace].cold[shelf.index()] += 1;
+        self.cold += 1;
+        if let Some(replayed) = &mut self.replayed {
+            replayed.insert(number, Place { namespace, shelf, name });
+        }
+        (topic, shelf)
     }
 
     /// A topic is gone, and so is its entry.

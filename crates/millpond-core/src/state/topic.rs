@@ -20,6 +20,7 @@ use millpond_types::{
 use crate::fact::NamespaceNumber;
 use crate::page::RunPage;
 use crate::state::line::{Line, LineBounds};
+use crate::state::resident::Residence;
 use crate::state::stored::Stored;
 use crate::state::{LeaseSlot, TopicSlot};
 use crate::store::Shelf;
@@ -51,9 +52,7 @@ pub(crate) struct Topic {
     /// Whether it is in [`State::touched`](super::State).
     pub(crate) touched: bool,
     pub(crate) stored: Stored,
-    /// Set while its contents are in the store, to the priority at which they are ready: nothing of `levels` and
-    /// `leases` may be looked at before they are loaded.
-    pub(crate) cold: Option<Priority>,
+    pub(crate) residence: Residence,
 }
 
 /// One priority of a topic.
@@ -115,6 +114,36 @@ impl Lease {
 }
 
 impl Topic {
+    /// A topic without messages.
+    pub(crate) fn new(
+        number: TopicNumber,
+        namespace: NamespaceNumber,
+        name: TopicName,
+        floor: u64,
+        next_lease: LeaseNumber,
+        (tenant, paused, bounds): (u64, bool, LineBounds),
+        stored: Stored,
+    ) -> Topic {
+        Topic {
+            number,
+            namespace,
+            name,
+            tenant,
+            floor,
+            next_lease,
+            levels: Vec::new(),
+            leases: BTreeMap::new(),
+            in_flight: 0,
+            retrying: 0,
+            paused,
+            offered: None,
+            bounds,
+            touched: false,
+            stored,
+            residence: Residence::default(),
+        }
+    }
+
     pub(crate) fn level(&self, priority: Priority) -> Option<&Level> {
         self.levels.iter().find(|level| level.priority == priority)
     }
@@ -142,7 +171,7 @@ impl Topic {
 
     /// Whether it holds nothing at all.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.is_cold() && self.levels.iter().all(|level| level.line.is_empty() && level.aside.is_empty())
+        self.levels.iter().all(|level| level.line.is_empty() && level.aside.is_empty())
     }
 
     /// The highest priority at which a message could be delivered now, if any.
@@ -150,7 +179,7 @@ impl Topic {
         if self.paused || self.room(policy) == 0 {
             return None;
         }
-        self.cold.or_else(|| self.highest_ready())
+        self.highest_ready()
     }
 
     /// The highest priority at which a message is ready, whatever keeps it from being delivered.
@@ -165,11 +194,6 @@ impl Topic {
             Some(priority) => Shelf::Ready(priority),
             None => Shelf::Idle,
         }
-    }
-
-    /// Whether its contents are in the store.
-    pub(crate) fn is_cold(&self) -> bool {
-        self.cold.is_some()
     }
 
     /// How many more messages may be leased now.
@@ -206,12 +230,6 @@ impl Level {
 
     pub(crate) fn is_ready(&self) -> bool {
         !self.line.is_empty() || !self.ready.is_empty()
-    }
-
-    /// Whether time alone will change it.
-    pub(crate) fn has_deadlines(&self) -> bool {
-        let rests = |aside: &Aside| matches!(aside.state, AsideWhy::Ready { .. });
-        !self.expiries.is_empty() || self.line.timers().next().is_some() || !self.aside.values().all(rests)
     }
 
     /// The next sequence that was never looked at.

@@ -25,15 +25,13 @@ pub(crate) struct Topics {
     /// The topic that was asked for last: facts on one topic come one after another.
     at_hand: Cell<TopicSlot>,
     pub(crate) order: Order,
-    /// How many of them have their contents in the store.
-    pub(crate) cold: usize,
 }
 
 impl Topics {
     pub(crate) fn new(hash_key: [u64; 2]) -> Topics {
         let by_number = HashMap::default();
         let (slots, at_hand) = (Slab::new(), Cell::new(0));
-        Topics { hash_key, slots, by_name: HashTable::new(), by_number, at_hand, order: Order::default(), cold: 0 }
+        Topics { hash_key, slots, by_name: HashTable::new(), by_number, at_hand, order: Order::default() }
     }
 
     pub(crate) fn find(&self, namespace: NamespaceNumber, name: &TopicName) -> Option<TopicSlot> {
@@ -87,6 +85,10 @@ impl Topics {
         entry.unwrap_or_else(|_| unreachable!("a topic is found by its name")).remove();
         self.by_number.remove(&topic.number);
         topic
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     pub(crate) fn get(&self, slot: TopicSlot) -> Option<&Topic> {

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use millpond_types::limits::PRIORITIES;
 use millpond_types::{MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
 
-use super::{Key, Range, Shelf};
+use super::{Key, Range, SHELVES, Shelf};
 use crate::fact::NamespaceNumber;
 use crate::page::Page;
 
@@ -108,6 +108,11 @@ impl Name {
 }
 
 impl Shelf {
+    /// All shelves.
+    pub fn all() -> impl Iterator<Item = Shelf> {
+        (0..SHELVES as u8).filter_map(Shelf::from_byte)
+    }
+
     /// Its place where something is kept per shelf.
     pub fn index(self) -> usize {
         usize::from(self.byte())

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use millpond_core::Core;
 use millpond_core::page::{AsideState, Page, RunPage, TopicPage};
 use millpond_core::store::{Key, SHELVES, Shelf};
 use millpond_types::{Priority, TopicNumber, WallTime};
+
+use crate::store::SharedStore;
 
 /// What a checkpoint must hold, taken down when it began: all of the state that it captures.
 pub struct Expected(Vec<Page>);
@@ -54,7 +57,22 @@ pub fn canonical(pages: impl IntoIterator<Item = Page>) -> Vec<Page> {
     pages
 }
 
-fn is_captured(page: &Page) -> bool {
+/// A core that begins with what a crash has left, and with what is not captured yet but kept in memory.
+pub fn recover(store: &SharedStore, kept: &[Page]) -> Core {
+    let (mut numbers, mut pages) = (None, Vec::new());
+    for (key, page) in store.disk() {
+        match (key, page) {
+            (_, Page::Numbers(page)) => numbers = Some(page),
+            (Key::Topic { shelf: Shelf::Busy, .. } | Key::Namespace(_), page) => pages.push(page),
+            _ => {}
+        }
+    }
+    pages.extend(kept.iter().cloned());
+    Core::recover(Box::new(store.clone()), numbers.expect("a checkpoint has the numbers"), pages)
+        .expect("a checkpoint is good")
+}
+
+pub fn is_captured(page: &Page) -> bool {
     matches!(page, Page::Numbers(_) | Page::Namespace(_) | Page::Topic(_) | Page::Piece(_))
 }
 

@@ -1,19 +1,25 @@
 //! The shell around a core in a test: it owns the core, its journal and both times, drives turns, and checks after each
 //! of them all that must hold whatever the history.
 
+use std::collections::BTreeSet;
+
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::page::Page;
+use millpond_core::store::Want;
 use millpond_core::{Core, LineBounds, Now, invariants};
 use millpond_types::{RunTime, WallTime};
 
-use crate::checkpoint::{Expected, canonical};
+use crate::checkpoint::{self, Expected, canonical};
 use crate::journal::Journal;
 use crate::store::SharedStore;
 
 pub const HASH_KEY: [u64; 2] = [7, 11];
 /// Where wall time begins: not at zero, so that it is not confused with run time.
 pub const WALL_START: u64 = 1_000_000_000;
+
+/// Turns between two recoveries from the last checkpoint.
+const RECOVER_EVERY: usize = 5;
 
 pub struct Shell {
     pub core: Core,
@@ -22,6 +28,12 @@ pub struct Shell {
     pub now: Now,
     /// What the checkpoint must hold that is being captured.
     expected: Option<Expected>,
+    /// How many facts there were when the checkpoint began that is being captured, and what it does not capture; then
+    /// the same of the last one that was written.
+    began: (usize, Vec<Page>),
+    written: Option<(usize, Vec<Page>)>,
+    /// How many facts there were behind each turn.
+    turns: Vec<usize>,
     /// A core that is fed with the journal's facts alone.
     replica: Core,
     applied: usize,
@@ -46,7 +58,21 @@ impl Shell {
         core.start(now, false, &mut journal);
         let replica = empty();
         let (expected, freed) = (None, Vec::new());
-        let mut shell = Shell { core, store, journal, now, expected, replica, applied: 0, freed, tickets: 0, bounds };
+        let mut shell = Shell {
+            core,
+            store,
+            journal,
+            now,
+            expected,
+            began: (0, Vec::new()),
+            written: None,
+            turns: Vec::new(),
+            replica,
+            applied: 0,
+            freed,
+            tickets: 0,
+            bounds,
+        };
         // A start gives every lease some grace: that is over when a test begins, but where it restarts.
         shell.pass(60_000, 60_000);
         shell.turn(Vec::new());
@@ -68,6 +94,10 @@ impl Shell {
         let outputs = self.bare_turn(commands);
         self.check();
         self.capture();
+        self.turns.push(self.journal.facts.len());
+        if self.turns.len().is_multiple_of(RECOVER_EVERY) {
+            self.recover();
+        }
         outputs
     }
 
@@ -96,7 +126,7 @@ impl Shell {
     /// Starts anew with what the journal holds; after a crash, with all numbers raised.
     pub fn restart(&mut self, crash: bool) {
         self.store = SharedStore::default();
-        self.expected = None;
+        (self.expected, self.written) = (None, None);
         let mut core = Core::empty(HASH_KEY, Box::new(self.store.clone()));
         core.set_line_bounds(self.bounds);
         self.journal.facts.iter().for_each(|(fact, position)| core.apply(fact, *position));
@@ -111,13 +141,43 @@ impl Shell {
         self.replica = Core::from_pages(self.core.pages()).expect("a core's own pages are good");
         if !self.core.is_capturing() {
             self.expected = Some(Expected::of(self.core.pages()));
+            let kept = self.core.pages().filter(|page| !checkpoint::is_captured(page)).collect();
+            self.began = (self.journal.facts.len(), kept);
             self.core.freeze();
         }
+    }
+
+    /// A core that begins with the last checkpoint and has no room at all comes to the same state.
+    fn recover(&mut self) {
+        let Some((written, kept)) = &self.written else { return };
+        let store = self.store.crashed();
+        let mut core = checkpoint::recover(&store, kept);
+        core.set_room(0);
+        core.set_line_bounds(self.bounds);
+        let mut from = *written;
+        for to in self.turns.iter().copied().filter(|end| *end > *written) {
+            let facts = &self.journal.facts[from..to];
+            loop {
+                let wants: BTreeSet<Want> = facts.iter().filter_map(|(fact, _)| core.needs(fact)).collect();
+                if wants.is_empty() {
+                    break;
+                }
+                wants.into_iter().for_each(|want| core.recall(store.fetch(want)));
+            }
+            facts.iter().for_each(|(fact, position)| core.apply(fact, *position));
+            while core.make_room() {}
+            invariants::check(&core);
+            from = to;
+        }
+        core.set_time(self.now);
+        let expected = canonical(self.core.pages());
+        assert_same(&expected, core.pages(), "a checkpoint and the facts behind it give the same state");
     }
 
     fn capture(&mut self) {
         if self.core.is_capturing() && self.core.capture(1) {
             self.store.model().write_sealed();
+            self.written = Some(std::mem::take(&mut self.began));
             let expected = self.expected.take().expect("taken down when the checkpoint began");
             expected.check(&self.store.disk());
         }

@@ -14,10 +14,21 @@ impl SharedStore {
         self.0.lock().unwrap()
     }
 
-    /// What the last checkpoint holds.
-    pub fn disk(&self) -> Vec<(Key, Page)> {
+    /// What a crash leaves, for another core.
+    pub fn crashed(&self) -> SharedStore {
         let mut model = self.model().clone();
         model.crash();
+        SharedStore(Arc::new(Mutex::new(model)))
+    }
+
+    pub fn fetch(&self, want: Want) -> Answer {
+        self.model().fetch(want)
+    }
+
+    /// What the last checkpoint holds.
+    pub fn disk(&self) -> Vec<(Key, Page)> {
+        let crashed = self.crashed();
+        let model = crashed.model();
         let all = Range { from: KeyBytes::new(), until: vec![u8::MAX], limit: u32::MAX };
         model.entries(&all).map(|(key, page)| (Key::parse(&key).expect("a key of the core"), page)).collect()
     }

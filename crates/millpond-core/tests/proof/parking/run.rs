@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
-use millpond_core::page::{AsidePage, AsideState, Page, RunPage, TopicPage};
+use millpond_core::page::{AsidePage, AsideState, Page, RunPage};
+use millpond_core::store::Want;
 use millpond_core::{Core, Decision, Now, invariants};
 use millpond_types::block::Sizes;
 use millpond_types::{
     Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Priority, ProducerId, PublishOutcome, Receipt,
-    RunTime, Sequence, SessionId, TopicNumber, WallTime,
+    RunTime, Sequence, SessionId, WallTime,
 };
 
 use super::{Change, Round};
+use crate::checkpoint::canonical;
 use crate::history::{Known, TOPICS, name, policy, publish_run};
 use crate::journal::Journal;
 use crate::shell::HASH_KEY;
@@ -23,10 +25,11 @@ pub struct Run {
     pub core: Core,
     pub journal: Journal,
     pub now: Now,
-    /// What was evicted.
-    pub store: BTreeMap<TopicNumber, TopicPage>,
+    pub store: SharedStore,
+    /// Whether a checkpoint is complete and not written.
+    is_sealed: bool,
     /// What the core wants and was not given yet.
-    pub wanted: Vec<TopicNumber>,
+    pub wanted: Vec<Want>,
     /// What decides when topics leave and when they come back; where there is none, they never leave.
     pub chances: Vec<u64>,
     pub chance: usize,
@@ -45,14 +48,16 @@ pub struct Run {
 impl Run {
     pub fn new(chances: Vec<u64>) -> Run {
         let mut journal = Journal::default();
-        let mut core = Core::create(HASH_KEY, Box::new(SharedStore::default()), &mut journal);
+        let store = SharedStore::default();
+        let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
         let now = Now { run: RunTime(0), wall: WallTime(0) };
         core.start(now, false, &mut journal);
         let mut run = Run {
             core,
             journal,
             now,
-            store: BTreeMap::new(),
+            store,
+            is_sealed: false,
             wanted: Vec::new(),
             chances,
             chance: 0,
@@ -132,14 +137,9 @@ impl Run {
         self.submit(vec![Command::Attach(attach)]);
     }
 
-    /// The state with everything loaded.
+    /// The whole state.
     pub fn pages(&mut self) -> Vec<Page> {
-        for number in self.store.keys().copied().collect::<Vec<_>>() {
-            self.load(number);
-        }
-        self.end_turn();
-        assert_eq!(self.core.evict(TopicNumber(u64::MAX)), None, "what is not there is not evicted");
-        let mut pages: Vec<Page> = self.core.pages().collect();
+        let mut pages = canonical(self.core.pages());
         for page in &mut pages {
             match page {
                 Page::Topic(topic) => topic.levels.iter_mut().for_each(|level| {
@@ -254,51 +254,61 @@ impl Run {
 
     /// Turns until nothing is wanted any more.
     fn settle(&mut self) {
-        while !self.wanted.is_empty() {
+        while !self.wanted.is_empty() || self.core.next_wake() == Some(Millis::ZERO) {
             self.submit(Vec::new());
         }
     }
 
-    /// Lets some topics go, by chance.
+    /// Lets topics go and checkpoints be made, by chance.
     fn evict(&mut self) {
-        let topics: Vec<TopicNumber> = (0..TOPICS.len() as u64).map(TopicNumber).collect();
-        for number in topics {
-            if self.draw() % 2 == 1
-                && let Some(page) = self.core.evict(number)
-            {
-                assert!(self.store.insert(number, page).is_none(), "a topic is evicted once");
+        if self.chances.is_empty() {
+            return;
+        }
+        let room = [0, 3000, usize::MAX][self.draw() as usize % 3];
+        self.core.set_room(room);
+        if self.core.is_capturing() {
+            let slice = self.draw() as usize % 3;
+            self.is_sealed = self.core.capture(slice);
+        } else if self.is_sealed {
+            if self.draw().is_multiple_of(2) {
+                self.store.model().write_sealed();
+                self.is_sealed = false;
             }
+        } else if self.draw().is_multiple_of(3) {
+            self.core.freeze();
         }
     }
 
-    /// Lets all topics go that can do without memory.
+    /// Lets all topics go to the disk that can do without memory.
     pub fn evict_all(&mut self) {
-        for number in (0..2000).map(TopicNumber) {
-            let page = self.core.evict(number);
-            self.store.extend(page.map(|page| (number, page)));
-        }
+        self.core.freeze();
+        while !self.core.capture(1) {}
+        self.store.model().write_sealed();
+        self.core.set_room(0);
+        while self.core.make_room() {}
     }
 
-    /// Brings all of the wanted topics back, in a turn.
+    /// Brings all that is wanted, in a turn.
     pub fn bring_all(&mut self) {
-        for number in std::mem::take(&mut self.wanted) {
-            self.load(number);
+        for want in std::mem::take(&mut self.wanted) {
+            self.load(want);
         }
         self.end_turn();
     }
 
-    /// Brings some of the wanted topics back, in any order.
+    /// Brings some of what is wanted, in any order.
     fn load_some(&mut self) {
         while !self.wanted.is_empty() && !self.draw().is_multiple_of(3) {
             let at = self.draw() as usize % self.wanted.len();
-            let number = self.wanted.swap_remove(at);
-            self.load(number);
+            let want = self.wanted.swap_remove(at);
+            self.load(want);
         }
     }
 
-    fn load(&mut self, number: TopicNumber) {
-        let page = self.store.remove(&number).expect("only what was evicted is wanted, once");
-        self.core.load(page, &mut self.journal);
+    fn load(&mut self, want: Want) {
+        let answer = self.store.fetch(want);
+        self.core.load(answer, &mut self.journal);
+        self.wanted.append(self.core.wanted());
     }
 
     fn draw(&mut self) -> u64 {

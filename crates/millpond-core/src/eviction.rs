@@ -1,0 +1,63 @@
+//! Topics leave memory when they take more of it than they should, a few at each turn's end, the ones that nothing has
+//! happened to for longest first. One that has not changed since it came leaves without a trace.
+
+use crate::Core;
+use crate::state::TopicSlot;
+
+/// Topics that leave in one turn at most: about a quarter of a millisecond.
+const LEAVE_MAX: usize = 256;
+/// Topics that are looked at for that.
+const LOOK_MAX: usize = 1024;
+/// Bytes that topics may take whatever the room is: so a few consumers go on, one topic after another, in no room at all.
+const ROOM_MIN: usize = 1024 * 1024;
+
+impl Core {
+    /// Sets how many bytes the topics in memory should not exceed.
+    pub fn set_room(&mut self, bytes: usize) {
+        self.state.residents.room = bytes;
+    }
+
+    /// About how many bytes the topics in memory take.
+    pub fn resident_bytes(&self) -> usize {
+        self.state.residents.bytes
+    }
+
+    /// Whether the topics that cannot do without memory leave no room for others. Then no more are brought in for
+    /// dispatch, and publishes are better held back.
+    pub fn is_crowded(&self) -> bool {
+        self.is_crowded
+    }
+
+    /// Lets topics leave until the others have room, or enough of them have left for one time. True if there is more to
+    /// do. Each turn does this at its end; a replay does it between batches.
+    pub fn make_room(&mut self) -> bool {
+        let (mut looked, mut left) = (0, 0);
+        let horizon = self.horizon();
+        let looks = LOOK_MAX.min(self.state.topics.len());
+        while self.state.residents.bytes > self.state.residents.room && looked < looks && left < LEAVE_MAX {
+            let Some(slot) = self.state.residents.oldest() else { break };
+            looked += 1;
+            let topic = &self.state.topics[slot];
+            if self.is_awaited(topic.namespace, &topic.name) || !self.state.can_leave(slot, horizon) {
+                // Looked at again when its turn comes round.
+                self.state.used(slot);
+            } else {
+                self.leave(slot);
+                left += 1;
+            }
+        }
+        let excess = self.state.residents.bytes > self.state.residents.room.max(ROOM_MIN);
+        self.is_crowded = excess && left == 0;
+        excess && left > 0
+    }
+
+    fn leave(&mut self, slot: TopicSlot) {
+        self.state.topics.offer(slot, None);
+        self.dispatcher.scopes.tell(slot, &self.state);
+        let (topic, shelf) = self.state.leave(slot);
+        // A replay tells dispatch at its end.
+        if self.state.replayed.is_none() {
+            self.dispatcher.evicted(&topic, shelf);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the core asks of the disk, and what it does with the answers: they bring topics into memory, open the gates of
+//! parked commands, and let time look ahead.
+//!
+//! Answers come late and in any order. One about a topic that is in memory by then is news of the past, and is ignored.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use millpond_types::{Millis, TopicName, WallTime};
+
+use crate::Core;
+use crate::fact::{FactLog, NamespaceNumber};
+use crate::page::{DuePage, Page, TopicPage};
+use crate::store::{Answer, Found, Key, KeyBytes, Range, SHELVES, Shelf, Want};
+
+/// Deadlines of topics in the store are looked for this far ahead: longer than any answer takes.
+pub(crate) const HORIZON: Millis = Millis::seconds(60);
+/// Topics that are loaded at a time because a deadline is near.
+const DUE_SLICE: u32 = 1_000;
+
+#[derive(Default)]
+pub(crate) struct Fetching {
+    /// What was asked for and has not come.
+    asked: BTreeSet<Want>,
+    /// Those that the shell has not been told.
+    wanted: Vec<Want>,
+    horizon: Horizon,
+}
+
+/// How far ahead the deadlines of topics in the store are known.
+#[derive(Default)]
+struct Horizon {
+    /// Up to here: topics with a deadline up to this moment are in memory, or asked for.
+    seen: WallTime,
+    /// The last moment of the stretch that is looked at, and where in it to go on.
+    rest: Option<(WallTime, KeyBytes)>,
+    /// The slice that was asked for, and the last moment of its stretch.
+    slice: Option<(Want, WallTime)>,
+    /// Topics of the last slice that have not come.
+    loading: BTreeSet<KeyBytes>,
+}
+
+impl Core {
+    /// What something waits for, each told once. The shell drains it and hands the answers in with [`Core::load`].
+    pub fn wanted(&mut self) -> &mut Vec<Want> {
+        &mut self.fetching.wanted
+    }
+
+    /// Hands in an answer, and decides what waited for nothing else. Belongs into a turn, beside its commands.
+    pub fn load(&mut self, answer: Answer, log: &mut dyn FactLog) {
+        match answer {
+            Answer::Entry(key, page) => {
+                self.fetching.asked.remove(&Want::Entry(key.clone()));
+                self.fetching.horizon.loading.remove(&key);
+                self.take_in(&key, page);
+                self.arrived(&key);
+            }
+            Answer::Range { range, entries, complete } => {
+                let want = Want::Range(range.clone());
+                self.fetching.asked.remove(&want);
+                if self.fetching.horizon.slice.as_ref().is_some_and(|(slice, _)| *slice == want) {
+                    self.saw_deadlines(entries, complete);
+                } else {
+                    let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
+                    entries.into_iter().for_each(|(key, page)| self.take_in(&key, Some(page)));
+                    if !self.arrived(&range.until) {
+                        self.dispatcher.range_loaded(&range, last.as_ref());
+                    }
+                }
+            }
+        }
+        self.unpark(log);
+    }
+
+    pub(crate) fn want(&mut self, want: Want) {
+        if self.fetching.asked.insert(want.clone()) {
+            self.fetching.wanted.push(want);
+        }
+    }
+
+    /// Whether something is on its way that may be ready.
+    pub(crate) fn is_fetching(&self) -> bool {
+        let horizon = &self.fetching.horizon;
+        self.fetching.asked.len() > horizon.loading.len() + usize::from(horizon.slice.is_some())
+    }
+
+    /// Lets the shell know what dispatch wants.
+    pub(crate) fn pass_on_wants(&mut self) {
+        for want in core::mem::take(self.dispatcher.wanted()) {
+            self.want(want);
+        }
+    }
+
+    /// The entries in which a topic that is not in memory may be, and only the disk knows; none if there is no such topic,
+    /// or it is in memory from here on.
+    pub(crate) fn look_up(&mut self, namespace: NamespaceNumber, name: &TopicName) -> Vec<KeyBytes> {
+        let mut missing = Vec::new();
+        let cold = self.state.namespaces[namespace].cold;
+        if cold == [0; SHELVES] || self.state.topics.find(namespace, name).is_some() {
+            return missing;
+        }
+        for shelf in Shelf::all().filter(|shelf| cold[shelf.index()] > 0) {
+            let key = Key::Topic { namespace, shelf, name: name.clone() };
+            match self.state.store.find(&key) {
+                Found::Absent => {}
+                Found::OnDisk => missing.push(key.bytes()),
+                Found::Here(page) => {
+                    let Page::Topic(page) = *page else { unreachable!("a topic's entry is a topic") };
+                    self.take_in_topic(page, shelf);
+                    return Vec::new();
+                }
+            }
+        }
+        missing
+    }
+
+    fn take_in_topic(&mut self, page: TopicPage, shelf: Shelf) {
+        let (namespace, name) = (page.namespace, page.name.clone());
+        self.state.take_in(page, shelf);
+        self.dispatcher.loaded(namespace, shelf, &name);
+        self.appeared(namespace, &name);
+    }
+
+    /// Takes a topic or a piece of a line into memory, unless it is there.
+    fn take_in(&mut self, key: &KeyBytes, page: Option<Page>) {
+        match (Key::parse(key), page) {
+            (Some(Key::Topic { namespace, shelf, name }), Some(Page::Topic(page)))
+                if self.state.topics.find(namespace, &name).is_none() =>
+            {
+                self.take_in_topic(page, shelf);
+            }
+            (Some(Key::Piece { .. }), Some(Page::Piece(page))) => self.state.take_in_piece(page),
+            _ => {}
+        }
+    }
+
+    /// Looks for topics in the store that time is about to change.
+    pub(crate) fn look_ahead(&mut self) {
+        let (now, horizon) = (self.state.now.wall, &mut self.fetching.horizon);
+        if self.state.cold == 0 || horizon.slice.is_some() || !horizon.loading.is_empty() {
+            return;
+        }
+        let (until, from) = match horizon.rest.take() {
+            Some(rest) => rest,
+            None if horizon.seen > now + Millis(HORIZON.0 / 2) => return,
+            None => {
+                let until = now + HORIZON;
+                (until, Key::due_range(WallTime(horizon.seen.0 + 1), until, 0).from)
+            }
+        };
+        let range = Key::due_range(until, WallTime(until.0 + 1), DUE_SLICE);
+        let want = Want::Range(Range { from, ..range });
+        horizon.slice = Some((want.clone(), until));
+        self.want(want);
+    }
+
+    /// When the next look ahead is due.
+    pub(crate) fn next_look_ahead(&self) -> Option<WallTime> {
+        let horizon = &self.fetching.horizon;
+        if self.state.cold == 0 || horizon.slice.is_some() || !horizon.loading.is_empty() {
+            return None;
+        }
+        match horizon.rest {
+            Some(_) => Some(self.state.now.wall),
+            None => Some(WallTime(horizon.seen.0.saturating_sub(HORIZON.0 / 2))),
+        }
+    }
+
+    /// No topic leaves memory that time changes up to this moment.
+    pub(crate) fn horizon(&self) -> WallTime {
+        self.fetching.horizon.seen.max(self.state.now.wall + HORIZON)
+    }
+
+    fn saw_deadlines(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+        let horizon = &mut self.fetching.horizon;
+        let (_, until) = horizon.slice.take().expect("a slice was asked for");
+        horizon.seen = until;
+        if let Some((key, Page::Due(last))) = entries.last().filter(|_| !complete) {
+            horizon.seen = last.at;
+            horizon.rest = Some((until, [&key[..], &[0]].concat()));
+        }
+        for (_, page) in entries {
+            let Page::Due(DuePage { namespace, name, shelf, .. }) = page else { continue };
+            if self.state.topics.find(namespace, &name).is_none() {
+                let key = Key::Topic { namespace, shelf, name }.bytes();
+                self.fetching.horizon.loading.insert(key.clone());
+                self.want(Want::Entry(key));
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Starting from a checkpoint: the facts behind it are applied to topics that are fetched when the facts name them.
+//!
+//! The core of a checkpoint knows its numbers, its namespaces and its busy topics; all others are in the store. A fact
+//! names a topic by number, and the first one behind the checkpoint that is about a topic of it says where that is.
+
+use alloc::boxed::Box;
+
+use millpond_types::{Priority, Sequence};
+
+use crate::Core;
+use crate::fact::{Fact, Victims};
+use crate::page::{NumbersPage, Page};
+use crate::pages::BadPage;
+use crate::state::stored::Place;
+use crate::store::{Answer, Key, Shelf, Store, Want};
+
+impl Core {
+    /// The core of a checkpoint in a store: its numbers, its namespaces, then its topics on the busy shelf and whatever
+    /// else is kept in memory.
+    pub fn recover(
+        store: Box<dyn Store>,
+        numbers: NumbersPage,
+        pages: impl IntoIterator<Item = Page>,
+    ) -> Result<Core, BadPage> {
+        let mut core = Core::empty(numbers.hash_key, store);
+        let state = &mut core.state;
+        state.set_numbers(numbers);
+        for page in pages {
+            match page {
+                Page::Namespace(page) => state.add_namespace(*page),
+                Page::Topic(page) => {
+                    let home = state.namespaces.get_mut(page.namespace);
+                    if home.is_none_or(|home| home.cold[Shelf::Busy.index()] == 0) {
+                        return Err(BadPage("a busy topic is counted by its namespace"));
+                    }
+                    state.take_in(page, Shelf::Busy);
+                }
+                Page::Dead(page) => {
+                    let namespace = page.namespace;
+                    state.add_dead(page)?;
+                    // It was counted by its namespace.
+                    state.namespaces[namespace].counts.dead -= 1;
+                }
+                page => state.add_page(page)?,
+            }
+        }
+        if state.namespaces.iter().any(|(_, home)| home.cold[Shelf::Busy.index()] > 0) {
+            return Err(BadPage("all busy topics of a checkpoint are loaded"));
+        }
+        if state.namespaces.get_mut(0).is_none() {
+            return Err(BadPage("a checkpoint holds the namespace `default`"));
+        }
+        state.settle_touched();
+        Ok(core)
+    }
+
+    /// What has to be handed in with [`Core::recall`] before a fact is applied. To be asked for the facts of a batch in
+    /// their order, again and again until they need nothing more; it takes note of where they say that topics are.
+    pub fn needs(&mut self, fact: &Fact) -> Option<Want> {
+        let number = fact.topic()?;
+        if let Some(slot) = self.state.topics.by_number(number) {
+            let (priority, first) = in_line(fact)?;
+            return self.state.bring(slot, priority, first).err();
+        }
+        let replayed = self.state.replayed.as_mut().expect("asked for in a replay alone");
+        if let Fact::TopicRecalled { namespace, name, shelf, .. } = fact {
+            let (namespace, shelf, name) = (*namespace, *shelf, name.detach());
+            // Where the replay itself has put it is news of a later day.
+            replayed.entry(number).or_insert(Place { namespace, shelf, name });
+        }
+        // A topic that is not known comes into being in the same batch.
+        let Place { namespace, shelf, name } = replayed.get(&number)?.clone();
+        Some(Want::Entry(Key::Topic { namespace, shelf, name }.bytes()))
+    }
+
+    /// Hands in what a fact needs.
+    pub fn recall(&mut self, answer: Answer) {
+        let Answer::Entry(key, Some(page)) = answer else { panic!("what a replay asks for is in the store") };
+        match (Key::parse(&key), page) {
+            (Some(Key::Topic { shelf, .. }), Page::Topic(page)) => {
+                if self.state.topics.by_number(page.number).is_none() {
+                    self.state.take_in(page, shelf);
+                }
+            }
+            (Some(Key::Piece { .. }), Page::Piece(page)) => self.state.take_in_piece(page),
+            (key, _) => panic!("a replay does not ask for {key:?}"),
+        }
+        self.state.settle_touched();
+    }
+}
+
+/// The message that a fact takes out of a line, if it is in line.
+fn in_line(fact: &Fact) -> Option<(Priority, Sequence)> {
+    match fact {
+        Fact::Leased { priority, first, .. }
+        | Fact::Ended { priority, first, .. }
+        | Fact::Rescheduled { priority, sequence: first, .. }
+        | Fact::Died { which: Victims::Waiting { priority, first, .. }, .. } => Some((*priority, *first)),
+        _ => None,
+    }
+}

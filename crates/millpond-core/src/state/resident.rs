@@ -1,0 +1,160 @@
+//! Which topics are in memory, what they take there, and which of them leaves first: the one that nothing has happened to
+//! for longest. Nothing that is decided depends on it.
+//!
+//! Topics are linked through themselves in the order of their last use, so that use and leaving cost nothing to look for.
+
+use core::mem::size_of;
+
+use millpond_types::{Sequence, WallTime};
+
+use crate::state::topic::{Aside, AsideWhy, Lease, Level, Topic};
+use crate::state::{State, TopicSlot};
+
+/// Bytes that the tables by name and by number take for a topic, at the fill that they have on average.
+const INDEX_BYTES: usize = 64;
+/// Bytes of an entry in the time index.
+const TIMER_BYTES: usize = 64;
+/// Entries that a node of a sorted map has room for, and that it holds on average.
+const NODE: (usize, usize) = (11, 7);
+const NONE: TopicSlot = TopicSlot::MAX;
+
+/// All topics in memory.
+#[derive(Debug)]
+pub(crate) struct Residents {
+    /// Bytes that they should not exceed.
+    pub(crate) room: usize,
+    /// Bytes that they take, about.
+    pub(crate) bytes: usize,
+    oldest: TopicSlot,
+    newest: TopicSlot,
+}
+
+/// A topic among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Residence {
+    bytes: usize,
+    older: TopicSlot,
+    newer: TopicSlot,
+}
+
+impl Default for Residents {
+    fn default() -> Self {
+        Residents { room: usize::MAX, bytes: 0, oldest: NONE, newest: NONE }
+    }
+}
+
+impl Default for Residence {
+    fn default() -> Self {
+        Residence { bytes: 0, older: NONE, newer: NONE }
+    }
+}
+
+impl Residents {
+    /// The topic that nothing has happened to for longest.
+    pub(crate) fn oldest(&self) -> Option<TopicSlot> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+}
+
+impl State {
+    /// Takes a topic into memory.
+    pub(crate) fn admit(&mut self, topic: Topic) -> TopicSlot {
+        let slot = self.topics.insert(topic);
+        self.link(slot);
+        self.touch(slot);
+        slot
+    }
+
+    /// Lets a topic go from memory.
+    pub(crate) fn dismiss(&mut self, slot: TopicSlot) -> Topic {
+        self.unlink(slot);
+        let topic = self.topics.remove(slot);
+        self.residents.bytes -= topic.residence.bytes;
+        topic
+    }
+
+    /// A topic was used: it leaves last, and is weighed again.
+    pub(crate) fn used(&mut self, slot: TopicSlot) {
+        if self.residents.newest != slot {
+            self.unlink(slot);
+            self.link(slot);
+        }
+        let bytes = self.topics[slot].weight();
+        let before = core::mem::replace(&mut self.topics[slot].residence.bytes, bytes);
+        self.residents.bytes = self.residents.bytes - before + bytes;
+    }
+
+    /// Whether a topic can do without memory for now: nothing of it is leased or in retry, and time changes nothing of it
+    /// up to `horizon`.
+    pub(crate) fn can_leave(&self, slot: TopicSlot, horizon: WallTime) -> bool {
+        let topic = &self.topics[slot];
+        let is_soon = |at: u64| at <= horizon.0;
+        !topic.touched
+            && topic.in_flight == 0
+            && topic.retrying == 0
+            && !topic.levels.iter().any(|level| {
+                level.expiries.values().any(|(_, timer)| self.wall_timers.deadline(*timer).is_some_and(is_soon))
+                    || level.line.timers().any(|timer| self.piece_timers.deadline(timer).is_some_and(is_soon))
+                    || level.aside.values().any(|aside| match aside.state {
+                        AsideWhy::Delayed { due, .. } => is_soon(due.0),
+                        _ => false,
+                    })
+            })
+    }
+
+    /// How many topics stand in the order of their last use, and what they were weighed at.
+    pub(crate) fn weigh_all(&self) -> (usize, usize) {
+        let next = |slot: &TopicSlot| Some(self.topics[*slot].residence.newer).filter(|newer| *newer != NONE);
+        let slots = core::iter::successors(self.residents.oldest(), next);
+        slots.fold((0, 0), |(topics, bytes), slot| (topics + 1, bytes + self.topics[slot].residence.bytes))
+    }
+
+    fn link(&mut self, slot: TopicSlot) {
+        let older = core::mem::replace(&mut self.residents.newest, slot);
+        match older {
+            NONE => self.residents.oldest = slot,
+            older => self.topics[older].residence.newer = slot,
+        }
+        let residence = &mut self.topics[slot].residence;
+        (residence.older, residence.newer) = (older, NONE);
+    }
+
+    fn unlink(&mut self, slot: TopicSlot) {
+        let Residence { older, newer, .. } = self.topics[slot].residence;
+        match older {
+            NONE => self.residents.oldest = newer,
+            older => self.topics[older].residence.newer = newer,
+        }
+        match newer {
+            NONE => self.residents.newest = older,
+            newer => self.topics[newer].residence.older = older,
+        }
+    }
+}
+
+impl Topic {
+    /// About how many bytes it takes, without walking what it holds.
+    fn weight(&self) -> usize {
+        let levels = self.levels.capacity() * size_of::<Level>();
+        let held: usize = self.levels.iter().map(Level::weight).sum();
+        let leases = map_bytes(self.leases.len(), 16) + self.leases.len() * (size_of::<Lease>() + TIMER_BYTES);
+        size_of::<Topic>() + INDEX_BYTES + self.name.as_bytes().len() + levels + held + leases
+    }
+}
+
+impl Level {
+    fn weight(&self) -> usize {
+        let of = size_of::<Sequence>();
+        self.line.weight()
+            + map_bytes(self.aside.len(), of + size_of::<Aside>())
+            + self.aside.len() * TIMER_BYTES
+            + map_bytes(self.ready.len(), 2 * of)
+            + map_bytes(self.expiries.len(), of + 24)
+            + self.expiries.len() * TIMER_BYTES
+    }
+}
+
+/// Bytes of a sorted map.
+fn map_bytes(entries: usize, of_one: usize) -> usize {
+    entries.div_ceil(NODE.1) * NODE.0 * of_one
+}
