@@ -1,6 +1,7 @@
 //! `bench backlog`: a broker that holds very many messages in one topic.
 
 use clap::Args;
+use millpond_types::Millis;
 
 use super::hold::HoldArgs;
 use super::order::Order;
@@ -34,6 +35,7 @@ impl Backlog {
             runs: 1,
             run: self.hold.batch,
             size: self.hold.size as usize,
+            delay: Millis::ZERO,
         };
         self.hold.check(&spread, self.messages)?;
         let mut target = self.target.open_with(globals, self.hold.policy())?;

@@ -34,8 +34,6 @@ pub struct Task {
 pub struct Consumed {
     /// Messages that arrived.
     pub received: u64,
-    /// Acks that the broker confirmed.
-    pub acked: u64,
     /// Acks that came too late.
     pub lost: u64,
     /// When the first message arrived.
@@ -53,19 +51,57 @@ pub fn consume(task: &Task, stop: &AtomicBool, total: &AtomicU64, ready: impl Fn
     let attached = Consumer::attach(task);
     // Whoever waits for the consumers must not wait for one that failed.
     ready();
-    attached?.run(stop, total)
+    let mut consumer = attached?;
+    let (mut first, mut last, mut latency, mut seen) = (None, 0, histogram(), Seen::default());
+    while !(stop.load(Relaxed) && consumer.is_settled()) {
+        let arrived = consumer.take(|messages, now| note(messages, now, &mut latency, &mut seen))?;
+        if arrived.messages > 0 {
+            first.get_or_insert(arrived.now);
+            last = arrived.now;
+            total.fetch_add(u64::from(arrived.messages), Relaxed);
+            consumer.ack(&arrived.receipts);
+            consumer.grant(arrived.messages, arrived.bytes);
+        }
+        consumer.flush()?;
+    }
+    let Consumer { received, lost, .. } = consumer;
+    consumer.end()?;
+    Ok(Consumed { received, lost, first, last, latency, seen })
 }
 
-struct Consumer {
+/// A connection with one consumer attached. Whoever owns it takes, acks, grants credit and flushes, in turn and without
+/// end: heartbeats are sent by the way.
+pub struct Consumer {
     wire: Wire,
     /// Nanoseconds between heartbeats.
     heartbeat: u64,
+    /// When the last was sent.
+    beat: u64,
     outbox: Vec<u8>,
-    done: Consumed,
+    /// Messages that arrived.
+    received: u64,
+    /// Acks that the broker confirmed.
+    acked: u64,
+    /// Acks that came too late.
+    lost: u64,
+}
+
+/// What has arrived together.
+#[derive(Default)]
+pub struct Arrived {
+    /// When.
+    pub now: u64,
+    /// Receipts, each with how many messages it is of.
+    pub receipts: Vec<(Receipt, u32)>,
+    /// Messages of all of them.
+    pub messages: u32,
+    /// Bytes of their blocks.
+    pub bytes: u64,
 }
 
 impl Consumer {
-    fn attach(task: &Task) -> Result<Consumer, Failure> {
+    /// Connects and attaches.
+    pub fn attach(task: &Task) -> Result<Consumer, Failure> {
         let mut wire = Wire::connect(task.address)?;
         let begin = Request::SessionBegin { session: SessionId(0), resume: Millis::ZERO, held: Vec::new() };
         let heartbeat = match wire.call(&begin)? {
@@ -85,94 +121,106 @@ impl Consumer {
         let mut frame = Vec::new();
         encode_request(&Request::Attach(attach), 0, &mut frame);
         wire.send(&frame)?;
-        let done = Consumed {
-            received: 0,
-            acked: 0,
-            lost: 0,
-            first: None,
-            last: 0,
-            latency: histogram(),
-            seen: Seen::default(),
-        };
-        Ok(Consumer { wire, heartbeat, outbox: Vec::new(), done })
+        Ok(Consumer { wire, heartbeat, beat: nanos(), outbox: Vec::new(), received: 0, acked: 0, lost: 0 })
     }
 
-    fn run(mut self, stop: &AtomicBool, total: &AtomicU64) -> Result<Consumed, Failure> {
-        let mut beat = nanos();
-        while !(stop.load(Relaxed) && self.done.acked + self.done.lost == self.done.received) {
-            self.wire.wait(None)?;
-            let now = nanos();
-            let (mut receipts, mut messages, mut bytes) = (Vec::new(), 0, 0);
-            while let Some(incoming) = self.wire.next()? {
-                match incoming.frame {
-                    Response::Delivery { leases, .. } => {
-                        for run in leases {
-                            messages += run.count;
-                            bytes += run.block.len() as u64;
-                            receipts.push((run.receipt, run.count));
-                            self.note(&run.block, now)?;
-                        }
+    /// Takes what has come, or waits a moment for it. `note` is told of each block of messages and of the time.
+    pub fn take(&mut self, mut note: impl FnMut(&[u8], u64) -> Result<(), Failure>) -> Result<Arrived, Failure> {
+        self.wire.wait(None)?;
+        let mut arrived = Arrived { now: nanos(), ..Arrived::default() };
+        while let Some(incoming) = self.wire.next()? {
+            match incoming.frame {
+                Response::Delivery { leases, .. } => {
+                    for run in leases {
+                        arrived.messages += run.count;
+                        arrived.bytes += run.block.len() as u64;
+                        arrived.receipts.push((run.receipt, run.count));
+                        note(&run.block, arrived.now)?;
                     }
-                    Response::Finished(outcomes) => {
-                        for run in outcomes {
-                            let sum = if run.outcome == FinishOutcome::Done {
-                                &mut self.done.acked
-                            } else {
-                                &mut self.done.lost
-                            };
-                            *sum += u64::from(run.count);
-                        }
-                    }
-                    Response::Done => {}
-                    other => return Err(wire::unexpected(&other)),
                 }
-            }
-            if messages > 0 {
-                self.done.received += u64::from(messages);
-                self.done.first.get_or_insert(now);
-                self.done.last = now;
-                total.fetch_add(u64::from(messages), Relaxed);
-                self.ack(&receipts, messages, bytes);
-            }
-            if now - beat > self.heartbeat {
-                beat = now;
-                encode_request(&Request::Heartbeat { except: Vec::new() }, 0, &mut self.outbox);
-            }
-            if !self.outbox.is_empty() {
-                self.wire.send(&self.outbox)?;
-                self.outbox.clear();
+                Response::Finished(outcomes) => {
+                    for run in outcomes {
+                        let sum = if run.outcome == FinishOutcome::Done { &mut self.acked } else { &mut self.lost };
+                        *sum += u64::from(run.count);
+                    }
+                }
+                Response::Done => {}
+                other => return Err(wire::unexpected(&other)),
             }
         }
-        self.wire.call(&Request::SessionEnd)?;
-        Ok(self.done)
+        self.received += u64::from(arrived.messages);
+        Ok(arrived)
     }
 
-    fn ack(&mut self, receipts: &[(Receipt, u32)], messages: u32, bytes: u64) {
+    /// Puts acks into the outbox.
+    pub fn ack(&mut self, receipts: &[(Receipt, u32)]) {
         for receipts in receipts.chunks(RECEIPTS_MAX) {
             let finish = Finish { verb: FinishVerb::Ack, confirm: true, receipts: receipts.to_vec() };
             encode_request(&Request::Finish(finish), 0, &mut self.outbox);
         }
+    }
+
+    /// Puts credit into the outbox.
+    pub fn grant(&mut self, messages: u32, bytes: u64) {
         encode_request(&Request::Credit { consumer: CONSUMER, messages, bytes }, 0, &mut self.outbox);
     }
 
-    fn note(&mut self, messages: &[u8], now: u64) -> Result<(), Failure> {
-        // Messages of one frame share their time: their latency is recorded at once.
-        let (mut shared, mut count) = (0, 0);
-        for message in block::messages(messages) {
-            let parts = message.map_err(|bad| Failure::refused(format!("a delivery is damaged: {bad}")))?;
-            let (time, number) = read_stamp(parts.body)
-                .ok_or_else(|| Failure::refused("a message that is not of this run was delivered"))?;
-            self.done.seen.insert(number);
-            if time != shared && count > 0 {
-                self.done.latency.saturating_record_n(now.saturating_sub(shared).max(1), count);
-                count = 0;
-            }
-            shared = time;
-            count += 1;
+    /// Sends the outbox, and a heartbeat where one is due.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        let now = nanos();
+        if now - self.beat > self.heartbeat {
+            self.beat = now;
+            encode_request(&Request::Heartbeat { except: Vec::new() }, 0, &mut self.outbox);
         }
-        if count > 0 {
-            self.done.latency.saturating_record_n(now.saturating_sub(shared).max(1), count);
+        if !self.outbox.is_empty() {
+            self.wire.send(&self.outbox)?;
+            self.outbox.clear();
         }
         Ok(())
     }
+
+    /// Whether each message that arrived has been acked and the broker has answered.
+    pub fn is_settled(&self) -> bool {
+        self.acked + self.lost == self.received
+    }
+
+    /// Acks that came too late.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Ends the session.
+    pub fn end(mut self) -> Result<(), Failure> {
+        self.wire.call(&Request::SessionEnd).map(drop)
+    }
+}
+
+/// Notes which messages have arrived and how long each was under way.
+fn note(messages: &[u8], now: u64, latency: &mut Histogram<u64>, seen: &mut Seen) -> Result<(), Failure> {
+    // Messages of one frame share their time: their latency is recorded at once.
+    let (mut shared, mut count) = (0, 0);
+    stamps(messages, |time, number| {
+        seen.insert(number);
+        if time != shared && count > 0 {
+            latency.saturating_record_n(now.saturating_sub(shared).max(1), count);
+            count = 0;
+        }
+        shared = time;
+        count += 1;
+    })?;
+    if count > 0 {
+        latency.saturating_record_n(now.saturating_sub(shared).max(1), count);
+    }
+    Ok(())
+}
+
+/// Tells when each message of a block was sent, and its number.
+pub fn stamps(messages: &[u8], mut note: impl FnMut(u64, u64)) -> Result<(), Failure> {
+    for message in block::messages(messages) {
+        let parts = message.map_err(|bad| Failure::refused(format!("a delivery is damaged: {bad}")))?;
+        let (time, number) = read_stamp(parts.body)
+            .ok_or_else(|| Failure::refused("a message that is not of this run was delivered"))?;
+        note(time, number);
+    }
+    Ok(())
 }

@@ -140,7 +140,8 @@ impl Filling<'_> {
             self.frame = Spread { runs, run, ..spread.clone() }.frame();
         }
         let before = self.outbox.len();
-        self.frame.append(self.next as u32, self.next * batch, &mut self.outbox);
+        // The time of sending tells nothing of a message that waits for long.
+        self.frame.append(self.next as u32, self.next * batch, 0, &mut self.outbox);
         self.credit -= (self.outbox.len() - before) as u64;
         self.unconfirmed += count;
         self.next += self.fill.connections;

@@ -61,7 +61,7 @@ pub struct HoldArgs {
 }
 
 /// More would take a bitmap of over a gigabyte in each consumer.
-const MESSAGES_MAX: u64 = 10_000_000_000;
+pub const MESSAGES_MAX: u64 = 10_000_000_000;
 /// Messages of a comparison of dispatches, unless there are more topics or fewer messages: a minute's worth.
 const COMPARED: u64 = 10_000_000;
 /// Messages that are published once more under their dedup ids: enough for a rate.

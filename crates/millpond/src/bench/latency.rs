@@ -49,7 +49,7 @@ const WINDOW: usize = 10_000;
 /// Messages that a consumer may hold unacked, for the same reason.
 const CREDIT: u32 = 100_000;
 /// Reaching less than this share of the rate is a fault: the figures are then those of another load.
-const REACHED: f64 = 0.98;
+pub const REACHED: f64 = 0.98;
 
 impl Latency {
     /// Carries the command out.

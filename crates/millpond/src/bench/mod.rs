@@ -24,6 +24,7 @@ mod scrape;
 mod seen;
 mod settle;
 mod slots;
+mod soak;
 mod spawned;
 mod spread;
 mod target;
@@ -45,6 +46,7 @@ pub enum Bench {
     Latency(latency::Latency),
     Topics(topics::Topics),
     Backlog(backlog::Backlog),
+    Soak(soak::Soak),
 }
 
 impl Bench {
@@ -57,6 +59,7 @@ impl Bench {
             Bench::Latency(command) => command.run(globals),
             Bench::Topics(command) => command.run(globals),
             Bench::Backlog(command) => command.run(globals),
+            Bench::Soak(command) => command.run(globals),
         }
     }
 }

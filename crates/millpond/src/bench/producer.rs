@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 /// A sender that keeps to a rate and is later than this has been held up by the broker: its messages then count from
 /// when they were due, or the worst moments would hide themselves. Less is the generator's own scheduling.
-const HELD_UP: u64 = 2_000_000;
+pub const HELD_UP: u64 = 2_000_000;
 
 /// What a producer is to do.
 pub struct Task {

@@ -1,9 +1,9 @@
 //! Publish frames for filling a broker: of many runs to as many topics, or of one run to a single topic.
 //!
 //! A frame is encoded once; what changes from one to the next (the runs' topics and the messages' numbers) has fixed
-//! places and is written over. Neither names nor messages are stored anywhere: the message numbered n belongs to topic
-//! that [`Order`] gives to run n / (messages of a run), and a topic's name and a message's dedup id follow from numbers. So a hundred million topics cost
-//! the generator no more memory than one.
+//! places and is written over. Neither names nor messages are stored anywhere: the message numbered n belongs to the
+//! topic that [`Order`] gives to run n / (messages of a run), and a topic's name and a message's dedup id follow from
+//! numbers. So a hundred million topics cost the generator no more memory than one.
 
 use bytes::Bytes;
 use millpond_protocol::{HEADER, Level, Publish, PublishRun, Request, encode_request};
@@ -46,6 +46,8 @@ pub struct Spread {
     pub run: usize,
     /// Bytes of a body, at least [`STAMP`].
     pub size: usize,
+    /// How long each message is delayed.
+    pub delay: Millis,
 }
 
 /// A frame that is written over before each sending.
@@ -110,7 +112,7 @@ impl Spread {
         let run = PublishRun {
             topic: TopicName::new(Bytes::copy_from_slice(&topic_name(0))).expect("the name is valid"),
             priority: Priority::DEFAULT,
-            delay: Millis::ZERO,
+            delay: self.delay,
             ttl: None,
             block: Bytes::from(messages),
         };
@@ -123,8 +125,8 @@ impl Spread {
 }
 
 impl Frame {
-    /// Appends the frame whose messages are numbered from `first`, under a correlation number.
-    pub fn append(&mut self, correlation: u32, first: u64, out: &mut Vec<u8>) {
+    /// Appends the frame whose messages are numbered from `first` and sent at `time`, under a correlation number.
+    pub fn append(&mut self, correlation: u32, first: u64, time: u64, out: &mut Vec<u8>) {
         self.bytes[HEADER - 4..HEADER].copy_from_slice(&correlation.to_le_bytes());
         let mut number = first;
         for run in self.bytes[self.runs_at..].chunks_exact_mut(self.length) {
@@ -135,8 +137,7 @@ impl Frame {
             for i in 0..self.run {
                 let body_at = self.body_at + i * self.stride;
                 let stamp = &mut run[body_at..][..STAMP];
-                // The time of sending tells nothing of a message that waits for a restart.
-                stamp[..STAMP - 8].fill(0);
+                stamp[..STAMP - 8].copy_from_slice(&time.to_le_bytes());
                 stamp[STAMP - 8..].copy_from_slice(&number.to_le_bytes());
                 if self.dedup {
                     write_digits(number, &mut run[body_at - DEDUP_ID..body_at]);
@@ -174,11 +175,13 @@ mod tests {
     use bytes::BytesMut;
     use millpond_protocol::{Decoder, VERSION};
 
+    const TIME: u64 = 1 << 40;
+
     /// Per run the topic's name, and number and dedup id of each message.
     fn sent(spread: &Spread, first: u64) -> Vec<(String, Vec<(u64, String)>)> {
         let mut bytes = Vec::new();
         encode_request(&Request::Hello { version: VERSION, client: String::new() }, 0, &mut bytes);
-        spread.frame().append(7, first, &mut bytes);
+        spread.frame().append(7, first, TIME, &mut bytes);
         let (mut buffer, mut decoder) = (BytesMut::from(&bytes[..]), Decoder::default());
         decoder.next_request(&mut buffer).unwrap().unwrap();
         let incoming = decoder.next_request(&mut buffer).unwrap().unwrap();
@@ -186,7 +189,9 @@ mod tests {
         let Request::Publish(publish) = incoming.frame else { panic!("{:?}", incoming.frame) };
         let message = |parts: block::Parts<'_>| {
             let id = String::from_utf8(parts.dedup_id.to_vec()).unwrap();
-            (read_stamp(parts.body).unwrap().1, id)
+            let (time, number) = read_stamp(parts.body).unwrap();
+            assert_eq!(time, TIME);
+            (number, id)
         };
         let messages = |block: &[u8]| block::messages(block).map(|parts| message(parts.unwrap())).collect();
         publish.runs.iter().map(|run| (run.topic.as_str().to_owned(), messages(&run.block.bytes))).collect()
@@ -202,6 +207,7 @@ mod tests {
             runs: 1,
             run: 1,
             size: 24,
+            delay: Millis::ZERO,
         }
     }
 

@@ -1,6 +1,7 @@
 //! `bench topics`: a broker that holds messages in very many topics.
 
 use clap::Args;
+use millpond_types::Millis;
 
 use super::hold::HoldArgs;
 use super::order::Order;
@@ -57,6 +58,7 @@ impl Topics {
             runs: self.hold.batch,
             run: 1,
             size: self.hold.size as usize,
+            delay: Millis::ZERO,
         };
         let messages = u64::from(self.topics) * u64::from(self.messages);
         self.hold.check(&spread(self.target.namespace(), self.topics), messages)?;
