@@ -12,7 +12,7 @@ use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, Re
 use super::producer::histogram;
 use super::seen::Seen;
 use super::slots::read_stamp;
-use super::wire::{self, Wire, nanos};
+use super::wire::{self, PATIENCE, Wire, nanos};
 use crate::failure::Failure;
 
 /// Bytes of blocks that a consumer may be sent at first: above what the messages of its credit take in most runs.
@@ -53,7 +53,7 @@ pub fn consume(task: &Task, stop: &AtomicBool, total: &AtomicU64, ready: impl Fn
     ready();
     let mut consumer = attached?;
     let (mut first, mut last, mut latency, mut seen) = (None, 0, histogram(), Seen::default());
-    while !(stop.load(Relaxed) && consumer.is_settled()) {
+    while !consumer.is_done(stop)? {
         let arrived = consumer.take(|messages, now| note(messages, now, &mut latency, &mut seen))?;
         if arrived.messages > 0 {
             first.get_or_insert(arrived.now);
@@ -84,6 +84,8 @@ pub struct Consumer {
     acked: u64,
     /// Acks that came too late.
     lost: u64,
+    /// When it was seen that the run is to stop.
+    stopping: Option<u64>,
 }
 
 /// What has arrived together.
@@ -121,7 +123,16 @@ impl Consumer {
         let mut frame = Vec::new();
         encode_request(&Request::Attach(attach), 0, &mut frame);
         wire.send(&frame)?;
-        Ok(Consumer { wire, heartbeat, beat: nanos(), outbox: Vec::new(), received: 0, acked: 0, lost: 0 })
+        Ok(Consumer {
+            wire,
+            heartbeat,
+            beat: nanos(),
+            outbox: Vec::new(),
+            received: 0,
+            acked: 0,
+            lost: 0,
+            stopping: None,
+        })
     }
 
     /// Takes what has come, or waits a moment for it. `note` is told of each block of messages and of the time.
@@ -179,9 +190,18 @@ impl Consumer {
         Ok(())
     }
 
-    /// Whether each message that arrived has been acked and the broker has answered.
-    pub fn is_settled(&self) -> bool {
-        self.acked + self.lost == self.received
+    /// Whether `stop` is set, each message that arrived has been acked, and the broker has answered; a broker that does not
+    /// is a failure.
+    pub fn is_done(&mut self, stop: &AtomicBool) -> Result<bool, Failure> {
+        if !stop.load(Relaxed) {
+            return Ok(false);
+        }
+        let since = *self.stopping.get_or_insert_with(nanos);
+        let settled = self.acked + self.lost == self.received;
+        if !settled && nanos() - since > PATIENCE.as_nanos() as u64 {
+            return Err(wire::silent());
+        }
+        Ok(settled)
     }
 
     /// Acks that came too late.

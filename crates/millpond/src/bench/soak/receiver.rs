@@ -39,7 +39,7 @@ pub fn receive(
     let mut left = 0;
     // Credit that was used and not granted again.
     let (mut messages, mut bytes) = (0, 0);
-    while !(stop.load(Relaxed) && consumer.is_settled()) {
+    while !consumer.is_done(stop)? {
         let arrived = consumer.take(|block, now| {
             stamps(block, |time, number| {
                 seen.insert(number);
