@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use millpond_types::{Code, Millis, NamespaceName, Policy};
 
 use crate::command::{Command, Ticket};
+use crate::decide::dedup::LookedUp;
 use crate::dispatch::Dispatcher;
 use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
@@ -36,6 +37,8 @@ pub struct Core {
     pub(crate) state: State,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) parking: Parking,
+    /// Of the publish that is decided next.
+    pub(crate) looked_up: LookedUp,
     pub(crate) walks: Walks,
     pub(crate) fetching: Fetching,
     pub(crate) is_crowded: bool,
@@ -71,6 +74,7 @@ impl Core {
             state: State::new(hash_key, store),
             dispatcher: Dispatcher::default(),
             parking: Parking::default(),
+            looked_up: LookedUp::default(),
             walks: Walks::default(),
             fetching: Fetching::default(),
             is_crowded: false,

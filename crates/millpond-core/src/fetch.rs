@@ -1,8 +1,9 @@
 //! What the core asks of the disk, and what it does with the answers: they bring topics into memory, open the gates of
-//! parked commands, and let time look ahead.
+//! parked commands, tell these what they look up, and let time look ahead.
 //!
 //! Answers come late and in any order. One about a topic that is in memory by then is news of the past, and is ignored.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -22,6 +23,8 @@ const DUE_SLICE: u32 = 1_000;
 pub(crate) struct Fetching {
     /// What was asked for and has not come.
     asked: BTreeSet<Want>,
+    /// How many of these are looked up for a command, and bring nothing that could be ready.
+    lookups: usize,
     /// Those that the shell has not been told.
     wanted: Vec<Want>,
     horizon: Horizon,
@@ -50,7 +53,8 @@ impl Core {
     pub fn load(&mut self, answer: Answer, log: &mut dyn FactLog) {
         match answer {
             Answer::Entry(key, page) => {
-                self.fetching.asked.remove(&Want::Entry(key.clone()));
+                let was_asked = self.fetching.asked.remove(&Want::Entry(key.clone()));
+                self.fetching.lookups -= usize::from(was_asked && Key::is_looked_up(&key));
                 self.fetching.horizon.loading.remove(&key);
                 self.take_in(&key, page);
                 self.arrived(&key);
@@ -74,6 +78,8 @@ impl Core {
 
     pub(crate) fn want(&mut self, want: Want) {
         if self.fetching.asked.insert(want.clone()) {
+            let is_lookup = matches!(&want, Want::Entry(key) if Key::is_looked_up(key));
+            self.fetching.lookups += usize::from(is_lookup);
             self.fetching.wanted.push(want);
         }
     }
@@ -81,7 +87,8 @@ impl Core {
     /// Whether something is on its way that may be ready.
     pub(crate) fn is_fetching(&self) -> bool {
         let horizon = &self.fetching.horizon;
-        self.fetching.asked.len() > horizon.loading.len() + usize::from(horizon.slice.is_some())
+        let others = horizon.loading.len() + usize::from(horizon.slice.is_some()) + self.fetching.lookups;
+        self.fetching.asked.len() > others
     }
 
     /// Lets the shell know what dispatch wants.
@@ -121,7 +128,7 @@ impl Core {
         self.appeared(namespace, &name);
     }
 
-    /// Takes a topic or a piece of a line into memory, unless it is there.
+    /// Takes a topic or a piece of a line into memory, unless it is there, and what a parked command looks up.
     fn take_in(&mut self, key: &KeyBytes, page: Option<Page>) {
         match (Key::parse(key), page) {
             (Some(Key::Topic { namespace, shelf, name }), Some(Page::Topic(page)))
@@ -130,6 +137,9 @@ impl Core {
                 self.take_in_topic(page, shelf);
             }
             (Some(Key::Piece { .. }), Some(Page::Piece(page))) => self.state.take_in_piece(page),
+            (Some(Key::Dedup { .. }), page) if self.parking.looks_into(key) => {
+                self.state.fetched.insert(key.clone(), page.map(Box::new));
+            }
             _ => {}
         }
     }

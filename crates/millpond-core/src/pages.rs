@@ -4,15 +4,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use millpond_types::{Counts, Millis, Priority, Sequence};
+use millpond_types::{Counts, Priority, Sequence};
 
 use crate::Core;
 use crate::output::Extent;
 use crate::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, RunPage,
-    StoredPiece, TopicPage,
+    AsidePage, AsideState, DeadPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, RunPage, StoredPiece,
+    TopicPage,
 };
-use crate::state::dedup::Dedup;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::{Dead, Namespace};
 use crate::state::numbers::Numbers;
@@ -73,7 +72,6 @@ impl Core {
         let mut topics: Vec<_> = state.topics.iter().map(|(slot, topic)| (topic.number, Ok(slot))).collect();
         topics.extend(self.cold_topics().map(|page| (page.number, Err(page))));
         topics.sort_unstable_by_key(|(number, _)| *number);
-        let dedups = state.dedups.in_order(state.now.wall);
         let namespaces =
             state.namespaces.iter().map(|(number, namespace)| Page::Namespace(Box::new(namespace.page(number))));
         let dead = state.namespaces.iter().flat_map(|(number, namespace)| {
@@ -94,9 +92,10 @@ impl Core {
         });
         let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
         let topics = topics.map(Page::Topic);
-        let dedups = dedups
-            .into_iter()
-            .map(|(hash, Dedup { namespace, id, until })| Page::Dedup(DedupPage { namespace, hash, id, until }));
+        let dedups = state.store.dump().into_iter().filter(|page| match page {
+            Page::Dedup(page) => page.until > state.now.wall && state.namespaces.get(page.namespace).is_some(),
+            _ => false,
+        });
         let producers = state.producers.iter().filter(|(_, producer)| !producer.is_forgotten(state.now.wall));
         let producers = producers.map(|((namespace, id), producer)| {
             Page::Producer(ProducerPage {
@@ -285,11 +284,7 @@ impl State {
     /// What belongs to no topic.
     pub(crate) fn add_page(&mut self, page: Page) -> Result<(), BadPage> {
         match page {
-            Page::Dedup(page) => {
-                // A checkpoint has them in the order of their ends, whatever their windows were.
-                let entry = Dedup { namespace: page.namespace, id: page.id, until: page.until };
-                self.dedups.insert(page.hash, entry, Millis::ZERO);
-            }
+            Page::Dedup(page) => self.remember(page),
             Page::Producer(page) => {
                 let (instance, used) = (page.instance, page.used);
                 let producer = Producer { instance, used, last: page.last, batches: page.batches.into() };

@@ -1,9 +1,9 @@
 //! Commands that wait for entries of the store.
 //!
-//! A command is parked when a topic that it names may be in the store and only the disk knows, or when it comes behind a
-//! parked command: one that names a topic of the same name, or a batch of the same producer session. So commands on a
-//! topic are decided in the order in which they came, also where the topic does not exist yet, and all others pass.
-//! Finishing is never parked, for a topic with leases is in memory.
+//! A command is parked when only the disk knows of something that it needs: a topic that it names, a piece of a line, a
+//! dedup id. It is parked, too, when it comes behind a parked command: one that names a topic of the same name, or a
+//! batch of the same producer session. So commands on a topic are decided in the order in which they came, also where
+//! the topic does not exist yet, and all others pass. Finishing is never parked, for a topic with leases is in memory.
 //!
 //! What keeps commands in order is a *gate*, with a queue before it. The first in a queue passes when all entries that
 //! the gate's topic could be in were looked at; a command is decided when it may pass all its gates. A gate that was
@@ -11,17 +11,18 @@
 //!
 //! A command on all topics of a filter stands behind all that came before it, and is a gate for all that come after.
 
+mod last;
 mod needs;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use millpond_types::{Filter, Priority, ProducerId, TopicName};
+use millpond_types::{Filter, ProducerId, TopicName};
 
 use crate::Core;
 use crate::command::{Command, Ticket};
 use crate::fact::{FactLog, NamespaceNumber};
-use crate::store::{Key, KeyBytes, Range, Shelf, Want};
+use crate::store::{KeyBytes, Want};
 
 use needs::Needs;
 
@@ -35,8 +36,8 @@ pub(crate) struct Parking {
     gates: BTreeMap<Gate, Queue>,
     /// Which gate an entry keeps shut.
     awaited: BTreeMap<KeyBytes, Gate>,
-    /// Commands that have passed all their gates, and wait for a piece of a line.
-    pieces: BTreeMap<KeyBytes, Vec<u64>>,
+    /// Commands that have passed all their gates, by the entries that they look into and wait for.
+    lookups: BTreeMap<KeyBytes, Vec<u64>>,
     /// Commands that may pass all their gates.
     free: BTreeSet<u64>,
 }
@@ -45,8 +46,10 @@ struct Parked {
     ticket: Ticket,
     command: Command,
     gates: Vec<Gate>,
-    /// Gates that it may not pass yet.
+    /// Gates that it may not pass yet; then entries that have not come.
     shut: usize,
+    /// What was fetched for it, and is kept until it is decided.
+    asked: Vec<KeyBytes>,
     bytes: usize,
 }
 
@@ -76,11 +79,11 @@ impl Core {
     /// Parks a command that cannot be decided now; hands it back if it can.
     pub(crate) fn park(&mut self, ticket: Ticket, command: Command) -> Option<Command> {
         let is_all_here = self.state.cold == 0 && self.parking.parked.is_empty();
-        if is_all_here && self.bring_for(&command).is_ok() {
+        if is_all_here && self.bring_for(&command).is_empty() {
             return Some(command);
         }
         let Some(needs) = self.state.needs_of(&command) else { return Some(command) };
-        if !self.must_wait(&needs) && self.bring_for(&command).is_ok() {
+        if !self.must_wait(&needs) && self.bring_for(&command).is_empty() {
             return Some(command);
         }
         let id = self.parking.next;
@@ -110,7 +113,7 @@ impl Core {
             queue.ids.push_back(id);
             shut += usize::from(queue.ids.len() > 1 || !queue.missing.is_empty());
         }
-        self.parking.parked.insert(id, Parked { ticket, command, gates, shut, bytes });
+        self.parking.parked.insert(id, Parked { ticket, command, gates, shut, asked: Vec::new(), bytes });
         if shut == 0 {
             // It waits for nobody.
             self.fetch_last(id);
@@ -154,43 +157,9 @@ impl Core {
             if !self.fetch_last(id) {
                 let parked = self.parking.take(id);
                 self.decide(parked.ticket, parked.command, log);
+                parked.asked.iter().for_each(|key| _ = self.state.fetched.remove(key));
             }
         }
-    }
-
-    /// Asks for what can be told only when it is a command's turn: all topics of its filter, or the pieces of lines that
-    /// it looks into. False if there is nothing to ask for.
-    fn fetch_last(&mut self, id: u64) -> bool {
-        if self.fetch_filtered(id) {
-            return true;
-        }
-        let mut parked = self.parking.parked.remove(&id).expect("only a parked command is looked at");
-        let want = self.bring_for(&parked.command).err();
-        if let Some(Want::Entry(key)) = &want {
-            parked.shut = 1;
-            self.parking.pieces.entry(key.clone()).or_default().push(id);
-        }
-        self.parking.parked.insert(id, parked);
-        let is_missing = want.is_some();
-        want.into_iter().for_each(|want| self.want(want));
-        is_missing
-    }
-
-    fn fetch_filtered(&mut self, id: u64) -> bool {
-        let parked = self.parking.parked.get_mut(&id).expect("only a parked command is looked at");
-        let gate = parked.gates.iter().find(|gate| matches!(gate, Gate::Filter(_, other) if *other == id));
-        let Some(Gate::Filter(namespace, _)) = gate.cloned() else { return false };
-        if self.state.namespaces.get_mut(namespace).is_none_or(|home| home.cold == [0; _]) {
-            return false;
-        }
-        parked.shut = 1;
-        let from = Key::topic_bound(namespace, Shelf::Ready(Priority::LOWEST), &[]);
-        let until = Key::topic_bound(namespace, Shelf::Busy, &[]);
-        let gate = Gate::Filter(namespace, id);
-        self.parking.gates.get_mut(&gate).expect("it is a gate").missing.push(until.clone());
-        self.parking.awaited.insert(until.clone(), gate);
-        self.want(Want::Range(Range { from, until, limit: u32::MAX }));
-        true
     }
 
     /// Whether something has to be fetched, or something parked has to be decided before.
@@ -226,14 +195,6 @@ impl Core {
 }
 
 impl Parking {
-    /// A piece of a line has come.
-    fn arrived(&mut self, piece: &KeyBytes) {
-        for id in self.pieces.remove(piece).unwrap_or_default() {
-            self.parked.get_mut(&id).expect("who waits for a piece is parked").shut -= 1;
-            self.free.insert(id);
-        }
-    }
-
     /// The first before a gate may pass it.
     fn open(&mut self, gate: &Gate) {
         let first = self.gates[gate].ids.front().expect("somebody stands before a gate");

@@ -39,7 +39,6 @@ impl State {
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.remove(*number);
                 self.store.remove(&Key::Namespace(*number));
-                self.dedups.remove_namespace(*number);
                 self.producers.remove_namespace(*number);
             }
             Fact::Paused { namespace, name, prefix, paused } => {
@@ -95,7 +94,7 @@ impl State {
             Fact::Rescheduled { topic, priority, sequence, due, .. } => {
                 self.rescheduled(*topic, *priority, *sequence, *due)
             }
-            Fact::Forgotten { hash, .. } => self.dedups.remove(*hash),
+            Fact::Forgotten { namespace, hash } => self.forget(*namespace, *hash),
             Fact::Redriven { .. } => self.redriven(fact),
             Fact::DeadPurged { letter } => {
                 self.namespaces[letter.namespace].remove_dead(letter);

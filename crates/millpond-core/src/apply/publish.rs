@@ -5,8 +5,7 @@ use millpond_types::{MessageId, ProducerId, Sequence, WallTime};
 
 use crate::fact::{Fact, Letter, NamespaceNumber, Remembered};
 use crate::outcomes::Outcomes;
-use crate::page::{Marks, RunPage};
-use crate::state::dedup::Dedup;
+use crate::page::{DedupPage, Marks, RunPage};
 use crate::state::producer::Producer;
 use crate::state::topic::AsideWhy;
 use crate::state::{State, Timer};
@@ -23,8 +22,8 @@ impl State {
         for mark in dedup {
             let sequence = Sequence(first.0 + u64::from(mark.index));
             let id = MessageId { topic: *topic, priority: *priority, sequence };
-            let entry = Dedup { namespace: self.topics[slot].namespace, id, until: *dedup_until };
-            self.dedups.insert(mark.hash, entry, dedup_until.since(*published));
+            let namespace = self.topics[slot].namespace;
+            self.remember(DedupPage { namespace, hash: mark.hash, id, until: *dedup_until });
         }
         let run = RunPage {
             first: *first,
@@ -85,7 +84,7 @@ impl State {
         };
         if let Some(Remembered { hash, until }) = *dedup {
             let id = self.topics[slot].id(priority, *sequence);
-            self.dedups.follow(hash, Dedup { namespace, id, until });
+            self.remember(DedupPage { namespace, hash, id, until });
         }
         self.put_in_line(slot, priority, run);
     }

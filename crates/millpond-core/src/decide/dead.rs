@@ -13,7 +13,7 @@ use millpond_types::{
 use crate::Core;
 use crate::command::{DeadWhich, Listing};
 use crate::decide::Refusal;
-use crate::fact::{Fact, FactLog, GroupNumber, Letter, NamespaceNumber, Remembered};
+use crate::fact::{Fact, FactLog, GroupNumber, Letter, NamespaceNumber};
 use crate::output::{Found, Reply};
 use crate::state::namespace::Dead;
 
@@ -46,7 +46,7 @@ impl Core {
         &mut self,
         namespace: &NamespaceName,
         group: &GroupName,
-        which: DeadWhich,
+        which: &DeadWhich,
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(namespace)?;
@@ -61,7 +61,7 @@ impl Core {
             let topic = &self.state.topics[slot];
             let sequence = Sequence(topic.next(id.priority).0.max(self.state.numbers.raised));
             let topic = topic.number;
-            let dedup = mark.and_then(|(_, hash)| Some(Remembered { hash, until: self.remembered_of(hash, id)? }));
+            let dedup = mark.and_then(|(_, hash)| self.state.remembered_of(namespace, hash, id));
             self.commit(Fact::Redriven { letter, topic, sequence, published, dedup }, log);
         }
         Ok(Reply::Count(count))
@@ -71,7 +71,7 @@ impl Core {
         &mut self,
         namespace: &NamespaceName,
         group: &GroupName,
-        which: DeadWhich,
+        which: &DeadWhich,
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(namespace)?;
@@ -85,17 +85,17 @@ impl Core {
         Ok(Reply::Count(count))
     }
 
-    fn dead_ids(
+    pub(super) fn dead_ids(
         &self,
         namespace: NamespaceNumber,
         group: GroupNumber,
-        which: DeadWhich,
+        which: &DeadWhich,
     ) -> Result<Vec<MessageId>, Refusal> {
         let home = &self.state.namespaces[namespace];
         match which {
             DeadWhich::Filter(filter) => Ok(home.dead_of(group, |topic| filter.admits(topic))),
-            DeadWhich::One(topic, id) => match home.dead.get(&(group, id)).filter(|dead| dead.topic == topic) {
-                Some(_) => Ok(Vec::from([id])),
+            DeadWhich::One(topic, id) => match home.dead.get(&(group, *id)).filter(|dead| dead.topic == *topic) {
+                Some(_) => Ok(Vec::from([*id])),
                 None => Err((Code::MessageUnknown, format!("there is no dead letter {id} of topic {topic}"))),
             },
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence, WallTime};
+use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence};
 
 use crate::Core;
 use crate::apply::Place;
@@ -36,12 +36,11 @@ impl Core {
         let (id, place) = self.find(slot, which)?;
         self.check_not_leased(slot, id, place)?;
         let MessageId { topic, priority, sequence } = id;
-        let mark = self.state.piece(slot, id, place).alone(sequence).dedup().next();
+        let (namespace, hash) = (self.state.topics[slot].namespace, self.state.dedup_of(slot, id, place));
         let reason = EndReason::Cancelled;
         self.commit(Fact::Ended { topic, group: 0, priority, first: sequence, count: 1, reason }, log);
         // What was cancelled may be published again. A dedup id that came again since is that message's, and stays.
-        if let Some((_, hash)) = mark.filter(|(_, hash)| self.remembered_of(*hash, id).is_some()) {
-            let namespace = self.state.topics[slot].namespace;
+        if let Some(hash) = hash.filter(|hash| self.state.remembered_of(namespace, *hash, id).is_some()) {
             self.commit(Fact::Forgotten { namespace, hash }, log);
         }
         Ok(Reply::Done)
@@ -63,12 +62,6 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    /// Until when a dedup id is remembered, if it is that of this message.
-    pub(super) fn remembered_of(&self, hash: u128, id: MessageId) -> Option<WallTime> {
-        let entry = self.state.dedups.get(hash, self.state.now.wall);
-        entry.filter(|entry| entry.id == id).map(|entry| entry.until)
-    }
-
     /// Where the message of an id is now.
     pub(super) fn state_of(&self, namespace: NamespaceNumber, id: MessageId) -> MessageState {
         let slot = self.state.topics.by_number(id.topic);
@@ -83,10 +76,13 @@ impl Core {
         }
     }
 
-    fn find(&self, slot: TopicSlot, which: Which) -> Result<(MessageId, Place), Refusal> {
+    fn find(&mut self, slot: TopicSlot, which: Which) -> Result<(MessageId, Place), Refusal> {
         let id = match which {
             Which::Id(id) => Some(id),
-            Which::Dedup(hash) => self.state.dedups.get(hash, self.state.now.wall).map(|entry| entry.id),
+            Which::Dedup(hash) => {
+                let namespace = self.state.topics[slot].namespace;
+                self.state.remembered(namespace, hash).map(|page| page.id)
+            }
         };
         let id = id.filter(|id| id.topic == self.state.topics[slot].number);
         let place = id.and_then(|id| Some((id, self.state.where_is(slot, id.priority, id.sequence)?)));
@@ -182,6 +178,11 @@ impl State {
     /// A message that is where `place` says.
     fn view(&self, slot: TopicSlot, id: MessageId, place: Place) -> Found<MessageView> {
         row(id, self.piece(slot, id, place))
+    }
+
+    /// The hash of the dedup id that a message came with.
+    pub(super) fn dedup_of(&self, slot: TopicSlot, id: MessageId, place: Place) -> Option<u128> {
+        self.piece(slot, id, place).alone(id.sequence).dedup().next().map(|(_, hash)| hash)
     }
 
     fn piece(&self, slot: TopicSlot, id: MessageId, place: Place) -> Piece<'_> {

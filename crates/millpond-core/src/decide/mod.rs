@@ -1,10 +1,11 @@
 //! Deciding commands: each is looked at against the state, and what it changes becomes facts. One command a file.
 
+mod bring;
 mod dead;
+pub(crate) mod dedup;
 mod finish;
 mod look;
 mod namespace;
-mod pieces;
 mod publish;
 mod receive;
 mod session;
@@ -73,9 +74,11 @@ impl Core {
             Command::Top(top) => self.top(ticket, top).map(|()| None),
             Command::DeadList { listing, group } => self.dead_list(listing, &group).map(Some),
             Command::DeadRedrive { namespace, group, which } => {
-                self.dead_redrive(&namespace, &group, which, log).map(Some)
+                self.dead_redrive(&namespace, &group, &which, log).map(Some)
             }
-            Command::DeadPurge { namespace, group, which } => self.dead_purge(&namespace, &group, which, log).map(Some),
+            Command::DeadPurge { namespace, group, which } => {
+                self.dead_purge(&namespace, &group, &which, log).map(Some)
+            }
         };
         match reply {
             Ok(Some(reply)) => self.reply(ticket, reply),

@@ -4,7 +4,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use hashbrown::HashSet;
 use millpond_types::block::Sizes;
 use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_MESSAGES_MAX};
 use millpond_types::{Code, DedupWindow, Millis, OutcomeRun, Policy, PublishOutcome, Sequence, WallTime};
@@ -12,11 +11,11 @@ use millpond_types::{Code, DedupWindow, Millis, OutcomeRun, Policy, PublishOutco
 use crate::Core;
 use crate::command::{ProducerBatch, Publish, PublishRun};
 use crate::decide::Refusal;
+use crate::decide::dedup::{Coming, LookedUp};
 use crate::fact::{DedupMark, Fact, FactLog, NamespaceNumber};
 use crate::outcomes::Outcomes;
 use crate::output::Reply;
 use crate::state::dedup::FOREVER;
-use crate::state::hash::FixedState;
 
 type Runs = Vec<OutcomeRun<PublishOutcome>>;
 
@@ -41,9 +40,9 @@ impl Core {
             let detail = "the disk has no room for another journal segment; consume or purge messages, or make room on the disk, and publish again";
             return Err((Code::DiskFull, detail.into()));
         }
-        let mut outcomes = Vec::new();
-        for run in publish.runs {
-            self.publish_run(namespace, run, &mut outcomes, log);
+        let (mut outcomes, mut looked_up) = (Vec::new(), core::mem::take(&mut self.looked_up));
+        for run in &publish.runs {
+            self.publish_run(namespace, run, &mut looked_up, &mut outcomes, log);
         }
         if let Some(batch) = publish.producer {
             let fact = Fact::ProducerBatch {
@@ -114,29 +113,34 @@ impl Core {
         }
     }
 
-    fn publish_run(&mut self, namespace: NamespaceNumber, run: PublishRun, outcomes: &mut Runs, log: &mut dyn FactLog) {
+    fn publish_run(
+        &mut self,
+        namespace: NamespaceNumber,
+        run: &PublishRun,
+        looked_up: &mut LookedUp,
+        outcomes: &mut Runs,
+        log: &mut dyn FactLog,
+    ) {
         let terms = self.terms(&self.state.namespaces[namespace].policy, run.delay, run.ttl);
-        if run.dedup.is_empty() {
-            self.store(namespace, &run, 0..run.count, Vec::new(), &terms, outcomes, log);
-            return;
-        }
         let mut pending: Vec<DedupMark> = Vec::new();
-        let mut pending_hashes: HashSet<u128, FixedState> = HashSet::default();
         let mut from = 0;
         for mark in run.dedup.iter().copied() {
+            let coming = looked_up.next(mark.hash);
             let refused = terms.dedup_until.is_none();
-            let seen = self.state.dedups.get(mark.hash, self.state.now.wall);
-            let is_new = !refused && seen.is_none() && pending_hashes.insert(mark.hash);
-            if is_new {
+            if !refused && matches!(coming, Coming::New) {
                 pending.push(DedupMark { index: mark.index - from, hash: mark.hash });
                 continue;
             }
             // The messages before this one are stored first: it may repeat one of them.
-            self.store(namespace, &run, from..mark.index, core::mem::take(&mut pending), &terms, outcomes, log);
-            pending_hashes.clear();
+            self.store(namespace, run, from..mark.index, core::mem::take(&mut pending), &terms, outcomes, log);
             from = mark.index + 1;
-            let outcome = match self.state.dedups.get(mark.hash, self.state.now.wall).filter(|_| !refused) {
-                Some(seen) => PublishOutcome::Duplicate { id: seen.id, state: self.state_of(namespace, seen.id) },
+            let seen = match coming {
+                _ if refused => None,
+                Coming::Seen(id) => Some(id),
+                Coming::New | Coming::Repeated => self.state.remembered(namespace, mark.hash).map(|page| page.id),
+            };
+            let outcome = match seen {
+                Some(id) => PublishOutcome::Duplicate { id, state: self.state_of(namespace, id) },
                 None => refusal(
                     Code::DedupOff,
                     "the namespace's dedup window is off; publish without a dedup id or set dedup_window",
@@ -144,7 +148,7 @@ impl Core {
             };
             push(outcomes, 1, outcome);
         }
-        self.store(namespace, &run, from..run.count, pending, &terms, outcomes, log);
+        self.store(namespace, run, from..run.count, pending, &terms, outcomes, log);
     }
 
     /// Stores some consecutive messages of a run.

@@ -75,7 +75,7 @@ impl Core {
 
     pub(super) fn forget(&mut self, topic: &TopicRef, hash: u128, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(&topic.namespace)?;
-        let known = self.state.dedups.get(hash, self.state.now.wall).is_some();
+        let known = self.state.remembered(namespace, hash).is_some();
         if known {
             self.commit(Fact::Forgotten { namespace, hash }, log);
         }

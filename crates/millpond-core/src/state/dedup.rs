@@ -1,78 +1,50 @@
-//! Dedup ids that were seen, by hash. They live apart from topics, and outlive them.
+//! Dedup ids: entries of the store, put when a message is stored and looked up when one comes. They live apart from
+//! topics, and outlive them.
+//!
+//! One that has passed its time counts as absent. Nothing here removes it: the disk drops it when it compacts.
 
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
+use millpond_types::{MessageId, WallTime};
 
-use hashbrown::HashMap;
-use millpond_types::{MessageId, Millis, WallTime};
-
-use crate::fact::NamespaceNumber;
-use crate::state::hash::FixedState;
+use crate::fact::{NamespaceNumber, Remembered};
+use crate::page::{DedupPage, Page};
+use crate::state::State;
+use crate::store::{Key, Want};
 
 /// Remembered for ever.
 pub(crate) const FOREVER: WallTime = WallTime::NEVER;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Dedup {
-    pub(crate) namespace: NamespaceNumber,
-    pub(crate) id: MessageId,
-    pub(crate) until: WallTime,
-}
-
-#[derive(Clone, Default)]
-pub(crate) struct Dedups {
-    entries: HashMap<u128, Dedup, FixedState>,
-    /// Per window, in the order of insertion, which is that of forgetting. Windows are few: one a policy.
-    queues: BTreeMap<Millis, VecDeque<(WallTime, u128)>>,
-}
-
-impl Dedups {
-    pub(crate) fn get(&self, hash: u128, now: WallTime) -> Option<Dedup> {
-        self.entries.get(&hash).copied().filter(|entry| entry.until > now)
+impl State {
+    /// A dedup id is that of this message from here on.
+    pub(crate) fn remember(&mut self, page: DedupPage) {
+        self.set_entry(&Key::Dedup { namespace: page.namespace, hash: page.hash }, Some(&Page::Dedup(page)));
     }
 
-    /// `window` is how long the entry is remembered in all; entries of one window come in the order of their ends.
-    pub(crate) fn insert(&mut self, hash: u128, entry: Dedup, window: Millis) {
-        if entry.until != FOREVER {
-            self.queues.entry(window).or_default().push_back((entry.until, hash));
-        }
-        self.entries.insert(hash, entry);
+    pub(crate) fn forget(&mut self, namespace: NamespaceNumber, hash: u128) {
+        self.set_entry(&Key::Dedup { namespace, hash }, None);
     }
 
-    /// A message has another id: its dedup id follows it, and is forgotten when it would have been.
-    pub(crate) fn follow(&mut self, hash: u128, entry: Dedup) {
-        let before = self.entries.insert(hash, entry);
-        assert!(before.is_some_and(|before| before.until == entry.until), "what is followed is remembered");
+    /// What is remembered of a dedup id; an error tells that it has to be fetched.
+    pub(crate) fn look_up_dedup(&mut self, namespace: NamespaceNumber, hash: u128) -> Result<Option<DedupPage>, Want> {
+        let page = self.entry(&Key::Dedup { namespace, hash })?.map(|page| match *page {
+            Page::Dedup(page) => page,
+            other => panic!("under the key of a dedup id stands {other:?}"),
+        });
+        Ok(page.filter(|page| page.until > self.now.wall))
     }
 
-    pub(crate) fn remove(&mut self, hash: u128) {
-        self.entries.remove(&hash);
+    /// What is remembered of a dedup id that was looked up for this command before.
+    pub(crate) fn remembered(&mut self, namespace: NamespaceNumber, hash: u128) -> Option<DedupPage> {
+        self.look_up_dedup(namespace, hash).expect("what a command needs is fetched before it is decided")
     }
 
-    /// The dedup ids of a namespace go with it: one of the same name that is made later has seen nothing.
-    pub(crate) fn remove_namespace(&mut self, namespace: NamespaceNumber) {
-        self.entries.retain(|_, entry| entry.namespace != namespace);
-    }
-
-    /// Lets go of what has passed its time. Changes nothing that can be seen.
-    pub(crate) fn sweep(&mut self, now: WallTime) {
-        for queue in self.queues.values_mut() {
-            while let Some((until, hash)) = queue.front().copied().filter(|(until, _)| *until <= now) {
-                queue.pop_front();
-                if self.entries.get(&hash).is_some_and(|entry| entry.until == until) {
-                    self.entries.remove(&hash);
-                }
-            }
-        }
-        self.queues.retain(|_, queue| !queue.is_empty());
-    }
-
-    /// All that is remembered, in the order of forgetting.
-    #[expect(clippy::disallowed_methods, reason = "sorted at once")]
-    pub(crate) fn in_order(&self, now: WallTime) -> Vec<(u128, Dedup)> {
-        let known = self.entries.iter().map(|(hash, entry)| (*hash, *entry));
-        let mut known: Vec<_> = known.filter(|(_, entry)| entry.until > now).collect();
-        known.sort_unstable_by_key(|(hash, entry)| (entry.until, *hash));
-        known
+    /// What is remembered of a dedup id, if it is that of this message.
+    pub(crate) fn remembered_of(
+        &mut self,
+        namespace: NamespaceNumber,
+        hash: u128,
+        id: MessageId,
+    ) -> Option<Remembered> {
+        let page = self.remembered(namespace, hash).filter(|page| page.id == id)?;
+        Some(Remembered { hash, until: page.until })
     }
 }

@@ -5,6 +5,7 @@
 //! Timers live here because facts set them; what falls due is decided in [`crate::advance`].
 
 pub(crate) mod dedup;
+pub(crate) mod entries;
 pub(crate) mod hash;
 pub(crate) mod holders;
 pub(crate) mod line;
@@ -29,7 +30,7 @@ use slab::Slab;
 
 use crate::fact::{Epoch, NamespaceNumber};
 use crate::output::Extent;
-use crate::state::dedup::Dedups;
+use crate::state::entries::Fetched;
 use crate::state::hash::FixedState;
 use crate::state::holders::Holder;
 use crate::state::line::LineBounds;
@@ -88,7 +89,8 @@ pub(crate) struct State {
     pub(crate) bounds: LineBounds,
     pub(crate) leases: Slab<Lease>,
     pub(crate) holders: HashMap<SessionId, Holder, FixedState>,
-    pub(crate) dedups: Dedups,
+    /// What was fetched for parked commands, of what is looked up one by one.
+    pub(crate) fetched: Fetched,
     pub(crate) producers: Producers,
     /// Deadlines in run time.
     pub(crate) run_timers: TimeIndex<Timer>,
@@ -124,7 +126,7 @@ impl State {
             bounds: LineBounds::ENDS,
             leases: Slab::new(),
             holders: HashMap::default(),
-            dedups: Dedups::default(),
+            fetched: Fetched::new(),
             producers: Producers::default(),
             run_timers: TimeIndex::new(),
             wall_timers: TimeIndex::new(),

@@ -63,6 +63,10 @@ impl Namespaces {
         self.by_name.remove(&gone.name);
     }
 
+    pub(crate) fn get(&self, number: NamespaceNumber) -> Option<&Namespace> {
+        self.by_number.get(&number)
+    }
+
     pub(crate) fn get_mut(&mut self, number: NamespaceNumber) -> Option<&mut Namespace> {
         self.by_number.get_mut(&number)
     }

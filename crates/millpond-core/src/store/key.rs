@@ -203,6 +203,11 @@ impl Key {
         }
     }
 
+    /// Whether the entry of a key is looked up by itself, for one command: a dedup id or a producer session.
+    pub fn is_looked_up(bytes: &[u8]) -> bool {
+        matches!(bytes.first(), Some(6 | 7))
+    }
+
     /// The key that bytes are of; `None` if they are none's.
     pub fn parse(bytes: &[u8]) -> Option<Key> {
         let (kind, rest) = bytes.split_first()?;

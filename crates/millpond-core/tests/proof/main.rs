@@ -5,6 +5,7 @@
 //! pages read back are the same pages, that numbers only grow, and that every byte published is live or freed, once.
 
 mod checkpoint;
+mod dedup;
 mod histories;
 mod history;
 mod journal;

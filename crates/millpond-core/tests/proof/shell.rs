@@ -116,11 +116,21 @@ impl Shell {
         self.core.set_time(self.now);
         for (ticket, command) in commands {
             self.core.submit(ticket, command, &mut self.journal);
+            self.answer();
         }
         self.core.advance(&mut self.journal);
         self.core.dispatch(&mut self.journal);
         self.freed.append(self.core.freed());
         std::mem::take(self.core.outputs())
+    }
+
+    /// A disk that answers before the next command, so that commands are decided in the order in which they come.
+    fn answer(&mut self) {
+        while !self.core.wanted().is_empty() {
+            for want in std::mem::take(self.core.wanted()) {
+                self.core.load(self.store.fetch(want), &mut self.journal);
+            }
+        }
     }
 
     /// Starts anew with what the journal holds; after a crash, with all numbers raised.

@@ -167,7 +167,7 @@ pub fn name(text: &str) -> TopicName {
     TopicName::try_from(text).unwrap()
 }
 
-fn hash(topic: &str, dedup: u8) -> u128 {
+pub fn hash(topic: &str, dedup: u8) -> u128 {
     dedup_hash(HASH_KEY, &NamespaceName::default(), &name(topic), &[dedup])
 }
 

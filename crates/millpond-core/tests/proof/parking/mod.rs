@@ -14,7 +14,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use crate::history::{TOPICS, config, publish_run};
-use run::Run;
+
+pub use run::Run;
 
 proptest! {
     #![proptest_config(config(300))]
@@ -57,7 +58,7 @@ fn a_topic_that_is_not_there_yet_keeps_its_publishes_in_order() {
 
 /// Changes, then what a consumer does.
 #[derive(Clone, Debug)]
-struct Round {
+pub struct Round {
     changes: Vec<Change>,
     /// Pausing waits for no topic, so it comes when all else is decided.
     pause: Option<(usize, bool)>,
@@ -69,7 +70,7 @@ struct Round {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+pub enum Change {
     Publish { topics: Vec<usize>, priority: u8, count: u32, delay: u64, dedup: Option<u8> },
     Cancel(usize),
     Reschedule(usize, u64),

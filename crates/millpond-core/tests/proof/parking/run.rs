@@ -231,6 +231,19 @@ impl Run {
         Ticket(self.tickets)
     }
 
+    /// Gives a command in a turn of its own, in which the disk tells nothing.
+    pub fn give(&mut self, command: Command) -> Ticket {
+        let ticket = self.ticket();
+        self.core.set_time(self.now);
+        self.core.submit(ticket, command, &mut self.journal);
+        self.end_turn();
+        ticket
+    }
+
+    pub fn answer(&self, ticket: Ticket) -> Option<String> {
+        self.answers.get(&ticket).cloned()
+    }
+
     pub fn submit(&mut self, commands: Vec<Command>) {
         self.evict();
         self.core.set_time(self.now);
@@ -293,6 +306,20 @@ impl Run {
         for want in std::mem::take(&mut self.wanted) {
             self.load(want);
         }
+        self.end_turn();
+    }
+
+    /// Brings what is wanted, and what is wanted then.
+    pub fn bring_everything(&mut self) {
+        while !self.wanted.is_empty() {
+            self.bring_all();
+        }
+    }
+
+    /// Brings the first thing that is wanted, in a turn.
+    pub fn bring_one(&mut self) {
+        let want = self.wanted.remove(0);
+        self.load(want);
         self.end_turn();
     }
 

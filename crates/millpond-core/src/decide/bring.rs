@@ -1,0 +1,121 @@
+//! What commands look into that may be in the store: pieces of lines, and dedup ids.
+//!
+//! [`Core::bring_for`] comes right before a command is decided, in the same turn, so the decision finds all it needs.
+
+use alloc::vec::Vec;
+
+use millpond_types::limits::PAGE_MAX;
+use millpond_types::{GroupName, MessageId, NamespaceName, Priority, Sequence};
+
+use crate::Core;
+use crate::command::{Command, DeadWhich, Look, LookWhich, Publish, TopicRef, Which};
+use crate::decide::dedup::LookedUp;
+use crate::state::TopicSlot;
+use crate::store::Want;
+
+impl Core {
+    /// Brings back what a command needs; what has to be fetched for it, as far as that can be told by now.
+    pub(crate) fn bring_for(&mut self, command: &Command) -> Vec<Want> {
+        let brought = match command {
+            Command::Publish(publish) => return self.bring_publish(publish),
+            Command::DeadRedrive { namespace, group, which } => return self.bring_dead(namespace, group, which),
+            Command::Cancel { topic, which } => self.bring_cancelled(topic, *which),
+            Command::Reschedule { topic, which, .. } => self.bring_which(topic, *which).map(|_| ()),
+            Command::Look(Look { topic, which }) => match *which {
+                LookWhich::One(which) => self.bring_which(topic, which).map(|_| ()),
+                LookWhich::First(count) => self.bring_first(topic, (count as usize).min(PAGE_MAX)),
+            },
+            Command::Forget { topic, dedup_hash } => self.bring_dedup(&topic.namespace, *dedup_hash).map(|_| ()),
+            _ => Ok(()),
+        };
+        brought.err().into_iter().collect()
+    }
+
+    /// Looks up the dedup ids of a publish. A repeat is told what has become of the first.
+    fn bring_publish(&mut self, publish: &Publish) -> Vec<Want> {
+        let (mut wants, mut looked_up) = (Vec::new(), LookedUp::default());
+        let Some(namespace) = self.state.namespaces.number(&publish.namespace) else { return wants };
+        for mark in publish.runs.iter().flat_map(|run| &run.dedup) {
+            match self.state.look_up_dedup(namespace, mark.hash) {
+                Ok(page) => {
+                    let seen = page.map(|page| page.id);
+                    wants.extend(seen.and_then(|id| self.bring_message(id).err()));
+                    looked_up.push(seen);
+                }
+                Err(want) => wants.push(want),
+            }
+        }
+        self.looked_up = looked_up;
+        wants
+    }
+
+    /// What is cancelled is forgotten, if its dedup id is still its own.
+    fn bring_cancelled(&mut self, topic: &TopicRef, which: Which) -> Result<(), Want> {
+        let Some(id) = self.bring_which(topic, which)? else { return Ok(()) };
+        let Some(slot) = self.state.topics.by_number(id.topic) else { return Ok(()) };
+        let Some(place) = self.state.where_is(slot, id.priority, id.sequence) else { return Ok(()) };
+        let namespace = self.state.topics[slot].namespace;
+        match self.state.dedup_of(slot, id, place) {
+            Some(hash) => self.state.look_up_dedup(namespace, hash).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// The dedup ids of dead letters follow them.
+    fn bring_dead(&mut self, namespace: &NamespaceName, group: &GroupName, which: &DeadWhich) -> Vec<Want> {
+        let mut wants = Vec::new();
+        let (Ok(namespace), Ok(group)) = (self.namespace_of(namespace), self.group_of(group)) else { return wants };
+        for id in self.dead_ids(namespace, group, which).unwrap_or_default() {
+            let mark = self.state.namespaces[namespace].dead[&(group, id)].run.dedup().next();
+            wants.extend(mark.and_then(|(_, hash)| self.state.look_up_dedup(namespace, hash).err()));
+        }
+        wants
+    }
+
+    /// The message, if there is one, and where it is.
+    fn bring_which(&mut self, topic: &TopicRef, which: Which) -> Result<Option<MessageId>, Want> {
+        let id = match which {
+            Which::Id(id) => Some(id),
+            Which::Dedup(hash) => self.bring_dedup(&topic.namespace, hash)?,
+        };
+        if let Some(id) = id {
+            self.bring_message(id)?;
+        }
+        Ok(id)
+    }
+
+    fn bring_dedup(&mut self, namespace: &NamespaceName, hash: u128) -> Result<Option<MessageId>, Want> {
+        match self.state.namespaces.number(namespace) {
+            Some(namespace) => Ok(self.state.look_up_dedup(namespace, hash)?.map(|page| page.id)),
+            None => Ok(None),
+        }
+    }
+
+    fn bring_message(&mut self, MessageId { topic, priority, sequence }: MessageId) -> Result<(), Want> {
+        match self.state.topics.by_number(topic) {
+            Some(slot) => self.state.bring(slot, priority, sequence),
+            None => Ok(()),
+        }
+    }
+
+    /// The first messages of each line of a topic, so many that those that are shown are among them.
+    fn bring_first(&mut self, topic: &TopicRef, count: usize) -> Result<(), Want> {
+        let Ok(slot) = self.topic_of(topic) else { return Ok(()) };
+        let mut left = count as u64;
+        for index in (0..self.state.topics[slot].levels.len()).rev() {
+            let mut next = Some(Sequence(0));
+            while let Some(first) = next.filter(|_| left > 0).and_then(|next| self.next_in_line(slot, index, next)) {
+                let priority: Priority = self.state.topics[slot].levels[index].priority;
+                self.state.bring(slot, priority, first)?;
+                let run = self.state.topics[slot].levels[index].line.runs_from(first).next();
+                left = left.saturating_sub(run.map_or(0, |run| u64::from(run.count)));
+                next = run.map(|run| run.end());
+            }
+        }
+        Ok(())
+    }
+
+    fn next_in_line(&self, slot: TopicSlot, index: usize, from: Sequence) -> Option<Sequence> {
+        self.state.topics[slot].levels[index].line.next_from(from)
+    }
+}

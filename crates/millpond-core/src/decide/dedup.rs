@@ -1,0 +1,42 @@
+//! The dedup ids of a publish: all are looked up before anything of it is stored, once each.
+
+use alloc::collections::VecDeque;
+
+use hashbrown::HashSet;
+use millpond_types::MessageId;
+
+use crate::state::hash::FixedState;
+
+/// What is known of the dedup ids of a publish, in order.
+#[derive(Default)]
+pub(crate) struct LookedUp {
+    /// The message that each was seen with before.
+    seen: VecDeque<Option<MessageId>>,
+    /// Those that came up in this publish and were not seen before.
+    new: HashSet<u128, FixedState>,
+}
+
+/// A dedup id that comes up in a publish.
+pub(super) enum Coming {
+    /// For the first time.
+    New,
+    /// With a message of this publish already.
+    Repeated,
+    /// With this message, before the publish.
+    Seen(MessageId),
+}
+
+impl LookedUp {
+    pub(super) fn push(&mut self, seen: Option<MessageId>) {
+        self.seen.push_back(seen);
+    }
+
+    /// What the next dedup id of the publish is.
+    pub(super) fn next(&mut self, hash: u128) -> Coming {
+        match self.seen.pop_front().expect("each dedup id of the publish was looked up") {
+            Some(id) => Coming::Seen(id),
+            None if self.new.insert(hash) => Coming::New,
+            None => Coming::Repeated,
+        }
+    }
+}
