@@ -190,6 +190,11 @@ impl Core {
         self.state.capture(topics)
     }
 
+    /// How many topics have changed since the last checkpoint began, and are in memory as they are.
+    pub fn changed(&self) -> usize {
+        self.state.changed.len()
+    }
+
     /// Whether a checkpoint was begun and is not complete.
     pub fn is_capturing(&self) -> bool {
         self.state.capture.is_some()

@@ -74,6 +74,19 @@ impl Core {
         topics.sort_unstable_by_key(|(number, _)| *number);
         let namespaces =
             state.namespaces.iter().map(|(number, namespace)| Page::Namespace(Box::new(namespace.page(number))));
+        let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
+        let topics = topics.map(Page::Topic);
+        let first = core::iter::once(Page::Numbers(self.numbers()));
+        let dedups = state.store.dump().into_iter().filter(|page| match page {
+            Page::Dedup(page) => page.until > state.now.wall && state.namespaces.get(page.namespace).is_some(),
+            _ => false,
+        });
+        first.chain(namespaces).chain(topics).chain(self.pieces()).chain(dedups).chain(self.kept())
+    }
+
+    /// What is kept in memory alone and not in the store.
+    pub fn kept(&self) -> impl Iterator<Item = Page> {
+        let state = &self.state;
         let dead = state.namespaces.iter().flat_map(|(number, namespace)| {
             namespace.dead.iter().map(move |((group, id), dead)| {
                 Page::Dead(DeadPage {
@@ -90,12 +103,6 @@ impl Core {
                 })
             })
         });
-        let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
-        let topics = topics.map(Page::Topic);
-        let dedups = state.store.dump().into_iter().filter(|page| match page {
-            Page::Dedup(page) => page.until > state.now.wall && state.namespaces.get(page.namespace).is_some(),
-            _ => false,
-        });
         let producers = state.producers.iter().filter(|(_, producer)| !producer.is_forgotten(state.now.wall));
         let producers = producers.map(|((namespace, id), producer)| {
             Page::Producer(ProducerPage {
@@ -107,8 +114,7 @@ impl Core {
                 batches: producer.batches.iter().cloned().collect(),
             })
         });
-        let first = core::iter::once(Page::Numbers(self.numbers()));
-        first.chain(namespaces).chain(topics).chain(self.pieces()).chain(dead).chain(dedups).chain(producers)
+        dead.chain(producers)
     }
 
     /// The pieces of lines that are in the store.

@@ -6,7 +6,10 @@
 //!
 //! | share | ‰ | of 1 GiB | what is in it | at the bound |
 //! |---|---|---|---|---|
-//! | state | 640 | 563 MiB | topics, messages, leases, dedup ids, dead letters, sessions: all that the core holds | it has none yet |
+//! | topics | 300 | 264 MiB | topics in memory, with their messages and leases | those not used for longest leave for the disk |
+//! | entries | 200 | 176 MiB | entries that have changed since the last checkpoint, and those that one is writing | another checkpoint is due |
+//! | cache | 60 | 52 MiB | blocks of the tree that were read | they are read again |
+//! | state | 80 | 70 MiB | dead letters, producer sessions, the filter of the tree's keys | it has none yet |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
 //! | lanes | 30 | 22 MiB | requests that wait for the writer | publishes wait in their connections, then all requests do |
@@ -51,12 +54,18 @@ const PUBLISHING_MAX: u64 = 6 << 20;
 const SENDING_MIN: u64 = PUBLISH_BYTES_MAX as u64;
 /// A connection's task and its socket's state. The small frames that some hold in part are in the margin.
 const CONNECTION: u64 = 3500;
+/// The thousandths of the state.
+const STATE: u64 = 640;
 /// Fewer connections are of no use to anybody.
 const CONNECTIONS_MIN: usize = 64;
 
 /// The shares of a broker's memory, in bytes. See the module's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shares {
+    pub(crate) topics: usize,
+    /// Of the changed entries that no checkpoint writes yet.
+    pub(crate) young: usize,
+    pub(crate) cache: u64,
     pub(crate) tail: u64,
     /// Of the batch that is full.
     pub(crate) batch: u64,
@@ -76,7 +85,10 @@ impl Shares {
         assert!(memory >= MEMORY_MIN, "settings are checked before");
         let rest = memory - BASE - memory / MARGIN;
         let share = |thousandths: u64| rest / 1000 * thousandths;
-        Shares {
+        let mut shares = Shares {
+            topics: 0,
+            young: 0,
+            cache: 0,
             tail: share(60).min(TAIL_MAX),
             batch: (share(70) / BATCHES).clamp(BATCH_MIN, BATCH_MAX),
             finishing: share(20).min(FINISHING_MAX) as usize,
@@ -87,7 +99,21 @@ impl Shares {
             sending: (share(40) / 2).max(SENDING_MIN) as usize,
             windows: share(20) as usize,
             connections: ((share(80) / CONNECTION) as usize).max(CONNECTIONS_MIN),
-        }
+        };
+        // The others have a least that they need, and what they leave is the state's.
+        let state = rest.saturating_sub(shares.buffers());
+        let part = |thousandths: u64| state / STATE * thousandths;
+        (shares.topics, shares.young, shares.cache) = (part(300) as usize, part(200 / 2) as usize, part(60));
+        shares
+    }
+
+    /// All that is not of the state.
+    fn buffers(&self) -> u64 {
+        let Shares { finishing, publishing, held, receiving, sending, windows, .. } = *self;
+        self.tail
+            + BATCHES * self.batch
+            + (finishing + publishing + held + receiving + 2 * sending + windows) as u64
+            + self.connections as u64 * CONNECTION
     }
 }
 
@@ -100,13 +126,8 @@ mod tests {
     fn the_shares_of_any_memory_fit_it() {
         for memory in [MEMORY_MIN, 96 << 20, 192 << 20, 512 << 20, MEMORY_DEFAULT, 64 << 30] {
             let shares = Shares::of(memory);
-            let bytes = BASE
-                + memory / MARGIN
-                + shares.tail
-                + BATCHES * shares.batch
-                + (shares.finishing + shares.publishing + shares.held + shares.receiving) as u64
-                + (2 * shares.sending + shares.windows) as u64
-                + shares.connections as u64 * CONNECTION;
+            let state = shares.cache + (shares.topics + 2 * shares.young) as u64;
+            let bytes = BASE + memory / MARGIN + shares.buffers() + state;
             assert!(bytes <= memory, "{bytes} of {memory}: {shares:?}");
         }
     }
@@ -114,6 +135,7 @@ mod tests {
     #[test]
     fn more_memory_makes_no_share_smaller() {
         let (small, large) = (Shares::of(MEMORY_MIN), Shares::of(MEMORY_DEFAULT));
+        assert!(small.topics < large.topics && small.young < large.young && small.cache < large.cache);
         assert!(small.tail < large.tail && small.batch < large.batch && small.connections < large.connections);
         assert!(small.finishing < large.finishing && small.publishing < large.publishing);
         assert!(large.connections >= CONNECTIONS_DEFAULT);

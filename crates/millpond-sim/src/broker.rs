@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millpond_core::command::{Command, Level, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Now};
+use millpond_storage::store::LayeredStore;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{
     Appender, Batch, CommitError, Committer, Failure, Housekeeper, Mark, OpenError, OpenOptions, Opened, Reader,
@@ -38,6 +39,7 @@ pub struct Broker {
     appender: Appender,
     committer: Committer,
     housekeeper: Housekeeper,
+    store: LayeredStore,
     filling: Waiting,
     flight: Option<Flight>,
     /// Whether something is written that no sync has covered.
@@ -80,9 +82,10 @@ impl Broker {
         let mut opened: Opened = open(Arc::new(disk.clone()), options)?;
         clock.restart(opened.report.now);
         opened.start(clock.tick())?;
-        let Opened { core, appender, committer, reader, housekeeper, report } = opened;
+        let Opened { core, store, appender, committer, reader, housekeeper, report } = opened;
         let broker = Broker {
             core,
+            store,
             reader,
             appender,
             committer,
@@ -105,6 +108,10 @@ impl Broker {
         }
         self.core.advance(&mut log);
         self.core.dispatch(&mut log);
+        if self.store.supply(&mut self.core, &mut log).expect("a simulated tree can be read") {
+            self.core.dispatch(&mut log);
+        }
+        self.appender.capture(&mut self.core);
         self.appender.free(self.core.freed());
         for output in self.core.outputs().drain(..) {
             match &output {
@@ -153,8 +160,8 @@ impl Broker {
         let batch = self.appender.seal(self.core.now());
         let waiting = std::mem::take(&mut self.filling);
         self.flight = Some(Flight { batch, sync, waiting });
-        if self.appender.checkpoint_due() {
-            self.appender.checkpoint(self.core.pages());
+        if self.appender.checkpoint_due(&self.core) {
+            self.appender.checkpoint(&mut self.core);
         }
         Progress::Told(Vec::new())
     }

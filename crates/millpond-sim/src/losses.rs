@@ -188,7 +188,7 @@ impl World {
 
     /// Where a start would find the journal's end, asked of a copy of the disk.
     fn end_of_journal(&self, loss: Loss) -> Result<u64, Violation> {
-        let copy = TwinDisk::from_snapshot(self.plan.sector, &self.disk.snapshot());
+        let copy = TwinDisk::from_snapshot(self.plan.sector, &self.disk.snapshot()).with_tree_of(&self.disk);
         match open::<Core>(Arc::new(copy), &self.plan.options) {
             Ok(opened) => Ok(opened.report.end),
             Err(error) => Err(Violation::lost(format!("a copy of the disk cannot be opened after {loss:?}: {error}"))),

@@ -1,6 +1,7 @@
 //! What kind of life a seed leads: sizes, policies, names and how often things go wrong. Small sizes bring out the
 //! edges: segments that fill after a few batches, a tail that forgets at once, few topics so that clients meet.
 
+use millpond_storage::tree::TreeOptions;
 use millpond_storage::{BATCH_BYTES, Identity, OpenOptions};
 use millpond_types::{DedupWindow, Millis, NamespaceName, OnExpiry, Policy, Retry, TopicName};
 
@@ -31,6 +32,10 @@ impl Plan {
     pub fn new(stream: &mut Stream) -> Plan {
         let options = OpenOptions {
             segment_bytes: *stream.pick(&[8 << 10, 16 << 10, 64 << 10]),
+            checkpoint_entries: *stream.pick(&[10, 100, 400_000]),
+            young_bytes: 128 << 20,
+            room: *stream.pick(&[64 << 10, 256 << 10, 256 << 20]),
+            tree: TreeOptions::default(),
             checkpoint_after: *stream.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),
             tail_bytes: *stream.pick(&[0, 2 << 10, 16 << 10, 1 << 20]),
             batch_bytes: BATCH_BYTES,

@@ -1,167 +1,115 @@
-//! Checkpoints: the state at a journal position, as pages.
+//! Checkpoints: the state at a journal position, as the entries of the tree and the head of the commit that made them so.
 //!
-//! The truth is the newest complete checkpoint and the journal after it. A checkpoint is complete when it was read back
-//! whole after its sync; until then the one before, and the journal after that one, stay.
+//! The core freezes between two batches and captures what has changed, in slices; the writer notes the position. Once the
+//! journal is durable up to there, the housekeeper commits what was captured. The commit is atomic: until it is there, the
+//! one before and the journal behind that one are the truth.
+//!
+//! In the head of the commit, behind what the tree says of it, stands:
+//!
+//! | bytes | field | |
+//! |---|---|---|
+//! | 4 | length | of the table, little-endian |
+//! | | table | what each segment holds of live messages ([`LiveBytes`]) |
+//! | | pages | what the core keeps in memory alone: dead letters, producer sessions |
 
-mod file;
-mod memory;
-
-use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_core::page::Page;
+use millpond_core::fact::Epoch;
+use millpond_core::page::{NumbersPage, Page};
+use millpond_core::store::{Key, Range, Shelf};
+use millpond_types::WallTime;
 
-use crate::codec::{BadRecord, Source, decode_page, encode_page};
+use crate::codec::{Source, decode_entry, decode_page, encode_page};
 pub use crate::journal::live::LiveBytes;
+use crate::tree::{CommitHead, Tree, TreeError};
 
-pub use file::FileCheckpoints;
-pub(crate) use file::{checkpoint_position, is_unfinished};
-pub use memory::MemoryCheckpoints;
-
-/// Bytes at which a chunk is ended: one checksum and one write.
-const CHUNK_FULL: usize = 1024 * 1024;
-
-/// Keeps checkpoints.
-pub trait CheckpointStore: Send {
-    /// Begins a checkpoint. One that was begun and not finished is forgotten.
-    fn begin(&mut self, head: CheckpointHead) -> io::Result<()>;
-    /// Adds pages.
-    fn write(&mut self, pages: &PageChunk) -> io::Result<()>;
-    /// Makes the checkpoint durable and reads it back; only then it takes the place of the one before.
-    fn finish(&mut self) -> Result<(), FinishError>;
-    /// The newest complete checkpoint, checked.
-    fn newest(&mut self) -> Result<Option<Checkpoint>, CheckpointError>;
-}
-
-/// What a checkpoint is of.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct CheckpointHead {
-    /// The journal position: the state is that after every batch before it.
-    pub position: u64,
-    /// The start of the broker that made it.
-    pub start: u32,
-    /// What each segment held of live messages.
-    pub live: LiveBytes,
-}
-
-/// Pages in their byte form.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PageChunk {
-    /// The pages, one behind the other.
-    pub bytes: Bytes,
-    /// How many.
-    pub pages: u32,
-}
-
-/// A checkpoint that was read and checked.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Checkpoint {
-    /// What it is of.
-    pub head: CheckpointHead,
-    /// Its pages.
-    pub chunks: Vec<PageChunk>,
-}
-
-/// Why a checkpoint was not finished.
-#[derive(Debug, thiserror::Error)]
-pub enum FinishError {
-    /// The system said no.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// It is not what was written.
-    #[error("reading back {0}")]
-    Verify(#[from] CheckpointError),
-}
-
-/// Why there is a checkpoint and no use of it.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    /// Its bytes are not what was written.
-    #[error("the checkpoint {file} is damaged at offset {offset}: it {what}")]
-    Damaged {
-        /// The file.
-        file: String,
-        /// The offset in it.
-        offset: u64,
-        /// What is wrong, as the end of a sentence.
-        what: &'static str,
-    },
-    /// A later version wrote it.
-    #[error("the checkpoint {file} was written by a newer version of Millpond (form {version}): use that version")]
-    Version {
-        /// The file.
-        file: String,
-        /// The form's version.
-        version: u32,
-    },
-    /// It could not be read.
-    #[error("reading the checkpoint {file} failed: {error}")]
-    Io {
-        /// The file.
-        file: String,
-        /// The system's word.
-        error: io::Error,
-    },
-}
-
-impl PageChunk {
-    /// The pages.
-    pub fn decode(&self) -> impl Iterator<Item = Result<Page, BadRecord>> {
-        let mut source = Source::new(&self.bytes);
-        let mut left = self.pages;
-        std::iter::from_fn(move || {
-            if left == 0 {
-                let rest = std::mem::take(&mut source);
-                let bad = BadRecord { offset: rest.at(), what: "is one more than the chunk should hold" };
-                return (!rest.is_empty()).then_some(Err(bad));
-            }
-            let page = decode_page(&mut source);
-            left = if page.is_ok() { left - 1 } else { 0 };
-            if page.is_err() {
-                source = Source::default();
-            }
-            Some(page)
-        })
-    }
-}
-
-/// A checkpoint on its way to the store.
+/// A checkpoint that was begun.
 pub(crate) struct Job {
     pub position: u64,
     pub start: u32,
+    pub epoch: Epoch,
+    pub wall: WallTime,
     /// Known once the journal is written up to the position.
     pub live: Option<LiveBytes>,
-    pub chunks: Vec<PageChunk>,
+    /// The pages of what the core keeps in memory alone.
+    pub kept: Vec<u8>,
 }
 
 impl Job {
-    /// Writes the checkpoint.
-    pub fn run(&self, store: &mut dyn CheckpointStore) -> Result<(), FinishError> {
-        let live = self.live.clone().expect("what is durable was written");
-        store.begin(CheckpointHead { position: self.position, start: self.start, live })?;
-        for chunk in &self.chunks {
-            store.write(chunk)?;
-        }
-        store.finish()
+    /// The head of its commit.
+    pub fn head(&self, directory: u128) -> CommitHead {
+        let table = self.live.as_ref().expect("what is durable was written").encode();
+        let length = u32::try_from(table.len()).expect("a directory has no hundred million segments");
+        let rest = [&length.to_le_bytes()[..], &table, &self.kept].concat();
+        let Job { position, start, epoch, wall, .. } = *self;
+        CommitHead { position, epoch: epoch.into(), start, wall, directory, rest: rest.into() }
     }
 }
 
-/// Turns pages into chunks.
-pub(crate) fn encode_pages(pages: impl IntoIterator<Item = Page>) -> Vec<PageChunk> {
-    let mut chunks = Vec::new();
-    let (mut bytes, mut count) = (Vec::new(), 0);
-    for page in pages {
-        encode_page(&page, &mut bytes);
-        count += 1;
-        if bytes.len() >= CHUNK_FULL {
-            chunks.push(PageChunk { bytes: std::mem::take(&mut bytes).into(), pages: std::mem::take(&mut count) });
-        }
-    }
-    if count > 0 {
-        chunks.push(PageChunk { bytes: bytes.into(), pages: count });
-    }
-    chunks
+/// The pages as bytes.
+pub(crate) fn encode_pages(pages: impl IntoIterator<Item = Page>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    pages.into_iter().for_each(|page| encode_page(&page, &mut bytes));
+    bytes
 }
 
-#[cfg(test)]
-mod tests;
+/// What a start takes from a checkpoint before it replays.
+pub(crate) struct Checkpoint {
+    pub position: u64,
+    pub start: u32,
+    pub live: LiveBytes,
+    pub numbers: NumbersPage,
+    /// Namespaces, then the topics that are never cold, then what the core keeps in memory alone.
+    pub pages: Vec<Page>,
+}
+
+impl Checkpoint {
+    /// Reads the checkpoint of a tree, if there is one.
+    pub fn read(tree: &Arc<dyn Tree>, directory: u128) -> Result<Option<Checkpoint>, TreeError> {
+        let Some(head) = tree.head() else { return Ok(None) };
+        if head.directory != directory {
+            return Err(damaged("it belongs to another data directory"));
+        }
+        let (live, kept) = parse_rest(&head.rest).ok_or_else(|| damaged("its head makes no sense"))?;
+        let numbers = tree.get_many(&[Key::Numbers.bytes()])?.remove(0);
+        let Some(Ok(Page::Numbers(numbers))) = numbers.map(|value| decode_entry(&Key::Numbers, &value)) else {
+            return Err(damaged("it has no numbers"));
+        };
+        let mut pages = entries(tree, Range { from: vec![2], until: vec![3], limit: u32::MAX })?;
+        let namespaces = pages.iter().filter_map(|page| match page {
+            Page::Namespace(page) => Some(page.number),
+            _ => None,
+        });
+        for number in namespaces.collect::<Vec<_>>() {
+            let bound = |name: &[u8]| Key::topic_bound(number, Shelf::Busy, name);
+            pages.extend(entries(tree, Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: u32::MAX })?);
+        }
+        pages.extend(kept);
+        Ok(Some(Checkpoint { position: head.position, start: head.start, live, numbers, pages }))
+    }
+}
+
+fn entries(tree: &Arc<dyn Tree>, range: Range) -> Result<Vec<Page>, TreeError> {
+    let entries = tree.scan(&range)?.entries.into_iter();
+    let pages = entries.map(|(key, value)| {
+        let key = Key::parse(&key).ok_or_else(|| damaged("it has a key that is none"))?;
+        decode_entry(&key, &value).map_err(|bad| TreeError::Damaged(format!("its entry {key:?}: {bad}")))
+    });
+    pages.collect()
+}
+
+fn parse_rest(rest: &Bytes) -> Option<(LiveBytes, Vec<Page>)> {
+    let length = u32::from_le_bytes(*rest.first_chunk()?) as usize;
+    let live = LiveBytes::decode(rest.get(4..4 + length)?)?;
+    let kept = rest.slice(4 + length..);
+    let (mut source, mut pages) = (Source::new(&kept), Vec::new());
+    while !source.is_empty() {
+        pages.push(decode_page(&mut source).ok()?);
+    }
+    Some((live, pages))
+}
+
+fn damaged(what: &str) -> TreeError {
+    TreeError::Damaged(what.to_owned())
+}

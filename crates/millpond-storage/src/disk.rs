@@ -1,4 +1,4 @@
-//! All that the storage asks of a file system: one flat directory of files.
+//! All that the storage asks of a file system: one flat directory of files, and a tree in a directory of its own.
 //!
 //! Everything goes through these two traits, so that the crash tests and the simulation can put [`crate::twin`] where
 //! [`RealDisk`] stands. The traits promise no more than POSIX does: what is not synced may be lost in any part and any
@@ -9,7 +9,11 @@ mod real;
 use std::io;
 use std::sync::Arc;
 
+use crate::tree::{Tree, TreeError, TreeOptions};
 pub use real::RealDisk;
+
+/// The name of the tree's directory.
+pub const TREE: &str = "tree";
 
 /// A directory.
 pub trait Disk: Send + Sync {
@@ -27,6 +31,10 @@ pub trait Disk: Send + Sync {
     fn sync_dir(&self) -> io::Result<()>;
     /// Takes the directory for this process until what is returned is dropped.
     fn lock(&self) -> Result<DirectoryLock, LockError>;
+    /// The tree that the directory has beside its files, made where there is none. It takes care of its own durability.
+    fn tree(&self, options: TreeOptions) -> Result<Arc<dyn Tree>, TreeError>;
+    /// Puts the tree where nothing finds it but a person, so that another one may be made.
+    fn set_tree_aside(&self) -> io::Result<()>;
     /// The place of a file (or of the directory, for an empty name) as messages show it.
     fn place(&self, name: &str) -> String;
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::checkpoint::{CheckpointStore, FinishError, Job};
-use crate::disk::{Preallocate, is_full};
+use crate::disk::{Preallocate, TREE, is_full};
 use crate::journal::lock;
 use crate::journal::segments::Segment;
 use crate::journal::shared::{Failure, Hold, Shared};
 use crate::journal::spares::{RESERVE, SPARES};
 use crate::scrub::{Damage, Scrub, Scrubbed};
+use crate::store::LayeredStore;
+use crate::tree::{Compactor, TreeError};
 
 /// How long the housekeeper waits before it looks for space again on a full disk.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -28,19 +29,22 @@ const SCRUB_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// See the module.
 pub struct Housekeeper {
     shared: Arc<Shared>,
-    checkpoints: Box<dyn CheckpointStore>,
+    store: LayeredStore,
+    compactor: Option<Compactor>,
     scrub: Scrub,
     _hold: Hold,
 }
 
 impl Housekeeper {
-    pub(crate) fn new(shared: Arc<Shared>, hold: Hold, checkpoints: Box<dyn CheckpointStore>) -> Housekeeper {
-        Housekeeper { shared, checkpoints, scrub: Scrub::default(), _hold: hold }
+    pub(crate) fn new(shared: Arc<Shared>, hold: Hold, store: LayeredStore) -> Housekeeper {
+        Housekeeper { shared, store, compactor: None, scrub: Scrub::default(), _hold: hold }
     }
 
     /// Works until the [`crate::Committer`] is dropped, and tells of old bytes that are damaged. Returns early where a write
     /// or a sync failed: then the committer fails as well.
     pub fn run(mut self, mut damaged: impl FnMut(Damage)) -> Result<(), Failure> {
+        let compactor = self.store.keep().map_err(|error| self.shared.poison(TREE, "starting a thread for", &error))?;
+        self.compactor = Some(compactor);
         let mut scrub_at = Instant::now() + SCRUB_FIRST;
         while !self.shared.is_closing() {
             if self.step()? {
@@ -72,39 +76,39 @@ impl Housekeeper {
         Ok(self.write_checkpoint()? || self.take_back()? || self.make_ready()?)
     }
 
-    /// Writes the checkpoint that was asked for, once the journal is durable up to it.
+    /// Writes the checkpoint that was begun, once it is complete and the journal is durable up to it.
     fn write_checkpoint(&mut self) -> Result<bool, Failure> {
-        let durable = self.shared.durable.load(Ordering::Acquire);
-        let Some(mut job) = lock(&self.shared.job).take_if(|job| job.position <= durable) else { return Ok(false) };
-        job.live = job.live.or_else(|| self.shared.segments.noted());
-        let result = match job.run(self.checkpoints.as_mut()) {
+        let shared = self.shared.clone();
+        let durable = shared.durable.load(Ordering::Acquire);
+        let Some(sealed) = self.store.sealed() else { return Ok(false) };
+        let mut waiting = lock(&shared.job);
+        let Some(job) = waiting.as_mut().filter(|job| job.position <= durable) else { return Ok(false) };
+        job.live = job.live.take().or_else(|| shared.segments.noted());
+        let (position, head) = (job.position, job.head(shared.directory));
+        drop(waiting);
+        let result = match self.store.commit(sealed, &head) {
             // The reserve is for this too: without a checkpoint no segment comes back.
-            Err(FinishError::Io(error)) if is_full(&error) && self.give_up_spare()? => {
-                job.run(self.checkpoints.as_mut())
+            Err(TreeError::Full(_)) if self.give_up_spare()? => {
+                let sealed = self.store.sealed().expect("a checkpoint is there until it is committed");
+                self.store.commit(sealed, &head)
             }
             other => other,
         };
         match result {
             Ok(()) => {
-                self.shared.checkpoint.store(job.position, Ordering::Release);
-                self.shared.checkpointing.store(false, Ordering::Release);
+                *lock(&shared.job) = None;
+                shared.checkpoint.store(position, Ordering::Release);
+                shared.checkpointing.store(false, Ordering::Release);
+                self.compactor.iter().for_each(Compactor::wake);
                 Ok(true)
             }
-            Err(FinishError::Io(error)) if is_full(&error) => {
-                self.shared.spares.disk_full.store(true, Ordering::Release);
-                self.put_back(job);
+            // It stays where it is, and is tried again when there is space.
+            Err(TreeError::Full(_)) => {
+                shared.spares.disk_full.store(true, Ordering::Release);
                 Ok(false)
             }
-            Err(error) => {
-                let error = io::Error::other(error);
-                Err(self.shared.poison("", "writing a checkpoint in", &error))
-            }
+            Err(error) => Err(shared.poison(TREE, "writing a checkpoint to", &io::Error::other(error))),
         }
-    }
-
-    /// Tries again later, unless a newer checkpoint was asked for meanwhile.
-    fn put_back(&self, job: Job) {
-        lock(&self.shared.job).get_or_insert(job);
     }
 
     fn give_up_spare(&self) -> Result<bool, Failure> {

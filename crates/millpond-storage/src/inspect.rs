@@ -12,16 +12,18 @@ use millpond_core::fact::Fact;
 use millpond_core::output::Extent;
 use millpond_core::page::Page;
 
-use crate::checkpoint::{Checkpoint, CheckpointStore, FileCheckpoints, LiveBytes};
+use crate::checkpoint::{Checkpoint, LiveBytes};
 use crate::codec::{Source, decode_fact};
-use crate::disk::{Disk, LockError, RealDisk};
+use crate::disk::{Disk, LockError, RealDisk, TREE};
 use crate::format::{FORMAT, FORMAT_VERSION, Format};
 use crate::journal::batch::{BatchHeader, HEADER, MARK, START, STOP};
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
 use crate::open::find_segments;
-use crate::recover::replay;
+use crate::recover::{Source as From, replay};
+use crate::store::LayeredStore;
+use crate::tree::TreeError;
 use crate::{OpenOptions, ReadError, Reader};
 
 /// What an inspection came to.
@@ -69,18 +71,12 @@ impl Report<'_> {
             Err(error) => return self.damaged(format!("{}: {error}", self.disk.place(FORMAT))),
         };
         writeln!(self.out, "directory   {} format {FORMAT_VERSION} id {directory:032x}", self.disk.place(""))?;
+        // Held to the end: the tree is no good to two at a time.
         let lock = self.disk.lock();
-        if matches!(lock, Err(LockError::InUse)) {
-            writeln!(self.out, "in use      by another process: the end of the journal moves while it is read")?;
-        }
-        // Held no longer than the look took: a broker may start while we read.
-        drop(lock);
-        let checkpoint = match FileCheckpoints::new(self.disk.clone(), directory).newest() {
-            Ok(checkpoint) => checkpoint,
-            Err(error) => return self.damaged(error.to_string()),
-        };
-        if let Some(checkpoint) = &checkpoint {
-            self.checkpoint(checkpoint)?;
+        let in_use = matches!(lock, Err(LockError::InUse));
+        if in_use {
+            let told = "the end of the journal moves while it is read, and the checkpoint is left out";
+            writeln!(self.out, "in use      by another process: {told}")?;
         }
         let segments = match find_segments(self.disk.as_ref(), directory) {
             Ok(segments) => segments,
@@ -91,7 +87,21 @@ impl Report<'_> {
             let next = segments.get(index + 1).map(|next| next.base);
             start = self.segment(segment, next, directory, start)?;
         }
-        match replay::<Core>(self.disk.as_ref(), directory, checkpoint.as_ref(), &segments, None) {
+        if in_use {
+            return Ok(());
+        }
+        let (store, checkpoint) = match self.tree(directory) {
+            Ok(found) => found,
+            Err(error) => return self.damaged(format!("{}: {error}", self.disk.place(TREE))),
+        };
+        if let Some(checkpoint) = &checkpoint {
+            self.checkpoint(checkpoint)?;
+        } else if segments.first().is_some_and(|segment| segment.base > 0) {
+            return self.damaged(format!("{} is gone", self.disk.place(TREE)));
+        }
+        let disk = self.disk.clone();
+        let from = From { disk: disk.as_ref(), directory, store: &store };
+        match replay::<Core>(from, checkpoint, &segments, &OpenOptions::default()) {
             Err(error) => self.damaged(error.to_string()),
             Ok(recovered) => {
                 let state =
@@ -110,27 +120,26 @@ impl Report<'_> {
         }
     }
 
+    /// The tree, every byte of it verified, and its checkpoint.
+    fn tree(&self, directory: u128) -> Result<(LayeredStore, Option<Checkpoint>), TreeError> {
+        let tree = self.disk.tree(OpenOptions::default().tree)?;
+        tree.verify()?;
+        let checkpoint = Checkpoint::read(&tree, directory)?;
+        Ok((LayeredStore::new(tree), checkpoint))
+    }
+
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
-        let mut counts = [0u64; 6];
-        for page in checkpoint.chunks.iter().flat_map(|chunk| chunk.decode()) {
-            match page {
-                Ok(Page::Numbers(_)) => counts[0] += 1,
-                Ok(Page::Namespace(_)) => counts[1] += 1,
-                Ok(Page::Topic(_)) => counts[2] += 1,
-                Ok(Page::Dead(_)) => counts[3] += 1,
-                Ok(Page::Dedup(_)) => counts[4] += 1,
-                Ok(Page::Producer(_)) => counts[5] += 1,
-                // They say nothing that their topics do not say.
-                Ok(Page::Due(_) | Page::Piece(_)) => {}
-                Err(error) => self.damaged(format!("the checkpoint's pages: {error}"))?,
+        let (mut namespaces, mut topics) = (0u64, 0u64);
+        for page in &checkpoint.pages {
+            if let Page::Namespace(page) = page {
+                namespaces += 1;
+                topics += page.topics;
             }
         }
-        let [_, namespaces, topics, dead, dedups, producers] = counts;
+        let Checkpoint { position, start, .. } = checkpoint;
         writeln!(
             self.out,
-            "checkpoint  at position {} by start {}: {namespaces} namespaces, {topics} topics, {dead} dead letters, \
-             {dedups} dedup ids, {producers} producers",
-            checkpoint.head.position, checkpoint.head.start
+            "checkpoint  at position {position} by start {start}: {namespaces} namespaces, {topics} topics"
         )
     }
 

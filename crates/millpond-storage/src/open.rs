@@ -10,15 +10,17 @@ use std::sync::atomic::Ordering;
 
 use millpond_core::{Core, Now};
 
-use crate::checkpoint::{CheckpointStore, FileCheckpoints};
-use crate::disk::{Disk, LockError};
+use crate::checkpoint::Checkpoint;
+use crate::disk::{Disk, LockError, TREE};
 use crate::format::{BadFormat, FORMAT, Format};
 use crate::housekeeper::Housekeeper;
 use crate::journal::segment::SEGMENT_HEADER;
 use crate::journal::segments::Segment;
 use crate::journal::shared::{Hold, Shared};
 use crate::journal::{Appender, Batch, CommitError, Committer, Mark, Reader};
-use crate::recover::{Recovery, Replica, recover};
+use crate::recover::{Recovered, Recovery, Replica, Source, recover};
+use crate::store::LayeredStore;
+use crate::tree::{TreeError, TreeOptions};
 
 pub(crate) use directory::find_segments;
 use directory::{make, tidy};
@@ -29,12 +31,18 @@ pub use error::OpenError;
 pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes of journal behind a checkpoint at which the next is due: what a start has to replay at most, about.
 pub const CHECKPOINT_AFTER: u64 = 256 * 1024 * 1024;
+/// Entries that have changed since the last checkpoint at which the next is due: what a start has to fetch at most.
+pub const CHECKPOINT_ENTRIES: usize = 400_000;
 /// Bytes of recent batches in memory: some tenths of a second of a loaded broker, minutes of an idle one.
 pub const TAIL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Bytes of a batch that is full: large enough that a sync's time is spread thin, small enough that it takes some ten
 /// milliseconds on a slow disk.
 pub const BATCH_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes that changed entries may take: with those of the checkpoint being written, a quarter of a default budget.
+pub const YOUNG_BYTES: usize = 128 * 1024 * 1024;
+/// Bytes that topics may take in memory: a quarter of a default budget.
+pub const ROOM: usize = 256 * 1024 * 1024;
 
 /// How to open a directory.
 #[derive(Clone, Debug)]
@@ -44,6 +52,14 @@ pub struct OpenOptions {
     pub segment_bytes: u64,
     /// Bytes of journal after which a checkpoint is due.
     pub checkpoint_after: u64,
+    /// Entries that have changed after which a checkpoint is due.
+    pub checkpoint_entries: usize,
+    /// Bytes of memory that changed entries may take before a checkpoint is due.
+    pub young_bytes: usize,
+    /// Bytes of memory that topics may take.
+    pub room: usize,
+    /// How the tree is opened.
+    pub tree: TreeOptions,
     /// Bytes of recent batches in memory.
     pub tail_bytes: u64,
     /// Bytes of a batch that is full. Batches are built in memory of twice as much.
@@ -83,6 +99,10 @@ impl Default for OpenOptions {
         OpenOptions {
             segment_bytes: SEGMENT_BYTES,
             checkpoint_after: CHECKPOINT_AFTER,
+            checkpoint_entries: CHECKPOINT_ENTRIES,
+            young_bytes: YOUNG_BYTES,
+            room: ROOM,
+            tree: TreeOptions::default(),
             tail_bytes: TAIL_BYTES,
             batch_bytes: BATCH_BYTES,
             identity: Identity::random(),
@@ -95,6 +115,8 @@ impl Default for OpenOptions {
 pub struct Opened<R = Core> {
     /// The state.
     pub core: R,
+    /// What the state keeps outside of the core's memory: for whoever reads what the core wants.
+    pub store: LayeredStore,
     /// For the writer.
     pub appender: Appender,
     /// For whoever writes to the disk.
@@ -135,10 +157,8 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
         Err(BadFormat::Io(error)) => return Err(OpenError::Io { place: disk.place(FORMAT), what: "reading", error }),
         Err(error) => return Err(OpenError::Format { place: disk.place(FORMAT), error }),
     };
-    let mut checkpoints = FileCheckpoints::new(disk.clone(), directory);
-    let checkpoint = checkpoints.newest()?;
     let mut segments = find_segments(disk.as_ref(), directory)?;
-    let recovered = recover::<R>(disk.as_ref(), directory, checkpoint.as_ref(), &mut segments, options.cut)?;
+    let (store, recovered) = bring_back::<R>(disk.as_ref(), directory, &mut segments, options)?;
 
     let start = recovered.report.start;
     let shared = Arc::new(Shared::new(disk, directory, start, options));
@@ -149,17 +169,51 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     tidy(&shared)?;
     let position = recovered.report.end;
     let last = segments.last().expect("recovery refuses a journal without segments").clone();
-    let mut appender = Appender::new(shared.clone(), hold.clone(), position, options);
+    let mut appender = Appender::new(shared.clone(), hold.clone(), position, options, store.clone());
     let mut committer = Committer::new(shared.clone(), hold.clone(), last, position);
     let now = recovered.report.now;
-    let (core, first) = match recovered.state {
+    let (mut core, first) = match recovered.state {
         Some(core) => (core, appender.mark(now, Mark::Start).expect("a start is always marked")),
-        None => (R::create(options.identity.hash_key, &mut appender), appender.seal_first(now)),
+        None => (R::create(options.identity.hash_key, store.clone(), &mut appender), appender.seal_first(now)),
     };
+    core.make_room(options.room);
     // From here on, nothing that an earlier start wrote and lost behind this place can be taken for a batch.
     commit(&mut committer, first, shared.disk.place(""))?;
-    let housekeeper = Housekeeper::new(shared.clone(), hold, Box::new(checkpoints));
-    Ok(Opened { core, appender, committer, reader: Reader::new(shared), housekeeper, report: recovered.report })
+    let housekeeper = Housekeeper::new(shared.clone(), hold, store.clone());
+    Ok(Opened { core, store, appender, committer, reader: Reader::new(shared), housekeeper, report: recovered.report })
+}
+
+/// Brings the state back from the tree and the journal. Where the tree is damaged or gone, an empty one takes its place,
+/// if the journal still reaches back to its beginning: then all of it is replayed.
+fn bring_back<R: Replica>(
+    disk: &dyn Disk,
+    directory: u128,
+    segments: &mut Vec<Segment>,
+    options: &OpenOptions,
+) -> Result<(LayeredStore, Recovered<R>), OpenError> {
+    let reaches_back = segments.first().is_some_and(|segment| segment.base == 0);
+    let place = || disk.place(TREE);
+    let mut attempt = || {
+        let tree = |error| OpenError::Tree { place: place(), error };
+        let store = LayeredStore::new(disk.tree(options.tree).map_err(tree)?);
+        let checkpoint = Checkpoint::read(store.tree(), directory).map_err(tree)?;
+        if checkpoint.is_none() && !reaches_back && !segments.is_empty() {
+            return Err(OpenError::CheckpointGone(place()));
+        }
+        let recovered = recover(Source { disk, directory, store: &store }, checkpoint, segments, options)?;
+        Ok((store, recovered))
+    };
+    match attempt() {
+        Err(OpenError::Tree { error: TreeError::Damaged(what), .. }) if !reaches_back => {
+            Err(OpenError::CheckpointDamaged { place: place(), what })
+        }
+        Err(OpenError::Tree { error: TreeError::Damaged(_), .. }) => {
+            let aside = disk.set_tree_aside();
+            aside.map_err(|error| OpenError::Io { place: place(), what: "setting aside", error })?;
+            attempt()
+        }
+        other => other,
+    }
 }
 
 /// Makes a batch of the start durable.

@@ -5,49 +5,74 @@
 //! before the end or behind it. An end before a position that is known durable is damage, and nothing is changed;
 //! any other is the torn tail of writes that were never confirmed, and is written over.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Extent;
-use millpond_core::page::Page;
-use millpond_core::store::MemoryStore;
+use millpond_core::page::{NumbersPage, Page};
+use millpond_core::store::{Answer, Want};
 use millpond_core::{Core, Now};
 
 use crate::checkpoint::{Checkpoint, LiveBytes};
-use crate::codec::{BadRecord, Source, decode_fact};
-use crate::disk::Disk;
+use crate::codec::{self, BadRecord, decode_fact};
+use crate::disk::{Disk, TREE};
 use crate::journal::batch::{BatchHeader, HEADER, MARK, STOP};
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
-use crate::open::OpenError;
+use crate::open::{OpenError, OpenOptions};
+use crate::store::LayeredStore;
 
 /// A state that facts can be applied to: the core, or a test's stand-in for it.
 pub trait Replica: Sized {
     /// The state of a fresh directory; what makes it is appended, [`Fact::Created`] first.
-    fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Self;
+    fn create(hash_key: [u64; 2], store: LayeredStore, log: &mut dyn FactLog) -> Self;
     /// A state to which the facts of a journal are applied from [`Fact::Created`] on.
-    fn empty(hash_key: [u64; 2]) -> Self;
-    /// The state that pages tell; a sentence where they contradict one another.
-    fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Result<Self, String>;
+    fn empty(hash_key: [u64; 2], store: LayeredStore) -> Self;
+    /// The state of a checkpoint, whose other topics are in the store; a sentence where its pages contradict one another.
+    fn recover(store: LayeredStore, numbers: NumbersPage, pages: Vec<Page>) -> Result<Self, String>;
+    /// What has to be handed in before a fact is applied. Asked for the facts of a batch in their order, until they need
+    /// nothing more.
+    fn needs(&mut self, fact: &Fact) -> Option<Want>;
+    /// Hands in what a fact needs.
+    fn recall(&mut self, answer: Answer);
     /// Applies a fact. `position` is what [`FactLog::append`] returned for it.
     fn apply(&mut self, fact: &Fact, position: u64);
     /// Names the extents whose messages nothing needs any more because of the fact that was applied last.
     fn freed(&mut self, each: &mut dyn FnMut(Extent));
+    /// Lets go of what need not be in memory, where it takes more than the room it has.
+    fn make_room(&mut self, room: usize);
+    /// Begins a checkpoint, and says what stands in it of numbers.
+    fn freeze(&mut self) -> NumbersPage;
+    /// Goes on with it by so many topics, and says whether it is complete; `None` if there is none.
+    fn capture(&mut self, topics: usize) -> Option<bool>;
+    /// How many topics have changed that are not in the store as they are.
+    fn changed(&self) -> usize;
+    /// What the store does not keep.
+    fn kept(&self) -> Vec<Page>;
 }
 
 impl Replica for Core {
-    fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Core {
-        Core::create(hash_key, Box::new(MemoryStore::default()), log)
+    fn create(hash_key: [u64; 2], store: LayeredStore, log: &mut dyn FactLog) -> Core {
+        Core::create(hash_key, Box::new(store), log)
     }
 
-    fn empty(hash_key: [u64; 2]) -> Core {
-        Core::empty(hash_key, Box::new(MemoryStore::default()))
+    fn empty(hash_key: [u64; 2], store: LayeredStore) -> Core {
+        Core::empty(hash_key, Box::new(store))
     }
 
-    fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Result<Core, String> {
-        Core::from_pages(pages).map_err(|bad| bad.to_string())
+    fn recover(store: LayeredStore, numbers: NumbersPage, pages: Vec<Page>) -> Result<Core, String> {
+        Core::recover(Box::new(store), numbers, pages).map_err(|bad| bad.to_string())
+    }
+
+    fn needs(&mut self, fact: &Fact) -> Option<Want> {
+        Core::needs(self, fact)
+    }
+
+    fn recall(&mut self, answer: Answer) {
+        Core::recall(self, answer);
     }
 
     fn apply(&mut self, fact: &Fact, position: u64) {
@@ -56,6 +81,28 @@ impl Replica for Core {
 
     fn freed(&mut self, each: &mut dyn FnMut(Extent)) {
         Core::freed(self).drain(..).for_each(each);
+    }
+
+    fn make_room(&mut self, room: usize) {
+        self.set_room(room);
+        while Core::make_room(self) {}
+    }
+
+    fn freeze(&mut self) -> NumbersPage {
+        Core::freeze(self);
+        self.numbers()
+    }
+
+    fn capture(&mut self, topics: usize) -> Option<bool> {
+        self.is_capturing().then(|| Core::capture(self, topics))
+    }
+
+    fn changed(&self) -> usize {
+        Core::changed(self)
+    }
+
+    fn kept(&self) -> Vec<Page> {
+        Core::kept(self).collect()
     }
 }
 
@@ -100,13 +147,13 @@ pub(crate) struct Recovered<R> {
 
 /// Brings the state back and makes its end safe to go on from.
 pub(crate) fn recover<R: Replica>(
-    disk: &dyn Disk,
-    directory: u128,
-    checkpoint: Option<&Checkpoint>,
+    source: Source<'_>,
+    checkpoint: Option<Checkpoint>,
     segments: &mut Vec<Segment>,
-    cut: Option<u64>,
+    options: &OpenOptions,
 ) -> Result<Recovered<R>, OpenError> {
-    let recovered = replay(disk, directory, checkpoint, segments, cut)?;
+    let disk = source.disk;
+    let recovered = replay(source, checkpoint, segments, options)?;
     if recovered.used < segments.len() {
         set_aside(disk, segments.drain(recovered.used..))?;
     }
@@ -117,29 +164,30 @@ pub(crate) fn recover<R: Replica>(
 
 /// Brings the state back, and writes nothing.
 pub(crate) fn replay<R: Replica>(
-    disk: &dyn Disk,
-    directory: u128,
-    checkpoint: Option<&Checkpoint>,
+    source: Source<'_>,
+    checkpoint: Option<Checkpoint>,
     segments: &[Segment],
-    cut: Option<u64>,
+    options: &OpenOptions,
 ) -> Result<Recovered<R>, OpenError> {
     let began = Instant::now();
-    let position = checkpoint.map_or(0, |checkpoint| checkpoint.head.position);
+    let position = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.position);
     let mut replay = Replay {
-        disk,
+        source,
+        room: options.room,
         state: None,
         report: Recovery { checkpoint: position, end: position, ..Recovery::default() },
         durable: position,
-        live: checkpoint.map(|checkpoint| checkpoint.head.live.clone()).unwrap_or_default(),
+        live: LiveBytes::default(),
     };
     if let Some(checkpoint) = checkpoint {
         replay.load(checkpoint)?;
     }
+    let disk = replay.source.disk;
     let first = segments.partition_point(|segment| segment.base <= position).checked_sub(1);
     let first = first.ok_or_else(|| OpenError::Missing { place: disk.place(""), position })?;
     let mut used = segments.len();
     for index in first..segments.len() {
-        replay.walk(&segments[index], segments.get(index + 1), directory, cut)?;
+        replay.walk(&segments[index], segments.get(index + 1), options.cut)?;
         if replay.report.cut {
             used = index + 1;
             break;
@@ -168,8 +216,18 @@ fn write_again(disk: &dyn Disk, last: &Segment, durable: u64, end: u64) -> Resul
     last.file.sync().map_err(io)
 }
 
+/// Where a state is brought back from.
+#[derive(Clone)]
+pub(crate) struct Source<'a> {
+    pub disk: &'a dyn Disk,
+    /// The directory's id.
+    pub directory: u128,
+    pub store: &'a LayeredStore,
+}
+
 struct Replay<'a, R> {
-    disk: &'a dyn Disk,
+    source: Source<'a>,
+    room: usize,
     state: Option<R>,
     report: Recovery,
     /// Everything before this position is known to have been durable.
@@ -178,33 +236,20 @@ struct Replay<'a, R> {
 }
 
 impl<R: Replica> Replay<'_, R> {
-    fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), OpenError> {
-        let mut bad = None;
-        let mut pages = checkpoint.chunks.iter().flat_map(|chunk| chunk.decode()).map_while(|page| {
-            if let Ok(Page::Numbers(numbers)) = &page {
-                self.report.now = Now { run: numbers.run, wall: numbers.wall };
-            }
-            page.map_err(|error| bad = Some(error)).ok()
-        });
-        let state = R::from_pages(&mut pages);
-        drop(pages);
-        let reason = bad.map(|bad: BadRecord| bad.to_string());
-        let position = checkpoint.head.position;
-        let state = reason.map_or(state, Err).map_err(|reason| OpenError::Pages { position, reason })?;
-        self.state = Some(state);
-        self.report.start = checkpoint.head.start;
+    fn load(&mut self, checkpoint: Checkpoint) -> Result<(), OpenError> {
+        let Checkpoint { position, start, live, numbers, pages } = checkpoint;
+        self.report.now = Now { run: numbers.run, wall: numbers.wall };
+        self.report.start = start;
+        self.live = live;
+        let state = R::recover(self.source.store.clone(), numbers, pages);
+        self.state = Some(state.map_err(|reason| OpenError::Pages { position, reason })?);
         Ok(())
     }
 
     /// Replays a segment from where the journal ends so far, and decides about its end.
-    fn walk(
-        &mut self,
-        segment: &Segment,
-        next: Option<&Segment>,
-        directory: u128,
-        cut: Option<u64>,
-    ) -> Result<(), OpenError> {
-        let io = |error| OpenError::Io { place: self.disk.place(&segment.name), what: "reading", error };
+    fn walk(&mut self, segment: &Segment, next: Option<&Segment>, cut: Option<u64>) -> Result<(), OpenError> {
+        let Source { disk, directory, .. } = self.source;
+        let io = |error| OpenError::Io { place: disk.place(&segment.name), what: "reading", error };
         // A base vouches for everything before it.
         self.durable = self.durable.max(segment.base);
         let mut scan = Scan::new(segment, directory, self.report.end, self.report.start);
@@ -212,7 +257,7 @@ impl<R: Replica> Replay<'_, R> {
             match scan.step().map_err(io)? {
                 Found::Batch(header, payload) => self.replay(segment, &header, payload)?,
                 Found::Version(version) => {
-                    let place = self.disk.place(&segment.name);
+                    let place = disk.place(&segment.name);
                     return Err(OpenError::Version { place, version: version.into() });
                 }
                 Found::Torn(header) => {
@@ -241,26 +286,41 @@ impl<R: Replica> Replay<'_, R> {
             self.durable = self.durable.min(end);
             return Ok(());
         }
-        let (file, offset) = (self.disk.place(&segment.name), segment.offset(end));
+        let (file, offset) = (disk.place(&segment.name), segment.offset(end));
         Err(OpenError::Damaged { file, offset, position: end, durable, what })
     }
 
     fn replay(&mut self, segment: &Segment, header: &BatchHeader, payload: Bytes) -> Result<(), OpenError> {
+        let Source { disk, store, .. } = self.source;
         let begin = header.position + HEADER as u64;
         let bad = |offset: usize, what: &'static str| OpenError::Record {
-            file: self.disk.place(&segment.name),
+            file: disk.place(&segment.name),
             offset: segment.offset(begin + offset as u64),
             what,
         };
         let facts = facts_of(header, &payload).map_err(|error| bad(error.offset, error.what))?;
         self.report.facts += facts.len() as u64;
+        if let Some(state) = &mut self.state {
+            // In bulk, and each once: a batch may be about very many topics of the checkpoint.
+            loop {
+                let wants: BTreeSet<Want> = facts.iter().filter_map(|(fact, _)| state.needs(fact)).collect();
+                if wants.is_empty() {
+                    break;
+                }
+                let tree = |error| OpenError::Tree { place: disk.place(TREE), error };
+                let fetched = store.read(wants.into_iter().collect::<Vec<_>>()).map_err(tree)?;
+                store.resolve(fetched).answers.into_iter().for_each(|answer| state.recall(answer));
+            }
+        }
         for (fact, position) in facts {
             if let Fact::Published { block, .. } = &fact {
                 self.live.stored(segment.base, block.len() as u64);
             }
             match (&mut self.state, &fact) {
                 (Some(state), fact) => state.apply(fact, position),
-                (none, Fact::Created { hash_key }) => none.insert(R::empty(*hash_key)).apply(&fact, position),
+                (none, Fact::Created { hash_key }) => {
+                    none.insert(R::empty(*hash_key, store.clone())).apply(&fact, position);
+                }
                 (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
             }
             let (live, mut all_there) = (&mut self.live, true);
@@ -269,6 +329,8 @@ impl<R: Replica> Replay<'_, R> {
                 return Err(bad((position - begin) as usize, "ends messages that its segment does not hold"));
             }
         }
+        let room = self.room;
+        self.state.iter_mut().for_each(|state| state.make_room(room));
         self.durable = self.durable.max(header.durable);
         self.report.batches += 1;
         self.report.orderly = header.flags & (MARK | STOP) == MARK | STOP;
@@ -281,7 +343,7 @@ impl<R: Replica> Replay<'_, R> {
 /// The facts of a batch, each with the position that [`FactLog::append`] returned for it.
 pub(crate) fn facts_of(header: &BatchHeader, payload: &Bytes) -> Result<Vec<(Fact, u64)>, BadRecord> {
     let begin = header.position + HEADER as u64;
-    let mut source = Source::new(payload);
+    let mut source = codec::Source::new(payload);
     let mut facts = Vec::new();
     for _ in 0..header.facts {
         let at = source.at();

@@ -24,8 +24,10 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use millpond_core::Core;
+use millpond_core::fact::FactLog;
 use millpond_core::page::Page;
-use millpond_core::store::{Found, Key, Store};
+use millpond_core::store::{Answer, Found, Key, Range, Store, Want};
 
 use crate::codec::{decode_entry, encode_entry};
 use crate::journal::lock;
@@ -67,6 +69,15 @@ struct State {
     scratch: Vec<u8>,
 }
 
+/// How much has changed since a checkpoint began.
+#[derive(Clone, Copy, Debug)]
+pub struct Young {
+    /// Entries.
+    pub changes: usize,
+    /// Bytes of memory that they take.
+    pub bytes: usize,
+}
+
 /// A complete checkpoint that waits to be written.
 pub struct Sealed(Arc<Layer>);
 
@@ -95,6 +106,27 @@ impl LayeredStore {
     pub fn keep(&self) -> io::Result<Compactor> {
         let store = self.clone();
         Compactor::start(self.0.tree.clone(), move || Ok(store.tend_filter()? || store.0.tree.compact_step()?))
+    }
+
+    /// Reads what the core wants, on this thread, until it wants nothing more. Whether it wanted anything.
+    pub fn supply(&self, core: &mut Core, log: &mut dyn FactLog) -> Result<bool, TreeError> {
+        let mut supplied = false;
+        while !core.wanted().is_empty() {
+            supplied = true;
+            let mut wants = Some(Wants::from(std::mem::take(core.wanted())));
+            while let Some(these) = wants {
+                let Resolved { answers, again } = self.resolve(self.read(these)?);
+                answers.into_iter().for_each(|answer| core.load(answer, log));
+                wants = again;
+            }
+        }
+        Ok(supplied)
+    }
+
+    /// What was put since the last checkpoint began.
+    pub fn young(&self) -> Young {
+        let state = lock(&self.0.state);
+        Young { changes: state.young.len(), bytes: state.young.bytes() }
     }
 
     /// The checkpoint to be written, once the core has sealed one.
@@ -202,8 +234,13 @@ impl Store for LayeredStore {
     }
 
     fn dump(&self) -> Vec<Page> {
-        assert!(self.0.tree.head().is_none(), "what lies on the disk is in no dump");
-        lock(&self.0.state).everything_in_memory()
+        let everything = Range { from: vec![1], until: vec![u8::MAX], limit: u32::MAX };
+        let fetched =
+            self.read(vec![Want::Range(everything)]).expect("a dump is made in tests, where reading succeeds");
+        let Some(Answer::Range { entries, .. }) = self.resolve(fetched).answers.pop() else {
+            unreachable!("a range is answered by a range");
+        };
+        entries.into_iter().map(|(_, page)| page).collect()
     }
 
     fn bytes(&self) -> usize {

@@ -5,11 +5,13 @@
 //! made, renamed or removed since the directory was synced may be as before. Operations are counted: a plan lets the
 //! power fail at any one of them, or lets that one fail alone. A capacity can run out, and any bit can be flipped.
 //!
-//! Operations are what changes something: create, write, sync, preallocate, set length, rename, remove, sync directory.
+//! Operations are what changes something: create, write, sync, preallocate, set length, rename, remove, sync directory,
+//! commit to the tree.
 //! Reads are not counted.
 
 mod faces;
 mod seed;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,8 +20,10 @@ use std::sync::{Arc, Mutex};
 
 use crate::disk::{DirectoryLock, Disk, DiskFile, LockError, Preallocate};
 use crate::journal::lock;
+use crate::tree::{MemoryTree, Tree, TreeError, TreeOptions};
 use faces::Faces;
 pub use seed::Seed;
+use tree::TwinTree;
 
 /// Bytes of a sector: the larger of the two usual sizes.
 pub const SECTOR: usize = 4096;
@@ -54,6 +58,7 @@ struct State {
     plan: Option<(u64, Fault)>,
     cut: bool,
     capacity: Option<u64>,
+    tree: MemoryTree,
     /// Grows with each crash and kill: files that were opened before are no good any more.
     power: u64,
     locked: Arc<AtomicBool>,
@@ -81,6 +86,7 @@ impl TwinDisk {
             plan: None,
             cut: false,
             capacity: None,
+            tree: MemoryTree::default(),
             power: 0,
             locked: Arc::default(),
         })))
@@ -98,6 +104,13 @@ impl TwinDisk {
         state.durable_names = state.names.clone();
         drop(state);
         disk
+    }
+
+    /// The disk with what the tree of another holds.
+    pub fn with_tree_of(self, other: &TwinDisk) -> TwinDisk {
+        let tree = lock(&other.0).tree.copy();
+        lock(&self.0).tree = tree;
+        self
     }
 
     /// How many operations there were so far.
@@ -189,13 +202,15 @@ impl TwinDisk {
 
 impl State {
     fn used(&self) -> u64 {
-        self.names.values().map(|file| self.files[*file].written.len() as u64).sum()
+        let files = self.names.values().map(|file| self.files[*file].written.len() as u64).sum::<u64>();
+        files + self.tree.stats().bytes
     }
 
     fn restart(&mut self) {
         self.power += 1;
         self.cut = false;
         self.plan = None;
+        self.tree.crash();
         self.locked.store(false, Ordering::Release);
         self.locked = Arc::default();
     }
@@ -222,7 +237,10 @@ impl State {
     }
 
     fn grow(&mut self, file: FileNumber, length: u64) -> io::Result<()> {
-        let more = length.saturating_sub(self.files[file].written.len() as u64);
+        self.room_for(length.saturating_sub(self.files[file].written.len() as u64))
+    }
+
+    fn room_for(&self, more: u64) -> io::Result<()> {
         if more > 0 && self.capacity.is_some_and(|capacity| self.used() + more > capacity) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
@@ -315,6 +333,17 @@ impl Disk for TwinDisk {
             return Err(LockError::InUse);
         }
         Ok(Box::new(Held(locked)))
+    }
+
+    fn tree(&self, _: TreeOptions) -> Result<Arc<dyn Tree>, TreeError> {
+        if lock(&self.0).cut { Err(TreeError::Io(power())) } else { Ok(Arc::new(TwinTree::new(self))) }
+    }
+
+    fn set_tree_aside(&self) -> io::Result<()> {
+        let mut state = lock(&self.0);
+        let cut = state.count()?;
+        state.tree = MemoryTree::default();
+        done(cut)
     }
 
     fn place(&self, name: &str) -> String {

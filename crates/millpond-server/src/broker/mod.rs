@@ -36,6 +36,7 @@ use std::thread::{self, JoinHandle};
 
 use millpond_core::Core;
 use millpond_protocol::Limits;
+use millpond_storage::tree::TreeOptions;
 use millpond_storage::{Disk, Failure, OpenOptions, Opened, RealDisk};
 use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
 
@@ -132,6 +133,9 @@ impl Broker {
             cut: options.cut_journal,
             tail_bytes: shares.tail,
             batch_bytes: shares.batch,
+            room: shares.topics,
+            young_bytes: shares.young,
+            tree: TreeOptions { cache_bytes: shares.cache, ..TreeOptions::default() },
             ..OpenOptions::default()
         };
         Broker::open_with(disk, options, &storage)
@@ -154,7 +158,7 @@ impl Broker {
 
         let mut clock = Clock::starting_from(report.now.run, report.now.wall);
         opened.start(clock.tick(std::time::Instant::now()))?;
-        let Opened { core, appender, committer, reader, housekeeper, .. } = opened;
+        let Opened { core, store, appender, committer, reader, housekeeper, .. } = opened;
         let hash_key = core.hash_key();
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
         let registry = Arc::new(Registry::default());
@@ -167,6 +171,7 @@ impl Broker {
         let journal = UpdateQueue::start("journal", &[Lane { capacity: 2 }], journal).map_err(OpenError::Thread)?;
         let parts = Parts {
             core,
+            store,
             appender,
             committer,
             clock,

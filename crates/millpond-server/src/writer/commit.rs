@@ -113,10 +113,10 @@ impl Writer {
     }
 
     fn checkpoint_if_due(&mut self) {
-        if self.appender.checkpoint_due() {
+        if self.appender.checkpoint_due(&self.core) {
             tracing::info!(position = self.appender.position(), "a checkpoint begins");
             self.metrics.checkpoints.inc();
-            self.appender.checkpoint(self.core.pages());
+            self.appender.checkpoint(&mut self.core);
         }
     }
 
@@ -127,7 +127,10 @@ impl Writer {
     }
 
     /// How long the writer may sleep if nothing comes.
-    pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn sleep(&mut self, now: Instant) -> Option<Duration> {
+        if self.core.is_capturing() || !self.core.wanted().is_empty() {
+            return Some(Duration::ZERO);
+        }
         // A turn gains no more run time than this, so a longer sleep would be time that no deadline sees.
         let core = self.core.next_wake().map(|wake| Duration::from_millis(wake.0).min(TURN_MAX));
         if self.committer.is_none() {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Decision};
+use millpond_storage::store::LayeredStore;
 use millpond_storage::{Appender, Committer, Failure};
 use millpond_types::Code;
 
@@ -35,6 +36,7 @@ use crate::update_queue::{Answer, Batch, Next, State, Submitter};
 /// The writer's state.
 pub(crate) struct Writer {
     core: Core,
+    store: LayeredStore,
     appender: Appender,
     clock: Clock,
     /// `None` while a batch is on its way.
@@ -55,6 +57,7 @@ pub(crate) struct Writer {
 /// What a writer is made of.
 pub(crate) struct Parts {
     pub(crate) core: Core,
+    pub(crate) store: LayeredStore,
     pub(crate) appender: Appender,
     pub(crate) committer: Committer,
     pub(crate) clock: Clock,
@@ -89,9 +92,10 @@ impl State for Writer {
 
 impl Writer {
     pub(crate) fn new(parts: Parts, own: Submitter<Request, Reply>) -> Writer {
-        let Parts { core, appender, committer, clock, journal, registry, metrics, health } = parts;
+        let Parts { core, store, appender, committer, clock, journal, registry, metrics, health } = parts;
         Writer {
             core,
+            store,
             appender,
             clock,
             committer: Some(committer),
@@ -118,6 +122,13 @@ impl Writer {
         let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
         self.core.advance(&mut log);
         self.core.dispatch(&mut log);
+        // What dispatch wants after that comes in the next turn, at once: a turn ends, however little room there is.
+        match self.store.supply(&mut self.core, &mut log) {
+            Ok(true) => self.core.dispatch(&mut log),
+            Ok(false) => {}
+            Err(error) => return Err(self.appender.unreadable(error)),
+        }
+        self.appender.capture(&mut self.core);
         self.appender.free(self.core.freed());
         self.sort_outputs(now);
         self.commit(now)?;

@@ -8,11 +8,14 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{DirectoryLock, Disk, DiskFile, LockError, Preallocate};
+use super::{DirectoryLock, Disk, DiskFile, LockError, Preallocate, TREE};
+use crate::tree::{LsmTree, MemoryTree, Tree, TreeError, TreeOptions};
 
 /// Bytes that a filling preallocation writes between two syncs: a journal's own sync waits for one slice at most.
 const FILL_SLICE: usize = 1024 * 1024;
 const LOCK: &str = "LOCK";
+/// Where a damaged tree is kept for whoever wants to look.
+const TREE_ASIDE: &str = "tree.damaged";
 
 /// A directory of the file system.
 pub struct RealDisk {
@@ -75,6 +78,27 @@ impl Disk for RealDisk {
             Ok(()) => Ok(Box::new(file)),
             Err(TryLockError::WouldBlock) => Err(LockError::InUse),
             Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
+        }
+    }
+
+    fn tree(&self, options: TreeOptions) -> Result<Arc<dyn Tree>, TreeError> {
+        // Opening makes a tree where there is none.
+        if self.read_only && !self.path(TREE).exists() {
+            return Ok(Arc::new(MemoryTree::default()));
+        }
+        Ok(Arc::new(LsmTree::open(&self.path(TREE), options)?))
+    }
+
+    fn set_tree_aside(&self) -> io::Result<()> {
+        let aside = self.path(TREE_ASIDE);
+        match std::fs::remove_dir_all(&aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        match std::fs::rename(self.path(TREE), aside) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.sync_dir(),
         }
     }
 

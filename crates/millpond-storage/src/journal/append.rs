@@ -1,5 +1,6 @@
 //! The writer's end of the journal: facts become batches.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,17 +8,24 @@ use bytes::BytesMut;
 use millpond_core::Now;
 use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Extent;
-use millpond_core::page::Page;
+use millpond_core::page::NumbersPage;
 
 use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
 use super::lock;
-use super::shared::{Hold, Shared};
+use super::shared::{Failure, Hold, Shared};
 use crate::checkpoint::{Job, encode_pages};
 use crate::codec::{Context, encode_fact};
+use crate::disk::TREE;
 use crate::open::OpenOptions;
+use crate::recover::Replica;
+use crate::store::LayeredStore;
+use crate::tree::TreeError;
 
 /// A batch's lengths are 32-bit numbers, and far below that something is wrong.
 const BATCH_MAX: usize = 1 << 30;
+
+/// Topics that are captured for a checkpoint between two turns: some tenths of a millisecond.
+const CAPTURE_SLICE: usize = 256;
 
 /// Builds batches. Owned by the writer thread.
 ///
@@ -38,9 +46,12 @@ pub struct Appender {
     last: usize,
     /// Flags of the batch before.
     flags: u8,
+    store: LayeredStore,
     checkpoint_after: u64,
     /// Bytes of a batch that is full.
     batch_full: usize,
+    checkpoint_entries: usize,
+    young_bytes: usize,
     /// The position of the checkpoint that was asked for last.
     checkpointed: u64,
     _hold: Hold,
@@ -58,7 +69,14 @@ pub enum Mark {
 }
 
 impl Appender {
-    pub(crate) fn new(shared: Arc<Shared>, hold: Hold, position: u64, options: &OpenOptions) -> Appender {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        hold: Hold,
+        position: u64,
+        options: &OpenOptions,
+        store: LayeredStore,
+    ) -> Appender {
+        let OpenOptions { checkpoint_after, checkpoint_entries, young_bytes, .. } = *options;
         let checkpointed = shared.checkpoint.load(Ordering::Acquire);
         Appender {
             shared,
@@ -71,7 +89,10 @@ impl Appender {
             scratch: Vec::new(),
             last: 0,
             flags: 0,
-            checkpoint_after: options.checkpoint_after,
+            store,
+            checkpoint_after,
+            checkpoint_entries,
+            young_bytes,
             batch_full: options.batch_bytes as usize,
             checkpointed,
             _hold: hold,
@@ -122,28 +143,52 @@ impl Appender {
         Some(self.seal_with(now, flags))
     }
 
-    /// Whether it is time for a checkpoint.
-    pub fn checkpoint_due(&self) -> bool {
-        let behind = self.position - self.checkpointed;
-        if self.shared.checkpointing.load(Ordering::Acquire) {
-            return false;
-        }
-        // On a full disk a checkpoint is the only way to get a segment back.
-        behind >= self.checkpoint_after || (self.disk_full() && behind > 0 && self.shared.segments.any_dead())
+    /// What the core wants cannot be read: the broker has to stop.
+    pub fn unreadable(&self, error: TreeError) -> Failure {
+        self.shared.poison(TREE, "reading", &io::Error::other(error))
     }
 
-    /// Hands the state to the housekeeper, who makes a checkpoint of it when everything up to here is durable.
+    /// Whether it is time for a checkpoint.
+    pub fn checkpoint_due<R: Replica>(&self, core: &R) -> bool {
+        let behind = self.position - self.checkpointed;
+        if behind == 0 || self.shared.checkpointing.load(Ordering::Acquire) {
+            return false;
+        }
+        let young = self.store.young();
+        behind >= self.checkpoint_after
+            || young.changes + core.changed() >= self.checkpoint_entries
+            || young.bytes >= self.young_bytes
+            // On a full disk a checkpoint is the only way to get a segment back.
+            || (self.disk_full() && self.shared.segments.any_dead())
+    }
+
+    /// Begins a checkpoint of the state behind the last batch. The shell goes on with [`Appender::capture`] until it is
+    /// complete, and calls it after every turn meanwhile.
     ///
     /// # Panics
     /// If facts wait to be sealed: a checkpoint stands between batches.
-    pub fn checkpoint(&mut self, pages: impl IntoIterator<Item = Page>) {
+    pub fn checkpoint<R: Replica>(&mut self, core: &mut R) {
         assert_eq!(self.facts, 0, "a checkpoint stands between batches");
         self.shared.checkpointing.store(true, Ordering::Release);
         self.checkpointed = self.position;
         self.shared.segments.note_at(self.position);
-        let job = Job { position: self.position, start: self.shared.start, live: None, chunks: encode_pages(pages) };
+        let kept = encode_pages(core.kept());
+        let NumbersPage { epoch, wall, .. } = core.freeze();
+        let job = Job { position: self.position, start: self.shared.start, epoch, wall, live: None, kept };
         *lock(&self.shared.job) = Some(job);
-        self.shared.ring();
+    }
+
+    /// Goes on with a checkpoint, if there is one, and hands it to the housekeeper when it is complete. True if there is
+    /// more to do.
+    pub fn capture<R: Replica>(&mut self, core: &mut R) -> bool {
+        match core.capture(CAPTURE_SLICE) {
+            None => false,
+            Some(false) => true,
+            Some(true) => {
+                self.shared.ring();
+                false
+            }
+        }
     }
 
     pub(crate) fn seal_first(&mut self, now: Now) -> Batch {

@@ -3,8 +3,7 @@
 use std::io;
 
 use super::{OpenError, OpenOptions};
-use crate::checkpoint::{checkpoint_position, is_unfinished};
-use crate::disk::{Disk, Preallocate, is_full};
+use crate::disk::{Disk, Preallocate, TREE, is_full};
 use crate::format::{FORMAT_UNFINISHED, Format};
 use crate::journal::segment::{BadSegment, SEGMENT_HEADER, SegmentHeader, segment_base, segment_name};
 use crate::journal::segments::Segment;
@@ -21,7 +20,7 @@ pub(super) fn make(disk: &dyn Disk, options: &OpenOptions) -> Result<u128, OpenE
     let names = disk.list().map_err(io("listing"))?;
     let first = segment_name(0);
     let ours = |name: &str| name == "LOCK" || name == FORMAT_UNFINISHED || name == first || Spares::is_spare(name);
-    if names.iter().any(|name| checkpoint_position(name).is_some() || segment_base(name).is_some_and(|base| base > 0)) {
+    if names.iter().any(|name| name == TREE || segment_base(name).is_some_and(|base| base > 0)) {
         return Err(OpenError::FormatMissing(place));
     }
     if let Some(file) = names.iter().find(|name| !ours(name)) {
@@ -94,7 +93,7 @@ pub(super) fn tidy(shared: &Shared) -> Result<(), OpenError> {
             } else {
                 shared.disk.remove(&name).map_err(failed)?;
             }
-        } else if name == FORMAT_UNFINISHED || is_unfinished(&name) {
+        } else if name == FORMAT_UNFINISHED {
             shared.disk.remove(&name).map_err(failed)?;
         }
     }

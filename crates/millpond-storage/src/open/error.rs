@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::checkpoint::CheckpointError;
 use crate::format::BadFormat;
 use crate::journal::Failure;
+use crate::tree::TreeError;
 
 /// Why a directory was not opened. Nothing was changed in it.
 #[derive(Debug, thiserror::Error)]
@@ -88,9 +88,34 @@ pub enum OpenError {
         /// What is wrong.
         what: &'static str,
     },
-    /// The checkpoint is no use.
-    #[error("{0}")]
-    Checkpoint(#[from] CheckpointError),
+    /// There is no checkpoint, and the journal does not reach back to its beginning.
+    #[error(
+        "there is no checkpoint in {0}, and the journal does not reach back to its beginning: one or the other was removed. Put \
+         it back from a copy of the whole directory. Without one, `millpond inspect DIR --salvage TO_DIR` brings the messages that the \
+         journal still holds into a fresh directory; dedup ids, producer sessions, pauses and leases are lost, and so are \
+         the numbers: old ids and receipts mean nothing there"
+    )]
+    CheckpointGone(String),
+    /// The checkpoint is no use, and the journal does not reach back to its beginning.
+    #[error(
+        "the checkpoint in {place} is damaged: {what}. Put the whole directory back from a copy. Without one, `millpond \
+         inspect DIR --salvage TO_DIR` brings the messages that the journal still holds into a fresh directory; dedup ids, \
+         producer sessions, pauses and leases are lost, and so are the numbers: old ids and receipts mean nothing there"
+    )]
+    CheckpointDamaged {
+        /// The tree's directory.
+        place: String,
+        /// What is wrong, and with which file.
+        what: String,
+    },
+    /// The checkpoint could not be read.
+    #[error("reading the checkpoint in {place} failed: {error}")]
+    Tree {
+        /// The tree's directory.
+        place: String,
+        /// Why.
+        error: TreeError,
+    },
     /// The checkpoint's pages contradict one another.
     #[error("the checkpoint at position {position} does not fit together: {reason}. Report this")]
     Pages {

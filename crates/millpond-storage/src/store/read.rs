@@ -140,12 +140,6 @@ impl LayeredStore {
 }
 
 impl State {
-    /// All entries, where none is on the disk.
-    pub(super) fn everything_in_memory(&self) -> Vec<Page> {
-        let layers = self.layers(0).map(|layer| layer.range(&[], &[u8::MAX]).peekable()).collect();
-        Merged { layers, rows: Vec::new().into_iter().peekable() }.map(|(_, page)| page).collect()
-    }
-
     /// Gives the answer to a want whose rows were read since a generation, or the want if more has to be read.
     fn resolve(&self, want: Pending, since: u64, answers: &mut Vec<Answer>, again: &mut Vec<Pending>) {
         let (range, rows, next, slice, complete) = match want {

@@ -3,7 +3,8 @@
 use crate::twin::{Fault, SECTOR, SMALL_SECTOR, Seed, TwinDisk};
 use crate::{CommitError, Mark, OpenError};
 
-use super::workload::{SEGMENT, Workload, check_extents, publish};
+use super::workload::{SEGMENT, Workload, check_extents, checkpoint, publish, state};
+use crate::tree::TreeError;
 
 /// Steps of the workload whose every operation is cut.
 const STEPS: u32 = 110;
@@ -13,7 +14,7 @@ fn work(workload: &mut Workload, steps: u32) -> bool {
     let mut opened = match workload.open() {
         Ok(opened) => opened,
         Err(OpenError::Io { .. } | OpenError::Failed(_)) => return true,
-        Err(OpenError::Checkpoint(error)) if error.to_string().contains("power") => return true,
+        Err(OpenError::Tree { error: TreeError::Io(error), .. }) if error.to_string().contains("power") => return true,
         Err(error) => panic!("a power cut is never damage: {error}"),
     };
     (0..steps).any(|_| workload.step(&mut opened).is_err())
@@ -114,9 +115,8 @@ fn a_full_disk_refuses_publishes_and_finishing_brings_the_space_back() {
         workload.ack(&mut opened).unwrap();
     }
     workload.mark(&mut opened, Mark::Idle).unwrap();
-    assert!(opened.appender.checkpoint_due(), "a checkpoint would give space back");
-    opened.appender.checkpoint(opened.core.pages());
-    while opened.housekeeper.step().unwrap() {}
+    assert!(opened.appender.checkpoint_due(&opened.core), "a checkpoint would give space back");
+    checkpoint(&mut opened);
     assert!(!opened.appender.disk_full(), "{} used", workload.disk.used());
     let outputs = workload.turn(&mut opened, publish(&mut seed)).unwrap();
     assert!(format!("{outputs:?}").contains("Queued"), "{outputs:?}");
@@ -144,10 +144,11 @@ fn a_batch_waits_unharmed_where_even_the_reserve_is_used_up() {
     workload.disk.set_capacity(None);
     opened.committer.write(batch).unwrap();
     opened.committer.sync().unwrap();
-    let pages = opened.core.pages().skip(1).collect::<Vec<_>>();
+    let pages = state(&opened.core);
+    drop(opened);
     workload.disk.crash(0);
     let again = crate::open::<millpond_core::Core>(std::sync::Arc::new(workload.disk), &super::workload::options());
-    assert_eq!(again.unwrap().core.pages().skip(1).collect::<Vec<_>>(), pages);
+    assert_eq!(state(&again.unwrap().core), pages);
 }
 
 #[test]

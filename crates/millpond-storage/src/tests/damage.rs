@@ -6,41 +6,82 @@ use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Extent;
-use millpond_core::page::Page;
+use millpond_core::page::{NumbersPage, Page};
+use millpond_core::store::{Answer, Key, Store, Want};
 use millpond_types::block::Sizes;
 use millpond_types::{Priority, RunTime, Sequence, TopicNumber, WallTime};
 
+use crate::store::LayeredStore;
 use crate::twin::{Fault, SECTOR, Seed, TwinDisk};
 use crate::{CommitError, Mark, OpenError, OpenOptions, Opened, ReadError, Replica, Scrubbed, open};
 
-use super::workload::{SEGMENT, Workload, options, publish};
+use super::workload::{SEGMENT, Workload, checkpoint, options, publish, state};
 
 /// A stand-in for the core that remembers what it was told.
 #[derive(Default)]
 struct Tape {
     facts: Vec<(Fact, u64)>,
+    store: Option<LayeredStore>,
 }
 
 impl Replica for Tape {
-    fn create(hash_key: [u64; 2], log: &mut dyn FactLog) -> Tape {
+    fn create(hash_key: [u64; 2], store: LayeredStore, log: &mut dyn FactLog) -> Tape {
         let fact = Fact::Created { hash_key };
         let position = log.append(&fact);
-        Tape { facts: vec![(fact, position)] }
+        Tape { facts: vec![(fact, position)], store: Some(store) }
     }
 
-    fn empty(_: [u64; 2]) -> Tape {
-        Tape::default()
+    fn empty(_: [u64; 2], store: LayeredStore) -> Tape {
+        Tape { store: Some(store), ..Tape::default() }
     }
 
-    fn from_pages(_: &mut dyn Iterator<Item = Page>) -> Result<Tape, String> {
-        Ok(Tape::default())
+    fn recover(store: LayeredStore, _: NumbersPage, _: Vec<Page>) -> Result<Tape, String> {
+        Ok(Tape { store: Some(store), ..Tape::default() })
     }
+
+    fn needs(&mut self, _: &Fact) -> Option<Want> {
+        None
+    }
+
+    fn recall(&mut self, _: Answer) {}
 
     fn apply(&mut self, fact: &Fact, position: u64) {
         self.facts.push((fact.clone(), position));
     }
 
     fn freed(&mut self, _: &mut dyn FnMut(Extent)) {}
+
+    fn make_room(&mut self, _: usize) {}
+
+    fn freeze(&mut self) -> NumbersPage {
+        let store = self.store.as_mut().unwrap();
+        let numbers = NumbersPage {
+            hash_key: [1, 2],
+            next_topic: 1,
+            next_namespace: 1,
+            high_water: 1,
+            raised: 1,
+            run: RunTime(1),
+            wall: WallTime(1),
+            epoch: 1,
+        };
+        store.freeze();
+        store.capture(&Key::Numbers, &Page::Numbers(numbers));
+        store.seal();
+        numbers
+    }
+
+    fn capture(&mut self, _: usize) -> Option<bool> {
+        None
+    }
+
+    fn changed(&self) -> usize {
+        0
+    }
+
+    fn kept(&self) -> Vec<Page> {
+        Vec::new()
+    }
 }
 
 fn open_tape(disk: &TwinDisk) -> Result<Opened<Tape>, OpenError> {
@@ -176,18 +217,17 @@ fn no_flipped_bit_goes_unnoticed_or_costs_more_than_it_must() {
         workload.turn(&mut opened, publish(&mut seed)).unwrap();
     }
     workload.mark(&mut opened, Mark::Idle).unwrap();
-    opened.appender.checkpoint(opened.core.pages());
-    while opened.housekeeper.step().unwrap() {}
+    checkpoint(&mut opened);
     workload.turn(&mut opened, publish(&mut seed)).unwrap();
     workload.mark(&mut opened, Mark::Stop).unwrap();
-    let pages = opened.core.pages().skip(1).collect::<Vec<_>>();
+    let pages = state(&opened.core);
     let names = workload.disk.snapshot();
     drop(opened);
     let (mut refused, mut unharmed, mut damaged) = (0, 0, 0);
     for (name, bytes) in names.iter().filter(|(name, _)| !name.starts_with("spare")) {
         let step = if bytes.len() < 2000 { 1 } else { 97 };
         for offset in (0..bytes.len()).step_by(step) {
-            let disk = TwinDisk::from_snapshot(SECTOR, &names);
+            let disk = TwinDisk::from_snapshot(SECTOR, &names).with_tree_of(&workload.disk);
             disk.flip(name, offset as u64, seed.draw() as u8);
             match open::<millpond_core::Core>(Arc::new(disk), &options()) {
                 Err(error) => {
@@ -195,7 +235,7 @@ fn no_flipped_bit_goes_unnoticed_or_costs_more_than_it_must() {
                     refused += 1;
                 }
                 Ok(opened) => {
-                    assert!(opened.core.pages().skip(1).eq(pages.iter().cloned()), "{name} at {offset}");
+                    assert!(state(&opened.core) == pages, "{name} at {offset}");
                     let mut bad = 0;
                     opened.core.extents(&mut |extent| match opened.reader.read(extent) {
                         Ok(_) => {}
@@ -225,7 +265,7 @@ fn run(opened: &mut Opened<Tape>, batches: usize) -> Result<(), CommitError> {
         opened.committer.write(batch)?;
         opened.committer.sync()?;
     }
-    opened.appender.checkpoint([]);
+    opened.appender.checkpoint(&mut opened.core);
     while opened.housekeeper.step()? {}
     Ok(())
 }
@@ -233,17 +273,17 @@ fn run(opened: &mut Opened<Tape>, batches: usize) -> Result<(), CommitError> {
 #[test]
 fn a_recycled_segment_is_one_thing_or_the_other_after_a_power_cut() {
     // What is done until segments are first taken back is cut elsewhere.
-    let disk = TwinDisk::new(SECTOR);
-    let mut opened = open_tape(&disk).unwrap();
+    let made = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&made).unwrap();
     while opened.housekeeper.step().unwrap() {}
     run(&mut opened, 30).unwrap();
     drop(opened);
-    let files = disk.snapshot();
+    let files = made.snapshot();
     let mut cuts = 0;
     for operation in 0.. {
         let mut ended = false;
         for seed in 0..6 {
-            let disk = TwinDisk::from_snapshot(SECTOR, &files);
+            let disk = TwinDisk::from_snapshot(SECTOR, &files).with_tree_of(&made);
             disk.plan(operation, Fault::PowerCut);
             let mut durable = 0;
             if let Ok(mut opened) = open_tape(&disk) {
@@ -303,14 +343,14 @@ fn bodies_stay_until_what_ended_them_is_durable() {
         let (position, _) = write(&mut opened, &published(3000));
         opened.appender.free(&mut vec![Extent { position, length: 3009 }]);
     }
-    opened.appender.checkpoint([]);
+    opened.appender.checkpoint(&mut opened.core);
     while opened.housekeeper.step().unwrap() {}
-    assert!(!disk.snapshot().keys().any(|name| name.ends_with(".checkpoint")), "nothing up to there is durable");
+    assert!(opened.store.tree().head().is_none(), "nothing up to there is durable");
     opened.committer.sync().unwrap();
     opened.appender.free(&mut vec![extent]);
     write(&mut opened, &published(1));
     while opened.housekeeper.step().unwrap() {}
-    assert!(disk.snapshot().keys().any(|name| name.ends_with(".checkpoint")));
+    assert!(opened.store.tree().head().is_some());
     opened.reader.read(extent).expect("the end is written, and may yet be lost");
     opened.committer.sync().unwrap();
     while opened.housekeeper.step().unwrap() {}
@@ -353,22 +393,12 @@ fn the_bytes_are_those_of_format_1() {
     let mut opened = open_tape(&disk).unwrap();
     write(&mut opened, &published(24));
     opened.committer.sync().unwrap();
-    opened.appender.checkpoint([Page::Dedup(millpond_core::page::DedupPage {
-        namespace: 0,
-        hash: 1,
-        id: millpond_types::MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(2) },
-        until: WallTime(3),
-    })]);
     while opened.housekeeper.step().unwrap() {}
     let files = disk.snapshot();
     let files = files.iter().filter(|(name, _)| !name.starts_with("spare"));
     let sums = files.map(|(name, bytes)| (name.as_str(), crc32c::crc32c(bytes))).collect::<Vec<_>>();
     // Another sum here is another form on disk: raise its version, and read the old one too.
-    let expected = [
-        ("0000000000000000.journal", 2_794_763_066),
-        ("00000000000000c0.checkpoint", 392_135_917),
-        ("FORMAT", 3_208_087_160),
-    ];
+    let expected = [("0000000000000000.journal", 2_794_763_066), ("FORMAT", 3_208_087_160)];
     assert_eq!(sums, expected);
 }
 
@@ -414,9 +444,9 @@ fn a_checkpoint_may_take_the_space_of_the_reserve() {
     write(&mut opened, &published(100));
     opened.committer.sync().unwrap();
     disk.set_capacity(Some(disk.used()));
-    opened.appender.checkpoint([]);
+    opened.appender.checkpoint(&mut opened.core);
     while opened.housekeeper.step().unwrap() {}
-    assert!(disk.snapshot().keys().any(|name| name.ends_with(".checkpoint")));
+    assert!(opened.store.tree().head().is_some());
     assert!(opened.appender.disk_full());
     disk.set_capacity(None);
     while opened.housekeeper.step().unwrap() {}

@@ -7,7 +7,7 @@ use millpond_core::command::Ticket;
 use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, Opened, Verdict, inspect_disk, open};
 
-use super::workload::{Workload, options, publish};
+use super::workload::{Workload, checkpoint, options, publish};
 
 fn tell(disk: &TwinDisk, facts: bool) -> (Verdict, String) {
     let before = (disk.operations(), disk.snapshot());
@@ -26,8 +26,7 @@ fn made() -> TwinDisk {
         workload.turn(&mut opened, publish(&mut seed)).unwrap();
     }
     workload.mark(&mut opened, Mark::Idle).unwrap();
-    opened.appender.checkpoint(opened.core.pages());
-    while opened.housekeeper.step().unwrap() {}
+    checkpoint(&mut opened);
     workload.turn(&mut opened, publish(&mut seed)).unwrap();
     workload.mark(&mut opened, Mark::Idle).unwrap();
     let (verdict, told) = tell(&workload.disk, false);
@@ -62,10 +61,9 @@ fn damage_is_told_with_file_and_offset_wherever_it_is() {
     let disk = made();
     let names = disk.snapshot();
     let segments = names.keys().filter(|name| name.ends_with(".journal")).collect::<Vec<_>>();
-    let checkpoint = names.keys().find(|name| name.ends_with(".checkpoint")).unwrap();
-    // A body before the checkpoint, which opening would not look at; the last facts; the checkpoint.
-    for (name, offset) in [(segments[0], 4096 + 700), (segments[segments.len() - 1], 4096 + 100), (checkpoint, 200)] {
-        let disk = TwinDisk::from_snapshot(SECTOR, &names);
+    // A body before the checkpoint, which opening would not look at; the last facts.
+    for (name, offset) in [(segments[0], 4096 + 700), (segments[segments.len() - 1], 4096 + 100)] {
+        let disk = TwinDisk::from_snapshot(SECTOR, &names).with_tree_of(&disk);
         disk.flip(name, offset, 1);
         let (verdict, told) = tell(&disk, false);
         assert_eq!(verdict, Verdict::Damaged, "{name}: {told}");
@@ -85,6 +83,7 @@ fn a_torn_tail_is_in_order_and_told() {
     let mut opened: Opened = open(Arc::new(disk.clone()), &options()).unwrap();
     opened.core.start(opened.report.now, false, &mut opened.appender);
     opened.core.submit(Ticket(1), publish(&mut Seed::new(8)), &mut opened.appender);
+    opened.store.supply(&mut opened.core, &mut opened.appender).unwrap();
     let batch = opened.appender.seal(opened.core.now()).unwrap();
     opened.committer.write(batch).unwrap();
     opened.committer.sync().unwrap();

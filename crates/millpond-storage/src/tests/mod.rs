@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod inspect;
 mod real_disk;
+mod restart;
 mod salvage;
 mod start;
 mod workload;

@@ -15,6 +15,7 @@ use millpond_types::block::{self, Sizes};
 use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
 
 use crate::checkpoint::LiveBytes;
+use crate::tree::TreeError;
 use crate::twin::{Seed, TwinDisk};
 use crate::{CommitError, Failure, Identity, Mark, OpenError, OpenOptions, Opened, open};
 
@@ -28,6 +29,7 @@ pub fn options() -> OpenOptions {
         batch_bytes: crate::BATCH_BYTES,
         identity: Identity { directory: 0x0123_4567_89ab_cdef, hash_key: [1, 2] },
         cut: None,
+        ..OpenOptions::default()
     }
 }
 
@@ -71,8 +73,10 @@ impl Workload {
         self.durable = opened.committer.durable();
         let now = opened.report.now;
         self.time = self.time.max(now.run.0).max(now.wall.0) + 1;
+        // A start changes numbers alone, and where it fails the state cannot be told any more.
+        let pages = state(&opened.core);
         let started = opened.start(now);
-        self.sealed(&opened);
+        self.history.insert(opened.appender.position(), pages);
         started?;
         self.durable = opened.committer.durable();
         Ok(opened)
@@ -90,9 +94,9 @@ impl Workload {
             9..12 => self.ack(opened)?,
             12 => self.mark(opened, Mark::Idle)?,
             _ => {
-                if opened.appender.checkpoint_due() {
+                if opened.appender.checkpoint_due(&opened.core) {
                     self.mark(opened, Mark::Idle)?;
-                    opened.appender.checkpoint(opened.core.pages());
+                    opened.appender.checkpoint(&mut opened.core);
                 }
                 opened.housekeeper.step()?;
             }
@@ -124,13 +128,17 @@ impl Workload {
     /// A turn with one command. One batch in four is written and not synced yet.
     pub fn turn(&mut self, opened: &mut Opened, command: Command) -> Result<Vec<Output>, Stopped> {
         let now = Now { run: RunTime(self.time), wall: WallTime(self.time) };
-        let Opened { core, appender, committer, .. } = opened;
+        let Opened { core, store, appender, committer, .. } = opened;
         core.set_disk_full(appender.disk_full());
         core.set_time(now);
         core.submit(Ticket(self.time), command, appender);
         core.advance(appender);
         core.dispatch(appender);
+        while store.supply(core, appender)? {
+            core.dispatch(appender);
+        }
         appender.free(core.freed());
+        appender.capture(core);
         let outputs = core.outputs().drain(..).collect();
         if let Some(batch) = appender.seal(now) {
             self.sealed(opened);
@@ -166,9 +174,38 @@ impl Workload {
     }
 }
 
-/// All pages but the numbers, which hold the time.
-fn state(core: &Core) -> Vec<Page> {
-    core.pages().skip(1).collect()
+/// All pages but the numbers, which hold the time, and without what depends on when checkpoints were made and on how much
+/// of a line is in memory.
+pub fn state(core: &Core) -> Vec<Page> {
+    let (pieces, mut pages): (Vec<_>, Vec<_>) = core.pages().skip(1).partition(|page| matches!(page, Page::Piece(_)));
+    let mut stored: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for page in pieces {
+        let Page::Piece(piece) = page else { unreachable!("set apart above") };
+        stored.entry((piece.topic, piece.priority)).or_default().extend(piece.runs);
+    }
+    for page in &mut pages {
+        match page {
+            Page::Namespace(page) => page.shelves = Default::default(),
+            Page::Topic(page) => {
+                page.epoch = 0;
+                for level in &mut page.levels {
+                    level.stored.clear();
+                    level.runs.extend(stored.remove(&(page.number, level.priority)).unwrap_or_default());
+                    level.runs.sort_by_key(|run| run.first);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(stored.is_empty(), "every piece is of a line");
+    pages
+}
+
+/// Makes a checkpoint of the state, whole.
+pub fn checkpoint(opened: &mut Opened) {
+    opened.appender.checkpoint(&mut opened.core);
+    while opened.appender.capture(&mut opened.core) {}
+    while opened.housekeeper.step().unwrap() {}
 }
 
 /// Every message that is still needed is there and is what was written, and the segments are known to hold just these.
@@ -220,6 +257,12 @@ pub fn receive(messages: u32) -> Command {
         lease: None,
         wait: Millis::ZERO,
     })
+}
+
+impl From<TreeError> for Stopped {
+    fn from(_: TreeError) -> Stopped {
+        Stopped
+    }
 }
 
 impl From<Failure> for Stopped {

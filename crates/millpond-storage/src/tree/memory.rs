@@ -51,6 +51,12 @@ impl MemoryTree {
         state.plan = Some((state.operations + after, fault));
     }
 
+    /// Another tree that holds the same.
+    pub fn copy(&self) -> MemoryTree {
+        let entries = lock(&self.0).entries.clone();
+        MemoryTree(Arc::new(Mutex::new(State { entries, ..State::default() })))
+    }
+
     /// The process ends and begins anew: what was committed is there, and what went wrong is forgotten.
     pub fn crash(&self) {
         let mut state = lock(&self.0);

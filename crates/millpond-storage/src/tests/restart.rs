@@ -1,0 +1,166 @@
+//! Starts from far behind a checkpoint, and from checkpoints that are no use; on real files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_core::command::{Command, Level, Publish, PublishRun, Ticket};
+use millpond_core::{Core, Now};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+
+use super::workload::{check_extents, checkpoint, state};
+use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, open};
+
+/// Memory for topics that holds a few hundred of them.
+const ROOM: usize = 256 * 1024;
+
+fn options() -> OpenOptions {
+    OpenOptions { segment_bytes: 256 * 1024, room: ROOM, ..OpenOptions::default() }
+}
+
+fn open_at(directory: &Path) -> Result<Opened, OpenError> {
+    open(Arc::new(RealDisk::create(directory).unwrap()), &options())
+}
+
+/// A message to each topic of a range, in one turn.
+fn publish(opened: &mut Opened, topics: std::ops::Range<u32>) {
+    let mut block = Vec::new();
+    block::push(&mut block, b"", &[], &[7; 24]).unwrap();
+    let checksum = crc32c::crc32c(&block[block::PREFIX..]);
+    block[..4].copy_from_slice(&checksum.to_le_bytes());
+    let block = Bytes::from(block);
+    let runs = topics.map(|topic| PublishRun {
+        topic: TopicName::try_from(format!("topic/{topic:08}").as_str()).unwrap(),
+        priority: Priority::DEFAULT,
+        delay: Millis::ZERO,
+        ttl: None,
+        count: 1,
+        sizes: Sizes::Uniform(block.len() as u32),
+        block: block.clone(),
+        dedup: Vec::new(),
+    });
+    let (namespace, runs) = (NamespaceName::default(), runs.collect());
+    turn(opened, Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs }));
+}
+
+fn turn(opened: &mut Opened, command: Command) {
+    let before = opened.core.now();
+    let now = Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) };
+    let Opened { core, store, appender, committer, .. } = opened;
+    core.set_time(now);
+    core.submit(Ticket(1), command, appender);
+    while store.supply(core, appender).unwrap() {}
+    core.advance(appender);
+    appender.free(core.freed());
+    core.outputs().clear();
+    let batch = appender.seal(now).unwrap();
+    committer.write(batch).unwrap();
+    committer.sync().unwrap();
+    appender.capture(core);
+}
+
+fn stop(mut opened: Opened) {
+    let now = opened.core.now();
+    let batch = opened.appender.mark(now, Mark::Stop).unwrap();
+    opened.committer.write(batch).unwrap();
+    opened.committer.sync().unwrap();
+}
+
+/// Publishes to `topics` topics, `rounds` times, behind a checkpoint of them all, and starts from there.
+fn restart(topics: u32, rounds: u32, a_turn: u32) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open_at(directory.path()).unwrap();
+    opened.start(Now::default()).unwrap();
+    let round =
+        |opened: &mut Opened| (0..topics).step_by(a_turn as usize).for_each(|at| publish(opened, at..at + a_turn));
+    round(&mut opened);
+    checkpoint(&mut opened);
+    (0..rounds).for_each(|_| round(&mut opened));
+    let expected = state(&opened.core);
+    stop(opened);
+    let opened = open_at(directory.path()).unwrap();
+    assert!(opened.report.checkpoint > 0 && opened.report.facts >= u64::from(topics * rounds), "{:?}", opened.report);
+    assert!(opened.core.resident_bytes() <= 2 * ROOM, "{} bytes", opened.core.resident_bytes());
+    assert!(state(&opened.core) == expected);
+    check_extents(&opened);
+}
+
+#[test]
+fn a_start_replays_a_long_journal_about_few_topics() {
+    restart(4, 5_000, 4);
+}
+
+#[test]
+fn a_start_fetches_the_cold_topics_that_each_fact_is_about() {
+    restart(20_000, 1, 500);
+}
+
+/// A directory with a checkpoint and some messages behind it; without its first segment where `short`.
+fn made(directory: &Path, short: bool) -> Vec<millpond_core::page::Page> {
+    let mut opened = open_at(directory).unwrap();
+    opened.start(Now::default()).unwrap();
+    publish(&mut opened, 0..500);
+    while short && opened.committer.written() < 1024 * 1024 {
+        publish(&mut opened, 0..500);
+        let purge = millpond_types::Filter::All;
+        turn(&mut opened, Command::Purge { namespace: NamespaceName::default(), filter: purge });
+    }
+    publish(&mut opened, 0..50);
+    checkpoint(&mut opened);
+    publish(&mut opened, 40..60);
+    let expected = state(&opened.core);
+    stop(opened);
+    assert_eq!(directory.join("0000000000000000.journal").exists(), !short);
+    expected
+}
+
+/// The largest file of the tree: its only table.
+fn damage_tree(directory: &Path) {
+    let tables = std::fs::read_dir(directory.join("tree/tables")).unwrap().map(|entry| entry.unwrap().path());
+    let table = tables.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes.iter_mut().step_by(7).for_each(|byte| *byte ^= 1);
+    std::fs::write(table, bytes).unwrap();
+}
+
+#[test]
+fn a_checkpoint_that_is_no_use_is_made_anew_while_all_of_the_journal_is_there() {
+    for gone in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let expected = made(directory.path(), false);
+        match gone {
+            true => std::fs::remove_dir_all(directory.path().join("tree")).unwrap(),
+            false => damage_tree(directory.path()),
+        }
+        let opened = open_at(directory.path()).unwrap();
+        assert_eq!(opened.report.checkpoint, 0);
+        assert!(state(&opened.core) == expected);
+        assert_eq!(directory.path().join("tree.damaged").exists(), !gone);
+    }
+}
+
+#[test]
+fn a_start_is_refused_where_the_checkpoint_alone_knew_and_salvaging_helps() {
+    for gone in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let messages =
+            |core: &Core| core.pages().filter(|page| matches!(page, millpond_core::page::Page::Topic(_))).count();
+        made(directory.path(), true);
+        match gone {
+            true => std::fs::remove_dir_all(directory.path().join("tree")).unwrap(),
+            false => damage_tree(directory.path()),
+        }
+        for _ in 0..2 {
+            let error = open_at(directory.path()).err().expect("nothing knows the numbers any more").to_string();
+            for word in ["tree", "--salvage", "dedup ids", "producer sessions"] {
+                assert!(error.contains(word), "{error}");
+            }
+        }
+        let to = tempfile::tempdir().unwrap();
+        let mut told = Vec::new();
+        crate::salvage(directory.path(), to.path(), &mut told).unwrap();
+        let opened = open_at(to.path()).unwrap();
+        assert_eq!(messages(&opened.core), 60, "{}", String::from_utf8_lossy(&told));
+    }
+}

@@ -1,0 +1,89 @@
+//! The tree of a twin: the model of a tree, whose commits are operations of the disk like all others.
+//!
+//! A commit is there whole or not at all. When the power fails at one, it is by chance whether it took place.
+
+use std::sync::MutexGuard;
+
+use bytes::Bytes;
+use millpond_core::store::{KeyBytes, Range};
+
+use super::{State, TwinDisk, power};
+use crate::disk::is_full;
+use crate::journal::lock;
+use crate::tree::{CommitHead, EntryChange, MemoryTree, Scanned, Tree, TreeError, TreeStats};
+
+/// See the module. No good any more after a crash or a kill, as any open file.
+pub(super) struct TwinTree {
+    disk: TwinDisk,
+    tree: MemoryTree,
+    power: u64,
+}
+
+impl TwinTree {
+    pub fn new(disk: &TwinDisk) -> TwinTree {
+        let state = lock(&disk.0);
+        TwinTree { disk: disk.clone(), tree: state.tree.clone(), power: state.power }
+    }
+
+    fn reach(&self) -> Result<MutexGuard<'_, State>, TreeError> {
+        let state = lock(&self.disk.0);
+        if state.cut || state.power != self.power { Err(TreeError::Io(power())) } else { Ok(state) }
+    }
+}
+
+impl Tree for TwinTree {
+    fn head(&self) -> Option<CommitHead> {
+        self.tree.head()
+    }
+
+    fn get_many(&self, keys: &[KeyBytes]) -> Result<Vec<Option<Bytes>>, TreeError> {
+        let _reached = self.reach()?;
+        self.tree.get_many(keys)
+    }
+
+    fn scan(&self, range: &Range) -> Result<Scanned, TreeError> {
+        let _reached = self.reach()?;
+        self.tree.scan(range)
+    }
+
+    fn commit<'a>(
+        &self,
+        head: &CommitHead,
+        changes: &mut dyn Iterator<Item = EntryChange<'a>>,
+    ) -> Result<(), TreeError> {
+        let mut disk = self.reach()?;
+        let changes: Vec<_> = changes.collect();
+        let bytes = changes.iter().map(|(key, value)| key.len() + value.map_or(0, <[u8]>::len)).sum::<usize>();
+        let cut = disk.count().map_err(TreeError::Io)?;
+        disk.room_for(bytes as u64).map_err(|error| match is_full(&error) {
+            true => TreeError::Full(error),
+            false => TreeError::Io(error),
+        })?;
+        let takes_place = cut.is_none() || disk.operations.is_multiple_of(2);
+        if takes_place {
+            self.tree.commit(head, &mut changes.into_iter())?;
+        }
+        cut.map_or(Ok(()), |cut| Err(TreeError::Io(cut)))
+    }
+
+    fn compact_step(&self) -> Result<bool, TreeError> {
+        let _reached = self.reach()?;
+        self.tree.compact_step()
+    }
+
+    fn stop(&self) {
+        self.tree.stop();
+    }
+
+    fn stats(&self) -> TreeStats {
+        self.tree.stats()
+    }
+
+    fn verify(&self) -> Result<(), TreeError> {
+        self.tree.verify()
+    }
+
+    fn weigh(&self, range: &Range) -> Result<u64, TreeError> {
+        self.tree.weigh(range)
+    }
+}
