@@ -22,6 +22,16 @@ impl Core {
         self.state.residents.bytes
     }
 
+    /// How many topics are in memory.
+    pub fn resident_count(&self) -> usize {
+        self.state.topics.len()
+    }
+
+    /// How many topics are in the store alone.
+    pub fn cold_count(&self) -> u64 {
+        self.state.cold
+    }
+
     /// Whether the topics that cannot do without memory leave no room for others. Then no more are brought in for
     /// dispatch, and publishes are better held back.
     pub fn is_crowded(&self) -> bool {

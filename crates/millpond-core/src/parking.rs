@@ -76,6 +76,11 @@ impl Core {
         self.parking.bytes
     }
 
+    /// How many commands are parked.
+    pub fn parked_count(&self) -> usize {
+        self.parking.parked.len()
+    }
+
     /// Parks a command that cannot be decided now; hands it back if it can.
     pub(crate) fn park(&mut self, ticket: Ticket, command: Command) -> Option<Command> {
         let is_all_here = self.state.cold == 0 && self.parking.parked.is_empty();

@@ -6,10 +6,11 @@
 //!
 //! | share | ‰ | of 1 GiB | what is in it | at the bound |
 //! |---|---|---|---|---|
-//! | topics | 300 | 264 MiB | topics in memory, with their messages and leases | those not used for longest leave for the disk |
-//! | entries | 200 | 176 MiB | entries that have changed since the last checkpoint, and those that one is writing | another checkpoint is due |
-//! | cache | 60 | 52 MiB | blocks of the tree that were read | they are read again |
-//! | state | 80 | 70 MiB | dead letters, producer sessions, the filter of the tree's keys | it has none yet |
+//! | topics | 225 | 198 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; where that does not help, publishes wait |
+//! | layers | 190 | 167 MiB | entries of the store that are not on the disk yet | publishes wait for the checkpoint |
+//! | filter | 145 | 127 MiB | what is known of the keys on the disk | publishes wait |
+//! | cache | 60 | 52 MiB | blocks of the tree | older ones go |
+//! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
 //! | lanes | 30 | 22 MiB | requests that wait for the writer | publishes wait in their connections, then all requests do |
@@ -37,6 +38,8 @@ const BASE: u64 = 16 << 20;
 /// One part in so many is left for what an allocator cannot use: holes between allocations, and their heads.
 const MARGIN: u64 = 8;
 
+/// Thousandths that the state takes: topics, layers, filter, cache and parked commands.
+const STATE: u64 = 225 + 190 + 145 + 60 + 20;
 /// More than this of recent messages is read from the page cache nearly as fast.
 const TAIL_MAX: u64 = 256 << 20;
 /// Batches that fit the memory for them. A chunk is made for two; one fills, one is on its way, one is the tail's oldest
@@ -54,8 +57,6 @@ const PUBLISHING_MAX: u64 = 6 << 20;
 const SENDING_MIN: u64 = PUBLISH_BYTES_MAX as u64;
 /// A connection's task and its socket's state. The small frames that some hold in part are in the margin.
 const CONNECTION: u64 = 3500;
-/// The thousandths of the state.
-const STATE: u64 = 640;
 /// Fewer connections are of no use to anybody.
 const CONNECTIONS_MIN: usize = 64;
 
@@ -63,9 +64,12 @@ const CONNECTIONS_MIN: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shares {
     pub(crate) topics: usize,
-    /// Of the changed entries that no checkpoint writes yet.
-    pub(crate) young: usize,
+    /// Of the topics' share, what they are kept to; publishes wait only above the whole.
+    pub(crate) room: usize,
+    pub(crate) layers: usize,
+    pub(crate) filter: usize,
     pub(crate) cache: u64,
+    pub(crate) parked: usize,
     pub(crate) tail: u64,
     /// Of the batch that is full.
     pub(crate) batch: u64,
@@ -85,10 +89,13 @@ impl Shares {
         assert!(memory >= MEMORY_MIN, "settings are checked before");
         let rest = memory - BASE - memory / MARGIN;
         let share = |thousandths: u64| rest / 1000 * thousandths;
-        let mut shares = Shares {
+        let shares = Shares {
             topics: 0,
-            young: 0,
+            room: 0,
+            layers: 0,
+            filter: 0,
             cache: 0,
+            parked: 0,
             tail: share(60).min(TAIL_MAX),
             batch: (share(70) / BATCHES).clamp(BATCH_MIN, BATCH_MAX),
             finishing: share(20).min(FINISHING_MAX) as usize,
@@ -100,20 +107,26 @@ impl Shares {
             windows: share(20) as usize,
             connections: ((share(80) / CONNECTION) as usize).max(CONNECTIONS_MIN),
         };
-        // The others have a least that they need, and what they leave is the state's.
-        let state = rest.saturating_sub(shares.buffers());
+        // Of little memory the buffers take more than their share, for each has a size below which it is of no use; of
+        // very much they take less, for each has one above which it is of none.
+        let state = rest - shares.buffers();
         let part = |thousandths: u64| state / STATE * thousandths;
-        (shares.topics, shares.young, shares.cache) = (part(300) as usize, part(200 / 2) as usize, part(60));
-        shares
+        Shares {
+            topics: part(225) as usize,
+            room: part(225 - 225 / 8) as usize,
+            layers: part(190) as usize,
+            filter: part(145) as usize,
+            cache: part(60),
+            parked: part(20) as usize,
+            ..shares
+        }
     }
 
-    /// All that is not of the state.
+    /// Bytes of all that is on its way into the state or out of it.
     fn buffers(&self) -> u64 {
-        let Shares { finishing, publishing, held, receiving, sending, windows, .. } = *self;
-        self.tail
-            + BATCHES * self.batch
-            + (finishing + publishing + held + receiving + 2 * sending + windows) as u64
-            + self.connections as u64 * CONNECTION
+        let Shares { tail, batch, finishing, publishing, held, receiving, sending, windows, connections, .. } = *self;
+        let bytes = finishing + publishing + held + receiving + 2 * sending + windows;
+        tail + BATCHES * batch + bytes as u64 + connections as u64 * CONNECTION
     }
 }
 
@@ -126,16 +139,17 @@ mod tests {
     fn the_shares_of_any_memory_fit_it() {
         for memory in [MEMORY_MIN, 96 << 20, 192 << 20, 512 << 20, MEMORY_DEFAULT, 64 << 30] {
             let shares = Shares::of(memory);
-            let state = shares.cache + (shares.topics + 2 * shares.young) as u64;
-            let bytes = BASE + memory / MARGIN + shares.buffers() + state;
+            let state = shares.topics + shares.layers + shares.filter + shares.parked;
+            let bytes = BASE + memory / MARGIN + state as u64 + shares.cache + shares.buffers();
             assert!(bytes <= memory, "{bytes} of {memory}: {shares:?}");
+            assert!(shares.topics >= 2 << 20, "{memory}: {shares:?}");
         }
     }
 
     #[test]
     fn more_memory_makes_no_share_smaller() {
         let (small, large) = (Shares::of(MEMORY_MIN), Shares::of(MEMORY_DEFAULT));
-        assert!(small.topics < large.topics && small.young < large.young && small.cache < large.cache);
+        assert!(small.topics < large.topics && small.layers < large.layers && small.cache < large.cache);
         assert!(small.tail < large.tail && small.batch < large.batch && small.connections < large.connections);
         assert!(small.finishing < large.finishing && small.publishing < large.publishing);
         assert!(large.connections >= CONNECTIONS_DEFAULT);

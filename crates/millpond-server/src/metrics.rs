@@ -1,13 +1,19 @@
 //! Figures for Prometheus. What is counted are facts, as they are appended: the figures say what happened and not what
-//! was asked. Never a label per topic, tenant or namespace: a million topics must not make a million series.
+//! was asked. Never a label for topics, tenants or namespaces: a million topics must not make a million series.
 
+use millpond_core::Core;
 use millpond_core::fact::{Fact, FactLog, Victims};
+use millpond_storage::store::StoreMemory;
+use millpond_storage::tree::TreeStats;
 use millpond_types::{Counts, EndReason};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::writer::Reason;
 
 /// All figures of a broker.
 pub(crate) struct Metrics {
@@ -24,10 +30,29 @@ pub(crate) struct Metrics {
     pub(crate) batch_bytes: Counter,
     pub(crate) sync_seconds: Histogram,
     pub(crate) checkpoints: Counter,
+    pub(crate) checkpoint_seconds: Histogram,
     pub(crate) connected: Counter,
     pub(crate) refused: Counter,
     gauges: Gauges,
+    kept: Kept,
 }
+
+/// What the core and the store say of themselves. The core's figures are noted by the writer in each turn.
+#[derive(Default)]
+struct Kept {
+    resident_topics: Gauge,
+    cold_topics: Gauge,
+    resident_bytes: Gauge,
+    parked: Gauge,
+    pushed_back: Family<Label, Gauge>,
+    store_bytes: Family<Label, Gauge>,
+    tree_reads: Counter,
+    tree_writes: Counter,
+    tree_bytes: Gauge,
+}
+
+/// The one label of a figure.
+type Label = [(&'static str, &'static str); 1];
 
 /// Figures that are looked up when they are asked for.
 #[derive(Default)]
@@ -58,10 +83,14 @@ pub(crate) struct Readings {
     /// Bytes left on the file system of the data directory.
     pub(crate) disk_free: u64,
     pub(crate) ready: bool,
+    pub(crate) store: StoreMemory,
+    pub(crate) tree: TreeStats,
     /// Topics and messages of all namespaces, if the writer said in time.
     pub(crate) held: Option<(u64, Counts)>,
 }
 
+/// From that of a few topics to that of a hundred thousands on a slow disk.
+const CHECKPOINT_BUCKETS: [f64; 7] = [0.01, 0.05, 0.2, 0.5, 1.0, 4.0, 16.0];
 /// From 25 µs, a fast disk's sync, to 1.6 s, a failing one's.
 const SYNC_BUCKETS: [f64; 9] = [25e-6, 100e-6, 200e-6, 400e-6, 1.6e-3, 6.4e-3, 25.6e-3, 0.1, 1.6];
 
@@ -81,11 +110,14 @@ impl Metrics {
             batch_bytes: Counter::default(),
             sync_seconds: Histogram::new(SYNC_BUCKETS),
             checkpoints: Counter::default(),
+            checkpoint_seconds: Histogram::new(CHECKPOINT_BUCKETS),
             connected: Counter::default(),
             refused: Counter::default(),
             gauges: Gauges::default(),
+            kept: Kept::default(),
         };
         metrics.register();
+        metrics.push_back(None);
         metrics
     }
 
@@ -101,7 +133,9 @@ impl Metrics {
             ("messages_ended_otherwise", "Messages that were cancelled, purged or expired", &self.ended),
             ("messages_damaged", "Messages that could not be read back", &self.damaged),
             ("journal_batches", "Batches made durable", &self.batches),
-            ("checkpoints", "Checkpoints begun", &self.checkpoints),
+            ("checkpoints", "Checkpoints written", &self.checkpoints),
+            ("tree_reads", "Entries of the checkpoint looked up or passed by a scan", &self.kept.tree_reads),
+            ("tree_writes", "Entries changed by checkpoints", &self.kept.tree_writes),
             ("connections_accepted", "Connections taken in", &self.connected),
             ("connections_refused", "Connections closed because there were too many", &self.refused),
         ];
@@ -109,6 +143,13 @@ impl Metrics {
             registry.register(name, help, counter.clone());
         }
         registry.register_with_unit("journal", "Bytes written to the journal", Unit::Bytes, self.batch_bytes.clone());
+        let help = "Time from a checkpoint's beginning until it is on the disk";
+        registry.register_with_unit("checkpoint", help, Unit::Seconds, self.checkpoint_seconds.clone());
+        let help =
+            "Memory of entries that are not on the disk, of what is known of the others' keys, and of their blocks";
+        registry.register("store_bytes", help, self.kept.store_bytes.clone());
+        let help = "Whether publishes wait, and for what";
+        registry.register("pushed_back", help, self.kept.pushed_back.clone());
         let help = "Time that syncs of the journal took";
         registry.register_with_unit("journal_sync", help, Unit::Seconds, self.sync_seconds.clone());
         let gauges = [
@@ -124,6 +165,11 @@ impl Metrics {
             ("messages_retrying", "Messages that wait out a back-off", &self.gauges.retrying),
             ("messages_leased", "Messages that are leased to consumers", &self.gauges.leased),
             ("dead_letters", "Dead letters", &self.gauges.dead_letters),
+            ("resident_topics", "Topics in memory", &self.kept.resident_topics),
+            ("cold_topics", "Topics on the disk alone, or about to be", &self.kept.cold_topics),
+            ("resident_bytes", "Memory of the topics in memory, about", &self.kept.resident_bytes),
+            ("parked_commands", "Commands that wait for topics from the disk", &self.kept.parked),
+            ("tree_bytes", "Space that checkpoints take on the disk", &self.kept.tree_bytes),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
@@ -147,9 +193,40 @@ impl Metrics {
             set(&self.gauges.leased, counts.leased);
             set(&self.gauges.dead_letters, counts.dead);
         }
+        self.note_store(readings.store, readings.tree);
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes any text");
         text
+    }
+
+    /// Notes what the core holds.
+    pub(crate) fn note_core(&self, core: &Core) {
+        self.kept.resident_topics.set(core.resident_count() as i64);
+        self.kept.cold_topics.set(core.cold_count() as i64);
+        self.kept.resident_bytes.set(core.resident_bytes() as i64);
+        self.kept.parked.set(core.parked_count() as i64);
+    }
+
+    /// Notes why publishes wait, if they do.
+    pub(crate) fn push_back(&self, reason: Option<Reason>) {
+        for each in Reason::ALL {
+            let waits = i64::from(Some(each) == reason);
+            self.kept.pushed_back.get_or_create(&[("reason", each.name())]).set(waits);
+        }
+    }
+
+    /// Looks up what the store holds.
+    fn note_store(&self, memory: StoreMemory, tree: TreeStats) {
+        let kept = &self.kept;
+        let layers = [("young", memory.young), ("frozen", memory.frozen), ("filter", memory.filter)];
+        for (layer, bytes) in layers.into_iter().chain([("cache", tree.cache_bytes as usize)]) {
+            kept.store_bytes.get_or_create(&[("layer", layer)]).set(bytes as i64);
+        }
+        kept.tree_bytes.set(tree.bytes as i64);
+        // Two scrapes at a time may find the same rest.
+        let count = |counter: &Counter, total: u64| _ = counter.inc_by(total.saturating_sub(counter.get()));
+        count(&kept.tree_reads, tree.keys_read + tree.keys_scanned);
+        count(&kept.tree_writes, tree.keys_written);
     }
 
     fn count(&self, fact: &Fact) {

@@ -78,6 +78,17 @@ pub struct Young {
     pub bytes: usize,
 }
 
+/// Bytes of memory that a store takes, its tree's blocks apart.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct StoreMemory {
+    /// Of what was put since the last checkpoint began.
+    pub young: usize,
+    /// Of the checkpoint that is being made or written, and of those that reads still need.
+    pub frozen: usize,
+    /// Of what is known of the keys on the disk.
+    pub filter: usize,
+}
+
 /// A complete checkpoint that waits to be written.
 pub struct Sealed(Arc<Layer>);
 
@@ -127,6 +138,15 @@ impl LayeredStore {
     pub fn young(&self) -> Young {
         let state = lock(&self.0.state);
         Young { changes: state.young.len(), bytes: state.young.bytes() }
+    }
+
+    /// What it holds in memory.
+    pub fn memory(&self) -> StoreMemory {
+        let state = lock(&self.0.state);
+        let retired = state.retired.iter().map(|(_, layer)| layer.bytes()).sum::<usize>();
+        let frozen = state.sealed.as_deref().unwrap_or(&state.frozen).bytes();
+        let filters = [&state.filter, &state.next_filter].into_iter().flatten().map(KeyFilter::bytes);
+        StoreMemory { young: state.young.bytes(), frozen: frozen + retired, filter: filters.sum() }
     }
 
     /// The checkpoint to be written, once the core has sealed one.
@@ -244,9 +264,8 @@ impl Store for LayeredStore {
     }
 
     fn bytes(&self) -> usize {
-        let state = lock(&self.0.state);
-        let filters = [&state.filter, &state.next_filter].into_iter().flatten().map(KeyFilter::bytes);
-        state.layers(0).map(Layer::bytes).sum::<usize>() + filters.sum::<usize>()
+        let StoreMemory { young, frozen, filter } = self.memory();
+        young + frozen + filter
     }
 }
 

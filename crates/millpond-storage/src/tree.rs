@@ -76,6 +76,8 @@ pub struct Scanned {
 pub struct TreeStats {
     /// Bytes on the disk.
     pub bytes: u64,
+    /// Bytes of blocks in memory.
+    pub cache_bytes: u64,
     /// Files.
     pub tables: u64,
     /// Runs that were committed and not yet merged with the rest.

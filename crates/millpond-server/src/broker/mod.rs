@@ -53,7 +53,7 @@ use crate::session::intake::Receiving;
 use crate::session::room::Room;
 use crate::session::{Registry, Shared};
 use crate::update_queue::{Lane, UpdateQueue};
-use crate::writer::{Clock, Journal, Parts, Writer, lanes};
+use crate::writer::{Clock, FetchThreads, Journal, Parts, Writer, lanes};
 
 /// How to open a broker's directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,6 +111,7 @@ pub struct Broker {
     handle: Handle,
     writer: UpdateQueue<Writer>,
     journal: UpdateQueue<Journal>,
+    fetchers: FetchThreads,
     readers: ReaderThreads,
     housekeeper: JoinHandle<Result<(), Failure>>,
 }
@@ -133,8 +134,9 @@ impl Broker {
             cut: options.cut_journal,
             tail_bytes: shares.tail,
             batch_bytes: shares.batch,
-            room: shares.topics,
-            young_bytes: shares.young,
+            room: shares.room,
+            // One fills while the other is written.
+            young_bytes: shares.layers / 2,
             tree: TreeOptions { cache_bytes: shares.cache, ..TreeOptions::default() },
             ..OpenOptions::default()
         };
@@ -169,9 +171,12 @@ impl Broker {
         let housekeeper = housekeeper.map_err(OpenError::Thread)?;
         let journal = Journal { registry: registry.clone(), metrics: metrics.clone() };
         let journal = UpdateQueue::start("journal", &[Lane { capacity: 2 }], journal).map_err(OpenError::Thread)?;
+        let fetchers = FetchThreads::start(&store).map_err(OpenError::Thread)?;
         let parts = Parts {
             core,
-            store,
+            store: store.clone(),
+            shares,
+            fetchers: fetchers.submitters(),
             appender,
             committer,
             clock,
@@ -195,11 +200,12 @@ impl Broker {
             receiving: Receiving::new(shares.receiving),
             sending: Room::new(shares.sending),
             windows: Arc::new(Windows::new(shares.windows)),
+            store,
             held: AtomicUsize::new(0),
             held_max: shares.held,
             connections_max: shares.connections,
         };
-        Ok(Broker { handle: Handle::new(Arc::new(shared)), writer, journal, readers, housekeeper })
+        Ok(Broker { handle: Handle::new(Arc::new(shared)), writer, journal, fetchers, readers, housekeeper })
     }
 
     /// A handle to be kept elsewhere; the broker itself is used as one, too.
@@ -214,6 +220,7 @@ impl Broker {
         health.stop();
         let writer = self.writer.stop().map_err(|_| ShutdownError::Panicked("writer"))?;
         self.journal.stop().map_err(|_| ShutdownError::Panicked("journal"))?;
+        self.fetchers.stop().map_err(|_| ShutdownError::Panicked("fetch"))?;
         let closed = match health.failure() {
             Some(failure) => Err(ShutdownError::Failed(failure.to_owned())),
             None => writer.close().map_err(|failure| ShutdownError::Failed(failure.to_string())),

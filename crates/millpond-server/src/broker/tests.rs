@@ -3,7 +3,6 @@ use std::thread;
 use millpond_core::command::{Attach, Command};
 use millpond_core::command::{DeadWhich, Listing};
 use millpond_core::output::Reply;
-use millpond_storage::tree::TreeOptions;
 use millpond_storage::twin::{Fault, SECTOR, TwinDisk};
 use millpond_types::{
     Code, Filter, FinishOutcome, GroupName, MessageState, Millis, NamespaceName, PublishOutcome, SessionId, TopicName,
@@ -107,7 +106,7 @@ fn a_damaged_message_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
     let messages = bodies.map(message).to_vec();
     broker.publish(default_namespace(), messages).wait().unwrap();
     // What lies behind the checkpoint is verified at the start; this is about what lies before it.
-    while disk.tree(TreeOptions::default()).unwrap().head().is_none() {
+    while broker.shared().store.tree().head().is_none() {
         thread::yield_now();
     }
     broker.shutdown().unwrap();

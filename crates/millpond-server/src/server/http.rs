@@ -67,6 +67,8 @@ async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
         memory: resident_bytes().unwrap_or_default(),
         disk_free: rustix::fs::statvfs(data).map_or(0, |disk| disk.f_bavail * disk.f_frsize),
         ready: shared.health.is_ready(),
+        store: shared.store.memory(),
+        tree: shared.store.tree().stats(),
         held: timeout(WRITER_ANSWERS, held(shared)).await.unwrap_or_default(),
     };
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicUsize;
 
 use millpond_core::output::Reply;
 use millpond_protocol::Limits;
+use millpond_storage::store::LayeredStore;
 
 use crate::bodies::Bodies;
 use crate::convert::request::HashKey;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) sending: Arc<Room>,
     /// Messages that the core may have delivered and no connection has written.
     pub(crate) windows: Arc<Windows>,
+    /// What the core keeps outside of its memory, for the metrics.
+    pub(crate) store: LayeredStore,
     /// Bytes of publishes that connections hold because the writer's lane is full, over all connections.
     pub(crate) held: AtomicUsize,
     /// Above this many, connections that hold publishes stop reading.

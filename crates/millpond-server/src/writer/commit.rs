@@ -65,11 +65,11 @@ impl Filling {
 }
 
 impl Writer {
-    /// How many lanes are taken from: a batch that is full and cannot go holds publishes back.
+    /// How many lanes are taken from: a batch that is full and cannot go holds publishes back, and so does a lack of memory.
     pub(super) fn open_lanes_now(&self) -> usize {
         let bytes = self.appender.bytes();
         if self.committer.is_some() && self.stuck.is_none() || !self.appender.is_full() {
-            PUBLISHING + 1
+            if self.pressure.is_on() { FINISHING + 1 } else { PUBLISHING + 1 }
         } else if bytes < FINISHING_MAX {
             FINISHING + 1
         } else {
@@ -113,10 +113,18 @@ impl Writer {
     }
 
     fn checkpoint_if_due(&mut self) {
-        if self.appender.checkpoint_due(&self.core) {
+        if !self.core.is_capturing() && self.appender.checkpoint_due(&self.core) {
             tracing::info!(position = self.appender.position(), "a checkpoint begins");
-            self.metrics.checkpoints.inc();
             self.appender.checkpoint(&mut self.core);
+            self.checkpoint = Some(Instant::now());
+        }
+    }
+
+    /// Counts a checkpoint that is on the disk.
+    pub(super) fn note_checkpoint(&mut self, now: Instant) {
+        if let Some(begin) = self.checkpoint.take_if(|_| !self.appender.is_checkpointing()) {
+            self.metrics.checkpoints.inc();
+            self.metrics.checkpoint_seconds.observe(now.saturating_duration_since(begin).as_secs_f64());
         }
     }
 
@@ -127,8 +135,8 @@ impl Writer {
     }
 
     /// How long the writer may sleep if nothing comes.
-    pub(super) fn sleep(&mut self, now: Instant) -> Option<Duration> {
-        if self.core.is_capturing() || !self.core.wanted().is_empty() {
+    pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
+        if self.unfinished {
             return Some(Duration::ZERO);
         }
         // A turn gains no more run time than this, so a longer sleep would be time that no deadline sees.

@@ -6,37 +6,46 @@
 
 mod clock;
 mod commit;
+mod fetching;
 mod journal;
 mod outgoing;
+mod pressure;
 mod request;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millpond_core::Core;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Output, Reply};
-use millpond_core::{Core, Decision};
-use millpond_storage::store::LayeredStore;
+use millpond_storage::store::{LayeredStore, Wants};
 use millpond_storage::{Appender, Committer, Failure};
 use millpond_types::Code;
 
 pub(crate) use clock::Clock;
 use commit::Filling;
+use fetching::Fetching;
+pub(crate) use fetching::{FetchThreads, Found};
 pub(crate) use journal::{Job, Journal};
 use outgoing::{Calls, Outgoing};
+use pressure::Pressure;
+pub(crate) use pressure::Reason;
 pub(crate) use request::{FINISHING, LANES, PUBLISHING, Request, lanes};
 
 use crate::health::Health;
+use crate::memory::Shares;
 use crate::metrics::{Counting, Metrics};
 use crate::session::Registry;
 use crate::session::outbox::Close;
 use crate::session::ticket::{EMBEDDED, UNANSWERED, parts, ticket};
 use crate::update_queue::{Answer, Batch, Next, State, Submitter};
 
+/// How much of a turn goes to what is done in slices. Publishing waits that much longer while there is something.
+const TIDY_MAX: Duration = Duration::from_micros(300);
+
 /// The writer's state.
 pub(crate) struct Writer {
     core: Core,
-    store: LayeredStore,
     appender: Appender,
     clock: Clock,
     /// `None` while a batch is on its way.
@@ -46,6 +55,13 @@ pub(crate) struct Writer {
     /// Whether publishes were refused in the last turn, for the log.
     disk_full: bool,
     filling: Filling,
+    fetching: Fetching,
+    pressure: Pressure,
+    /// When the checkpoint that is being made was begun.
+    checkpoint: Option<Instant>,
+    /// Whether there is work for a turn of its own: topics that should leave memory, or a checkpoint to be captured.
+    unfinished: bool,
+    store: LayeredStore,
     calls: Calls,
     own: Submitter<Request, Reply>,
     journal: Submitter<(Committer, Job), journal::Committed>,
@@ -58,6 +74,8 @@ pub(crate) struct Writer {
 pub(crate) struct Parts {
     pub(crate) core: Core,
     pub(crate) store: LayeredStore,
+    pub(crate) shares: Shares,
+    pub(crate) fetchers: Vec<Submitter<Wants, Found>>,
     pub(crate) appender: Appender,
     pub(crate) committer: Committer,
     pub(crate) clock: Clock,
@@ -92,16 +110,22 @@ impl State for Writer {
 
 impl Writer {
     pub(crate) fn new(parts: Parts, own: Submitter<Request, Reply>) -> Writer {
-        let Parts { core, store, appender, committer, clock, journal, registry, metrics, health } = parts;
+        let Parts { mut core, store, shares, fetchers, appender, committer, clock, journal, registry, metrics, health } =
+            parts;
+        core.set_room(shares.room);
         Writer {
             core,
-            store,
             appender,
             clock,
             committer: Some(committer),
             stuck: None,
             disk_full: false,
             filling: Filling::new(Instant::now()),
+            fetching: Fetching::new(store.clone(), fetchers),
+            pressure: Pressure::new(shares),
+            checkpoint: None,
+            unfinished: false,
+            store,
             calls: Calls::default(),
             own,
             journal,
@@ -122,17 +146,27 @@ impl Writer {
         let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
         self.core.advance(&mut log);
         self.core.dispatch(&mut log);
-        // What dispatch wants after that comes in the next turn, at once: a turn ends, however little room there is.
-        match self.store.supply(&mut self.core, &mut log) {
-            Ok(true) => self.core.dispatch(&mut log),
-            Ok(false) => {}
-            Err(error) => return Err(self.appender.unreadable(error)),
-        }
-        self.appender.capture(&mut self.core);
+        self.fetching.send(self.core.wanted(), &self.own);
         self.appender.free(self.core.freed());
         self.sort_outputs(now);
         self.commit(now)?;
+        self.unfinished = self.tidy();
+        self.pressure.look(&self.core, &self.store, &self.metrics, now);
+        self.note_checkpoint(now);
+        self.metrics.note_core(&self.core);
         Ok(self.sleep(now))
+    }
+
+    /// Goes on with what is done in slices between turns: a checkpoint is captured, topics leave memory. True if there is
+    /// more to do.
+    fn tidy(&mut self) -> bool {
+        let begin = Instant::now();
+        loop {
+            let more = self.appender.capture(&mut self.core) | self.core.make_room();
+            if !more || begin.elapsed() >= TIDY_MAX {
+                return more;
+            }
+        }
     }
 
     fn note_disk_full(&mut self) {
@@ -164,14 +198,21 @@ impl Writer {
                 }
             }
             Request::Committed(committed) => self.take_back(*committed)?,
+            Request::Fetched(found) => {
+                let fetched = found.map_err(|error| self.appender.unreadable(error))?;
+                let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
+                for answer in self.fetching.returned(fetched) {
+                    self.core.load(answer, &mut log);
+                }
+            }
         }
         Ok(())
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) {
         let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
-        let decision = self.core.submit(ticket, command, &mut log);
-        assert_eq!(decision, Decision::Decided, "all topics are in memory, so nothing waits for any");
+        // What is parked is decided when what it waits for is loaded.
+        self.core.submit(ticket, command, &mut log);
     }
 
     /// Puts each output of the turn where it waits for what it needs.

@@ -3,6 +3,7 @@
 use millpond_core::command::{Command, DeadWhich, FinishVerb, Look, PublishRun, Ticket};
 use millpond_types::{Filter, SessionId};
 
+use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
 use crate::memory::Shares;
 use crate::update_queue::Lane;
@@ -17,9 +18,17 @@ pub(crate) const PUBLISHING: usize = 2;
 /// How many lanes there are.
 pub(crate) const LANES: usize = 3;
 
-/// The lanes. Each request weighs the bytes that it holds, but for those of the first, of which there is one of a kind.
+/// What may come back at a time: all batches of wants that are on their way, the journal's one, and room to tell that
+/// there is room.
+const RETURNING_MAX: usize = IN_FLIGHT + 2;
+
+/// The lanes. Each request weighs the bytes that it holds, but for those of the first, which are counted where they began.
 pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
-    [Lane { capacity: 16 }, Lane { capacity: shares.finishing }, Lane { capacity: shares.publishing }]
+    [
+        Lane { capacity: RETURNING_MAX * REQUEST_WEIGHT },
+        Lane { capacity: shares.finishing },
+        Lane { capacity: shares.publishing },
+    ]
 }
 
 /// A request to the writer.
@@ -32,6 +41,8 @@ pub(crate) enum Request {
     Goodbye { receives: Vec<Ticket>, session: Option<SessionId> },
     /// A batch came back from the journal.
     Committed(Box<Committed>),
+    /// What the core wanted was read.
+    Fetched(Box<Found>),
 }
 
 /// What the smallest request counts: roughly its memory.
@@ -43,8 +54,7 @@ impl Request {
         let held = match self {
             Request::Command(_, command) | Request::Call(command) => held(command),
             Request::Goodbye { receives, .. } => size_of_val(&receives[..]),
-            // Batches have a bound of their own.
-            Request::Committed(_) => 0,
+            Request::Committed(_) | Request::Fetched(_) => 0,
         };
         REQUEST_WEIGHT + held
     }

@@ -148,10 +148,15 @@ impl Appender {
         self.shared.poison(TREE, "reading", &io::Error::other(error))
     }
 
+    /// Whether a checkpoint was begun and is not on the disk.
+    pub fn is_checkpointing(&self) -> bool {
+        self.shared.checkpointing.load(Ordering::Acquire)
+    }
+
     /// Whether it is time for a checkpoint.
     pub fn checkpoint_due<R: Replica>(&self, core: &R) -> bool {
         let behind = self.position - self.checkpointed;
-        if behind == 0 || self.shared.checkpointing.load(Ordering::Acquire) {
+        if behind == 0 || self.is_checkpointing() {
             return false;
         }
         let young = self.store.young();

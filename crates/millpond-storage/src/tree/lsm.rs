@@ -293,6 +293,7 @@ impl Tree for LsmTree {
     fn stats(&self) -> TreeStats {
         TreeStats {
             bytes: self.tree.disk_space(),
+            cache_bytes: self.tree.tree_config().cache.size(),
             tables: self.tree.table_count() as u64,
             fresh_runs: self.tree.l0_run_count() as u64,
             entries: self.tree.approximate_len() as u64,

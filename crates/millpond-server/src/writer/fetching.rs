@@ -1,0 +1,108 @@
+//! What the core wants from the disk: reading threads fetch it in batches, and what they found comes back through the
+//! writer's own queue, in the lane that is taken from first.
+//!
+//! Invariant: at most [`IN_FLIGHT`] batches are on their way, each with a place reserved for its return. What is wanted
+//! beyond that waits here; it has a bound, for publishes are not taken while the core has many commands parked. Where all
+//! that is named is in memory, nothing here costs anything.
+
+use std::collections::VecDeque;
+use std::io;
+
+use millpond_core::output::Reply;
+use millpond_core::store::{Answer, Want};
+use millpond_storage::store::{Fetched, LayeredStore, Resolved, Wants};
+use millpond_storage::tree::TreeError;
+
+use super::request::{RETURNING, Request};
+use crate::update_queue::{Batch, Lane, Next, Panicked, State, Submitter, UpdateQueue};
+
+/// Threads that read. While one waits for the disk the other has something to do.
+const THREADS: usize = 2;
+/// Batches on their way: one that is read by each thread, and the next one for it.
+pub(super) const IN_FLIGHT: usize = 2 * THREADS;
+/// Wants of a batch: enough for neighbours in the tree to be read together, few enough for a batch to take milliseconds.
+const BATCH_MAX: usize = 256;
+
+/// What a batch became.
+pub(crate) type Found = Result<Fetched, TreeError>;
+
+/// The threads.
+pub(crate) struct FetchThreads(Vec<UpdateQueue<Thread>>);
+
+struct Thread(LayeredStore);
+
+impl FetchThreads {
+    pub(crate) fn start(store: &LayeredStore) -> io::Result<FetchThreads> {
+        // A batch is one request, and there are never more than these.
+        let lane = [Lane { capacity: IN_FLIGHT }];
+        let start = |i| UpdateQueue::start(&format!("fetch-{i}"), &lane, Thread(store.clone()));
+        Ok(FetchThreads((0..THREADS).map(start).collect::<io::Result<_>>()?))
+    }
+
+    pub(crate) fn submitters(&self) -> Vec<Submitter<Wants, Found>> {
+        self.0.iter().map(UpdateQueue::submitter).collect()
+    }
+
+    /// Ends the threads, once the writer has ended.
+    pub(crate) fn stop(self) -> Result<(), Panicked> {
+        self.0.into_iter().try_for_each(|queue| queue.stop().map(|_| ()))
+    }
+}
+
+impl State for Thread {
+    type Request = Wants;
+    type Answer = Found;
+
+    fn update(&mut self, batch: &mut Batch<Wants, Found>) -> Next {
+        for (wants, answer) in batch.drain() {
+            answer.give(self.0.read(wants));
+        }
+        Next::Sleep(None)
+    }
+}
+
+/// The writer's end.
+pub(super) struct Fetching {
+    store: LayeredStore,
+    threads: Vec<Submitter<Wants, Found>>,
+    /// Wants that are not on their way, in the order in which they came.
+    waiting: VecDeque<Want>,
+    /// What has to be read further.
+    again: VecDeque<Wants>,
+    in_flight: usize,
+    /// The thread that is sent to next.
+    next: usize,
+}
+
+impl Fetching {
+    pub(super) fn new(store: LayeredStore, threads: Vec<Submitter<Wants, Found>>) -> Fetching {
+        Fetching { store, threads, waiting: VecDeque::new(), again: VecDeque::new(), in_flight: 0, next: 0 }
+    }
+
+    /// Sends what is wanted on its way, as far as the threads have room.
+    pub(super) fn send(&mut self, wanted: &mut Vec<Want>, own: &Submitter<Request, Reply>) {
+        self.waiting.extend(wanted.drain(..));
+        while self.in_flight < IN_FLIGHT {
+            let Some(wants) = self.again.pop_front().or_else(|| self.batch()) else { return };
+            let thread = &self.threads[self.next];
+            self.next = (self.next + 1) % self.threads.len();
+            let sent = thread.submit_into(0, wants, own, RETURNING, |found| Request::Fetched(Box::new(found)));
+            sent.expect("there is room for all batches that are on their way");
+            self.in_flight += 1;
+        }
+    }
+
+    /// What came back, as of now.
+    pub(super) fn returned(&mut self, fetched: Fetched) -> Vec<Answer> {
+        self.in_flight -= 1;
+        let Resolved { answers, again } = self.store.resolve(fetched);
+        self.again.extend(again);
+        answers
+    }
+
+    fn batch(&mut self) -> Option<Wants> {
+        let count = self.waiting.len().min(BATCH_MAX);
+        let wants: Vec<Want> = self.waiting.drain(..count).collect();
+        (count > 0).then(|| wants.into())
+    }
+}

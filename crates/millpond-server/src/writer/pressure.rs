@@ -1,0 +1,100 @@
+//! Whether publishes have to wait, because memory or the disk's pace does not suffice for more.
+//!
+//! Finishing always goes on, for it is what makes room. Invariant: what makes publishes wait is held against its bound in
+//! each turn, so that they go on by themselves; a little below it, so that they do not stop and go with each turn.
+
+use std::time::{Duration, Instant};
+
+use millpond_core::Core;
+use millpond_storage::store::LayeredStore;
+
+use crate::memory::Shares;
+use crate::metrics::Metrics;
+
+/// Of a bound, one part in so many lies between where publishes stop and where they go on.
+const SLACK: usize = 16;
+/// How often the same is said in the log.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
+/// What there is too much of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// Topics that cannot do without memory.
+    Topics,
+    /// Commands that wait for topics from the disk.
+    Parked,
+    /// Entries that are not on the disk yet.
+    Entries,
+    /// Keys that the filter is to know.
+    Filter,
+}
+
+impl Reason {
+    pub(crate) const ALL: [Reason; 4] = [Reason::Topics, Reason::Parked, Reason::Entries, Reason::Filter];
+
+    /// Its name in the metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Reason::Topics => "topics",
+            Reason::Parked => "parked",
+            Reason::Entries => "entries",
+            Reason::Filter => "filter",
+        }
+    }
+
+    fn because(self) -> &'static str {
+        match self {
+            Reason::Topics => "topics that are leased, in retry or waited for take all memory that there is for topics",
+            Reason::Parked => "commands wait for topics from the disk, as many as there may be",
+            Reason::Entries => "checkpoints are written more slowly than topics change",
+            Reason::Filter => "the filter over the keys on the disk takes all memory that there is for it",
+        }
+    }
+}
+
+pub(super) struct Pressure {
+    shares: Shares,
+    reason: Option<Reason>,
+    said: Option<Instant>,
+}
+
+impl Pressure {
+    pub(super) fn new(shares: Shares) -> Pressure {
+        Pressure { shares, reason: None, said: None }
+    }
+
+    /// Whether publishes wait.
+    pub(super) fn is_on(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// Looks at what there is, and says so if publishes have to wait.
+    pub(super) fn look(&mut self, core: &Core, store: &LayeredStore, metrics: &Metrics, now: Instant) {
+        let memory = store.memory();
+        let reason = Reason::ALL.into_iter().find(|reason| match reason {
+            Reason::Topics => core.is_crowded() || self.is_over(*reason, core.resident_bytes(), self.shares.topics),
+            Reason::Parked => self.is_over(*reason, core.parked_bytes(), self.shares.parked),
+            Reason::Entries => self.is_over(*reason, memory.young + memory.frozen, self.shares.layers),
+            Reason::Filter => self.is_over(*reason, memory.filter, self.shares.filter),
+        });
+        if reason == self.reason {
+            return;
+        }
+        self.reason = reason;
+        metrics.push_back(reason);
+        let Some(reason) = reason else { return };
+        if self.said.is_none_or(|said| now >= said + SAY_AGAIN) {
+            self.said = Some(now);
+            tracing::warn!(
+                reason = reason.name(),
+                "publishes wait, finishing goes on: {}; give the broker more memory if that lasts",
+                reason.because()
+            );
+        }
+    }
+
+    fn is_over(&self, reason: Reason, bytes: usize, share: usize) -> bool {
+        let slack = if self.reason == Some(reason) { share / SLACK } else { 0 };
+        bytes > share - slack
+    }
+}
