@@ -54,7 +54,6 @@ impl Core {
         while let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now) {
             self.session_expired(session, log);
         }
-        self.state.producers.sweep(self.state.now.wall);
         self.walk_on();
     }
 

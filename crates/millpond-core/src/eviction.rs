@@ -1,5 +1,5 @@
 //! Topics leave memory when they take more of it than they should, a few at each turn's end, the ones that nothing has
-//! happened to for longest first. One that has not changed since it came leaves without a trace.
+//! happened to for longest first. One that has not changed since it came leaves without a trace. So do producer sessions.
 
 use crate::Core;
 use crate::state::TopicSlot;
@@ -15,6 +15,11 @@ impl Core {
     /// Sets how many bytes the topics in memory should not exceed.
     pub fn set_room(&mut self, bytes: usize) {
         self.state.residents.room = bytes;
+    }
+
+    /// Sets how many producer sessions may stay in memory.
+    pub fn set_producers_resident(&mut self, sessions: usize) {
+        self.state.producers.resident_max = sessions;
     }
 
     /// About how many bytes the topics in memory take.
@@ -41,6 +46,7 @@ impl Core {
     /// Lets topics leave until the others have room, or enough of them have left for one time. True if there is more to
     /// do. Each turn does this at its end; a replay does it between batches.
     pub fn make_room(&mut self) -> bool {
+        self.state.let_producers_leave();
         let (mut looked, mut left) = (0, 0);
         let horizon = self.horizon();
         let looks = LOOK_MAX.min(self.state.topics.len());

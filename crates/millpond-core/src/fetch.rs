@@ -137,7 +137,7 @@ impl Core {
                 self.take_in_topic(page, shelf);
             }
             (Some(Key::Piece { .. }), Some(Page::Piece(page))) => self.state.take_in_piece(page),
-            (Some(Key::Dedup { .. }), page) if self.parking.looks_into(key) => {
+            (Some(Key::Dedup { .. } | Key::Producer { .. }), page) if self.parking.looks_into(key) => {
                 self.state.fetched.insert(key.clone(), page.map(Box::new));
             }
             _ => {}

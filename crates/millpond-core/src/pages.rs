@@ -1,6 +1,7 @@
 //! Between state and pages: what a checkpoint keeps, and what a topic is turned into that leaves memory.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -9,13 +10,12 @@ use millpond_types::{Counts, Priority, Sequence};
 use crate::Core;
 use crate::output::Extent;
 use crate::page::{
-    AsidePage, AsideState, DeadPage, LevelPage, NamespacePage, NumbersPage, Page, ProducerPage, RunPage, StoredPiece,
-    TopicPage,
+    AsidePage, AsideState, DeadPage, LevelPage, NamespacePage, NumbersPage, Page, RunPage, StoredPiece, TopicPage,
 };
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::{Dead, Namespace};
 use crate::state::numbers::Numbers;
-use crate::state::producer::Producer;
+use crate::state::producer::is_forgotten;
 use crate::state::stored::Stored;
 use crate::state::topic::{AsideWhy, Level, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
@@ -56,7 +56,12 @@ impl Core {
                     state.store.put(&key, &Page::Piece(page));
                 }
                 Page::Dead(page) => state.add_dead(page)?,
-                page => state.add_page(page)?,
+                Page::Dedup(page) => state.remember(page),
+                Page::Producer(page) => {
+                    state.store.put(&Key::Producer { namespace: page.namespace, id: page.id }, &Page::Producer(page));
+                }
+                Page::Numbers(_) => return Err(BadPage("a checkpoint has the numbers once")),
+                Page::Due(_) => return Err(BadPage("a checkpoint holds what it should not")),
             }
         }
         if state.namespaces.get_mut(0).is_none() {
@@ -77,17 +82,28 @@ impl Core {
         let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
         let topics = topics.map(Page::Topic);
         let first = core::iter::once(Page::Numbers(self.numbers()));
-        let dedups = state.store.dump().into_iter().filter(|page| match page {
-            Page::Dedup(page) => page.until > state.now.wall && state.namespaces.get(page.namespace).is_some(),
-            _ => false,
-        });
-        first.chain(namespaces).chain(topics).chain(self.pieces()).chain(dedups).chain(self.kept())
+        let (mut dedups, mut producers) = (Vec::new(), BTreeMap::new());
+        for page in state.store.dump() {
+            match page {
+                Page::Dedup(page) if page.until > state.now.wall => dedups.push(page),
+                Page::Producer(page) => _ = producers.insert((page.namespace, page.id), page),
+                _ => {}
+            }
+        }
+        producers.extend(state.producers.iter().map(|(key, session)| (*key, session.page(*key))));
+        let is_known = |namespace| state.namespaces.get(namespace).is_some();
+        let dedups = dedups.into_iter().filter(move |page| is_known(page.namespace)).map(Page::Dedup);
+        let producers = producers.into_values();
+        let producers =
+            producers.filter(move |page| is_known(page.namespace) && !is_forgotten(page.used, state.now.wall));
+        let producers = producers.map(Page::Producer);
+        first.chain(namespaces).chain(topics).chain(self.pieces()).chain(self.kept()).chain(dedups).chain(producers)
     }
 
-    /// What is kept in memory alone and not in the store.
+    /// What is kept in memory alone and not in the store: dead letters.
     pub fn kept(&self) -> impl Iterator<Item = Page> {
         let state = &self.state;
-        let dead = state.namespaces.iter().flat_map(|(number, namespace)| {
+        state.namespaces.iter().flat_map(|(number, namespace)| {
             namespace.dead.iter().map(move |((group, id), dead)| {
                 Page::Dead(DeadPage {
                     namespace: number,
@@ -102,19 +118,7 @@ impl Core {
                     died: dead.died,
                 })
             })
-        });
-        let producers = state.producers.iter().filter(|(_, producer)| !producer.is_forgotten(state.now.wall));
-        let producers = producers.map(|((namespace, id), producer)| {
-            Page::Producer(ProducerPage {
-                namespace: *namespace,
-                id: *id,
-                instance: producer.instance,
-                used: producer.used,
-                last: producer.last,
-                batches: producer.batches.iter().cloned().collect(),
-            })
-        });
-        dead.chain(producers)
+        })
     }
 
     /// The pieces of lines that are in the store.
@@ -285,21 +289,6 @@ impl State {
         let slot = self.admit(topic);
         self.fill_topic(slot, page);
         slot
-    }
-
-    /// What belongs to no topic.
-    pub(crate) fn add_page(&mut self, page: Page) -> Result<(), BadPage> {
-        match page {
-            Page::Dedup(page) => self.remember(page),
-            Page::Producer(page) => {
-                let (instance, used) = (page.instance, page.used);
-                let producer = Producer { instance, used, last: page.last, batches: page.batches.into() };
-                self.producers.get_or_insert((page.namespace, page.id), used, producer);
-            }
-            Page::Numbers(_) => return Err(BadPage("a checkpoint has the numbers once")),
-            _ => return Err(BadPage("a checkpoint holds what it should not")),
-        }
-        Ok(())
     }
 
     pub(crate) fn add_dead(&mut self, page: DeadPage) -> Result<(), BadPage> {

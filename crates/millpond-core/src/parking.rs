@@ -1,7 +1,7 @@
 //! Commands that wait for entries of the store.
 //!
 //! A command is parked when only the disk knows of something that it needs: a topic that it names, a piece of a line, a
-//! dedup id. It is parked, too, when it comes behind a parked command: one that names a topic of the same name, or a
+//! dedup id, a producer session. It is parked, too, when it comes behind a parked command: one that names a topic of the same name, or a
 //! batch of the same producer session. So commands on a topic are decided in the order in which they came, also where
 //! the topic does not exist yet, and all others pass. Finishing is never parked, for a topic with leases is in memory.
 //!

@@ -11,6 +11,7 @@ use crate::Core;
 use crate::fact::{Fact, Victims};
 use crate::page::{NumbersPage, Page};
 use crate::pages::BadPage;
+use crate::state::producer::ProducerKey;
 use crate::state::stored::Place;
 use crate::store::{Answer, Key, Shelf, Store, Want};
 
@@ -41,7 +42,7 @@ impl Core {
                     // It was counted by its namespace.
                     state.namespaces[namespace].counts.dead -= 1;
                 }
-                page => state.add_page(page)?,
+                _ => return Err(BadPage("a start loads what is kept in memory")),
             }
         }
         if state.namespaces.iter().any(|(_, home)| home.cold[Shelf::Busy.index()] > 0) {
@@ -57,6 +58,9 @@ impl Core {
     /// What has to be handed in with [`Core::recall`] before a fact is applied. To be asked for the facts of a batch in
     /// their order, again and again until they need nothing more; it takes note of where they say that topics are.
     pub fn needs(&mut self, fact: &Fact) -> Option<Want> {
+        if let Fact::ProducerBatch { namespace, producer, sequence, .. } = fact {
+            return self.needs_producer((*namespace, *producer), *sequence);
+        }
         let number = fact.topic()?;
         if let Some(slot) = self.state.topics.by_number(number) {
             let (priority, first) = in_line(fact)?;
@@ -66,10 +70,10 @@ impl Core {
         if let Fact::TopicRecalled { namespace, name, shelf, .. } = fact {
             let (namespace, shelf, name) = (*namespace, *shelf, name.detach());
             // Where the replay itself has put it is news of a later day.
-            replayed.entry(number).or_insert(Place { namespace, shelf, name });
+            replayed.places.entry(number).or_insert(Place { namespace, shelf, name });
         }
         // A topic that is not known comes into being in the same batch.
-        let Place { namespace, shelf, name } = replayed.get(&number)?.clone();
+        let Place { namespace, shelf, name } = replayed.places.get(&number)?.clone();
         Some(Want::Entry(Key::Topic { namespace, shelf, name }.bytes()))
     }
 
@@ -83,9 +87,18 @@ impl Core {
                 }
             }
             (Some(Key::Piece { .. }), Page::Piece(page)) => self.state.take_in_piece(page),
+            (Some(Key::Producer { .. }), Page::Producer(page)) => self.state.take_in_producer(page),
             (key, _) => panic!("a replay does not ask for {key:?}"),
         }
         self.state.settle_touched();
+    }
+
+    fn needs_producer(&mut self, key: ProducerKey, sequence: u64) -> Option<Want> {
+        let begun = &mut self.state.replayed.as_mut().expect("asked for in a replay alone").begun;
+        if sequence == 1 {
+            begun.insert(key);
+        }
+        if begun.contains(&key) { None } else { self.state.bring_producer(key).err() }
     }
 }
 

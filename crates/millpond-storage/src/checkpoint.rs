@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | 4 | length | of the table, little-endian |
 //! | | table | what each segment holds of live messages ([`LiveBytes`]) |
-//! | | pages | what the core keeps in memory alone: dead letters, producer sessions |
+//! | | pages | what the core keeps in memory alone: dead letters |
 
 use std::sync::Arc;
 

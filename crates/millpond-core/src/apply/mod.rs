@@ -39,7 +39,7 @@ impl State {
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.remove(*number);
                 self.store.remove(&Key::Namespace(*number));
-                self.producers.remove_namespace(*number);
+                self.remove_producers(*number);
             }
             Fact::Paused { namespace, name, prefix, paused } => {
                 let pauses = &mut self.namespaces[*namespace].paused;
@@ -76,7 +76,7 @@ impl State {
             }
             Fact::Published { .. } => self.published(fact, position),
             Fact::ProducerBatch { namespace, producer, instance, sequence, at, outcomes } => {
-                self.producer_batch((*namespace, *producer), *instance, *sequence, *at, outcomes)
+                self.producer_batch((*namespace, *producer), (*instance, *sequence), *at, outcomes)
             }
             Fact::Leased { .. } => self.leased(fact),
             Fact::Extended { topic, lease, count, holder, duration, deadline, .. } => {

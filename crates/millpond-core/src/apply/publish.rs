@@ -1,12 +1,10 @@
 //! Messages come in: by a publish, or out of the dead letters.
 
 use millpond_types::block::Sizes;
-use millpond_types::{MessageId, ProducerId, Sequence, WallTime};
+use millpond_types::{MessageId, Sequence, WallTime};
 
-use crate::fact::{Fact, Letter, NamespaceNumber, Remembered};
-use crate::outcomes::Outcomes;
+use crate::fact::{Fact, Letter, Remembered};
 use crate::page::{DedupPage, Marks, RunPage};
-use crate::state::producer::Producer;
 use crate::state::topic::AsideWhy;
 use crate::state::{State, Timer};
 
@@ -44,24 +42,6 @@ impl State {
                 self.set_aside(slot, *priority, run, (0, 0), AsideWhy::Delayed { due: *due, timer });
             }
         }
-    }
-
-    pub(super) fn producer_batch(
-        &mut self,
-        key: (NamespaceNumber, ProducerId),
-        instance: u32,
-        sequence: u64,
-        at: WallTime,
-        outcomes: &Outcomes,
-    ) {
-        let producer = self.producers.get_or_insert(key, at, Producer::new(instance));
-        if sequence == 1 {
-            // A session that is new, forgotten, or of another instance.
-            *producer = Producer::new(instance);
-        }
-        assert_eq!(producer.instance, instance, "an instance begins with batch 1");
-        producer.used = at;
-        producer.push(sequence, outcomes.clone());
     }
 
     pub(super) fn redriven(&mut self, fact: &Fact) {

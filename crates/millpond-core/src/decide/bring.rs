@@ -1,4 +1,4 @@
-//! What commands look into that may be in the store: pieces of lines, and dedup ids.
+//! What commands look into that may be in the store: pieces of lines, dedup ids, and producer sessions.
 //!
 //! [`Core::bring_for`] comes right before a command is decided, in the same turn, so the decision finds all it needs.
 
@@ -31,10 +31,13 @@ impl Core {
         brought.err().into_iter().collect()
     }
 
-    /// Looks up the dedup ids of a publish. A repeat is told what has become of the first.
+    /// Looks up the session and the dedup ids of a publish. A repeat is told what has become of the first.
     fn bring_publish(&mut self, publish: &Publish) -> Vec<Want> {
         let (mut wants, mut looked_up) = (Vec::new(), LookedUp::default());
         let Some(namespace) = self.state.namespaces.number(&publish.namespace) else { return wants };
+        if let Some(batch) = publish.producer {
+            wants.extend(self.state.bring_producer((namespace, batch.id)).err());
+        }
         for mark in publish.runs.iter().flat_map(|run| &run.dedup) {
             match self.state.look_up_dedup(namespace, mark.hash) {
                 Ok(page) => {

@@ -39,7 +39,7 @@ use crate::state::numbers::Numbers;
 use crate::state::pieces::PieceTimer;
 use crate::state::producer::Producers;
 use crate::state::resident::Residents;
-use crate::state::stored::{Capture, Place};
+use crate::state::stored::{Capture, Replayed};
 use crate::state::sweeps::{Sweep, Sweeps};
 use crate::state::topic::Lease;
 use crate::state::topics::Topics;
@@ -107,8 +107,8 @@ pub(crate) struct State {
     pub(crate) residents: Residents,
     /// Topics that are not in memory.
     pub(crate) cold: u64,
-    /// While facts are replayed: where the topics are whose numbers they may still name.
-    pub(crate) replayed: Option<HashMap<TopicNumber, Place, FixedState>>,
+    /// While facts are replayed.
+    pub(crate) replayed: Option<Replayed>,
 }
 
 impl State {
@@ -136,7 +136,7 @@ impl State {
             sweeps: Sweeps::default(),
             residents: Residents::default(),
             cold: 0,
-            replayed: Some(HashMap::default()),
+            replayed: Some(Replayed::default()),
         }
     }
 

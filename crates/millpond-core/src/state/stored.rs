@@ -5,13 +5,16 @@
 //! is called before every fact about a topic, so nothing changes a topic behind its entry's back, nor behind that of a
 //! checkpoint which has still to capture it.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use hashbrown::HashMap;
 use millpond_types::{TopicName, TopicNumber, WallTime};
 
 use crate::fact::{Epoch, Fact, NamespaceNumber};
 use crate::page::{DuePage, NamespacePage, Page, TopicPage};
+use crate::state::hash::FixedState;
+use crate::state::producer::ProducerKey;
 use crate::state::topic::{AsideWhy, Topic};
 use crate::state::{State, TopicSlot};
 use crate::store::{Key, Shelf};
@@ -33,6 +36,8 @@ pub(crate) struct Stored {
 pub(crate) struct Capture {
     /// Topics that had changed when it began. Those that have been captured since are skipped.
     topics: Vec<(TopicSlot, TopicNumber)>,
+    /// Producer sessions, likewise.
+    producers: Vec<ProducerKey>,
     /// As they were when it began. Where their topics stand is known when all are captured.
     namespaces: BTreeMap<NamespaceNumber, NamespacePage>,
 }
@@ -45,9 +50,18 @@ pub(crate) struct Place {
     pub(crate) name: TopicName,
 }
 
+/// While facts are replayed: what their names stand for.
+#[derive(Default)]
+pub(crate) struct Replayed {
+    /// Where the topics are whose numbers facts may still name.
+    pub(crate) places: HashMap<TopicNumber, Place, FixedState>,
+    /// Producer sessions that begin in the facts that are about to be applied.
+    pub(crate) begun: BTreeSet<ProducerKey>,
+}
+
 /// The layer of the store that an entry goes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Layer {
+pub(super) enum Layer {
     Young,
     Frozen,
 }
@@ -85,14 +99,19 @@ impl State {
         self.epoch += 1;
         self.store.capture(&Key::Numbers, &Page::Numbers(self.numbers_page()));
         let namespaces = self.namespaces.iter().map(|(number, namespace)| (number, namespace.page(number))).collect();
-        self.capture = Some(Capture { topics: core::mem::take(&mut self.changed), namespaces });
+        let (topics, producers) = (core::mem::take(&mut self.changed), self.producers.changed());
+        self.capture = Some(Capture { topics, producers, namespaces });
     }
 
-    /// Goes on with a checkpoint for at most so many topics. True if it is complete.
+    /// Goes on with a checkpoint for at most so many topics and producer sessions. True if it is complete.
     pub(crate) fn capture(&mut self, topics: usize) -> bool {
         for _ in 0..topics {
             let capture = self.capture.as_mut().expect("a checkpoint was begun");
             let Some((slot, number)) = capture.topics.pop() else {
+                if let Some(key) = capture.producers.pop() {
+                    self.capture_producer(key);
+                    continue;
+                }
                 let namespaces = self.capture.take().expect("a checkpoint was begun").namespaces;
                 for (number, page) in namespaces {
                     self.store.capture(&Key::Namespace(number), &Page::Namespace(page.into()));
@@ -143,7 +162,7 @@ impl State {
         self.namespaces[namespace].cold[shelf.index()] += 1;
         self.cold += 1;
         if let Some(replayed) = &mut self.replayed {
-            replayed.insert(number, Place { namespace, shelf, name });
+            replayed.places.insert(number, Place { namespace, shelf, name });
         }
         (topic, shelf)
     }
@@ -201,7 +220,7 @@ impl State {
         }
     }
 
-    fn write(&mut self, layer: Layer, key: &Key, page: Option<&Page>) {
+    pub(super) fn write(&mut self, layer: Layer, key: &Key, page: Option<&Page>) {
         match (layer, page) {
             (Layer::Young, Some(page)) => self.store.put(key, page),
             (Layer::Young, None) => self.store.remove(key),

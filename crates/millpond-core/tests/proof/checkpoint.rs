@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millpond_core::Core;
 use millpond_core::page::{AsideState, Page, RunPage, TopicPage};
 use millpond_core::store::{Key, SHELVES, Shelf};
+use millpond_types::limits::PRODUCER_EXPIRY;
 use millpond_types::{Priority, TopicNumber, WallTime};
 
 use crate::store::SharedStore;
@@ -20,8 +21,12 @@ impl Expected {
     /// Holds it against what is on disk.
     pub fn check(self, disk: &[(Key, Page)]) {
         let Some(Page::Numbers(numbers)) = self.0.first() else { panic!("a checkpoint has the numbers") };
-        // Dedup ids lie there longer than they are remembered.
-        let is_over = |page: &Page| matches!(page, Page::Dedup(page) if page.until <= numbers.wall);
+        // Dedup ids and producer sessions lie there longer than they are remembered.
+        let is_over = |page: &Page| match page {
+            Page::Dedup(page) => page.until <= numbers.wall,
+            Page::Producer(page) => page.used + PRODUCER_EXPIRY <= numbers.wall,
+            _ => false,
+        };
         let pages = disk.iter().map(|(_, page)| page.clone()).filter(is_captured);
         let mut pages: Vec<Page> = pages.filter(|page| !is_over(page)).collect();
         // Topics stand in the order of names there.
@@ -81,7 +86,7 @@ pub fn recover(store: &SharedStore, kept: &[Page]) -> Core {
 }
 
 pub fn is_captured(page: &Page) -> bool {
-    matches!(page, Page::Numbers(_) | Page::Namespace(_) | Page::Topic(_) | Page::Piece(_) | Page::Dedup(_))
+    !matches!(page, Page::Dead(_) | Page::Due(_))
 }
 
 fn entries_are_where_they_belong(disk: &[(Key, Page)]) {

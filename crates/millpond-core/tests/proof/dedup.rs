@@ -4,7 +4,6 @@ use millpond_core::command::*;
 use millpond_core::fact::Fact;
 use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Receipt, WallTime};
 
-use crate::checkpoint;
 use crate::history::{hash, name, publish_run};
 use crate::parking::Run;
 
@@ -19,7 +18,7 @@ fn a_repeat_is_known_after_a_checkpoint_a_crash_and_the_topics_life() {
     let id = queued(&run, first);
     purge(&mut run, TOPIC);
     run.evict_all();
-    recover(&mut run);
+    run.recover(0);
     let again = publish(&mut run, TOPIC, 1);
     assert_eq!(run.answer(again), None, "the disk is asked");
     let (other, same) = (publish(&mut run, TOPIC, 0), publish(&mut run, TOPIC, 1));
@@ -162,12 +161,4 @@ fn queued(run: &Run, ticket: Ticket) -> MessageId {
         _ => None,
     });
     published.expect("it was stored")
-}
-
-/// The core of the last checkpoint. Nothing has happened since.
-fn recover(run: &mut Run) {
-    run.store = run.store.crashed();
-    run.core = checkpoint::recover(&run.store, &[]);
-    run.core.start(run.now, false, &mut run.journal);
-    run.wanted.clear();
 }

@@ -12,6 +12,7 @@ mod journal;
 mod model;
 mod parking;
 mod pieces;
+mod producers;
 mod say;
 mod scenarios;
 mod script;

@@ -18,6 +18,8 @@ pub const HASH_KEY: [u64; 2] = [7, 11];
 /// Where wall time begins: not at zero, so that it is not confused with run time.
 pub const WALL_START: u64 = 1_000_000_000;
 
+/// Producer sessions that stay in memory: fewer than there are.
+const PRODUCERS: usize = 1;
 /// Turns between two recoveries from the last checkpoint.
 const RECOVER_EVERY: usize = 5;
 
@@ -54,6 +56,7 @@ impl Shell {
         let store = SharedStore::default();
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
         core.set_line_bounds(bounds);
+        core.set_producers_resident(PRODUCERS);
         let now = Now { run: RunTime(0), wall: WallTime(WALL_START) };
         core.start(now, false, &mut journal);
         let replica = empty();
@@ -139,6 +142,7 @@ impl Shell {
         (self.expected, self.written) = (None, None);
         let mut core = Core::empty(HASH_KEY, Box::new(self.store.clone()));
         core.set_line_bounds(self.bounds);
+        core.set_producers_resident(PRODUCERS);
         self.journal.facts.iter().for_each(|(fact, position)| core.apply(fact, *position));
         core.start(self.now, crash, &mut self.journal);
         self.core = core;
@@ -163,6 +167,7 @@ impl Shell {
         let store = self.store.crashed();
         let mut core = checkpoint::recover(&store, kept);
         core.set_room(0);
+        core.set_producers_resident(0);
         core.set_line_bounds(self.bounds);
         let mut from = *written;
         for to in self.turns.iter().copied().filter(|end| *end > *written) {

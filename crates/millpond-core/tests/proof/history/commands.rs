@@ -4,8 +4,8 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::dedup_hash;
 use millpond_types::{
-    DedupWindow, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, Receipt, Retry,
-    SessionId, TopicName, block,
+    DedupWindow, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, ProducerId, Receipt,
+    Retry, SessionId, TopicName, block,
 };
 
 use super::{Op, TOPICS};
@@ -19,6 +19,8 @@ pub struct Known {
     pub ids: Vec<(TopicName, MessageId)>,
     pub receipts: Vec<Receipt>,
     pub receives: Vec<Ticket>,
+    /// The last batch of each producer.
+    batches: [u64; 3],
     /// For bodies that are never the same.
     published: u32,
 }
@@ -36,7 +38,8 @@ impl Op {
                 let run = publish_run(known, TOPICS[*topic], *count, *dedup);
                 let priority = Priority::new(*priority).unwrap();
                 let runs = vec![PublishRun { priority, delay: Millis(*delay), ttl: ttl.map(Millis), ..run }];
-                Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs })
+                let producer = known.next_batch(*topic);
+                Command::Publish(Publish { namespace, producer: Some(producer), level: Level::Durable, runs })
             }
             Op::Receive { filter, messages, bytes, lease, wait } => Command::Receive(Receive {
                 namespace,
@@ -117,6 +120,15 @@ impl Op {
             Op::Policy(at) => Command::NamespaceSet { name: namespace, policy: policy(*at, weight) },
             Op::Pass { .. } | Op::Wake | Op::Restart { .. } | Op::Checkpoint => return None,
         })
+    }
+}
+
+impl Known {
+    /// The next batch of one of three producers.
+    pub fn next_batch(&mut self, of: usize) -> ProducerBatch {
+        let producer = of % self.batches.len();
+        self.batches[producer] += 1;
+        ProducerBatch { id: ProducerId(producer as u128), instance: 1, sequence: self.batches[producer] }
     }
 }
 

@@ -71,7 +71,7 @@ pub struct Round {
 
 #[derive(Clone, Debug)]
 pub enum Change {
-    Publish { topics: Vec<usize>, priority: u8, count: u32, delay: u64, dedup: Option<u8> },
+    Publish { topics: Vec<usize>, priority: u8, count: u32, delay: u64, dedup: Option<u8>, repeats: bool },
     Cancel(usize),
     Reschedule(usize, u64),
     Look(usize),
@@ -85,9 +85,9 @@ fn round() -> impl Strategy<Value = Round> {
     // Far enough ahead for a topic to do without memory until then.
     let delay = || prop_oneof![5 => Just(0), 1 => Just(100_000u64)];
     let change = prop_oneof![
-        6 => (vec(topic(), 1..4), prop_oneof![3 => Just(4u8), 1 => Just(9)], 1..4u32, delay(), any::<Option<bool>>())
-            .prop_map(|(topics, priority, count, delay, dedup)| {
-                Change::Publish { topics, priority, count, delay, dedup: dedup.map(u8::from) }
+        6 => (vec(topic(), 1..4), prop_oneof![3 => Just(4u8), 1 => Just(9)], 1..4u32, delay(), any::<(Option<bool>, bool)>())
+            .prop_map(|(topics, priority, count, delay, (dedup, repeats))| {
+                Change::Publish { topics, priority, count, delay, dedup: dedup.map(u8::from), repeats }
             }),
         2 => any::<usize>().prop_map(Change::Cancel),
         // No delay of zero: that is over at the turn's end, and which turn that is differs.

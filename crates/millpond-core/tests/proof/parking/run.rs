@@ -1,6 +1,6 @@
 //! A history, run on a core with a store beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
@@ -9,12 +9,12 @@ use millpond_core::store::Want;
 use millpond_core::{Core, Decision, Now, invariants};
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Priority, ProducerId, PublishOutcome, Receipt,
-    RunTime, Sequence, SessionId, WallTime,
+    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Priority, PublishOutcome, Receipt, RunTime,
+    Sequence, SessionId, WallTime,
 };
 
 use super::{Change, Round};
-use crate::checkpoint::canonical;
+use crate::checkpoint::{self, canonical};
 use crate::history::{Known, TOPICS, name, policy, publish_run};
 use crate::journal::Journal;
 use crate::shell::HASH_KEY;
@@ -34,7 +34,6 @@ pub struct Run {
     pub chances: Vec<u64>,
     pub chance: usize,
     pub tickets: u64,
-    pub batches: u64,
     pub known: Known,
     pub ids: BTreeMap<Ticket, Vec<usize>>,
     pub messages: Vec<(usize, MessageId)>,
@@ -62,7 +61,6 @@ impl Run {
             chances,
             chance: 0,
             tickets: 0,
-            batches: 0,
             known: Known::default(),
             ids: BTreeMap::new(),
             messages: Vec::new(),
@@ -182,16 +180,16 @@ impl Run {
         let namespace = NamespaceName::default();
         let topic = |at: usize| TopicRef { namespace: NamespaceName::default(), name: name(TOPICS[at]) };
         match change {
-            Change::Publish { topics, priority, count, delay, dedup } => {
+            Change::Publish { topics, priority, count, delay, dedup, repeats } => {
                 let (priority, delay) = (Priority::new(*priority).unwrap(), Millis(*delay));
                 let runs = topics.iter().map(|at| publish_run(&mut self.known, TOPICS[*at], *count, *dedup));
                 let runs: Vec<_> = runs.map(|run| PublishRun { priority, delay, ..run }).collect();
-                self.batches += 1;
                 // Batches of one session: none may overtake another.
-                let producer = Some(ProducerBatch { id: ProducerId(1), instance: 1, sequence: self.batches });
-                let of = topics.iter().flat_map(|at| vec![*at; *count as usize]).collect();
+                let producer = Some(self.known.next_batch(topics[0]));
+                let publish = Command::Publish(Publish { namespace, producer, level: Level::Durable, runs });
+                let of: Vec<usize> = topics.iter().flat_map(|at| vec![*at; *count as usize]).collect();
                 self.ids.insert(Ticket(self.tickets + 1), of);
-                vec![Command::Publish(Publish { namespace, producer, level: Level::Durable, runs })]
+                if *repeats { vec![publish.clone(), publish] } else { vec![publish] }
             }
             Change::Cancel(index) => {
                 let found = self.message(*index);
@@ -278,7 +276,9 @@ impl Run {
             return;
         }
         let room = [0, 3000, usize::MAX][self.draw() as usize % 3];
+        let sessions = self.draw() as usize % 3;
         self.core.set_room(room);
+        self.core.set_producers_resident(sessions);
         if self.core.is_capturing() {
             let slice = self.draw() as usize % 3;
             self.is_sealed = self.core.capture(slice);
@@ -298,7 +298,25 @@ impl Run {
         while !self.core.capture(1) {}
         self.store.model().write_sealed();
         self.core.set_room(0);
+        self.core.set_producers_resident(0);
         while self.core.make_room() {}
+    }
+
+    /// Goes on with a core that begins with the last checkpoint and the facts behind it; these are given.
+    pub fn recover(&mut self, behind: usize) {
+        self.store = self.store.crashed();
+        self.core = checkpoint::recover(&self.store, &[]);
+        self.wanted.clear();
+        let facts = &self.journal.facts[self.journal.facts.len() - behind..];
+        loop {
+            let wants: BTreeSet<Want> = facts.iter().filter_map(|(fact, _)| self.core.needs(fact)).collect();
+            if wants.is_empty() {
+                break;
+            }
+            wants.into_iter().for_each(|want| self.core.recall(self.store.fetch(want)));
+        }
+        facts.iter().for_each(|(fact, position)| self.core.apply(fact, *position));
+        self.core.start(self.now, false, &mut self.journal);
     }
 
     /// Brings all that is wanted, in a turn.
