@@ -9,6 +9,8 @@ use millpond_types::{
     TopBy, TopicName,
 };
 
+use crate::fact::{GroupNumber, NamespaceNumber};
+
 /// Names a command until it is answered; chosen by the shell, unique among those that are open.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
@@ -99,6 +101,8 @@ pub enum Command {
         group: GroupName,
         which: DeadWhich,
     },
+    Move(Move),
+    DeadMove(DeadMove),
 }
 
 /// A topic by name.
@@ -346,4 +350,41 @@ pub enum DeadWhich {
     One(TopicName, MessageId),
     /// All of the topics that the filter admits.
     Filter(Filter),
+}
+
+/// Messages are to lie at the tail of the journal, so that the segment which holds them now can go. Only the shell says
+/// this: it has read them. Those that have ended since, or lie elsewhere by now, are left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// The number of their namespace.
+    pub namespace: NamespaceNumber,
+    /// Their topic.
+    pub name: TopicName,
+    /// The first message.
+    pub first: MessageId,
+    /// How many. They were one run when they were looked for; of what it was cut into since, only whole runs move.
+    pub count: u32,
+    /// Where in the journal they lay.
+    pub from: u64,
+    /// The messages, as they were read there.
+    pub block: Bytes,
+    /// Where each message of the block lies.
+    pub sizes: Sizes,
+}
+
+/// A dead letter is to lie at the tail of the journal. Only the shell says this.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadMove {
+    /// The number of its namespace.
+    pub namespace: NamespaceNumber,
+    /// The number of its group.
+    pub group: GroupNumber,
+    /// The topic that it came from.
+    pub topic: TopicName,
+    /// Its id.
+    pub id: MessageId,
+    /// Where in the journal it lay.
+    pub from: u64,
+    /// The message, as it was read there.
+    pub block: Bytes,
 }

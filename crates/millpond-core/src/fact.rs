@@ -3,6 +3,7 @@
 //! A fact carries resolved values (deadlines, due times, numbers), so that it means the same under any later policy.
 //! Facts that belong to a topic name it by its number. The byte form is `millpond-storage`'s business.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use millpond_types::{
 pub use crate::command::DedupMark;
 use crate::outcomes::Outcomes;
 use crate::output::Extent;
+use crate::page::DeadPage;
 use crate::store::Shelf;
 
 /// A namespace's number; 0 is `default`. Never used again after the namespace is deleted.
@@ -278,6 +280,28 @@ pub enum Fact {
         /// The dead letter.
         letter: Letter,
     },
+    /// Unfinished messages lie at another place in the journal: here. All else of them is as it was.
+    Moved {
+        /// The topic.
+        topic: TopicNumber,
+        /// Their priority.
+        priority: Priority,
+        /// The first message. It begins a run in line, or one that is aside, and the others are the rest of that run.
+        first: Sequence,
+        /// How many.
+        count: u32,
+        /// The messages, as they were.
+        block: Bytes,
+        /// Where each message lies. Not kept by the journal: found again by walking the block.
+        sizes: Sizes,
+    },
+    /// A dead letter lies at another place in the journal: here. All of it is told, so that nothing has to be looked up.
+    DeadMoved {
+        /// The dead letter as it was, its old place included.
+        letter: Box<DeadPage>,
+        /// The message, as it was.
+        block: Bytes,
+    },
 }
 
 /// A dead letter that ends, told so that nothing has to be looked up.
@@ -319,7 +343,8 @@ impl Fact {
             | Fact::Ripened { topic, .. }
             | Fact::Ended { topic, .. }
             | Fact::Rescheduled { topic, .. }
-            | Fact::Redriven { topic, .. } => Some(*topic),
+            | Fact::Redriven { topic, .. }
+            | Fact::Moved { topic, .. } => Some(*topic),
             Fact::Created { .. }
             | Fact::Raised { .. }
             | Fact::NamespaceSet { .. }
@@ -328,7 +353,16 @@ impl Fact {
             | Fact::TopicCreated { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Forgotten { .. }
-            | Fact::DeadPurged { .. } => None,
+            | Fact::DeadPurged { .. }
+            | Fact::DeadMoved { .. } => None,
+        }
+    }
+
+    /// The messages that the fact stores. The journal keeps them behind all else of the fact.
+    pub fn block(&self) -> Option<&Bytes> {
+        match self {
+            Fact::Published { block, .. } | Fact::Moved { block, .. } | Fact::DeadMoved { block, .. } => Some(block),
+            _ => None,
         }
     }
 }
@@ -403,7 +437,7 @@ pub trait FactLog {
     /// Appends a fact to the journal's current batch. All facts between two turns' ends land in one batch: a batch is
     /// durable whole or not at all.
     ///
-    /// Returns the journal position of the block of a [`Fact::Published`]; of any other fact, of the fact.
+    /// Returns the journal position of the fact's [block](Fact::block); of a fact without one, of the fact.
     fn append(&mut self, fact: &Fact) -> u64;
 
     /// The journal position behind the last fact.

@@ -104,20 +104,7 @@ impl Core {
     pub fn kept(&self) -> impl Iterator<Item = Page> {
         let state = &self.state;
         state.namespaces.iter().flat_map(|(number, namespace)| {
-            namespace.dead.iter().map(move |((group, id), dead)| {
-                Page::Dead(DeadPage {
-                    namespace: number,
-                    group: *group,
-                    topic: dead.topic.clone(),
-                    id: *id,
-                    run: dead.run.clone(),
-                    deliveries: dead.deliveries,
-                    failures: dead.failures,
-                    reason: dead.reason,
-                    detail: dead.detail.clone(),
-                    died: dead.died,
-                })
-            })
+            namespace.dead.iter().map(move |((group, id), dead)| Page::Dead(dead.page(number, *group, *id)))
         })
     }
 

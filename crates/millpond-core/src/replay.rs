@@ -107,6 +107,7 @@ fn in_line(fact: &Fact) -> Option<(Priority, Sequence)> {
     match fact {
         Fact::Leased { priority, first, .. }
         | Fact::Ended { priority, first, .. }
+        | Fact::Moved { priority, first, .. }
         | Fact::Rescheduled { priority, sequence: first, .. }
         | Fact::Died { which: Victims::Waiting { priority, first, .. }, .. } => Some((*priority, *first)),
         _ => None,

@@ -1,5 +1,6 @@
 //! Runs: consecutive messages of one topic and priority whose blocks lie together. They are cut, never copied.
 
+use millpond_types::block::Sizes;
 use millpond_types::{Sequence, WallTime};
 
 use crate::output::Extent;
@@ -58,6 +59,13 @@ impl RunPage {
             index: 0,
             ..*self
         }
+    }
+
+    /// The same messages at another place.
+    pub fn moved_to(&self, position: u64, sizes: Sizes) -> RunPage {
+        let moved = RunPage { position, sizes, ..self.compact() };
+        assert_eq!(moved.extent().length, self.extent().length, "a message that moves stays as it is");
+        moved
     }
 
     /// When the TTL passes, if there is one.

@@ -5,6 +5,7 @@
 //! [`crate::back`] hold what clients were told against it, and [`crate::audit`] the core's own state.
 
 mod follow;
+mod moved;
 
 use millpond_core::fact::{Fact, FactLog};
 use millpond_types::{

@@ -17,6 +17,7 @@
 //! nothing decoded keeps a journal buffer alive but a block, which is the point of one.
 
 mod context;
+mod dead;
 mod entry;
 mod fact;
 mod messages;

@@ -7,10 +7,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millpond_core::Core;
 use millpond_core::fact::Fact;
 use millpond_core::output::Extent;
 use millpond_core::page::Page;
+use millpond_types::block::Sizes;
 
 use crate::checkpoint::{Checkpoint, LiveBytes};
 use crate::codec::{Source, decode_fact};
@@ -228,10 +230,15 @@ impl Report<'_> {
 /// A fact in one line; of a block, how large it is.
 fn fact_line(mut fact: Fact) -> String {
     let mut tail = String::new();
-    if let Fact::Published { block, sizes, .. } = &mut fact {
+    if let Some(block) = fact.block() {
         tail = format!(" with a block of {} bytes", block.len());
-        *block = bytes::Bytes::new();
-        *sizes = millpond_types::block::Sizes::Uniform(0);
+    }
+    match &mut fact {
+        Fact::Published { block, sizes, .. } | Fact::Moved { block, sizes, .. } => {
+            (*block, *sizes) = (Bytes::new(), Sizes::Uniform(0));
+        }
+        Fact::DeadMoved { block, .. } => *block = Bytes::new(),
+        _ => {}
     }
     format!("{fact:?}{tail}")
 }

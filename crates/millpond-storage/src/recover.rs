@@ -313,7 +313,7 @@ impl<R: Replica> Replay<'_, R> {
             }
         }
         for (fact, position) in facts {
-            if let Fact::Published { block, .. } = &fact {
+            if let Some(block) = fact.block() {
                 self.live.stored(segment.base, block.len() as u64);
             }
             match (&mut self.state, &fact) {
@@ -348,10 +348,7 @@ pub(crate) fn facts_of(header: &BatchHeader, payload: &Bytes) -> Result<Vec<(Fac
     for _ in 0..header.facts {
         let at = source.at();
         let fact = decode_fact(&mut source)?;
-        let within = match &fact {
-            Fact::Published { block, .. } => source.at() - block.len(),
-            _ => at,
-        };
+        let within = fact.block().map_or(at, |block| source.at() - block.len());
         facts.push((fact, begin + within as u64));
     }
     if source.is_empty() {

@@ -5,6 +5,7 @@
 mod aside;
 mod finish;
 mod lease;
+mod moves;
 mod publish;
 mod settle;
 
@@ -100,6 +101,10 @@ impl State {
                 self.namespaces[letter.namespace].remove_dead(letter);
                 self.freed.push(letter.extent);
             }
+            Fact::Moved { topic, priority, first, count, sizes, .. } => {
+                self.moved(*topic, *priority, (*first, *count), (position, sizes))
+            }
+            Fact::DeadMoved { letter, .. } => self.dead_moved(letter, position),
         }
     }
 

@@ -8,8 +8,9 @@ use millpond_types::limits::PAGE_MAX;
 use millpond_types::{GroupName, MessageId, NamespaceName, Priority, Sequence};
 
 use crate::Core;
-use crate::command::{Command, DeadWhich, Look, LookWhich, Publish, TopicRef, Which};
+use crate::command::{Command, DeadWhich, Look, LookWhich, Move, Publish, TopicRef, Which};
 use crate::decide::dedup::LookedUp;
+use crate::page::RunPage;
 use crate::state::TopicSlot;
 use crate::store::Want;
 
@@ -21,6 +22,7 @@ impl Core {
             Command::DeadRedrive { namespace, group, which } => return self.bring_dead(namespace, group, which),
             Command::Cancel { topic, which } => self.bring_cancelled(topic, *which),
             Command::Reschedule { topic, which, .. } => self.bring_which(topic, *which).map(|_| ()),
+            Command::Move(of) => self.bring_moved(of),
             Command::Look(Look { topic, which }) => match *which {
                 LookWhich::One(which) => self.bring_which(topic, which).map(|_| ()),
                 LookWhich::First(count) => self.bring_first(topic, (count as usize).min(PAGE_MAX)),
@@ -98,6 +100,22 @@ impl Core {
         match self.state.topics.by_number(topic) {
             Some(slot) => self.state.bring(slot, priority, sequence),
             None => Ok(()),
+        }
+    }
+
+    /// A run that was cut may lie in several pieces by now.
+    fn bring_moved(&mut self, of: &Move) -> Result<(), Want> {
+        let MessageId { topic, priority, sequence } = of.first;
+        let Some(slot) = self.state.topics.by_number(topic) else { return Ok(()) };
+        let end = Sequence(sequence.0 + u64::from(of.count));
+        let mut at = sequence;
+        loop {
+            let next = self.state.topics[slot].level(priority).and_then(|level| level.line.next_from(at));
+            let Some(first) = next.filter(|first| *first < end) else { return Ok(()) };
+            self.state.bring(slot, priority, first)?;
+            let level = self.state.topics[slot].level(priority).expect("it was just looked at");
+            // The piece is in memory now, and what begins it may be finished.
+            at = level.line.runs_from(first).next().map_or(end, RunPage::end);
         }
     }
 

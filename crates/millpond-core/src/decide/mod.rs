@@ -5,6 +5,7 @@ mod dead;
 pub(crate) mod dedup;
 mod finish;
 mod look;
+mod moves;
 mod namespace;
 mod publish;
 mod receive;
@@ -79,6 +80,8 @@ impl Core {
             Command::DeadPurge { namespace, group, which } => {
                 self.dead_purge(&namespace, &group, &which, log).map(Some)
             }
+            Command::Move(of) => Ok(Some(self.move_messages(&of, log))),
+            Command::DeadMove(of) => Ok(Some(self.move_dead(of, log))),
         };
         match reply {
             Ok(Some(reply)) => self.reply(ticket, reply),

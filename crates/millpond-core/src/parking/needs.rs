@@ -5,7 +5,7 @@ use core::mem::size_of;
 
 use millpond_types::{Filter, NamespaceName, ProducerId, TopicName};
 
-use crate::command::{Command, DeadWhich, Listing, Look, Publish, Top};
+use crate::command::{Command, DeadWhich, Listing, Look, Move, Publish, Top};
 use crate::fact::NamespaceNumber;
 use crate::state::State;
 
@@ -42,6 +42,9 @@ impl State {
             Command::Purge { namespace, filter } => {
                 return Some(Needs::All(self.namespaces.number(namespace)?, filter.clone()));
             }
+            Command::Move(Move { namespace, name, .. }) => {
+                return self.namespaces.get(*namespace).map(|_| Needs::Names(*namespace, one(name), None));
+            }
             Command::Topics(Listing { namespace, .. }) | Command::Top(Top { namespace, .. }) => {
                 return Some(Needs::All(self.namespaces.number(namespace)?, Filter::All));
             }
@@ -63,7 +66,8 @@ impl State {
             | Command::Namespaces
             | Command::Stats(_)
             | Command::DeadList { .. }
-            | Command::DeadPurge { .. } => return None,
+            | Command::DeadPurge { .. }
+            | Command::DeadMove(_) => return None,
         };
         Some(Needs::Names(self.namespaces.number(namespace)?, names, producer))
     }
@@ -86,6 +90,7 @@ pub(super) fn bytes_of(command: &Command) -> usize {
             })
             .sum()
         }
+        Command::Move(Move { block, .. }) => block.len(),
         _ => 0,
     };
     size_of::<super::Parked>() + held

@@ -174,6 +174,16 @@ impl Line {
         middle
     }
 
+    /// The run that begins with a message, to be put somewhere else. It is in memory.
+    pub(crate) fn run_mut(&mut self, first: Sequence) -> &mut RunPage {
+        let at = self.at(first);
+        let Some(Piece::Loaded(runs)) = self.pieces.get_mut(at) else {
+            panic!("a fact names messages that are in line and in memory")
+        };
+        let at = runs.partition_point(|run| run.first < first);
+        runs.get_mut(at).filter(|run| run.first == first).expect("a fact names a run in line")
+    }
+
     /// The first message from `first` on; of a stored piece that begins before it, `first` itself, which may be
     /// finished.
     pub(crate) fn next_from(&self, first: Sequence) -> Option<Sequence> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use millpond_types::{Counts, MessageId, NamespaceName, Policy, TopicName, WallTime};
 
 use crate::fact::{DeadReason, GroupNumber, Letter, NamespaceNumber};
-use crate::page::{NamespacePage, RunPage};
+use crate::page::{DeadPage, NamespacePage, RunPage};
 use crate::state::pauses::Pauses;
 use crate::store::SHELVES;
 
@@ -44,6 +44,13 @@ pub(crate) struct Dead {
     pub(crate) reason: DeadReason,
     pub(crate) detail: Bytes,
     pub(crate) died: WallTime,
+}
+
+impl Dead {
+    pub(crate) fn page(&self, namespace: NamespaceNumber, group: GroupNumber, id: MessageId) -> DeadPage {
+        let Dead { topic, run, deliveries, failures, reason, detail, died } = self.clone();
+        DeadPage { namespace, group, topic, id, run, deliveries, failures, reason, detail, died }
+    }
 }
 
 impl Namespaces {

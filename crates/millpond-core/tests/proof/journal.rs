@@ -31,11 +31,13 @@ impl FactLog for Journal {
         self.check(fact);
         let mut fact = fact.clone();
         let mut position = self.position;
-        if let Fact::Published { count, block, sizes, .. } = &mut fact {
-            position += FACT_BYTES;
+        if let Fact::Published { count, block, sizes, .. } | Fact::Moved { count, block, sizes, .. } = &mut fact {
             // A journal does not keep the sizes: it finds them again in the block.
             *sizes = sizes_of(block);
             assert_eq!(sizes.offset(*count) as usize, block.len(), "a fact counts the messages of its block");
+        }
+        if let Some(block) = fact.block() {
+            position += FACT_BYTES;
             self.blocks.insert(position, block.clone());
             self.position += block.len() as u64;
         }
@@ -59,8 +61,8 @@ impl Journal {
         bodies.map(|body| String::from_utf8(body.to_vec()).expect("tests publish text")).collect()
     }
 
-    /// All that was ever published.
-    pub fn published(&self) -> impl Iterator<Item = Extent> {
+    /// All messages that were ever stored, as often as they were.
+    pub fn stored(&self) -> impl Iterator<Item = Extent> {
         self.blocks.iter().map(|(position, block)| Extent { position: *position, length: block.len() as u32 })
     }
 

@@ -10,6 +10,7 @@ mod histories;
 mod history;
 mod journal;
 mod model;
+mod moves;
 mod parking;
 mod pieces;
 mod producers;

@@ -10,6 +10,7 @@ use millpond_types::{LeaseNumber, MessageId, NamespaceName, Receipt, Sequence, T
 use proptest::prelude::*;
 
 use crate::history::{Known, Op, config, ops, policy};
+use crate::moves::moves;
 use crate::shell::Shell;
 
 /// As short as lines in memory can be, and a little longer.
@@ -39,6 +40,7 @@ proptest! {
                 prop_assert!(shell.journal.facts[facts..] == whole.journal.facts[facts..], "the facts");
             }
             learn(&mut known, &mut names, &whole.journal.facts[facts..]);
+            known.moves = moves(&whole.journal.facts);
         }
     }
 }

@@ -10,6 +10,7 @@ use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{LeaseNumber, MessageId, PublishOutcome, Receipt, Sequence};
 
+use crate::moves::moves;
 use crate::say;
 use crate::script::{Line, Names, bodies, command, duration};
 use crate::shell::Shell;
@@ -91,7 +92,26 @@ impl Script {
         if let Some(name) = line.option("as") {
             self.names.tickets.insert(name.into(), ticket);
         }
-        (ticket, command(&line, text, &self.names))
+        let command = match line.verb {
+            "move" | "move-dead" => self.moved(&line),
+            _ => command(&line, text, &self.names),
+        };
+        (ticket, command)
+    }
+
+    /// The move of a run that begins with a body, or of one as a dead letter, from where it lies by the last word of the
+    /// journal; `m1@1` is from where it lay at first.
+    fn moved(&self, line: &Line<'_>) -> Command {
+        let word = line.words[0];
+        let (body, place) = word.split_once('@').map_or((word, None), |(body, n)| (body, n.parse::<usize>().ok()));
+        let mut found = moves(&self.shell.journal.facts);
+        found.retain(|command| match command {
+            Command::Move(of) => line.verb == "move" && of.first == self.names.ids[body],
+            Command::DeadMove(of) => line.verb == "move-dead" && of.id == self.names.ids[body],
+            _ => false,
+        });
+        found.dedup();
+        found.swap_remove(place.unwrap_or(found.len()) - 1)
     }
 
     /// Learns the ids and receipts of bodies.

@@ -2,7 +2,7 @@
 //!
 //! `VERB WORD... KEY=VALUE...`. Messages are known by their bodies: `ack m1` takes the last receipt that `m1` was
 //! delivered with, `ack m1@1` that of its first delivery. `m*3` stands for `m1 m2 m3`, and `m1#x` carries the dedup id
-//! `x`. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
+//! `x`. `move m1` moves the run that was stored with `m1` in front. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
 //! one turn.
 
 use std::collections::BTreeMap;

@@ -232,8 +232,8 @@ impl Shell {
             end = extent.position + u64::from(extent.length);
         }
         let bytes = |extents: &mut dyn Iterator<Item = Extent>| extents.map(|e| u64::from(e.length)).sum::<u64>();
-        let total = bytes(&mut self.journal.published());
-        assert_eq!(bytes(&mut known.into_iter()), total, "every byte published is live or freed");
+        let total = bytes(&mut self.journal.stored());
+        assert_eq!(bytes(&mut known.into_iter()), total, "every byte stored is live or freed");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the writer is asked: its queue's requests and lanes.
 
-use millpond_core::command::{Command, DeadWhich, FinishVerb, Look, PublishRun, Ticket};
+use millpond_core::command::{Command, DeadMove, DeadWhich, FinishVerb, Look, Move, PublishRun, Ticket};
 use millpond_types::{Filter, SessionId};
 
 use super::fetching::{Found, IN_FLIGHT};
@@ -99,6 +99,8 @@ fn held(command: &Command) -> usize {
         },
         Command::Topics(listing) | Command::DeadList { listing, .. } => listing.prefix.len() + listing.after.len(),
         Command::Top(top) => top.prefix.len(),
+        Command::Move(Move { name, block, .. }) => name.as_bytes().len() + block.len(),
+        Command::DeadMove(DeadMove { topic, block, .. }) => topic.as_bytes().len() + block.len(),
         Command::Look(Look { topic, .. })
         | Command::Cancel { topic, .. }
         | Command::Reschedule { topic, .. }

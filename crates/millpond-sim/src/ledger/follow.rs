@@ -7,12 +7,12 @@ use super::{Lease, Ledger, Message, Place, Topic};
 use crate::bodies;
 use crate::verdict::Violation;
 
-type Followed = Result<(), Violation>;
+pub(super) type Followed = Result<(), Violation>;
 
 /// Consecutive messages of one level.
 type Run = (TopicNumber, Priority, Sequence, u32);
 
-fn ids((topic, priority, first, count): Run) -> impl Iterator<Item = MessageId> {
+pub(super) fn ids((topic, priority, first, count): Run) -> impl Iterator<Item = MessageId> {
     (0..u64::from(count)).map(move |index| MessageId { topic, priority, sequence: Sequence(first.0 + index) })
 }
 
@@ -117,6 +117,7 @@ impl Ledger {
                 self.sights.saw("dead letters purged");
                 self.change(letter.id, Place::Dead, Place::Ended(EndReason::Dead), at)
             }
+            Fact::Moved { .. } | Fact::DeadMoved { .. } => self.moved(fact),
         }
     }
 

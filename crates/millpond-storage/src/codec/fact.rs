@@ -6,8 +6,8 @@ use millpond_types::{EndReason, ProducerId, RunTime, Sequence};
 use super::context::LeaseTerms;
 use super::{BadRecord, Context, Sink, Source};
 
-/// Appends a fact that stands in a batch behind those of `context`, but for the block of a [`Fact::Published`]: that
-/// stands last, behind its length, and the caller appends it, so that a body is copied once.
+/// Appends a fact that stands in a batch behind those of `context`, but for its [block](Fact::block): that stands last,
+/// behind its length, and the caller appends it, so that a body is copied once.
 pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
     let mut sink = Sink { out, context: *context };
     match fact {
@@ -169,11 +169,20 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.string(name.as_bytes());
             sink.byte(shelf.byte());
         }
+        Fact::Moved { .. } => {
+            sink.byte(22);
+            sink.moved(fact);
+        }
+        Fact::DeadMoved { letter, block } => {
+            sink.byte(23);
+            sink.dead_page(letter);
+            sink.number(block.len() as u64);
+        }
     }
     *context = sink.context;
 }
 
-/// Reads the next fact of a batch, all of which are read from one source. The block of a [`Fact::Published`] stays in
+/// Reads the next fact of a batch, all of which are read from one source. A fact's [block](Fact::block) stays in
 /// the source's buffer, and ends where the fact does.
 pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
     Ok(match source.byte()? {
@@ -291,6 +300,8 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             name: source.topic_name()?,
             shelf: source.shelf()?,
         },
+        22 => source.moved()?,
+        23 => Fact::DeadMoved { letter: Box::new(source.dead_page()?), block: source.block_of(1)?.0 },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }

@@ -1,4 +1,5 @@
-//! The byte forms of the two facts that there are most of: a run of messages is published, a run is leased.
+//! The byte forms of the two facts that there are most of, a run of messages is published and a run is leased; and of the
+//! one that stores messages again, a run is moved.
 //!
 //! A byte of flags says what stands there beside the usual: a run of one at the default priority, without times, in a
 //! topic that was just made, takes five bytes and its block. The sizes of the messages are not kept: they are found
@@ -12,7 +13,7 @@ use millpond_types::{Priority, WallTime};
 use super::context::LeaseTerms;
 use super::{BadRecord, Sink, Source};
 
-// Of both.
+// Of all.
 const HAS_PRIORITY: u8 = 1;
 const HAS_COUNT: u8 = 2;
 // Of a published run.
@@ -85,6 +86,19 @@ impl Sink<'_> {
         }
     }
 
+    /// All but the block, which the caller appends.
+    pub(super) fn moved(&mut self, fact: &Fact) {
+        let Fact::Moved { topic, priority, first, count, block, sizes: _ } = fact else {
+            unreachable!("called for a moved run only");
+        };
+        let flags = run_flags(*priority, *count);
+        self.byte(flags);
+        self.next_topic(*topic);
+        self.run_start(flags, *priority, *count);
+        self.next_sequence(*first);
+        self.number(block.len() as u64);
+    }
+
     fn run_start(&mut self, flags: u8, priority: Priority, count: u32) {
         if flags & HAS_PRIORITY != 0 {
             self.priority(priority);
@@ -116,8 +130,7 @@ impl Source<'_> {
             dedup_until = if self.flag()? { WallTime::NEVER } else { self.far()? };
             dedup = self.list(|source| Ok(DedupMark { index: source.number32()?, hash: source.wide()? }))?;
         }
-        let block = self.shared()?;
-        let sizes = self.sizes(&block, count)?;
+        let (block, sizes) = self.block_of(count)?;
         if first.0.checked_add(u64::from(count)).is_none() || dedup.iter().any(|mark| mark.index >= count) {
             return Err(self.bad("has a run that does not fit its numbers"));
         }
@@ -135,6 +148,18 @@ impl Source<'_> {
         Ok(Fact::Leased { topic, group, priority, first, count, lease, holder, duration, deadline })
     }
 
+    pub(super) fn moved(&mut self) -> Result<Fact, BadRecord> {
+        let flags = self.flags(HAS_PRIORITY | HAS_COUNT)?;
+        let topic = self.next_topic()?;
+        let (priority, count) = self.run_start(flags)?;
+        let first = self.next_sequence()?;
+        let (block, sizes) = self.block_of(count)?;
+        if first.0.checked_add(u64::from(count)).is_none() {
+            return Err(self.bad("has a run that does not fit its numbers"));
+        }
+        Ok(Fact::Moved { topic, priority, first, count, block, sizes })
+    }
+
     fn flags(&mut self, known: u8) -> Result<u8, BadRecord> {
         let flags = self.byte()?;
         if flags & !known == 0 { Ok(flags) } else { Err(self.bad("has flags that this version does not know")) }
@@ -144,6 +169,13 @@ impl Source<'_> {
         let priority = if flags & HAS_PRIORITY != 0 { self.priority()? } else { Priority::DEFAULT };
         let count = if flags & HAS_COUNT != 0 { self.number32()? } else { 1 };
         Ok((priority, count))
+    }
+
+    /// The block that a fact ends with, of so many messages.
+    pub(super) fn block_of(&mut self, count: u32) -> Result<(Bytes, Sizes), BadRecord> {
+        let block = self.shared()?;
+        let sizes = self.sizes(&block, count)?;
+        Ok((block, sizes))
     }
 
     fn sizes(&self, block: &Bytes, count: u32) -> Result<Sizes, BadRecord> {

@@ -1,8 +1,8 @@
 //! The byte form of pages.
 
 use millpond_core::page::{
-    AsidePage, AsideState, DeadPage, DedupPage, DuePage, LevelPage, NamespacePage, NumbersPage, Page, PiecePage,
-    ProducerPage, TopicPage,
+    AsidePage, AsideState, DedupPage, DuePage, LevelPage, NamespacePage, NumbersPage, Page, PiecePage, ProducerPage,
+    TopicPage,
 };
 use millpond_core::store::{Key, SHELVES, Shelf};
 use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId};
@@ -26,10 +26,7 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
         }
         Page::Dead(page) => {
             sink.byte(4);
-            sink.number32(page.namespace);
-            sink.number32(page.group);
-            sink.string(page.topic.as_bytes());
-            sink.message_id(page.id);
+            sink.key_of_dead(page);
         }
         Page::Dedup(page) => {
             sink.byte(5);
@@ -67,12 +64,7 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             // The shelf is no part of the page.
             Key::Topic { namespace, shelf: Shelf::Idle, name }
         }
-        4 => Key::Dead {
-            namespace: source.number32()?,
-            group: source.number32()?,
-            topic: source.topic_name()?,
-            id: source.message_id()?,
-        },
+        4 => source.key_of_dead()?,
         5 => Key::Dedup { namespace: source.number32()?, hash: source.wide()? },
         6 => Key::Producer { namespace: source.number32()?, id: ProducerId(source.wide()?) },
         7 => Key::Due { at: source.wall()?, namespace: source.number32()?, name: source.topic_name()? },
@@ -118,16 +110,7 @@ impl Sink<'_> {
                 self.number32(*epoch);
                 self.list(levels, |sink, level| sink.level(level, *floor));
             }
-            Page::Dead(dead) => {
-                let DeadPage { namespace: _, group: _, topic: _, id, run, deliveries, failures, reason, detail, died } =
-                    dead;
-                self.run(run, &mut Before::first(id.sequence.0));
-                self.number32(*deliveries);
-                self.number32(*failures);
-                self.dead_reason(*reason);
-                self.string(detail);
-                self.number(died.0);
-            }
+            Page::Dead(dead) => self.rest_of_dead(dead),
             Page::Dedup(DedupPage { namespace: _, hash: _, id, until }) => {
                 self.message_id(*id);
                 self.until(*until);
@@ -176,18 +159,7 @@ impl Source<'_> {
                 let (namespace, name) = (*namespace, name.clone());
                 Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch, levels })
             }
-            Key::Dead { namespace, group, topic, id } => Page::Dead(DeadPage {
-                namespace: *namespace,
-                group: *group,
-                topic: topic.clone(),
-                id: *id,
-                run: self.run(&mut Before::first(id.sequence.0))?,
-                deliveries: self.number32()?,
-                failures: self.number32()?,
-                reason: self.dead_reason()?,
-                detail: self.copied()?,
-                died: self.wall()?,
-            }),
+            Key::Dead { .. } => Page::Dead(self.rest_of_dead(key)?),
             Key::Dedup { namespace, hash } => {
                 let (id, until) = (self.message_id()?, self.until()?);
                 Page::Dedup(DedupPage { namespace: *namespace, hash: *hash, id, until })

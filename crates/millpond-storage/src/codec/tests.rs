@@ -19,7 +19,7 @@ use millpond_types::{
 use super::*;
 use crate::twin::Seed;
 
-const FACTS: u64 = 21;
+const FACTS: u64 = 23;
 const PAGES: u64 = 8;
 
 #[test]
@@ -296,6 +296,17 @@ fn a_recalled_topic_is_its_key() {
     assert_eq!(&fact_bytes(&fact)[..], b"\x15\xd8\x04\x07\x03a/b\x0a");
 }
 
+#[test]
+fn a_moved_run_is_its_name_and_its_block() {
+    let mut block = Vec::new();
+    block::push(&mut block, b"", &[], b"m").unwrap();
+    let (block, sizes) = (Bytes::from(block), Sizes::Uniform(10));
+    let (topic, priority, first) = (TopicNumber(300), Priority::DEFAULT, Sequence(7));
+    let fact = Fact::Moved { topic, priority, first, count: 1, block: block.clone(), sizes };
+    let head = fact_bytes(&fact);
+    assert_eq!(&head[..], [&b"\x16\x00\xd8\x04\x0e\x0a"[..], &block].concat());
+}
+
 fn fact_bytes(fact: &Fact) -> Bytes {
     let mut bytes = Vec::new();
     append(fact, &mut Context::default(), &mut bytes);
@@ -304,7 +315,7 @@ fn fact_bytes(fact: &Fact) -> Bytes {
 
 fn append(fact: &Fact, context: &mut Context, bytes: &mut Vec<u8>) {
     encode_fact(fact, context, bytes);
-    if let Fact::Published { block, .. } = fact {
+    if let Some(block) = fact.block() {
         bytes.extend_from_slice(block);
     }
 }
@@ -554,7 +565,18 @@ impl Draw {
                 dedup: self.maybe(|draw| Remembered { hash: draw.wide(), until: draw.wall() }),
             },
             19 => Fact::DeadPurged { letter: self.letter() },
-            _ => Fact::TopicRecalled { topic, namespace, name, shelf: self.shelf() },
+            20 => Fact::TopicRecalled { topic, namespace, name, shelf: self.shelf() },
+            21 => {
+                let Fact::Published { topic, priority, first, count, block, sizes, .. } = self.published() else {
+                    unreachable!("it publishes")
+                };
+                Fact::Moved { topic, priority, first, count, block, sizes }
+            }
+            _ => {
+                let mut block = Vec::new();
+                block::push(&mut block, b"", &[], &[1; 5]).unwrap();
+                Fact::DeadMoved { letter: Box::new(self.dead_page()), block: block.into() }
+            }
         }
     }
 
@@ -595,18 +617,7 @@ impl Draw {
                 epoch: self.number32(),
                 levels: self.list(3, Self::level),
             }),
-            3 => Page::Dead(DeadPage {
-                namespace: self.number32(),
-                group: self.number32(),
-                topic: self.topic_name(),
-                id: self.id(),
-                run: self.run_page(),
-                deliveries: self.number32(),
-                failures: self.number32(),
-                reason: self.dead_reason(),
-                detail: Bytes::from_static(b"said so"),
-                died: self.wall(),
-            }),
+            3 => Page::Dead(self.dead_page()),
             4 => Page::Dedup(DedupPage {
                 namespace: self.number32(),
                 hash: self.wide(),
@@ -632,6 +643,21 @@ impl Draw {
                 name: self.topic_name(),
                 shelf: self.shelf(),
             }),
+        }
+    }
+
+    fn dead_page(&mut self) -> DeadPage {
+        DeadPage {
+            namespace: self.number32(),
+            group: self.number32(),
+            topic: self.topic_name(),
+            id: self.id(),
+            run: self.run_page(),
+            deliveries: self.number32(),
+            failures: self.number32(),
+            reason: self.dead_reason(),
+            detail: Bytes::from_static(b"said so"),
+            died: self.wall(),
         }
     }
 

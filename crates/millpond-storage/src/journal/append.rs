@@ -246,7 +246,7 @@ impl FactLog for Appender {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         encode_fact(fact, &mut self.context, &mut scratch);
-        let block = if let Fact::Published { block, .. } = fact { &block[..] } else { &[] };
+        let block = fact.block().map_or(&[][..], |block| &block[..]);
         self.begin(scratch.len() + block.len());
         let at = self.position + self.buffer.len() as u64;
         self.buffer.extend_from_slice(&scratch);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millpond_core::fact::{DeadReason, Fact, GroupNumber, Letter, NamespaceNumber, Victims};
-use millpond_core::page::RunPage;
+use millpond_core::page::{DeadPage, RunPage};
 use millpond_types::block::Sizes;
 use millpond_types::{LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime};
 
@@ -107,6 +107,10 @@ impl Held {
                 self.keep(topic, letter.id.priority, Kept { run, due: None, death: None });
             }
             Fact::DeadPurged { letter } => self.end_letter(&letter),
+            Fact::Moved { topic, priority, first, count, sizes, .. } => {
+                self.moved(topic, priority, (first, count), (position, sizes))
+            }
+            Fact::DeadMoved { letter, .. } => self.letter_moved(*letter, position),
             // What they say is not about messages, or goes with what is lost.
             Fact::Created { .. }
             | Fact::Paused { .. }
@@ -125,6 +129,30 @@ impl Held {
     fn keep(&mut self, topic: TopicNumber, priority: Priority, kept: Kept) {
         self.floor = self.floor.max(kept.run.end().0);
         self.topic(topic).keep(priority, kept);
+    }
+
+    /// Messages lie at another place. Where what was published is not known any more, this is what there is of them: as
+    /// old as can be, due at once and without an end.
+    fn moved(&mut self, topic: TopicNumber, priority: Priority, run: (Sequence, u32), place: (u64, Sizes)) {
+        let ((first, count), (position, sizes)) = (run, place);
+        let known = self.topic(topic).take(priority, first, count);
+        let [known] = &known[..] else {
+            let (published, expires) = (WallTime::default(), WallTime::NEVER);
+            let run = RunPage { first, position, published, expires, sizes, marks: None, count, index: 0 };
+            return self.keep(topic, priority, Kept { run, due: None, death: None });
+        };
+        let run = RunPage { position, sizes, index: 0, first, count, ..known.run.clone() };
+        self.keep(topic, priority, Kept { run, ..known.clone() });
+    }
+
+    fn letter_moved(&mut self, letter: DeadPage, position: u64) {
+        let DeadPage { namespace, group, topic, id, run, reason, detail, died, .. } = letter;
+        let of = self.topic(id.topic);
+        of.home.get_or_insert((namespace, topic));
+        of.take(id.priority, id.sequence, 1);
+        let run = RunPage { position, ..run };
+        let death = Some(Death { group, reason, detail, at: died });
+        self.keep(id.topic, id.priority, Kept { run, due: None, death });
     }
 
     fn end_letter(&mut self, letter: &Letter) {

@@ -21,6 +21,8 @@ pub struct Known {
     pub receives: Vec<Ticket>,
     /// The last batch of each producer.
     batches: [u64; 3],
+    /// What can be moved, or could once.
+    pub moves: Vec<Command>,
     /// For bodies that are never the same.
     published: u32,
 }
@@ -118,6 +120,7 @@ impl Op {
             Op::Redrive(at) => Command::DeadRedrive { namespace, group, which: DeadWhich::Filter(filter(*at)) },
             Op::DeadPurge(at) => Command::DeadPurge { namespace, group, which: DeadWhich::Filter(filter(*at)) },
             Op::Policy(at) => Command::NamespaceSet { name: namespace, policy: policy(*at, weight) },
+            Op::Move(at) => pick(&known.moves, *at)?,
             Op::Pass { .. } | Op::Wake | Op::Restart { .. } | Op::Checkpoint => return None,
         })
     }

@@ -100,6 +100,8 @@ pub enum Op {
     Redrive(usize),
     DeadPurge(usize),
     Policy(usize),
+    /// Of something that was stored at some time.
+    Move(usize),
     /// Both times pass, wall time a little more.
     Pass {
         run: u64,
@@ -156,6 +158,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..FILTERS).prop_map(Op::Redrive),
         1 => (0..FILTERS).prop_map(Op::DeadPurge),
         1 => (0..POLICIES).prop_map(Op::Policy),
+        4 => any::<usize>().prop_map(Op::Move),
         5 => (time(), time()).prop_map(|(run, wall)| Op::Pass { run, wall: run + wall }),
         2 => Just(Op::Wake),
         1 => any::<bool>().prop_map(|crash| Op::Restart { crash }),

@@ -78,6 +78,7 @@ pub enum Change {
     Topic(usize),
     Purge(usize),
     Redrive(usize),
+    Move(usize),
 }
 
 fn round() -> impl Strategy<Value = Round> {
@@ -96,6 +97,7 @@ fn round() -> impl Strategy<Value = Round> {
         1 => topic().prop_map(Change::Topic),
         1 => topic().prop_map(Change::Purge),
         1 => topic().prop_map(Change::Redrive),
+        3 => any::<usize>().prop_map(Change::Move),
     ];
     let pause = option::weighted(0.2, (topic(), any::<bool>()));
     let pass = prop_oneof![Just(0), Just(700u64), Just(50_000u64)];

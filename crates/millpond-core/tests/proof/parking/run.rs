@@ -17,6 +17,7 @@ use super::{Change, Round};
 use crate::checkpoint::{self, canonical};
 use crate::history::{Known, TOPICS, name, policy, publish_run};
 use crate::journal::Journal;
+use crate::moves::moves;
 use crate::shell::HASH_KEY;
 use crate::store::SharedStore;
 
@@ -36,6 +37,8 @@ pub struct Run {
     pub tickets: u64,
     pub known: Known,
     pub ids: BTreeMap<Ticket, Vec<usize>>,
+    /// Commands whose answers depend on what was decided before them.
+    pub unanswered: BTreeSet<Ticket>,
     pub messages: Vec<(usize, MessageId)>,
     /// Those of this round, which no command names before the next one.
     pub new_messages: Vec<(usize, MessageId)>,
@@ -63,6 +66,7 @@ impl Run {
             tickets: 0,
             known: Known::default(),
             ids: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
             messages: Vec::new(),
             new_messages: Vec::new(),
             answers: BTreeMap::new(),
@@ -205,6 +209,12 @@ impl Run {
             Change::Purge(at) => {
                 let filter = Filter::Topics(vec![name(TOPICS[*at])]);
                 vec![Command::Purge { namespace, filter }, self.anchor(TOPICS[*at])]
+            }
+            Change::Move(index) => {
+                let moves = moves(&self.journal.facts);
+                let of = moves.len().checked_sub(1).map(|last| moves[last - index % moves.len().min(40)].clone());
+                self.unanswered.insert(Ticket(self.tickets + 1));
+                of.into_iter().collect()
             }
             Change::Redrive(at) => {
                 let which = DeadWhich::Filter(Filter::Topics(vec![name(TOPICS[*at])]));
@@ -365,6 +375,7 @@ impl Run {
 
     fn take_note(&mut self, output: Output) {
         match output {
+            Output::Reply { ticket, .. } if self.unanswered.contains(&ticket) => {}
             Output::Reply { ticket, reply: Reply::Published { outcomes, .. } } => {
                 let mut topics = self.ids.remove(&ticket).unwrap_or_default().into_iter();
                 for run in &outcomes {
