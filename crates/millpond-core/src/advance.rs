@@ -54,7 +54,7 @@ impl Core {
         while let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now) {
             self.session_expired(session, log);
         }
-        self.walk_on();
+        self.go_on_with_jobs(log);
     }
 
     /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own.

@@ -11,13 +11,13 @@ use crate::decide::dedup::LookedUp;
 use crate::dispatch::Dispatcher;
 use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
+use crate::jobs::Jobs;
 use crate::output::{Extent, Output, Reply};
 use crate::parking::Parking;
 use crate::state::line::LineBounds;
 use crate::state::numbers::RAISE;
 use crate::state::{Now, State};
 use crate::store::{Shelf, Store};
-use crate::walk::Walks;
 
 /// The state machine. One thread owns it.
 ///
@@ -39,7 +39,7 @@ pub struct Core {
     pub(crate) parking: Parking,
     /// Of the publish that is decided next.
     pub(crate) looked_up: LookedUp,
-    pub(crate) walks: Walks,
+    pub(crate) jobs: Jobs,
     pub(crate) fetching: Fetching,
     pub(crate) is_crowded: bool,
     pub(crate) outputs: Vec<Output>,
@@ -75,7 +75,7 @@ impl Core {
             dispatcher: Dispatcher::default(),
             parking: Parking::default(),
             looked_up: LookedUp::default(),
-            walks: Walks::default(),
+            jobs: Jobs::default(),
             fetching: Fetching::default(),
             is_crowded: false,
             outputs: Vec::new(),
@@ -122,6 +122,7 @@ impl Core {
     pub fn set_time(&mut self, now: Now) {
         assert!(now.run >= self.state.now.run && now.wall >= self.state.now.wall, "time never goes back");
         self.state.now = now;
+        self.jobs.set_room();
     }
 
     /// Decides a command, or parks it until what it needs is loaded.
@@ -162,9 +163,7 @@ impl Core {
 
     /// How long until a turn has something to do without a command; `None` if never.
     pub fn next_wake(&self) -> Option<Millis> {
-        // A walk may be waiting for what is being fetched, and that brings a turn of its own.
-        let is_walking = self.walks.any() && !self.is_fetching();
-        if is_walking || !self.state.sweeps.is_empty() || !self.state.touched.is_empty() {
+        if self.jobs.any() || !self.state.sweeps.is_empty() || !self.state.touched.is_empty() {
             return Some(Millis::ZERO);
         }
         let Now { run, wall } = self.state.now;

@@ -51,18 +51,20 @@ impl Core {
 
     /// Hands in an answer, and decides what waited for nothing else. Belongs into a turn, beside its commands.
     pub fn load(&mut self, answer: Answer, log: &mut dyn FactLog) {
-        match answer {
+        let want = answer.want();
+        match answer.clone() {
             Answer::Entry(key, page) => {
-                let was_asked = self.fetching.asked.remove(&Want::Entry(key.clone()));
+                let was_asked = self.fetching.asked.remove(&want);
                 self.fetching.lookups -= usize::from(was_asked && Key::is_looked_up(&key));
                 self.fetching.horizon.loading.remove(&key);
                 self.take_in(&key, page);
                 self.arrived(&key);
             }
             Answer::Range { range, entries, complete } => {
-                let want = Want::Range(range.clone());
                 self.fetching.asked.remove(&want);
-                if self.fetching.horizon.slice.as_ref().is_some_and(|(slice, _)| *slice == want) {
+                if self.jobs.wait_for(&want) {
+                    // It is theirs alone.
+                } else if self.fetching.horizon.slice.as_ref().is_some_and(|(slice, _)| *slice == want) {
                     self.saw_deadlines(entries, complete);
                 } else {
                     let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
@@ -74,6 +76,7 @@ impl Core {
             }
         }
         self.unpark(log);
+        self.arrived_for_jobs(answer, log);
     }
 
     pub(crate) fn want(&mut self, want: Want) {
@@ -84,10 +87,11 @@ impl Core {
         }
     }
 
-    /// Whether something is on its way that may be ready.
+    /// Whether something is on its way that may be ready to be served.
     pub(crate) fn is_fetching(&self) -> bool {
         let horizon = &self.fetching.horizon;
         let others = horizon.loading.len() + usize::from(horizon.slice.is_some()) + self.fetching.lookups;
+        let others = others + self.jobs.waiting();
         self.fetching.asked.len() > others
     }
 
@@ -137,7 +141,9 @@ impl Core {
                 self.take_in_topic(page, shelf);
             }
             (Some(Key::Piece { .. }), Some(Page::Piece(page))) => self.state.take_in_piece(page),
-            (Some(Key::Dedup { .. } | Key::Producer { .. }), page) if self.parking.looks_into(key) => {
+            (Some(Key::Dedup { .. } | Key::Producer { .. } | Key::Dead { .. }), page)
+                if self.parking.looks_into(key) || self.jobs.wait_for(&Want::Entry(key.clone())) =>
+            {
                 self.state.fetched.insert(key.clone(), page.map(Box::new));
             }
             _ => {}

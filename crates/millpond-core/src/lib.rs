@@ -25,6 +25,7 @@ mod eviction;
 pub mod fact;
 mod fetch;
 pub mod invariants;
+mod jobs;
 mod marks;
 pub mod outcomes;
 pub mod output;
@@ -36,7 +37,6 @@ mod run;
 mod state;
 pub mod store;
 mod time_index;
-mod walk;
 
 pub use core_turn::{Core, Decision};
 pub use pages::BadPage;

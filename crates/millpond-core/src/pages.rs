@@ -10,10 +10,10 @@ use millpond_types::{Counts, Priority, Sequence};
 use crate::Core;
 use crate::output::Extent;
 use crate::page::{
-    AsidePage, AsideState, DeadPage, LevelPage, NamespacePage, NumbersPage, Page, RunPage, StoredPiece, TopicPage,
+    AsidePage, AsideState, LevelPage, NamespacePage, NumbersPage, Page, RunPage, StoredPiece, TopicPage,
 };
 use crate::state::hash::tenant_hash;
-use crate::state::namespace::{Dead, Namespace};
+use crate::state::namespace::Namespace;
 use crate::state::numbers::Numbers;
 use crate::state::producer::is_forgotten;
 use crate::state::stored::Stored;
@@ -55,7 +55,10 @@ impl Core {
                     let key = Key::Piece { topic: page.topic, priority: page.priority, first: page.runs[0].first };
                     state.store.put(&key, &Page::Piece(page));
                 }
-                Page::Dead(page) => state.add_dead(page)?,
+                Page::Dead(page) if state.namespaces.get_mut(page.namespace).is_none() => {
+                    return Err(BadPage("a dead letter's namespace comes before it"));
+                }
+                Page::Dead(page) => state.put_dead(page),
                 Page::Dedup(page) => state.remember(page),
                 Page::Producer(page) => {
                     state.store.put(&Key::Producer { namespace: page.namespace, id: page.id }, &Page::Producer(page));
@@ -82,11 +85,14 @@ impl Core {
         let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
         let topics = topics.map(Page::Topic);
         let first = core::iter::once(Page::Numbers(self.numbers()));
-        let (mut dedups, mut producers) = (Vec::new(), BTreeMap::new());
+        let (mut pieces, mut dedups, mut dead) = (Vec::new(), Vec::new(), Vec::new());
+        let mut producers = BTreeMap::new();
         for page in state.store.dump() {
             match page {
                 Page::Dedup(page) if page.until > state.now.wall => dedups.push(page),
                 Page::Producer(page) => _ = producers.insert((page.namespace, page.id), page),
+                Page::Piece(page) => pieces.push(Page::Piece(page)),
+                Page::Dead(page) => dead.push(Page::Dead(page)),
                 _ => {}
             }
         }
@@ -97,20 +103,7 @@ impl Core {
         let producers =
             producers.filter(move |page| is_known(page.namespace) && !is_forgotten(page.used, state.now.wall));
         let producers = producers.map(Page::Producer);
-        first.chain(namespaces).chain(topics).chain(self.pieces()).chain(self.kept()).chain(dedups).chain(producers)
-    }
-
-    /// What is kept in memory alone and not in the store: dead letters.
-    pub fn kept(&self) -> impl Iterator<Item = Page> {
-        let state = &self.state;
-        state.namespaces.iter().flat_map(|(number, namespace)| {
-            namespace.dead.iter().map(move |((group, id), dead)| Page::Dead(dead.page(number, *group, *id)))
-        })
-    }
-
-    /// The pieces of lines that are in the store.
-    fn pieces(&self) -> impl Iterator<Item = Page> {
-        self.state.store.dump().into_iter().filter(|page| matches!(page, Page::Piece(_)))
+        first.chain(namespaces).chain(topics).chain(pieces).chain(dedups).chain(producers).chain(dead)
     }
 
     /// The topics that are not in memory.
@@ -135,16 +128,16 @@ impl Core {
                 level.aside.values().for_each(|aside| visit(aside.run.extent()));
             }
         }
-        for page in self.pieces() {
-            let Page::Piece(page) = page else { continue };
-            page.runs.iter().for_each(|run| visit(run.extent()));
+        for page in self.state.store.dump() {
+            match page {
+                Page::Piece(page) => page.runs.iter().for_each(|run| visit(run.extent())),
+                Page::Dead(page) => visit(page.run.extent()),
+                _ => {}
+            }
         }
         for page in self.cold_topics() {
             let aside = page.levels.iter().flat_map(|level| &level.aside).map(|aside| &aside.run);
             page.levels.iter().flat_map(|level| &level.runs).chain(aside).for_each(|run| visit(run.extent()));
-        }
-        for (_, namespace) in self.state.namespaces.iter() {
-            namespace.dead.values().for_each(|dead| visit(dead.run.extent()));
         }
     }
 }
@@ -276,22 +269,5 @@ impl State {
         let slot = self.admit(topic);
         self.fill_topic(slot, page);
         slot
-    }
-
-    pub(crate) fn add_dead(&mut self, page: DeadPage) -> Result<(), BadPage> {
-        let Some(home) = self.namespaces.get_mut(page.namespace) else {
-            return Err(BadPage("a dead letter's namespace comes before it"));
-        };
-        let dead = Dead {
-            topic: page.topic,
-            run: page.run,
-            deliveries: page.deliveries,
-            failures: page.failures,
-            reason: page.reason,
-            detail: page.detail,
-            died: page.died,
-        };
-        home.insert_dead(page.group, page.id, dead);
-        Ok(())
     }
 }

@@ -36,12 +36,6 @@ impl Core {
                     }
                     state.take_in(page, Shelf::Busy);
                 }
-                Page::Dead(page) => {
-                    let namespace = page.namespace;
-                    state.add_dead(page)?;
-                    // It was counted by its namespace.
-                    state.namespaces[namespace].counts.dead -= 1;
-                }
                 _ => return Err(BadPage("a start loads what is kept in memory")),
             }
         }

@@ -14,13 +14,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use millpond_core::fact::Epoch;
 use millpond_core::page::{NumbersPage, Page};
 use millpond_core::store::{Key, Range, Shelf};
 use millpond_types::WallTime;
 
-use crate::codec::{Source, decode_entry, decode_page, encode_page};
+use crate::codec::decode_entry;
 pub use crate::journal::live::LiveBytes;
 use crate::tree::{CommitHead, Tree, TreeError};
 
@@ -32,26 +31,15 @@ pub(crate) struct Job {
     pub wall: WallTime,
     /// Known once the journal is written up to the position.
     pub live: Option<LiveBytes>,
-    /// The pages of what the core keeps in memory alone.
-    pub kept: Vec<u8>,
 }
 
 impl Job {
     /// The head of its commit.
     pub fn head(&self, directory: u128) -> CommitHead {
-        let table = self.live.as_ref().expect("what is durable was written").encode();
-        let length = u32::try_from(table.len()).expect("a directory has no hundred million segments");
-        let rest = [&length.to_le_bytes()[..], &table, &self.kept].concat();
+        let rest = self.live.as_ref().expect("what is durable was written").encode();
         let Job { position, start, epoch, wall, .. } = *self;
         CommitHead { position, epoch: epoch.into(), start, wall, directory, rest: rest.into() }
     }
-}
-
-/// The pages as bytes.
-pub(crate) fn encode_pages(pages: impl IntoIterator<Item = Page>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    pages.into_iter().for_each(|page| encode_page(&page, &mut bytes));
-    bytes
 }
 
 /// What a start takes from a checkpoint before it replays.
@@ -60,7 +48,7 @@ pub(crate) struct Checkpoint {
     pub start: u32,
     pub live: LiveBytes,
     pub numbers: NumbersPage,
-    /// Namespaces, then the topics that are never cold, then what the core keeps in memory alone.
+    /// Namespaces, then the topics that are never cold.
     pub pages: Vec<Page>,
 }
 
@@ -71,7 +59,7 @@ impl Checkpoint {
         if head.directory != directory {
             return Err(damaged("it belongs to another data directory"));
         }
-        let (live, kept) = parse_rest(&head.rest).ok_or_else(|| damaged("its head makes no sense"))?;
+        let live = LiveBytes::decode(&head.rest).ok_or_else(|| damaged("its head makes no sense"))?;
         let numbers = tree.get_many(&[Key::Numbers.bytes()])?.remove(0);
         let Some(Ok(Page::Numbers(numbers))) = numbers.map(|value| decode_entry(&Key::Numbers, &value)) else {
             return Err(damaged("it has no numbers"));
@@ -85,7 +73,6 @@ impl Checkpoint {
             let bound = |name: &[u8]| Key::topic_bound(number, Shelf::Busy, name);
             pages.extend(entries(tree, Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: u32::MAX })?);
         }
-        pages.extend(kept);
         Ok(Some(Checkpoint { position: head.position, start: head.start, live, numbers, pages }))
     }
 }
@@ -97,17 +84,6 @@ fn entries(tree: &Arc<dyn Tree>, range: Range) -> Result<Vec<Page>, TreeError> {
         decode_entry(&key, &value).map_err(|bad| TreeError::Damaged(format!("its entry {key:?}: {bad}")))
     });
     pages.collect()
-}
-
-fn parse_rest(rest: &Bytes) -> Option<(LiveBytes, Vec<Page>)> {
-    let length = u32::from_le_bytes(*rest.first_chunk()?) as usize;
-    let live = LiveBytes::decode(rest.get(4..4 + length)?)?;
-    let kept = rest.slice(4 + length..);
-    let (mut source, mut pages) = (Source::new(&kept), Vec::new());
-    while !source.is_empty() {
-        pages.push(decode_page(&mut source).ok()?);
-    }
-    Some((live, pages))
 }
 
 fn damaged(what: &str) -> TreeError {

@@ -50,8 +50,6 @@ pub trait Replica: Sized {
     fn capture(&mut self, topics: usize) -> Option<bool>;
     /// How many topics have changed that are not in the store as they are.
     fn changed(&self) -> usize;
-    /// What the store does not keep.
-    fn kept(&self) -> Vec<Page>;
 }
 
 impl Replica for Core {
@@ -99,10 +97,6 @@ impl Replica for Core {
 
     fn changed(&self) -> usize {
         Core::changed(self)
-    }
-
-    fn kept(&self) -> Vec<Page> {
-        Core::kept(self).collect()
     }
 }
 

@@ -5,8 +5,7 @@ use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber, Wa
 
 use crate::apply::Place;
 use crate::fact::{DeadReason, GroupNumber, ReturnPlace, Victims};
-use crate::page::RunPage;
-use crate::state::namespace::Dead;
+use crate::page::{DeadPage, RunPage};
 use crate::state::topic::{Aside, AsideWhy, Lease};
 use crate::state::{State, Timer, TopicSlot};
 
@@ -71,8 +70,8 @@ impl State {
             let run = rest.split_front(1).compact();
             let id = MessageId { topic: number, priority, sequence: run.first };
             let (topic, detail) = (name.clone(), detail.clone());
-            let dead = Dead { topic, run, deliveries, failures, reason, detail, died: at };
-            self.namespaces[namespace].insert_dead(group, id, dead);
+            let died = at;
+            self.put_dead(DeadPage { namespace, group, topic, id, run, deliveries, failures, reason, detail, died });
         }
         self.settle(slot, priority, first);
     }

@@ -68,7 +68,7 @@ impl State {
             Fact::TopicVanished { topic } => {
                 let slot = self.slot(*topic);
                 assert!(self.topics[slot].is_empty(), "only an empty topic vanishes");
-                self.remove_entry(slot);
+                self.remove_topic_entry(slot);
                 let topic = self.dismiss(slot);
                 if topic.touched {
                     self.touched.retain(|touched| *touched != slot);
@@ -98,7 +98,7 @@ impl State {
             Fact::Forgotten { namespace, hash } => self.forget(*namespace, *hash),
             Fact::Redriven { .. } => self.redriven(fact),
             Fact::DeadPurged { letter } => {
-                self.namespaces[letter.namespace].remove_dead(letter);
+                self.remove_dead(letter);
                 self.freed.push(letter.extent);
             }
             Fact::Moved { topic, priority, first, count, sizes, .. } => {

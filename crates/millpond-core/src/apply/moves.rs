@@ -5,7 +5,7 @@ use millpond_types::block::Sizes;
 use millpond_types::{Priority, Sequence, TopicNumber};
 
 use crate::apply::Place;
-use crate::page::DeadPage;
+use crate::page::{DeadPage, Page};
 use crate::state::State;
 
 impl State {
@@ -31,10 +31,9 @@ impl State {
     }
 
     pub(super) fn dead_moved(&mut self, letter: &DeadPage, position: u64) {
-        let DeadPage { namespace, group, id, ref run, .. } = *letter;
-        let dead = &mut self.namespaces[namespace].dead;
-        let dead = dead.get_mut(&(group, id)).expect("a fact names a dead letter that exists");
-        self.freed.push(run.extent());
-        dead.run = run.moved_to(position, run.sizes.clone());
+        let run = letter.run.moved_to(position, letter.run.sizes.clone());
+        self.freed.push(letter.run.extent());
+        let moved = DeadPage { run, ..letter.clone() };
+        self.set_entry(&moved.key(), Some(&Page::Dead(moved)));
     }
 }

@@ -48,7 +48,7 @@ impl State {
         let Fact::Redriven { letter, topic, sequence, published, dedup } = fact else {
             unreachable!("called for this fact alone")
         };
-        self.namespaces[letter.namespace].remove_dead(letter);
+        self.remove_dead(letter);
         let slot = self.slot(*topic);
         let Letter { namespace, id: MessageId { priority, .. }, extent, .. } = *letter;
         // It has had its time: a second life is not cut short by the TTL of the first.

@@ -1,15 +1,16 @@
-//! What commands look into that may be in the store: pieces of lines, dedup ids, and producer sessions.
+//! What commands look into that may be in the store: pieces of lines, dedup ids, producer sessions, and dead letters.
 //!
 //! [`Core::bring_for`] comes right before a command is decided, in the same turn, so the decision finds all it needs.
 
 use alloc::vec::Vec;
 
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{GroupName, MessageId, NamespaceName, Priority, Sequence};
+use millpond_types::{MessageId, NamespaceName, Priority, Sequence, TopicName};
 
 use crate::Core;
-use crate::command::{Command, DeadWhich, Look, LookWhich, Move, Publish, TopicRef, Which};
+use crate::command::{Command, Look, LookWhich, Move, Publish, TopicRef, Which};
 use crate::decide::dedup::LookedUp;
+use crate::fact::NamespaceNumber;
 use crate::page::RunPage;
 use crate::state::TopicSlot;
 use crate::store::Want;
@@ -19,10 +20,10 @@ impl Core {
     pub(crate) fn bring_for(&mut self, command: &Command) -> Vec<Want> {
         let brought = match command {
             Command::Publish(publish) => return self.bring_publish(publish),
-            Command::DeadRedrive { namespace, group, which } => return self.bring_dead(namespace, group, which),
             Command::Cancel { topic, which } => self.bring_cancelled(topic, *which),
             Command::Reschedule { topic, which, .. } => self.bring_which(topic, *which).map(|_| ()),
             Command::Move(of) => self.bring_moved(of),
+            Command::DeadMove(of) => self.state.dead_letter(&of.key()).map(|_| ()),
             Command::Look(Look { topic, which }) => match *which {
                 LookWhich::One(which) => self.bring_which(topic, which).map(|_| ()),
                 LookWhich::First(count) => self.bring_first(topic, (count as usize).min(PAGE_MAX)),
@@ -40,11 +41,11 @@ impl Core {
         if let Some(batch) = publish.producer {
             wants.extend(self.state.bring_producer((namespace, batch.id)).err());
         }
-        for mark in publish.runs.iter().flat_map(|run| &run.dedup) {
+        for (topic, mark) in publish.runs.iter().flat_map(|run| run.dedup.iter().map(|mark| (&run.topic, mark))) {
             match self.state.look_up_dedup(namespace, mark.hash) {
                 Ok(page) => {
                     let seen = page.map(|page| page.id);
-                    wants.extend(seen.and_then(|id| self.bring_message(id).err()));
+                    wants.extend(seen.and_then(|id| self.bring_fate(namespace, topic, id).err()));
                     looked_up.push(seen);
                 }
                 Err(want) => wants.push(want),
@@ -52,6 +53,12 @@ impl Core {
         }
         self.looked_up = looked_up;
         wants
+    }
+
+    /// What tells what has become of a message.
+    fn bring_fate(&mut self, namespace: NamespaceNumber, topic: &TopicName, id: MessageId) -> Result<(), Want> {
+        self.bring_message(id)?;
+        self.state.state_of(namespace, topic, id).map(|_| ())
     }
 
     /// What is cancelled is forgotten, if its dedup id is still its own.
@@ -64,17 +71,6 @@ impl Core {
             Some(hash) => self.state.look_up_dedup(namespace, hash).map(|_| ()),
             None => Ok(()),
         }
-    }
-
-    /// The dedup ids of dead letters follow them.
-    fn bring_dead(&mut self, namespace: &NamespaceName, group: &GroupName, which: &DeadWhich) -> Vec<Want> {
-        let mut wants = Vec::new();
-        let (Ok(namespace), Ok(group)) = (self.namespace_of(namespace), self.group_of(group)) else { return wants };
-        for id in self.dead_ids(namespace, group, which).unwrap_or_default() {
-            let mark = self.state.namespaces[namespace].dead[&(group, id)].run.dedup().next();
-            wants.extend(mark.and_then(|(_, hash)| self.state.look_up_dedup(namespace, hash).err()));
-        }
-        wants
     }
 
     /// The message, if there is one, and where it is.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence};
+use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence, TopicName};
 
 use crate::Core;
 use crate::apply::Place;
@@ -17,6 +17,7 @@ use crate::page::RunPage;
 use crate::state::line::InLine;
 use crate::state::topic::{Aside, AsideWhy, Level};
 use crate::state::{State, TopicSlot};
+use crate::store::{Key, Want};
 
 impl Core {
     pub(super) fn look(&mut self, look: Look) -> Result<Reply, Refusal> {
@@ -60,20 +61,6 @@ impl Core {
         let MessageId { topic, priority, sequence } = id;
         self.commit(Fact::Rescheduled { topic, group: 0, priority, sequence, due }, log);
         Ok(Reply::Done)
-    }
-
-    /// Where the message of an id is now.
-    pub(super) fn state_of(&self, namespace: NamespaceNumber, id: MessageId) -> MessageState {
-        let slot = self.state.topics.by_number(id.topic);
-        if let Some(slot) = slot
-            && let Some(place) = self.state.where_is(slot, id.priority, id.sequence)
-        {
-            return self.state.view(slot, id, place).row.state;
-        }
-        match self.state.namespaces[namespace].dead.contains_key(&(0, id)) {
-            true => MessageState::Dead,
-            false => MessageState::Ended,
-        }
     }
 
     fn find(&mut self, slot: TopicSlot, which: Which) -> Result<(MessageId, Place), Refusal> {
@@ -175,6 +162,26 @@ impl Level {
 }
 
 impl State {
+    /// Where the message of an id is now that was published to a topic of this name; an error tells what has to be
+    /// fetched to know.
+    pub(super) fn state_of(
+        &mut self,
+        namespace: NamespaceNumber,
+        name: &TopicName,
+        id: MessageId,
+    ) -> Result<MessageState, Want> {
+        if let Some(slot) = self.topics.by_number(id.topic)
+            && let Some(place) = self.where_is(slot, id.priority, id.sequence)
+        {
+            return Ok(self.view(slot, id, place).row.state);
+        }
+        if self.namespaces[namespace].counts.dead == 0 {
+            return Ok(MessageState::Ended);
+        }
+        let letter = self.entry(&Key::Dead { namespace, group: 0, topic: name.clone(), id })?;
+        Ok(if letter.is_some() { MessageState::Dead } else { MessageState::Ended })
+    }
+
     /// A message that is where `place` says.
     fn view(&self, slot: TopicSlot, id: MessageId, place: Place) -> Found<MessageView> {
         row(id, self.piece(slot, id, place))

@@ -1,14 +1,13 @@
 //! Deciding commands: each is looked at against the state, and what it changes becomes facts. One command a file.
 
 mod bring;
-mod dead;
 pub(crate) mod dedup;
 mod finish;
 mod look;
 mod moves;
 mod namespace;
 mod publish;
-mod receive;
+pub(crate) mod receive;
 mod session;
 pub(crate) mod topics;
 
@@ -21,6 +20,7 @@ use millpond_types::{Code, GroupName, Millis, NamespaceName};
 use crate::Core;
 use crate::command::{Command, Ticket, TopicRef};
 use crate::fact::{Fact, FactLog, NamespaceNumber};
+use crate::jobs::DeadVerb;
 use crate::output::Reply;
 use crate::state::TopicSlot;
 
@@ -34,6 +34,7 @@ impl Core {
             Command::Receive(receive) => self.receive(ticket, receive).map(|()| None),
             Command::Withdraw(receive) => {
                 self.withdraw(receive);
+                self.withdraw_job(receive);
                 Ok(None)
             }
             Command::Finish(finish) => {
@@ -72,13 +73,13 @@ impl Core {
             Command::Stats(name) => self.stats(&name, log).map(Some),
             Command::Topics(listing) => self.topics(listing).map(Some),
             Command::Topic(topic) => self.topic(&topic).map(Some),
-            Command::Top(top) => self.top(ticket, top).map(|()| None),
-            Command::DeadList { listing, group } => self.dead_list(listing, &group).map(Some),
+            Command::Top(top) => self.top(ticket, top, log).map(|()| None),
+            Command::DeadList { listing, group } => self.dead_list(ticket, &listing, &group, log).map(|()| None),
             Command::DeadRedrive { namespace, group, which } => {
-                self.dead_redrive(&namespace, &group, &which, log).map(Some)
+                self.dead_end(ticket, &namespace, &group, which, DeadVerb::Redrive, log).map(|()| None)
             }
             Command::DeadPurge { namespace, group, which } => {
-                self.dead_purge(&namespace, &group, &which, log).map(Some)
+                self.dead_end(ticket, &namespace, &group, which, DeadVerb::Purge, log).map(|()| None)
             }
             Command::Move(of) => Ok(Some(self.move_messages(&of, log))),
             Command::DeadMove(of) => Ok(Some(self.move_dead(of, log))),

@@ -3,7 +3,6 @@
 //! Whoever asks for it has looked some time ago. What has ended since, or was moved already, does not lie where it was
 //! seen any more, and stays as it is.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use millpond_types::Sequence;
@@ -36,13 +35,14 @@ impl Core {
 
     /// Answers whether the dead letter was moved, as a count.
     pub(super) fn move_dead(&mut self, of: DeadMove, log: &mut dyn FactLog) -> Reply {
-        let DeadMove { namespace, group, topic, id, from, block } = of;
-        let home = self.state.namespaces.get(namespace);
-        let dead = home.and_then(|home| home.dead.get(&(group, id))).filter(|dead| dead.topic == topic);
-        let seen = Extent { position: from, length: block.len() as u32 };
-        let Some(dead) = dead.filter(|dead| dead.run.extent() == seen) else { return Reply::Count(0) };
-        let letter = Box::new(dead.page(namespace, group, id));
-        self.commit(Fact::DeadMoved { letter, block }, log);
+        let key = of.key();
+        let dead = self.state.dead_letter(&key).expect("what a command needs is fetched before it is decided");
+        let seen = Extent { position: of.from, length: of.block.len() as u32 };
+        let Some(letter) = dead.filter(|dead| dead.run.extent() == seen) else { return Reply::Count(0) };
+        self.commit(Fact::DeadMoved { letter, block: of.block }, log);
+        if let Ok(Some(moved)) = self.state.dead_letter(&key) {
+            self.jobs.letter_changed(moved.id, Some(&moved));
+        }
         Reply::Count(1)
     }
 }

@@ -140,7 +140,11 @@ impl Core {
                 Coming::New | Coming::Repeated => self.state.remembered(namespace, mark.hash).map(|page| page.id),
             };
             let outcome = match seen {
-                Some(id) => PublishOutcome::Duplicate { id, state: self.state_of(namespace, id) },
+                Some(id) => {
+                    let state = self.state.state_of(namespace, &run.topic, id);
+                    let state = state.expect("what a command needs is fetched before it is decided");
+                    PublishOutcome::Duplicate { id, state }
+                }
                 None => refusal(
                     Code::DedupOff,
                     "the namespace's dedup window is off; publish without a dedup id or set dedup_window",

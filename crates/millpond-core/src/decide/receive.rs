@@ -38,7 +38,7 @@ impl Core {
     }
 }
 
-pub(super) fn check_filter(filter: &Filter) -> Result<(), Refusal> {
+pub(crate) fn check_filter(filter: &Filter) -> Result<(), Refusal> {
     if filter.size_is_valid() {
         return Ok(());
     }

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 use core::mem::size_of;
 
-use millpond_types::{Filter, NamespaceName, ProducerId, TopicName};
+use millpond_types::{Filter, ProducerId, TopicName};
 
-use crate::command::{Command, DeadWhich, Listing, Look, Move, Publish, Top};
+use crate::command::{Command, DeadMove, Listing, Look, Move, Publish, Top};
 use crate::fact::NamespaceNumber;
 use crate::state::State;
 
@@ -35,12 +35,11 @@ impl State {
             | Command::Forget { topic, .. }
             | Command::Topic(topic) => (&topic.namespace, one(&topic.name)),
             Command::Purge { namespace, filter: Filter::Topics(names) } => (namespace, names.clone()),
-            Command::DeadRedrive { namespace, which: DeadWhich::One(topic, _), .. } => (namespace, one(topic)),
-            Command::DeadRedrive { namespace, which: DeadWhich::Filter(filter), .. } => {
-                (namespace, self.dead_names(namespace, filter))
-            }
             Command::Purge { namespace, filter } => {
                 return Some(Needs::All(self.namespaces.number(namespace)?, filter.clone()));
+            }
+            Command::DeadMove(DeadMove { namespace, .. }) => {
+                return self.namespaces.get(*namespace).map(|_| Needs::Names(*namespace, Vec::new(), None));
             }
             Command::Move(Move { namespace, name, .. }) => {
                 return self.namespaces.get(*namespace).map(|_| Needs::Names(*namespace, one(name), None));
@@ -48,7 +47,8 @@ impl State {
             Command::Topics(Listing { namespace, .. }) | Command::Top(Top { namespace, .. }) => {
                 return Some(Needs::All(self.namespaces.number(namespace)?, Filter::All));
             }
-            // These touch no topic's contents, or only those of topics with leases, which are in memory.
+            // These touch no topic's contents, or only those of topics with leases, which are in memory; or they go on
+            // for as long as it takes, and load what they come to.
             Command::Receive(_)
             | Command::Withdraw(_)
             | Command::Finish(_)
@@ -66,17 +66,10 @@ impl State {
             | Command::Namespaces
             | Command::Stats(_)
             | Command::DeadList { .. }
-            | Command::DeadPurge { .. }
-            | Command::DeadMove(_) => return None,
+            | Command::DeadRedrive { .. }
+            | Command::DeadPurge { .. } => return None,
         };
         Some(Needs::Names(self.namespaces.number(namespace)?, names, producer))
-    }
-
-    /// The topics that a filter's dead letters came from.
-    fn dead_names(&self, namespace: &NamespaceName, filter: &Filter) -> Vec<TopicName> {
-        let Some(number) = self.namespaces.number(namespace) else { return Vec::new() };
-        let dead = self.namespaces[number].dead_by_topic.iter();
-        dead.map(|(_, topic, _)| topic).filter(|topic| filter.admits(topic)).cloned().collect()
     }
 }
 

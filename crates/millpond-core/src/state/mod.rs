@@ -4,6 +4,7 @@
 //! [`crate::Core`] (consumers and their turns, parked commands) is derived or belongs to connections, and is never journaled.
 //! Timers live here because facts set them; what falls due is decided in [`crate::advance`].
 
+pub(crate) mod dead;
 pub(crate) mod dedup;
 pub(crate) mod entries;
 pub(crate) mod hash;

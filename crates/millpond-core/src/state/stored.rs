@@ -168,7 +168,7 @@ impl State {
     }
 
     /// A topic is gone, and so is its entry.
-    pub(crate) fn remove_entry(&mut self, slot: TopicSlot) {
+    pub(crate) fn remove_topic_entry(&mut self, slot: TopicSlot) {
         let topic = &self.topics[slot];
         let Some(shelf) = topic.stored.shelf else { return };
         let (namespace, name) = (topic.namespace, topic.name.clone());

@@ -203,9 +203,10 @@ impl Key {
         }
     }
 
-    /// Whether the entry of a key is looked up by itself, for one command: a dedup id or a producer session.
+    /// Whether the entry of a key is looked up by itself, for one command: a dedup id, a producer session or a
+    /// dead letter.
     pub fn is_looked_up(bytes: &[u8]) -> bool {
-        matches!(bytes.first(), Some(6 | 7))
+        matches!(bytes.first(), Some(6..=8))
     }
 
     /// The key that bytes are of; `None` if they are none's.

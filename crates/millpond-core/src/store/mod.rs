@@ -159,6 +159,16 @@ pub struct Range {
     pub limit: u32,
 }
 
+impl Answer {
+    /// What it is the answer to.
+    pub fn want(&self) -> Want {
+        match self {
+            Answer::Entry(key, _) => Want::Entry(key.clone()),
+            Answer::Range { range, .. } => Want::Range(range.clone()),
+        }
+    }
+}
+
 /// What the shell has fetched, all three layers merged at the moment at which it is handed in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {

@@ -86,7 +86,7 @@ pub fn recover(store: &SharedStore, kept: &[Page]) -> Core {
 }
 
 pub fn is_captured(page: &Page) -> bool {
-    !matches!(page, Page::Dead(_) | Page::Due(_))
+    !matches!(page, Page::Due(_))
 }
 
 fn entries_are_where_they_belong(disk: &[(Key, Page)]) {

@@ -122,6 +122,7 @@ impl Shell {
             self.answer();
         }
         self.core.advance(&mut self.journal);
+        self.answer();
         self.core.dispatch(&mut self.journal);
         self.freed.append(self.core.freed());
         std::mem::take(self.core.outputs())

@@ -13,7 +13,7 @@ use millpond_core::page::NumbersPage;
 use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
 use super::lock;
 use super::shared::{Failure, Hold, Shared};
-use crate::checkpoint::{Job, encode_pages};
+use crate::checkpoint::Job;
 use crate::codec::{Context, encode_fact};
 use crate::disk::TREE;
 use crate::open::OpenOptions;
@@ -177,9 +177,8 @@ impl Appender {
         self.shared.checkpointing.store(true, Ordering::Release);
         self.checkpointed = self.position;
         self.shared.segments.note_at(self.position);
-        let kept = encode_pages(core.kept());
         let NumbersPage { epoch, wall, .. } = core.freeze();
-        let job = Job { position: self.position, start: self.shared.start, epoch, wall, live: None, kept };
+        let job = Job { position: self.position, start: self.shared.start, epoch, wall, live: None };
         *lock(&self.shared.job) = Some(job);
     }
 

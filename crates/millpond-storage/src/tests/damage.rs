@@ -78,10 +78,6 @@ impl Replica for Tape {
     fn changed(&self) -> usize {
         0
     }
-
-    fn kept(&self) -> Vec<Page> {
-        Vec::new()
-    }
 }
 
 fn open_tape(disk: &TwinDisk) -> Result<Opened<Tape>, OpenError> {

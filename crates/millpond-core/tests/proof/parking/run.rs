@@ -84,7 +84,15 @@ impl Run {
     pub fn round(&mut self, round: &Round) {
         for change in &round.changes {
             let commands = self.commands(change);
+            // A redrive goes on for as long as it takes, and others pass.
+            let is_alone = matches!(change, Change::Redrive(_));
+            if is_alone {
+                self.settle();
+            }
             self.submit(commands);
+            if is_alone {
+                self.settle();
+            }
         }
         self.settle();
         if let Some((at, stop)) = round.pause {
@@ -276,6 +284,10 @@ impl Run {
     /// Turns until nothing is wanted any more.
     fn settle(&mut self) {
         while !self.wanted.is_empty() || self.core.next_wake() == Some(Millis::ZERO) {
+            if self.chances.is_empty() {
+                // Nothing leaves memory, and what is in the store alone comes at once.
+                self.bring_everything();
+            }
             self.submit(Vec::new());
         }
     }

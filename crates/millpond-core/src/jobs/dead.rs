@@ -1,0 +1,313 @@
+//! Dead letters: listed, put back to work, thrown away. One by its id is a filter that admits one.
+//!
+//! Letters are fetched a slice at a time, in the order of the store. Those that are put back to work need their topics,
+//! which are loaded for it and stay until the slice has come to them.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use millpond_types::limits::PAGE_MAX;
+use millpond_types::{
+    Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, Sequence, TopicName,
+};
+
+use super::{Needs, Step, Task, WRITING};
+use crate::Core;
+use crate::command::{DeadWhich, Listing, Ticket};
+use crate::decide::Refusal;
+use crate::decide::receive::check_filter;
+use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
+use crate::output::{Found, Reply};
+use crate::page::{DeadPage, Page};
+use crate::store::{Key, KeyBytes, Name, Range, Want};
+
+/// Topics that one job keeps in memory at a time because it comes to their letters.
+const TOPICS_HELD: usize = 64;
+
+pub(crate) struct DeadJob {
+    verb: DeadVerb,
+    /// What is still to be fetched: from a key on and before another, in order.
+    spans: VecDeque<(KeyBytes, KeyBytes)>,
+    /// What was fetched, in order.
+    letters: VecDeque<DeadPage>,
+    /// Letters it has come to.
+    count: u64,
+    /// The one that it is about, if it is about one.
+    one: Option<(TopicName, MessageId)>,
+}
+
+/// What becomes of the letters.
+pub(crate) enum DeadVerb {
+    /// They are listed, at most so many of them.
+    List { limit: usize, rows: Vec<Found<DeadView>> },
+    /// They are put back to work.
+    Redrive,
+    /// They are thrown away.
+    Purge,
+}
+
+impl DeadJob {
+    /// Takes letters that were fetched of what comes next.
+    pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+        let last = entries.last().map(|(key, _)| [&key[..], &[0]].concat()).filter(|_| !complete);
+        match last {
+            Some(behind) => self.spans.front_mut().expect("it was asked for").0 = behind,
+            None => _ = self.spans.pop_front(),
+        }
+        self.letters.extend(entries.into_iter().map(|(_, page)| match page {
+            Page::Dead(page) => page,
+            page => panic!("among dead letters there is nothing else: {page:?}"),
+        }));
+    }
+
+    /// A letter is another one now, or gone.
+    pub(super) fn letter_changed(&mut self, id: MessageId, page: Option<&DeadPage>) {
+        match page {
+            Some(page) => {
+                self.letters.iter_mut().filter(|letter| letter.id == id).for_each(|letter| *letter = page.clone())
+            }
+            None => self.letters.retain(|letter| letter.id != id),
+        }
+    }
+
+    pub(super) fn so_far(&mut self) -> Reply {
+        match &mut self.verb {
+            DeadVerb::List { rows, .. } => Reply::Dead { rows: core::mem::take(rows), next: Vec::new() },
+            DeadVerb::Redrive | DeadVerb::Purge => Reply::Count(self.count),
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn dead_list(
+        &mut self,
+        ticket: Ticket,
+        listing: &Listing,
+        group: &GroupName,
+        log: &mut dyn FactLog,
+    ) -> Result<(), Refusal> {
+        let namespace = self.namespace_of(&listing.namespace)?;
+        let group = self.group_of(group)?;
+        let (mut from, until) = span_of_prefix(namespace, group, &listing.prefix);
+        if !listing.after.is_empty() {
+            let (topic, id) = place_in_list(&listing.after).ok_or_else(bad_place)?;
+            let after = Key::Dead { namespace, group, topic, id }.bytes();
+            from = from.max([&after[..], &[0]].concat());
+        }
+        let limit = (listing.limit as usize).clamp(1, PAGE_MAX);
+        let spans = VecDeque::from_iter((from < until).then_some((from, until)));
+        let verb = DeadVerb::List { limit, rows: Vec::new() };
+        let job = DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one: None };
+        self.begin(ticket, namespace, Task::Dead(job), log)
+    }
+
+    /// Puts dead letters back to work, or throws them away.
+    pub(crate) fn dead_end(
+        &mut self,
+        ticket: Ticket,
+        namespace: &NamespaceName,
+        group: &GroupName,
+        which: DeadWhich,
+        verb: DeadVerb,
+        log: &mut dyn FactLog,
+    ) -> Result<(), Refusal> {
+        let namespace = self.namespace_of(namespace)?;
+        let group = self.group_of(group)?;
+        let (spans, one) = match which {
+            DeadWhich::One(topic, id) => {
+                let from = Key::Dead { namespace, group, topic: topic.clone(), id }.bytes();
+                let until = [&from[..], &[0]].concat();
+                (VecDeque::from([(from, until)]), Some((topic, id)))
+            }
+            DeadWhich::Filter(filter) => {
+                check_filter(&filter)?;
+                (spans(namespace, group, &filter), None)
+            }
+        };
+        let job = DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one };
+        self.begin(ticket, namespace, Task::Dead(job), log)
+    }
+
+    pub(super) fn dead_step(
+        &mut self,
+        job: &mut DeadJob,
+        namespace: NamespaceNumber,
+        left: &mut usize,
+        needs: &mut Needs,
+        log: &mut dyn FactLog,
+    ) -> Step {
+        while *left > 0 {
+            let Some(letter) = job.letters.front() else {
+                needs.clear(&mut self.state.fetched);
+                let Some((from, until)) = job.spans.front().cloned() else { return Step::Done(job.answer()) };
+                if self.state.namespaces[namespace].counts.dead == 0 {
+                    job.spans.clear();
+                    continue;
+                }
+                // An empty range costs something as well.
+                *left -= 1;
+                let limit = job.verb.letters_for(*left + 1);
+                return Step::Waits(Vec::from([Want::Range(Range { from, until, limit })]));
+            };
+            match &mut job.verb {
+                DeadVerb::List { limit, rows } if rows.len() == *limit => {
+                    let last = &rows.last().expect("a page has a row").row;
+                    let next = format!("{}/{}", last.message.id, last.topic).into_bytes();
+                    return Step::Done(Ok(Reply::Dead { rows: core::mem::take(rows), next }));
+                }
+                DeadVerb::List { rows, .. } => rows.push(view(letter)),
+                DeadVerb::Redrive if !self.has_all_for(letter, needs) => {
+                    return Step::Waits(self.need(&job.letters, needs));
+                }
+                DeadVerb::Redrive => self.redrive(letter, log),
+                DeadVerb::Purge => self.commit(Fact::DeadPurged { letter: letter.letter() }, log),
+            }
+            let letter = job.letters.pop_front().expect("it was looked at above");
+            needs.topics.remove(&letter.topic);
+            job.count += 1;
+            *left = left.saturating_sub(job.verb.cost());
+            if !matches!(job.verb, DeadVerb::List { .. }) {
+                self.jobs.letter_changed(letter.id, None);
+            }
+        }
+        Step::Later
+    }
+
+    /// Whether all is at hand that a letter goes back to work with. A topic that was waited for has come, or is not there.
+    fn has_all_for(&mut self, letter: &DeadPage, needs: &Needs) -> bool {
+        let has_topic =
+            needs.topics.contains(&letter.topic) || self.look_up(letter.namespace, &letter.topic).is_empty();
+        has_topic && self.bring_dedup_of(letter).is_ok()
+    }
+
+    /// What has to be fetched for the letters that come next: for the first of them at least, whose needs are not met.
+    fn need(&mut self, letters: &VecDeque<DeadPage>, needs: &mut Needs) -> Vec<Want> {
+        let mut wants = Vec::new();
+        // Those that were waited for before are come to, or gone.
+        needs.topics.clear();
+        for letter in letters {
+            if needs.topics.insert(letter.topic.clone()) {
+                wants.extend(self.look_up(letter.namespace, &letter.topic).into_iter().map(Want::Entry));
+            }
+            if let Err(Want::Entry(key)) = self.bring_dedup_of(letter) {
+                needs.entries.insert(key.clone());
+                wants.push(Want::Entry(key));
+            }
+            if needs.topics.len() >= TOPICS_HELD {
+                break;
+            }
+        }
+        wants
+    }
+
+    fn bring_dedup_of(&mut self, letter: &DeadPage) -> Result<(), Want> {
+        match letter.run.dedup().next() {
+            Some((_, hash)) => self.state.look_up_dedup(letter.namespace, hash).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    fn redrive(&mut self, dead: &DeadPage, log: &mut dyn FactLog) {
+        let (letter, published, mark) = (dead.letter(), dead.run.published, dead.run.dedup().next());
+        let slot = self.topic_or_new(dead.namespace, &dead.topic, log);
+        let topic = &self.state.topics[slot];
+        let sequence = Sequence(topic.next(dead.id.priority).0.max(self.state.numbers.raised));
+        let topic = topic.number;
+        let dedup = mark.and_then(|(_, hash)| self.state.remembered_of(dead.namespace, hash, dead.id));
+        self.commit(Fact::Redriven { letter, topic, sequence, published, dedup }, log);
+    }
+}
+
+impl DeadJob {
+    fn answer(&mut self) -> Result<Reply, Refusal> {
+        match self.one.take().filter(|_| self.count == 0) {
+            None => Ok(self.so_far()),
+            Some((topic, id)) => Err((Code::MessageUnknown, format!("there is no dead letter {id} of topic {topic}"))),
+        }
+    }
+}
+
+impl DeadVerb {
+    /// What a letter counts as.
+    fn cost(&self) -> usize {
+        match self {
+            DeadVerb::List { .. } => 1,
+            DeadVerb::Redrive | DeadVerb::Purge => WRITING,
+        }
+    }
+
+    /// How many letters it can come to before it has looked at so much.
+    fn letters_for(&self, left: usize) -> u32 {
+        let most = match self {
+            // One more tells whether there is a next page.
+            DeadVerb::List { limit, rows } => left.min(limit + 1 - rows.len()),
+            DeadVerb::Redrive | DeadVerb::Purge => left.div_ceil(WRITING),
+        };
+        u32::try_from(most).expect("a slice is short")
+    }
+}
+
+fn view(dead: &DeadPage) -> Found<DeadView> {
+    let message = MessageView {
+        id: dead.id,
+        state: MessageState::Dead,
+        published: dead.run.published,
+        expires: dead.run.expiry(),
+        deliveries: dead.deliveries,
+        failures: dead.failures,
+        block: Bytes::new(),
+    };
+    let row = DeadView {
+        topic: dead.topic.clone(),
+        message,
+        reason: String::from(dead.reason.name()),
+        detail: String::from_utf8_lossy(&dead.detail).into_owned(),
+        died: dead.died,
+    };
+    Found { row, extent: dead.run.extent() }
+}
+
+/// Where the letters of a filter's topics stand, in order and apart from each other.
+fn spans(namespace: NamespaceNumber, group: GroupNumber, filter: &Filter) -> VecDeque<(KeyBytes, KeyBytes)> {
+    let mut spans: Vec<_> = match filter {
+        Filter::All => Vec::from([span_of_prefix(namespace, group, b"")]),
+        Filter::Prefixes(prefixes) => {
+            prefixes.iter().map(|prefix| span_of_prefix(namespace, group, prefix.as_bytes())).collect()
+        }
+        Filter::Topics(names) => names.iter().map(|name| span_of_topic(namespace, group, name)).collect(),
+    };
+    spans.sort_unstable();
+    // Of two prefixes, one holds the other or they are apart.
+    let mut apart: VecDeque<(KeyBytes, KeyBytes)> = VecDeque::new();
+    for (from, until) in spans {
+        if apart.back().is_none_or(|(_, end)| *end <= from) {
+            apart.push_back((from, until));
+        }
+    }
+    apart
+}
+
+fn span_of_prefix(namespace: NamespaceNumber, group: GroupNumber, prefix: &[u8]) -> (KeyBytes, KeyBytes) {
+    let bound = |name: &[u8]| Key::dead_bound(namespace, group, name);
+    (bound(&Name::bytes(prefix)), bound(&Name::prefix_end(prefix)))
+}
+
+/// Behind a name stands a zero, and in longer names something else.
+fn span_of_topic(namespace: NamespaceNumber, group: GroupNumber, name: &TopicName) -> (KeyBytes, KeyBytes) {
+    let name = Name::bytes(name.as_bytes());
+    let bound = |end: u8| Key::dead_bound(namespace, group, &[&name[..], &[end]].concat());
+    (bound(0), bound(1))
+}
+
+/// The token of a page: the last row's id and topic.
+fn place_in_list(token: &[u8]) -> Option<(TopicName, MessageId)> {
+    let (id, topic) = core::str::from_utf8(token).ok()?.split_once('/')?;
+    Some((TopicName::try_from(topic).ok()?, id.parse().ok()?))
+}
+
+fn bad_place() -> Refusal {
+    (Code::ArgumentInvalid, "`after` takes what the page before gave as `next`".into())
+}
