@@ -14,7 +14,7 @@ use millpond_core::output::{Extent, Found, LeasedRun, Reply};
 use millpond_protocol as frame;
 use millpond_storage::{ReadError, Reader};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
-use millpond_types::{DeadView, LeaseNumber, MessageView, Receipt, Sequence};
+use millpond_types::{DeadView, LeaseNumber, MessageView, Millis, Receipt, Sequence};
 
 use crate::convert::response as convert;
 use crate::metrics::Metrics;
@@ -178,7 +178,8 @@ impl Source {
                 match error {
                     ReadError::Damaged { .. } => self.end(run.receipt, FinishVerb::Damaged),
                     ReadError::Io { .. } => self.end(run.receipt, FinishVerb::Fail { reason: UNREADABLE.into() }),
-                    ReadError::Gone(_) => {}
+                    // It has ended, and then so has its lease; or it was moved, and is delivered again from where it lies.
+                    ReadError::Gone(_) => self.end(run.receipt, FinishVerb::Release { delay: Millis::ZERO }),
                 }
             }
             Err(_) => (0..run.count).for_each(|index| self.read_run(single(&run, index), whole)),
@@ -209,8 +210,7 @@ impl Source {
 
     fn report(&self, error: &ReadError) {
         match error {
-            // It was finished by somebody else between its lease's end and now.
-            ReadError::Gone(_) => tracing::debug!(%error, "a message ended before it was read"),
+            ReadError::Gone(_) => tracing::debug!(%error, "a message ended or was moved before it was read"),
             ReadError::Damaged { .. } | ReadError::Io { .. } => {
                 self.metrics.damaged.inc();
                 tracing::error!(%error, "a message cannot be read; it is not delivered and its lease is ended");

@@ -15,6 +15,7 @@ mod convert;
 mod health;
 mod memory;
 mod metrics;
+mod moving;
 mod server;
 mod session;
 pub mod update_queue;

@@ -82,7 +82,7 @@ impl Broker {
         let mut opened: Opened = open(Arc::new(disk.clone()), options)?;
         clock.restart(opened.report.now);
         opened.start(clock.tick())?;
-        let Opened { core, store, appender, committer, reader, housekeeper, report } = opened;
+        let Opened { core, store, appender, committer, reader, housekeeper, report, .. } = opened;
         let broker = Broker {
             core,
             store,

@@ -2,7 +2,7 @@
 //! edges: segments that fill after a few batches, a tail that forgets at once, few topics so that clients meet.
 
 use millpond_storage::tree::TreeOptions;
-use millpond_storage::{BATCH_BYTES, Identity, OpenOptions};
+use millpond_storage::{BATCH_BYTES, Identity, OpenOptions, SLACK};
 use millpond_types::{DedupWindow, Millis, NamespaceName, OnExpiry, Policy, Retry, TopicName};
 
 use crate::streams::Stream;
@@ -39,6 +39,7 @@ impl Plan {
             checkpoint_after: *stream.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),
             tail_bytes: *stream.pick(&[0, 2 << 10, 16 << 10, 1 << 20]),
             batch_bytes: BATCH_BYTES,
+            slack: SLACK,
             identity: Identity {
                 directory: u128::from(stream.draw()) << 64 | u128::from(stream.draw()),
                 hash_key: [stream.draw(), stream.draw()],

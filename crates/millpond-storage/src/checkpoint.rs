@@ -10,7 +10,6 @@
 //! |---|---|---|
 //! | 4 | length | of the table, little-endian |
 //! | | table | what each segment holds of live messages ([`LiveBytes`]) |
-//! | | pages | what the core keeps in memory alone: dead letters |
 
 use std::sync::Arc;
 

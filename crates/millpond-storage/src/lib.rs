@@ -8,6 +8,8 @@
 //!               └── checkpoint ──► Housekeeper ───────┘ space, checkpoints, dead segments
 //! ```
 //!
+//! A [`Mover`] beside them finds old messages that pin much space for little.
+//!
 //! What is on the disk is described in `docs/storage-format.md`, byte by byte in the module that writes it. All access
 //! goes through [`disk::Disk`], whose [`twin`] remembers what was synced. What facts mean is the core's business.
 
@@ -18,6 +20,7 @@ mod format;
 mod housekeeper;
 mod inspect;
 mod journal;
+mod mover;
 mod open;
 mod recover;
 mod salvage;
@@ -30,6 +33,7 @@ pub use disk::{Disk, RealDisk};
 pub use housekeeper::Housekeeper;
 pub use inspect::{Verdict, inspect, inspect_disk};
 pub use journal::{Appender, Batch, CommitError, Committer, Failure, Mark, ReadError, Reader};
+pub use mover::{Mover, Moves, SLACK, Space};
 pub use open::{
     BATCH_BYTES, CHECKPOINT_AFTER, Identity, OpenError, OpenOptions, Opened, SEGMENT_BYTES, TAIL_BYTES, open,
 };

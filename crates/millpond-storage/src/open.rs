@@ -18,6 +18,7 @@ use crate::journal::segment::SEGMENT_HEADER;
 use crate::journal::segments::Segment;
 use crate::journal::shared::{Hold, Shared};
 use crate::journal::{Appender, Batch, CommitError, Committer, Mark, Reader};
+use crate::mover::{Mover, SLACK};
 use crate::recover::{Recovered, Recovery, Replica, Source, recover};
 use crate::store::LayeredStore;
 use crate::tree::{TreeError, TreeOptions};
@@ -64,6 +65,8 @@ pub struct OpenOptions {
     pub tail_bytes: u64,
     /// Bytes of a batch that is full. Batches are built in memory of twice as much.
     pub batch_bytes: u64,
+    /// Bytes that the directory may take beyond what is alive, however little that is.
+    pub slack: u64,
     /// For a directory that is made now.
     pub identity: Identity,
     /// A person has decided to lose what follows this position: where recovery finds damage exactly there, it goes on as
@@ -105,6 +108,7 @@ impl Default for OpenOptions {
             tree: TreeOptions::default(),
             tail_bytes: TAIL_BYTES,
             batch_bytes: BATCH_BYTES,
+            slack: SLACK,
             identity: Identity::random(),
             cut: None,
         }
@@ -125,6 +129,8 @@ pub struct Opened<R = Core> {
     pub reader: Reader,
     /// To be run in a thread of its own.
     pub housekeeper: Housekeeper,
+    /// To be asked again and again, from a thread of its own.
+    pub mover: Mover,
     /// What was found.
     pub report: Recovery,
 }
@@ -180,7 +186,9 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     // From here on, nothing that an earlier start wrote and lost behind this place can be taken for a batch.
     commit(&mut committer, first, shared.disk.place(""))?;
     let housekeeper = Housekeeper::new(shared.clone(), hold, store.clone());
-    Ok(Opened { core, store, appender, committer, reader: Reader::new(shared), housekeeper, report: recovered.report })
+    let reader = Reader::new(shared.clone());
+    let mover = Mover::new(shared, store.clone(), reader.clone(), options.slack);
+    Ok(Opened { core, store, appender, committer, reader, housekeeper, mover, report: recovered.report })
 }
 
 /// Brings the state back from the tree and the journal. Where the tree is damaged or gone, an empty one takes its place,

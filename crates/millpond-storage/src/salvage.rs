@@ -105,7 +105,7 @@ impl Old {
             let Some(base) = segment_base(&name) else { continue };
             let file = disk.open(&name)?;
             let bytes = file.length()?;
-            segments.push(Segment { base, name, file, bytes, live: 0 });
+            segments.push(Segment { base, end: u64::MAX, name, file, bytes, live: 0 });
         }
         segments.sort_by_key(|segment| segment.base);
         let by_header = || segments.iter().find_map(|segment| SegmentHeader::read(segment.file.as_ref()).ok());

@@ -48,6 +48,7 @@ use crate::bodies::{Bodies, ReaderThreads};
 use crate::health::Health;
 use crate::memory::{MEMORY_DEFAULT, MEMORY_MIN, Shares};
 use crate::metrics::Metrics;
+use crate::moving::Moving;
 use crate::session::credit::Windows;
 use crate::session::intake::Receiving;
 use crate::session::room::Room;
@@ -113,6 +114,7 @@ pub struct Broker {
     journal: UpdateQueue<Journal>,
     fetchers: FetchThreads,
     readers: ReaderThreads,
+    moving: Moving,
     housekeeper: JoinHandle<Result<(), Failure>>,
 }
 
@@ -160,7 +162,7 @@ impl Broker {
 
         let mut clock = Clock::starting_from(report.now.run, report.now.wall);
         opened.start(clock.tick(std::time::Instant::now()))?;
-        let Opened { core, store, appender, committer, reader, housekeeper, .. } = opened;
+        let Opened { core, store, appender, committer, reader, housekeeper, mover, .. } = opened;
         let hash_key = core.hash_key();
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
         let registry = Arc::new(Registry::default());
@@ -189,6 +191,7 @@ impl Broker {
         let writer = writer.map_err(OpenError::Thread)?;
         let readers = Bodies::start(reader, metrics.clone(), writer.submitter());
         let (bodies, readers) = readers.map_err(OpenError::Thread)?;
+        let moving = Moving::start(mover, writer.submitter(), metrics.clone()).map_err(OpenError::Thread)?;
         let shared = Shared {
             writer: writer.submitter(),
             registry,
@@ -205,7 +208,7 @@ impl Broker {
             held_max: shares.held,
             connections_max: shares.connections,
         };
-        Ok(Broker { handle: Handle::new(Arc::new(shared)), writer, journal, fetchers, readers, housekeeper })
+        Ok(Broker { handle: Handle::new(Arc::new(shared)), writer, journal, fetchers, readers, moving, housekeeper })
     }
 
     /// A handle to be kept elsewhere; the broker itself is used as one, too.
@@ -225,6 +228,7 @@ impl Broker {
             Some(failure) => Err(ShutdownError::Failed(failure.to_owned())),
             None => writer.close().map_err(|failure| ShutdownError::Failed(failure.to_string())),
         };
+        self.moving.stop().map_err(|_| ShutdownError::Panicked("mover"))?;
         self.readers.stop().map_err(|_| ShutdownError::Panicked("reader"))?;
         let kept = self.housekeeper.join().map_err(|_| ShutdownError::Panicked("housekeeper"))?;
         closed.and(kept.map_err(|failure| ShutdownError::Failed(failure.to_string())))

@@ -1,6 +1,7 @@
 use std::thread;
+use std::time::Duration;
 
-use millpond_core::command::{Attach, Command};
+use millpond_core::command::{Attach, Command, Finish, FinishVerb, ReceiptRun};
 use millpond_core::command::{DeadWhich, Listing};
 use millpond_core::output::Reply;
 use millpond_storage::twin::{Fault, SECTOR, TwinDisk};
@@ -182,5 +183,44 @@ fn a_message_carries_all_that_it_was_given() {
     assert_eq!((first.dedup_id, first.body), (&b"once"[..], &b"body"[..]));
     let headers: Vec<_> = millpond_types::block::headers(first.headers).map(Option::unwrap).collect();
     assert_eq!(headers, [(&b"key"[..], &b"value"[..])]);
+    broker.shutdown().unwrap();
+}
+
+#[test]
+fn old_messages_that_nobody_takes_do_not_pin_the_disk() {
+    let disk = TwinDisk::new(SECTOR);
+    let storage = OpenOptions { checkpoint_after: 128 * 1024, slack: 64 * 1024, ..options() };
+    let broker = open(&disk, &storage);
+    let topic = |name: &str| TopicName::try_from(name).unwrap();
+    let mut kept = Vec::new();
+    for round in 0..40 {
+        let old = format!("old {round}");
+        let drained = (0..10).map(|_| message(vec![7; 4000]));
+        let messages = [Message::new(topic("old"), old.clone())].into_iter().chain(drained).collect();
+        broker.publish(default_namespace(), messages).wait().unwrap();
+        kept.push(old.into_bytes());
+        let mut receive = Receive::all(default_namespace(), 100);
+        receive.0.filter = Filter::Topics(vec![topic("t")]);
+        let receipts: Vec<_> = broker.receive(receive).wait().unwrap().iter().map(|run| run.receipt).collect();
+        assert_eq!(receipts.len(), 1);
+        let verb = FinishVerb::Ack;
+        let receipts = vec![ReceiptRun { first: receipts[0], count: 10 }];
+        broker.call(Command::Finish(Finish { verb, receipts, confirm: true })).wait().unwrap();
+    }
+    broker.shutdown().unwrap();
+    let segments = || disk.list().unwrap().iter().filter(|name| name.ends_with(".journal")).count();
+    assert!(segments() > 10, "{}", segments());
+
+    // A start looks at once.
+    let broker = open(&disk, &storage);
+    while segments() > 5 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    disk.crash(3);
+    drop(broker);
+    let broker = open(&disk, &storage);
+    let runs = broker.receive(Receive::all(default_namespace(), 1000)).wait().unwrap();
+    let found: Vec<_> = runs.iter().flat_map(|run| run.bodies().map(<[u8]>::to_vec)).collect();
+    assert_eq!(found, kept, "all of them, whole and in order");
     broker.shutdown().unwrap();
 }

@@ -117,7 +117,7 @@ impl Committer {
         let header = SegmentHeader { start: shared.start, base: self.written, directory: shared.directory };
         let bytes = begin_segment(shared, file.as_ref(), &header, &spare, &name)
             .map_err(|error| shared.poison(&name, "beginning the segment", &error))?;
-        self.segment = Segment { base: self.written, name, file, bytes, live: 0 };
+        self.segment = Segment { base: self.written, end: u64::MAX, name, file, bytes, live: 0 };
         self.begun = None;
         shared.segments.add(self.segment.clone());
         shared.ring();

@@ -39,6 +39,8 @@ struct Inner {
 pub struct Segment {
     /// The position of its first batch.
     pub base: u64,
+    /// The position behind its last batch, where the next segment began; of the last segment, past all positions.
+    pub end: u64,
     /// Its file's name.
     pub name: String,
     /// Its file.
@@ -55,9 +57,9 @@ impl Segment {
         position - self.base + SEGMENT_HEADER
     }
 
-    /// Whether all of an extent may lie in it.
+    /// Whether all of an extent may lie in it. What lies behind its end lay in another segment.
     pub fn holds(&self, extent: Extent) -> bool {
-        extent.position >= self.base
+        (self.base..self.end).contains(&extent.position)
             && self.offset(extent.position).checked_add(extent.length.into()).is_some_and(|end| end <= self.bytes)
     }
 }
@@ -66,8 +68,11 @@ impl Segments {
     /// Adds a segment behind all others.
     pub fn add(&self, segment: Segment) {
         let segments = &mut self.write().by_base;
-        assert!(segments.keys().next_back().is_none_or(|last| *last < segment.base), "segments come in order");
-        segments.insert(segment.base, segment);
+        if let Some(last) = segments.values_mut().next_back() {
+            assert!(last.base < segment.base, "segments come in order");
+            last.end = segment.base;
+        }
+        segments.insert(segment.base, Segment { end: u64::MAX, ..segment });
     }
 
     /// A batch was written into the last segment: it ends at this position, stores messages of so many bytes, and has

@@ -73,9 +73,11 @@ pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segm
             return Err(damaged("has the header of another segment or data directory"));
         }
         let bytes = file.length().map_err(io(place))?;
-        segments.push(Segment { base, name, file, bytes, live: 0 });
+        segments.push(Segment { base, end: u64::MAX, name, file, bytes, live: 0 });
     }
     segments.sort_by_key(|segment| segment.base);
+    let bases: Vec<u64> = segments.iter().skip(1).map(|next| next.base).collect();
+    segments.iter_mut().zip(bases).for_each(|(segment, next)| segment.end = next);
     Ok(segments)
 }
 

@@ -4,6 +4,7 @@ mod cost;
 mod crash;
 mod damage;
 mod inspect;
+mod mover;
 mod real_disk;
 mod restart;
 mod salvage;

@@ -63,7 +63,10 @@ fn all_messages_come_over_in_order_and_with_higher_numbers() {
         assert_eq!(bodies(&opened.core, &opened.reader), before, "{told}");
         for page in opened.core.pages() {
             if let Page::Topic(topic) = page {
-                assert!(topic.number.0 > high_water && topic.levels[0].runs[0].first.0 > high_water);
+                assert!(topic.number.0 > high_water);
+                let aside = topic.levels.iter().flat_map(|level| &level.aside).map(|aside| &aside.run);
+                let mut runs = topic.levels.iter().flat_map(|level| &level.runs).chain(aside);
+                assert!(runs.all(|run| run.first.0 > high_water));
             }
         }
     }

@@ -17,8 +17,9 @@ use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime
 use crate::checkpoint::LiveBytes;
 use crate::tree::TreeError;
 use crate::twin::{Seed, TwinDisk};
-use crate::{CommitError, Failure, Identity, Mark, OpenError, OpenOptions, Opened, open};
+use crate::{CommitError, Failure, Identity, Mark, Moves, OpenError, OpenOptions, Opened, open};
 
+pub const YEAR: Millis = Millis::seconds(365 * 24 * 60 * 60);
 pub const SEGMENT: u64 = 16 * 1024;
 
 pub fn options() -> OpenOptions {
@@ -27,6 +28,7 @@ pub fn options() -> OpenOptions {
         checkpoint_after: 40 * 1024,
         tail_bytes: 8 * 1024,
         batch_bytes: crate::BATCH_BYTES,
+        slack: 3 * SEGMENT,
         identity: Identity { directory: 0x0123_4567_89ab_cdef, hash_key: [1, 2] },
         cut: None,
         ..OpenOptions::default()
@@ -87,12 +89,16 @@ impl Workload {
         self.time += 50;
         match self.seed.below(16) {
             0..6 => {
-                let command = publish(&mut self.seed);
+                let mut command = publish(&mut self.seed);
+                if self.seed.below(10) == 0 {
+                    delay(&mut command, YEAR);
+                }
                 self.turn(opened, command)?;
             }
             6..9 => self.receive(opened)?,
             9..12 => self.ack(opened)?,
             12 => self.mark(opened, Mark::Idle)?,
+            13 => _ = self.move_some(opened)?,
             _ => {
                 if opened.appender.checkpoint_due(&opened.core) {
                     self.mark(opened, Mark::Idle)?;
@@ -123,6 +129,14 @@ impl Workload {
         }
         let ack = Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true });
         self.turn(opened, ack).map(|_| ())
+    }
+
+    /// Moves what pins segments, as far as a step comes.
+    pub fn move_some(&mut self, opened: &mut Opened) -> Result<bool, Stopped> {
+        let Moves { commands, unreadable, rests } = opened.mover.step()?;
+        assert!(unreadable.is_empty(), "{unreadable:?}");
+        commands.into_iter().try_for_each(|command| self.turn(opened, command).map(|_| ()))?;
+        Ok(!rests)
     }
 
     /// A turn with one command. One batch in four is written and not synced yet.
@@ -244,6 +258,12 @@ pub fn publish(seed: &mut Seed) -> Command {
     };
     let namespace = NamespaceName::default();
     Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
+}
+
+/// Makes a publish one of messages that pin their segment.
+pub fn delay(command: &mut Command, delay: Millis) {
+    let Command::Publish(publish) = command else { panic!("only what is published is delayed") };
+    publish.runs[0].delay = delay;
 }
 
 /// A receive that does not wait.

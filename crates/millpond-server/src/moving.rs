@@ -1,0 +1,88 @@
+//! Moves old messages that pin much of the disk, as storage's [`Mover`] finds them: on a thread of its own, and so slowly
+//! that others hardly notice.
+//!
+//! A batch of moves goes to the writer as publishes do. The next is looked for when that one is durable, and after a pause of
+//! several times as long as it took.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use millpond_core::output::Reply;
+use millpond_storage::{Mover, Moves};
+
+use crate::metrics::Metrics;
+use crate::update_queue::{Panicked, Submitter};
+use crate::writer::{PUBLISHING, Request};
+
+/// Of the time that moves take of the writer and its disk, so much more is left to others before the next: a fifth of the
+/// turns at most are of moves.
+const OTHERS: u32 = 4;
+/// How long until it is looked again whether something pins space.
+const AGAIN: Duration = Duration::from_secs(5);
+/// How long after a pass that found what cannot be read: such messages pin their segments until somebody sees to them.
+const AGAIN_UNREADABLE: Duration = Duration::from_secs(10 * 60);
+
+/// The thread, until it is stopped.
+pub(crate) struct Moving {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Moving {
+    pub(crate) fn start(
+        mover: Mover,
+        writer: Submitter<Request, Reply>,
+        metrics: std::sync::Arc<Metrics>,
+    ) -> io::Result<Moving> {
+        let (stop, stopped) = channel();
+        let thread =
+            thread::Builder::new().name("mover".into()).spawn(move || run(mover, &writer, &metrics, &stopped))?;
+        Ok(Moving { stop, thread })
+    }
+
+    /// Ends it, when the writer has stopped.
+    pub(crate) fn stop(self) -> Result<(), Panicked> {
+        drop(self.stop);
+        self.thread.join().map_err(|_| Panicked)
+    }
+}
+
+fn run(mut mover: Mover, writer: &Submitter<Request, Reply>, metrics: &Metrics, stopped: &Receiver<()>) {
+    let mut is_damaged = false;
+    loop {
+        let began = Instant::now();
+        let moves = match mover.step() {
+            Ok(moves) => moves,
+            Err(error) => {
+                tracing::error!(%error, "old messages cannot be looked for; space that they pin does not come back");
+                return;
+            }
+        };
+        for error in &moves.unreadable {
+            is_damaged = true;
+            metrics.damaged.inc();
+            tracing::error!(%error, "a message cannot be moved: it pins its segment");
+        }
+        let rests = moves.rests;
+        if !carry_out(moves, writer) {
+            return;
+        }
+        let pause = match rests {
+            false => began.elapsed() * OTHERS,
+            true if std::mem::take(&mut is_damaged) => AGAIN_UNREADABLE,
+            true => AGAIN,
+        };
+        if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+/// Whether the writer has decided all of them.
+fn carry_out(moves: Moves, writer: &Submitter<Request, Reply>) -> bool {
+    let submitted = moves.commands.into_iter().map(|command| writer.submit(PUBLISHING, Request::Call(command)).ok());
+    let Some(pending) = submitted.collect::<Option<Vec<_>>>() else { return false };
+    pending.into_iter().all(|pending| pending.wait().is_ok())
+}

@@ -1,0 +1,120 @@
+//! Makes space come back that a few old messages pin: finds them, reads them, and says which are to move.
+//!
+//! *Alive* are the records of unfinished messages and the tree; in *total* a directory takes the files of its segments and
+//! the tree. Where the total is above the larger of twice what is alive and [`SLACK`] more than it, the segments that hold
+//! the least are emptied, as many as it takes: their messages are stored again at the tail of the journal. The core decides
+//! each move, for what was found may have ended meanwhile; then nothing keeps the old segment any more.
+//!
+//! What lies before a checkpoint's position the checkpoint knows of, unless it has ended since. So a pass looks through the
+//! entries of the newest one, in order, and needs neither the core nor a table of who lies where. An entry that another
+//! checkpoint puts behind the place where the pass stands is missed; the next pass finds it.
+
+mod pass;
+mod victims;
+
+use std::sync::Arc;
+
+use millpond_core::command::Command;
+
+use crate::journal::segments::Segment;
+use crate::journal::shared::Shared;
+use crate::store::LayeredStore;
+use crate::tree::TreeError;
+use crate::{ReadError, Reader};
+use pass::Pass;
+
+/// Bytes that a directory may take beyond what is alive, however little that is: segments are not worth emptying one by
+/// one, and a checkpoint's worth of them waits for the next checkpoint.
+pub const SLACK: u64 = 1024 * 1024 * 1024;
+/// Bytes of messages that are moved at a time: a turn of the writer takes little longer for them.
+const BATCH_BYTES: usize = 256 * 1024;
+/// Moves at a time, for messages that are small.
+const BATCH_MOVES: usize = 128;
+
+/// See the module. To be asked again and again, on a thread of its own.
+pub struct Mover {
+    shared: Arc<Shared>,
+    store: LayeredStore,
+    reader: Reader,
+    slack: u64,
+    pass: Option<Pass>,
+}
+
+/// What a directory takes, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Space {
+    /// The records of unfinished messages, and the tree.
+    pub alive: u64,
+    /// The files of all segments in use, and the tree.
+    pub total: u64,
+    /// The total comes back to this or less.
+    pub bound: u64,
+}
+
+/// What a step has come to.
+#[derive(Default)]
+pub struct Moves {
+    /// For the core. All of them belong into a few turns; when they are decided, the next step is due.
+    pub commands: Vec<Command>,
+    /// Messages that cannot be read, and so pin their segments.
+    pub unreadable: Vec<ReadError>,
+    /// Whether there is nothing more to do for now.
+    pub rests: bool,
+}
+
+impl Mover {
+    pub(crate) fn new(shared: Arc<Shared>, store: LayeredStore, reader: Reader, slack: u64) -> Mover {
+        Mover { shared, store, reader, slack, pass: None }
+    }
+
+    /// Looks at some entries, or reads some messages.
+    pub fn step(&mut self) -> Result<Moves, TreeError> {
+        let mut moves = Moves::default();
+        let Some(pass) = &mut self.pass else {
+            let victims = self.victims();
+            moves.rests = victims.is_empty();
+            if !moves.rests {
+                self.pass = Some(Pass::begin(victims));
+            }
+            return Ok(moves);
+        };
+        if pass.has_found() {
+            let mut bytes = 0;
+            while bytes < BATCH_BYTES && moves.commands.len() < BATCH_MOVES {
+                let Some(found) = pass.next() else { break };
+                match self.reader.read(found.extent()) {
+                    Ok(block) => {
+                        bytes += block.len();
+                        moves.commands.push(found.into_move(block));
+                    }
+                    // It has ended, or it was moved.
+                    Err(ReadError::Gone(_)) => {}
+                    Err(error) => moves.unreadable.push(error),
+                }
+            }
+        } else if !pass.look_on(&self.store)? {
+            self.pass = None;
+            moves.rests = true;
+        }
+        Ok(moves)
+    }
+
+    /// What the directory takes now.
+    pub fn space(&self) -> Space {
+        Space::of(&self.shared.segments.all(), self.store.tree().stats().bytes, self.slack)
+    }
+
+    fn victims(&self) -> victims::Victims {
+        let checkpoint = self.shared.checkpoint.load(std::sync::atomic::Ordering::Acquire);
+        let tree = self.store.tree().stats().bytes;
+        victims::choose(&self.shared.segments.all(), checkpoint, tree, self.slack)
+    }
+}
+
+impl Space {
+    fn of(segments: &[Segment], tree: u64, slack: u64) -> Space {
+        let alive = tree + segments.iter().map(|segment| segment.live).sum::<u64>();
+        let total = tree + segments.iter().map(|segment| segment.bytes).sum::<u64>();
+        Space { alive, total, bound: (2 * alive).max(alive + slack) }
+    }
+}
