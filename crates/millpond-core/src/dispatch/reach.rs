@@ -16,12 +16,16 @@ use millpond_types::{Priority, TopicName};
 use crate::fact::NamespaceNumber;
 use crate::store::{Key, KeyBytes, Name, Range, Shelf, Want};
 
-/// Topics asked for at once: a read of some tens of kilobytes, and fewer than a millisecond's work to take in.
+/// Topics asked for at once where dispatch goes on in one place: a read of some tens of kilobytes, and fewer than a
+/// millisecond's work to take in.
 pub(crate) const READ_AHEAD: u32 = 512;
+/// Topics asked for at once where it goes from tenant to tenant, and each has a stretch: what is read ahead of all of
+/// them has to stay in memory until their turns come.
+pub(crate) const READ_AHEAD_MIN: u32 = 4;
 
-/// Stretches kept per namespace and priority, the newest. Dispatch is in a few places at a time: two for each set of
-/// prefixes that is in use.
-const STRETCHES_MAX: usize = 128;
+/// Stretches kept per namespace and priority, the newest. Dispatch is in one place for each tenant with more than it can
+/// be given in a turn; where there are more of them, each turn costs a read.
+const STRETCHES_MAX: usize = 1024;
 
 const LOWEST: Priority = Priority::new(0).expect("it is one");
 
@@ -138,7 +142,8 @@ impl Reach {
             return;
         }
         let bound = |name: &[u8]| Key::topic_bound(namespace, Shelf::Ready(priority), name);
-        let range = Range { from: bound(&span.from), until: bound(&span.until), limit: READ_AHEAD };
+        let limit = (READ_AHEAD / (shelf.stretches.len() as u32 + 1)).max(READ_AHEAD_MIN);
+        let range = Range { from: bound(&span.from), until: bound(&span.until), limit };
         self.wanted.push(Want::Range(range));
         shelf.asked.push(span);
     }
@@ -166,7 +171,10 @@ impl Reach {
         let shelf = self.shelves.entry((namespace, priority)).or_default();
         shelf.cold += 1;
         let hole = Span::of(name);
-        let Some(at) = shelf.stretches.iter().position(|stretch| stretch.span.holds(&hole.from)) else { return };
+        let at = shelf.stretches.partition_point(|stretch| stretch.span.until <= hole.from);
+        if !shelf.stretches.get(at).is_some_and(|stretch| stretch.span.holds(&hole.from)) {
+            return;
+        }
         let Stretch { span, ahead, made } = shelf.stretches.remove(at);
         let before = Span { from: span.from, until: hole.from };
         let behind = Span { from: hole.until, until: span.until };
