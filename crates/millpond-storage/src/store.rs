@@ -13,7 +13,7 @@
 //!
 //! Invariants: an answer is what the layers hold together at the moment of [`LayeredStore::resolve`], however long ago it
 //! was read: each layer that was committed since is kept until it is resolved, and laid over what was read. An entry that
-//! the filter does not know is in no layer on the disk ([`filter`]).
+//! the filter does not know is in no layer on the disk (see `filter`).
 
 mod filter;
 mod layer;

@@ -4,7 +4,7 @@
 //! the entries of a commit finds its head, and the other way round. A read sees whole commits, each key's newest.
 //!
 //! What the keys and values mean is told elsewhere, but for two things: every key begins with a byte above zero, and
-//! the compaction drops what has expired ([`expiry`]), so that nobody has to look for it.
+//! the compaction drops what has expired (see `expiry`), so that nobody has to look for it.
 
 mod compactor;
 mod expiry;
