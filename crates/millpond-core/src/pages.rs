@@ -1,4 +1,5 @@
-//! Between state and pages: what a checkpoint keeps, and what a topic is turned into that leaves memory.
+//! Between state and pages: what a checkpoint keeps of a topic, and what one that leaves memory is turned into. The whole
+//! state as pages, and all its extents, are for those who inspect it: tests, and `millpond inspect`.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

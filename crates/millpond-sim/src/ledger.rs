@@ -1,6 +1,6 @@
 //! A plain model of all messages, kept beside the core from the same facts.
 //!
-//! It knows nothing of runs, rings and timers: one entry a message, one a lease. It refuses a fact that cannot follow
+//! It knows nothing of runs, turns and timers: one entry a message, one a lease. It refuses a fact that cannot follow
 //! from those before it, and goes back with the journal when a crash takes facts away. [`crate::lost`] and
 //! [`crate::back`] hold what clients were told against it, and [`crate::audit`] the core's own state.
 

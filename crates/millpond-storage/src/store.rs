@@ -255,17 +255,11 @@ impl Store for LayeredStore {
 
     fn dump(&self) -> Vec<Page> {
         let everything = Range { from: vec![1], until: vec![u8::MAX], limit: u32::MAX };
-        let fetched =
-            self.read(vec![Want::Range(everything)]).expect("a dump is made in tests, where reading succeeds");
+        let fetched = self.read(vec![Want::Range(everything)]).expect("what is dumped was verified just before");
         let Some(Answer::Range { entries, .. }) = self.resolve(fetched).answers.pop() else {
             unreachable!("a range is answered by a range");
         };
         entries.into_iter().map(|(_, page)| page).collect()
-    }
-
-    fn bytes(&self) -> usize {
-        let StoreMemory { young, frozen, filter } = self.memory();
-        young + frozen + filter
     }
 }
 

@@ -3,13 +3,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::{Filter, LeaseNumber, NamespaceName, Policy, Priority, TopicName, TopicNumber};
 use proptest::prelude::*;
 
 use super::Dispatcher;
-use super::reach::{READ_AHEAD, READ_AHEAD_MIN};
+use super::reach::{READ_AHEAD, READ_AHEAD_MIN, Reach, Span};
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
 use crate::state::topic::Topic;
@@ -243,6 +244,24 @@ fn what_is_paused_is_not_read() {
     assert_eq!(world.serve(0), None);
     world.pause(&name("b"), false);
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/1")));
+}
+
+#[test]
+fn the_more_tenants_take_turns_the_less_is_read_ahead_of_each() {
+    let mut reach = Reach::default();
+    reach.add(0, Priority::DEFAULT, 1_000_000);
+    let limits: Vec<u32> = (0..200)
+        .map(|tenant| {
+            let prefix = format!("{tenant:03}/");
+            reach.ask(0, Priority::DEFAULT, Span::of_prefix(prefix.as_bytes()));
+            let Some(Want::Range(range)) = reach.wanted().pop() else { panic!("dispatch wants ranges") };
+            let first =
+                Key::Topic { namespace: 0, shelf: Shelf::Ready(Priority::DEFAULT), name: name(&(prefix + "a")) };
+            reach.range_loaded(&range, Some(&first.bytes()));
+            range.limit
+        })
+        .collect();
+    assert_eq!((limits[0], limits[1], limits[199]), (READ_AHEAD, READ_AHEAD / 2, READ_AHEAD_MIN));
 }
 
 fn name(text: &str) -> TopicName {

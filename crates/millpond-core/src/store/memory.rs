@@ -119,11 +119,6 @@ impl Store for MemoryStore {
         self.sealed = true;
     }
 
-    fn bytes(&self) -> usize {
-        // The model has no budget.
-        0
-    }
-
     fn dump(&self) -> Vec<Page> {
         let all = Range { from: KeyBytes::new(), until: [u8::MAX].into(), limit: u32::MAX };
         self.entries(&all).map(|(_, page)| page).collect()

@@ -133,9 +133,7 @@ pub trait Store: Send {
     fn capture_removal(&mut self, key: &Key);
     /// The checkpoint is complete: the shell may write it.
     fn seal(&mut self);
-    /// Bytes of memory that the store holds, to be set against the budget.
-    fn bytes(&self) -> usize;
-    /// All entries, in order, where all of them are in memory: what a checkpoint that is a whole dump consists of.
+    /// All entries, in order, the disk's among them: the one call that may wait. For those who inspect the whole state.
     fn dump(&self) -> Vec<Page>;
 }
 

@@ -71,10 +71,6 @@ impl Store for SharedStore {
         self.model().seal();
     }
 
-    fn bytes(&self) -> usize {
-        self.model().bytes()
-    }
-
     fn dump(&self) -> Vec<Page> {
         self.model().dump()
     }

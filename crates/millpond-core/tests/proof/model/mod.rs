@@ -1,6 +1,6 @@
 //! The broker as plain collections: one object a message, every question answered by a walk over all of them.
 //!
-//! Obviously right and slow. It knows nothing of runs, rings, wheels, facts or pages. What the design leaves open, which
+//! Obviously right and slow. It knows nothing of runs, turns, wheels, facts or pages. What the design leaves open, which
 //! of several tenants goes first, it does not predict: [`dispatch`] takes the core's choice and holds it against the
 //! rules. One namespace, `default`.
 
