@@ -1,4 +1,5 @@
-//! Commands that go over many entries: dead letters and topics by filter, listings, and which topics stand out.
+//! Commands that go over many entries: dead letters by filter, and which topics stand out. Listings and purges of topics do
+//! not go this way yet: [`crate::parking`] brings all topics that they are about into memory first.
 //!
 //! No turn looks at more than a slice, so such a command may take many turns, others pass meanwhile, and each entry
 //! counts as it was in the turn that came to it. The answer comes at the end. Jobs take turns with each other, a slice
