@@ -209,6 +209,17 @@ impl Key {
         matches!(bytes.first(), Some(6..=8))
     }
 
+    /// Whether entries of a key's kind are only ever looked up by their whole keys: dedup ids and producer sessions, of
+    /// which no range is asked for but by those who want everything.
+    pub fn is_point(bytes: &[u8]) -> bool {
+        matches!(bytes.first(), Some(6 | 7))
+    }
+
+    /// Whether keys of such entries may lie from one bound on and before another.
+    pub fn may_hold_points(from: &[u8], until: &[u8]) -> bool {
+        *from < [8][..] && *until > [6][..]
+    }
+
     /// The key that bytes are of; `None` if they are none's.
     pub fn parse(bytes: &[u8]) -> Option<Key> {
         let (kind, rest) = bytes.split_first()?;

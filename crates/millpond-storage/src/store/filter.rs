@@ -138,7 +138,7 @@ fn probes(hash: u64) -> impl Iterator<Item = (usize, u64)> {
 impl LayeredStore {
     /// Puts the keys that a checkpoint adds into the filter, and into the one that is being made.
     pub(super) fn note_in_filters(&self, layer: &Layer) {
-        let filtered = || layer.iter().filter(|(key, _)| is_filtered(key));
+        let filtered = || layer.records().filter(|(key, _)| is_filtered(key));
         let added = filtered().filter(|(_, value)| value.is_some()).count() as u64;
         let removed = filtered().count() as u64 - added;
         let filters = self.filters_with_room(added, removed);
