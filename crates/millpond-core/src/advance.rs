@@ -25,10 +25,10 @@ impl State {
         let place = |timer: &Timer| match *timer {
             Timer::Lease(slot) => {
                 let lease = &leases[slot as usize];
-                (topics[lease.slot].number, lease.priority, lease.first, 0)
+                (topics[lease.slot].number, lease.priority, lease.first, 0, topics[lease.slot].group)
             }
-            Timer::Expiry { slot, priority, first } => (topics[slot].number, priority, first, 1),
-            Timer::Ripe { slot, priority, first } => (topics[slot].number, priority, first, 2),
+            Timer::Expiry { slot, priority, first } => (topics[slot].number, priority, first, 1, topics[slot].group),
+            Timer::Ripe { slot, priority, first } => (topics[slot].number, priority, first, 2, topics[slot].group),
         };
         run_timers.advance(now.run.0, place);
         wall_timers.advance(now.wall.0, place);
@@ -60,7 +60,10 @@ impl Core {
     /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own.
     fn bring_due(&mut self) {
         let State { piece_timers, topics, now, .. } = &mut self.state;
-        piece_timers.advance(now.wall.0, |timer| (topics[timer.slot].number, timer.priority, timer.first));
+        piece_timers.advance(now.wall.0, |timer| {
+            let topic = &topics[timer.slot];
+            (topic.number, timer.priority, timer.first, topic.group)
+        });
         while let Some(PieceTimer { slot, priority, first }) = self.state.piece_timers.take_due() {
             // What has to be fetched has timers that are overdue when it comes.
             if let Err(want) = self.state.bring(slot, priority, first) {
@@ -86,7 +89,7 @@ impl Core {
         let aside = topic.level(priority).and_then(|level| level.aside.get(&first));
         // A TTL that passed in the same turn, and before, has ended it.
         let Some(count) = aside.map(|aside| aside.run.count) else { return };
-        self.commit(Fact::Ripened { topic: topic.number, group: 0, priority, first, count }, log);
+        self.commit(Fact::Ripened { topic: topic.number, group: topic.group, priority, first, count }, log);
     }
 
     fn ttl_passed(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {
@@ -120,14 +123,12 @@ impl Core {
         log: &mut dyn FactLog,
     ) {
         let topic = &self.state.topics[slot];
-        let (number, policy) = (topic.number, &self.state.namespaces[topic.namespace].policy);
+        let (number, group, policy) = (topic.number, topic.group, &self.state.namespaces[topic.namespace].policy);
         let fact = match policy.on_expiry {
-            OnExpiry::Drop => {
-                Fact::Ended { topic: number, group: 0, priority, first, count, reason: EndReason::Expired }
-            }
+            OnExpiry::Drop => Fact::Ended { topic: number, group, priority, first, count, reason: EndReason::Expired },
             OnExpiry::Dead => Fact::Died {
                 topic: number,
-                group: 0,
+                group,
                 which: Victims::Waiting { priority, first, count },
                 reason: DeadReason::Expired,
                 detail: Bytes::new(),

@@ -356,8 +356,8 @@ pub enum DeadWhich {
 /// this: it has read them. Those that have ended since, or lie elsewhere by now, are left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// The number of their namespace.
-    pub namespace: NamespaceNumber,
+    /// The number of a group that needs them.
+    pub group: GroupNumber,
     /// Their topic.
     pub name: TopicName,
     /// The first message.

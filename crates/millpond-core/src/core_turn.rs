@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use millpond_types::{Code, Millis, NamespaceName, Policy};
+use millpond_types::{Code, GroupName, Millis, NamespaceName, Policy};
 
 use crate::command::{Command, Ticket};
 use crate::decide::dedup::LookedUp;
@@ -12,7 +12,7 @@ use crate::dispatch::Dispatcher;
 use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
 use crate::jobs::Jobs;
-use crate::output::{Extent, Output, Reply};
+use crate::output::{Holdings, Output, Reply};
 use crate::parking::Parking;
 use crate::state::line::LineBounds;
 use crate::state::numbers::RAISE;
@@ -27,7 +27,7 @@ use crate::store::{Shelf, Store};
 ///
 /// **A turn** is: [`Core::set_time`], [`Core::submit`] for each command that waits, [`Core::advance`],
 /// [`Core::dispatch`]. It appends facts to the log that it is given; all facts of a turn must become durable together.
-/// The shell takes [`Core::outputs`] and [`Core::freed`] after each turn, and tells nobody of an output before the
+/// The shell takes [`Core::outputs`] and [`Core::holdings`] after each turn, and tells nobody of an output before the
 /// turn's facts are durable.
 ///
 /// **Topics not in memory.** A command that needs topics whose contents are in the store is parked, and what it needs
@@ -65,6 +65,7 @@ impl Core {
         core.commit(Fact::Created { hash_key }, log);
         let (name, policy) = (NamespaceName::default(), Policy::default());
         core.commit(Fact::NamespaceSet { number: 0, name, policy, version: 1 }, log);
+        core.commit(Fact::GroupCreated { group: 0, namespace: 0, name: GroupName::default() }, log);
         core
     }
 
@@ -84,9 +85,9 @@ impl Core {
     }
 
     /// Makes a fact of the journal true again. `position` is what [`FactLog::append`] returned for it. What the fact has
-    /// freed stands in [`Core::freed`] until the next one.
+    /// changed of what is needed stands in [`Core::holdings`] until the next one.
     pub fn apply(&mut self, fact: &Fact, position: u64) {
-        self.state.freed.clear();
+        self.state.holdings.clear();
         self.state.apply(fact, position);
         self.state.settle_touched();
     }
@@ -101,11 +102,11 @@ impl Core {
     /// anything is told: lost again, it would raise the next start no further.
     pub fn start(&mut self, now: Now, raise: bool, log: &mut dyn FactLog) {
         self.state.now = now;
-        self.state.freed.clear();
+        self.state.holdings.clear();
         self.state.replayed = None;
-        for (number, namespace) in self.state.namespaces.iter() {
+        for (number, group) in self.state.groups.iter() {
             for shelf in Shelf::all() {
-                self.dispatcher.found_cold(number, shelf, namespace.cold[shelf.index()]);
+                self.dispatcher.found_cold(number, shelf, group.cold[shelf.index()]);
             }
         }
         if raise {
@@ -141,9 +142,9 @@ impl Core {
         &mut self.outputs
     }
 
-    /// Bytes of the journal that no message needs any more. The shell drains it.
-    pub fn freed(&mut self) -> &mut Vec<Extent> {
-        &mut self.state.freed
+    /// What has changed of what is needed of the journal. The shell drains it.
+    pub fn holdings(&mut self) -> &mut Holdings {
+        &mut self.state.holdings
     }
 
     /// Whether publishes are refused because the disk has no room.
@@ -200,9 +201,11 @@ impl Core {
     }
 
     pub(crate) fn commit(&mut self, fact: Fact, log: &mut dyn FactLog) {
-        if let Some(recalled) = fact.topic().and_then(|topic| self.state.recall(topic)) {
-            let position = log.append(&recalled);
-            self.state.apply(&recalled, position);
+        if let Some((topic, group)) = fact.topic() {
+            while let Some(recalled) = self.state.recall(topic, group) {
+                let position = log.append(&recalled);
+                self.state.apply(&recalled, position);
+            }
         }
         let position = log.append(&fact);
         self.state.apply(&fact, position);

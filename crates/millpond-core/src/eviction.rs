@@ -54,8 +54,7 @@ impl Core {
             let Some(slot) = self.state.residents.oldest() else { break };
             looked += 1;
             let topic = &self.state.topics[slot];
-            let (namespace, name) = (topic.namespace, &topic.name);
-            let is_needed = self.is_awaited(namespace, name) || self.jobs.is_held(namespace, name);
+            let is_needed = self.is_awaited(topic.namespace, &topic.name) || self.jobs.is_held(&topic.name);
             if is_needed || !self.state.can_leave(slot, horizon) {
                 // Looked at again when its turn comes round.
                 self.state.used(slot);

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    EndReason, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime, Sequence,
-    SessionId, TopicName, TopicNumber, WallTime,
+    EndReason, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime,
+    Sequence, SessionId, TopicName, TopicNumber, WallTime,
 };
 
 pub use crate::command::DedupMark;
@@ -21,7 +21,7 @@ use crate::store::Shelf;
 
 /// A namespace's number; 0 is `default`. Never used again after the namespace is deleted.
 pub type NamespaceNumber = u32;
-/// A group's number in its namespace; 0 is `default`.
+/// A group's number; 0 is the `default` of the namespace `default`. Never used again after the group is deleted.
 pub type GroupNumber = u32;
 /// Counts the checkpoints that were begun. The facts behind the beginning of one belong to its epoch.
 pub type Epoch = u32;
@@ -51,7 +51,16 @@ pub enum Fact {
         /// 1 for a new namespace, then one more with each change.
         version: u64,
     },
-    /// A namespace without messages and dead letters was deleted.
+    /// A group was made, without any topic.
+    GroupCreated {
+        /// Its number.
+        group: GroupNumber,
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// Its name.
+        name: GroupName,
+    },
+    /// A namespace without messages and dead letters was deleted, and its groups with it.
     NamespaceDeleted {
         /// Its number.
         number: NamespaceNumber,
@@ -67,35 +76,43 @@ pub enum Fact {
         /// True to stop, false to go on.
         paused: bool,
     },
-    /// A topic came into being.
+    /// A topic came into being in a group.
     TopicCreated {
-        /// Its number for this life.
+        /// Its number for this life, in all groups.
         topic: TopicNumber,
-        /// Its namespace.
+        /// The group.
+        group: GroupNumber,
+        /// The group's namespace.
         namespace: NamespaceNumber,
         /// Its name.
         name: TopicName,
-        /// Its sequences and lease numbers begin here.
+        /// Its sequences begin here.
         floor: u64,
+        /// Its lease numbers begin here.
+        lease: LeaseNumber,
     },
     /// A topic that the last checkpoint holds is about to change for the first time since that began: facts name topics
     /// by number, and from here on a replay knows where to find this one.
     TopicRecalled {
         /// Its number.
         topic: TopicNumber,
-        /// Its namespace.
+        /// The group that it is of.
+        group: GroupNumber,
+        /// The group's namespace.
         namespace: NamespaceNumber,
         /// Its name.
         name: TopicName,
         /// Where the checkpoint keeps it.
         shelf: Shelf,
     },
-    /// Nothing was left of a topic.
+    /// Nothing was left of a group's topic.
     TopicVanished {
         /// The topic.
         topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
     },
-    /// A run of messages was stored.
+    /// A run of messages was stored, for all groups in which the topic exists now.
     Published {
         /// The topic.
         topic: TopicNumber,
@@ -280,7 +297,8 @@ pub enum Fact {
         /// The dead letter.
         letter: Letter,
     },
-    /// Unfinished messages lie at another place in the journal: here. All else of them is as it was.
+    /// Unfinished messages lie at another place in the journal: here, for all groups that hold them. All else of them is as
+    /// it was.
     Moved {
         /// The topic.
         topic: TopicNumber,
@@ -329,25 +347,27 @@ pub struct Remembered {
 }
 
 impl Fact {
-    /// The topic that the fact changes, if it changes one.
-    pub fn topic(&self) -> Option<TopicNumber> {
+    /// The topic that the fact changes, if it changes one, and the group whose topic it is; `None` for those of all groups.
+    pub fn topic(&self) -> Option<(TopicNumber, Option<GroupNumber>)> {
         match self {
-            Fact::TopicRecalled { topic, .. }
-            | Fact::TopicVanished { topic }
-            | Fact::Published { topic, .. }
-            | Fact::Leased { topic, .. }
-            | Fact::Extended { topic, .. }
-            | Fact::Acked { topic, .. }
-            | Fact::Returned { topic, .. }
-            | Fact::Died { topic, .. }
-            | Fact::Ripened { topic, .. }
-            | Fact::Ended { topic, .. }
-            | Fact::Rescheduled { topic, .. }
-            | Fact::Redriven { topic, .. }
-            | Fact::Moved { topic, .. } => Some(*topic),
+            Fact::TopicRecalled { topic, group, .. }
+            | Fact::TopicVanished { topic, group }
+            | Fact::Leased { topic, group, .. }
+            | Fact::Extended { topic, group, .. }
+            | Fact::Acked { topic, group, .. }
+            | Fact::Returned { topic, group, .. }
+            | Fact::Died { topic, group, .. }
+            | Fact::Ripened { topic, group, .. }
+            | Fact::Ended { topic, group, .. }
+            | Fact::Rescheduled { topic, group, .. } => Some((*topic, Some(*group))),
+            // The others take note of the sequence that is not to be given out again.
+            Fact::Redriven { topic, .. } | Fact::Published { topic, .. } | Fact::Moved { topic, .. } => {
+                Some((*topic, None))
+            }
             Fact::Created { .. }
             | Fact::Raised { .. }
             | Fact::NamespaceSet { .. }
+            | Fact::GroupCreated { .. }
             | Fact::NamespaceDeleted { .. }
             | Fact::Paused { .. }
             | Fact::TopicCreated { .. }

@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use millpond_types::{Millis, TopicName, WallTime};
 
 use crate::Core;
-use crate::fact::{FactLog, NamespaceNumber};
+use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
 use crate::page::{DuePage, Page, TopicPage};
-use crate::store::{Answer, Found, Key, KeyBytes, Range, SHELVES, Shelf, Want};
+use crate::store::{Answer, Found, Key, KeyBytes, Range, Shelf, Want};
 
 /// Deadlines of topics in the store are looked for this far ahead: longer than any answer takes.
 pub(crate) const HORIZON: Millis = Millis::seconds(60);
@@ -102,41 +102,47 @@ impl Core {
         }
     }
 
-    /// The entries in which a topic that is not in memory may be, and only the disk knows; none if there is no such topic,
-    /// or it is in memory from here on.
+    /// The entries in which topics of a name that are not in memory may be, and only the disk knows; none if there is no
+    /// such topic in any group, or all are in memory from here on.
     pub(crate) fn look_up(&mut self, namespace: NamespaceNumber, name: &TopicName) -> Vec<KeyBytes> {
         let mut missing = Vec::new();
-        let cold = self.state.namespaces[namespace].cold;
-        if cold == [0; SHELVES] || self.state.topics.find(namespace, name).is_some() {
-            return missing;
+        for at in 0..self.state.namespaces[namespace].groups.len() {
+            let group = self.state.namespaces[namespace].groups[at];
+            if self.state.groups[group].is_cold() && self.state.topics.find(group, name).is_none() {
+                self.look_up_in(group, name, &mut missing);
+            }
         }
-        for shelf in Shelf::all().filter(|shelf| cold[shelf.index()] > 0) {
-            let key = Key::Topic { namespace, shelf, name: name.clone() };
+        missing
+    }
+
+    fn look_up_in(&mut self, group: GroupNumber, name: &TopicName, missing: &mut Vec<KeyBytes>) {
+        let before = missing.len();
+        for shelf in self.state.groups[group].cold_shelves() {
+            let key = Key::Topic { group, shelf, name: name.clone() };
             match self.state.store.find(&key) {
                 Found::Absent => {}
                 Found::OnDisk => missing.push(key.bytes()),
                 Found::Here(page) => {
                     let Page::Topic(page) = *page else { unreachable!("a topic's entry is a topic") };
                     self.take_in_topic(page, shelf);
-                    return Vec::new();
+                    return missing.truncate(before);
                 }
             }
         }
-        missing
     }
 
     fn take_in_topic(&mut self, page: TopicPage, shelf: Shelf) {
-        let (namespace, name) = (page.namespace, page.name.clone());
+        let (group, name) = (page.group, page.name.clone());
         self.state.take_in(page, shelf);
-        self.dispatcher.loaded(namespace, shelf, &name);
-        self.appeared(namespace, &name);
+        self.dispatcher.loaded(group, shelf, &name);
+        self.appeared(group, &name);
     }
 
     /// Takes a topic or a piece of a line into memory, unless it is there, and what a parked command looks up.
     fn take_in(&mut self, key: &KeyBytes, page: Option<Page>) {
         match (Key::parse(key), page) {
-            (Some(Key::Topic { namespace, shelf, name }), Some(Page::Topic(page)))
-                if self.state.topics.find(namespace, &name).is_none() =>
+            (Some(Key::Topic { group, shelf, name }), Some(Page::Topic(page)))
+                if self.state.topics.find(group, &name).is_none() =>
             {
                 self.take_in_topic(page, shelf);
             }
@@ -196,9 +202,9 @@ impl Core {
             horizon.rest = Some((until, [&key[..], &[0]].concat()));
         }
         for (_, page) in entries {
-            let Page::Due(DuePage { namespace, name, shelf, .. }) = page else { continue };
-            if self.state.topics.find(namespace, &name).is_none() {
-                let key = Key::Topic { namespace, shelf, name }.bytes();
+            let Page::Due(DuePage { group, name, shelf, .. }) = page else { continue };
+            if self.state.topics.find(group, &name).is_none() {
+                let key = Key::Topic { group, shelf, name }.bytes();
                 self.fetching.horizon.loading.insert(key.clone());
                 self.want(Want::Entry(key));
             }

@@ -112,8 +112,8 @@ fn numbers_are_below_the_high_water(state: &State, topic: &Topic) {
 }
 
 fn topic_is_found(state: &State, slot: u32, topic: &Topic) {
-    assert_eq!(state.topics.find(topic.namespace, &topic.name), Some(slot), "a topic is found by its name");
-    assert_eq!(state.topics.by_number(topic.number), Some(slot), "a topic is found by its number");
+    assert_eq!(state.topics.find(topic.group, &topic.name), Some(slot), "a topic is found by its name");
+    assert_eq!(state.topics.by_number(topic.number, topic.group), Some(slot), "a topic is found by its number");
     if state.sweeps.is_empty() {
         let paused = state.namespaces[topic.namespace].paused.holds(&topic.name);
         assert_eq!(topic.paused, paused, "a topic knows whether it is paused");
@@ -142,13 +142,13 @@ fn holders_hold_what_is_held(state: &State) {
     }
 }
 
-/// The counts of each namespace are those of its messages. Cold topics only wait, for their turn or for time.
+/// The counts of each group are those of its messages. Cold topics only wait, for their turn or for time.
 fn counts_are_right(state: &State) {
-    for (number, namespace) in state.namespaces.iter() {
+    for (number, group) in state.groups.iter() {
         let mut counts = Counts::default();
         let mut topics = 0;
-        let cold: u64 = namespace.cold.iter().sum();
-        for (_, topic) in state.topics.iter().filter(|(_, topic)| topic.namespace == number) {
+        let cold: u64 = group.cold.iter().sum();
+        for (_, topic) in state.topics.iter().filter(|(_, topic)| topic.group == number) {
             topics += 1;
             for level in &topic.levels {
                 counts.waiting += level.line.waiting();
@@ -164,30 +164,30 @@ fn counts_are_right(state: &State) {
             }
         }
         // They are entries of the store.
-        counts.dead = namespace.counts.dead;
+        counts.dead = group.counts.dead;
         if cold > 0 {
-            let Counts { waiting, delayed, .. } = namespace.counts;
+            let Counts { waiting, delayed, .. } = group.counts;
             assert!(counts.waiting <= waiting && counts.delayed <= delayed, "cold topics hold the rest");
             (counts.waiting, counts.delayed) = (waiting, delayed);
         }
-        assert_eq!(counts, namespace.counts, "the counts of namespace {}", namespace.name);
-        assert_eq!(topics + cold, namespace.topics, "the topics of namespace {}", namespace.name);
+        assert_eq!(counts, group.counts, "the counts of group {number}");
+        assert_eq!(topics + cold, group.topics, "the topics of group {number}");
     }
 }
 
 /// Every entry of a topic is counted on its shelf, and those whose topics are not in memory once more.
 fn entries_are_counted(state: &State) {
-    for (number, namespace) in state.namespaces.iter() {
-        let mut entries = namespace.cold;
-        for (_, topic) in state.topics.iter().filter(|(_, topic)| topic.namespace == number) {
+    for (number, group) in state.groups.iter() {
+        let mut entries = group.cold;
+        for (_, topic) in state.topics.iter().filter(|(_, topic)| topic.group == number) {
             if let Some(shelf) = topic.stored.shelf {
                 entries[shelf.index()] += 1;
             }
         }
-        assert_eq!(entries, namespace.shelves, "the entries of namespace {}", namespace.name);
-        assert_eq!(namespace.cold[Shelf::Busy.index()], 0, "busy topics are in memory");
+        assert_eq!(entries, group.shelves, "the entries of group {number}");
+        assert_eq!(group.cold[Shelf::Busy.index()], 0, "busy topics are in memory");
     }
-    let cold: u64 = state.namespaces.iter().flat_map(|(_, namespace)| namespace.cold).sum();
+    let cold: u64 = state.groups.iter().flat_map(|(_, group)| group.cold).sum();
     assert_eq!(cold, state.cold, "the topics that are not in memory");
 }
 

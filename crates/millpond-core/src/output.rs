@@ -11,6 +11,7 @@ use millpond_types::{
 };
 
 use crate::command::{Level, Ticket};
+use crate::fact::GroupNumber;
 
 /// Something to tell, once the turn is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,6 +97,32 @@ pub struct Extent {
     pub position: u64,
     /// How many bytes.
     pub length: u32,
+}
+
+/// What a turn has changed of what the groups need of the journal. A message is needed until the last group is
+/// finished with it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Holdings {
+    /// Bytes of the blocks of the turn's facts that a group needs. A group may come several times.
+    pub stored: Vec<(GroupNumber, u64)>,
+    /// What a group needs no more.
+    pub freed: Vec<(GroupNumber, Extent)>,
+}
+
+impl Holdings {
+    /// A group needs so many bytes of a block that was just appended.
+    pub(crate) fn store(&mut self, group: GroupNumber, bytes: u32) {
+        match self.stored.last_mut().filter(|(of, _)| *of == group) {
+            Some((_, sum)) => *sum += u64::from(bytes),
+            None => self.stored.push((group, bytes.into())),
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.stored.clear();
+        self.freed.clear();
+    }
 }
 
 /// Consecutive messages of one topic and priority that were leased together.

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Counts, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime, Sequence, SessionId,
-    TopicName, TopicNumber, WallTime,
+    Counts, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime, Sequence,
+    SessionId, TopicName, TopicNumber, WallTime,
 };
 
 use crate::fact::{DeadReason, Epoch, GroupNumber, NamespaceNumber};
@@ -49,6 +49,8 @@ pub struct NumbersPage {
     pub next_topic: u64,
     /// The next namespace's number.
     pub next_namespace: NamespaceNumber,
+    /// The next group's number.
+    pub next_group: GroupNumber,
     /// Above every sequence and lease number ever given out.
     pub high_water: u64,
     /// Every number given out from the last raise on is at least this.
@@ -74,6 +76,17 @@ pub struct NamespacePage {
     pub version: u64,
     /// Paused names, and whether each is a prefix.
     pub paused: Vec<(TopicName, bool)>,
+    /// Its groups, in the order of their numbers.
+    pub groups: Vec<GroupPage>,
+}
+
+/// A group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupPage {
+    /// Its number.
+    pub number: GroupNumber,
+    /// Its name.
+    pub name: GroupName,
     /// What its messages are doing.
     pub counts: Counts,
     /// How many topics it has.
@@ -82,13 +95,13 @@ pub struct NamespacePage {
     pub shelves: [u64; SHELVES],
 }
 
-/// A topic.
+/// A group's topic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TopicPage {
     /// Its number.
     pub number: TopicNumber,
-    /// Its namespace.
-    pub namespace: NamespaceNumber,
+    /// The group that it is of.
+    pub group: GroupNumber,
     /// Its name.
     pub name: TopicName,
     /// Where the sequences of a priority that it has not used yet begin.
@@ -113,7 +126,7 @@ pub struct LevelPage {
     /// The pieces of the line that have entries of their own, in order. Each stands between two of `runs` by its
     /// sequences.
     pub stored: Vec<StoredPiece>,
-    /// Messages looked at or set aside and not finished, per group, in order.
+    /// Messages looked at or set aside and not finished, in order.
     pub aside: Vec<AsidePage>,
 }
 
@@ -145,6 +158,8 @@ pub struct StoredPiece {
 pub struct PiecePage {
     /// The topic.
     pub topic: TopicNumber,
+    /// The group that it is of.
+    pub group: GroupNumber,
     /// The priority.
     pub priority: Priority,
     /// Messages never looked at, in order; at least one run.
@@ -176,8 +191,6 @@ pub struct RunPage {
 /// Messages out of line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AsidePage {
-    /// Of which group.
-    pub group: GroupNumber,
     /// The messages.
     pub run: RunPage,
     /// Times they were delivered.
@@ -262,8 +275,8 @@ pub struct DedupPage {
 pub struct DuePage {
     /// The moment.
     pub at: WallTime,
-    /// The topic's namespace.
-    pub namespace: NamespaceNumber,
+    /// The topic's group.
+    pub group: GroupNumber,
     /// The topic's name.
     pub name: TopicName,
     /// Where the topic's entry is.

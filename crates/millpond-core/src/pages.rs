@@ -9,10 +9,12 @@ use core::fmt;
 use millpond_types::{Counts, Priority, Sequence};
 
 use crate::Core;
+use crate::fact::GroupNumber;
 use crate::output::Extent;
 use crate::page::{
-    AsidePage, AsideState, LevelPage, NamespacePage, NumbersPage, Page, RunPage, StoredPiece, TopicPage,
+    AsidePage, AsideState, GroupPage, LevelPage, NamespacePage, NumbersPage, Page, RunPage, StoredPiece, TopicPage,
 };
+use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
 use crate::state::numbers::Numbers;
@@ -47,17 +49,17 @@ impl Core {
         for page in pages {
             match page {
                 Page::Namespace(page) => {
-                    // Its topics and dead letters count themselves.
+                    // Their topics and dead letters count themselves.
                     let (counts, topics, shelves) = (Counts::default(), 0, [0; SHELVES]);
-                    state.add_namespace(NamespacePage { counts, topics, shelves, ..*page });
+                    let groups = page.groups.into_iter().map(|group| GroupPage { counts, topics, shelves, ..group });
+                    state.add_namespace(NamespacePage { groups: groups.collect(), ..*page });
                 }
                 Page::Topic(page) => state.add_topic(page)?,
                 Page::Piece(page) => {
-                    let key = Key::Piece { topic: page.topic, priority: page.priority, first: page.runs[0].first };
-                    state.store.put(&key, &Page::Piece(page));
+                    state.store.put(&page.key(), &Page::Piece(page));
                 }
-                Page::Dead(page) if state.namespaces.get_mut(page.namespace).is_none() => {
-                    return Err(BadPage("a dead letter's namespace comes before it"));
+                Page::Dead(page) if state.groups.get(page.group).is_none() => {
+                    return Err(BadPage("a dead letter's group comes before it"));
                 }
                 Page::Dead(page) => state.put_dead(page),
                 Page::Dedup(page) => state.remember(page),
@@ -68,7 +70,7 @@ impl Core {
                 Page::Due(_) => return Err(BadPage("a checkpoint holds what it should not")),
             }
         }
-        if state.namespaces.get_mut(0).is_none() {
+        if state.namespaces.get(0).is_none() {
             return Err(BadPage("a checkpoint holds the namespace `default`"));
         }
         state.settle_touched();
@@ -78,11 +80,13 @@ impl Core {
     /// The whole state, in an order that depends on nothing but the state.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         let state = &self.state;
-        let mut topics: Vec<_> = state.topics.iter().map(|(slot, topic)| (topic.number, Ok(slot))).collect();
-        topics.extend(self.cold_topics().map(|page| (page.number, Err(page))));
-        topics.sort_unstable_by_key(|(number, _)| *number);
+        let mut topics: Vec<_> =
+            state.topics.iter().map(|(slot, topic)| ((topic.number, topic.group), Ok(slot))).collect();
+        topics.extend(self.cold_topics().map(|page| ((page.number, page.group), Err(page))));
+        topics.sort_unstable_by_key(|(key, _)| *key);
+        let namespaces = state.namespaces.iter();
         let namespaces =
-            state.namespaces.iter().map(|(number, namespace)| Page::Namespace(Box::new(namespace.page(number))));
+            namespaces.map(|(number, namespace)| Page::Namespace(Box::new(namespace.page(number, &state.groups))));
         let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
         let topics = topics.map(Page::Topic);
         let first = core::iter::once(Page::Numbers(self.numbers()));
@@ -111,7 +115,7 @@ impl Core {
     fn cold_topics(&self) -> impl Iterator<Item = TopicPage> {
         let entries = if self.state.cold == 0 { Vec::new() } else { self.state.store.dump() };
         entries.into_iter().filter_map(|page| match page {
-            Page::Topic(page) if self.state.topics.by_number(page.number).is_none() => Some(page),
+            Page::Topic(page) if self.state.topics.by_number(page.number, page.group).is_none() => Some(page),
             _ => None,
         })
     }
@@ -121,49 +125,56 @@ impl Core {
         self.state.numbers_page()
     }
 
-    /// Every piece of the journal that a message of the state still needs.
-    pub fn extents(&self, visit: &mut dyn FnMut(Extent)) {
+    /// Every piece of the journal that a message of the state still needs, for each group that needs it.
+    pub fn extents(&self, visit: &mut dyn FnMut(GroupNumber, Extent)) {
         for (_, topic) in self.state.topics.iter() {
             for level in &topic.levels {
-                level.line.runs().for_each(|run| visit(run.extent()));
-                level.aside.values().for_each(|aside| visit(aside.run.extent()));
+                level.line.runs().for_each(|run| visit(topic.group, run.extent()));
+                level.aside.values().for_each(|aside| visit(topic.group, aside.run.extent()));
             }
         }
         for page in self.state.store.dump() {
             match page {
-                Page::Piece(page) => page.runs.iter().for_each(|run| visit(run.extent())),
-                Page::Dead(page) => visit(page.run.extent()),
+                Page::Piece(page) => page.runs.iter().for_each(|run| visit(page.group, run.extent())),
+                Page::Dead(page) => visit(page.group, page.run.extent()),
                 _ => {}
             }
         }
         for page in self.cold_topics() {
             let aside = page.levels.iter().flat_map(|level| &level.aside).map(|aside| &aside.run);
-            page.levels.iter().flat_map(|level| &level.runs).chain(aside).for_each(|run| visit(run.extent()));
+            page.levels
+                .iter()
+                .flat_map(|level| &level.runs)
+                .chain(aside)
+                .for_each(|run| visit(page.group, run.extent()));
         }
     }
 }
 
 impl State {
     pub(crate) fn set_numbers(&mut self, page: NumbersPage) {
-        let NumbersPage { hash_key: _, next_topic, next_namespace, high_water, raised, run, wall, epoch } = page;
+        let NumbersPage { hash_key: _, next_topic, next_namespace, next_group, high_water, raised, run, wall, epoch } =
+            page;
         (self.now, self.epoch) = (Now { run, wall }, epoch);
-        self.numbers = Numbers { next_topic, next_namespace, high_water, raised };
+        self.numbers = Numbers { next_topic, next_namespace, next_group, high_water, raised };
     }
 
     /// A namespace, all of whose topics are in the store.
     pub(crate) fn add_namespace(&mut self, page: NamespacePage) {
         let mut namespace = Namespace::new(page.name, page.policy, page.version);
         page.paused.into_iter().for_each(|(name, prefix)| namespace.paused.insert(name, prefix));
-        (namespace.counts, namespace.topics) = (page.counts, page.topics);
-        (namespace.shelves, namespace.cold) = (page.shelves, page.shelves);
-        self.cold += page.shelves.iter().sum::<u64>();
+        for group in page.groups {
+            namespace.groups.push(group.number);
+            self.cold += group.shelves.iter().sum::<u64>();
+            self.groups.insert(group.number, Group::of_page(page.number, group));
+        }
         self.namespaces.insert(page.number, namespace);
     }
 
     pub(crate) fn numbers_page(&self) -> NumbersPage {
-        let Numbers { next_topic, next_namespace, high_water, raised } = self.numbers;
+        let Numbers { next_topic, next_namespace, next_group, high_water, raised } = self.numbers;
         let (hash_key, epoch, Now { run, wall }) = (self.hash_key, self.epoch, self.now);
-        NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall, epoch }
+        NumbersPage { hash_key, next_topic, next_namespace, next_group, high_water, raised, run, wall, epoch }
     }
 
     pub(crate) fn topic_page(&self, slot: TopicSlot) -> TopicPage {
@@ -177,7 +188,7 @@ impl State {
         });
         TopicPage {
             number: topic.number,
-            namespace: topic.namespace,
+            group: topic.group,
             name: topic.name.clone(),
             floor: topic.floor,
             next_lease: topic.next_lease,
@@ -239,20 +250,21 @@ impl State {
             }
         };
         let (deliveries, failures) = (aside.deliveries, aside.failures);
-        AsidePage { group: 0, run: aside.run.compact(), deliveries, failures, state }
+        AsidePage { run: aside.run.compact(), deliveries, failures, state }
     }
 
     fn add_topic(&mut self, page: TopicPage) -> Result<(), BadPage> {
-        let Some(home) = self.namespaces.get_mut(page.namespace) else {
-            return Err(BadPage("a topic's namespace comes before it"));
-        };
+        if self.groups.get(page.group).is_none() {
+            return Err(BadPage("a topic's group comes before it"));
+        }
         if !page.levels.is_sorted_by(|a, b| a.priority < b.priority) {
             return Err(BadPage("a topic's priorities are in order"));
         }
+        let home = &mut self.groups[page.group];
         home.topics += 1;
         let waiting: u64 = page.levels.iter().map(LevelPage::waiting).sum();
         home.counts.waiting += waiting;
-        if self.topics.by_number(page.number).is_some() {
+        if self.topics.by_number(page.number, page.group).is_some() {
             return Err(BadPage("a topic is in a checkpoint once"));
         }
         let stored = Stored { epoch: page.epoch, ..Stored::default() };
@@ -263,10 +275,10 @@ impl State {
 
     /// Takes the topic of a page into memory.
     pub(crate) fn admit_page(&mut self, page: TopicPage, stored: Stored) -> TopicSlot {
-        let (number, namespace, name) = (page.number, page.namespace, page.name.detach());
-        let derived =
-            (tenant_hash(self.hash_key, name.tenant()), self.namespaces[namespace].paused.holds(&name), self.bounds);
-        let topic = Topic::new(number, namespace, name, page.floor, page.next_lease, derived, stored);
+        let (number, group, name) = (page.number, page.group, page.name.detach());
+        let home = (group, self.groups[group].namespace);
+        let derived = (tenant_hash(self.hash_key, name.tenant()), self.pauses(group).holds(&name), self.bounds);
+        let topic = Topic::new(number, home, name, page.floor, page.next_lease, derived, stored);
         let slot = self.admit(topic);
         self.fill_topic(slot, page);
         slot

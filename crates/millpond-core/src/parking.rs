@@ -21,8 +21,8 @@ use millpond_types::{Filter, ProducerId, TopicName};
 
 use crate::Core;
 use crate::command::{Command, Ticket};
-use crate::fact::{FactLog, NamespaceNumber};
-use crate::store::{KeyBytes, Want};
+use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
+use crate::store::{Key, KeyBytes, Want};
 
 use needs::Needs;
 
@@ -143,17 +143,20 @@ impl Core {
         true
     }
 
-    /// A topic is in memory, whatever else is still asked for on its account.
-    pub(crate) fn appeared(&mut self, namespace: NamespaceNumber, name: &TopicName) {
+    /// A group's topic is in memory, whatever else is still asked for on its account.
+    pub(crate) fn appeared(&mut self, group: GroupNumber, name: &TopicName) {
         if self.parking.awaited.is_empty() {
             return;
         }
-        let gate = Gate::Topic(namespace, name.clone());
+        let gate = Gate::Topic(self.state.groups[group].namespace, name.clone());
         let Some(queue) = self.parking.gates.get_mut(&gate).filter(|queue| !queue.missing.is_empty()) else { return };
-        for key in core::mem::take(&mut queue.missing) {
+        let is_its_own = |key: &mut KeyBytes| matches!(Key::parse_topic_bound(key), Some((of, ..)) if of == group);
+        for key in queue.missing.extract_if(.., is_its_own) {
             self.parking.awaited.remove(&key);
         }
-        self.parking.open(&gate);
+        if queue.missing.is_empty() {
+            self.parking.open(&gate);
+        }
     }
 
     /// Decides the parked commands that have nothing more to wait for, in the order in which they came.
@@ -179,8 +182,7 @@ impl Core {
                 is_queued || names.iter().any(|name| !self.look_up(*namespace, name).is_empty())
             }
             Needs::All(namespace, filter) => {
-                let home = &self.state.namespaces[*namespace];
-                home.cold != [0; _]
+                self.state.is_cold(*namespace)
                     || !self.parking.filters_before(needs).is_empty()
                     || self.parking.topics_before(*namespace, filter).next().is_some()
             }

@@ -11,6 +11,7 @@ use crate::Core;
 use crate::fact::{Fact, Victims};
 use crate::page::{NumbersPage, Page};
 use crate::pages::BadPage;
+use crate::state::State;
 use crate::state::producer::ProducerKey;
 use crate::state::stored::Place;
 use crate::store::{Answer, Key, Shelf, Store, Want};
@@ -30,19 +31,19 @@ impl Core {
             match page {
                 Page::Namespace(page) => state.add_namespace(*page),
                 Page::Topic(page) => {
-                    let home = state.namespaces.get_mut(page.namespace);
+                    let home = state.groups.get(page.group);
                     if home.is_none_or(|home| home.cold[Shelf::Busy.index()] == 0) {
-                        return Err(BadPage("a busy topic is counted by its namespace"));
+                        return Err(BadPage("a busy topic is counted by its group"));
                     }
                     state.take_in(page, Shelf::Busy);
                 }
                 _ => return Err(BadPage("a start loads what is kept in memory")),
             }
         }
-        if state.namespaces.iter().any(|(_, home)| home.cold[Shelf::Busy.index()] > 0) {
+        if state.groups.iter().any(|(_, home)| home.cold[Shelf::Busy.index()] > 0) {
             return Err(BadPage("all busy topics of a checkpoint are loaded"));
         }
-        if state.namespaces.get_mut(0).is_none() {
+        if state.namespaces.get(0).is_none() {
             return Err(BadPage("a checkpoint holds the namespace `default`"));
         }
         state.settle_touched();
@@ -55,20 +56,35 @@ impl Core {
         if let Fact::ProducerBatch { namespace, producer, sequence, .. } = fact {
             return self.needs_producer((*namespace, *producer), *sequence);
         }
-        let number = fact.topic()?;
-        if let Some(slot) = self.state.topics.by_number(number) {
-            let (priority, first) = in_line(fact)?;
-            return self.state.bring(slot, priority, first).err();
-        }
-        let replayed = self.state.replayed.as_mut().expect("asked for in a replay alone");
-        if let Fact::TopicRecalled { namespace, name, shelf, .. } = fact {
-            let (namespace, shelf, name) = (*namespace, *shelf, name.detach());
+        let (number, group) = fact.topic()?;
+        let State { topics, replayed, .. } = &mut self.state;
+        let replayed = replayed.as_mut().expect("asked for in a replay alone");
+        if let Fact::TopicRecalled { group, name, shelf, .. } = fact {
             // Where the replay itself has put it is news of a later day.
-            replayed.places.entry(number).or_insert(Place { namespace, shelf, name });
+            if replayed.places(number).all(|place| place.group != *group) {
+                replayed.put(number, Place { group: *group, shelf: *shelf, name: name.detach() });
+            }
         }
         // A topic that is not known comes into being in the same batch.
-        let Place { namespace, shelf, name } = replayed.places.get(&number)?.clone();
-        Some(Want::Entry(Key::Topic { namespace, shelf, name }.bytes()))
+        let missing = replayed
+            .places(number)
+            .filter(|place| group.is_none_or(|group| place.group == group))
+            .find(|place| topics.by_number(number, place.group).is_none());
+        if let Some(Place { group, shelf, name }) = missing {
+            return Some(Want::Entry(Key::Topic { group: *group, shelf: *shelf, name: name.clone() }.bytes()));
+        }
+        let (priority, first) = in_line(fact)?;
+        let mut next = match group {
+            Some(group) => topics.by_number(number, group),
+            None => topics.siblings(number).next(),
+        };
+        while let Some(slot) = next {
+            if let Err(want) = self.state.bring(slot, priority, first) {
+                return Some(want);
+            }
+            next = self.state.topics[slot].siblings.next.filter(|_| group.is_none());
+        }
+        None
     }
 
     /// Hands in what a fact needs.
@@ -76,7 +92,7 @@ impl Core {
         let Answer::Entry(key, Some(page)) = answer else { panic!("what a replay asks for is in the store") };
         match (Key::parse(&key), page) {
             (Some(Key::Topic { shelf, .. }), Page::Topic(page)) => {
-                if self.state.topics.by_number(page.number).is_none() {
+                if self.state.topics.by_number(page.number, page.group).is_none() {
                     self.state.take_in(page, shelf);
                 }
             }

@@ -112,7 +112,7 @@ impl Broker {
             self.core.dispatch(&mut log);
         }
         self.appender.capture(&mut self.core);
-        self.appender.free(self.core.freed());
+        self.appender.hold(self.core.holdings());
         for output in self.core.outputs().drain(..) {
             match &output {
                 Output::Reply { reply: Reply::Published { level: Level::None, .. }, .. } => {}
@@ -175,7 +175,7 @@ impl Broker {
                 Ok(Progress::Told(told))
             }
             Err(CommitError::DiskFull(batch)) => {
-                self.flight = Some(Flight { batch: Some(batch), ..flight });
+                self.flight = Some(Flight { batch: Some(*batch), ..flight });
                 Ok(Progress::Full)
             }
             Err(CommitError::Failed(failure)) => Err(failure),

@@ -12,14 +12,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millpond_core::page::{LevelPage, NamespacePage, Page, RunPage, TopicPage};
-use millpond_core::store::{Key, KeyBytes, Range, SHELVES, Shelf};
+use millpond_core::store::{Key, KeyBytes, Range, Shelf};
 use millpond_storage::codec::encode_entry;
 use millpond_storage::tree::{CommitHead, Compactor, LsmTree, Tree, TreeOptions};
 use millpond_storage::twin::Seed;
 use millpond_types::block::Sizes;
-use millpond_types::{
-    Counts, LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
-};
+use millpond_types::{LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime};
 
 type Changes = Vec<(KeyBytes, Option<Vec<u8>>)>;
 
@@ -122,9 +120,8 @@ fn walk(tree: &dyn Tree, mut visit: impl FnMut(&[u8])) -> u64 {
 
 fn namespace() -> (KeyBytes, Option<Vec<u8>>) {
     let name = NamespaceName::try_from("default").expect("a name");
-    let (policy, counts) = (Policy::default(), Counts::default());
-    let paused = Vec::new();
-    let page = NamespacePage { number: 0, name, policy, version: 1, paused, counts, topics: 0, shelves: [0; SHELVES] };
+    let (policy, paused, groups) = (Policy::default(), Vec::new(), Vec::new());
+    let page = NamespacePage { number: 0, name, policy, version: 1, paused, groups };
     let mut value = Vec::new();
     encode_entry(&Page::Namespace(Box::new(page)), &mut value);
     (Key::Namespace(0).bytes(), Some(value))
@@ -152,9 +149,9 @@ fn topic(number: u64) -> (KeyBytes, Option<Vec<u8>>) {
         stored: Vec::new(),
         aside: Vec::new(),
     };
-    let key = Key::Topic { namespace: 0, shelf: SHELF, name: name.clone() };
+    let key = Key::Topic { group: 0, shelf: SHELF, name: name.clone() };
     let (topic, next_lease) = (TopicNumber(number), LeaseNumber(floor));
-    let page = TopicPage { number: topic, namespace: 0, name, floor, next_lease, epoch: 1, levels: vec![level] };
+    let page = TopicPage { number: topic, group: 0, name, floor, next_lease, epoch: 1, levels: vec![level] };
     let mut value = Vec::new();
     encode_entry(&Page::Topic(page), &mut value);
     (key.bytes(), Some(value))

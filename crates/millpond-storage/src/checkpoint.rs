@@ -64,11 +64,11 @@ impl Checkpoint {
             return Err(damaged("it has no numbers"));
         };
         let mut pages = entries(tree, Range { from: vec![2], until: vec![3], limit: u32::MAX })?;
-        let namespaces = pages.iter().filter_map(|page| match page {
-            Page::Namespace(page) => Some(page.number),
-            _ => None,
+        let groups = pages.iter().flat_map(|page| match page {
+            Page::Namespace(page) => &page.groups[..],
+            _ => &[],
         });
-        for number in namespaces.collect::<Vec<_>>() {
+        for number in groups.map(|group| group.number).collect::<Vec<_>>() {
             let bound = |name: &[u8]| Key::topic_bound(number, Shelf::Busy, name);
             pages.extend(entries(tree, Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: u32::MAX })?);
         }

@@ -135,7 +135,7 @@ impl Report<'_> {
         for page in &checkpoint.pages {
             if let Page::Namespace(page) = page {
                 namespaces += 1;
-                topics += page.topics;
+                topics += page.groups.iter().map(|group| group.topics).sum::<u64>();
             }
         }
         let Checkpoint { position, start, .. } = checkpoint;
@@ -204,7 +204,7 @@ impl Report<'_> {
         segments.into_iter().for_each(|segment| shared.segments.add(segment));
         let reader = Reader::new(shared.clone());
         let (mut runs, mut bytes, mut errors) = (0u64, 0u64, Vec::new());
-        core.extents(&mut |extent: Extent| {
+        core.extents(&mut |_, extent: Extent| {
             runs += 1;
             bytes += u64::from(extent.length);
             match reader.read(extent) {
@@ -216,7 +216,7 @@ impl Report<'_> {
             self.damaged(error)?;
         }
         for Segment { base, name, .. } in shared.segments.all() {
-            writeln!(self.out, "live        {} bytes in {name}", live.of(base))?;
+            writeln!(self.out, "live        {} bytes in {name}", live.of(base).most())?;
         }
         writeln!(self.out, "live        {bytes} bytes in {runs} runs of messages in all")
     }

@@ -113,7 +113,7 @@ impl Mover {
 
 impl Space {
     fn of(segments: &[Segment], tree: u64, slack: u64) -> Space {
-        let alive = tree + segments.iter().map(|segment| segment.live).sum::<u64>();
+        let alive = tree + segments.iter().map(|segment| segment.live.most()).sum::<u64>();
         let total = tree + segments.iter().map(|segment| segment.bytes).sum::<u64>();
         Space { alive, total, bound: (2 * alive).max(alive + slack) }
     }

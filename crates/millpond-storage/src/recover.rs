@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millpond_core::fact::{Fact, FactLog};
-use millpond_core::output::Extent;
+use millpond_core::output::Holdings;
 use millpond_core::page::{NumbersPage, Page};
 use millpond_core::store::{Answer, Want};
 use millpond_core::{Core, Now};
@@ -40,8 +40,8 @@ pub trait Replica: Sized {
     fn recall(&mut self, answer: Answer);
     /// Applies a fact. `position` is what [`FactLog::append`] returned for it.
     fn apply(&mut self, fact: &Fact, position: u64);
-    /// Names the extents whose messages nothing needs any more because of the fact that was applied last.
-    fn freed(&mut self, each: &mut dyn FnMut(Extent));
+    /// What the fact that was applied last has changed of what the groups hold.
+    fn holdings(&mut self) -> &mut Holdings;
     /// Lets go of what need not be in memory, where it takes more than the room it has.
     fn make_room(&mut self, room: usize);
     /// Begins a checkpoint, and says what stands in it of numbers.
@@ -77,8 +77,8 @@ impl Replica for Core {
         Core::apply(self, fact, position);
     }
 
-    fn freed(&mut self, each: &mut dyn FnMut(Extent)) {
-        Core::freed(self).drain(..).for_each(each);
+    fn holdings(&mut self) -> &mut Holdings {
+        Core::holdings(self)
     }
 
     fn make_room(&mut self, room: usize) {
@@ -307,9 +307,6 @@ impl<R: Replica> Replay<'_, R> {
             }
         }
         for (fact, position) in facts {
-            if let Some(block) = fact.block() {
-                self.live.stored(segment.base, block.len() as u64);
-            }
             match (&mut self.state, &fact) {
                 (Some(state), fact) => state.apply(fact, position),
                 (none, Fact::Created { hash_key }) => {
@@ -317,9 +314,9 @@ impl<R: Replica> Replay<'_, R> {
                 }
                 (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
             }
-            let (live, mut all_there) = (&mut self.live, true);
-            self.state.iter_mut().for_each(|state| state.freed(&mut |extent| all_there &= live.freed(extent)));
-            if !all_there {
+            let Holdings { stored, freed } = self.state.as_mut().expect("a fact was applied to it").holdings();
+            stored.drain(..).for_each(|(group, bytes)| self.live.stored(segment.base, group, bytes));
+            if !freed.drain(..).all(|(group, extent)| self.live.freed(group, extent)) {
                 return Err(bad((position - begin) as usize, "ends messages that its segment does not hold"));
             }
         }

@@ -19,15 +19,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_core::fact::{Fact, FactLog, NamespaceNumber, Victims};
+use millpond_core::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
 use millpond_core::output::Extent;
 use millpond_core::page::RunPage;
 use millpond_core::{Core, Now};
 use millpond_types::block::{self, Sizes};
-use millpond_types::{NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{
+    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
+};
 
 use crate::disk::{Disk, LockError, RealDisk};
 use crate::format::Format;
+use crate::journal::live::ByGroup;
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segment::{SegmentHeader, segment_base};
 use crate::journal::segments::Segment;
@@ -105,7 +108,7 @@ impl Old {
             let Some(base) = segment_base(&name) else { continue };
             let file = disk.open(&name)?;
             let bytes = file.length()?;
-            segments.push(Segment { base, end: u64::MAX, name, file, bytes, live: 0 });
+            segments.push(Segment { base, end: u64::MAX, name, file, bytes, live: ByGroup::default() });
         }
         segments.sort_by_key(|segment| segment.base);
         let by_header = || segments.iter().find_map(|segment| SegmentHeader::read(segment.file.as_ref()).ok());
@@ -215,11 +218,16 @@ impl Fresh {
         for (number, (name, policy)) in namespaces {
             // The first one is there, in its first version.
             self.append(Fact::NamespaceSet { number, name, policy, version: if number == 0 { 2 } else { 1 } });
+            if number != 0 {
+                let name = GroupName::default();
+                self.append(Fact::GroupCreated { group: group_of(number), namespace: number, name });
+            }
         }
         for (number, ((namespace, name), topics)) in homes.into_iter().enumerate() {
             let topic = TopicNumber(floor + number as u64);
-            self.append(Fact::TopicCreated { topic, namespace, name, floor });
-            self.topic(topic, floor, topics, &old, &mut counts)?;
+            let (group, lease) = (group_of(namespace), LeaseNumber(floor));
+            self.append(Fact::TopicCreated { topic, group, namespace, name, floor, lease });
+            self.topic((topic, group), floor, topics, &old, &mut counts)?;
             counts.topics += 1;
         }
         self.commit()?;
@@ -242,7 +250,7 @@ impl Fresh {
     /// All topics of one name, which becomes one topic.
     fn topic(
         &mut self,
-        topic: TopicNumber,
+        (topic, group): (TopicNumber, GroupNumber),
         floor: u64,
         parts: Vec<Topic>,
         old: &Old,
@@ -262,20 +270,21 @@ impl Fresh {
             *next += u64::from(count);
             holds |= kept.death.is_none();
             *(if kept.death.is_none() { &mut counts.messages } else { &mut counts.dead }) += u64::from(count);
-            self.run((topic, priority, first), kept, block.into(), &ends);
+            self.run((topic, group), (priority, first), kept, block.into(), &ends);
             if self.opened.appender.is_full() {
                 self.commit()?;
             }
         }
         if !holds {
-            self.append(Fact::TopicVanished { topic });
+            self.append(Fact::TopicVanished { topic, group });
         }
         Ok(())
     }
 
     fn run(
         &mut self,
-        (topic, priority, first): (TopicNumber, Priority, Sequence),
+        (topic, group): (TopicNumber, GroupNumber),
+        (priority, first): (Priority, Sequence),
         Kept { run, due, death }: Kept,
         block: Bytes,
         ends: &[u32],
@@ -296,7 +305,7 @@ impl Fresh {
         });
         if let Some(death) = death {
             let which = Victims::Waiting { priority, first, count };
-            let held::Death { group, reason, detail, at } = death;
+            let held::Death { reason, detail, at } = death;
             self.append(Fact::Died { topic, group, which, reason, detail, at });
         }
     }
@@ -312,6 +321,11 @@ impl Fresh {
         }
         Ok(())
     }
+}
+
+/// The number of the group `default` of a namespace: the only one that each has.
+fn group_of(namespace: NamespaceNumber) -> GroupNumber {
+    namespace
 }
 
 fn refused(error: CommitError) -> SalvageError {

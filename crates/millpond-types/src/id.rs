@@ -74,7 +74,7 @@ pub struct MessageId {
 pub struct Receipt {
     /// The life of the topic.
     pub topic: TopicNumber,
-    /// The group's number in its namespace; 0 is the group `default`.
+    /// The group's number; 0 is the group `default` of the namespace `default`.
     pub group: u32,
     /// The lease.
     pub lease: LeaseNumber,

@@ -1,7 +1,7 @@
 //! Putting messages aside and taking them from there, with the counts and timers that belong to it. Every change of
 //! what is aside goes through here, so counts, timers and the ready list cannot drift.
 
-use millpond_types::{Priority, Sequence, TopicNumber, WallTime};
+use millpond_types::{Priority, Sequence, WallTime};
 
 use crate::page::RunPage;
 use crate::state::topic::{Aside, AsideWhy};
@@ -66,23 +66,21 @@ impl State {
         count: u32,
     ) -> RunPage {
         let topic = &mut self.topics[slot];
-        self.namespaces[topic.namespace].counts.waiting -= u64::from(count);
+        self.groups[topic.group].counts.waiting -= u64::from(count);
         let level = topic.level_mut(priority).expect("a fact names a level that exists");
         let run = level.line.carve(sequence, count);
         self.touch(slot);
         run
     }
 
-    pub(super) fn ripened(&mut self, topic: TopicNumber, priority: Priority, first: Sequence, count: u32) {
-        let slot = self.slot(topic);
+    pub(super) fn ripened(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, count: u32) {
         let aside = self.take_aside(slot, priority, first);
         assert_eq!(aside.run.count, count, "what was set aside together ripens together");
         let why = AsideWhy::Ready { behind: Sequence(0) };
         self.set_aside(slot, priority, aside.run, (aside.deliveries, aside.failures), why);
     }
 
-    pub(super) fn rescheduled(&mut self, topic: TopicNumber, priority: Priority, sequence: Sequence, due: WallTime) {
-        let slot = self.slot(topic);
+    pub(super) fn rescheduled(&mut self, slot: TopicSlot, priority: Priority, sequence: Sequence, due: WallTime) {
         let (run, tries) = match self.place_of(slot, priority, sequence) {
             super::Place::Line => (self.carve_line(slot, priority, sequence, 1), (0, 0)),
             super::Place::Aside(_) => {
@@ -107,7 +105,7 @@ impl State {
 
     fn count(&mut self, slot: TopicSlot, why: AsideWhy, change: i64) {
         let topic = &mut self.topics[slot];
-        let counts = &mut self.namespaces[topic.namespace].counts;
+        let counts = &mut self.groups[topic.group].counts;
         let counter = match why {
             AsideWhy::Ready { .. } => &mut counts.waiting,
             AsideWhy::Delayed { .. } => &mut counts.delayed,

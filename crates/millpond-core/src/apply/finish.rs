@@ -1,31 +1,29 @@
 //! Leases end.
 
 use bytes::Bytes;
-use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber, WallTime};
+use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, WallTime};
 
 use crate::apply::Place;
-use crate::fact::{DeadReason, GroupNumber, ReturnPlace, Victims};
+use crate::fact::{DeadReason, ReturnPlace, Victims};
 use crate::page::{DeadPage, RunPage};
-use crate::state::topic::{Aside, AsideWhy, Lease};
+use crate::state::topic::{Aside, AsideWhy, Lease, Topic};
 use crate::state::{State, Timer, TopicSlot};
 
 impl State {
-    pub(super) fn acked(&mut self, topic: TopicNumber, lease: LeaseNumber, count: u32) {
-        let slot = self.slot(topic);
+    pub(super) fn acked(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32) {
         let (priority, aside) = self.end_lease(slot, lease, count);
-        self.freed.push(aside.run.extent());
+        self.free(slot, aside.run.extent());
         self.settle(slot, priority, aside.run.first);
     }
 
     pub(super) fn returned(
         &mut self,
-        topic: TopicNumber,
+        slot: TopicSlot,
         lease: LeaseNumber,
         count: u32,
         failed: bool,
         place: ReturnPlace,
     ) {
-        let slot = self.slot(topic);
         let (priority, aside) = self.end_lease(slot, lease, count);
         let tries = (aside.deliveries, aside.failures + u32::from(failed));
         let why = match place {
@@ -39,16 +37,7 @@ impl State {
         self.set_aside(slot, priority, aside.run, tries, why);
     }
 
-    pub(super) fn died(
-        &mut self,
-        topic: TopicNumber,
-        group: GroupNumber,
-        which: Victims,
-        reason: DeadReason,
-        detail: &Bytes,
-        at: WallTime,
-    ) {
-        let slot = self.slot(topic);
+    pub(super) fn died(&mut self, slot: TopicSlot, which: Victims, reason: DeadReason, detail: &Bytes, at: WallTime) {
         let (priority, run, deliveries, failures) = match which {
             Victims::Leased { lease, count } => {
                 let (priority, aside) = self.end_lease(slot, lease, count);
@@ -60,8 +49,8 @@ impl State {
             }
         };
         let failures = failures + u32::from(reason.is_failure());
-        let (number, name) = (self.topics[slot].number, self.topics[slot].name.clone());
-        let namespace = self.topics[slot].namespace;
+        let Topic { number, group, namespace, ref name, .. } = self.topics[slot];
+        let name = name.clone();
         let detail = Bytes::copy_from_slice(detail);
         let first = run.first;
         let mut rest = run;
@@ -76,10 +65,9 @@ impl State {
         self.settle(slot, priority, first);
     }
 
-    pub(super) fn ended(&mut self, topic: TopicNumber, priority: Priority, first: Sequence, count: u32) {
-        let slot = self.slot(topic);
+    pub(super) fn ended(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, count: u32) {
         let aside = self.take_unleased(slot, priority, first, count);
-        self.freed.push(aside.run.extent());
+        self.free(slot, aside.run.extent());
         self.settle(slot, priority, aside.run.first);
     }
 

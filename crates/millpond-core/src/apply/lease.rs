@@ -1,6 +1,6 @@
 //! Leases begin and are extended.
 
-use millpond_types::{LeaseNumber, Millis, Priority, RunTime, SessionId, TopicNumber};
+use millpond_types::{LeaseNumber, Millis, Priority, RunTime, SessionId};
 
 use crate::fact::Fact;
 use crate::page::RunPage;
@@ -9,10 +9,10 @@ use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 
 impl State {
     pub(super) fn leased(&mut self, fact: &Fact) {
-        let Fact::Leased { topic, priority, first, count, lease, holder, duration, deadline, .. } = fact else {
+        let Fact::Leased { topic, group, priority, first, count, lease, holder, duration, deadline, .. } = fact else {
             unreachable!("called for this fact alone")
         };
-        let slot = self.slot(*topic);
+        let slot = self.slot(*topic, *group);
         let (run, tries) = match self.place_of(slot, *priority, *first) {
             super::Place::Line => (self.carve_line(slot, *priority, *first, *count), (0, 0)),
             super::Place::Aside(_) => {
@@ -60,14 +60,13 @@ impl State {
 
     pub(super) fn extended(
         &mut self,
-        topic: TopicNumber,
+        slot: TopicSlot,
         lease: LeaseNumber,
         count: u32,
         holder: SessionId,
         duration: Millis,
         deadline: RunTime,
     ) {
-        let slot = self.slot(topic);
         let (priority, aside) = self.end_lease(slot, lease, count);
         let tries = (aside.deliveries, aside.failures);
         self.begin_lease(slot, priority, aside.run, tries, (lease, holder, duration, deadline));

@@ -9,10 +9,12 @@ mod moves;
 mod publish;
 mod settle;
 
-use millpond_types::{LeaseNumber, Priority, Sequence, TopicName};
+use millpond_types::{Priority, Sequence, TopicName, TopicNumber};
 
-use crate::fact::Fact;
+use crate::fact::{Fact, GroupNumber};
+use crate::output::Extent;
 use crate::state::State;
+use crate::state::group::Group;
 use crate::state::line::InLine;
 use crate::state::namespace::Namespace;
 use crate::state::stored::Stored;
@@ -23,8 +25,8 @@ use crate::store::Key;
 impl State {
     /// Makes a fact true. `position` is where the journal keeps it, as [`crate::fact::FactLog::append`] returned it.
     pub(crate) fn apply(&mut self, fact: &Fact, position: u64) {
-        if let Some(topic) = fact.topic() {
-            self.will_change(self.slot(topic));
+        if let Some((topic, group)) = fact.topic() {
+            self.for_each_of(topic, group, State::will_change);
         }
         match fact {
             Fact::Created { hash_key } => assert_eq!(*hash_key, self.hash_key, "a directory has one hash key"),
@@ -37,8 +39,13 @@ impl State {
                 }
                 self.sweep_prefix(*number, b"");
             }
+            Fact::GroupCreated { group, namespace, name } => {
+                self.numbers.next_group = self.numbers.next_group.max(group + 1);
+                self.namespaces[*namespace].groups.push(*group);
+                self.groups.insert(*group, Group::new(*namespace, name.clone()));
+            }
             Fact::NamespaceDeleted { number } => {
-                self.namespaces.remove(*number);
+                self.namespaces.remove(*number).into_iter().for_each(|group| self.groups.remove(group));
                 self.store.remove(&Key::Namespace(*number));
                 self.remove_producers(*number);
             }
@@ -50,67 +57,104 @@ impl State {
                 }
                 self.refresh_paused(*namespace, name, *prefix);
             }
-            Fact::TopicCreated { topic, namespace, name, floor } => {
+            Fact::TopicCreated { topic, group, namespace, name, floor, lease } => {
                 self.numbers.next_topic = self.numbers.next_topic.max(topic.0 + 1);
-                let home = &mut self.namespaces[*namespace];
-                home.topics += 1;
-                let derived = (tenant_hash(self.hash_key, name.tenant()), home.paused.holds(name), self.bounds);
+                self.groups[*group].topics += 1;
+                let is_paused = self.namespaces[*namespace].paused.holds(name);
+                let derived = (tenant_hash(self.hash_key, name.tenant()), is_paused, self.bounds);
                 let stored = Stored { epoch: self.epoch, ..Stored::default() };
-                let next_lease = LeaseNumber(*floor);
-                let topic = Topic::new(*topic, *namespace, name.detach(), *floor, next_lease, derived, stored);
+                let home = (*group, *namespace);
+                let topic = Topic::new(*topic, home, name.detach(), *floor, *lease, derived, stored);
                 let slot = self.admit(topic);
                 self.will_change(slot);
             }
-            Fact::TopicRecalled { topic, .. } => {
-                let slot = self.slot(*topic);
+            Fact::TopicRecalled { topic, group, .. } => {
+                let slot = self.slot(*topic, *group);
                 self.topics[slot].stored.epoch = self.epoch;
             }
-            Fact::TopicVanished { topic } => {
-                let slot = self.slot(*topic);
+            Fact::TopicVanished { topic, group } => {
+                let slot = self.slot(*topic, *group);
                 assert!(self.topics[slot].is_empty(), "only an empty topic vanishes");
                 self.remove_topic_entry(slot);
                 let topic = self.dismiss(slot);
                 if topic.touched {
                     self.touched.retain(|touched| *touched != slot);
                 }
-                self.namespaces[topic.namespace].topics -= 1;
+                self.groups[*group].topics -= 1;
+                if let Some(replayed) = &mut self.replayed {
+                    replayed.remove(topic.number, *group);
+                }
             }
             Fact::Published { .. } => self.published(fact, position),
             Fact::ProducerBatch { namespace, producer, instance, sequence, at, outcomes } => {
                 self.producer_batch((*namespace, *producer), (*instance, *sequence), *at, outcomes)
             }
             Fact::Leased { .. } => self.leased(fact),
-            Fact::Extended { topic, lease, count, holder, duration, deadline, .. } => {
-                self.extended(*topic, *lease, *count, *holder, *duration, *deadline)
+            Fact::Extended { topic, group, lease, count, holder, duration, deadline } => {
+                self.extended(self.slot(*topic, *group), *lease, *count, *holder, *duration, *deadline)
             }
-            Fact::Acked { topic, lease, count, .. } => self.acked(*topic, *lease, *count),
-            Fact::Returned { topic, lease, count, failed, place, .. } => {
-                self.returned(*topic, *lease, *count, *failed, *place)
+            Fact::Acked { topic, group, lease, count } => self.acked(self.slot(*topic, *group), *lease, *count),
+            Fact::Returned { topic, group, lease, count, failed, place } => {
+                self.returned(self.slot(*topic, *group), *lease, *count, *failed, *place)
             }
             Fact::Died { topic, group, which, reason, detail, at } => {
-                self.died(*topic, *group, *which, *reason, detail, *at)
+                self.died(self.slot(*topic, *group), *which, *reason, detail, *at)
             }
-            Fact::Ripened { topic, priority, first, count, .. } => self.ripened(*topic, *priority, *first, *count),
-            Fact::Ended { topic, priority, first, count, .. } => self.ended(*topic, *priority, *first, *count),
-            Fact::Rescheduled { topic, priority, sequence, due, .. } => {
-                self.rescheduled(*topic, *priority, *sequence, *due)
+            Fact::Ripened { topic, group, priority, first, count } => {
+                self.ripened(self.slot(*topic, *group), *priority, *first, *count)
+            }
+            Fact::Ended { topic, group, priority, first, count, .. } => {
+                self.ended(self.slot(*topic, *group), *priority, *first, *count)
+            }
+            Fact::Rescheduled { topic, group, priority, sequence, due } => {
+                self.rescheduled(self.slot(*topic, *group), *priority, *sequence, *due)
             }
             Fact::Forgotten { namespace, hash } => self.forget(*namespace, *hash),
             Fact::Redriven { .. } => self.redriven(fact),
             Fact::DeadPurged { letter } => {
                 self.remove_dead(letter);
-                self.freed.push(letter.extent);
+                self.holdings.freed.push((letter.group, letter.extent));
             }
             Fact::Moved { topic, priority, first, count, sizes, .. } => {
-                self.moved(*topic, *priority, (*first, *count), (position, sizes))
+                self.for_each_of(*topic, None, |state, slot| {
+                    state.moved(slot, *priority, (*first, *count), (position, sizes));
+                });
             }
             Fact::DeadMoved { letter, .. } => self.dead_moved(letter, position),
         }
     }
 
     /// The slot of a topic that a fact names.
-    pub(crate) fn slot(&self, number: millpond_types::TopicNumber) -> TopicSlot {
-        self.topics.by_number(number).expect("a fact names a topic that exists")
+    pub(crate) fn slot(&self, number: TopicNumber, group: GroupNumber) -> TopicSlot {
+        self.topics.by_number(number, group).expect("a fact names a topic that exists")
+    }
+
+    /// Does something with a topic in one group, or in all of them, in their order.
+    fn for_each_of(
+        &mut self,
+        number: TopicNumber,
+        group: Option<GroupNumber>,
+        mut act: impl FnMut(&mut State, TopicSlot),
+    ) {
+        if let Some(group) = group {
+            return act(self, self.slot(number, group));
+        }
+        let mut next = self.topics.siblings(number).next();
+        assert!(next.is_some(), "a fact names a topic that exists");
+        while let Some(slot) = next {
+            next = self.topics[slot].siblings.next;
+            act(self, slot);
+        }
+    }
+
+    /// Bytes of the block of this fact are needed by the group of a topic.
+    fn keep(&mut self, slot: TopicSlot, bytes: u32) {
+        self.holdings.store(self.topics[slot].group, bytes);
+    }
+
+    /// The group of a topic needs a piece of the journal no more.
+    fn free(&mut self, slot: TopicSlot, extent: Extent) {
+        self.holdings.freed.push((self.topics[slot].group, extent));
     }
 
     /// Lets the topics that a pause or its end is about know of it: one, or bit by bit all with a prefix.
@@ -118,9 +162,11 @@ impl State {
         if prefix {
             return self.sweep_prefix(namespace, name.as_bytes());
         }
-        if let Some(slot) = self.topics.find(namespace, name) {
-            self.topics[slot].paused = self.namespaces[namespace].paused.holds(name);
-            self.touch(slot);
+        for at in 0..self.namespaces[namespace].groups.len() {
+            if let Some(slot) = self.topics.find(self.namespaces[namespace].groups[at], name) {
+                self.topics[slot].paused = self.namespaces[namespace].paused.holds(name);
+                self.touch(slot);
+            }
         }
     }
 

@@ -1,12 +1,12 @@
 //! Messages come in: by a publish, or out of the dead letters.
 
 use millpond_types::block::Sizes;
-use millpond_types::{MessageId, Sequence, WallTime};
+use millpond_types::{MessageId, Priority, Sequence, WallTime};
 
 use crate::fact::{Fact, Letter, Remembered};
 use crate::page::{DedupPage, Marks, RunPage};
 use crate::state::topic::AsideWhy;
-use crate::state::{State, Timer};
+use crate::state::{State, Timer, TopicSlot};
 
 impl State {
     pub(super) fn published(&mut self, fact: &Fact, position: u64) {
@@ -16,11 +16,12 @@ impl State {
         else {
             unreachable!("called for this fact alone")
         };
-        let slot = self.slot(*topic);
+        let (topic, priority) = (*topic, *priority);
+        let slot = self.topics.siblings(topic).next().expect("a publish is into a topic that exists");
+        let namespace = self.topics[slot].namespace;
         for mark in dedup {
             let sequence = Sequence(first.0 + u64::from(mark.index));
-            let id = MessageId { topic: *topic, priority: *priority, sequence };
-            let namespace = self.topics[slot].namespace;
+            let id = MessageId { topic, priority, sequence };
             self.remember(DedupPage { namespace, hash: mark.hash, id, until: *dedup_until });
         }
         let run = RunPage {
@@ -33,13 +34,24 @@ impl State {
             published: *published,
             expires: expires.unwrap_or(WallTime::NEVER),
         };
-        self.arm_expiry(slot, *priority, &run);
+        let mut next = self.topics[slot].siblings.next;
+        while let Some(sibling) = next {
+            next = self.topics[sibling].siblings.next;
+            self.arrive(sibling, priority, run.clone(), *due);
+        }
+        self.arrive(slot, priority, run, *due);
+    }
+
+    /// A group has a run of messages that was published.
+    fn arrive(&mut self, slot: TopicSlot, priority: Priority, run: RunPage, due: Option<WallTime>) {
+        self.keep(slot, run.extent().length);
+        self.arm_expiry(slot, priority, &run);
         match due {
-            None => self.put_in_line(slot, *priority, run),
+            None => self.put_in_line(slot, priority, run),
             Some(due) => {
-                self.advance_next(slot, *priority, &run);
-                let timer = self.wall_timers.insert(due.0, Timer::Ripe { slot, priority: *priority, first: *first });
-                self.set_aside(slot, *priority, run, (0, 0), AsideWhy::Delayed { due: *due, timer });
+                self.advance_next(slot, priority, run.end());
+                let timer = self.wall_timers.insert(due.0, Timer::Ripe { slot, priority, first: run.first });
+                self.set_aside(slot, priority, run, (0, 0), AsideWhy::Delayed { due, timer });
             }
         }
     }
@@ -49,8 +61,8 @@ impl State {
             unreachable!("called for this fact alone")
         };
         self.remove_dead(letter);
-        let slot = self.slot(*topic);
-        let Letter { namespace, id: MessageId { priority, .. }, extent, .. } = *letter;
+        let Letter { namespace, group, id: MessageId { priority, .. }, extent, .. } = *letter;
+        let slot = self.slot(*topic, group);
         // It has had its time: a second life is not cut short by the TTL of the first.
         let run = RunPage {
             first: *sequence,
@@ -66,21 +78,28 @@ impl State {
             let id = self.topics[slot].id(priority, *sequence);
             self.remember(DedupPage { namespace, hash, id, until });
         }
+        let end = run.end();
+        self.for_each_of(*topic, None, |state, sibling| {
+            if sibling != slot {
+                state.advance_next(sibling, priority, end);
+            }
+        });
         self.put_in_line(slot, priority, run);
     }
 
-    fn put_in_line(&mut self, slot: u32, priority: millpond_types::Priority, run: RunPage) {
-        self.advance_next(slot, priority, &run);
+    fn put_in_line(&mut self, slot: TopicSlot, priority: Priority, run: RunPage) {
+        self.advance_next(slot, priority, run.end());
         let topic = &mut self.topics[slot];
-        self.namespaces[topic.namespace].counts.waiting += u64::from(run.count);
+        self.groups[topic.group].counts.waiting += u64::from(run.count);
         topic.level_or_new(priority).line.push_back(run);
         self.touch(slot);
     }
 
-    fn advance_next(&mut self, slot: u32, priority: millpond_types::Priority, run: &RunPage) {
+    /// Sequences before this one were given out, and are not again while any group has the topic.
+    fn advance_next(&mut self, slot: TopicSlot, priority: Priority, end: Sequence) {
         let level = self.topics[slot].level_or_new(priority);
-        assert!(run.first >= level.next, "sequences only grow");
-        level.next = run.end();
-        self.numbers.note(level.next.0);
+        assert!(end > level.next, "sequences only grow");
+        level.next = end;
+        self.numbers.note(end.0);
     }
 }

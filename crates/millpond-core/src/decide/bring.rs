@@ -64,7 +64,7 @@ impl Core {
     /// What is cancelled is forgotten, if its dedup id is still its own.
     fn bring_cancelled(&mut self, topic: &TopicRef, which: Which) -> Result<(), Want> {
         let Some(id) = self.bring_which(topic, which)? else { return Ok(()) };
-        let Some(slot) = self.state.topics.by_number(id.topic) else { return Ok(()) };
+        let Ok(slot) = self.topic_of(topic) else { return Ok(()) };
         let Some(place) = self.state.where_is(slot, id.priority, id.sequence) else { return Ok(()) };
         let namespace = self.state.topics[slot].namespace;
         match self.state.dedup_of(slot, id, place) {
@@ -93,16 +93,18 @@ impl Core {
     }
 
     fn bring_message(&mut self, MessageId { topic, priority, sequence }: MessageId) -> Result<(), Want> {
-        match self.state.topics.by_number(topic) {
-            Some(slot) => self.state.bring(slot, priority, sequence),
-            None => Ok(()),
+        let mut next = self.state.topics.siblings(topic).next();
+        while let Some(slot) = next {
+            self.state.bring(slot, priority, sequence)?;
+            next = self.state.topics[slot].siblings.next;
         }
+        Ok(())
     }
 
     /// A run that was cut may lie in several pieces by now.
     fn bring_moved(&mut self, of: &Move) -> Result<(), Want> {
         let MessageId { topic, priority, sequence } = of.first;
-        let Some(slot) = self.state.topics.by_number(topic) else { return Ok(()) };
+        let Some(slot) = self.state.topics.by_number(topic, of.group) else { return Ok(()) };
         let end = Sequence(sequence.0 + u64::from(of.count));
         let mut at = sequence;
         loop {

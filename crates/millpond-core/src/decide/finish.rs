@@ -15,6 +15,7 @@ use crate::fact::{DeadReason, Fact, FactLog, ReturnPlace, Victims};
 use crate::output::Reply;
 use crate::state::TopicSlot;
 use crate::state::hash::mix;
+use crate::state::topic::Topic;
 
 impl Core {
     pub(super) fn finish(&mut self, finish: Finish, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
@@ -45,7 +46,7 @@ impl Core {
         outcomes: &mut Vec<OutcomeRun<FinishOutcome>>,
         log: &mut dyn FactLog,
     ) {
-        let slot = self.state.topics.by_number(run.first.topic).filter(|_| run.first.group == 0);
+        let slot = self.state.topics.by_number(run.first.topic, run.first.group);
         // A run that reaches past all numbers was never given out either.
         let end = run.first.lease.0.checked_add(u64::from(run.count)).map(LeaseNumber);
         let (Some(slot), Some(end)) = (slot, end) else {
@@ -80,11 +81,11 @@ impl Core {
         count: u32,
         log: &mut dyn FactLog,
     ) -> FinishOutcome {
-        let topic = self.state.topics[slot].number;
+        let Topic { number: topic, group, .. } = self.state.topics[slot];
         let now = self.state.now;
         match verb {
             FinishVerb::Ack => {
-                self.commit(Fact::Acked { topic, group: 0, lease, count }, log);
+                self.commit(Fact::Acked { topic, group, lease, count }, log);
                 FinishOutcome::Done
             }
             FinishVerb::Release { delay } => {
@@ -101,7 +102,7 @@ impl Core {
                 let slot = self.state.topics[slot].lease(lease).expect("the lease is current");
                 let holder = self.state.leases[slot as usize].holder;
                 let deadline = now.run + duration;
-                self.commit(Fact::Extended { topic, group: 0, lease, count, holder, duration, deadline }, log);
+                self.commit(Fact::Extended { topic, group, lease, count, holder, duration, deadline }, log);
                 FinishOutcome::Done
             }
         }
@@ -117,8 +118,9 @@ impl Core {
         detail: Bytes,
         log: &mut dyn FactLog,
     ) -> FinishOutcome {
-        let (topic, which) = (self.state.topics[slot].number, Victims::Leased { lease, count });
-        self.commit(Fact::Died { topic, group: 0, which, reason, detail, at: self.state.now.wall }, log);
+        let Topic { number: topic, group, .. } = self.state.topics[slot];
+        let which = Victims::Leased { lease, count };
+        self.commit(Fact::Died { topic, group, which, reason, detail, at: self.state.now.wall }, log);
         FinishOutcome::Dead
     }
 
@@ -167,8 +169,8 @@ impl Core {
         let (priority, first) = (of.priority, of.first.0 + (lease.0 - of.number.0));
         let aside = &topic.level(priority).expect("a lease has a level").aside[&of.first];
         let is_expired = aside.run.is_expired(self.state.now.wall);
-        let topic = topic.number;
-        self.commit(Fact::Returned { topic, group: 0, lease, count, failed, place }, log);
+        let (topic, group) = (topic.number, topic.group);
+        self.commit(Fact::Returned { topic, group, lease, count, failed, place }, log);
         if is_expired {
             self.expire(slot, priority, millpond_types::Sequence(first), count, log);
         }

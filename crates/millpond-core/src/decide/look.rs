@@ -15,7 +15,7 @@ use crate::fact::{Fact, FactLog, NamespaceNumber};
 use crate::output::{Found, Reply};
 use crate::page::RunPage;
 use crate::state::line::InLine;
-use crate::state::topic::{Aside, AsideWhy, Level};
+use crate::state::topic::{Aside, AsideWhy, Level, Topic};
 use crate::state::{State, TopicSlot};
 use crate::store::{Key, Want};
 
@@ -37,9 +37,10 @@ impl Core {
         let (id, place) = self.find(slot, which)?;
         self.check_not_leased(slot, id, place)?;
         let MessageId { topic, priority, sequence } = id;
-        let (namespace, hash) = (self.state.topics[slot].namespace, self.state.dedup_of(slot, id, place));
+        let Topic { namespace, group, .. } = self.state.topics[slot];
+        let hash = self.state.dedup_of(slot, id, place);
         let reason = EndReason::Cancelled;
-        self.commit(Fact::Ended { topic, group: 0, priority, first: sequence, count: 1, reason }, log);
+        self.commit(Fact::Ended { topic, group, priority, first: sequence, count: 1, reason }, log);
         // What was cancelled may be published again. A dedup id that came again since is that message's, and stays.
         if let Some(hash) = hash.filter(|hash| self.state.remembered_of(namespace, *hash, id).is_some()) {
             self.commit(Fact::Forgotten { namespace, hash }, log);
@@ -59,7 +60,8 @@ impl Core {
         self.check_not_leased(slot, id, place)?;
         let due = self.state.now.wall + delay;
         let MessageId { topic, priority, sequence } = id;
-        self.commit(Fact::Rescheduled { topic, group: 0, priority, sequence, due }, log);
+        let group = self.state.topics[slot].group;
+        self.commit(Fact::Rescheduled { topic, group, priority, sequence, due }, log);
         Ok(Reply::Done)
     }
 
@@ -170,16 +172,20 @@ impl State {
         name: &TopicName,
         id: MessageId,
     ) -> Result<MessageState, Want> {
-        if let Some(slot) = self.topics.by_number(id.topic)
-            && let Some(place) = self.where_is(slot, id.priority, id.sequence)
-        {
-            return Ok(self.view(slot, id, place).row.state);
+        for slot in self.topics.siblings(id.topic) {
+            if let Some(place) = self.where_is(slot, id.priority, id.sequence) {
+                return Ok(self.view(slot, id, place).row.state);
+            }
         }
-        if self.namespaces[namespace].counts.dead == 0 {
-            return Ok(MessageState::Ended);
+        for at in 0..self.namespaces[namespace].groups.len() {
+            let group = self.namespaces[namespace].groups[at];
+            if self.groups[group].counts.dead > 0
+                && self.entry(&Key::Dead { namespace, group, topic: name.clone(), id })?.is_some()
+            {
+                return Ok(MessageState::Dead);
+            }
         }
-        let letter = self.entry(&Key::Dead { namespace, group: 0, topic: name.clone(), id })?;
-        Ok(if letter.is_some() { MessageState::Dead } else { MessageState::Ended })
+        Ok(MessageState::Ended)
     }
 
     /// A message that is where `place` says.

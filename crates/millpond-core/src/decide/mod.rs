@@ -15,11 +15,11 @@ use alloc::format;
 use alloc::string::String;
 
 use millpond_types::limits::{LEASE_MAX, LEASE_MIN};
-use millpond_types::{Code, GroupName, Millis, NamespaceName};
+use millpond_types::{Code, GroupName, LeaseNumber, Millis, NamespaceName, TopicName, TopicNumber};
 
 use crate::Core;
 use crate::command::{Command, Ticket, TopicRef};
-use crate::fact::{Fact, FactLog, NamespaceNumber};
+use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::DeadVerb;
 use crate::output::Reply;
 use crate::state::TopicSlot;
@@ -100,16 +100,21 @@ impl Core {
         })
     }
 
-    pub(crate) fn group_of(&self, group: &GroupName) -> Result<u32, Refusal> {
-        if *group == GroupName::default() {
-            return Ok(0);
-        }
-        Err((Code::GroupUnknown, format!("there is no group {group}; every namespace has the group `default`")))
+    pub(crate) fn group_of(&self, namespace: NamespaceNumber, name: &GroupName) -> Result<GroupNumber, Refusal> {
+        let mut groups = self.state.namespaces[namespace].groups.iter().copied();
+        groups.find(|group| self.state.groups[*group].name == *name).ok_or_else(|| {
+            (Code::GroupUnknown, format!("there is no group {name}; every namespace has the group `default`"))
+        })
+    }
+
+    /// The group `default` of a namespace.
+    pub(crate) fn default_group(&self, namespace: NamespaceNumber) -> GroupNumber {
+        self.state.namespaces[namespace].groups[0]
     }
 
     pub(crate) fn topic_of(&self, topic: &TopicRef) -> Result<TopicSlot, Refusal> {
         let namespace = self.namespace_of(&topic.namespace)?;
-        self.state.topics.find(namespace, &topic.name).ok_or_else(|| {
+        self.state.topics.find(self.default_group(namespace), &topic.name).ok_or_else(|| {
             (
                 Code::TopicUnknown,
                 format!("nothing is left of a topic {}; a topic exists while it holds messages", topic.name),
@@ -129,19 +134,16 @@ impl Core {
         }
     }
 
-    /// The topic of a name, made where it is not there.
-    pub(crate) fn topic_or_new(
-        &mut self,
-        namespace: NamespaceNumber,
-        name: &millpond_types::TopicName,
-        log: &mut dyn FactLog,
-    ) -> TopicSlot {
-        if let Some(slot) = self.state.topics.find(namespace, name) {
+    /// A group's topic of a name, made where it is not there.
+    pub(crate) fn topic_or_new(&mut self, group: GroupNumber, name: &TopicName, log: &mut dyn FactLog) -> TopicSlot {
+        if let Some(slot) = self.state.topics.find(group, name) {
             return slot;
         }
-        let topic = millpond_types::TopicNumber(self.state.numbers.topic());
+        let namespace = self.state.groups[group].namespace;
+        let topic = TopicNumber(self.state.numbers.topic());
         let floor = self.state.numbers.floor();
-        self.commit(Fact::TopicCreated { topic, namespace, name: name.clone(), floor }, log);
-        self.state.slot(topic)
+        let (lease, name) = (LeaseNumber(floor), name.clone());
+        self.commit(Fact::TopicCreated { topic, group, namespace, name, floor, lease }, log);
+        self.state.slot(topic, group)
     }
 }

@@ -18,7 +18,7 @@ impl Core {
     /// Answers how many messages were moved.
     pub(super) fn move_messages(&mut self, of: &Move, log: &mut dyn FactLog) -> Reply {
         let (topic, priority) = (of.first.topic, of.first.priority);
-        let slot = self.state.topics.find(of.namespace, &of.name);
+        let slot = self.state.topics.find(of.group, &of.name);
         let level = slot.map(|slot| &self.state.topics[slot]).filter(|found| found.number == topic);
         let runs = level.and_then(|found| found.level(priority)).map(|level| of.runs_in(level)).unwrap_or_default();
         let mut moved = 0;

@@ -10,6 +10,7 @@ use crate::Core;
 use crate::decide::Refusal;
 use crate::fact::{Fact, FactLog};
 use crate::output::Reply;
+use crate::state::group::Group;
 use crate::state::namespace::Namespace;
 
 impl Core {
@@ -28,50 +29,59 @@ impl Core {
             None => (self.state.numbers.next_namespace, 1),
         };
         self.commit(Fact::NamespaceSet { number, name, policy, version }, log);
+        if version == 1 {
+            let (group, name) = (self.state.numbers.next_group, GroupName::default());
+            self.commit(Fact::GroupCreated { group, namespace: number, name }, log);
+        }
         Ok(Reply::Done)
     }
 
     pub(super) fn namespace_delete(&mut self, name: &NamespaceName, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
         let number = self.namespace_of(name)?;
-        let namespace = &self.state.namespaces[number];
         if number == 0 {
             return Err((Code::NamespaceInUse, "the namespace `default` always exists".into()));
         }
-        if namespace.topics > 0 || namespace.counts.dead > 0 {
-            let (topics, dead) = (namespace.topics, namespace.counts.dead);
+        let groups = self.state.namespaces[number].groups.clone();
+        let of = || groups.iter().map(|group| &self.state.groups[*group]);
+        if !of().all(Group::is_empty) {
+            let topics = of().map(|group| group.topics).max().unwrap_or(0);
+            let dead: u64 = of().map(|group| group.counts.dead).sum();
             let detail = format!(
                 "namespace {name} still has {topics} topics and {dead} dead letters; finish or purge them first"
             );
             return Err((Code::NamespaceInUse, detail));
         }
-        let users = self.dispatcher.consumers.iter().filter(|(_, consumer)| consumer.namespace == number).count();
+        let users = self.dispatcher.consumers.iter().filter(|(_, consumer)| groups.contains(&consumer.group)).count();
         if users > 0 {
             let detail = format!("{users} consumers are attached to namespace {name}; detach them first");
             return Err((Code::NamespaceInUse, detail));
         }
         self.commit(Fact::NamespaceDeleted { number }, log);
-        self.dispatcher.scopes.close_namespace(number);
+        groups.into_iter().for_each(|group| self.dispatcher.scopes.close_group(group));
         Ok(Reply::Done)
     }
 
     pub(super) fn namespaces(&mut self, log: &dyn FactLog) -> Reply {
-        Reply::Namespaces(self.state.namespaces.iter().map(|(_, namespace)| view(namespace, log.position())).collect())
+        Reply::Namespaces(
+            self.state.namespaces.iter().map(|(_, namespace)| self.view(namespace, log.position())).collect(),
+        )
     }
 
     pub(super) fn stats(&mut self, name: &NamespaceName, log: &dyn FactLog) -> Result<Reply, Refusal> {
         let number = self.namespace_of(name)?;
-        Ok(Reply::Namespaces(Vec::from([view(&self.state.namespaces[number], log.position())])))
+        Ok(Reply::Namespaces(Vec::from([self.view(&self.state.namespaces[number], log.position())])))
     }
-}
 
-fn view(namespace: &Namespace, position: u64) -> NamespaceView {
-    NamespaceView {
-        name: namespace.name.clone(),
-        policy: namespace.policy.clone(),
-        version: namespace.version,
-        topics: namespace.topics,
-        groups: Vec::from([(GroupName::default(), namespace.counts)]),
-        paused: namespace.paused.iter().cloned().collect(),
-        position,
+    fn view(&self, namespace: &Namespace, position: u64) -> NamespaceView {
+        let groups = || namespace.groups.iter().map(|group| &self.state.groups[*group]);
+        NamespaceView {
+            name: namespace.name.clone(),
+            policy: namespace.policy.clone(),
+            version: namespace.version,
+            topics: groups().map(|group| group.topics).max().unwrap_or(0),
+            groups: groups().map(|group| (group.name.clone(), group.counts)).collect(),
+            paused: namespace.paused.iter().cloned().collect(),
+            position,
+        }
     }
 }

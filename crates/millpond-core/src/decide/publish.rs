@@ -170,7 +170,7 @@ impl Core {
         if part.is_empty() {
             return;
         }
-        let slot = self.topic_or_new(namespace, &run.topic, log);
+        let slot = self.topic_or_new(self.default_group(namespace), &run.topic, log);
         let topic = &self.state.topics[slot];
         let first = Sequence(topic.next(run.priority).0.max(self.state.numbers.raised));
         let id = topic.id(run.priority, first);

@@ -13,7 +13,7 @@ use crate::dispatch::consumer::{Kind, NewConsumer};
 impl Core {
     pub(super) fn receive(&mut self, ticket: Ticket, receive: Receive) -> Result<(), Refusal> {
         let namespace = self.namespace_of(&receive.namespace)?;
-        self.group_of(&receive.group)?;
+        let group = self.group_of(namespace, &receive.group)?;
         check_filter(&receive.filter)?;
         self.check_lease(receive.lease)?;
         if receive.messages == 0 || receive.bytes == 0 {
@@ -22,7 +22,7 @@ impl Core {
         let until = self.state.now.run + Millis(receive.wait.0.min(WAIT_MAX_MS));
         let new = NewConsumer {
             kind: Kind::Once { ticket, until },
-            namespace,
+            group,
             filter: &receive.filter,
             messages: receive.messages.min(CREDIT_MESSAGES_MAX),
             bytes: receive.bytes,

@@ -11,17 +11,18 @@ use crate::command::{Attach, ReceiptRun, SessionBegin};
 use crate::decide::Refusal;
 use crate::decide::receive::{check_filter, too_many_prefixes};
 use crate::dispatch::consumer::{Kind, NewConsumer};
-use crate::fact::{Fact, FactLog, ReturnPlace};
+use crate::fact::{Fact, FactLog, GroupNumber, ReturnPlace};
 use crate::output::Reply;
 use crate::state::TopicSlot;
+use crate::state::topic::Topic;
 
 impl Core {
     pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Reply {
         let resumed = self.dispatcher.begin(begin.session, begin.resume);
         let held = in_order(begin.held);
         for (slot, lease, count) in self.leases_of(begin.session) {
-            let topic = self.state.topics[slot].number;
-            for (from, to) in gaps(topic, lease, count, &held) {
+            let Topic { number, group, .. } = self.state.topics[slot];
+            for (from, to) in gaps((number, group), lease, count, &held) {
                 self.give_back(slot, from, (to.0 - from.0) as u32, false, ReturnPlace::Head, log);
             }
         }
@@ -38,7 +39,7 @@ impl Core {
     /// The session extends its leases by being there, so only the exceptions are facts: nobody holds them any more.
     pub(super) fn heartbeat(&mut self, session: SessionId, except: &[Receipt], log: &mut dyn FactLog) {
         for receipt in except {
-            let slot = self.state.topics.by_number(receipt.topic).filter(|_| receipt.group == 0);
+            let slot = self.state.topics.by_number(receipt.topic, receipt.group);
             let Some(topic) = slot.map(|slot| &self.state.topics[slot]) else { continue };
             let Some(lease) = topic.lease(receipt.lease).map(|slot| &self.state.leases[slot as usize]) else {
                 continue;
@@ -49,7 +50,7 @@ impl Core {
             let (duration, deadline) = (lease.duration, self.state.now.run + lease.duration);
             let fact = Fact::Extended {
                 topic: receipt.topic,
-                group: 0,
+                group: receipt.group,
                 lease: receipt.lease,
                 count: 1,
                 holder: SessionId(0),
@@ -62,7 +63,7 @@ impl Core {
 
     pub(super) fn attach(&mut self, attach: Attach) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(&attach.namespace)?;
-        self.group_of(&attach.group)?;
+        let group = self.group_of(namespace, &attach.group)?;
         check_filter(&attach.filter)?;
         self.check_lease(attach.lease)?;
         if self.dispatcher.sessions.get(&attach.session).is_none_or(|session| session.lost.is_some()) {
@@ -74,7 +75,7 @@ impl Core {
         }
         let new = NewConsumer {
             kind: Kind::Attached { session: attach.session, number: attach.consumer },
-            namespace,
+            group,
             filter: &attach.filter,
             messages: attach.messages.min(CREDIT_MESSAGES_MAX),
             bytes: attach.bytes,
@@ -103,14 +104,19 @@ impl Core {
     pub(crate) fn leases_of(&self, session: SessionId) -> Vec<(TopicSlot, LeaseNumber, u32)> {
         let held = self.state.held_by(session).map(|slot| &self.state.leases[slot as usize]);
         let mut leases: Vec<_> = held.map(|lease| (lease.slot, lease.number, lease.count)).collect();
-        leases.sort_unstable_by_key(|(slot, number, _)| (self.state.topics[*slot].number, *number));
+        let topic = |slot: TopicSlot| &self.state.topics[slot];
+        leases.sort_unstable_by_key(|(slot, number, _)| (topic(*slot).number, topic(*slot).group, *number));
         leases
     }
 }
 
+/// What a lease is of: a topic, in a group.
+type Of = (TopicNumber, GroupNumber);
+
 /// Receipts in order, those that overlap or meet as one: per run its topic, its first lease and the one behind its last.
-fn in_order(held: Vec<ReceiptRun>) -> Vec<(TopicNumber, LeaseNumber, LeaseNumber)> {
-    let mut runs: Vec<_> = held.iter().map(|run| (run.first.topic, run.first.lease, run.end())).collect();
+fn in_order(held: Vec<ReceiptRun>) -> Vec<(Of, LeaseNumber, LeaseNumber)> {
+    let of = |first: Receipt| (first.topic, first.group);
+    let mut runs: Vec<_> = held.iter().map(|run| (of(run.first), run.first.lease, run.end())).collect();
     runs.sort_unstable();
     runs.dedup_by(|run, before| {
         let is_one = run.0 == before.0 && run.1 <= before.2;
@@ -124,10 +130,10 @@ fn in_order(held: Vec<ReceiptRun>) -> Vec<(TopicNumber, LeaseNumber, LeaseNumber
 
 /// The parts of a lease run that none of the receipts names, which are [`in_order`].
 fn gaps(
-    topic: TopicNumber,
+    topic: Of,
     first: LeaseNumber,
     count: u32,
-    held: &[(TopicNumber, LeaseNumber, LeaseNumber)],
+    held: &[(Of, LeaseNumber, LeaseNumber)],
 ) -> Vec<(LeaseNumber, LeaseNumber)> {
     let end = LeaseNumber(first.0 + u64::from(count));
     let from = held.partition_point(|(of, _, to)| (*of, *to) <= (topic, first));
@@ -162,7 +168,7 @@ mod tests {
                 count: 100,
             });
             let held = in_order([held, &elsewhere].concat());
-            gaps(TopicNumber(1), LeaseNumber(10), 10, &held).into_iter().map(|(from, to)| (from.0, to.0)).collect()
+            gaps((TopicNumber(1), 0), LeaseNumber(10), 10, &held).into_iter().map(|(from, to)| (from.0, to.0)).collect()
         };
         assert_eq!(gaps(&[]), [(10, 20)]);
         assert_eq!(gaps(&[run(5, 100)]), []);

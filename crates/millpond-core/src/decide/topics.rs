@@ -13,7 +13,7 @@ use crate::Core;
 use crate::command::{Listing, TopicRef};
 use crate::decide::Refusal;
 use crate::decide::receive::check_filter;
-use crate::fact::{Fact, FactLog, NamespaceNumber};
+use crate::fact::{Fact, FactLog, GroupNumber};
 use crate::output::Reply;
 use crate::state::TopicSlot;
 use crate::state::pauses::Pauses;
@@ -31,7 +31,7 @@ impl Core {
             true => Edge::Before(prefix),
             false => Edge::Behind(&listing.after),
         };
-        let found = self.state.topics.walk(namespace, from).map(|(_, topic)| topic);
+        let found = self.state.topics.walk(self.default_group(namespace), from).map(|(_, topic)| topic);
         let page = found.take_while(|topic| topic.name.as_bytes().starts_with(prefix)).take(limit);
         Ok(Reply::Topics(page.map(|topic| view(topic, pauses)).collect()))
     }
@@ -67,7 +67,9 @@ impl Core {
             }
             self.commit(Fact::Paused { namespace, name: topic.name, prefix, paused }, log);
             if prefix && !paused {
-                self.dispatcher.resumed(namespace);
+                for group in &self.state.namespaces[namespace].groups {
+                    self.dispatcher.resumed(*group);
+                }
             }
         }
         Ok(Reply::Done)
@@ -91,26 +93,25 @@ impl Core {
         let namespace = self.namespace_of(namespace)?;
         check_filter(filter)?;
         let mut purged = 0;
-        for slot in self.admitted(namespace, filter) {
+        for slot in self.admitted(self.default_group(namespace), filter) {
             purged += self.purge_topic(slot, log);
         }
         Ok(Reply::Count(purged))
     }
 
     /// The topics that a filter admits.
-    pub(crate) fn admitted(&self, namespace: NamespaceNumber, filter: &Filter) -> Vec<TopicSlot> {
+    pub(crate) fn admitted(&self, group: GroupNumber, filter: &Filter) -> Vec<TopicSlot> {
         match filter {
             Filter::Topics(names) => {
-                let mut slots: Vec<_> =
-                    names.iter().filter_map(|name| self.state.topics.find(namespace, name)).collect();
+                let mut slots: Vec<_> = names.iter().filter_map(|name| self.state.topics.find(group, name)).collect();
                 slots.sort_unstable();
                 slots.dedup();
                 slots
             }
-            Filter::All => self.begins_with(namespace, b"").collect(),
+            Filter::All => self.begins_with(group, b"").collect(),
             Filter::Prefixes(prefixes) => {
                 let mut slots: Vec<_> =
-                    prefixes.iter().flat_map(|prefix| self.begins_with(namespace, prefix.as_bytes())).collect();
+                    prefixes.iter().flat_map(|prefix| self.begins_with(group, prefix.as_bytes())).collect();
                 slots.sort_unstable();
                 slots.dedup();
                 slots
@@ -118,13 +119,14 @@ impl Core {
         }
     }
 
-    fn begins_with<'a>(&'a self, namespace: NamespaceNumber, prefix: &'a [u8]) -> impl Iterator<Item = TopicSlot> + 'a {
-        let found = self.state.topics.walk(namespace, Edge::Before(prefix));
+    fn begins_with<'a>(&'a self, group: GroupNumber, prefix: &'a [u8]) -> impl Iterator<Item = TopicSlot> + 'a {
+        let found = self.state.topics.walk(group, Edge::Before(prefix));
         found.take_while(move |(_, topic)| topic.name.as_bytes().starts_with(prefix)).map(|(slot, _)| slot)
     }
 
     fn purge_topic(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> u64 {
-        let (number, mut purged) = (self.state.topics[slot].number, 0);
+        let Topic { number, group, .. } = self.state.topics[slot];
+        let mut purged = 0;
         for index in 0..self.state.topics[slot].levels.len() {
             let level = &self.state.topics[slot].levels[index];
             let priority = level.priority;
@@ -134,7 +136,7 @@ impl Core {
             // From its front, so that a long line is never in memory as a whole.
             while let Some((first, count)) = self.front_of_line(slot, priority).or_else(|| aside.next()) {
                 let reason = EndReason::Purged;
-                self.commit(Fact::Ended { topic: number, group: 0, priority, first, count, reason }, log);
+                self.commit(Fact::Ended { topic: number, group, priority, first, count, reason }, log);
                 purged += u64::from(count);
             }
         }

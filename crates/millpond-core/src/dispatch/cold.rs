@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use millpond_types::{Priority, TopicName};
 
 use crate::dispatch::Dispatcher;
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::topic::Topic;
 use crate::store::{Key, KeyBytes, Name, Range, Shelf, Want};
 
@@ -16,25 +16,25 @@ impl Dispatcher {
     }
 
     /// Topics stand on a shelf and not in memory, when service begins.
-    pub(crate) fn found_cold(&mut self, namespace: NamespaceNumber, shelf: Shelf, topics: u64) {
+    pub(crate) fn found_cold(&mut self, group: GroupNumber, shelf: Shelf, topics: u64) {
         if let Shelf::Ready(priority) = shelf {
-            self.reach.add(namespace, priority, topics);
+            self.reach.add(group, priority, topics);
         }
     }
 
     /// A topic leaves memory for a shelf.
     pub(crate) fn evicted(&mut self, topic: &Topic, shelf: Shelf) {
         if let Shelf::Ready(priority) = shelf {
-            self.reach.evicted(topic.namespace, priority, &topic.name);
-            self.scopes.evicted(topic.namespace, priority, &topic.name, topic.tenant);
+            self.reach.evicted(topic.group, priority, &topic.name);
+            self.scopes.evicted(topic.group, priority, &topic.name, topic.tenant);
         }
     }
 
     /// A topic of a shelf has come into memory.
-    pub(crate) fn loaded(&mut self, namespace: NamespaceNumber, shelf: Shelf, name: &TopicName) {
+    pub(crate) fn loaded(&mut self, group: GroupNumber, shelf: Shelf, name: &TopicName) {
         if let Shelf::Ready(priority) = shelf {
-            self.reach.loaded(namespace, priority);
-            self.scopes.seen(namespace, priority, name);
+            self.reach.loaded(group, priority);
+            self.scopes.seen(group, priority, name);
         }
     }
 
@@ -42,22 +42,22 @@ impl Dispatcher {
     /// this key.
     pub(crate) fn range_loaded(&mut self, range: &Range, last: Option<&KeyBytes>) {
         self.reach.range_loaded(range, last);
-        if let Some((namespace, priority, name)) = only_name(range) {
-            self.scopes.seen(namespace, priority, &name);
+        if let Some((group, priority, name)) = only_name(range) {
+            self.scopes.seen(group, priority, &name);
         }
     }
 
     /// What was paused by prefix goes on.
-    pub(crate) fn resumed(&mut self, namespace: NamespaceNumber) {
-        self.scopes.reopen(namespace, &self.reach);
+    pub(crate) fn resumed(&mut self, group: GroupNumber) {
+        self.scopes.reopen(group, &self.reach);
     }
 }
 
 /// The name that a range is of, if it is of one alone.
-fn only_name(range: &Range) -> Option<(NamespaceNumber, Priority, TopicName)> {
-    let (namespace, shelf, bytes) = Key::parse_topic_bound(&range.from)?;
+fn only_name(range: &Range) -> Option<(GroupNumber, Priority, TopicName)> {
+    let (group, shelf, bytes) = Key::parse_topic_bound(&range.from)?;
     let Shelf::Ready(priority) = shelf else { return None };
     let name = Name::parse(bytes)?;
     let (_, _, until) = Key::parse_topic_bound(&range.until)?;
-    (until == Name::behind(name.as_bytes())).then_some((namespace, priority, name))
+    (until == Name::behind(name.as_bytes())).then_some((group, priority, name))
 }

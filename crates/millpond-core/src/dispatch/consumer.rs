@@ -7,13 +7,12 @@ use millpond_types::{Filter, Millis, RunTime, SessionId};
 use crate::command::Ticket;
 use crate::dispatch::scope::ScopeSlot;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
-use crate::fact::{GroupNumber, NamespaceNumber};
+use crate::fact::GroupNumber;
 use crate::output::LeasedRun;
 use crate::state::State;
 
 pub(crate) struct Consumer {
     pub(crate) kind: Kind,
-    pub(crate) namespace: NamespaceNumber,
     pub(crate) group: GroupNumber,
     /// What it is served from.
     scope: ScopeSlot,
@@ -52,7 +51,7 @@ impl Consumer {
 /// What a new consumer is made of.
 pub(crate) struct NewConsumer<'a> {
     pub(crate) kind: Kind,
-    pub(crate) namespace: NamespaceNumber,
+    pub(crate) group: GroupNumber,
     pub(crate) filter: &'a Filter,
     pub(crate) messages: u32,
     pub(crate) bytes: u64,
@@ -62,11 +61,10 @@ pub(crate) struct NewConsumer<'a> {
 impl Dispatcher {
     /// `None` if its filter needs more prefixes than may be in use.
     pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Option<ConsumerSlot> {
-        let scope = self.scopes.open(new.namespace, new.filter, (state, &self.reach))?;
+        let scope = self.scopes.open(new.group, new.filter, (state, &self.reach))?;
         let consumer = Consumer {
             kind: new.kind,
-            namespace: new.namespace,
-            group: 0,
+            group: new.group,
             scope,
             queued: false,
             messages: new.messages,

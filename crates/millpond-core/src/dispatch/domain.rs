@@ -10,7 +10,7 @@ use millpond_types::limits::{FILTER_MAX, PRIORITIES};
 use millpond_types::{Priority, TopicName, TopicNumber};
 
 use crate::dispatch::reach::{Reach, Span};
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::topics::Edge;
 use crate::state::{State, TopicSlot};
 use crate::store::Name;
@@ -74,15 +74,15 @@ impl Domain {
 
 impl List {
     /// `names` are in the order of names.
-    pub(crate) fn new(names: Vec<TopicName>, namespace: NamespaceNumber, state: &State, reach: &Reach) -> List {
+    pub(crate) fn new(names: Vec<TopicName>, group: GroupNumber, state: &State, reach: &Reach) -> List {
         let (mut levels, mut offered, mut unseen) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for (at, name) in (0..).zip(&names) {
-            let slot = state.topics.find(namespace, name);
+            let slot = state.topics.find(group, name);
             let level = slot.and_then(|slot| state.topics[slot].offered);
             offered.extend(level.map(|level| (level, at)));
             levels.push(level);
             if slot.is_none() {
-                unseen.extend(reach.priorities(namespace).map(|priority| (priority, at)));
+                unseen.extend(reach.priorities(group).map(|priority| (priority, at)));
             }
         }
         List { names, levels, offered, unseen }

@@ -1,6 +1,6 @@
 //! What dispatch knows of the topics that are not in memory.
 //!
-//! Per namespace and priority: how many topics stand on that shelf of the store and not in memory, and *stretches* of
+//! Per group and priority: how many topics stand on that shelf of the store and not in memory, and *stretches* of
 //! the order of names in which there are none, because all of them were loaded. What dispatch would step over outside
 //! of a stretch is *unknown*, and is wanted from the store before anything behind it has its turn. So the order of
 //! dispatch is that of the names, wherever the topics are.
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use millpond_types::{Priority, TopicName};
 
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::store::{Key, KeyBytes, Name, Range, Shelf, Want};
 
 /// Topics asked for at once where dispatch goes on in one place: a read of some tens of kilobytes, and fewer than a
@@ -23,7 +23,7 @@ pub(crate) const READ_AHEAD: u32 = 512;
 /// them has to stay in memory until their turns come.
 pub(crate) const READ_AHEAD_MIN: u32 = 4;
 
-/// Stretches kept per namespace and priority, the newest. Dispatch is in one place for each tenant with more than it can
+/// Stretches kept per group and priority, the newest. Dispatch is in one place for each tenant with more than it can
 /// be given in a turn; where there are more of them, each turn costs a read.
 const STRETCHES_MAX: usize = 1024;
 
@@ -44,7 +44,7 @@ pub(crate) struct Unknown {
 
 #[derive(Default)]
 pub(crate) struct Reach {
-    shelves: BTreeMap<(NamespaceNumber, Priority), ColdShelf>,
+    shelves: BTreeMap<(GroupNumber, Priority), ColdShelf>,
     wanted: Vec<Want>,
 }
 
@@ -92,28 +92,28 @@ impl Span {
 
 impl Reach {
     /// Whether all topics that offer something at a priority are in memory.
-    pub(crate) fn is_all(&self, namespace: NamespaceNumber, priority: Priority) -> bool {
-        self.shelf(namespace, priority).is_none()
+    pub(crate) fn is_all(&self, group: GroupNumber, priority: Priority) -> bool {
+        self.shelf(group, priority).is_none()
     }
 
     /// Whether it is known without a closer look that nothing unknown is between two topics, the first one before the
     /// second.
     pub(crate) fn is_between(
         &self,
-        namespace: NamespaceNumber,
+        group: GroupNumber,
         priority: Priority,
         first: &TopicName,
         second: &TopicName,
     ) -> bool {
-        self.shelf(namespace, priority).is_none_or(|shelf| {
+        self.shelf(group, priority).is_none_or(|shelf| {
             let at = shelf.stretches.partition_point(|s| Name::compare_key(first.as_bytes(), &s.span.until).is_ge());
             shelf.stretches.get(at).is_some_and(|s| s.span.holds_name(first) && s.span.holds_name(second))
         })
     }
 
     /// The first unknown part of a span.
-    pub(crate) fn first_unknown(&self, namespace: NamespaceNumber, priority: Priority, span: &Span) -> Option<Span> {
-        let shelf = self.shelf(namespace, priority)?;
+    pub(crate) fn first_unknown(&self, group: GroupNumber, priority: Priority, span: &Span) -> Option<Span> {
+        let shelf = self.shelf(group, priority)?;
         let mut from = &span.from;
         let at = shelf.stretches.partition_point(|stretch| stretch.span.until <= span.from);
         let mut stretches = shelf.stretches[at..].iter();
@@ -128,20 +128,20 @@ impl Reach {
     }
 
     /// Where to read on, if a topic that is served stands near the end of its stretch.
-    pub(crate) fn read_on(&self, namespace: NamespaceNumber, priority: Priority, served: &TopicName) -> Option<&[u8]> {
-        let shelf = self.shelf(namespace, priority)?;
+    pub(crate) fn read_on(&self, group: GroupNumber, priority: Priority, served: &TopicName) -> Option<&[u8]> {
+        let shelf = self.shelf(group, priority)?;
         let at = shelf.stretches.partition_point(|s| Name::compare_key(served.as_bytes(), &s.span.until).is_ge());
         let stretch = shelf.stretches.get(at).filter(|stretch| stretch.span.holds_name(served))?;
         Name::compare_key(served.as_bytes(), &stretch.ahead).is_ge().then_some(&stretch.span.until[..])
     }
 
     /// Asks for a span, unless its beginning is on its way.
-    pub(crate) fn ask(&mut self, namespace: NamespaceNumber, priority: Priority, span: Span) {
-        let Some(shelf) = self.shelves.get_mut(&(namespace, priority)) else { return };
+    pub(crate) fn ask(&mut self, group: GroupNumber, priority: Priority, span: Span) {
+        let Some(shelf) = self.shelves.get_mut(&(group, priority)) else { return };
         if shelf.asked.iter().any(|asked| asked.holds(&span.from)) {
             return;
         }
-        let bound = |name: &[u8]| Key::topic_bound(namespace, Shelf::Ready(priority), name);
+        let bound = |name: &[u8]| Key::topic_bound(group, Shelf::Ready(priority), name);
         let limit = (READ_AHEAD / (shelf.stretches.len() as u32 + 1)).max(READ_AHEAD_MIN);
         let range = Range { from: bound(&span.from), until: bound(&span.until), limit };
         self.wanted.push(Want::Range(range));
@@ -149,8 +149,8 @@ impl Reach {
     }
 
     /// The priorities at which not all is in memory.
-    pub(crate) fn priorities(&self, namespace: NamespaceNumber) -> impl Iterator<Item = Priority> {
-        let shelves = self.shelves.range((namespace, LOWEST)..=(namespace, Priority::HIGHEST));
+    pub(crate) fn priorities(&self, group: GroupNumber) -> impl Iterator<Item = Priority> {
+        let shelves = self.shelves.range((group, LOWEST)..=(group, Priority::HIGHEST));
         shelves.map(|((_, priority), _)| *priority)
     }
 
@@ -160,15 +160,15 @@ impl Reach {
     }
 
     /// Topics of a shelf are not in memory.
-    pub(crate) fn add(&mut self, namespace: NamespaceNumber, priority: Priority, topics: u64) {
+    pub(crate) fn add(&mut self, group: GroupNumber, priority: Priority, topics: u64) {
         if topics > 0 {
-            self.shelves.entry((namespace, priority)).or_default().cold += topics;
+            self.shelves.entry((group, priority)).or_default().cold += topics;
         }
     }
 
     /// A topic has left memory for a shelf.
-    pub(crate) fn evicted(&mut self, namespace: NamespaceNumber, priority: Priority, name: &TopicName) {
-        let shelf = self.shelves.entry((namespace, priority)).or_default();
+    pub(crate) fn evicted(&mut self, group: GroupNumber, priority: Priority, name: &TopicName) {
+        let shelf = self.shelves.entry((group, priority)).or_default();
         shelf.cold += 1;
         let hole = Span::of(name);
         let at = shelf.stretches.partition_point(|stretch| stretch.span.until <= hole.from);
@@ -186,22 +186,22 @@ impl Reach {
     }
 
     /// A topic of a shelf has come into memory, or is gone.
-    pub(crate) fn loaded(&mut self, namespace: NamespaceNumber, priority: Priority) {
-        let shelf = self.shelves.get_mut(&(namespace, priority)).expect("a cold topic is on a shelf");
+    pub(crate) fn loaded(&mut self, group: GroupNumber, priority: Priority) {
+        let shelf = self.shelves.get_mut(&(group, priority)).expect("a cold topic is on a shelf");
         shelf.cold -= 1;
         if shelf.cold == 0 {
-            self.shelves.remove(&(namespace, priority));
+            self.shelves.remove(&(group, priority));
         }
     }
 
     /// What was asked for has been read, and the topics of it that were found are in memory: all, or with `last` those
     /// up to this key.
     pub(crate) fn range_loaded(&mut self, range: &Range, last: Option<&KeyBytes>) {
-        let (namespace, shelf, from) = Key::parse_topic_bound(&range.from).expect("a range of topics was asked for");
+        let (group, shelf, from) = Key::parse_topic_bound(&range.from).expect("a range of topics was asked for");
         let (_, _, until) = Key::parse_topic_bound(&range.until).expect("a range of topics was asked for");
         let Shelf::Ready(priority) = shelf else { unreachable!("dispatch asks for what is ready") };
         // None is cold any more, and that is known without stretches.
-        let Some(shelf) = self.shelves.get_mut(&(namespace, priority)) else { return };
+        let Some(shelf) = self.shelves.get_mut(&(group, priority)) else { return };
         let asked = Span { from: from.to_vec(), until: until.to_vec() };
         shelf.asked.retain(|other| *other != asked);
         let until = match last {
@@ -214,8 +214,8 @@ impl Reach {
         shelf.add(Span { from: asked.from, until });
     }
 
-    fn shelf(&self, namespace: NamespaceNumber, priority: Priority) -> Option<&ColdShelf> {
-        if self.shelves.is_empty() { None } else { self.shelves.get(&(namespace, priority)) }
+    fn shelf(&self, group: GroupNumber, priority: Priority) -> Option<&ColdShelf> {
+        if self.shelves.is_empty() { None } else { self.shelves.get(&(group, priority)) }
     }
 }
 

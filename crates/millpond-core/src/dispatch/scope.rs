@@ -14,14 +14,14 @@ use crate::dispatch::domain::Domain;
 use crate::dispatch::reach::{Reach, Span, Unknown};
 use crate::dispatch::turns::Turns;
 use crate::dispatch::view::View;
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::{State, TopicSlot};
 
 /// A scope's place in memory.
 pub(crate) type ScopeSlot = u32;
 
 pub(crate) struct Scope {
-    pub(crate) namespace: NamespaceNumber,
+    pub(crate) group: GroupNumber,
     pub(super) domain: Domain,
     /// The priorities at which topics may be offered, a bit each.
     maybe: u16,
@@ -48,17 +48,17 @@ pub(crate) struct Turn {
 }
 
 impl Scope {
-    pub(super) fn new(namespace: NamespaceNumber, domain: Domain) -> Scope {
+    pub(super) fn new(group: GroupNumber, domain: Domain) -> Scope {
         // What there is for it shows when it is first served.
         let (maybe, turns) = ((1 << PRIORITIES) - 1, [const { None }; PRIORITIES]);
-        Scope { namespace, domain, maybe, turns, is_held: false, hungry: VecDeque::new(), users: 0 }
+        Scope { group, domain, maybe, turns, is_held: false, hungry: VecDeque::new(), users: 0 }
     }
 
     /// The topic whose turn it is at the highest priority, or what has to be read before that is known.
     pub(crate) fn next_turn(&mut self, state: &State, reach: &Reach) -> Result<Option<Turn>, (Priority, Unknown)> {
         while let Some(level) = self.maybe.checked_ilog2() {
             let priority = Priority::new(level as u8).expect("a level is a priority");
-            let view = View { state, reach, namespace: self.namespace, domain: &self.domain, priority };
+            let view = View { state, reach, group: self.group, domain: &self.domain, priority };
             let turns = self.turns[level as usize].get_or_insert_default();
             let turn = turns.next(view).and_then(|next| match next {
                 None => Ok(None),

@@ -1,4 +1,4 @@
-//! The scopes in use. All topics of a namespace are one, and so is each set of prefixes and each set of names that
+//! The scopes in use. All topics of a group are one, and so is each set of prefixes and each set of names that
 //! consumers ask for: a consumer has one scope, so the order of dispatch holds over all that it asks for, and consumers
 //! that ask for the same share it and its turns.
 //!
@@ -16,26 +16,26 @@ use crate::dispatch::ConsumerSlot;
 use crate::dispatch::domain::{Domain, List};
 use crate::dispatch::reach::Reach;
 use crate::dispatch::scope::{Scope, ScopeSlot};
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::topic::Topic;
 use crate::state::{State, TopicSlot};
 use crate::store::Name;
 
-/// Sets of names per namespace that nobody uses and that are kept all the same: a receive that comes again and again
+/// Sets of names per group that nobody uses and that are kept all the same: a receive that comes again and again
 /// finds the turns where the one before has left them.
 const LISTS_IDLE_MAX: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Scopes {
     pub(crate) slots: Slab<Scope>,
-    homes: BTreeMap<NamespaceNumber, Home>,
+    homes: BTreeMap<GroupNumber, Home>,
     /// Scopes that topics or consumers have come to.
     stirred: BTreeSet<ScopeSlot>,
     /// The scope that is served first in the next turn, so that none always has the first pick.
     first: ScopeSlot,
 }
 
-/// The scopes of a namespace.
+/// The scopes of a group.
 #[derive(Default)]
 struct Home {
     all: Option<ScopeSlot>,
@@ -49,17 +49,12 @@ struct Home {
 
 impl Scopes {
     /// The scope that a filter stands for, made where it is not there. `None` if that needs more prefixes than a
-    /// namespace may have in use.
-    pub(crate) fn open(
-        &mut self,
-        namespace: NamespaceNumber,
-        filter: &Filter,
-        of: (&State, &Reach),
-    ) -> Option<ScopeSlot> {
+    /// group may have in use.
+    pub(crate) fn open(&mut self, group: GroupNumber, filter: &Filter, of: (&State, &Reach)) -> Option<ScopeSlot> {
         let found = match filter {
-            Filter::All => self.all(namespace),
-            Filter::Topics(names) => self.list(namespace, names, of),
-            Filter::Prefixes(prefixes) => self.prefixes(namespace, prefixes)?,
+            Filter::All => self.all(group),
+            Filter::Topics(names) => self.list(group, names, of),
+            Filter::Prefixes(prefixes) => self.prefixes(group, prefixes)?,
         };
         self.slots[found as usize].users += 1;
         Some(found)
@@ -76,7 +71,7 @@ impl Scopes {
         }
         scope.users -= 1;
         if scope.users == 0 && matches!(scope.domain, Domain::List(_)) {
-            let idle = &mut self.homes.get_mut(&scope.namespace).expect("a scope has a home").idle_lists;
+            let idle = &mut self.homes.get_mut(&scope.group).expect("a scope has a home").idle_lists;
             idle.push_back(slot);
             if idle.len() > LISTS_IDLE_MAX {
                 let oldest = idle.pop_front().expect("there are some");
@@ -85,9 +80,9 @@ impl Scopes {
         }
     }
 
-    /// The scopes of a namespace that is deleted go with it.
-    pub(crate) fn close_namespace(&mut self, namespace: NamespaceNumber) {
-        if let Some(home) = self.homes.remove(&namespace) {
+    /// The scopes of a group that is deleted go with it.
+    pub(crate) fn close_group(&mut self, group: GroupNumber) {
+        if let Some(home) = self.homes.remove(&group) {
             let prefixes = home.prefixes.into_iter().map(|(_, slot)| slot);
             prefixes.chain(home.all).chain(home.lists.into_values()).for_each(|slot| self.remove(slot));
         }
@@ -116,27 +111,27 @@ impl Scopes {
     /// A topic is offered at another priority than before, or no longer: tells every scope that admits it.
     pub(crate) fn tell(&mut self, slot: TopicSlot, state: &State) {
         let topic = &state.topics[slot];
-        self.for_lists(topic.namespace, &topic.name, |list| list.set(&topic.name, topic.offered));
+        self.for_lists(topic.group, &topic.name, |list| list.set(&topic.name, topic.offered));
         if let Some(priority) = topic.offered {
-            self.tell_all(topic.namespace, &topic.name, priority, topic.tenant);
+            self.tell_all(topic.group, &topic.name, priority, topic.tenant);
         }
     }
 
     /// A topic has left memory for a shelf.
-    pub(crate) fn evicted(&mut self, namespace: NamespaceNumber, priority: Priority, name: &TopicName, tenant: u64) {
-        self.for_lists(namespace, name, |list| list.evicted(name, priority));
-        self.tell_all(namespace, name, priority, tenant);
+    pub(crate) fn evicted(&mut self, group: GroupNumber, priority: Priority, name: &TopicName, tenant: u64) {
+        self.for_lists(group, name, |list| list.evicted(name, priority));
+        self.tell_all(group, name, priority, tenant);
     }
 
     /// A name was looked for on a shelf: if it was there, it is in memory now.
-    pub(crate) fn seen(&mut self, namespace: NamespaceNumber, priority: Priority, name: &TopicName) {
-        self.for_lists(namespace, name, |list| list.seen(name, priority));
+    pub(crate) fn seen(&mut self, group: GroupNumber, priority: Priority, name: &TopicName) {
+        self.for_lists(group, name, |list| list.seen(name, priority));
     }
 
     /// Anything that is not in memory may be offered again.
-    pub(crate) fn reopen(&mut self, namespace: NamespaceNumber, reach: &Reach) {
-        for (slot, scope) in self.slots.iter_mut().filter(|(_, scope)| scope.namespace == namespace) {
-            for priority in reach.priorities(namespace) {
+    pub(crate) fn reopen(&mut self, group: GroupNumber, reach: &Reach) {
+        for (slot, scope) in self.slots.iter_mut().filter(|(_, scope)| scope.group == group) {
+            for priority in reach.priorities(group) {
                 scope.tell(priority, None);
                 if !scope.hungry.is_empty() {
                     self.stirred.insert(slot as ScopeSlot);
@@ -145,8 +140,8 @@ impl Scopes {
         }
     }
 
-    fn tell_all(&mut self, namespace: NamespaceNumber, name: &TopicName, priority: Priority, tenant: u64) {
-        let Some(home) = self.homes.get(&namespace) else { return };
+    fn tell_all(&mut self, group: GroupNumber, name: &TopicName, priority: Priority, tenant: u64) {
+        let Some(home) = self.homes.get(&group) else { return };
         let begins = |prefix: &TopicName| name.as_bytes().starts_with(prefix.as_bytes());
         let prefixes = home.prefixes.iter().filter(|(set, _)| set.iter().any(begins)).map(|(_, scope)| scope);
         for scope_slot in home.all.iter().chain(prefixes).chain(home.listing(name)) {
@@ -158,8 +153,8 @@ impl Scopes {
         }
     }
 
-    fn for_lists(&mut self, namespace: NamespaceNumber, name: &TopicName, mut tell: impl FnMut(&mut List)) {
-        let Some(home) = self.homes.get(&namespace) else { return };
+    fn for_lists(&mut self, group: GroupNumber, name: &TopicName, mut tell: impl FnMut(&mut List)) {
+        let Some(home) = self.homes.get(&group) else { return };
         for scope in home.listing(name) {
             let Domain::List(list) = &mut self.slots[*scope as usize].domain else { unreachable!("it is a list") };
             tell(list);
@@ -169,68 +164,68 @@ impl Scopes {
     /// Whether a consumer with credit stands idle in a scope that admits a topic. Only true in the middle of a turn.
     pub(crate) fn hungry_for(&self, topic: &Topic) -> bool {
         self.slots.iter().any(|(_, scope)| {
-            scope.namespace == topic.namespace && !scope.hungry.is_empty() && scope.domain.admits(&topic.name)
+            scope.group == topic.group && !scope.hungry.is_empty() && scope.domain.admits(&topic.name)
         })
     }
 
-    fn all(&mut self, namespace: NamespaceNumber) -> ScopeSlot {
-        if let Some(slot) = self.homes.get(&namespace).and_then(|home| home.all) {
+    fn all(&mut self, group: GroupNumber) -> ScopeSlot {
+        if let Some(slot) = self.homes.get(&group).and_then(|home| home.all) {
             return slot;
         }
-        let slot = self.insert(namespace, Domain::All);
-        self.homes.entry(namespace).or_default().all = Some(slot);
+        let slot = self.insert(group, Domain::All);
+        self.homes.entry(group).or_default().all = Some(slot);
         slot
     }
 
-    fn prefixes(&mut self, namespace: NamespaceNumber, prefixes: &[TopicName]) -> Option<ScopeSlot> {
+    fn prefixes(&mut self, group: GroupNumber, prefixes: &[TopicName]) -> Option<ScopeSlot> {
         // In order and without those that another one covers, so that equal sets are one scope.
         let mut set: Vec<TopicName> = prefixes.iter().map(TopicName::detach).collect();
         set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
         set.dedup_by(|name, before| name.as_bytes().starts_with(before.as_bytes()));
         let known = |home: &Home| home.prefixes.iter().find(|(known, _)| *known == set).map(|(_, slot)| *slot);
-        if let Some(slot) = self.homes.get(&namespace).and_then(known) {
+        if let Some(slot) = self.homes.get(&group).and_then(known) {
             return Some(slot);
         }
-        while self.prefixes_in_use(namespace) + set.len() > PREFIXES_MAX {
-            let home = self.homes.get(&namespace)?;
+        while self.prefixes_in_use(group) + set.len() > PREFIXES_MAX {
+            let home = self.homes.get(&group)?;
             let mut slots = home.prefixes.iter().map(|(_, slot)| *slot);
             let idle = slots.find(|slot| self.slots[*slot as usize].users == 0)?;
             self.remove(idle);
         }
-        let slot = self.insert(namespace, Domain::Prefixes(set.clone()));
-        self.homes.entry(namespace).or_default().prefixes.push((set, slot));
+        let slot = self.insert(group, Domain::Prefixes(set.clone()));
+        self.homes.entry(group).or_default().prefixes.push((set, slot));
         Some(slot)
     }
 
-    fn prefixes_in_use(&self, namespace: NamespaceNumber) -> usize {
-        self.homes.get(&namespace).map_or(0, |home| home.prefixes.iter().map(|(set, _)| set.len()).sum())
+    fn prefixes_in_use(&self, group: GroupNumber) -> usize {
+        self.homes.get(&group).map_or(0, |home| home.prefixes.iter().map(|(set, _)| set.len()).sum())
     }
 
-    fn list(&mut self, namespace: NamespaceNumber, names: &[TopicName], of: (&State, &Reach)) -> ScopeSlot {
+    fn list(&mut self, group: GroupNumber, names: &[TopicName], of: (&State, &Reach)) -> ScopeSlot {
         let mut set: Vec<TopicName> = names.to_vec();
         set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
         set.dedup();
-        let home = self.homes.entry(namespace).or_default();
+        let home = self.homes.entry(group).or_default();
         if let Some(slot) = home.lists.get(&set).copied() {
             home.idle_lists.retain(|idle| *idle != slot);
             return slot;
         }
         let set: Vec<TopicName> = set.iter().map(TopicName::detach).collect();
-        let slot = self.insert(namespace, Domain::List(List::new(set.clone(), namespace, of.0, of.1)));
-        let home = self.homes.entry(namespace).or_default();
+        let slot = self.insert(group, Domain::List(List::new(set.clone(), group, of.0, of.1)));
+        let home = self.homes.entry(group).or_default();
         set.iter().for_each(|name| home.listed.entry(name.clone()).or_default().push(slot));
         home.lists.insert(set, slot);
         slot
     }
 
-    fn insert(&mut self, namespace: NamespaceNumber, domain: Domain) -> ScopeSlot {
-        self.slots.insert(Scope::new(namespace, domain)) as ScopeSlot
+    fn insert(&mut self, group: GroupNumber, domain: Domain) -> ScopeSlot {
+        self.slots.insert(Scope::new(group, domain)) as ScopeSlot
     }
 
     fn remove(&mut self, slot: ScopeSlot) {
         let scope = self.slots.remove(slot as usize);
         self.stirred.remove(&slot);
-        let Some(home) = self.homes.get_mut(&scope.namespace) else { return };
+        let Some(home) = self.homes.get_mut(&scope.group) else { return };
         home.prefixes.retain(|(_, other)| *other != slot);
         if let Domain::List(list) = &scope.domain {
             home.lists.remove(list.names());

@@ -126,13 +126,13 @@ impl Core {
         match next {
             Ok(Some(mut turn)) => {
                 if let Some(span) = turn.ahead.take() {
-                    reach.ask(scope.namespace, turn.priority, span);
+                    reach.ask(scope.group, turn.priority, span);
                 }
                 Ok(Some(turn))
             }
             Ok(None) => Ok(None),
             Err((priority, unknown)) => {
-                unknown.spans.into_iter().for_each(|span| reach.ask(scope.namespace, priority, span));
+                unknown.spans.into_iter().for_each(|span| reach.ask(scope.group, priority, span));
                 Err(Held::Up)
             }
         }
@@ -257,9 +257,9 @@ impl Core {
             let topic = &self.state.topics[slot];
             if topic.is_empty() {
                 assert!(topic.offered.is_none(), "a topic without messages offers nothing");
-                let topic = topic.number;
+                let (topic, group) = (topic.number, topic.group);
                 self.state.topics.take_up(slot);
-                self.commit(Fact::TopicVanished { topic }, log);
+                self.commit(Fact::TopicVanished { topic, group }, log);
             } else {
                 self.state.used(slot);
                 self.refresh(slot);

@@ -16,21 +16,21 @@ impl Core {
         while room > 0
             && let Some(mut sweep) = self.state.sweeps.pop()
         {
-            let (namespace, from) = &sweep.from;
+            let (group, from) = &sweep.from;
             let (topics, until) = (&self.state.topics, &sweep.until);
-            let is_over = |name: &[u8]| *namespace == until.0 && Name::compare_key(name, &until.1).is_ge();
-            let found = topics.walk(*namespace, Edge::Key(from));
+            let is_over = |name: &[u8]| *group == until.0 && Name::compare_key(name, &until.1).is_ge();
+            let found = topics.walk(*group, Edge::Key(from));
             let found = found.take_while(|(_, topic)| !is_over(topic.name.as_bytes())).map(|(slot, _)| slot);
             let slots: Vec<TopicSlot> = found.take(room).collect();
             slots.iter().for_each(|slot| self.look_again(*slot));
             if slots.len() == room {
                 let last = &self.state.topics[slots[room - 1]];
-                sweep.from = (last.namespace, Name::behind(last.name.as_bytes()));
+                sweep.from = (last.group, Name::behind(last.name.as_bytes()));
                 return self.state.sweeps.resume(sweep);
             }
             // An empty range costs something as well.
             room -= slots.len().max(1);
-            let later = self.state.namespaces.after(sweep.from.0).filter(|next| *next <= sweep.until.0);
+            let later = self.state.groups.after(sweep.from.0).filter(|next| *next <= sweep.until.0);
             if let Some(next) = later {
                 sweep.from = (next, Vec::new());
                 self.state.sweeps.resume(sweep);

@@ -6,14 +6,15 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::{Filter, LeaseNumber, NamespaceName, Policy, Priority, TopicName, TopicNumber};
+use millpond_types::{Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, TopicName, TopicNumber};
 use proptest::prelude::*;
 
 use super::Dispatcher;
 use super::reach::{READ_AHEAD, READ_AHEAD_MIN, Reach, Span};
+use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
-use crate::state::topic::Topic;
+use crate::state::topic::{Siblings, Topic};
 use crate::state::{State, TopicSlot};
 use crate::store::{Key, MemoryStore, Shelf, Want};
 
@@ -37,6 +38,8 @@ impl World {
     fn new(limit: usize) -> World {
         let mut state = State::new([1, 2], Box::new(MemoryStore::default()));
         state.namespaces.insert(0, Namespace::new(NamespaceName::default(), Policy::default(), 1));
+        state.namespaces[0].groups.push(0);
+        state.groups.insert(0, Group::new(0, GroupName::default()));
         let mut dispatcher = Dispatcher::default();
         let names = |of: &[&str]| of.iter().map(|text| name(text)).collect();
         let filters = [
@@ -125,7 +128,7 @@ impl World {
     fn answer(&mut self, want: Want) {
         let Want::Range(range) = want else { unreachable!("dispatch wants ranges") };
         assert!((READ_AHEAD_MIN..=READ_AHEAD).contains(&range.limit));
-        let key = |name: &TopicName, shelf| Key::Topic { namespace: 0, shelf, name: name.clone() }.bytes();
+        let key = |name: &TopicName, shelf| Key::Topic { group: 0, shelf, name: name.clone() }.bytes();
         let keys = self.cold.iter().map(|name| (key(name, Shelf::Ready(self.topics[name].0)), name.clone()));
         let mut found: Vec<_> = keys.filter(|(key, _)| (&range.from..&range.until).contains(&key)).collect();
         found.sort();
@@ -139,8 +142,10 @@ impl World {
     fn insert(&mut self, name: &TopicName) {
         let topic = Topic {
             number: self.topics[name].2,
+            group: 0,
             namespace: 0,
             name: name.clone(),
+            siblings: Siblings { is_first: true, next: None },
             tenant: tenant_hash([1, 2], name.tenant()),
             floor: 0,
             next_lease: LeaseNumber(0),
@@ -255,8 +260,7 @@ fn the_more_tenants_take_turns_the_less_is_read_ahead_of_each() {
             let prefix = format!("{tenant:03}/");
             reach.ask(0, Priority::DEFAULT, Span::of_prefix(prefix.as_bytes()));
             let Some(Want::Range(range)) = reach.wanted().pop() else { panic!("dispatch wants ranges") };
-            let first =
-                Key::Topic { namespace: 0, shelf: Shelf::Ready(Priority::DEFAULT), name: name(&(prefix + "a")) };
+            let first = Key::Topic { group: 0, shelf: Shelf::Ready(Priority::DEFAULT), name: name(&(prefix + "a")) };
             reach.range_loaded(&range, Some(&first.bytes()));
             range.limit
         })

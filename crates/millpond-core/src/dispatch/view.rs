@@ -10,7 +10,7 @@ use millpond_types::{Priority, TopicName};
 
 use crate::dispatch::domain::{Cursor, Domain};
 use crate::dispatch::reach::{Reach, Span, Unknown};
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::order::offer;
 use crate::state::topics::Edge;
 use crate::state::{State, TopicSlot};
@@ -29,7 +29,7 @@ pub(crate) enum From<'a> {
 pub(crate) struct View<'a> {
     pub(crate) state: &'a State,
     pub(crate) reach: &'a Reach,
-    pub(crate) namespace: NamespaceNumber,
+    pub(crate) group: GroupNumber,
     pub(crate) domain: &'a Domain,
     pub(crate) priority: Priority,
 }
@@ -38,7 +38,7 @@ impl View<'_> {
     /// The first topic from a place on.
     pub(crate) fn next(&self, from: From<'_>) -> Result<Option<TopicSlot>, Unknown> {
         let found = self.next_in_memory(from);
-        if !self.reach.is_all(self.namespace, self.priority) {
+        if !self.reach.is_all(self.group, self.priority) {
             self.check_known(from, found)?;
         }
         Ok(found)
@@ -59,9 +59,9 @@ impl View<'_> {
         let topics = &self.state.topics;
         let found = match cursor.is_there(self.state) {
             true => Some(cursor.slot),
-            false => topics.find(self.namespace, &cursor.name).filter(|slot| topics[*slot].number == cursor.number),
+            false => topics.find(self.group, &cursor.name).filter(|slot| topics[*slot].number == cursor.number),
         };
-        let point = || self.reach.first_unknown(self.namespace, self.priority, &Span::of(&cursor.name));
+        let point = || self.reach.first_unknown(self.group, self.priority, &Span::of(&cursor.name));
         match found {
             None => point().map_or(Ok(None), |span| Err(Unknown::from(span))),
             Some(slot) => Ok(found.filter(|_| topics[slot].offered == Some(self.priority))),
@@ -75,14 +75,14 @@ impl View<'_> {
     /// What to read on with while a topic is served, so that nobody has to wait for it.
     pub(crate) fn ahead(&self, slot: TopicSlot) -> Option<Span> {
         let name = &self.state.topics[slot].name;
-        self.first_unknown(self.reach.read_on(self.namespace, self.priority, name)?, None)
+        self.first_unknown(self.reach.read_on(self.group, self.priority, name)?, None)
     }
 
     fn next_in_memory(&self, from: From<'_>) -> Option<TopicSlot> {
         let mut found = self.step(from)?;
         // A sweep tells the topics of a pause by prefix of it. Until it has been there, they are passed over.
         while !self.state.sweeps.is_empty()
-            && let Some(prefix) = self.state.namespaces[self.namespace].paused.covering(self.name(found).as_bytes())
+            && let Some(prefix) = self.state.pauses(self.group).covering(self.name(found).as_bytes())
         {
             found = self.within(self.seek(Edge::PrefixEnd(prefix))?)?;
         }
@@ -102,7 +102,7 @@ impl View<'_> {
             }
         }
         if matches!((from, self.domain), (From::Start, Domain::All)) {
-            return order.first(self.namespace, wanted);
+            return order.first(self.group, wanted);
         }
         self.within(self.seek(self.edge(from))?)
     }
@@ -122,9 +122,9 @@ impl View<'_> {
         let topics = &self.state.topics;
         if let Domain::List(list) = self.domain {
             let name = list.next(edge, self.priority)?;
-            return Some(topics.find(self.namespace, name).expect("only topics in memory are offered"));
+            return Some(topics.find(self.group, name).expect("only topics in memory are offered"));
         }
-        topics.order.next(topics.seek(self.namespace, edge)?, offer(Some(self.priority)))
+        topics.order.next(topics.seek(self.group, edge)?, offer(Some(self.priority)))
     }
 
     /// The first topic in the domain, from one on that may not be.
@@ -152,12 +152,12 @@ impl View<'_> {
             From::Start | From::TenantEnd(_) => None,
         };
         if let (Some(last), Some(found)) = (last, found)
-            && self.reach.is_between(self.namespace, self.priority, last, found)
+            && self.reach.is_between(self.group, self.priority, last, found)
         {
             return Ok(());
         }
         if let Domain::List(list) = self.domain {
-            let pauses = &self.state.namespaces[self.namespace].paused;
+            let pauses = self.state.pauses(self.group);
             let is_paused = |name: &TopicName| pauses.covering(name.as_bytes()).is_some();
             let spans = list.unseen(self.edge(from), found, self.priority, is_paused);
             return if spans.is_empty() { Ok(()) } else { Err(Unknown { spans }) };
@@ -168,10 +168,10 @@ impl View<'_> {
     /// The first part of the domain, from a key on and before a name, of which it is not known what stands in it. What
     /// is paused by prefix need not be known.
     fn first_unknown(&self, from: &[u8], before: Option<&TopicName>) -> Option<Span> {
-        let pauses = &self.state.namespaces[self.namespace].paused;
+        let pauses = self.state.pauses(self.group);
         let before = before.map(|name| Name::bytes(name.as_bytes()));
         for mut span in self.domain.spans(from) {
-            while let Some(mut unknown) = self.reach.first_unknown(self.namespace, self.priority, &span) {
+            while let Some(mut unknown) = self.reach.first_unknown(self.group, self.priority, &span) {
                 if before.as_ref().is_some_and(|before| *before <= unknown.from) {
                     return None;
                 }

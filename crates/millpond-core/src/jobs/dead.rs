@@ -90,7 +90,7 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> Result<(), Refusal> {
         let namespace = self.namespace_of(&listing.namespace)?;
-        let group = self.group_of(group)?;
+        let group = self.group_of(namespace, group)?;
         let (mut from, until) = span_of_prefix(namespace, group, &listing.prefix);
         if !listing.after.is_empty() {
             let (topic, id) = place_in_list(&listing.after).ok_or_else(bad_place)?;
@@ -101,7 +101,7 @@ impl Core {
         let spans = VecDeque::from_iter((from < until).then_some((from, until)));
         let verb = DeadVerb::List { limit, rows: Vec::new() };
         let job = DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one: None };
-        self.begin(ticket, namespace, Task::Dead(job), log)
+        self.begin(ticket, group, Task::Dead(job), log)
     }
 
     /// Puts dead letters back to work, or throws them away.
@@ -115,7 +115,7 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> Result<(), Refusal> {
         let namespace = self.namespace_of(namespace)?;
-        let group = self.group_of(group)?;
+        let group = self.group_of(namespace, group)?;
         let (spans, one) = match which {
             DeadWhich::One(topic, id) => {
                 let from = Key::Dead { namespace, group, topic: topic.clone(), id }.bytes();
@@ -128,13 +128,13 @@ impl Core {
             }
         };
         let job = DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one };
-        self.begin(ticket, namespace, Task::Dead(job), log)
+        self.begin(ticket, group, Task::Dead(job), log)
     }
 
     pub(super) fn dead_step(
         &mut self,
         job: &mut DeadJob,
-        namespace: NamespaceNumber,
+        group: GroupNumber,
         left: &mut usize,
         needs: &mut Needs,
         log: &mut dyn FactLog,
@@ -143,7 +143,7 @@ impl Core {
             let Some(letter) = job.letters.front() else {
                 needs.clear(&mut self.state.fetched);
                 let Some((from, until)) = job.spans.front().cloned() else { return Step::Done(job.answer()) };
-                if self.state.namespaces[namespace].counts.dead == 0 {
+                if self.state.groups[group].counts.dead == 0 {
                     job.spans.clear();
                     continue;
                 }
@@ -212,7 +212,7 @@ impl Core {
 
     fn redrive(&mut self, dead: &DeadPage, log: &mut dyn FactLog) {
         let (letter, published, mark) = (dead.letter(), dead.run.published, dead.run.dedup().next());
-        let slot = self.topic_or_new(dead.namespace, &dead.topic, log);
+        let slot = self.topic_or_new(dead.group, &dead.topic, log);
         let topic = &self.state.topics[slot];
         let sequence = Sequence(topic.next(dead.id.priority).0.max(self.state.numbers.raised));
         let topic = topic.number;

@@ -20,7 +20,7 @@ use millpond_types::{Code, MessageId, TopicName};
 use crate::Core;
 use crate::command::Ticket;
 use crate::decide::Refusal;
-use crate::fact::{FactLog, NamespaceNumber};
+use crate::fact::{FactLog, GroupNumber};
 use crate::output::Reply;
 use crate::page::DeadPage;
 use crate::state::entries::Fetched;
@@ -47,7 +47,7 @@ pub(crate) struct Jobs {
 
 struct Job {
     ticket: Ticket,
-    namespace: NamespaceNumber,
+    group: GroupNumber,
     task: Task,
     /// What it may still look at before it is another one's turn.
     left: usize,
@@ -90,9 +90,9 @@ impl Jobs {
         self.queue.iter().any(|job| job.waits.is_empty())
     }
 
-    /// Whether a topic stays in memory because a job comes to it.
-    pub(crate) fn is_held(&self, namespace: NamespaceNumber, name: &TopicName) -> bool {
-        self.queue.iter().any(|job| job.namespace == namespace && job.needs.topics.contains(name))
+    /// Whether topics of a name stay in memory because a job comes to one of them. Those of other namespaces may.
+    pub(crate) fn is_held(&self, name: &TopicName) -> bool {
+        self.queue.iter().any(|job| job.needs.topics.contains(name))
     }
 
     /// Whether one waits for this.
@@ -118,19 +118,13 @@ impl Jobs {
 
 impl Core {
     /// Begins a job, and comes to its end at once where it is small and has nobody before it.
-    fn begin(
-        &mut self,
-        ticket: Ticket,
-        namespace: NamespaceNumber,
-        task: Task,
-        log: &mut dyn FactLog,
-    ) -> Result<(), Refusal> {
+    fn begin(&mut self, ticket: Ticket, group: GroupNumber, task: Task, log: &mut dyn FactLog) -> Result<(), Refusal> {
         if self.jobs.queue.len() >= JOBS_MAX {
             let detail =
                 format!("{JOBS_MAX} listings, purges and the like are going on; wait for one of them to be answered");
             return Err((Code::Overloaded, detail));
         }
-        let job = Job { ticket, namespace, task, left: 0, waits: BTreeSet::new(), needs: Needs::default() };
+        let job = Job { ticket, group, task, left: 0, waits: BTreeSet::new(), needs: Needs::default() };
         if self.jobs.queue.is_empty() {
             self.take_turn(job, log);
         } else {
@@ -195,10 +189,10 @@ impl Core {
     /// Goes on with a job; hands it back if it is not over.
     fn go_on(&mut self, mut job: Job, log: &mut dyn FactLog) -> Option<Job> {
         let step = match &mut job.task {
-            // Whoever deleted the namespace has seen that there was nothing left in it.
-            _ if self.state.namespaces.get_mut(job.namespace).is_none() => Step::Done(Ok(job.task.so_far())),
-            Task::Dead(dead) => self.dead_step(dead, job.namespace, &mut job.left, &mut job.needs, log),
-            Task::Top(top) => self.top_step(top, job.namespace, &mut job.left),
+            // Whoever deleted the group has seen that there was nothing left in it.
+            _ if self.state.groups.get(job.group).is_none() => Step::Done(Ok(job.task.so_far())),
+            Task::Dead(dead) => self.dead_step(dead, job.group, &mut job.left, &mut job.needs, log),
+            Task::Top(top) => self.top_step(top, job.group, &mut job.left),
         };
         match step {
             Step::Done(answer) => {

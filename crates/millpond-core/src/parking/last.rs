@@ -35,16 +35,18 @@ impl Core {
         let parked = self.parking.parked.get_mut(&id).expect("only a parked command is looked at");
         let gate = parked.gates.iter().find(|gate| matches!(gate, Gate::Filter(_, other) if *other == id));
         let Some(Gate::Filter(namespace, _)) = gate.cloned() else { return false };
-        if self.state.namespaces.get_mut(namespace).is_none_or(|home| home.cold == [0; _]) {
+        if !self.state.is_cold(namespace) {
             return false;
         }
         parked.shut = 1;
-        let from = Key::topic_bound(namespace, Shelf::Ready(Priority::LOWEST), &[]);
-        let until = Key::topic_bound(namespace, Shelf::Busy, &[]);
         let gate = Gate::Filter(namespace, id);
-        self.parking.gates.get_mut(&gate).expect("it is a gate").missing.push(until.clone());
-        self.parking.awaited.insert(until.clone(), gate);
-        self.want(Want::Range(Range { from, until, limit: u32::MAX }));
+        for group in self.state.namespaces[namespace].groups.clone() {
+            let from = Key::topic_bound(group, Shelf::Ready(Priority::LOWEST), &[]);
+            let until = Key::topic_bound(group, Shelf::Busy, &[]);
+            self.parking.gates.get_mut(&gate).expect("it is a gate").missing.push(until.clone());
+            self.parking.awaited.insert(until.clone(), gate.clone());
+            self.want(Want::Range(Range { from, until, limit: u32::MAX }));
+        }
         true
     }
 }

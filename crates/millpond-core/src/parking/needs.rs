@@ -41,8 +41,8 @@ impl State {
             Command::DeadMove(DeadMove { namespace, .. }) => {
                 return self.namespaces.get(*namespace).map(|_| Needs::Names(*namespace, Vec::new(), None));
             }
-            Command::Move(Move { namespace, name, .. }) => {
-                return self.namespaces.get(*namespace).map(|_| Needs::Names(*namespace, one(name), None));
+            Command::Move(Move { group, name, .. }) => {
+                return self.groups.get(*group).map(|group| Needs::Names(group.namespace, one(name), None));
             }
             Command::Topics(Listing { namespace, .. }) | Command::Top(Top { namespace, .. }) => {
                 return Some(Needs::All(self.namespaces.number(namespace)?, Filter::All));

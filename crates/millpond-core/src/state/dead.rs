@@ -13,7 +13,7 @@ use crate::store::{Key, Want};
 impl State {
     /// A message has died.
     pub(crate) fn put_dead(&mut self, page: DeadPage) {
-        self.namespaces[page.namespace].counts.dead += 1;
+        self.groups[page.group].counts.dead += 1;
         let key = page.key();
         self.set_entry(&key, Some(&Page::Dead(page)));
     }
@@ -29,7 +29,7 @@ impl State {
     /// A dead letter has ended.
     pub(crate) fn remove_dead(&mut self, letter: &Letter) {
         let Letter { namespace, group, ref topic, id, .. } = *letter;
-        self.namespaces[namespace].counts.dead -= 1;
+        self.groups[group].counts.dead -= 1;
         self.set_entry(&Key::Dead { namespace, group, topic: topic.clone(), id }, None);
     }
 }

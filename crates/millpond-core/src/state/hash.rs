@@ -19,9 +19,9 @@ pub fn dedup_hash(key: [u64; 2], namespace: &NamespaceName, topic: &TopicName, d
     hasher.finish128().as_u128()
 }
 
-/// The hash that finds a topic by its name.
-pub(crate) fn name_hash(key: [u64; 2], namespace: u32, name: &[u8]) -> u64 {
-    let mut hasher = SipHasher13::new_with_keys(key[0], key[1] ^ u64::from(namespace));
+/// The hash that finds a group's topic by its name.
+pub(crate) fn name_hash(key: [u64; 2], group: u32, name: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(key[0], key[1] ^ u64::from(group));
     hasher.write(name);
     hasher.finish()
 }

@@ -7,6 +7,7 @@
 pub(crate) mod dead;
 pub(crate) mod dedup;
 pub(crate) mod entries;
+pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod holders;
 pub(crate) mod line;
@@ -29,14 +30,16 @@ use hashbrown::HashMap;
 use millpond_types::{Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime};
 use slab::Slab;
 
-use crate::fact::{Epoch, NamespaceNumber};
-use crate::output::Extent;
+use crate::fact::{Epoch, GroupNumber, NamespaceNumber};
+use crate::output::Holdings;
 use crate::state::entries::Fetched;
+use crate::state::group::Groups;
 use crate::state::hash::FixedState;
 use crate::state::holders::Holder;
 use crate::state::line::LineBounds;
 use crate::state::namespace::Namespaces;
 use crate::state::numbers::Numbers;
+use crate::state::pauses::Pauses;
 use crate::state::pieces::PieceTimer;
 use crate::state::producer::Producers;
 use crate::state::resident::Residents;
@@ -85,6 +88,7 @@ pub(crate) struct State {
     pub(crate) now: Now,
     pub(crate) numbers: Numbers,
     pub(crate) namespaces: Namespaces,
+    pub(crate) groups: Groups,
     pub(crate) topics: Topics,
     /// How much of a line stays in memory.
     pub(crate) bounds: LineBounds,
@@ -99,8 +103,8 @@ pub(crate) struct State {
     pub(crate) wall_timers: TimeIndex<Timer>,
     /// First deadlines in wall time of pieces of lines that are in the store.
     pub(crate) piece_timers: TimeIndex<PieceTimer>,
-    /// Bytes of the journal that no message needs any more, for the shell.
-    pub(crate) freed: Vec<Extent>,
+    /// What has changed of what is needed of the journal, for the shell.
+    pub(crate) holdings: Holdings,
     /// Topics that something has happened to, for what they are offered at and for vanishing.
     pub(crate) touched: Vec<TopicSlot>,
     /// Topics that something may have happened to.
@@ -123,6 +127,7 @@ impl State {
             now: Now::default(),
             numbers: Numbers::default(),
             namespaces: Namespaces::default(),
+            groups: Groups::default(),
             topics: Topics::new(hash_key),
             bounds: LineBounds::ENDS,
             leases: Slab::new(),
@@ -132,7 +137,7 @@ impl State {
             run_timers: TimeIndex::new(),
             wall_timers: TimeIndex::new(),
             piece_timers: TimeIndex::new(),
-            freed: Vec::new(),
+            holdings: Holdings::default(),
             touched: Vec::new(),
             sweeps: Sweeps::default(),
             residents: Residents::default(),
@@ -172,7 +177,20 @@ impl State {
 
     /// Lets all topics with a prefix be looked at again, bit by bit.
     pub(crate) fn sweep_prefix(&mut self, namespace: NamespaceNumber, prefix: &[u8]) {
-        let from = (namespace, Name::bytes(prefix));
-        self.sweeps.push(Sweep { from, until: (namespace, Name::prefix_end(prefix)) });
+        for group in &self.namespaces[namespace].groups {
+            let from = (*group, Name::bytes(prefix));
+            self.sweeps.push(Sweep { from, until: (*group, Name::prefix_end(prefix)) });
+        }
+    }
+
+    /// Whether any topic of a namespace is not in memory.
+    pub(crate) fn is_cold(&self, namespace: NamespaceNumber) -> bool {
+        let home = self.namespaces.get(namespace);
+        home.is_some_and(|home| home.groups.iter().any(|group| self.groups[*group].is_cold()))
+    }
+
+    /// What is paused in the namespace of a group.
+    pub(crate) fn pauses(&self, group: GroupNumber) -> &Pauses {
+        &self.namespaces[self.groups[group].namespace].paused
     }
 }

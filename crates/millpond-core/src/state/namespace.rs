@@ -1,13 +1,14 @@
-//! Namespaces: a policy, what is paused, the counts.
+//! Namespaces: a policy, what is paused, the groups.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
-use millpond_types::{Counts, NamespaceName, Policy};
+use millpond_types::{NamespaceName, Policy};
 
-use crate::fact::NamespaceNumber;
+use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::NamespacePage;
+use crate::state::group::Groups;
 use crate::state::pauses::Pauses;
-use crate::store::SHELVES;
 
 #[derive(Clone, Default)]
 pub(crate) struct Namespaces {
@@ -21,12 +22,8 @@ pub(crate) struct Namespace {
     pub(crate) policy: Policy,
     pub(crate) version: u64,
     pub(crate) paused: Pauses,
-    pub(crate) topics: u64,
-    pub(crate) counts: Counts,
-    /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`](crate::store::Shelf::index).
-    pub(crate) shelves: [u64; SHELVES],
-    /// How many of these are not in memory.
-    pub(crate) cold: [u64; SHELVES],
+    /// Its groups, in the order of their numbers. The first is `default`.
+    pub(crate) groups: Vec<GroupNumber>,
 }
 
 impl Namespaces {
@@ -40,10 +37,11 @@ impl Namespaces {
         self.by_number.insert(number, namespace);
     }
 
-    pub(crate) fn remove(&mut self, number: NamespaceNumber) {
+    /// Returns the groups that it had.
+    pub(crate) fn remove(&mut self, number: NamespaceNumber) -> Vec<GroupNumber> {
         let gone = self.by_number.remove(&number).expect("only a namespace that is there is deleted");
-        assert!(gone.topics == 0 && gone.counts.dead == 0, "only an empty namespace is deleted");
         self.by_name.remove(&gone.name);
+        gone.groups
     }
 
     pub(crate) fn get(&self, number: NamespaceNumber) -> Option<&Namespace> {
@@ -56,11 +54,6 @@ impl Namespaces {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NamespaceNumber, &Namespace)> {
         self.by_number.iter().map(|(number, namespace)| (*number, namespace))
-    }
-
-    /// The namespace with the next higher number.
-    pub(crate) fn after(&self, number: NamespaceNumber) -> Option<NamespaceNumber> {
-        self.by_number.range(number.checked_add(1)?..).next().map(|(number, _)| *number)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -83,28 +76,17 @@ impl core::ops::IndexMut<NamespaceNumber> for Namespaces {
 
 impl Namespace {
     pub(crate) fn new(name: NamespaceName, policy: Policy, version: u64) -> Namespace {
-        Namespace {
-            name,
-            policy,
-            version,
-            paused: Pauses::default(),
-            topics: 0,
-            counts: Counts::default(),
-            shelves: [0; SHELVES],
-            cold: [0; SHELVES],
-        }
+        Namespace { name, policy, version, paused: Pauses::default(), groups: Vec::new() }
     }
 
-    pub(crate) fn page(&self, number: NamespaceNumber) -> NamespacePage {
+    pub(crate) fn page(&self, number: NamespaceNumber, groups: &Groups) -> NamespacePage {
         NamespacePage {
             number,
             name: self.name.clone(),
             policy: self.policy.clone(),
             version: self.version,
             paused: self.paused.iter().cloned().collect(),
-            counts: self.counts,
-            topics: self.topics,
-            shelves: self.shelves,
+            groups: self.groups.iter().map(|number| groups[*number].page(*number)).collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The numbers that outlive what they name.
 
-use crate::fact::NamespaceNumber;
+use crate::fact::{GroupNumber, NamespaceNumber};
 
 /// High-water marks. Nothing is kept per absent topic: a topic that comes (back) into being starts above them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -9,6 +9,8 @@ pub(crate) struct Numbers {
     pub(crate) next_topic: u64,
     /// The next namespace's number.
     pub(crate) next_namespace: NamespaceNumber,
+    /// The next group's number.
+    pub(crate) next_group: GroupNumber,
     /// Above every sequence and every lease number ever given out.
     pub(crate) high_water: u64,
     /// Whatever is given out now is at least this; set at a start after anything but an orderly stop.

@@ -44,8 +44,8 @@ impl State {
             self.wall_timers.remove(timer);
         }
         let priority = level.priority;
-        let page = PiecePage { topic: topic.number, priority, runs };
-        self.store.put(&Key::Piece { topic: topic.number, priority, first }, &Page::Piece(page));
+        let page = PiecePage { topic: topic.number, group: topic.group, priority, runs };
+        self.store.put(&page.key(), &Page::Piece(page));
         self.arm_piece(slot, priority, &piece);
     }
 
@@ -64,7 +64,7 @@ impl State {
         let Some(InLine::Stored(first)) = topic.level(priority).map(|level| level.line.find(sequence)) else {
             return Ok(());
         };
-        let key = Key::Piece { topic: topic.number, priority, first };
+        let key = Key::Piece { group: topic.group, topic: topic.number, priority, first };
         match self.store.find(&key) {
             Found::Here(page) => {
                 let Page::Piece(page) = *page else { panic!("an entry is of the kind of its key") };
@@ -78,7 +78,7 @@ impl State {
 
     /// Takes a piece that was fetched out of the store, if its line still calls it stored.
     pub(crate) fn take_in_piece(&mut self, page: PiecePage) {
-        let (slot, first) = (self.topics.by_number(page.topic), page.runs[0].first);
+        let (slot, first) = (self.topics.by_number(page.topic, page.group), page.runs[0].first);
         let level = slot.and_then(|slot| self.topics[slot].level(page.priority));
         if let Some(slot) = slot
             && level.is_some_and(|level| level.line.find(first) == InLine::Stored(first))
@@ -90,9 +90,9 @@ impl State {
     /// Takes a piece out of the store again.
     pub(crate) fn load_piece(&mut self, slot: TopicSlot, page: PiecePage) {
         self.will_change(slot);
-        let PiecePage { topic, priority, runs } = page;
+        self.store.remove(&page.key());
+        let PiecePage { priority, runs, .. } = page;
         let first = runs[0].first;
-        self.store.remove(&Key::Piece { topic, priority, first });
         for run in &runs {
             self.arm_expiry(slot, priority, run);
         }
@@ -113,6 +113,13 @@ impl State {
             let timer = self.wall_timers.insert(at.0, Timer::Expiry { slot, priority, first: run.first });
             expiries.insert(run.first, (run.end(), timer));
         }
+    }
+}
+
+impl PiecePage {
+    pub(crate) fn key(&self) -> Key {
+        let (group, topic, priority, first) = (self.group, self.topic, self.priority, self.runs[0].first);
+        Key::Piece { group, topic, priority, first }
     }
 }
 

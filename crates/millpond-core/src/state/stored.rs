@@ -9,9 +9,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use millpond_types::{TopicName, TopicNumber, WallTime};
 
-use crate::fact::{Epoch, Fact, NamespaceNumber};
+use crate::fact::{Epoch, Fact, GroupNumber, NamespaceNumber};
 use crate::page::{DuePage, NamespacePage, Page, TopicPage};
 use crate::state::hash::FixedState;
 use crate::state::producer::ProducerKey;
@@ -45,16 +46,23 @@ pub(crate) struct Capture {
 /// Where the entry of a topic is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    pub(crate) namespace: NamespaceNumber,
+    pub(crate) group: GroupNumber,
     pub(crate) shelf: Shelf,
     pub(crate) name: TopicName,
+}
+
+/// Those of the topics of one number.
+struct Places {
+    one: Place,
+    /// Nearly always empty.
+    others: Vec<Place>,
 }
 
 /// While facts are replayed: what their names stand for.
 #[derive(Default)]
 pub(crate) struct Replayed {
     /// Where the topics are whose numbers facts may still name.
-    pub(crate) places: HashMap<TopicNumber, Place, FixedState>,
+    places: HashMap<TopicNumber, Places, FixedState>,
     /// Producer sessions that begin in the facts that are about to be applied.
     pub(crate) begun: BTreeSet<ProducerKey>,
 }
@@ -81,15 +89,18 @@ impl State {
         self.changed.push((slot, topic.number));
     }
 
-    /// The fact that has to come before the first one about a topic in an epoch.
-    pub(crate) fn recall(&self, number: TopicNumber) -> Option<Fact> {
-        let topic = &self.topics[self.slot(number)];
-        if topic.stored.epoch == self.epoch {
-            return None;
-        }
+    /// The fact that has to come before the first one about a topic in an epoch: in one group, or in any of them.
+    pub(crate) fn recall(&self, number: TopicNumber, group: Option<GroupNumber>) -> Option<Fact> {
+        let is_known = |slot: &TopicSlot| self.topics[*slot].stored.epoch == self.epoch;
+        let slot = match group {
+            Some(group) => Some(self.slot(number, group)).filter(|slot| !is_known(slot)),
+            None => self.topics.siblings(number).find(|slot| !is_known(slot)),
+        };
+        let topic = &self.topics[slot?];
         // What has changed and is of an earlier epoch is still to be captured, as it is.
         let shelf = topic.stored.shelf.filter(|_| topic.stored.changed.is_none()).unwrap_or_else(|| topic.shelf());
-        Some(Fact::TopicRecalled { topic: number, namespace: topic.namespace, name: topic.name.clone(), shelf })
+        let Topic { group, namespace, .. } = *topic;
+        Some(Fact::TopicRecalled { topic: number, group, namespace, name: topic.name.clone(), shelf })
     }
 
     /// Begins a checkpoint: what follows belongs to the next epoch.
@@ -98,7 +109,9 @@ impl State {
         self.store.freeze();
         self.epoch += 1;
         self.store.capture(&Key::Numbers, &Page::Numbers(self.numbers_page()));
-        let namespaces = self.namespaces.iter().map(|(number, namespace)| (number, namespace.page(number))).collect();
+        let namespaces =
+            self.namespaces.iter().map(|(number, namespace)| (number, namespace.page(number, &self.groups)));
+        let namespaces = namespaces.collect();
         let (topics, producers) = (core::mem::take(&mut self.changed), self.producers.changed());
         self.capture = Some(Capture { topics, producers, namespaces });
     }
@@ -131,13 +144,13 @@ impl State {
     pub(crate) fn take_in(&mut self, page: TopicPage, shelf: Shelf) {
         let due = page.first_deadline().filter(|_| shelf != Shelf::Busy);
         let stored = Stored { shelf: Some(shelf), due, changed: None, epoch: page.epoch };
-        let home = &mut self.namespaces[page.namespace];
+        let home = &mut self.groups[page.group];
         home.cold[shelf.index()] -= 1;
         self.cold -= 1;
-        let (namespace, counts) = (page.namespace, home.counts);
+        let (group, counts) = (page.group, home.counts);
         self.admit_page(page, stored);
         // Its messages were counted all the while.
-        self.namespaces[namespace].counts = counts;
+        self.groups[group].counts = counts;
     }
 
     /// Lets a topic leave memory, for a shelf. What its entry does not say of it is put there before.
@@ -158,11 +171,11 @@ impl State {
             }
         }
         let shelf = topic.stored.shelf.expect("a topic that leaves has an entry");
-        let (number, namespace, name) = (topic.number, topic.namespace, topic.name.clone());
-        self.namespaces[namespace].cold[shelf.index()] += 1;
+        let (number, group, name) = (topic.number, topic.group, topic.name.clone());
+        self.groups[group].cold[shelf.index()] += 1;
         self.cold += 1;
         if let Some(replayed) = &mut self.replayed {
-            replayed.places.insert(number, Place { namespace, shelf, name });
+            replayed.put(number, Place { group, shelf, name });
         }
         (topic, shelf)
     }
@@ -171,48 +184,50 @@ impl State {
     pub(crate) fn remove_topic_entry(&mut self, slot: TopicSlot) {
         let topic = &self.topics[slot];
         let Some(shelf) = topic.stored.shelf else { return };
-        let (namespace, name) = (topic.namespace, topic.name.clone());
+        let (group, name) = (topic.group, topic.name.clone());
         if let Some(at) = topic.stored.due {
-            self.store.remove(&Key::Due { at, namespace, name: name.clone() });
+            self.store.remove(&Key::Due { at, group, name: name.clone() });
         }
-        self.store.remove(&Key::Topic { namespace, shelf, name });
-        self.namespaces[namespace].shelves[shelf.index()] -= 1;
+        self.store.remove(&Key::Topic { group, shelf, name });
+        self.groups[group].shelves[shelf.index()] -= 1;
     }
 
     /// Makes the entry of a topic what the topic is.
     fn write_entry(&mut self, slot: TopicSlot, layer: Layer) {
         let topic = &self.topics[slot];
-        let (before, shelf, namespace, name) = (topic.stored, topic.shelf(), topic.namespace, topic.name.clone());
+        let (before, shelf, group, name) = (topic.stored, topic.shelf(), topic.group, topic.name.clone());
         let page = self.topic_page(slot);
         // What is busy is loaded by every start.
         let due = page.first_deadline().filter(|_| shelf != Shelf::Busy);
         if (before.due, before.shelf) != (due, Some(shelf)) {
             if let Some(at) = before.due {
-                self.write(layer, &Key::Due { at, namespace, name: name.clone() }, None);
+                self.write(layer, &Key::Due { at, group, name: name.clone() }, None);
             }
             if let Some(at) = due {
-                let page = Page::Due(DuePage { at, namespace, name: name.clone(), shelf });
-                self.write(layer, &Key::Due { at, namespace, name: name.clone() }, Some(&page));
+                let page = Page::Due(DuePage { at, group, name: name.clone(), shelf });
+                self.write(layer, &Key::Due { at, group, name: name.clone() }, Some(&page));
             }
         }
         if before.shelf != Some(shelf) {
-            self.count_entry(layer, namespace, before.shelf, shelf);
+            self.count_entry(layer, group, before.shelf, shelf);
             if let Some(shelf) = before.shelf {
-                self.write(layer, &Key::Topic { namespace, shelf, name: name.clone() }, None);
+                self.write(layer, &Key::Topic { group, shelf, name: name.clone() }, None);
             }
         }
-        self.write(layer, &Key::Topic { namespace, shelf, name }, Some(&Page::Topic(page)));
+        self.write(layer, &Key::Topic { group, shelf, name }, Some(&Page::Topic(page)));
         let stored = &mut self.topics[slot].stored;
         *stored = Stored { shelf: Some(shelf), due, changed: None, epoch: stored.epoch };
     }
 
-    fn count_entry(&mut self, layer: Layer, namespace: NamespaceNumber, before: Option<Shelf>, after: Shelf) {
+    fn count_entry(&mut self, layer: Layer, group: GroupNumber, before: Option<Shelf>, after: Shelf) {
+        let home = &mut self.groups[group];
         let capture = self.capture.as_mut().filter(|_| layer == Layer::Frozen);
         let captured = capture.map(|capture| {
-            let page = capture.namespaces.get_mut(&namespace).expect("a topic was captured with its namespace");
-            &mut page.shelves
+            let page = capture.namespaces.get_mut(&home.namespace);
+            let page = page.and_then(|page| page.groups.iter_mut().find(|page| page.number == group));
+            &mut page.expect("a topic was captured with its group").shelves
         });
-        for shelves in [Some(&mut self.namespaces[namespace].shelves), captured].into_iter().flatten() {
+        for shelves in [Some(&mut home.shelves), captured].into_iter().flatten() {
             if let Some(before) = before {
                 shelves[before.index()] -= 1;
             }
@@ -226,6 +241,41 @@ impl State {
             (Layer::Young, None) => self.store.remove(key),
             (Layer::Frozen, Some(page)) => self.store.capture(key, page),
             (Layer::Frozen, None) => self.store.capture_removal(key),
+        }
+    }
+}
+
+impl Replayed {
+    /// Where the topics of a number are.
+    pub(crate) fn places(&self, number: TopicNumber) -> impl Iterator<Item = &Place> {
+        let places = self.places.get(&number).into_iter();
+        places.flat_map(|places| core::iter::once(&places.one).chain(&places.others))
+    }
+
+    /// A group's topic is there.
+    pub(crate) fn put(&mut self, number: TopicNumber, place: Place) {
+        match self.places.entry(number) {
+            Entry::Vacant(entry) => _ = entry.insert(Places { one: place, others: Vec::new() }),
+            Entry::Occupied(mut entry) => {
+                let Places { one, others } = entry.get_mut();
+                let known = core::iter::once(one).chain(&mut *others).find(|known| known.group == place.group);
+                match known {
+                    Some(known) => *known = place,
+                    None => others.push(place),
+                }
+            }
+        }
+    }
+
+    /// A group's topic is gone.
+    pub(crate) fn remove(&mut self, number: TopicNumber, group: GroupNumber) {
+        let Some(places) = self.places.get_mut(&number) else { return };
+        places.others.retain(|place| place.group != group);
+        if places.one.group == group {
+            match places.others.pop() {
+                Some(other) => places.one = other,
+                None => _ = self.places.remove(&number),
+            }
         }
     }
 }

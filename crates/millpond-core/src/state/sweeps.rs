@@ -5,18 +5,18 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 
 /// Ranges that wait at a time. More of them become one, that is too wide: better than a queue without end.
 const SWEEPS_MAX: usize = 64;
 
-/// Names of a namespace, as they stand in keys: from one on and before another.
+/// Names of a group, as they stand in keys: from one on and before another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Sweep {
     /// Where it goes on.
-    pub(crate) from: (NamespaceNumber, Vec<u8>),
-    /// What lies behind it. May be in a later namespace.
-    pub(crate) until: (NamespaceNumber, Vec<u8>),
+    pub(crate) from: (GroupNumber, Vec<u8>),
+    /// What lies behind it. May be in a later group.
+    pub(crate) until: (GroupNumber, Vec<u8>),
 }
 
 #[derive(Clone, Default)]

@@ -17,7 +17,7 @@ use millpond_types::{
     LeaseNumber, MessageId, Millis, Policy, Priority, RunTime, Sequence, SessionId, TopicName, TopicNumber, WallTime,
 };
 
-use crate::fact::NamespaceNumber;
+use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::RunPage;
 use crate::state::line::{Line, LineBounds};
 use crate::state::resident::Residence;
@@ -29,8 +29,10 @@ use crate::time_index::TimerKey;
 #[derive(Clone)]
 pub(crate) struct Topic {
     pub(crate) number: TopicNumber,
+    pub(crate) group: GroupNumber,
     pub(crate) namespace: NamespaceNumber,
     pub(crate) name: TopicName,
+    pub(crate) siblings: Siblings,
     /// Hash of the tenant.
     pub(crate) tenant: u64,
     /// Where the sequences of a priority not used yet begin.
@@ -53,6 +55,14 @@ pub(crate) struct Topic {
     pub(crate) touched: bool,
     pub(crate) stored: Stored,
     pub(crate) residence: Residence,
+}
+
+/// The topics of one number in memory: those of the groups of a namespace, in the order of the groups' numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Siblings {
+    /// Whether this one is the first.
+    pub(crate) is_first: bool,
+    pub(crate) next: Option<TopicSlot>,
 }
 
 /// One priority of a topic.
@@ -117,7 +127,7 @@ impl Topic {
     /// A topic without messages.
     pub(crate) fn new(
         number: TopicNumber,
-        namespace: NamespaceNumber,
+        (group, namespace): (GroupNumber, NamespaceNumber),
         name: TopicName,
         floor: u64,
         next_lease: LeaseNumber,
@@ -126,8 +136,10 @@ impl Topic {
     ) -> Topic {
         Topic {
             number,
+            group,
             namespace,
             name,
+            siblings: Siblings { is_first: true, next: None },
             tenant,
             floor,
             next_lease,

@@ -8,11 +8,11 @@ use hashbrown::{HashMap, HashTable};
 use millpond_types::{Priority, TopicName, TopicNumber};
 use slab::Slab;
 
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 use crate::state::hash::{FixedState, name_hash};
 use crate::state::order::{ANY, Order, Position};
-use crate::state::topic::Topic;
+use crate::state::topic::{Siblings, Topic};
 use crate::store::Name;
 
 #[derive(Clone)]
@@ -21,6 +21,7 @@ pub(crate) struct Topics {
     slots: Slab<Topic>,
     /// With the hashes, so that a table that grows does not make them all anew in one turn.
     by_name: HashTable<(u64, TopicSlot)>,
+    /// The first of the siblings.
     by_number: HashMap<TopicNumber, TopicSlot, FixedState>,
     /// The topic that was asked for last: facts on one topic come one after another.
     at_hand: Cell<TopicSlot>,
@@ -34,26 +35,38 @@ impl Topics {
         Topics { hash_key, slots, by_name: HashTable::new(), by_number, at_hand, order: Order::default() }
     }
 
-    pub(crate) fn find(&self, namespace: NamespaceNumber, name: &TopicName) -> Option<TopicSlot> {
-        let hash = name_hash(self.hash_key, namespace, name.as_bytes());
+    pub(crate) fn find(&self, group: GroupNumber, name: &TopicName) -> Option<TopicSlot> {
+        let hash = name_hash(self.hash_key, group, name.as_bytes());
         let slots = &self.slots;
         let is_it = |(other, slot): &(u64, TopicSlot)| {
             let topic = || &slots[*slot as usize];
-            *other == hash && topic().namespace == namespace && topic().name == *name
+            *other == hash && topic().group == group && topic().name == *name
         };
         let found = self.by_name.find(hash, is_it).map(|(_, slot)| *slot)?;
         self.at_hand.set(found);
         Some(found)
     }
 
-    pub(crate) fn by_number(&self, number: TopicNumber) -> Option<TopicSlot> {
+    /// A group's topic of a number.
+    pub(crate) fn by_number(&self, number: TopicNumber, group: GroupNumber) -> Option<TopicSlot> {
         let at_hand = self.at_hand.get();
-        if self.get(at_hand).is_some_and(|topic| topic.number == number) {
+        if self.get(at_hand).is_some_and(|topic| topic.number == number && topic.group == group) {
             return Some(at_hand);
         }
-        let found = self.by_number.get(&number).copied()?;
+        let found = self.siblings(number).find(|slot| self[*slot].group == group)?;
         self.at_hand.set(found);
         Some(found)
+    }
+
+    /// The topics of a number in memory, in the order of their groups.
+    pub(crate) fn siblings(&self, number: TopicNumber) -> impl Iterator<Item = TopicSlot> + '_ {
+        let at_hand = self.at_hand.get();
+        let is_first = |topic: &Topic| topic.number == number && topic.siblings.is_first;
+        let first = match self.get(at_hand).is_some_and(is_first) {
+            true => Some(at_hand),
+            false => self.by_number.get(&number).copied(),
+        };
+        core::iter::successors(first, |slot| self[*slot].siblings.next)
     }
 
     /// Keeps a topic at hand that is about to be asked for by its number.
@@ -63,28 +76,57 @@ impl Topics {
 
     pub(crate) fn insert(&mut self, topic: Topic) -> TopicSlot {
         assert!(topic.offered.is_none(), "a topic that comes has not been offered");
-        let (number, hash) = (topic.number, name_hash(self.hash_key, topic.namespace, topic.name.as_bytes()));
-        let (namespace, name) = (topic.namespace, topic.name.clone());
+        let hash = name_hash(self.hash_key, topic.group, topic.name.as_bytes());
+        let (group, name) = (topic.group, topic.name.clone());
         let slot = u32::try_from(self.slots.insert(topic)).expect("fewer than 2^32 topics in memory");
         self.by_name.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
-        let other = self.by_number.insert(number, slot);
-        assert!(other.is_none(), "a topic number is given out once");
+        self.link(slot);
         let slots = &self.slots;
         let is_before =
             |other: TopicSlot| Name::compare(slots[other as usize].name.as_bytes(), name.as_bytes()) == Ordering::Less;
-        self.order.insert(namespace, slot, None, is_before);
+        self.order.insert(group, slot, None, is_before);
         self.at_hand.set(slot);
         slot
     }
 
     pub(crate) fn remove(&mut self, slot: TopicSlot) -> Topic {
+        self.unlink(slot);
         let topic = self.slots.remove(slot as usize);
-        self.order.remove(topic.namespace, slot);
-        let hash = name_hash(self.hash_key, topic.namespace, topic.name.as_bytes());
+        self.order.remove(topic.group, slot);
+        let hash = name_hash(self.hash_key, topic.group, topic.name.as_bytes());
         let entry = self.by_name.find_entry(hash, |(_, other)| *other == slot);
         entry.unwrap_or_else(|_| unreachable!("a topic is found by its name")).remove();
-        self.by_number.remove(&topic.number);
         topic
+    }
+
+    /// Gives a topic its place among its siblings.
+    fn link(&mut self, slot: TopicSlot) {
+        let Topic { number, group, .. } = self[slot];
+        let before = self.siblings(number).take_while(|other| self[*other].group < group).last();
+        let next = match before {
+            Some(before) => self[before].siblings.next.replace(slot),
+            None => self.by_number.insert(number, slot),
+        };
+        if let Some(next) = next {
+            assert_ne!(self[next].group, group, "a group has a topic once");
+            self[next].siblings.is_first = false;
+        }
+        self[slot].siblings = Siblings { is_first: before.is_none(), next };
+    }
+
+    fn unlink(&mut self, slot: TopicSlot) {
+        let Topic { number, siblings, .. } = self[slot];
+        match (siblings.is_first, siblings.next) {
+            (true, None) => _ = self.by_number.remove(&number),
+            (true, Some(next)) => {
+                self.by_number.insert(number, next);
+                self[next].siblings.is_first = true;
+            }
+            (false, next) => {
+                let before = self.siblings(number).find(|other| self[*other].siblings.next == Some(slot));
+                self[before.expect("siblings are linked")].siblings.next = next;
+            }
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -106,14 +148,14 @@ impl Topics {
         self.order.set(slot, level);
     }
 
-    /// The place of an edge among the topics of a namespace; `None` if there are none.
-    pub(crate) fn seek(&self, namespace: NamespaceNumber, edge: Edge<'_>) -> Option<Position> {
-        self.order.seek(namespace, |slot| edge.is_behind(self.slots[slot as usize].name.as_bytes()))
+    /// The place of an edge among the topics of a group; `None` if there are none.
+    pub(crate) fn seek(&self, group: GroupNumber, edge: Edge<'_>) -> Option<Position> {
+        self.order.seek(group, |slot| edge.is_behind(self.slots[slot as usize].name.as_bytes()))
     }
 
-    /// The topics of a namespace from an edge on, in the order of their names.
-    pub(crate) fn walk(&self, namespace: NamespaceNumber, edge: Edge<'_>) -> impl Iterator<Item = (TopicSlot, &Topic)> {
-        let first = self.seek(namespace, edge).and_then(|place| self.order.next(place, ANY));
+    /// The topics of a group from an edge on, in the order of their names.
+    pub(crate) fn walk(&self, group: GroupNumber, edge: Edge<'_>) -> impl Iterator<Item = (TopicSlot, &Topic)> {
+        let first = self.seek(group, edge).and_then(|place| self.order.next(place, ANY));
         let slots = core::iter::successors(first, |slot| self.order.next_after(*slot, ANY));
         slots.map(|slot| (slot, &self[slot]))
     }

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | numbers | `01` |
 //! | namespace | `02`, number (4) |
-//! | topic | `03`, namespace (4), shelf (1), name |
-//! | piece | `04`, topic (8), priority (1), first (8) |
-//! | due | `05`, moment (8), namespace (4), name |
+//! | topic | `03`, group (4), shelf (1), name |
+//! | piece | `04`, group (4), topic (8), priority (1), first (8) |
+//! | due | `05`, moment (8), group (4), name |
 //! | dedup | `06`, namespace (4), hash (16) |
 //! | producer | `07`, namespace (4), producer (16) |
 //! | dead letter | `08`, namespace (4), group (4), name, `00`, topic (8), priority (1), sequence (8) |
@@ -22,7 +22,7 @@ use millpond_types::limits::PRIORITIES;
 use millpond_types::{MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
 
 use super::{Key, Range, SHELVES, Shelf};
-use crate::fact::NamespaceNumber;
+use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::Page;
 
 /// A key's bytes, or a bound between keys.
@@ -143,14 +143,16 @@ impl Key {
         match self {
             Key::Numbers => Vec::from([1]),
             Key::Namespace(number) => joined(&[&[2], &number.to_be_bytes()]),
-            Key::Topic { namespace, shelf, name } => {
-                Key::topic_bound(*namespace, *shelf, &Name::bytes(name.as_bytes()))
-            }
-            Key::Piece { topic, priority, first } => {
-                joined(&[&[4], &topic.0.to_be_bytes(), &[priority.level() as u8], &first.0.to_be_bytes()])
-            }
-            Key::Due { at, namespace, name } => {
-                joined(&[&[5], &at.0.to_be_bytes(), &namespace.to_be_bytes(), &Name::bytes(name.as_bytes())])
+            Key::Topic { group, shelf, name } => Key::topic_bound(*group, *shelf, &Name::bytes(name.as_bytes())),
+            Key::Piece { group, topic, priority, first } => joined(&[
+                &[4],
+                &group.to_be_bytes(),
+                &topic.0.to_be_bytes(),
+                &[priority.level() as u8],
+                &first.0.to_be_bytes(),
+            ]),
+            Key::Due { at, group, name } => {
+                joined(&[&[5], &at.0.to_be_bytes(), &group.to_be_bytes(), &Name::bytes(name.as_bytes())])
             }
             Key::Dedup { namespace, hash } => joined(&[&[6], &namespace.to_be_bytes(), &hash.to_be_bytes()]),
             Key::Producer { namespace, id } => joined(&[&[7], &namespace.to_be_bytes(), &id.0.to_be_bytes()]),
@@ -165,19 +167,19 @@ impl Key {
     }
 
     /// Where the topics of a shelf begin whose names stand at or behind `name` ([`Name::bytes`]).
-    pub fn topic_bound(namespace: NamespaceNumber, shelf: Shelf, name: &[u8]) -> KeyBytes {
-        joined(&[&[3], &namespace.to_be_bytes(), &[shelf.byte()], name])
+    pub fn topic_bound(group: GroupNumber, shelf: Shelf, name: &[u8]) -> KeyBytes {
+        joined(&[&[3], &group.to_be_bytes(), &[shelf.byte()], name])
     }
 
     /// What a topic's key, or a bound between those of topics, is made of.
-    pub fn parse_topic_bound(bytes: &[u8]) -> Option<(NamespaceNumber, Shelf, &[u8])> {
-        let (namespace, rest) = take_u32(bytes.strip_prefix(&[3])?)?;
+    pub fn parse_topic_bound(bytes: &[u8]) -> Option<(GroupNumber, Shelf, &[u8])> {
+        let (group, rest) = take_u32(bytes.strip_prefix(&[3])?)?;
         let (shelf, name) = rest.split_first()?;
-        Some((namespace, Shelf::from_byte(*shelf)?, name))
+        Some((group, Shelf::from_byte(*shelf)?, name))
     }
 
     /// Where the dead letters of a group begin whose topics stand at or behind `name` ([`Name::bytes`]).
-    pub fn dead_bound(namespace: NamespaceNumber, group: u32, name: &[u8]) -> KeyBytes {
+    pub fn dead_bound(namespace: NamespaceNumber, group: GroupNumber, name: &[u8]) -> KeyBytes {
         joined(&[&[8], &namespace.to_be_bytes(), &group.to_be_bytes(), name])
     }
 
@@ -192,14 +194,14 @@ impl Key {
         match page {
             Page::Numbers(_) => Key::Numbers,
             Page::Namespace(page) => Key::Namespace(page.number),
-            Page::Topic(page) => Key::Topic { namespace: page.namespace, shelf, name: page.name.clone() },
-            Page::Piece(page) => Key::Piece { topic: page.topic, priority: page.priority, first: page.runs[0].first },
+            Page::Topic(page) => Key::Topic { group: page.group, shelf, name: page.name.clone() },
+            Page::Piece(page) => page.key(),
             Page::Dead(page) => {
                 Key::Dead { namespace: page.namespace, group: page.group, topic: page.topic.clone(), id: page.id }
             }
             Page::Dedup(page) => Key::Dedup { namespace: page.namespace, hash: page.hash },
             Page::Producer(page) => Key::Producer { namespace: page.namespace, id: page.id },
-            Page::Due(page) => Key::Due { at: page.at, namespace: page.namespace, name: page.name.clone() },
+            Page::Due(page) => Key::Due { at: page.at, group: page.group, name: page.name.clone() },
         }
     }
 
@@ -227,17 +229,18 @@ impl Key {
             (1, []) => Key::Numbers,
             (2, rest) => Key::Namespace(u32::from_be_bytes(rest.try_into().ok()?)),
             (3, _) => {
-                let (namespace, shelf, name) = Key::parse_topic_bound(bytes)?;
-                Key::Topic { namespace, shelf, name: Name::parse(name)? }
+                let (group, shelf, name) = Key::parse_topic_bound(bytes)?;
+                Key::Topic { group, shelf, name: Name::parse(name)? }
             }
             (4, rest) => {
+                let (group, rest) = take_u32(rest)?;
                 let (topic, priority, first) = take_message(rest)?;
-                Key::Piece { topic, priority, first }
+                Key::Piece { group, topic, priority, first }
             }
             (5, rest) => {
                 let (at, rest) = rest.split_first_chunk::<8>()?;
-                let (namespace, name) = take_u32(rest)?;
-                Key::Due { at: WallTime(u64::from_be_bytes(*at)), namespace, name: Name::parse(name)? }
+                let (group, name) = take_u32(rest)?;
+                Key::Due { at: WallTime(u64::from_be_bytes(*at)), group, name: Name::parse(name)? }
             }
             (6, rest) => {
                 let (namespace, hash) = take_u32(rest)?;
@@ -322,14 +325,14 @@ mod tests {
         let keys = [
             Key::Numbers,
             Key::Namespace(3),
-            Key::Topic { namespace: 1, shelf, name: name("a/b") },
-            Key::Topic { namespace: 1, shelf: Shelf::Idle, name: name("a/b") },
-            Key::Topic { namespace: 1, shelf: Shelf::Busy, name: name("a") },
-            Key::Piece { topic: id.topic, priority: id.priority, first },
-            Key::Due { at: WallTime(99), namespace: 2, name: name("x/y/z") },
+            Key::Topic { group: 1, shelf, name: name("a/b") },
+            Key::Topic { group: 1, shelf: Shelf::Idle, name: name("a/b") },
+            Key::Topic { group: 1, shelf: Shelf::Busy, name: name("a") },
+            Key::Piece { group: 5, topic: id.topic, priority: id.priority, first },
+            Key::Due { at: WallTime(99), group: 2, name: name("x/y/z") },
             Key::Dedup { namespace: 1, hash: 1 << 100 },
             Key::Producer { namespace: 1, id: ProducerId(1 << 90) },
-            Key::Dead { namespace: 1, group: 0, topic: name("d/e"), id },
+            Key::Dead { namespace: 1, group: 2, topic: name("d/e"), id },
         ];
         for key in keys {
             assert_eq!(Key::parse(&key.bytes()), Some(key));

@@ -36,10 +36,10 @@ pub enum Key {
     Numbers,
     /// A namespace.
     Namespace(NamespaceNumber),
-    /// A topic. One entry is found by name, shelf by shelf, and is the topic's place in the order of dispatch.
+    /// A group's topic. One entry is found by name, shelf by shelf, and is the topic's place in the order of dispatch.
     Topic {
-        /// Its namespace.
-        namespace: NamespaceNumber,
+        /// The group that it is of.
+        group: GroupNumber,
         /// The shelf that it stood on when it was put.
         shelf: Shelf,
         /// Its name.
@@ -47,6 +47,8 @@ pub enum Key {
     },
     /// A piece of a long line of waiting messages.
     Piece {
+        /// The group.
+        group: GroupNumber,
         /// The topic.
         topic: TopicNumber,
         /// The priority.
@@ -58,8 +60,8 @@ pub enum Key {
     Due {
         /// The moment.
         at: WallTime,
-        /// The topic's namespace.
-        namespace: NamespaceNumber,
+        /// The topic's group.
+        group: GroupNumber,
         /// The topic's name.
         name: TopicName,
     },

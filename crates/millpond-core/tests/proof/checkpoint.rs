@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use millpond_core::Core;
+use millpond_core::fact::GroupNumber;
 use millpond_core::page::{AsideState, Page, RunPage, TopicPage};
 use millpond_core::store::{Key, SHELVES, Shelf};
 use millpond_types::limits::PRODUCER_EXPIRY;
@@ -44,19 +45,19 @@ impl Expected {
 pub fn canonical(pages: impl IntoIterator<Item = Page>) -> Vec<Page> {
     let (pieces, mut pages): (Vec<Page>, Vec<Page>) =
         pages.into_iter().partition(|page| matches!(page, Page::Piece(_)));
-    let mut runs: BTreeMap<(TopicNumber, Priority), Vec<RunPage>> = BTreeMap::new();
+    let mut runs: BTreeMap<(TopicNumber, GroupNumber, Priority), Vec<RunPage>> = BTreeMap::new();
     for page in pieces {
         let Page::Piece(piece) = page else { unreachable!("set apart above") };
-        runs.entry((piece.topic, piece.priority)).or_default().extend(piece.runs);
+        runs.entry((piece.topic, piece.group, piece.priority)).or_default().extend(piece.runs);
     }
     for page in &mut pages {
         match page {
             Page::Numbers(page) => page.epoch = 0,
-            Page::Namespace(page) => page.shelves = [0; SHELVES],
+            Page::Namespace(page) => page.groups.iter_mut().for_each(|group| group.shelves = [0; SHELVES]),
             Page::Topic(page) => {
                 page.epoch = 0;
                 for level in &mut page.levels {
-                    let stored = runs.remove(&(page.number, level.priority)).unwrap_or_default();
+                    let stored = runs.remove(&(page.number, page.group, level.priority)).unwrap_or_default();
                     let told: u64 = level.stored.drain(..).map(|piece| piece.messages).sum();
                     assert_eq!(told, stored.iter().map(|run| u64::from(run.count)).sum::<u64>(), "a line's pieces");
                     level.runs.extend(stored);
@@ -94,14 +95,14 @@ fn entries_are_where_they_belong(disk: &[(Key, Page)]) {
     let (mut due, mut expected_due) = (Vec::new(), Vec::new());
     for (key, page) in disk {
         match (key, page) {
-            (Key::Topic { namespace, shelf, name }, Page::Topic(page)) => {
-                assert_eq!((page.namespace, &page.name), (*namespace, name), "a topic is found by its name");
+            (Key::Topic { group, shelf, name }, Page::Topic(page)) => {
+                assert_eq!((page.group, &page.name), (*group, name), "a topic is found by its name");
                 assert_eq!(*shelf, shelf_of(page), "the shelf of {name}");
-                shelves.entry(*namespace).or_default()[shelf.index()] += 1;
+                shelves.entry(*group).or_default()[shelf.index()] += 1;
                 let at = first_deadline(page).filter(|_| *shelf != Shelf::Busy);
-                expected_due.extend(at.map(|at| (at, *namespace, name.clone(), *shelf)));
+                expected_due.extend(at.map(|at| (at, *group, name.clone(), *shelf)));
             }
-            (_, Page::Due(page)) => due.push((page.at, page.namespace, page.name.clone(), page.shelf)),
+            (_, Page::Due(page)) => due.push((page.at, page.group, page.name.clone(), page.shelf)),
             _ => {}
         }
     }
@@ -110,11 +111,13 @@ fn entries_are_where_they_belong(disk: &[(Key, Page)]) {
     assert_eq!(due, expected_due, "what falls due is noted");
     for (_, page) in disk {
         let Page::Namespace(page) = page else { continue };
-        let found = shelves.remove(&page.number).unwrap_or_default();
-        assert_eq!(page.shelves, found, "the topics on each shelf");
-        assert_eq!(page.topics, found.iter().sum::<u64>(), "the topics");
+        for group in &page.groups {
+            let found = shelves.remove(&group.number).unwrap_or_default();
+            assert_eq!(group.shelves, found, "the topics on each shelf");
+            assert_eq!(group.topics, found.iter().sum::<u64>(), "the topics");
+        }
     }
-    assert!(shelves.is_empty(), "topics without a namespace");
+    assert!(shelves.is_empty(), "topics without a group");
 }
 
 fn shelf_of(page: &TopicPage) -> Shelf {

@@ -100,8 +100,10 @@ fn buried(letters: usize, topics: usize) -> Shell {
 }
 
 fn counts(shell: &Shell) -> Counts {
-    let found =
-        shell.core.pages().find_map(|page| if let Page::Namespace(page) = page { Some(page.counts) } else { None });
+    let found = shell
+        .core
+        .pages()
+        .find_map(|page| if let Page::Namespace(page) = page { Some(page.groups[0].counts) } else { None });
     found.expect("there is a namespace")
 }
 

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millpond_core::command::{Command, DeadMove, Move};
-use millpond_core::fact::{Fact, NamespaceNumber};
+use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber};
 use millpond_core::output::Extent;
 use millpond_core::page::DeadPage;
 use millpond_types::block::Sizes;
 use millpond_types::{MessageId, Priority, Sequence, TopicName, TopicNumber};
 
-type Homes = BTreeMap<TopicNumber, (NamespaceNumber, TopicName)>;
+type Homes = BTreeMap<TopicNumber, (NamespaceNumber, GroupNumber, TopicName)>;
 
 /// A move of each run, and one of each message as the dead letter that it may be by now, in the order of the journal.
 pub fn moves(facts: &[(Fact, u64)]) -> Vec<Command> {
@@ -22,8 +22,8 @@ pub fn moves(facts: &[(Fact, u64)]) -> Vec<Command> {
             blocks.insert(*position, block.clone());
         }
         match fact {
-            Fact::TopicCreated { topic, namespace, name, .. } => {
-                homes.insert(*topic, (*namespace, name.clone()));
+            Fact::TopicCreated { topic, namespace, group, name, .. } => {
+                homes.insert(*topic, (*namespace, *group, name.clone()));
             }
             Fact::Published { topic, priority, first, count, block, sizes, .. }
             | Fact::Moved { topic, priority, first, count, block, sizes } => {
@@ -57,17 +57,17 @@ fn run(
     sizes: &Sizes,
     moves: &mut Vec<Command>,
 ) {
-    let (namespace, name) = homes[&first.topic].clone();
+    let (namespace, group, name) = homes[&first.topic].clone();
     for index in 0..count {
         let id = id(first.topic, first.priority, Sequence(first.sequence.0 + u64::from(index)));
         let (begin, end) = (sizes.offset(index), sizes.offset(index + 1));
         let (from, block) = (from + u64::from(begin), block.slice(begin as usize..end as usize));
         let topic = name.clone();
-        moves.push(Command::DeadMove(DeadMove { namespace, group: 0, topic, id, from, block }));
+        moves.push(Command::DeadMove(DeadMove { namespace, group, topic, id, from, block }));
     }
     let (block, sizes) = (block.clone(), sizes.clone());
     // As often as the messages as dead letters, so that a draw finds one as well as the other.
-    let of = Move { namespace, name, first, count, from, block, sizes };
+    let of = Move { group, name, first, count, from, block, sizes };
     moves.extend(std::iter::repeat_n(Command::Move(of), count as usize));
 }
 

@@ -47,7 +47,7 @@ impl Job {
             match committer.write(batch) {
                 Ok(()) => metrics.batch_bytes.inc_by(bytes),
                 Err(CommitError::DiskFull(batch)) => {
-                    return Err(NotDone::DiskFull(Box::new(Job { batch: Some(batch), ..self })));
+                    return Err(NotDone::DiskFull(Box::new(Job { batch: Some(*batch), ..self })));
                 }
                 Err(CommitError::Failed(failure)) => return Err(NotDone::Failed(failure)),
             };

@@ -147,7 +147,7 @@ impl Writer {
         self.core.advance(&mut log);
         self.core.dispatch(&mut log);
         self.fetching.send(self.core.wanted(), &self.own);
-        self.appender.free(self.core.freed());
+        self.appender.hold(self.core.holdings());
         self.sort_outputs(now);
         self.commit(now)?;
         self.unfinished = self.tidy();

@@ -22,6 +22,7 @@ impl Ledger {
         match fact {
             Fact::Created { .. }
             | Fact::Raised { .. }
+            | Fact::GroupCreated { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Rescheduled { .. } => Ok(()),
@@ -53,7 +54,7 @@ impl Ledger {
                 }
                 Ok(())
             }
-            Fact::TopicVanished { topic } => {
+            Fact::TopicVanished { topic, .. } => {
                 let open = self.open.get(topic).copied().unwrap_or(0);
                 if open > 0 {
                     return Err(Violation::lost(format!("topic {topic:?} vanishes with {open} messages")));

@@ -1,7 +1,7 @@
 //! The byte form of facts.
 
 use millpond_core::fact::{Fact, Remembered, ReturnPlace, Victims};
-use millpond_types::{EndReason, ProducerId, RunTime, Sequence};
+use millpond_types::{EndReason, LeaseNumber, ProducerId, RunTime, Sequence};
 
 use super::context::LeaseTerms;
 use super::{BadRecord, Context, Sink, Source};
@@ -37,16 +37,19 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.flag(*prefix);
             sink.flag(*paused);
         }
-        Fact::TopicCreated { topic, namespace, name, floor } => {
+        Fact::TopicCreated { topic, group, namespace, name, floor, lease } => {
             sink.byte(6);
             sink.next_topic(*topic);
+            sink.number32(*group);
             sink.number32(*namespace);
             sink.string(name.as_bytes());
             sink.next_sequence(Sequence(*floor));
+            sink.difference(lease.0, *floor);
         }
-        Fact::TopicVanished { topic } => {
+        Fact::TopicVanished { topic, group } => {
             sink.byte(7);
             sink.next_topic(*topic);
+            sink.number32(*group);
         }
         Fact::Published { .. } => {
             sink.byte(8);
@@ -162,9 +165,10 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(20);
             sink.letter(letter);
         }
-        Fact::TopicRecalled { topic, namespace, name, shelf } => {
+        Fact::TopicRecalled { topic, group, namespace, name, shelf } => {
             sink.byte(21);
             sink.next_topic(*topic);
+            sink.number32(*group);
             sink.number32(*namespace);
             sink.string(name.as_bytes());
             sink.byte(shelf.byte());
@@ -177,6 +181,12 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(23);
             sink.dead_page(letter);
             sink.number(block.len() as u64);
+        }
+        Fact::GroupCreated { group, namespace, name } => {
+            sink.byte(24);
+            sink.number32(*group);
+            sink.number32(*namespace);
+            sink.string(name.as_bytes());
         }
     }
     *context = sink.context;
@@ -201,13 +211,13 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             prefix: source.flag()?,
             paused: source.flag()?,
         },
-        6 => Fact::TopicCreated {
-            topic: source.next_topic()?,
-            namespace: source.number32()?,
-            name: source.topic_name()?,
-            floor: source.next_sequence()?.0,
-        },
-        7 => Fact::TopicVanished { topic: source.next_topic()? },
+        6 => {
+            let (topic, group, namespace) = (source.next_topic()?, source.number32()?, source.number32()?);
+            let (name, floor) = (source.topic_name()?, source.next_sequence()?.0);
+            let lease = LeaseNumber(source.beside(floor)?);
+            Fact::TopicCreated { topic, group, namespace, name, floor, lease }
+        }
+        7 => Fact::TopicVanished { topic: source.next_topic()?, group: source.number32()? },
         8 => source.published()?,
         9 => Fact::ProducerBatch {
             namespace: source.number32()?,
@@ -296,12 +306,16 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
         20 => Fact::DeadPurged { letter: source.letter()? },
         21 => Fact::TopicRecalled {
             topic: source.next_topic()?,
+            group: source.number32()?,
             namespace: source.number32()?,
             name: source.topic_name()?,
             shelf: source.shelf()?,
         },
         22 => source.moved()?,
         23 => Fact::DeadMoved { letter: Box::new(source.dead_page()?), block: source.block_of(1)?.0 },
+        24 => {
+            Fact::GroupCreated { group: source.number32()?, namespace: source.number32()?, name: source.group_name()? }
+        }
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }

@@ -1,8 +1,8 @@
 //! The byte form of pages.
 
 use millpond_core::page::{
-    AsidePage, AsideState, DedupPage, DuePage, LevelPage, NamespacePage, NumbersPage, Page, PiecePage, ProducerPage,
-    TopicPage,
+    AsidePage, AsideState, DedupPage, DuePage, GroupPage, LevelPage, NamespacePage, NumbersPage, Page, PiecePage,
+    ProducerPage, TopicPage,
 };
 use millpond_core::store::{Key, SHELVES, Shelf};
 use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId};
@@ -21,7 +21,7 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
         }
         Page::Topic(page) => {
             sink.byte(3);
-            sink.number32(page.namespace);
+            sink.number32(page.group);
             sink.string(page.name.as_bytes());
         }
         Page::Dead(page) => {
@@ -41,11 +41,12 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
         Page::Due(page) => {
             sink.byte(7);
             sink.number(page.at.0);
-            sink.number32(page.namespace);
+            sink.number32(page.group);
             sink.string(page.name.as_bytes());
         }
         Page::Piece(page) => {
             sink.byte(8);
+            sink.number32(page.group);
             sink.number(page.topic.0);
             sink.priority(page.priority);
             sink.number(page.runs[0].first.0);
@@ -60,15 +61,20 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
         1 => Key::Numbers,
         2 => Key::Namespace(source.number32()?),
         3 => {
-            let (namespace, name) = (source.number32()?, source.topic_name()?);
+            let (group, name) = (source.number32()?, source.topic_name()?);
             // The shelf is no part of the page.
-            Key::Topic { namespace, shelf: Shelf::Idle, name }
+            Key::Topic { group, shelf: Shelf::Idle, name }
         }
         4 => source.key_of_dead()?,
         5 => Key::Dedup { namespace: source.number32()?, hash: source.wide()? },
         6 => Key::Producer { namespace: source.number32()?, id: ProducerId(source.wide()?) },
-        7 => Key::Due { at: source.wall()?, namespace: source.number32()?, name: source.topic_name()? },
-        8 => Key::Piece { topic: source.topic()?, priority: source.priority()?, first: Sequence(source.number()?) },
+        7 => Key::Due { at: source.wall()?, group: source.number32()?, name: source.topic_name()? },
+        8 => Key::Piece {
+            group: source.number32()?,
+            topic: source.topic()?,
+            priority: source.priority()?,
+            first: Sequence(source.number()?),
+        },
         _ => return Err(source.bad("is a page of an unknown kind")),
     };
     source.rest_of_page(&key)
@@ -79,11 +85,21 @@ impl Sink<'_> {
     pub(super) fn rest_of_page(&mut self, page: &Page) {
         match page {
             Page::Numbers(numbers) => {
-                let NumbersPage { hash_key, next_topic, next_namespace, high_water, raised, run, wall, epoch } =
-                    numbers;
+                let NumbersPage {
+                    hash_key,
+                    next_topic,
+                    next_namespace,
+                    next_group,
+                    high_water,
+                    raised,
+                    run,
+                    wall,
+                    epoch,
+                } = numbers;
                 self.key(*hash_key);
                 self.number(*next_topic);
                 self.number32(*next_namespace);
+                self.number32(*next_group);
                 self.number(*high_water);
                 self.number(*raised);
                 self.number(run.0);
@@ -91,7 +107,7 @@ impl Sink<'_> {
                 self.number32(*epoch);
             }
             Page::Namespace(page) => {
-                let NamespacePage { number: _, name, policy, version, paused, counts, topics, shelves } = &**page;
+                let NamespacePage { number: _, name, policy, version, paused, groups } = &**page;
                 self.string(name.as_bytes());
                 self.policy(policy);
                 self.number(*version);
@@ -99,11 +115,9 @@ impl Sink<'_> {
                     sink.string(name.as_bytes());
                     sink.flag(*prefix);
                 });
-                self.counts(counts);
-                self.number(*topics);
-                shelves.iter().for_each(|topics| self.number(*topics));
+                self.list(groups, Sink::group);
             }
-            Page::Topic(TopicPage { number, namespace: _, name: _, floor, next_lease, epoch, levels }) => {
+            Page::Topic(TopicPage { number, group: _, name: _, floor, next_lease, epoch, levels }) => {
                 self.number(number.0);
                 self.number(*floor);
                 self.difference(next_lease.0, *floor);
@@ -121,8 +135,8 @@ impl Sink<'_> {
                 self.number(*last);
                 self.list(batches, Sink::outcomes);
             }
-            Page::Due(DuePage { at: _, namespace: _, name: _, shelf }) => self.byte(shelf.byte()),
-            Page::Piece(PiecePage { topic: _, priority: _, runs }) => self.piece(runs),
+            Page::Due(DuePage { at: _, group: _, name: _, shelf }) => self.byte(shelf.byte()),
+            Page::Piece(PiecePage { topic: _, group: _, priority: _, runs }) => self.piece(runs),
         }
     }
 }
@@ -135,6 +149,7 @@ impl Source<'_> {
                 hash_key: self.key()?,
                 next_topic: self.number()?,
                 next_namespace: self.number32()?,
+                next_group: self.number32()?,
                 high_water: self.number()?,
                 raised: self.number()?,
                 run: RunTime(self.number()?),
@@ -147,17 +162,15 @@ impl Source<'_> {
                 policy: self.policy()?,
                 version: self.number()?,
                 paused: self.list(|source| Ok((source.topic_name()?, source.flag()?)))?,
-                counts: self.counts()?,
-                topics: self.number()?,
-                shelves: self.shelves()?,
+                groups: self.list(Source::group)?,
             })),
-            Key::Topic { namespace, shelf: _, name } => {
+            Key::Topic { group, shelf: _, name } => {
                 let (number, floor) = (self.topic()?, self.number()?);
                 let next_lease = LeaseNumber(self.beside(floor)?);
                 let epoch = self.number32()?;
                 let levels = self.list(|source| source.level(floor))?;
-                let (namespace, name) = (*namespace, name.clone());
-                Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch, levels })
+                let (group, name) = (*group, name.clone());
+                Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch, levels })
             }
             Key::Dead { .. } => Page::Dead(self.rest_of_dead(key)?),
             Key::Dedup { namespace, hash } => {
@@ -169,18 +182,29 @@ impl Source<'_> {
                 let batches = self.list(Source::outcomes)?;
                 Page::Producer(ProducerPage { namespace: *namespace, id: *id, instance, used, last, batches })
             }
-            Key::Due { at, namespace, name } => {
-                let (at, namespace, name) = (*at, *namespace, name.clone());
-                Page::Due(DuePage { at, namespace, name, shelf: self.shelf()? })
+            Key::Due { at, group, name } => {
+                let (at, group, name) = (*at, *group, name.clone());
+                Page::Due(DuePage { at, group, name, shelf: self.shelf()? })
             }
-            Key::Piece { topic, priority, first } => {
-                Page::Piece(PiecePage { topic: *topic, priority: *priority, runs: self.piece(*first)? })
+            Key::Piece { group, topic, priority, first } => {
+                let (group, topic, priority) = (*group, *topic, *priority);
+                Page::Piece(PiecePage { topic, group, priority, runs: self.piece(*first)? })
             }
         })
     }
 }
 
 impl Source<'_> {
+    fn group(&mut self) -> Result<GroupPage, BadRecord> {
+        Ok(GroupPage {
+            number: self.number32()?,
+            name: self.group_name()?,
+            counts: self.counts()?,
+            topics: self.number()?,
+            shelves: self.shelves()?,
+        })
+    }
+
     fn counts(&mut self) -> Result<Counts, BadRecord> {
         let (waiting, delayed, retrying) = (self.number()?, self.number()?, self.number()?);
         Ok(Counts { waiting, delayed, retrying, leased: self.number()?, dead: self.number()? })
@@ -204,7 +228,6 @@ impl Source<'_> {
             next: Sequence(self.beside(before.end())?),
             aside: self.list(|source| {
                 Ok(AsidePage {
-                    group: source.number32()?,
                     run: source.run(&mut before)?,
                     deliveries: source.number32()?,
                     failures: source.number32()?,
@@ -231,6 +254,15 @@ impl Source<'_> {
 }
 
 impl Sink<'_> {
+    fn group(&mut self, group: &GroupPage) {
+        let GroupPage { number, name, counts, topics, shelves } = group;
+        self.number32(*number);
+        self.string(name.as_bytes());
+        self.counts(counts);
+        self.number(*topics);
+        shelves.iter().for_each(|topics| self.number(*topics));
+    }
+
     fn counts(&mut self, counts: &Counts) {
         let Counts { waiting, delayed, retrying, leased, dead } = counts;
         [waiting, delayed, retrying, leased, dead].into_iter().for_each(|count| self.number(*count));
@@ -243,8 +275,7 @@ impl Sink<'_> {
         self.stored_pieces(stored, floor);
         self.list(runs, |sink, run| sink.run(run, &mut before));
         self.difference(next.0, before.end());
-        self.list(aside, |sink, AsidePage { group, run, deliveries, failures, state }| {
-            sink.number32(*group);
+        self.list(aside, |sink, AsidePage { run, deliveries, failures, state }| {
             sink.run(run, &mut before);
             sink.number32(*deliveries);
             sink.number32(*failures);

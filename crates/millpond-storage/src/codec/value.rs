@@ -6,8 +6,8 @@ use millpond_core::outcomes::Outcomes;
 use millpond_core::output::Extent;
 use millpond_core::store::Shelf;
 use millpond_types::{
-    DedupWindow, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, Retry, Sequence, TopicName, TopicNumber,
-    WallTime,
+    DedupWindow, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, Retry, Sequence, TopicName,
+    TopicNumber, WallTime,
 };
 
 use super::{BadRecord, Sink, Source};
@@ -53,6 +53,11 @@ impl Source<'_> {
     pub(super) fn namespace_name(&mut self) -> Result<NamespaceName, BadRecord> {
         let bad = self.bad("has a namespace's name that breaks the rules for names");
         NamespaceName::new(self.copied()?).map_err(|_| bad)
+    }
+
+    pub(super) fn group_name(&mut self) -> Result<GroupName, BadRecord> {
+        let bad = self.bad("has a group's name that breaks the rules for names");
+        GroupName::new(self.copied()?).map_err(|_| bad)
     }
 
     pub(super) fn message_id(&mut self) -> Result<MessageId, BadRecord> {

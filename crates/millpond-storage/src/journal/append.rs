@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use bytes::BytesMut;
 use millpond_core::Now;
 use millpond_core::fact::{Fact, FactLog};
-use millpond_core::output::Extent;
+use millpond_core::output::Holdings;
 use millpond_core::page::NumbersPage;
 
 use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
@@ -39,8 +39,7 @@ pub struct Appender {
     facts: u32,
     /// What the facts so far have in common with the next.
     context: Context,
-    stored: u64,
-    freed: Vec<Extent>,
+    holdings: Holdings,
     scratch: Vec<u8>,
     /// Bytes of the batch before: the next one is probably no larger by much.
     last: usize,
@@ -84,8 +83,7 @@ impl Appender {
             position,
             facts: 0,
             context: Context::default(),
-            stored: 0,
-            freed: Vec::new(),
+            holdings: Holdings::default(),
             scratch: Vec::new(),
             last: 0,
             flags: 0,
@@ -114,9 +112,11 @@ impl Appender {
         self.shared.spares.disk_full.load(Ordering::Acquire)
     }
 
-    /// Takes what the core has freed in this turn, before the turn's batch is sealed. It is kept until that batch is durable.
-    pub fn free(&mut self, extents: &mut Vec<Extent>) {
-        self.freed.append(extents);
+    /// Takes what this turn has changed of what the groups hold, before the turn's batch is sealed. What was freed is kept
+    /// until that batch is durable.
+    pub fn hold(&mut self, holdings: &mut Holdings) {
+        self.holdings.stored.append(&mut holdings.stored);
+        self.holdings.freed.append(&mut holdings.freed);
     }
 
     /// Ends the batch; `None` if nothing was appended.
@@ -219,7 +219,7 @@ impl Appender {
         self.flags = flags;
         self.position = header.end();
         assert_eq!(buffer.len() as u64, header.total(), "a batch is as long as its header says");
-        Batch { buffer, header, stored: std::mem::take(&mut self.stored), freed: std::mem::take(&mut self.freed) }
+        Batch { buffer, header, holdings: std::mem::take(&mut self.holdings) }
     }
 
     /// Leaves room for the header, where a batch begins, and finds memory for so many bytes more.
@@ -251,7 +251,6 @@ impl FactLog for Appender {
         self.buffer.extend_from_slice(&scratch);
         self.buffer.extend_from_slice(block);
         self.facts += 1;
-        self.stored += block.len() as u64;
         let before_block = if block.is_empty() { 0 } else { scratch.len() as u64 };
         self.scratch = scratch;
         at + before_block

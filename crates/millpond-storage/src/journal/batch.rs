@@ -23,7 +23,7 @@
 //! a batch from one that an earlier start wrote at the same position and lost ([`super::scan`]).
 
 use bytes::{BufMut, Bytes, BytesMut};
-use millpond_core::output::Extent;
+use millpond_core::output::Holdings;
 use millpond_types::{RunTime, WallTime};
 
 use crate::codec;
@@ -136,10 +136,8 @@ pub struct Batch {
     /// Room for the header, the payload and the padding.
     pub(super) buffer: BytesMut,
     pub(super) header: BatchHeader,
-    /// Bytes of message blocks in the payload.
-    pub(super) stored: u64,
-    /// Message extents that nothing needs any more once the batch is durable.
-    pub(super) freed: Vec<Extent>,
+    /// What it has changed of what the groups hold.
+    pub(super) holdings: Holdings,
 }
 
 impl Batch {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use millpond_types::{Millis, RunTime};
 
 use super::batch::Batch;
+use super::live::ByGroup;
 use super::segment::{SEGMENT_HEADER, SegmentHeader, segment_name};
 use super::segments::Segment;
 use super::shared::{Failure, Hold, Shared};
@@ -34,7 +35,7 @@ pub enum CommitError {
     /// There is no space left, not even the reserve's. Nothing was written, and here is the batch: it can be written
     /// again as soon as there is space, and nothing else can be before.
     #[error("the disk is full, the reserve included: make room, the broker goes on by itself")]
-    DiskFull(Batch),
+    DiskFull(Box<Batch>),
     /// A write or a sync failed. The broker must stop.
     #[error(transparent)]
     Failed(#[from] Failure),
@@ -73,14 +74,14 @@ impl Committer {
         self.shared.check()?;
         assert_eq!(batch.position(), self.written, "batches are written in the order in which they were sealed");
         if self.segment.offset(batch.end()) > self.segment.bytes && !self.roll(&batch)? {
-            return Err(CommitError::DiskFull(batch));
+            return Err(CommitError::DiskFull(Box::new(batch)));
         }
         self.begun.get_or_insert(batch.header.run);
         let offset = self.segment.offset(batch.position());
         let result = self.segment.file.write_at(offset, batch.finish(self.durable, self.shared.directory));
         result.map_err(|error| self.shared.poison(&self.segment.name, "writing to", &error))?;
         self.written = batch.end();
-        self.shared.segments.written(batch.end(), batch.stored, &mut batch.freed);
+        self.shared.segments.written(batch.end(), &mut batch.holdings);
         self.shared.tail.insert(batch.position(), batch.into_bytes());
         Ok(())
     }
@@ -117,7 +118,7 @@ impl Committer {
         let header = SegmentHeader { start: shared.start, base: self.written, directory: shared.directory };
         let bytes = begin_segment(shared, file.as_ref(), &header, &spare, &name)
             .map_err(|error| shared.poison(&name, "beginning the segment", &error))?;
-        self.segment = Segment { base: self.written, end: u64::MAX, name, file, bytes, live: 0 };
+        self.segment = Segment { base: self.written, end: u64::MAX, name, file, bytes, live: ByGroup::default() };
         self.begun = None;
         shared.segments.add(self.segment.clone());
         shared.ring();

@@ -1,28 +1,70 @@
-//! How many bytes of live messages each segment holds, as of a journal position. Part of every checkpoint, so that a start
-//! counts on from there and never has to look at all messages.
+//! How many bytes of live messages each segment holds for each group, as of a journal position. Part of every checkpoint,
+//! so that a start counts on from there and never has to look at all messages.
 //!
 //! | bytes | field | |
 //! |---|---|---|
 //! | 8 | base | of a segment that holds live messages; in order |
+//! | 4 | group | that needs them; in order |
 //! | 8 | bytes | of the blocks of these messages |
 //!
-//! as often as there are such segments. A message is live from the batch that stores it to the batch that ends it.
+//! as often as there are such segments and groups. A message is live for a group from the batch that stores it to the batch
+//! that ends it there. All groups share its body, so a segment is needed while it holds anything for any of them.
 
 use std::collections::BTreeMap;
 
+use millpond_core::fact::GroupNumber;
 use millpond_core::output::Extent;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LiveBytes(BTreeMap<u64, u64>);
+pub struct LiveBytes(BTreeMap<u64, ByGroup>);
+
+/// What a segment holds for each group. Few of them, and most directories have one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ByGroup(Vec<(GroupNumber, u64)>);
 
 /// Bytes of an entry.
-const ENTRY: usize = 16;
+const ENTRY: usize = 20;
+
+impl ByGroup {
+    /// Whether nobody needs anything of it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What the group needs that needs the most: about what is alive, for most messages are in all groups or in none.
+    pub fn most(&self) -> u64 {
+        self.0.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0)
+    }
+
+    /// A group needs more.
+    pub fn add(&mut self, group: GroupNumber, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        match self.0.binary_search_by_key(&group, |(of, _)| *of) {
+            Ok(at) => self.0[at].1 += bytes,
+            Err(at) => self.0.insert(at, (group, bytes)),
+        }
+    }
+
+    /// A group needs less; false where it did not need so much.
+    #[must_use]
+    pub fn take(&mut self, group: GroupNumber, bytes: u64) -> bool {
+        let Ok(at) = self.0.binary_search_by_key(&group, |(of, _)| *of) else { return bytes == 0 };
+        let Some(left) = self.0[at].1.checked_sub(bytes) else { return false };
+        match left {
+            0 => _ = self.0.remove(at),
+            _ => self.0[at].1 = left,
+        }
+        true
+    }
+}
 
 impl LiveBytes {
     /// What a segment holds.
-    pub fn of(&self, base: u64) -> u64 {
-        self.0.get(&base).copied().unwrap_or(0)
+    pub fn of(&self, base: u64) -> ByGroup {
+        self.0.get(&base).cloned().unwrap_or_default()
     }
 
     /// The bases of the segments that hold something, in order.
@@ -30,45 +72,59 @@ impl LiveBytes {
         self.0.keys().copied()
     }
 
+    /// Takes note of what a segment holds.
+    pub fn put(&mut self, base: u64, live: ByGroup) {
+        if !live.is_empty() {
+            self.0.insert(base, live);
+        }
+    }
+
     /// Counts messages to a segment.
-    pub fn stored(&mut self, base: u64, bytes: u64) {
+    pub fn stored(&mut self, base: u64, group: GroupNumber, bytes: u64) {
         if bytes > 0 {
-            *self.0.entry(base).or_default() += bytes;
+            self.0.entry(base).or_default().add(group, bytes);
         }
     }
 
     /// Counts messages off; false where they are not all there.
     #[must_use]
-    pub fn freed(&mut self, extent: Extent) -> bool {
-        let length = u64::from(extent.length);
+    pub fn freed(&mut self, group: GroupNumber, extent: Extent) -> bool {
         // Whatever has live messages has an entry, so the nearest entry before a message is its segment's.
-        let found = self.0.range_mut(..=extent.position).next_back().filter(|(_, live)| **live >= length);
-        let Some((&base, live)) = found else { return false };
-        *live -= length;
-        if *live == 0 {
+        let Some((&base, live)) = self.0.range_mut(..=extent.position).next_back() else { return false };
+        let was_there = live.take(group, extent.length.into());
+        if live.is_empty() {
             self.0.remove(&base);
         }
-        true
+        was_there
     }
 
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|(base, live)| [base.to_le_bytes(), live.to_le_bytes()]).flatten().collect()
+        let mut bytes = Vec::new();
+        for (base, live) in &self.0 {
+            for (group, of_group) in &live.0 {
+                bytes.extend_from_slice(&base.to_le_bytes());
+                bytes.extend_from_slice(&group.to_le_bytes());
+                bytes.extend_from_slice(&of_group.to_le_bytes());
+            }
+        }
+        bytes
     }
 
     /// Reads what [`LiveBytes::encode`] has written; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<LiveBytes> {
         let (entries, rest) = bytes.as_chunks::<ENTRY>();
-        let mut live = BTreeMap::new();
+        let (mut live, mut last) = (LiveBytes::default(), None);
         for entry in entries {
-            let [base, bytes] = [&entry[..8], &entry[8..]].map(|half| u64::from_le_bytes(half.try_into().expect("8")));
-            let in_order = live.last_key_value().is_none_or(|(last, _)| *last < base);
-            if bytes == 0 || !in_order {
+            let u64_at = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8"));
+            let (base, group) = (u64_at(0), GroupNumber::from_le_bytes(entry[8..12].try_into().expect("4")));
+            let bytes = u64_at(12);
+            if bytes == 0 || last.replace((base, group)).is_some_and(|last| last >= (base, group)) {
                 return None;
             }
-            live.insert(base, bytes);
+            live.stored(base, group, bytes);
         }
-        rest.is_empty().then_some(LiveBytes(live))
+        rest.is_empty().then_some(live)
     }
 }
 
@@ -79,17 +135,22 @@ mod tests {
     #[test]
     fn a_table_counts_and_is_read_as_it_was_written() {
         let mut live = LiveBytes::default();
-        live.stored(0, 30);
-        live.stored(100, 50);
-        live.stored(200, 0);
-        assert!(live.freed(Extent { position: 10, length: 30 }));
-        assert!(live.freed(Extent { position: 150, length: 20 }));
-        assert!(!live.freed(Extent { position: 150, length: 31 }), "more than there is");
-        assert!(!live.freed(Extent { position: 99, length: 1 }), "nothing lies there");
-        assert_eq!((live.of(0), live.of(100), live.bases().collect::<Vec<_>>()), (0, 30, vec![100]));
+        live.stored(0, 0, 30);
+        live.stored(100, 0, 50);
+        live.stored(100, 3, 40);
+        live.stored(200, 0, 0);
+        assert!(live.freed(0, Extent { position: 10, length: 30 }));
+        assert!(live.freed(0, Extent { position: 150, length: 20 }));
+        assert!(!live.freed(0, Extent { position: 150, length: 31 }), "more than there is");
+        assert!(!live.freed(0, Extent { position: 99, length: 1 }), "nothing lies there");
+        assert_eq!((live.of(0).most(), live.of(100).most(), live.bases().collect::<Vec<_>>()), (0, 40, vec![100]));
         let bytes = live.encode();
-        assert_eq!(LiveBytes::decode(&bytes), Some(live));
-        assert_eq!(LiveBytes::decode(&bytes[..15]), None);
-        assert_eq!(LiveBytes::decode(&[bytes.clone(), bytes].concat()), None, "each segment once");
+        assert_eq!(LiveBytes::decode(&bytes), Some(live.clone()));
+        assert_eq!(LiveBytes::decode(&bytes[..19]), None);
+        assert_eq!(LiveBytes::decode(&[bytes.clone(), bytes].concat()), None, "each segment and group once");
+        assert!(live.freed(0, Extent { position: 150, length: 30 }));
+        assert!(!live.of(100).is_empty(), "another group needs it");
+        assert!(live.freed(3, Extent { position: 150, length: 40 }));
+        assert!(live.of(100).is_empty());
     }
 }

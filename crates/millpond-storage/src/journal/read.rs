@@ -48,7 +48,7 @@ impl Reader {
     /// What each segment holds of messages that are still needed.
     pub fn live(&self) -> LiveBytes {
         let mut live = LiveBytes::default();
-        self.0.segments.all().iter().for_each(|segment| live.stored(segment.base, segment.live));
+        self.0.segments.all().iter().for_each(|segment| live.put(segment.base, segment.live.clone()));
         live
     }
 

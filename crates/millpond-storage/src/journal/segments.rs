@@ -11,9 +11,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use millpond_core::output::Extent;
+use millpond_core::fact::GroupNumber;
+use millpond_core::output::{Extent, Holdings};
 
-use super::live::LiveBytes;
+use super::live::{ByGroup, LiveBytes};
 use super::segment::SEGMENT_HEADER;
 use crate::disk::DiskFile;
 
@@ -27,7 +28,7 @@ struct Inner {
     /// The position behind the last batch that was written.
     written: u64,
     /// What batches have ended that are written and not durable yet.
-    ended: Vec<Extent>,
+    ended: Vec<(GroupNumber, Extent)>,
     /// The position of the checkpoint that is being made.
     checkpoint: Option<u64>,
     /// What was live there.
@@ -47,8 +48,8 @@ pub struct Segment {
     pub file: Arc<dyn DiskFile>,
     /// Bytes of its file.
     pub bytes: u64,
-    /// Bytes of messages in it that are still needed.
-    pub live: u64,
+    /// Bytes of messages in it that the groups still need.
+    pub live: ByGroup,
 }
 
 impl Segment {
@@ -75,12 +76,12 @@ impl Segments {
         segments.insert(segment.base, Segment { end: u64::MAX, ..segment });
     }
 
-    /// A batch was written into the last segment: it ends at this position, stores messages of so many bytes, and has
-    /// ended those at these extents.
-    pub fn written(&self, end: u64, stored: u64, ended: &mut Vec<Extent>) {
+    /// A batch was written into the last segment: it ends at this position, and has changed what the groups hold.
+    pub fn written(&self, end: u64, holdings: &mut Holdings) {
         let mut inner = self.write();
-        inner.by_base.values_mut().next_back().expect("a batch is written into a segment").live += stored;
-        inner.ended.append(ended);
+        let last = inner.by_base.values_mut().next_back().expect("a batch is written into a segment");
+        holdings.stored.drain(..).for_each(|(group, bytes)| last.live.add(group, bytes));
+        inner.ended.append(&mut holdings.freed);
         inner.written = end;
         inner.note();
     }
@@ -90,12 +91,12 @@ impl Segments {
         let mut inner = self.write();
         let last = inner.by_base.keys().next_back().copied();
         let mut emptied = false;
-        for extent in std::mem::take(&mut inner.ended) {
+        for (group, extent) in std::mem::take(&mut inner.ended) {
             let found = inner.by_base.range_mut(..=extent.position).next_back();
             let (base, segment) = found.expect("what is freed was stored");
-            let left = segment.live.checked_sub(extent.length.into());
-            segment.live = left.expect("a message is freed once, from the segment that holds it");
-            emptied |= segment.live == 0 && Some(*base) != last;
+            let was_there = segment.live.take(group, extent.length.into());
+            assert!(was_there, "a message is freed once, from the segment that holds it");
+            emptied |= segment.live.is_empty() && Some(*base) != last;
         }
         emptied
     }
@@ -151,9 +152,9 @@ impl Inner {
             return;
         }
         let mut live = LiveBytes::default();
-        self.by_base.values().for_each(|segment| live.stored(segment.base, segment.live));
-        for extent in &self.ended {
-            assert!(live.freed(*extent), "a message is freed once, from the segment that holds it");
+        self.by_base.values().for_each(|segment| live.put(segment.base, segment.live.clone()));
+        for (group, extent) in &self.ended {
+            assert!(live.freed(*group, *extent), "a message is freed once, from the segment that holds it");
         }
         self.noted = Some(live);
     }
@@ -162,5 +163,9 @@ impl Inner {
 /// Base and (at the latest) end of each segment but the last that holds nothing live.
 fn dead(segments: &BTreeMap<u64, Segment>) -> impl Iterator<Item = (u64, u64)> {
     let ends = segments.keys().skip(1);
-    segments.values().zip(ends).filter(|(segment, _)| segment.live == 0).map(|(segment, end)| (segment.base, *end))
+    segments
+        .values()
+        .zip(ends)
+        .filter(|(segment, _)| segment.live.is_empty())
+        .map(|(segment, end)| (segment.base, *end))
 }

@@ -26,20 +26,20 @@ pub struct Pass {
     victims: Victims,
     /// What is still to be looked at, the last first.
     spans: Vec<(KeyBytes, KeyBytes)>,
-    /// The topics with pieces that stand behind the topics, by the number that these go by. So long are few of them.
-    long: HashMap<TopicNumber, (NamespaceNumber, TopicName)>,
+    /// The topics with pieces that stand behind the topics, by what these go by. So long are few of them.
+    long: HashMap<(TopicNumber, GroupNumber), TopicName>,
     found: VecDeque<Found>,
 }
 
 /// Messages that lie in a victim, as the checkpoint knows them.
 pub struct Found {
-    namespace: NamespaceNumber,
+    group: GroupNumber,
     topic: TopicName,
     /// The first of them.
     id: MessageId,
     run: RunPage,
-    /// Of a dead letter, its group.
-    dead: Option<GroupNumber>,
+    /// Of a dead letter, its namespace.
+    dead: Option<NamespaceNumber>,
 }
 
 impl Found {
@@ -49,13 +49,13 @@ impl Found {
 
     /// To be decided by the core, with the messages as they were read.
     pub fn into_move(self, block: Bytes) -> Command {
-        let Found { namespace, topic, id, run, dead } = self;
+        let Found { group, topic, id, run, dead } = self;
         let from = run.extent().position;
         match dead {
-            Some(group) => Command::DeadMove(DeadMove { namespace, group, topic, id, from, block }),
+            Some(namespace) => Command::DeadMove(DeadMove { namespace, group, topic, id, from, block }),
             None => {
                 let (count, sizes) = (run.count, run.sizes);
-                Command::Move(Move { namespace, name: topic, first: id, count, from, block, sizes })
+                Command::Move(Move { group, name: topic, first: id, count, from, block, sizes })
             }
         }
     }
@@ -94,23 +94,23 @@ impl Pass {
 
     fn look_at(&mut self, page: Page) {
         match page {
-            Page::Topic(TopicPage { number, namespace, name, levels, .. }) => {
+            Page::Topic(TopicPage { number, group, name, levels, .. }) => {
                 if levels.iter().any(|level| !level.stored.is_empty()) {
-                    self.long.insert(number, (namespace, name.clone()));
+                    self.long.insert((number, group), name.clone());
                 }
                 for level in levels {
                     let aside = level.aside.into_iter().map(|aside| aside.run);
                     let runs = level.runs.into_iter().chain(aside);
-                    runs.for_each(|run| self.note((namespace, &name), (number, level.priority), run, None));
+                    runs.for_each(|run| self.note((group, &name), (number, level.priority), run, None));
                 }
             }
-            Page::Piece(PiecePage { topic, priority, runs }) => {
+            Page::Piece(PiecePage { topic, group, priority, runs }) => {
                 // One that was not long when the pass came by is found by the next.
-                let Some((namespace, name)) = self.long.get(&topic).cloned() else { return };
-                runs.into_iter().for_each(|run| self.note((namespace, &name), (topic, priority), run, None));
+                let Some(name) = self.long.get(&(topic, group)).cloned() else { return };
+                runs.into_iter().for_each(|run| self.note((group, &name), (topic, priority), run, None));
             }
             Page::Dead(DeadPage { namespace, group, topic, id, run, .. }) => {
-                self.note((namespace, &topic), (id.topic, id.priority), run, Some(group));
+                self.note((group, &topic), (id.topic, id.priority), run, Some(namespace));
             }
             _ => {}
         }
@@ -118,14 +118,14 @@ impl Pass {
 
     fn note(
         &mut self,
-        (namespace, name): (NamespaceNumber, &TopicName),
+        (group, name): (GroupNumber, &TopicName),
         (topic, priority): (TopicNumber, Priority),
         run: RunPage,
-        dead: Option<GroupNumber>,
+        dead: Option<NamespaceNumber>,
     ) {
         if self.victims.hold(run.extent()) {
             let id = MessageId { topic, priority, sequence: run.first };
-            self.found.push_back(Found { namespace, topic: name.clone(), id, run, dead });
+            self.found.push_back(Found { group, topic: name.clone(), id, run, dead });
         }
     }
 }

@@ -28,17 +28,17 @@ pub fn choose(segments: &[Segment], checkpoint: u64, tree: u64, slack: u64) -> V
     let Space { mut total, bound, .. } = Space::of(segments, tree, slack);
     let ends = segments.iter().skip(1).map(|next| next.base);
     let old: Vec<(&Segment, u64)> = segments.iter().zip(ends).filter(|(_, end)| *end <= checkpoint).collect();
-    let gone: u64 = old.iter().filter(|(segment, _)| segment.live == 0).map(|(segment, _)| segment.bytes).sum();
+    let gone: u64 = old.iter().filter(|(segment, _)| segment.live.is_empty()).map(|(segment, _)| segment.bytes).sum();
     total -= gone;
-    let mut pinned: Vec<_> = old.into_iter().filter(|(segment, _)| segment.live > 0).collect();
-    pinned.sort_by_key(|(segment, _)| segment.live);
+    let mut pinned: Vec<_> = old.into_iter().filter(|(segment, _)| !segment.live.is_empty()).collect();
+    pinned.sort_by_key(|(segment, _)| segment.live.most());
     let mut victims = Victims::default();
     for (segment, end) in pinned {
         if total <= bound {
             break;
         }
         // What it holds is written once more.
-        total -= segment.bytes - segment.live;
+        total -= segment.bytes - segment.live.most();
         victims.0.insert(segment.base, end);
     }
     victims
@@ -48,18 +48,16 @@ pub fn choose(segments: &[Segment], checkpoint: u64, tree: u64, slack: u64) -> V
 mod tests {
     use super::*;
     use crate::disk::Disk;
+    use crate::journal::live::ByGroup;
     use crate::twin::TwinDisk;
 
     /// Segments of 100 bytes at 0, 100, ..., which hold so much.
     fn segments(live: &[u64]) -> Vec<Segment> {
         let file = TwinDisk::new(1).create("a").unwrap();
-        let segment = |(n, live): (u64, &u64)| Segment {
-            base: n * 100,
-            end: u64::MAX,
-            name: String::new(),
-            file: file.clone(),
-            bytes: 100,
-            live: *live,
+        let segment = |(n, bytes): (u64, &u64)| {
+            let mut live = ByGroup::default();
+            live.add(0, *bytes);
+            Segment { base: n * 100, end: u64::MAX, name: String::new(), file: file.clone(), bytes: 100, live }
         };
         (0..).zip(live).map(segment).collect()
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millpond_core::fact::{DeadReason, Fact, GroupNumber, Letter, NamespaceNumber, Victims};
+use millpond_core::fact::{DeadReason, Fact, Letter, NamespaceNumber, Victims};
 use millpond_core::page::{DeadPage, RunPage};
 use millpond_types::block::Sizes;
 use millpond_types::{LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime};
@@ -43,7 +43,6 @@ pub struct Kept {
 /// How messages became dead letters.
 #[derive(Clone)]
 pub struct Death {
-    pub group: GroupNumber,
     pub reason: DeadReason,
     pub detail: Bytes,
     pub at: WallTime,
@@ -62,12 +61,12 @@ impl Held {
             Fact::NamespaceSet { number, name, policy, .. } => _ = self.namespaces.insert(number, (name, policy)),
             Fact::NamespaceDeleted { number } => _ = self.namespaces.remove(&number),
             Fact::Raised { floor } => self.floor = self.floor.max(floor),
-            Fact::TopicCreated { topic, namespace, name, floor } => {
-                self.floor = self.floor.max(floor);
+            Fact::TopicCreated { topic, namespace, name, floor, lease, .. } => {
+                self.floor = self.floor.max(floor).max(lease.0);
                 self.topic(topic).home = Some((namespace, name));
             }
             Fact::TopicRecalled { topic, namespace, name, .. } => self.topic(topic).home = Some((namespace, name)),
-            Fact::TopicVanished { topic } => self.vanished(topic),
+            Fact::TopicVanished { topic, .. } => self.vanished(topic),
             Fact::Published { topic, priority, first, count, published, due, expires, sizes, .. } => {
                 let expires = expires.unwrap_or(WallTime::NEVER);
                 let run = RunPage { first, position, published, expires, sizes, marks: None, count, index: 0 };
@@ -79,7 +78,7 @@ impl Held {
             }
             Fact::Acked { topic, lease, count, .. } => _ = self.topic(topic).take_leased(lease, count),
             Fact::Returned { topic, lease, count, .. } => _ = self.topic(topic).end_leases(lease, count),
-            Fact::Died { topic, group, which, reason, detail, at } => {
+            Fact::Died { topic, which, reason, detail, at, .. } => {
                 let of = self.topic(topic);
                 let victims = match which {
                     Victims::Leased { lease, count } => of.take_leased(lease, count),
@@ -87,7 +86,7 @@ impl Held {
                         of.take(priority, first, count).into_iter().map(|kept| (priority, kept)).collect()
                     }
                 };
-                let death = Death { group, reason, detail, at };
+                let death = Death { reason, detail, at };
                 for (priority, kept) in victims {
                     of.keep(priority, Kept { death: Some(death.clone()), ..kept });
                 }
@@ -113,6 +112,7 @@ impl Held {
             Fact::DeadMoved { letter, .. } => self.letter_moved(*letter, position),
             // What they say is not about messages, or goes with what is lost.
             Fact::Created { .. }
+            | Fact::GroupCreated { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Extended { .. }
@@ -146,12 +146,12 @@ impl Held {
     }
 
     fn letter_moved(&mut self, letter: DeadPage, position: u64) {
-        let DeadPage { namespace, group, topic, id, run, reason, detail, died, .. } = letter;
+        let DeadPage { namespace, topic, id, run, reason, detail, died, .. } = letter;
         let of = self.topic(id.topic);
         of.home.get_or_insert((namespace, topic));
         of.take(id.priority, id.sequence, 1);
         let run = RunPage { position, ..run };
-        let death = Some(Death { group, reason, detail, at: died });
+        let death = Some(Death { reason, detail, at: died });
         self.keep(id.topic, id.priority, Kept { run, due: None, death });
     }
 

@@ -2,10 +2,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millpond_core::page::{DedupPage, LevelPage, NamespacePage, Page, RunPage, TopicPage};
-use millpond_core::store::{Answer, Found, Key, MemoryStore, Name, Range, SHELVES, Shelf, Store, Want};
+use millpond_core::store::{Answer, Found, Key, MemoryStore, Name, Range, Shelf, Store, Want};
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Counts, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
+    LeaseNumber, MessageId, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
 };
 use tempfile::TempDir;
 
@@ -24,11 +24,11 @@ fn shelf(seed: &mut Seed) -> Shelf {
 }
 
 fn topic_key(shelf: Shelf, number: u64) -> Key {
-    Key::Topic { namespace: 0, shelf, name: TopicName::try_from(&*format!("tenant/{number:04}")).unwrap() }
+    Key::Topic { group: 0, shelf, name: TopicName::try_from(&*format!("tenant/{number:04}")).unwrap() }
 }
 
 fn topic(number: u64, floor: u64) -> Page {
-    let Key::Topic { namespace, name, .. } = topic_key(Shelf::Idle, number) else { unreachable!() };
+    let Key::Topic { group, name, .. } = topic_key(Shelf::Idle, number) else { unreachable!() };
     let run = RunPage {
         first: Sequence(floor),
         position: floor * 60,
@@ -42,7 +42,7 @@ fn topic(number: u64, floor: u64) -> Page {
     let next = Sequence(floor + 1);
     let level = LevelPage { priority: Priority::DEFAULT, next, runs: vec![run], stored: Vec::new(), aside: Vec::new() };
     let (number, next_lease) = (TopicNumber(number), LeaseNumber(floor));
-    Page::Topic(TopicPage { number, namespace, name, floor, next_lease, epoch: 1, levels: vec![level] })
+    Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch: 1, levels: vec![level] })
 }
 
 fn dedup(hash: u128) -> (Key, Page) {
@@ -59,9 +59,7 @@ fn namespace() -> (Key, Page) {
         policy: Policy::default(),
         version: 1,
         paused: Vec::new(),
-        counts: Counts::default(),
-        topics: 1,
-        shelves: [0; SHELVES],
+        groups: Vec::new(),
     };
     (Key::Namespace(0), Page::Namespace(Box::new(page)))
 }

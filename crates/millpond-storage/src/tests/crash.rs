@@ -136,7 +136,7 @@ fn a_batch_waits_unharmed_where_even_the_reserve_is_used_up() {
         let batch = opened.appender.seal(opened.core.now()).unwrap();
         match opened.committer.write(batch) {
             Ok(()) => _ = opened.committer.sync().unwrap(),
-            Err(CommitError::DiskFull(batch)) => break batch,
+            Err(CommitError::DiskFull(batch)) => break *batch,
             Err(error) => panic!("{error}"),
         }
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::fact::{Fact, FactLog};
-use millpond_core::output::Extent;
+use millpond_core::output::{Extent, Holdings};
 use millpond_core::page::{NumbersPage, Page};
 use millpond_core::store::{Answer, Key, Store, Want};
 use millpond_types::block::Sizes;
@@ -22,13 +22,14 @@ use super::workload::{SEGMENT, Workload, checkpoint, options, publish, state};
 struct Tape {
     facts: Vec<(Fact, u64)>,
     store: Option<LayeredStore>,
+    holdings: Holdings,
 }
 
 impl Replica for Tape {
     fn create(hash_key: [u64; 2], store: LayeredStore, log: &mut dyn FactLog) -> Tape {
         let fact = Fact::Created { hash_key };
         let position = log.append(&fact);
-        Tape { facts: vec![(fact, position)], store: Some(store) }
+        Tape { facts: vec![(fact, position)], store: Some(store), holdings: Holdings::default() }
     }
 
     fn empty(_: [u64; 2], store: LayeredStore) -> Tape {
@@ -46,10 +47,14 @@ impl Replica for Tape {
     fn recall(&mut self, _: Answer) {}
 
     fn apply(&mut self, fact: &Fact, position: u64) {
+        self.holdings.clear();
+        self.holdings.stored.extend(fact.block().map(|block| (0, block.len() as u64)));
         self.facts.push((fact.clone(), position));
     }
 
-    fn freed(&mut self, _: &mut dyn FnMut(Extent)) {}
+    fn holdings(&mut self) -> &mut Holdings {
+        &mut self.holdings
+    }
 
     fn make_room(&mut self, _: usize) {}
 
@@ -59,6 +64,7 @@ impl Replica for Tape {
             hash_key: [1, 2],
             next_topic: 1,
             next_namespace: 1,
+            next_group: 1,
             high_water: 1,
             raised: 1,
             run: RunTime(1),
@@ -109,6 +115,7 @@ const NOW: Now = Now { run: RunTime(1), wall: WallTime(1) };
 /// Writes a batch with one fact, and returns where the fact stands and where the batch begins.
 fn write<R>(opened: &mut Opened<R>, fact: &Fact) -> (u64, u64) {
     let position = opened.appender.append(fact);
+    opened.appender.hold(&mut holdings(fact.block().map_or(0, |block| block.len() as u64), &[]));
     let batch = opened.appender.seal(NOW).unwrap();
     let begins = batch.position();
     opened.committer.write(batch).unwrap();
@@ -233,7 +240,7 @@ fn no_flipped_bit_goes_unnoticed_or_costs_more_than_it_must() {
                 Ok(opened) => {
                     assert!(state(&opened.core) == pages, "{name} at {offset}");
                     let mut bad = 0;
-                    opened.core.extents(&mut |extent| match opened.reader.read(extent) {
+                    opened.core.extents(&mut |_, extent| match opened.reader.read(extent) {
                         Ok(_) => {}
                         Err(ReadError::Damaged { file, offset: at }) => {
                             assert!(file.ends_with(name) && at <= offset as u64, "{name} at {offset}: {file} {at}");
@@ -251,12 +258,17 @@ fn no_flipped_bit_goes_unnoticed_or_costs_more_than_it_must() {
     assert!(refused > 50 && unharmed > 50 && damaged > 5, "{refused} {unharmed} {damaged}");
 }
 
+/// What a turn has stored and freed for the group `default`.
+fn holdings(stored: u64, freed: &[Extent]) -> Holdings {
+    Holdings { stored: vec![(0, stored)], freed: freed.iter().map(|extent| (0, *extent)).collect() }
+}
+
 /// Writes batches of equal length, so that old ones stand exactly where new ones will, and lets their segments go.
 fn run(opened: &mut Opened<Tape>, batches: usize) -> Result<(), CommitError> {
     for _ in 0..batches {
         let fact = published(936);
         let position = opened.appender.append(&fact);
-        opened.appender.free(&mut vec![Extent { position, length: 945 }]);
+        opened.appender.hold(&mut holdings(945, &[Extent { position, length: 945 }]));
         let batch = opened.appender.seal(NOW).unwrap();
         opened.committer.write(batch)?;
         opened.committer.sync()?;
@@ -337,13 +349,13 @@ fn bodies_stay_until_what_ended_them_is_durable() {
     let extent = Extent { position, length: 709 };
     while opened.committer.written() < 3 * SEGMENT {
         let (position, _) = write(&mut opened, &published(3000));
-        opened.appender.free(&mut vec![Extent { position, length: 3009 }]);
+        opened.appender.hold(&mut holdings(0, &[Extent { position, length: 3009 }]));
     }
     opened.appender.checkpoint(&mut opened.core);
     while opened.housekeeper.step().unwrap() {}
     assert!(opened.store.tree().head().is_none(), "nothing up to there is durable");
     opened.committer.sync().unwrap();
-    opened.appender.free(&mut vec![extent]);
+    opened.appender.hold(&mut holdings(0, &[extent]));
     write(&mut opened, &published(1));
     while opened.housekeeper.step().unwrap() {}
     assert!(opened.store.tree().head().is_some());

@@ -66,7 +66,7 @@ fn turn(opened: &mut Opened, time: u64, command: Command) -> Vec<Output> {
     core.submit(Ticket(time), command, appender);
     core.advance(appender);
     core.dispatch(appender);
-    appender.free(core.freed());
+    appender.hold(core.holdings());
     if let Some(batch) = appender.seal(now) {
         committer.write(batch).unwrap();
         committer.sync().unwrap();

@@ -52,7 +52,7 @@ fn turn(opened: &mut Opened, command: Command) {
     core.submit(Ticket(1), command, appender);
     while store.supply(core, appender).unwrap() {}
     core.advance(appender);
-    appender.free(core.freed());
+    appender.hold(core.holdings());
     core.outputs().clear();
     let batch = appender.seal(now).unwrap();
     committer.write(batch).unwrap();

@@ -132,7 +132,7 @@ fn damage_costs_what_it_hits_alone() {
     }
     workload.mark(&mut opened, Mark::Stop).unwrap();
     let (before, mut extents) = (bodies(&opened.core, &opened.reader), Vec::new());
-    opened.core.extents(&mut |extent: Extent| extents.push(extent));
+    opened.core.extents(&mut |_, extent: Extent| extents.push(extent));
     drop(opened);
     let disk = workload.disk;
     extents.sort_by_key(|extent| extent.position);

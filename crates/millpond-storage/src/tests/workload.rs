@@ -151,7 +151,7 @@ impl Workload {
         while store.supply(core, appender)? {
             core.dispatch(appender);
         }
-        appender.free(core.freed());
+        appender.hold(core.holdings());
         appender.capture(core);
         let outputs = core.outputs().drain(..).collect();
         if let Some(batch) = appender.seal(now) {
@@ -199,7 +199,7 @@ pub fn state(core: &Core) -> Vec<Page> {
     }
     for page in &mut pages {
         match page {
-            Page::Namespace(page) => page.shelves = Default::default(),
+            Page::Namespace(page) => page.groups.iter_mut().for_each(|group| group.shelves = Default::default()),
             Page::Topic(page) => {
                 page.epoch = 0;
                 for level in &mut page.levels {
@@ -225,9 +225,9 @@ pub fn checkpoint(opened: &mut Opened) {
 /// Every message that is still needed is there and is what was written, and the segments are known to hold just these.
 pub fn check_extents(opened: &Opened) {
     let mut live = opened.reader.live();
-    opened.core.extents(&mut |extent| assert!(live.freed(extent), "{extent:?} counts"));
+    opened.core.extents(&mut |group, extent| assert!(live.freed(group, extent), "{extent:?} counts"));
     assert_eq!(live, LiveBytes::default(), "nothing else counts");
-    opened.core.extents(&mut |extent: Extent| {
+    opened.core.extents(&mut |_, extent: Extent| {
         let block = opened.reader.read(extent).unwrap_or_else(|error| panic!("a live message at {extent:?}: {error}"));
         assert!(block::messages(&block).all(|message| message.is_ok()));
     });

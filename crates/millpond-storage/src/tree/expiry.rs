@@ -21,7 +21,6 @@ pub(super) struct Expiry {
 }
 
 /// The kinds of keys that begin with their namespace.
-const TOPIC: u8 = 3;
 const DEDUP: u8 = 6;
 const PRODUCER: u8 = 7;
 const DEAD: u8 = 8;
@@ -60,7 +59,7 @@ impl Expiry {
         let Some((&kind, rest)) = key.split_first() else { return false };
         let is_over = |until: Option<WallTime>| until.is_some_and(|until| until < self.wall);
         match kind {
-            TOPIC | DEAD => !self.is_known(rest),
+            DEAD => !self.is_known(rest),
             DEDUP => !self.is_known(rest) || is_over(codec::dedup_until(&value())),
             PRODUCER => !self.is_known(rest) || is_over(codec::producer_until(&value())),
             _ => false,

@@ -1,6 +1,6 @@
 //! All topics in memory in the order of their names: what name comes next, and which topic that has something to give.
 //!
-//! A B+tree per namespace, all of them in one arena. A leaf holds topics, an inner node its children; beside each stands
+//! A B+tree per group, all of them in one arena. A leaf holds topics, an inner node its children; beside each stands
 //! the first topic below and a mask: a bit for each priority at which a topic below is *offered*, and one more for
 //! topics that offer nothing. So the next topic at a priority is found without a look at those in between, however many
 //! they are. Each topic knows its leaf: to change what it offers, or to step from it to the next, no names are compared.
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use millpond_types::Priority;
 use slab::Slab;
 
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 use node::{Entry, Node, WIDTH};
 
@@ -52,7 +52,7 @@ pub(crate) fn offer(level: Option<Priority>) -> Offers {
 #[derive(Clone, Default)]
 pub(crate) struct Order {
     nodes: Slab<Node>,
-    roots: BTreeMap<NamespaceNumber, NodeId>,
+    roots: BTreeMap<GroupNumber, NodeId>,
     /// Per slot of a topic its leaf.
     leaf_of: Vec<NodeId>,
 }
@@ -61,7 +61,7 @@ impl Order {
     /// Puts a topic at its place. `is_before` says which others come before it.
     pub(crate) fn insert(
         &mut self,
-        namespace: NamespaceNumber,
+        group: GroupNumber,
         slot: TopicSlot,
         level: Option<Priority>,
         is_before: impl Fn(TopicSlot) -> bool,
@@ -70,23 +70,23 @@ impl Order {
             self.leaf_of.resize(slot as usize + 1, NONE);
         }
         assert_eq!(self.leaf_of[slot as usize], NONE, "a topic stands in the order once");
-        let place = match self.seek(namespace, is_before) {
+        let place = match self.seek(group, is_before) {
             Some(place) => place,
             None => {
                 let node = self.nodes.insert(Node::leaf()) as NodeId;
-                self.roots.insert(namespace, node);
+                self.roots.insert(group, node);
                 Position { node, at: 0 }
             }
         };
         self.leaf_of[slot as usize] = place.node;
-        self.insert_entry(namespace, place, Entry { first: slot, offers: offer(level), child: None });
+        self.insert_entry(group, place, Entry { first: slot, offers: offer(level), child: None });
     }
 
     /// Takes a topic out.
-    pub(crate) fn remove(&mut self, namespace: NamespaceNumber, slot: TopicSlot) {
+    pub(crate) fn remove(&mut self, group: GroupNumber, slot: TopicSlot) {
         let place = self.position(slot);
         self.leaf_of[slot as usize] = NONE;
-        self.remove_entry(namespace, place);
+        self.remove_entry(group, place);
     }
 
     /// Takes note of what a topic offers now.
@@ -96,7 +96,7 @@ impl Order {
         self.lift(node);
     }
 
-    fn insert_entry(&mut self, namespace: NamespaceNumber, place: Position, entry: Entry) {
+    fn insert_entry(&mut self, group: GroupNumber, place: Position, entry: Entry) {
         let Position { mut node, mut at } = place;
         if self.nodes[node as usize].len() == WIDTH {
             // What comes in ascending order leaves full nodes behind.
@@ -109,7 +109,7 @@ impl Order {
             self.adopt(node, entry);
             let left = place.node;
             self.lift(left);
-            self.hang(namespace, left, right);
+            self.hang(group, left, right);
         } else {
             self.nodes[node as usize].insert(at, entry);
             self.adopt(node, entry);
@@ -126,7 +126,7 @@ impl Order {
     }
 
     /// Gives a new node its place in the tree, behind the one that it was cut from.
-    fn hang(&mut self, namespace: NamespaceNumber, left: NodeId, right: NodeId) {
+    fn hang(&mut self, group: GroupNumber, left: NodeId, right: NodeId) {
         let entry = self.nodes[right as usize].as_entry(right);
         match self.nodes[left as usize].parent {
             NONE => {
@@ -135,46 +135,46 @@ impl Order {
                 self.nodes[root as usize].insert(0, first);
                 self.nodes[root as usize].insert(1, entry);
                 self.adopt_all(root);
-                self.roots.insert(namespace, root);
+                self.roots.insert(group, root);
             }
             parent => {
                 let at = self.nodes[parent as usize].index_of(left) + 1;
-                self.insert_entry(namespace, Position { node: parent, at }, entry);
+                self.insert_entry(group, Position { node: parent, at }, entry);
             }
         }
     }
 
-    fn remove_entry(&mut self, namespace: NamespaceNumber, place: Position) {
+    fn remove_entry(&mut self, group: GroupNumber, place: Position) {
         let Position { node, at } = place;
         self.nodes[node as usize].remove(at);
         let (len, parent) = (self.nodes[node as usize].len(), self.nodes[node as usize].parent);
         match (len, parent) {
             (0, NONE) => {
                 self.nodes.remove(node as usize);
-                self.roots.remove(&namespace);
+                self.roots.remove(&group);
             }
             (1, NONE) if !self.nodes[node as usize].is_leaf() => {
                 let root = self.nodes.remove(node as usize).children[0];
                 self.nodes[root as usize].parent = NONE;
-                self.roots.insert(namespace, root);
+                self.roots.insert(group, root);
             }
             (_, NONE) => {}
             (0, _) => {
                 let at = self.nodes[parent as usize].index_of(node);
                 self.nodes.remove(node as usize);
-                self.remove_entry(namespace, Position { node: parent, at });
+                self.remove_entry(group, Position { node: parent, at });
             }
             _ => {
                 self.lift(node);
                 if len < SPARSE {
-                    self.join(namespace, node, parent);
+                    self.join(group, node, parent);
                 }
             }
         }
     }
 
     /// Makes a sparse node one with a neighbour, if there is room.
-    fn join(&mut self, namespace: NamespaceNumber, node: NodeId, parent: NodeId) {
+    fn join(&mut self, group: GroupNumber, node: NodeId, parent: NodeId) {
         let children = &self.nodes[parent as usize].children;
         let at = self.nodes[parent as usize].index_of(node);
         let beside = [at.checked_sub(1).map(|before| (before, at)), Some((at, at + 1))];
@@ -188,7 +188,7 @@ impl Order {
             self.nodes[left as usize].append(&gone);
             self.adopt_all(left);
             self.lift(left);
-            return self.remove_entry(namespace, Position { node: parent, at: right_at });
+            return self.remove_entry(group, Position { node: parent, at: right_at });
         }
     }
 

@@ -7,21 +7,21 @@ use millpond_types::Priority;
 use proptest::prelude::*;
 
 use super::{ANY, NONE, NodeId, Offers, Order, offer};
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 
 /// An order whose topics are called by numbers, and the map that knows better.
 #[derive(Default)]
 struct Both {
     order: Order,
-    names: Vec<(NamespaceNumber, u32)>,
+    names: Vec<(GroupNumber, u32)>,
     free: Vec<TopicSlot>,
-    model: BTreeMap<(NamespaceNumber, u32), (TopicSlot, Option<Priority>)>,
+    model: BTreeMap<(GroupNumber, u32), (TopicSlot, Option<Priority>)>,
 }
 
 impl Both {
-    fn insert(&mut self, namespace: NamespaceNumber, name: u32, level: Option<Priority>) {
-        let key = (namespace, name);
+    fn insert(&mut self, group: GroupNumber, name: u32, level: Option<Priority>) {
+        let key = (group, name);
         if self.model.contains_key(&key) {
             return;
         }
@@ -29,42 +29,42 @@ impl Both {
         self.names.resize(self.names.len().max(slot as usize + 1), key);
         self.names[slot as usize] = key;
         self.model.insert(key, (slot, level));
-        self.order.insert(namespace, slot, level, |other| self.names[other as usize].1 < name);
+        self.order.insert(group, slot, level, |other| self.names[other as usize].1 < name);
     }
 
-    fn remove(&mut self, namespace: NamespaceNumber, name: u32) {
-        if let Some((slot, _)) = self.model.remove(&(namespace, name)) {
-            self.order.remove(namespace, slot);
+    fn remove(&mut self, group: GroupNumber, name: u32) {
+        if let Some((slot, _)) = self.model.remove(&(group, name)) {
+            self.order.remove(group, slot);
             self.free.push(slot);
         }
     }
 
-    fn set(&mut self, namespace: NamespaceNumber, name: u32, level: Option<Priority>) {
-        if let Some(known) = self.model.get_mut(&(namespace, name)) {
+    fn set(&mut self, group: GroupNumber, name: u32, level: Option<Priority>) {
+        if let Some(known) = self.model.get_mut(&(group, name)) {
             known.1 = level;
             self.order.set(known.0, level);
         }
     }
 
-    fn check(&self, namespace: NamespaceNumber, from: u32, wanted: Offers) {
-        let all = || self.model.range((namespace, 0)..=(namespace, u32::MAX));
+    fn check(&self, group: GroupNumber, from: u32, wanted: Offers) {
+        let all = || self.model.range((group, 0)..=(group, u32::MAX));
         let expected = |from: u32| {
             let mut hits = all().filter(|(key, (_, level))| key.1 >= from && offer(*level) & wanted != 0);
             hits.next().map(|(_, (slot, _))| *slot)
         };
-        let place = self.order.seek(namespace, |slot| self.names[slot as usize].1 < from);
-        assert_eq!(place.is_some(), all().next().is_some(), "a namespace without topics has no places");
+        let place = self.order.seek(group, |slot| self.names[slot as usize].1 < from);
+        assert_eq!(place.is_some(), all().next().is_some(), "a group without topics has no places");
         assert_eq!(place.and_then(|place| self.order.next(place, wanted)), expected(from));
-        assert_eq!(self.order.first(namespace, wanted), expected(0));
-        if let Some((slot, _)) = self.model.get(&(namespace, from)) {
+        assert_eq!(self.order.first(group, wanted), expected(0));
+        if let Some((slot, _)) = self.model.get(&(group, from)) {
             assert_eq!(self.order.next_after(*slot, wanted), expected(from + 1));
         }
     }
 
     fn check_all(&self) {
-        for namespace in 0..2 {
-            let expected = self.model.range((namespace, 0)..=(namespace, u32::MAX)).map(|(_, (slot, _))| *slot);
-            let first = self.order.first(namespace, ANY);
+        for group in 0..2 {
+            let expected = self.model.range((group, 0)..=(group, u32::MAX)).map(|(_, (slot, _))| *slot);
+            let first = self.order.first(group, ANY);
             let found = core::iter::successors(first, |slot| self.order.next_after(*slot, ANY));
             assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         }
@@ -104,21 +104,21 @@ proptest! {
         stretches in proptest::collection::vec((0u8..5, 0u32..2, any::<u32>(), 1u32..700, 1u32..5, any::<u8>()), 1..40),
     ) {
         let mut both = Both::default();
-        for (kind, namespace, start, count, step, with) in stretches {
+        for (kind, group, start, count, step, with) in stretches {
             let start = start % 6000;
             for n in 0..count {
                 let name = if with % 2 == 0 { start + n * step } else { (start + count * step).saturating_sub(n * step) };
                 match kind {
-                    0 | 1 => both.insert(namespace, name, level(with.wrapping_add(n as u8 / 16))),
-                    2 | 3 => both.remove(namespace, name),
-                    _ => both.set(namespace, name, level(with)),
+                    0 | 1 => both.insert(group, name, level(with.wrapping_add(n as u8 / 16))),
+                    2 | 3 => both.remove(group, name),
+                    _ => both.set(group, name, level(with)),
                 }
             }
             both.check_all();
             for wanted in [ANY, offer(level(0)), offer(level(1)) | offer(level(2)), offer(None)] {
-                both.check(namespace, start + count / 2, wanted);
-                both.check(namespace, 0, wanted);
-                both.check(namespace, start.saturating_sub(1), wanted);
+                both.check(group, start + count / 2, wanted);
+                both.check(group, 0, wanted);
+                both.check(group, start.saturating_sub(1), wanted);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Finding places in the order, and stepping on from them.
 
 use super::{NONE, NodeId, Offers, Order};
-use crate::fact::NamespaceNumber;
+use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 
 /// A place in the order: at a topic, or behind the last one of a leaf. Good until a topic comes or goes.
@@ -25,9 +25,9 @@ impl Order {
         Position { node, at: self.nodes[node as usize].index_of_topic(slot) }
     }
 
-    /// The place between the topics that come before something and the others. `None` in a namespace without topics.
-    pub(crate) fn seek(&self, namespace: NamespaceNumber, is_before: impl Fn(TopicSlot) -> bool) -> Option<Position> {
-        let mut node = *self.roots.get(&namespace)?;
+    /// The place between the topics that come before something and the others. `None` in a group without topics.
+    pub(crate) fn seek(&self, group: GroupNumber, is_before: impl Fn(TopicSlot) -> bool) -> Option<Position> {
+        let mut node = *self.roots.get(&group)?;
         loop {
             let place = &self.nodes[node as usize];
             let firsts = &place.firsts[..place.len()];
@@ -39,9 +39,9 @@ impl Order {
         }
     }
 
-    /// The first topic of a namespace that offers any of these.
-    pub(crate) fn first(&self, namespace: NamespaceNumber, wanted: Offers) -> Option<TopicSlot> {
-        let root = *self.roots.get(&namespace)?;
+    /// The first topic of a group that offers any of these.
+    pub(crate) fn first(&self, group: GroupNumber, wanted: Offers) -> Option<TopicSlot> {
+        let root = *self.roots.get(&group)?;
         let at = self.find(root, 0, wanted)?;
         Some(self.first_below(root, at, wanted))
     }

@@ -1,0 +1,98 @@
+//! Groups: each is a namespace's own set of topics, with what is counted of them.
+
+use alloc::collections::BTreeMap;
+
+use millpond_types::{Counts, GroupName};
+
+use crate::fact::{GroupNumber, NamespaceNumber};
+use crate::page::GroupPage;
+use crate::store::{SHELVES, Shelf};
+
+#[derive(Clone, Default)]
+pub(crate) struct Groups {
+    by_number: BTreeMap<GroupNumber, Group>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Group {
+    pub(crate) namespace: NamespaceNumber,
+    pub(crate) name: GroupName,
+    pub(crate) topics: u64,
+    pub(crate) counts: Counts,
+    /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`].
+    pub(crate) shelves: [u64; SHELVES],
+    /// How many of these are not in memory.
+    pub(crate) cold: [u64; SHELVES],
+}
+
+impl Groups {
+    pub(crate) fn insert(&mut self, number: GroupNumber, group: Group) {
+        let other = self.by_number.insert(number, group);
+        assert!(other.is_none(), "a group's number is given out once");
+    }
+
+    pub(crate) fn remove(&mut self, number: GroupNumber) {
+        let gone = self.by_number.remove(&number).expect("only a group that is there is deleted");
+        assert!(gone.is_empty(), "only an empty group is deleted");
+    }
+
+    pub(crate) fn get(&self, number: GroupNumber) -> Option<&Group> {
+        self.by_number.get(&number)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (GroupNumber, &Group)> {
+        self.by_number.iter().map(|(number, group)| (*number, group))
+    }
+
+    /// The group with the next higher number.
+    pub(crate) fn after(&self, number: GroupNumber) -> Option<GroupNumber> {
+        self.by_number.range(number.checked_add(1)?..).next().map(|(number, _)| *number)
+    }
+}
+
+impl core::ops::Index<GroupNumber> for Groups {
+    type Output = Group;
+    fn index(&self, number: GroupNumber) -> &Group {
+        self.by_number.get(&number).expect("the group of a topic exists")
+    }
+}
+
+impl core::ops::IndexMut<GroupNumber> for Groups {
+    fn index_mut(&mut self, number: GroupNumber) -> &mut Group {
+        self.by_number.get_mut(&number).expect("the group of a topic exists")
+    }
+}
+
+impl Group {
+    pub(crate) fn new(namespace: NamespaceNumber, name: GroupName) -> Group {
+        let (counts, shelves) = (Counts::default(), [0; SHELVES]);
+        Group { namespace, name, topics: 0, counts, shelves, cold: shelves }
+    }
+
+    /// A group, all of whose topics are in the store.
+    pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
+        let GroupPage { number: _, name, counts, topics, shelves } = page;
+        Group { namespace, name, topics, counts, shelves, cold: shelves }
+    }
+
+    pub(crate) fn page(&self, number: GroupNumber) -> GroupPage {
+        let (name, counts, topics, shelves) = (self.name.clone(), self.counts, self.topics, self.shelves);
+        GroupPage { number, name, counts, topics, shelves }
+    }
+
+    /// Whether it holds no topics and no dead letters.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.topics == 0 && self.counts.dead == 0
+    }
+
+    /// Whether any of its topics is not in memory.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.cold != [0; SHELVES]
+    }
+
+    /// The shelves on which topics stand that are not in memory.
+    pub(crate) fn cold_shelves(&self) -> impl Iterator<Item = Shelf> + use<> {
+        let cold = self.cold;
+        Shelf::all().filter(move |shelf| cold[shelf.index()] > 0)
+    }
+}
