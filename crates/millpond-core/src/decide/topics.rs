@@ -99,24 +99,19 @@ impl Core {
         Ok(Reply::Count(purged))
     }
 
-    /// The topics that a filter admits.
+    /// The topics that a filter admits, in the order of their names: their places in memory are of no meaning.
     pub(crate) fn admitted(&self, group: GroupNumber, filter: &Filter) -> Vec<TopicSlot> {
-        match filter {
-            Filter::Topics(names) => {
-                let mut slots: Vec<_> = names.iter().filter_map(|name| self.state.topics.find(group, name)).collect();
-                slots.sort_unstable();
-                slots.dedup();
-                slots
-            }
-            Filter::All => self.begins_with(group, b"").collect(),
+        let mut slots: Vec<TopicSlot> = match filter {
+            Filter::All => return self.begins_with(group, b"").collect(),
+            Filter::Topics(names) => names.iter().filter_map(|name| self.state.topics.find(group, name)).collect(),
             Filter::Prefixes(prefixes) => {
-                let mut slots: Vec<_> =
-                    prefixes.iter().flat_map(|prefix| self.begins_with(group, prefix.as_bytes())).collect();
-                slots.sort_unstable();
-                slots.dedup();
-                slots
+                prefixes.iter().flat_map(|prefix| self.begins_with(group, prefix.as_bytes())).collect()
             }
-        }
+        };
+        let name = |slot: TopicSlot| self.state.topics[slot].name.as_bytes();
+        slots.sort_unstable_by(|a, b| Name::compare(name(*a), name(*b)));
+        slots.dedup();
+        slots
     }
 
     fn begins_with<'a>(&'a self, group: GroupNumber, prefix: &'a [u8]) -> impl Iterator<Item = TopicSlot> + 'a {

@@ -99,8 +99,13 @@ impl Scopes {
         let mut stirred: Vec<ScopeSlot> = core::mem::take(&mut self.stirred).into_iter().collect();
         let at = stirred.partition_point(|slot| *slot < self.first);
         stirred.rotate_left(at);
-        self.first = stirred.first().map_or(self.first, |slot| slot + 1);
         stirred
+    }
+
+    /// A scope was the first in this turn that something was served from. Those that were only looked at do not count:
+    /// what they are looked at for may be topics that leave memory and come back.
+    pub(crate) fn had_first_pick(&mut self, slot: ScopeSlot) {
+        self.first = slot + 1;
     }
 
     /// Lets a scope be looked at again in the next turn.

@@ -39,7 +39,11 @@ impl Core {
         }
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
+            let is_first = fed.is_empty();
             self.serve_scope(scope, &mut fed, log);
+            if is_first && !fed.is_empty() {
+                self.dispatcher.scopes.had_first_pick(scope);
+            }
         }
         self.deliver(fed);
         self.pass_on_wants();
@@ -248,8 +252,10 @@ impl Core {
         }
     }
 
-    /// Topics that something happened to vanish if nothing is left of them.
+    /// Topics that something happened to vanish if nothing is left of them, in the order of their numbers: that in which
+    /// they were touched depends on which of them had to be brought into memory.
     fn vanish(&mut self, log: &mut dyn FactLog) {
+        let mut empty = Vec::new();
         for slot in core::mem::take(&mut self.state.touched) {
             let topic = &mut self.state.topics[slot];
             topic.touched = false;
@@ -257,13 +263,16 @@ impl Core {
             let topic = &self.state.topics[slot];
             if topic.is_empty() {
                 assert!(topic.offered.is_none(), "a topic without messages offers nothing");
-                let (topic, group) = (topic.number, topic.group);
-                self.state.topics.take_up(slot);
-                self.commit(Fact::TopicVanished { topic, group }, log);
+                empty.push((topic.number, topic.group, slot));
             } else {
                 self.state.used(slot);
                 self.refresh(slot);
             }
+        }
+        empty.sort_unstable();
+        for (topic, group, slot) in empty {
+            self.state.topics.take_up(slot);
+            self.commit(Fact::TopicVanished { topic, group }, log);
         }
     }
 }

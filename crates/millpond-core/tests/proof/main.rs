@@ -1,7 +1,7 @@
-//! The core proved right, in three ways that share one shell: scenarios as text, random histories against a plain
-//! model, and histories in which topics leave memory at any moment.
+//! The core proved right, in four ways: scenarios as text, random histories against a plain model, histories in which
+//! topics leave memory at any moment, and the same history in rooms of several sizes.
 //!
-//! After every turn of all of them [`shell::Shell`] checks the invariants, that the facts replay to the same pages, that
+//! After every turn of the first two [`shell::Shell`] checks the invariants, that the facts replay to the same pages, that
 //! pages read back are the same pages, that numbers only grow, and that every byte published is live or freed, once.
 
 mod checkpoint;
@@ -15,6 +15,7 @@ mod moves;
 mod parking;
 mod pieces;
 mod producers;
+mod rooms;
 mod say;
 mod scenarios;
 mod script;
