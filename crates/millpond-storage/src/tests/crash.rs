@@ -124,6 +124,37 @@ fn a_full_disk_refuses_publishes_and_finishing_brings_the_space_back() {
 }
 
 #[test]
+fn a_disk_that_fills_at_any_moment_of_a_checkpoint_or_a_move_stops_publishes_alone() {
+    // Space is taken by segments and by commits of the tree: less room, and another of these is the first without.
+    let mut full = 0;
+    for room in (0..8 * SEGMENT).step_by(1024) {
+        let mut workload = Workload::new(TwinDisk::new(SECTOR), 13);
+        let mut opened = workload.open().unwrap();
+        while opened.housekeeper.step().unwrap() {}
+        workload.disk.set_capacity(Some(workload.disk.used() + room));
+        (0..STEPS).try_for_each(|_| workload.step(&mut opened)).expect("finishing, checkpoints and moves go on");
+        full += u32::from(opened.appender.disk_full());
+        // The reserve is for checkpoints as well.
+        workload.mark(&mut opened, Mark::Idle).unwrap();
+        if opened.appender.checkpoint_due(&opened.core) {
+            opened.appender.checkpoint(&mut opened.core);
+        }
+        while opened.housekeeper.step().expect("a full disk is no failure") {}
+        assert!(opened.store.sealed().is_none(), "with room for {room} bytes, the checkpoint is written");
+        workload.disk.set_capacity(None);
+        while opened.housekeeper.step().unwrap() {}
+        let outputs = workload.turn(&mut opened, publish(&mut Seed::new(1))).unwrap();
+        assert!(format!("{outputs:?}").contains("Queued"), "with room for {room} bytes and then more: {outputs:?}");
+        check_extents(&opened);
+        drop(opened);
+        workload.disk.crash(room);
+        // What comes back is held against what was durable.
+        workload.open().expect("the directory opens");
+    }
+    assert!(full > 10, "{full} runs filled the disk");
+}
+
+#[test]
 fn a_batch_waits_unharmed_where_even_the_reserve_is_used_up() {
     let mut workload = Workload::new(TwinDisk::new(SECTOR), 9);
     let mut opened = workload.open().unwrap();
