@@ -100,7 +100,7 @@ impl Client {
     }
 }
 
-/// Namespaces.
+/// Namespaces and groups.
 impl Client {
     /// Makes a namespace, or gives it another policy.
     pub async fn set_namespace(&self, namespace: NamespaceName, policy: Policy) -> Result<()> {
@@ -110,6 +110,16 @@ impl Client {
     /// Deletes a namespace that holds nothing.
     pub async fn delete_namespace(&self, namespace: NamespaceName) -> Result<()> {
         self.done("namespace verb", Request::NamespaceDelete { namespace }, Repeat::Never).await
+    }
+
+    /// Makes a group, which has all that is published from then on.
+    pub async fn create_group(&self, namespace: NamespaceName, group: GroupName) -> Result<()> {
+        self.done("group verb", Request::GroupCreate { namespace, group }, Repeat::Never).await
+    }
+
+    /// Deletes a group. Nobody finds it any more; what it holds ends after that.
+    pub async fn delete_group(&self, namespace: NamespaceName, group: GroupName) -> Result<()> {
+        self.done("group verb", Request::GroupDelete { namespace, group }, Repeat::Never).await
     }
 
     /// All namespaces.

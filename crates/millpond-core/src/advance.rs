@@ -55,6 +55,7 @@ impl Core {
             self.session_expired(session, log);
         }
         self.go_on_with_jobs(log);
+        self.end_groups(log);
     }
 
     /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own.

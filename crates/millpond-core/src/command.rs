@@ -82,6 +82,16 @@ pub enum Command {
         policy: Policy,
     },
     NamespaceDelete(NamespaceName),
+    /// Makes a group, which has all that is published from then on.
+    GroupCreate {
+        namespace: NamespaceName,
+        name: GroupName,
+    },
+    /// Deletes a group, with all that it holds.
+    GroupDelete {
+        namespace: NamespaceName,
+        name: GroupName,
+    },
     Namespaces,
     Stats(NamespaceName),
     Topics(Listing),

@@ -12,6 +12,7 @@ use crate::dispatch::Dispatcher;
 use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
 use crate::jobs::Jobs;
+use crate::jobs::ending::Ending;
 use crate::output::{Holdings, Output, Reply};
 use crate::parking::Parking;
 use crate::state::line::LineBounds;
@@ -40,6 +41,7 @@ pub struct Core {
     /// Of the publish that is decided next.
     pub(crate) looked_up: LookedUp,
     pub(crate) jobs: Jobs,
+    pub(crate) ending: Ending,
     pub(crate) fetching: Fetching,
     pub(crate) is_crowded: bool,
     pub(crate) outputs: Vec<Output>,
@@ -77,6 +79,7 @@ impl Core {
             parking: Parking::default(),
             looked_up: LookedUp::default(),
             jobs: Jobs::default(),
+            ending: Ending::default(),
             fetching: Fetching::default(),
             is_crowded: false,
             outputs: Vec::new(),
@@ -164,7 +167,11 @@ impl Core {
 
     /// How long until a turn has something to do without a command; `None` if never.
     pub fn next_wake(&self) -> Option<Millis> {
-        if self.jobs.any() || !self.state.sweeps.is_empty() || !self.state.touched.is_empty() {
+        if self.jobs.any()
+            || self.has_groups_to_end()
+            || !self.state.sweeps.is_empty()
+            || !self.state.touched.is_empty()
+        {
             return Some(Millis::ZERO);
         }
         let Now { run, wall } = self.state.now;

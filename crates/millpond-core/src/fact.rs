@@ -60,6 +60,16 @@ pub enum Fact {
         /// Its name.
         name: GroupName,
     },
+    /// A group is being deleted: nobody finds it any more, and all that it holds ends.
+    GroupEnding {
+        /// The group.
+        group: GroupNumber,
+    },
+    /// Nothing is left of a group that was being deleted.
+    GroupDeleted {
+        /// The group.
+        group: GroupNumber,
+    },
     /// A namespace without messages and dead letters was deleted, and its groups with it.
     NamespaceDeleted {
         /// Its number.
@@ -116,6 +126,8 @@ pub enum Fact {
     Published {
         /// The topic.
         topic: TopicNumber,
+        /// But for these groups, which have declined it. In order, and nearly always none.
+        except: Vec<GroupNumber>,
         /// Their priority.
         priority: Priority,
         /// The first message's sequence; the others follow one by one.
@@ -304,10 +316,13 @@ pub enum Fact {
         topic: TopicNumber,
         /// Their priority.
         priority: Priority,
-        /// The first message. It begins a run in line, or one that is aside, and the others are the rest of that run.
+        /// The first message.
         first: Sequence,
-        /// How many.
+        /// How many. In each group, those runs move that lie wholly among these messages, and in the journal where the
+        /// first of them is at `from`.
         count: u32,
+        /// Where they lay.
+        from: u64,
         /// The messages, as they were.
         block: Bytes,
         /// Where each message lies. Not kept by the journal: found again by walking the block.
@@ -368,6 +383,8 @@ impl Fact {
             | Fact::Raised { .. }
             | Fact::NamespaceSet { .. }
             | Fact::GroupCreated { .. }
+            | Fact::GroupEnding { .. }
+            | Fact::GroupDeleted { .. }
             | Fact::NamespaceDeleted { .. }
             | Fact::Paused { .. }
             | Fact::TopicCreated { .. }

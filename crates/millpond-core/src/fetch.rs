@@ -66,6 +66,8 @@ impl Core {
                     // It is theirs alone.
                 } else if self.fetching.horizon.slice.as_ref().is_some_and(|(slice, _)| *slice == want) {
                     self.saw_deadlines(entries, complete);
+                } else if self.ending.wait_for(&want) {
+                    entries.into_iter().for_each(|(key, page)| self.take_in(&key, Some(page)));
                 } else {
                     let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
                     entries.into_iter().for_each(|(key, page)| self.take_in(&key, Some(page)));
@@ -76,6 +78,7 @@ impl Core {
             }
         }
         self.unpark(log);
+        self.arrived_for_ending(&answer, log);
         self.arrived_for_jobs(answer, log);
     }
 

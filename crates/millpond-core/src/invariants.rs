@@ -24,6 +24,7 @@ pub fn check(core: &Core) {
         leases_match(state, slot, topic);
         numbers_are_below_the_high_water(state, topic);
         topic_is_found(state, slot, topic);
+        siblings_are_one_topic(state, topic);
     }
     every_lease_has_a_topic(state);
     holders_hold_what_is_held(state);
@@ -117,6 +118,16 @@ fn topic_is_found(state: &State, slot: u32, topic: &Topic) {
     if state.sweeps.is_empty() {
         let paused = state.namespaces[topic.namespace].paused.holds(&topic.name);
         assert_eq!(topic.paused, paused, "a topic knows whether it is paused");
+    }
+}
+
+/// The topics of a number are called alike, each of another group of one namespace, and none knows of a sequence that the
+/// others would give out again.
+fn siblings_are_one_topic(state: &State, topic: &Topic) {
+    let siblings: Vec<_> = state.topics.siblings(topic.number).map(|slot| &state.topics[slot]).collect();
+    assert!(siblings.is_sorted_by(|a, b| a.group < b.group), "siblings are in the order of their groups");
+    for sibling in siblings {
+        assert_eq!((sibling.namespace, &sibling.name), (topic.namespace, &topic.name), "siblings are one topic");
     }
 }
 

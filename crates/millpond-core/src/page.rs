@@ -87,6 +87,8 @@ pub struct GroupPage {
     pub number: GroupNumber,
     /// Its name.
     pub name: GroupName,
+    /// Whether it is being deleted.
+    pub is_ending: bool,
     /// What its messages are doing.
     pub counts: Counts,
     /// How many topics it has.

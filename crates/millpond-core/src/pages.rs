@@ -164,7 +164,8 @@ impl State {
         let mut namespace = Namespace::new(page.name, page.policy, page.version);
         page.paused.into_iter().for_each(|(name, prefix)| namespace.paused.insert(name, prefix));
         for group in page.groups {
-            namespace.groups.push(group.number);
+            let list = if group.is_ending { &mut namespace.ending } else { &mut namespace.groups };
+            list.push(group.number);
             self.cold += group.shelves.iter().sum::<u64>();
             self.groups.insert(group.number, Group::of_page(page.number, group));
         }

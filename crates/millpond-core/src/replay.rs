@@ -73,13 +73,13 @@ impl Core {
         if let Some(Place { group, shelf, name }) = missing {
             return Some(Want::Entry(Key::Topic { group: *group, shelf: *shelf, name: name.clone() }.bytes()));
         }
-        let (priority, first) = in_line(fact)?;
+        let (priority, first, end) = in_line(fact)?;
         let mut next = match group {
             Some(group) => topics.by_number(number, group),
             None => topics.siblings(number).next(),
         };
         while let Some(slot) = next {
-            if let Err(want) = self.state.bring(slot, priority, first) {
+            if let Err(want) = self.state.bring_range(slot, priority, first, end) {
                 return Some(want);
             }
             next = self.state.topics[slot].siblings.next.filter(|_| group.is_none());
@@ -112,14 +112,15 @@ impl Core {
     }
 }
 
-/// The message that a fact takes out of a line, if it is in line.
-fn in_line(fact: &Fact) -> Option<(Priority, Sequence)> {
+/// The messages that have to be in memory, if they are in line: the first that a fact takes out of it, or all that it moves.
+fn in_line(fact: &Fact) -> Option<(Priority, Sequence, Sequence)> {
+    let one = |priority: Priority, first: Sequence| (priority, first, Sequence(first.0 + 1));
     match fact {
         Fact::Leased { priority, first, .. }
         | Fact::Ended { priority, first, .. }
-        | Fact::Moved { priority, first, .. }
         | Fact::Rescheduled { priority, sequence: first, .. }
-        | Fact::Died { which: Victims::Waiting { priority, first, .. }, .. } => Some((*priority, *first)),
+        | Fact::Died { which: Victims::Waiting { priority, first, .. }, .. } => Some(one(*priority, *first)),
+        Fact::Moved { priority, first, count, .. } => Some((*priority, *first, Sequence(first.0 + u64::from(*count)))),
         _ => None,
     }
 }

@@ -135,6 +135,20 @@ pub enum Request<B = Bytes> {
         /// Its name.
         namespace: NamespaceName,
     },
+    /// Makes a group, which has all that is published from then on. Answered by [`Response::Done`].
+    GroupCreate {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        group: GroupName,
+    },
+    /// Deletes a group with all that it holds. Answered by [`Response::Done`] at once; what it holds ends after that.
+    GroupDelete {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        group: GroupName,
+    },
     /// Lists the namespaces. Answered by [`Response::Namespaces`].
     Namespaces,
     /// Counts a namespace's messages at one journal position. Answered by [`Response::Namespaces`] with one row.

@@ -41,6 +41,8 @@ choice!(Request<B> {
     0x51 NamespaceDelete { namespace },
     0x52 Namespaces,
     0x53 Stats { namespace },
+    0x54 GroupCreate { namespace, group },
+    0x55 GroupDelete { namespace, group },
     0x60 Topics(listing),
     0x61 Topic(topic),
     0x62 TopTopics { namespace, prefix: Short<TOPIC_NAME_MAX>, by, limit },

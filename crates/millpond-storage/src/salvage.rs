@@ -243,7 +243,7 @@ impl Fresh {
         if nameless > 0 {
             writeln!(out, "nameless    {nameless} topics, now called salvaged/NUMBER in the namespace `default`")?;
         }
-        writeln!(out, "gone        all dedup ids, producer sessions, pauses and leases")?;
+        writeln!(out, "gone        all dedup ids, producer sessions, pauses, leases, and groups but `default`")?;
         Ok(())
     }
 
@@ -292,6 +292,7 @@ impl Fresh {
         let (count, sizes) = (ends.len() as u32, Sizes::from_ends(ends));
         self.append(Fact::Published {
             topic,
+            except: Vec::new(),
             priority,
             first,
             count,

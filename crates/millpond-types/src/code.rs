@@ -20,6 +20,8 @@ pub enum Code {
     MessageUnknown = 23,
     MessageLeased = 24,
     TopicUnknown = 25,
+    GroupExists = 26,
+    GroupInUse = 27,
     MessageTooLarge = 30,
     DedupOff = 31,
     DiskFull = 32,
@@ -48,7 +50,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 29] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -63,6 +65,8 @@ impl Code {
         Code::MessageUnknown,
         Code::MessageLeased,
         Code::TopicUnknown,
+        Code::GroupExists,
+        Code::GroupInUse,
         Code::MessageTooLarge,
         Code::DedupOff,
         Code::DiskFull,
@@ -120,6 +124,8 @@ impl Code {
             Code::MessageUnknown => ("message_unknown", Fix, "no unfinished message has this id or dedup id"),
             Code::MessageLeased => ("message_leased", Retry, "the message is leased to a consumer right now"),
             Code::TopicUnknown => ("topic_unknown", Fix, "nothing is left of a topic of this name"),
+            Code::GroupExists => ("group_exists", Fix, "the namespace has a group of this name already"),
+            Code::GroupInUse => ("group_in_use", Fix, "consumers are attached to the group, or it always exists"),
             Code::MessageTooLarge => ("message_too_large", Fix, "the body or the headers are over the limit"),
             Code::DedupOff => ("dedup_off", Fix, "a dedup id was given, and the dedup window is off"),
             Code::DiskFull => ("disk_full", Retry, "the disk has no room for another journal segment"),

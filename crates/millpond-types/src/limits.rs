@@ -37,6 +37,8 @@ pub const TOP_MAX: usize = 100;
 pub const PRODUCER_WINDOW: usize = 64;
 /// A producer session idle for so long is forgotten: a client that was away longer begins a new one.
 pub const PRODUCER_EXPIRY: Millis = Millis(7 * 24 * 60 * 60 * 1000);
+/// Groups of one namespace: each publish is put into every group's topic, so it costs as many times what it does in one.
+pub const GROUPS_MAX: usize = 64;
 /// Namespaces of one broker: each is in memory, with its policy, its counts and what is paused in it.
 pub const NAMESPACES_MAX: usize = 10_000;
 /// The longest wait of a one-shot receive.

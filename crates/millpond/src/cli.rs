@@ -69,6 +69,8 @@ enum Command {
     Purge(purge::Purge),
     #[command(subcommand)]
     Namespace(namespace::Namespace),
+    #[command(subcommand)]
+    Group(group::Group),
     Topics(topics::Topics),
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -100,6 +102,7 @@ impl Cli {
             Command::Forget(command) => command.run(globals),
             Command::Purge(command) => command.run(globals),
             Command::Namespace(command) => command.run(globals),
+            Command::Group(command) => command.run(globals),
             Command::Topics(command) => command.run(globals),
             Command::Dead(command) => command.run(globals),
             Command::Stats(command) => command.run(globals),

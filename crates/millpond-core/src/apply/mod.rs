@@ -5,12 +5,15 @@
 mod aside;
 mod finish;
 mod lease;
-mod moves;
+pub(crate) mod moves;
 mod publish;
 mod settle;
 
+use alloc::vec::Vec;
+
 use millpond_types::{Priority, Sequence, TopicName, TopicNumber};
 
+use crate::apply::moves::Moving;
 use crate::fact::{Fact, GroupNumber};
 use crate::output::Extent;
 use crate::state::State;
@@ -43,6 +46,17 @@ impl State {
                 self.numbers.next_group = self.numbers.next_group.max(group + 1);
                 self.namespaces[*namespace].groups.push(*group);
                 self.groups.insert(*group, Group::new(*namespace, name.clone()));
+            }
+            Fact::GroupEnding { group } => {
+                self.groups.end(*group);
+                let home = &mut self.namespaces[self.groups[*group].namespace];
+                home.groups.retain(|other| other != group);
+                home.ending.push(*group);
+            }
+            Fact::GroupDeleted { group } => {
+                let home = &mut self.namespaces[self.groups[*group].namespace];
+                home.ending.retain(|other| other != group);
+                self.groups.remove(*group);
             }
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.remove(*number).into_iter().for_each(|group| self.groups.remove(group));
@@ -115,10 +129,10 @@ impl State {
                 self.remove_dead(letter);
                 self.holdings.freed.push((letter.group, letter.extent));
             }
-            Fact::Moved { topic, priority, first, count, sizes, .. } => {
-                self.for_each_of(*topic, None, |state, slot| {
-                    state.moved(slot, *priority, (*first, *count), (position, sizes));
-                });
+            Fact::Moved { topic, priority, first, count, from, sizes, .. } => {
+                let (of, mut moved) = (Moving { first: *first, count: *count, from: *from, sizes }, 0);
+                self.for_each_of(*topic, None, |state, slot| moved += state.moved(slot, *priority, &of, position));
+                assert!(moved > 0, "a fact moves messages of some group");
             }
             Fact::DeadMoved { letter, .. } => self.dead_moved(letter, position),
         }
@@ -129,7 +143,7 @@ impl State {
         self.topics.by_number(number, group).expect("a fact names a topic that exists")
     }
 
-    /// Does something with a topic in one group, or in all of them, in their order.
+    /// Does something with a topic in one group, or in all of them that are not being deleted, in their order.
     fn for_each_of(
         &mut self,
         number: TopicNumber,
@@ -143,7 +157,9 @@ impl State {
         assert!(next.is_some(), "a fact names a topic that exists");
         while let Some(slot) = next {
             next = self.topics[slot].siblings.next;
-            act(self, slot);
+            if !self.groups[self.topics[slot].group].is_ending {
+                act(self, slot);
+            }
         }
     }
 
@@ -162,11 +178,12 @@ impl State {
         if prefix {
             return self.sweep_prefix(namespace, name.as_bytes());
         }
-        for at in 0..self.namespaces[namespace].groups.len() {
-            if let Some(slot) = self.topics.find(self.namespaces[namespace].groups[at], name) {
-                self.topics[slot].paused = self.namespaces[namespace].paused.holds(name);
-                self.touch(slot);
-            }
+        let Namespace { groups, ending, paused, .. } = &self.namespaces[namespace];
+        let is_paused = paused.holds(name);
+        let slots: Vec<_> = groups.iter().chain(ending).filter_map(|group| self.topics.find(*group, name)).collect();
+        for slot in slots {
+            self.topics[slot].paused = is_paused;
+            self.touch(slot);
         }
     }
 

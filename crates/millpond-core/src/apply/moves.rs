@@ -1,34 +1,81 @@
 //! Messages lie at another place in the journal. Nothing else of them changes: not their place in the topic, no lease, no
 //! timer and no count.
+//!
+//! Groups cut the runs of a topic each in its own way, and one may be finished with what another still needs. So what
+//! moves is not a run but a piece of the journal, and of each group the runs that lie wholly in it.
+
+use alloc::vec::Vec;
 
 use millpond_types::block::Sizes;
 use millpond_types::{Priority, Sequence};
 
-use crate::apply::Place;
-use crate::page::{DeadPage, Page};
+use crate::output::Extent;
+use crate::page::{DeadPage, Page, RunPage};
+use crate::state::topic::Level;
 use crate::state::{State, TopicSlot};
 
+/// Consecutive messages of a topic and priority whose blocks lie together, as somebody has seen them.
+pub(crate) struct Moving<'a> {
+    pub(crate) first: Sequence,
+    pub(crate) count: u32,
+    /// Where in the journal the first of them lies.
+    pub(crate) from: u64,
+    pub(crate) sizes: &'a Sizes,
+}
+
+impl Moving<'_> {
+    fn end(&self) -> Sequence {
+        Sequence(self.first.0 + u64::from(self.count))
+    }
+
+    /// The index of a message among them.
+    pub(crate) fn index(&self, sequence: Sequence) -> u32 {
+        (sequence.0 - self.first.0) as u32
+    }
+
+    /// The runs of a level that are among them and where they were seen: those in line, then those aside.
+    pub(crate) fn runs_in<'a>(&self, level: &'a Level) -> impl Iterator<Item = &'a RunPage> {
+        let (first, end) = (self.first, self.end());
+        let in_line = level.line.runs_from(first).take_while(move |run| run.first < end);
+        let aside = level.aside.range(first..end).map(|(_, aside)| &aside.run);
+        in_line.chain(aside).filter(move |run| run.first >= first && run.end() <= end && self.saw(run))
+    }
+
+    fn saw(&self, run: &RunPage) -> bool {
+        let index = self.index(run.first);
+        let (from, to) = (self.sizes.offset(index), self.sizes.offset(index + run.count));
+        run.extent() == Extent { position: self.from + u64::from(from), length: to - from }
+    }
+}
+
 impl State {
-    pub(super) fn moved(
-        &mut self,
-        slot: TopicSlot,
-        priority: Priority,
-        (first, count): (Sequence, u32),
-        (position, sizes): (u64, &Sizes),
-    ) {
-        let place = self.place_of(slot, priority, first);
-        let level = self.topics[slot].level_mut(priority).expect("a fact names a level that exists");
-        let run = match place {
-            Place::Line => level.line.run_mut(first),
-            Place::Aside(at) => &mut level.aside.get_mut(&at).expect("it was just found").run,
-        };
-        assert_eq!((run.first, run.count), (first, count), "a run moves as a whole");
-        let moved = run.moved_to(position, sizes.clone());
-        let before = core::mem::replace(run, moved).extent();
-        self.keep(slot, before.length);
-        self.free(slot, before);
-        // Its page says something else now, and it may take more or less memory.
-        self.touch(slot);
+    /// Returns how many messages of the group were among them.
+    pub(super) fn moved(&mut self, slot: TopicSlot, priority: Priority, of: &Moving<'_>, position: u64) -> u32 {
+        self.bring_range(slot, priority, of.first, of.end())
+            .expect("what a fact needs is fetched before it is applied");
+        let Some(level) = self.topics[slot].level(priority) else { return 0 };
+        let runs: Vec<(Sequence, u32)> = of.runs_in(level).map(|run| (run.first, run.count)).collect();
+        let mut moved = 0;
+        for (first, count) in runs {
+            let place = self.where_is(slot, priority, first).expect("it was just found");
+            let level = self.topics[slot].level_mut(priority).expect("it was just found");
+            let run = match place {
+                super::Place::Line => level.line.run_mut(first),
+                super::Place::Aside(at) => &mut level.aside.get_mut(&at).expect("it was just found").run,
+            };
+            let index = of.index(first);
+            let at = position + u64::from(of.sizes.offset(index));
+            let there = run.moved_to(at, of.sizes.cut(index, count));
+            let before = core::mem::replace(run, there).extent();
+            self.keep(slot, before.length);
+            self.free(slot, before);
+            moved += count;
+        }
+        if moved > 0 {
+            // Its page says something else now, and it may take more or less memory.
+            self.touch(slot);
+        }
+        moved
     }
 
     pub(super) fn dead_moved(&mut self, letter: &DeadPage, position: u64) {

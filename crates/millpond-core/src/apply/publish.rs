@@ -3,7 +3,7 @@
 use millpond_types::block::Sizes;
 use millpond_types::{MessageId, Priority, Sequence, WallTime};
 
-use crate::fact::{Fact, Letter, Remembered};
+use crate::fact::{Fact, GroupNumber, Letter, Remembered};
 use crate::page::{DedupPage, Marks, RunPage};
 use crate::state::topic::AsideWhy;
 use crate::state::{State, Timer, TopicSlot};
@@ -11,7 +11,18 @@ use crate::state::{State, Timer, TopicSlot};
 impl State {
     pub(super) fn published(&mut self, fact: &Fact, position: u64) {
         let Fact::Published {
-            topic, priority, first, count, published, due, expires, dedup_until, dedup, sizes, ..
+            topic,
+            except,
+            priority,
+            first,
+            count,
+            published,
+            due,
+            expires,
+            dedup_until,
+            dedup,
+            block: _,
+            sizes,
         } = fact
         else {
             unreachable!("called for this fact alone")
@@ -37,13 +48,27 @@ impl State {
         let mut next = self.topics[slot].siblings.next;
         while let Some(sibling) = next {
             next = self.topics[sibling].siblings.next;
-            self.arrive(sibling, priority, run.clone(), *due);
+            self.arrive(sibling, except, priority, run.clone(), *due);
         }
-        self.arrive(slot, priority, run, *due);
+        self.arrive(slot, except, priority, run, *due);
     }
 
-    /// A group has a run of messages that was published.
-    fn arrive(&mut self, slot: TopicSlot, priority: Priority, run: RunPage, due: Option<WallTime>) {
+    /// A group has a run of messages that was published, or has declined it.
+    fn arrive(
+        &mut self,
+        slot: TopicSlot,
+        except: &[GroupNumber],
+        priority: Priority,
+        run: RunPage,
+        due: Option<WallTime>,
+    ) {
+        let group = self.topics[slot].group;
+        if self.groups[group].is_ending {
+            return;
+        }
+        if except.contains(&group) {
+            return self.advance_next(slot, priority, run.end());
+        }
         self.keep(slot, run.extent().length);
         self.arm_expiry(slot, priority, &run);
         match due {

@@ -11,7 +11,6 @@ use crate::Core;
 use crate::command::{Command, Look, LookWhich, Move, Publish, TopicRef, Which};
 use crate::decide::dedup::LookedUp;
 use crate::fact::NamespaceNumber;
-use crate::page::RunPage;
 use crate::state::TopicSlot;
 use crate::store::Want;
 
@@ -64,8 +63,8 @@ impl Core {
     /// What is cancelled is forgotten, if its dedup id is still its own.
     fn bring_cancelled(&mut self, topic: &TopicRef, which: Which) -> Result<(), Want> {
         let Some(id) = self.bring_which(topic, which)? else { return Ok(()) };
-        let Ok(slot) = self.topic_of(topic) else { return Ok(()) };
-        let Some(place) = self.state.where_is(slot, id.priority, id.sequence) else { return Ok(()) };
+        let place = |slot| Some((slot, self.state.where_is(slot, id.priority, id.sequence)?));
+        let Some((slot, place)) = self.state.topics.siblings(id.topic).find_map(place) else { return Ok(()) };
         let namespace = self.state.topics[slot].namespace;
         match self.state.dedup_of(slot, id, place) {
             Some(hash) => self.state.look_up_dedup(namespace, hash).map(|_| ()),
@@ -104,17 +103,13 @@ impl Core {
     /// A run that was cut may lie in several pieces by now.
     fn bring_moved(&mut self, of: &Move) -> Result<(), Want> {
         let MessageId { topic, priority, sequence } = of.first;
-        let Some(slot) = self.state.topics.by_number(topic, of.group) else { return Ok(()) };
         let end = Sequence(sequence.0 + u64::from(of.count));
-        let mut at = sequence;
-        loop {
-            let next = self.state.topics[slot].level(priority).and_then(|level| level.line.next_from(at));
-            let Some(first) = next.filter(|first| *first < end) else { return Ok(()) };
-            self.state.bring(slot, priority, first)?;
-            let level = self.state.topics[slot].level(priority).expect("it was just looked at");
-            // The piece is in memory now, and what begins it may be finished.
-            at = level.line.runs_from(first).next().map_or(end, RunPage::end);
+        let mut next = self.state.topics.siblings(topic).next();
+        while let Some(slot) = next {
+            self.state.bring_range(slot, priority, sequence, end)?;
+            next = self.state.topics[slot].siblings.next;
         }
+        Ok(())
     }
 
     /// The first messages of each line of a topic, so many that those that are shown are among them.

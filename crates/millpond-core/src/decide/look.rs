@@ -15,7 +15,7 @@ use crate::fact::{Fact, FactLog, NamespaceNumber};
 use crate::output::{Found, Reply};
 use crate::page::RunPage;
 use crate::state::line::InLine;
-use crate::state::topic::{Aside, AsideWhy, Level, Topic};
+use crate::state::topic::{Aside, AsideWhy, Level};
 use crate::state::{State, TopicSlot};
 use crate::store::{Key, Want};
 
@@ -33,14 +33,15 @@ impl Core {
     }
 
     pub(super) fn cancel(&mut self, topic: &TopicRef, which: Which, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
-        let slot = self.topic_of(topic)?;
-        let (id, place) = self.find(slot, which)?;
-        self.check_not_leased(slot, id, place)?;
-        let MessageId { topic, priority, sequence } = id;
-        let Topic { namespace, group, .. } = self.state.topics[slot];
+        let found = self.find_all(topic, which)?;
+        let (slot, id, place) = found[0];
+        let namespace = self.state.topics[slot].namespace;
         let hash = self.state.dedup_of(slot, id, place);
-        let reason = EndReason::Cancelled;
-        self.commit(Fact::Ended { topic, group, priority, first: sequence, count: 1, reason }, log);
+        let MessageId { topic, priority, sequence: first } = id;
+        for (slot, ..) in found {
+            let (group, count, reason) = (self.state.topics[slot].group, 1, EndReason::Cancelled);
+            self.commit(Fact::Ended { topic, group, priority, first, count, reason }, log);
+        }
         // What was cancelled may be published again. A dedup id that came again since is that message's, and stays.
         if let Some(hash) = hash.filter(|hash| self.state.remembered_of(namespace, *hash, id).is_some()) {
             self.commit(Fact::Forgotten { namespace, hash }, log);
@@ -55,14 +56,34 @@ impl Core {
         delay: Millis,
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
-        let slot = self.topic_of(topic)?;
-        let (id, place) = self.find(slot, which)?;
-        self.check_not_leased(slot, id, place)?;
         let due = self.state.now.wall + delay;
-        let MessageId { topic, priority, sequence } = id;
-        let group = self.state.topics[slot].group;
-        self.commit(Fact::Rescheduled { topic, group, priority, sequence, due }, log);
+        for (slot, MessageId { topic, priority, sequence }, _) in self.find_all(topic, which)? {
+            let group = self.state.topics[slot].group;
+            self.commit(Fact::Rescheduled { topic, group, priority, sequence, due }, log);
+        }
         Ok(Reply::Done)
+    }
+
+    /// A message in each group that holds it, at least one. Refused if any of them has it leased: what is done to a message
+    /// is done to it everywhere or nowhere.
+    fn find_all(&mut self, topic: &TopicRef, which: Which) -> Result<Vec<(TopicSlot, MessageId, Place)>, Refusal> {
+        let mut found = Vec::new();
+        let mut refused = None;
+        let mut next = Some(self.topic_of(topic)?);
+        while let Some(slot) = next {
+            next = self.state.topics[slot].siblings.next;
+            if self.state.groups[self.state.topics[slot].group].is_ending {
+                continue;
+            }
+            match self.find(slot, which) {
+                Ok((id, place)) => {
+                    self.check_not_leased(slot, id, place)?;
+                    found.push((slot, id, place));
+                }
+                Err(refusal) => refused = Some(refusal),
+            }
+        }
+        refused.filter(|_| found.is_empty()).map_or(Ok(found), Err)
     }
 
     fn find(&mut self, slot: TopicSlot, which: Which) -> Result<(MessageId, Place), Refusal> {
@@ -172,10 +193,12 @@ impl State {
         name: &TopicName,
         id: MessageId,
     ) -> Result<MessageState, Want> {
-        for slot in self.topics.siblings(id.topic) {
-            if let Some(place) = self.where_is(slot, id.priority, id.sequence) {
-                return Ok(self.view(slot, id, place).row.state);
-            }
+        let state = |slot| Some(self.view(slot, id, self.where_is(slot, id.priority, id.sequence)?).row.state);
+        // Where groups have come to different states, that is told which is the furthest from its end.
+        let is_ending = |slot: &TopicSlot| self.groups[self.topics[*slot].group].is_ending;
+        let states = self.topics.siblings(id.topic).filter(|slot| !is_ending(slot)).filter_map(state);
+        if let Some(state) = states.min_by_key(|state| matches!(state, MessageState::Leased)) {
+            return Ok(state);
         }
         for at in 0..self.namespaces[namespace].groups.len() {
             let group = self.namespaces[namespace].groups[at];

@@ -3,6 +3,7 @@
 mod bring;
 pub(crate) mod dedup;
 mod finish;
+mod group;
 mod look;
 mod moves;
 mod namespace;
@@ -23,6 +24,7 @@ use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::DeadVerb;
 use crate::output::Reply;
 use crate::state::TopicSlot;
+use crate::state::topic::Topic;
 
 /// Why a command is refused.
 pub(crate) type Refusal = (Code, String);
@@ -69,6 +71,8 @@ impl Core {
             Command::Purge { namespace, filter } => self.purge(&namespace, &filter, log).map(Some),
             Command::NamespaceSet { name, policy } => self.namespace_set(name, policy, log).map(Some),
             Command::NamespaceDelete(name) => self.namespace_delete(&name, log).map(Some),
+            Command::GroupCreate { namespace, name } => self.group_create(&namespace, name, log).map(Some),
+            Command::GroupDelete { namespace, name } => self.group_delete(&namespace, &name, log).map(Some),
             Command::Namespaces => Ok(Some(self.namespaces(log))),
             Command::Stats(name) => self.stats(&name, log).map(Some),
             Command::Topics(listing) => self.topics(listing).map(Some),
@@ -112,9 +116,11 @@ impl Core {
         self.state.namespaces[namespace].groups[0]
     }
 
+    /// The first of the topics of a name, in the order of their groups.
     pub(crate) fn topic_of(&self, topic: &TopicRef) -> Result<TopicSlot, Refusal> {
         let namespace = self.namespace_of(&topic.namespace)?;
-        self.state.topics.find(self.default_group(namespace), &topic.name).ok_or_else(|| {
+        let mut groups = self.state.namespaces[namespace].groups.iter();
+        groups.find_map(|group| self.state.topics.find(*group, &topic.name)).ok_or_else(|| {
             (
                 Code::TopicUnknown,
                 format!("nothing is left of a topic {}; a topic exists while it holds messages", topic.name),
@@ -134,15 +140,34 @@ impl Core {
         }
     }
 
+    /// The topics of a name in all groups of a namespace, made where they are not there. Returns the first.
+    pub(crate) fn topics_or_new(
+        &mut self,
+        namespace: NamespaceNumber,
+        name: &TopicName,
+        log: &mut dyn FactLog,
+    ) -> TopicSlot {
+        let slot = self.topic_or_new(self.default_group(namespace), name, log);
+        for at in 1..self.state.namespaces[namespace].groups.len() {
+            self.topic_or_new(self.state.namespaces[namespace].groups[at], name, log);
+        }
+        slot
+    }
+
     /// A group's topic of a name, made where it is not there.
     pub(crate) fn topic_or_new(&mut self, group: GroupNumber, name: &TopicName, log: &mut dyn FactLog) -> TopicSlot {
         if let Some(slot) = self.state.topics.find(group, name) {
             return slot;
         }
         let namespace = self.state.groups[group].namespace;
-        let topic = TopicNumber(self.state.numbers.topic());
         let floor = self.state.numbers.floor();
-        let (lease, name) = (LeaseNumber(floor), name.clone());
+        // In all groups it is one topic, of one number, and its sequences go on where they are.
+        let groups = self.state.namespaces[namespace].groups.iter();
+        let other = groups.filter(|other| **other != group).find_map(|other| self.state.topics.find(*other, name));
+        let other = other.map(|slot| &self.state.topics[slot]);
+        let topic = other.map_or(TopicNumber(self.state.numbers.topic()), |other| other.number);
+        let (lease, floor) = (LeaseNumber(floor), other.map_or(floor, Topic::next_of_all));
+        let name = name.clone();
         self.commit(Fact::TopicCreated { topic, group, namespace, name, floor, lease }, log);
         self.state.slot(topic, group)
     }

@@ -4,30 +4,39 @@
 //! seen any more, and stays as it is.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use millpond_types::Sequence;
 
 use crate::Core;
+use crate::apply::moves::Moving;
 use crate::command::{DeadMove, Move};
 use crate::fact::{Fact, FactLog};
 use crate::output::{Extent, Reply};
-use crate::page::RunPage;
-use crate::state::topic::Level;
 
 impl Core {
     /// Answers how many messages were moved.
     pub(super) fn move_messages(&mut self, of: &Move, log: &mut dyn FactLog) -> Reply {
         let (topic, priority) = (of.first.topic, of.first.priority);
-        let slot = self.state.topics.find(of.group, &of.name);
-        let level = slot.map(|slot| &self.state.topics[slot]).filter(|found| found.number == topic);
-        let runs = level.and_then(|found| found.level(priority)).map(|level| of.runs_in(level)).unwrap_or_default();
-        let mut moved = 0;
-        for (first, count) in runs {
-            let index = of.index(first);
-            let (from, to) = (of.sizes.offset(index), of.sizes.offset(index + count));
-            let block = of.block.slice(from as usize..to as usize);
+        let seen = Moving { first: of.first.sequence, count: of.count, from: of.from, sizes: &of.sizes };
+        let siblings = self.state.topics.siblings(topic).map(|slot| &self.state.topics[slot]);
+        let levels = siblings.filter_map(|found| found.level(priority));
+        let mut runs: Vec<(Sequence, Reverse<u32>)> =
+            levels.flat_map(|level| seen.runs_in(level)).map(|run| (run.first, Reverse(run.count))).collect();
+        runs.sort_unstable();
+        let (mut moved, mut behind) = (0, Sequence(0));
+        for (first, Reverse(count)) in runs {
+            let end = Sequence(first.0 + u64::from(count));
+            if end <= behind {
+                // It has moved with a longer run of another group.
+                continue;
+            }
+            behind = end;
+            let index = seen.index(first);
+            let (begin, end) = (of.sizes.offset(index), of.sizes.offset(index + count));
+            let (from, block) = (of.from + u64::from(begin), of.block.slice(begin as usize..end as usize));
             let sizes = of.sizes.cut(index, count);
-            self.commit(Fact::Moved { topic, priority, first, count, block, sizes }, log);
+            self.commit(Fact::Moved { topic, priority, first, count, from, block, sizes }, log);
             moved += u64::from(count);
         }
         Reply::Count(moved)
@@ -44,31 +53,5 @@ impl Core {
             self.jobs.letter_changed(moved.id, Some(&moved));
         }
         Reply::Count(1)
-    }
-}
-
-impl Move {
-    fn end(&self) -> Sequence {
-        Sequence(self.first.sequence.0 + u64::from(self.count))
-    }
-
-    /// The index in the block of a message.
-    fn index(&self, sequence: Sequence) -> u32 {
-        (sequence.0 - self.first.sequence.0) as u32
-    }
-
-    /// The runs of a level that are still where they were seen.
-    fn runs_in(&self, level: &Level) -> Vec<(Sequence, u32)> {
-        let (first, end) = (self.first.sequence, self.end());
-        let in_line = level.line.runs_from(first).take_while(|run| run.first < end);
-        let aside = level.aside.range(first..end).map(|(_, aside)| &aside.run);
-        let whole = in_line.chain(aside).filter(|run| run.first >= first && run.end() <= end);
-        whole.filter(|run| self.saw(run)).map(|run| (run.first, run.count)).collect()
-    }
-
-    fn saw(&self, run: &RunPage) -> bool {
-        let index = self.index(run.first);
-        let (from, to) = (self.sizes.offset(index), self.sizes.offset(index + run.count));
-        run.extent() == Extent { position: self.from + u64::from(from), length: to - from }
     }
 }

@@ -41,7 +41,8 @@ impl Core {
         if number == 0 {
             return Err((Code::NamespaceInUse, "the namespace `default` always exists".into()));
         }
-        let groups = self.state.namespaces[number].groups.clone();
+        let home = &self.state.namespaces[number];
+        let groups = [&home.groups[..], &home.ending[..]].concat();
         let of = || groups.iter().map(|group| &self.state.groups[*group]);
         if !of().all(Group::is_empty) {
             let topics = of().map(|group| group.topics).max().unwrap_or(0);

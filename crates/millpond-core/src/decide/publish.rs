@@ -170,9 +170,10 @@ impl Core {
         if part.is_empty() {
             return;
         }
-        let slot = self.topic_or_new(self.default_group(namespace), &run.topic, log);
+        let slot = self.topics_or_new(namespace, &run.topic, log);
         let topic = &self.state.topics[slot];
-        let first = Sequence(topic.next(run.priority).0.max(self.state.numbers.raised));
+        let next = self.state.topics.next(topic.number, run.priority);
+        let first = Sequence(next.0.max(self.state.numbers.raised));
         let id = topic.id(run.priority, first);
         let count = part.end - part.start;
         let (from, to) = (run.sizes.offset(part.start), run.sizes.offset(part.end));
@@ -186,6 +187,7 @@ impl Core {
         };
         let fact = Fact::Published {
             topic: topic.number,
+            except: Vec::new(),
             priority: run.priority,
             first,
             count,

@@ -6,7 +6,7 @@ use core::cmp::Ordering;
 
 use millpond_types::limits::PAGE_MAX;
 use millpond_types::{
-    Code, Counts, EndReason, Filter, GroupCursors, GroupName, NamespaceName, Priority, Sequence, TopicView, WallTime,
+    Code, Counts, EndReason, Filter, GroupCursors, NamespaceName, Priority, Sequence, TopicView, WallTime,
 };
 
 use crate::Core;
@@ -37,16 +37,22 @@ impl Core {
     }
 
     pub(super) fn topic(&mut self, topic: &TopicRef) -> Result<Reply, Refusal> {
-        let topic = &self.state.topics[self.topic_of(topic)?];
-        let pauses = &self.state.namespaces[topic.namespace].paused;
-        let cursors = topic.levels.iter().rev().map(|level| GroupCursors {
-            group: GroupName::default(),
+        let slot = self.topic_of(topic)?;
+        let pauses = &self.state.namespaces[self.state.topics[slot].namespace].paused;
+        let siblings = self.state.topics.siblings(self.state.topics[slot].number).map(|slot| &self.state.topics[slot]);
+        let cursors = siblings.flat_map(|topic| topic.levels.iter().rev().map(move |level| (topic.group, level)));
+        let cursors = cursors.filter(|(group, _)| !self.state.groups[*group].is_ending);
+        let cursors = cursors.map(|(group, level)| GroupCursors {
+            group: self.state.groups[group].name.clone(),
             priority: level.priority,
             scan: level.scan(),
             completion: level.completion(),
             next: level.next,
         });
-        Ok(Reply::Topics(Vec::from([TopicView { cursors: cursors.collect(), ..view(topic, pauses) }])))
+        Ok(Reply::Topics(Vec::from([TopicView {
+            cursors: cursors.collect(),
+            ..view(&self.state.topics[slot], pauses)
+        }])))
     }
 
     pub(super) fn pause(
@@ -93,8 +99,10 @@ impl Core {
         let namespace = self.namespace_of(namespace)?;
         check_filter(filter)?;
         let mut purged = 0;
-        for slot in self.admitted(self.default_group(namespace), filter) {
-            purged += self.purge_topic(slot, log);
+        for group in self.state.namespaces[namespace].groups.clone() {
+            for slot in self.admitted(group, filter) {
+                purged += self.purge_topic(slot, log);
+            }
         }
         Ok(Reply::Count(purged))
     }

@@ -145,7 +145,7 @@ impl World {
             group: 0,
             namespace: 0,
             name: name.clone(),
-            siblings: Siblings { is_first: true, next: None },
+            siblings: Siblings { is_first: false, next: None },
             tenant: tenant_hash([1, 2], name.tenant()),
             floor: 0,
             next_lease: LeaseNumber(0),

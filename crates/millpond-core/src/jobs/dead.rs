@@ -213,9 +213,9 @@ impl Core {
     fn redrive(&mut self, dead: &DeadPage, log: &mut dyn FactLog) {
         let (letter, published, mark) = (dead.letter(), dead.run.published, dead.run.dedup().next());
         let slot = self.topic_or_new(dead.group, &dead.topic, log);
-        let topic = &self.state.topics[slot];
-        let sequence = Sequence(topic.next(dead.id.priority).0.max(self.state.numbers.raised));
-        let topic = topic.number;
+        let topic = self.state.topics[slot].number;
+        let next = self.state.topics.next(topic, dead.id.priority);
+        let sequence = Sequence(next.0.max(self.state.numbers.raised));
         let dedup = mark.and_then(|(_, hash)| self.state.remembered_of(dead.namespace, hash, dead.id));
         self.commit(Fact::Redriven { letter, topic, sequence, published, dedup }, log);
     }

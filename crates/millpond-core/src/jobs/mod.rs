@@ -9,6 +9,7 @@
 //! Where the store answers at once, a job does in each turn what it would do if all were in memory.
 
 mod dead;
+pub(crate) mod ending;
 mod top;
 
 use alloc::collections::{BTreeSet, VecDeque};
@@ -189,8 +190,10 @@ impl Core {
     /// Goes on with a job; hands it back if it is not over.
     fn go_on(&mut self, mut job: Job, log: &mut dyn FactLog) -> Option<Job> {
         let step = match &mut job.task {
-            // Whoever deleted the group has seen that there was nothing left in it.
-            _ if self.state.groups.get(job.group).is_none() => Step::Done(Ok(job.task.so_far())),
+            // Nothing is left of it, or it is being deleted.
+            _ if self.state.groups.get(job.group).is_none_or(|group| group.is_ending) => {
+                Step::Done(Ok(job.task.so_far()))
+            }
             Task::Dead(dead) => self.dead_step(dead, job.group, &mut job.left, &mut job.needs, log),
             Task::Top(top) => self.top_step(top, job.group, &mut job.left),
         };

@@ -63,6 +63,8 @@ impl State {
             | Command::Resume { .. }
             | Command::NamespaceSet { .. }
             | Command::NamespaceDelete(_)
+            | Command::GroupCreate { .. }
+            | Command::GroupDelete { .. }
             | Command::Namespaces
             | Command::Stats(_)
             | Command::DeadList { .. }

@@ -1,6 +1,6 @@
 //! Groups: each is a namespace's own set of topics, with what is counted of them.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use millpond_types::{Counts, GroupName};
 
@@ -11,12 +11,16 @@ use crate::store::{SHELVES, Shelf};
 #[derive(Clone, Default)]
 pub(crate) struct Groups {
     by_number: BTreeMap<GroupNumber, Group>,
+    /// Those that are being deleted.
+    ending: BTreeSet<GroupNumber>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Group {
     pub(crate) namespace: NamespaceNumber,
     pub(crate) name: GroupName,
+    /// Whether it is being deleted: it has topics still, and nothing comes to them.
+    pub(crate) is_ending: bool,
     pub(crate) topics: u64,
     pub(crate) counts: Counts,
     /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`].
@@ -27,6 +31,9 @@ pub(crate) struct Group {
 
 impl Groups {
     pub(crate) fn insert(&mut self, number: GroupNumber, group: Group) {
+        if group.is_ending {
+            self.ending.insert(number);
+        }
         let other = self.by_number.insert(number, group);
         assert!(other.is_none(), "a group's number is given out once");
     }
@@ -34,6 +41,18 @@ impl Groups {
     pub(crate) fn remove(&mut self, number: GroupNumber) {
         let gone = self.by_number.remove(&number).expect("only a group that is there is deleted");
         assert!(gone.is_empty(), "only an empty group is deleted");
+        self.ending.remove(&number);
+    }
+
+    /// A group is being deleted from here on.
+    pub(crate) fn end(&mut self, number: GroupNumber) {
+        self[number].is_ending = true;
+        self.ending.insert(number);
+    }
+
+    /// The groups that are being deleted.
+    pub(crate) fn ending(&self) -> impl Iterator<Item = GroupNumber> {
+        self.ending.iter().copied()
     }
 
     pub(crate) fn get(&self, number: GroupNumber) -> Option<&Group> {
@@ -66,18 +85,18 @@ impl core::ops::IndexMut<GroupNumber> for Groups {
 impl Group {
     pub(crate) fn new(namespace: NamespaceNumber, name: GroupName) -> Group {
         let (counts, shelves) = (Counts::default(), [0; SHELVES]);
-        Group { namespace, name, topics: 0, counts, shelves, cold: shelves }
+        Group { namespace, name, is_ending: false, topics: 0, counts, shelves, cold: shelves }
     }
 
     /// A group, all of whose topics are in the store.
     pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
-        let GroupPage { number: _, name, counts, topics, shelves } = page;
-        Group { namespace, name, topics, counts, shelves, cold: shelves }
+        let GroupPage { number: _, name, is_ending, counts, topics, shelves } = page;
+        Group { namespace, name, is_ending, topics, counts, shelves, cold: shelves }
     }
 
     pub(crate) fn page(&self, number: GroupNumber) -> GroupPage {
         let (name, counts, topics, shelves) = (self.name.clone(), self.counts, self.topics, self.shelves);
-        GroupPage { number, name, counts, topics, shelves }
+        GroupPage { number, name, is_ending: self.is_ending, counts, topics, shelves }
     }
 
     /// Whether it holds no topics and no dead letters.

@@ -37,7 +37,7 @@ use crate::state::group::Groups;
 use crate::state::hash::FixedState;
 use crate::state::holders::Holder;
 use crate::state::line::LineBounds;
-use crate::state::namespace::Namespaces;
+use crate::state::namespace::{Namespace, Namespaces};
 use crate::state::numbers::Numbers;
 use crate::state::pauses::Pauses;
 use crate::state::pieces::PieceTimer;
@@ -177,7 +177,8 @@ impl State {
 
     /// Lets all topics with a prefix be looked at again, bit by bit.
     pub(crate) fn sweep_prefix(&mut self, namespace: NamespaceNumber, prefix: &[u8]) {
-        for group in &self.namespaces[namespace].groups {
+        let Namespace { groups, ending, .. } = &self.namespaces[namespace];
+        for group in groups.iter().chain(ending) {
             let from = (*group, Name::bytes(prefix));
             self.sweeps.push(Sweep { from, until: (*group, Name::prefix_end(prefix)) });
         }

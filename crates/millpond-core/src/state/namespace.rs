@@ -24,6 +24,8 @@ pub(crate) struct Namespace {
     pub(crate) paused: Pauses,
     /// Its groups, in the order of their numbers. The first is `default`.
     pub(crate) groups: Vec<GroupNumber>,
+    /// Those that are being deleted, and that nobody finds any more.
+    pub(crate) ending: Vec<GroupNumber>,
 }
 
 impl Namespaces {
@@ -76,7 +78,7 @@ impl core::ops::IndexMut<NamespaceNumber> for Namespaces {
 
 impl Namespace {
     pub(crate) fn new(name: NamespaceName, policy: Policy, version: u64) -> Namespace {
-        Namespace { name, policy, version, paused: Pauses::default(), groups: Vec::new() }
+        Namespace { name, policy, version, paused: Pauses::default(), groups: Vec::new(), ending: Vec::new() }
     }
 
     pub(crate) fn page(&self, number: NamespaceNumber, groups: &Groups) -> NamespacePage {
@@ -86,7 +88,7 @@ impl Namespace {
             policy: self.policy.clone(),
             version: self.version,
             paused: self.paused.iter().cloned().collect(),
-            groups: self.groups.iter().map(|number| groups[*number].page(*number)).collect(),
+            groups: self.groups.iter().chain(&self.ending).map(|number| groups[*number].page(*number)).collect(),
         }
     }
 }

@@ -76,6 +76,25 @@ impl State {
         }
     }
 
+    /// Sees to it that all runs of messages from `from` on and before `end` are in memory that are in line.
+    pub(crate) fn bring_range(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        from: Sequence,
+        end: Sequence,
+    ) -> Result<(), Want> {
+        let mut at = from;
+        loop {
+            let next = self.topics[slot].level(priority).and_then(|level| level.line.next_from(at));
+            let Some(first) = next.filter(|first| *first < end) else { return Ok(()) };
+            self.bring(slot, priority, first)?;
+            let level = self.topics[slot].level(priority).expect("it was just looked at");
+            // The piece is in memory now, and what begins it may be finished.
+            at = level.line.runs_from(first).next().map_or(end, RunPage::end);
+        }
+    }
+
     /// Takes a piece that was fetched out of the store, if its line still calls it stored.
     pub(crate) fn take_in_piece(&mut self, page: PiecePage) {
         let (slot, first) = (self.topics.by_number(page.topic, page.group), page.runs[0].first);

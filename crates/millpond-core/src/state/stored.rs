@@ -92,9 +92,10 @@ impl State {
     /// The fact that has to come before the first one about a topic in an epoch: in one group, or in any of them.
     pub(crate) fn recall(&self, number: TopicNumber, group: Option<GroupNumber>) -> Option<Fact> {
         let is_known = |slot: &TopicSlot| self.topics[*slot].stored.epoch == self.epoch;
+        let is_ending = |slot: &TopicSlot| self.groups[self.topics[*slot].group].is_ending;
         let slot = match group {
             Some(group) => Some(self.slot(number, group)).filter(|slot| !is_known(slot)),
-            None => self.topics.siblings(number).find(|slot| !is_known(slot)),
+            None => self.topics.siblings(number).find(|slot| !is_known(slot) && !is_ending(slot)),
         };
         let topic = &self.topics[slot?];
         // What has changed and is of an earlier epoch is still to be captured, as it is.

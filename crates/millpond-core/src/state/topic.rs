@@ -139,7 +139,7 @@ impl Topic {
             group,
             namespace,
             name,
-            siblings: Siblings { is_first: true, next: None },
+            siblings: Siblings { is_first: false, next: None },
             tenant,
             floor,
             next_lease,
@@ -179,6 +179,11 @@ impl Topic {
     /// The next sequence of a priority.
     pub(crate) fn next(&self, priority: Priority) -> Sequence {
         self.level(priority).map_or(Sequence(self.floor), |level| level.next)
+    }
+
+    /// Where no sequence of any priority was given out yet.
+    pub(crate) fn next_of_all(&self) -> u64 {
+        self.levels.iter().map(|level| level.next.0).fold(self.floor, u64::max)
     }
 
     /// Whether it holds nothing at all.

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::cmp::Ordering;
 
 use hashbrown::{HashMap, HashTable};
-use millpond_types::{Priority, TopicName, TopicNumber};
+use millpond_types::{Priority, Sequence, TopicName, TopicNumber};
 use slab::Slab;
 
 use crate::fact::GroupNumber;
@@ -99,6 +99,12 @@ impl Topics {
         topic
     }
 
+    /// The next sequence of a priority of a topic: behind all that any group knows of.
+    pub(crate) fn next(&self, number: TopicNumber, priority: Priority) -> Sequence {
+        let next = self.siblings(number).map(|slot| self[slot].next(priority));
+        next.max().unwrap_or_default()
+    }
+
     /// Gives a topic its place among its siblings.
     fn link(&mut self, slot: TopicSlot) {
         let Topic { number, group, .. } = self[slot];
@@ -151,6 +157,11 @@ impl Topics {
     /// The place of an edge among the topics of a group; `None` if there are none.
     pub(crate) fn seek(&self, group: GroupNumber, edge: Edge<'_>) -> Option<Position> {
         self.order.seek(group, |slot| edge.is_behind(self.slots[slot as usize].name.as_bytes()))
+    }
+
+    /// All topics of a group in memory.
+    pub(crate) fn of_group(&self, group: GroupNumber) -> impl Iterator<Item = TopicSlot> {
+        self.walk(group, Edge::Before(b"")).map(|(slot, _)| slot)
     }
 
     /// The topics of a group from an edge on, in the order of their names.

@@ -6,6 +6,7 @@
 
 mod checkpoint;
 mod dedup;
+mod groups;
 mod histories;
 mod history;
 mod jobs;

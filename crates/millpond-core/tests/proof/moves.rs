@@ -26,7 +26,7 @@ pub fn moves(facts: &[(Fact, u64)]) -> Vec<Command> {
                 homes.insert(*topic, (*namespace, *group, name.clone()));
             }
             Fact::Published { topic, priority, first, count, block, sizes, .. }
-            | Fact::Moved { topic, priority, first, count, block, sizes } => {
+            | Fact::Moved { topic, priority, first, count, block, sizes, .. } => {
                 let id = id(*topic, *priority, *first);
                 run(&homes, (id, *count), *position, block, sizes, &mut moves);
             }

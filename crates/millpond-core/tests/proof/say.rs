@@ -132,7 +132,9 @@ fn counts(counts: &Counts) -> String {
 fn namespace(view: &NamespaceView) -> String {
     let paused: String =
         view.paused.iter().map(|(name, prefix)| format!(", {name}{} paused", if *prefix { "*" } else { "" })).collect();
-    format!("{}: {} topics{}{paused}", view.name, view.topics, counts(&view.groups[0].1))
+    let others = view.groups[1..].iter().map(|(name, of)| format!("; {name}{}", counts(of)));
+    let of = format!("{}{}", counts(&view.groups[0].1), others.collect::<String>());
+    format!("{}: {} topics{of}{paused}", view.name, view.topics)
 }
 
 fn topic(view: &TopicView, now: Now) -> Vec<String> {
@@ -141,7 +143,8 @@ fn topic(view: &TopicView, now: Now) -> Vec<String> {
     let mut lines = vec![format!("{}{}{oldest}{paused}", view.name, counts(&view.counts))];
     lines.extend(view.cursors.iter().map(|c| {
         let (priority, scan, completion, next) = (c.priority.level(), c.scan.0, c.completion.0, c.next.0);
-        format!("  priority {priority}: completion {completion}, scan {scan}, next {next}")
+        let group = if c.group.as_str() == "default" { String::new() } else { format!("{}, ", c.group) };
+        format!("  {group}priority {priority}: completion {completion}, scan {scan}, next {next}")
     }));
     lines
 }

@@ -69,6 +69,7 @@ impl Script {
             "restart" => self.shell.restart(false),
             "crash" => self.shell.restart(true),
             "checkpoint" => self.shell.checkpoint(),
+            "room" => self.shell.core.set_room(line.words[0].parse().expect("bytes")),
             "disk" => self.shell.core.set_disk_full(line.words[0] == "full"),
             "wake" => return vec![self.shell.next_wake().map_or("never".into(), |wait| format!("in {wait} ms"))],
             _ => return self.turn(text.split(" | ").map(str::trim).collect()),

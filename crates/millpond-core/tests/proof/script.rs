@@ -180,6 +180,8 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             Command::NamespaceSet { name, policy: policy(line) }
         }
         "namespace-delete" => Command::NamespaceDelete(NamespaceName::try_from(line.words[0]).unwrap()),
+        "group" => Command::GroupCreate { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
+        "group-delete" => Command::GroupDelete { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
         "namespaces" => Command::Namespaces,
         "stats" => Command::Stats(namespace),
         "topics" => Command::Topics(line.listing(names)),

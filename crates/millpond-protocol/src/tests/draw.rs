@@ -266,6 +266,8 @@ impl Draw {
             "Purge" => Request::Purge { namespace: self.namespace(), filter: self.filter() },
             "NamespaceSet" => Request::NamespaceSet { namespace: self.namespace(), policy: self.policy() },
             "NamespaceDelete" => Request::NamespaceDelete { namespace: self.namespace() },
+            "GroupCreate" => Request::GroupCreate { namespace: self.namespace(), group: self.group() },
+            "GroupDelete" => Request::GroupDelete { namespace: self.namespace(), group: self.group() },
             "Namespaces" => Request::Namespaces,
             "Stats" => Request::Stats { namespace: self.namespace() },
             "Topics" => Request::Topics(self.listing()),

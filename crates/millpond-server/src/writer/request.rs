@@ -115,6 +115,8 @@ fn held(command: &Command) -> usize {
         | Command::Detach { .. }
         | Command::NamespaceSet { .. }
         | Command::NamespaceDelete(_)
+        | Command::GroupCreate { .. }
+        | Command::GroupDelete { .. }
         | Command::Namespaces
         | Command::Stats(_) => 0,
     }

@@ -23,6 +23,8 @@ impl Ledger {
             Fact::Created { .. }
             | Fact::Raised { .. }
             | Fact::GroupCreated { .. }
+            | Fact::GroupEnding { .. }
+            | Fact::GroupDeleted { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Rescheduled { .. } => Ok(()),

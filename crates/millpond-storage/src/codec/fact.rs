@@ -182,6 +182,14 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.dead_page(letter);
             sink.number(block.len() as u64);
         }
+        Fact::GroupEnding { group } => {
+            sink.byte(25);
+            sink.number32(*group);
+        }
+        Fact::GroupDeleted { group } => {
+            sink.byte(26);
+            sink.number32(*group);
+        }
         Fact::GroupCreated { group, namespace, name } => {
             sink.byte(24);
             sink.number32(*group);
@@ -316,6 +324,8 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
         24 => {
             Fact::GroupCreated { group: source.number32()?, namespace: source.number32()?, name: source.group_name()? }
         }
+        25 => Fact::GroupEnding { group: source.number32()? },
+        26 => Fact::GroupDeleted { group: source.number32()? },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }

@@ -20,6 +20,7 @@ const HAS_COUNT: u8 = 2;
 const HAS_DUE: u8 = 4;
 const HAS_EXPIRES: u8 = 8;
 const HAS_DEDUP: u8 = 16;
+const HAS_EXCEPT: u8 = 32;
 // Of a leased one.
 const HAS_GROUP: u8 = 4;
 const HAS_TERMS: u8 = 8;
@@ -29,6 +30,7 @@ impl Sink<'_> {
     pub(super) fn published(&mut self, fact: &Fact) {
         let Fact::Published {
             topic,
+            except,
             priority,
             first,
             count,
@@ -46,7 +48,8 @@ impl Sink<'_> {
         let flags = run_flags(*priority, *count)
             | flag(due.is_some(), HAS_DUE)
             | flag(expires.is_some(), HAS_EXPIRES)
-            | flag(!dedup.is_empty(), HAS_DEDUP);
+            | flag(!dedup.is_empty(), HAS_DEDUP)
+            | flag(!except.is_empty(), HAS_EXCEPT);
         self.byte(flags);
         self.next_topic(*topic);
         self.run_start(flags, *priority, *count);
@@ -62,6 +65,9 @@ impl Sink<'_> {
                 sink.number32(mark.index);
                 sink.wide(mark.hash);
             });
+        }
+        if !except.is_empty() {
+            self.list(except, |sink, group| sink.number32(*group));
         }
         self.number(block.len() as u64);
     }
@@ -88,7 +94,7 @@ impl Sink<'_> {
 
     /// All but the block, which the caller appends.
     pub(super) fn moved(&mut self, fact: &Fact) {
-        let Fact::Moved { topic, priority, first, count, block, sizes: _ } = fact else {
+        let Fact::Moved { topic, priority, first, count, from, block, sizes: _ } = fact else {
             unreachable!("called for a moved run only");
         };
         let flags = run_flags(*priority, *count);
@@ -96,6 +102,7 @@ impl Sink<'_> {
         self.next_topic(*topic);
         self.run_start(flags, *priority, *count);
         self.next_sequence(*first);
+        self.number(*from);
         self.number(block.len() as u64);
     }
 
@@ -119,7 +126,7 @@ fn flag(set: bool, flag: u8) -> u8 {
 
 impl Source<'_> {
     pub(super) fn published(&mut self) -> Result<Fact, BadRecord> {
-        let flags = self.flags(HAS_PRIORITY | HAS_COUNT | HAS_DUE | HAS_EXPIRES | HAS_DEDUP)?;
+        let flags = self.flags(HAS_PRIORITY | HAS_COUNT | HAS_DUE | HAS_EXPIRES | HAS_DEDUP | HAS_EXCEPT)?;
         let topic = self.next_topic()?;
         let (priority, count) = self.run_start(flags)?;
         let (first, published) = (self.next_sequence()?, self.moment()?);
@@ -130,11 +137,25 @@ impl Source<'_> {
             dedup_until = if self.flag()? { WallTime::NEVER } else { self.far()? };
             dedup = self.list(|source| Ok(DedupMark { index: source.number32()?, hash: source.wide()? }))?;
         }
+        let except = if flags & HAS_EXCEPT != 0 { self.list(Source::number32)? } else { Vec::new() };
         let (block, sizes) = self.block_of(count)?;
         if first.0.checked_add(u64::from(count)).is_none() || dedup.iter().any(|mark| mark.index >= count) {
             return Err(self.bad("has a run that does not fit its numbers"));
         }
-        Ok(Fact::Published { topic, priority, first, count, published, due, expires, dedup_until, dedup, block, sizes })
+        Ok(Fact::Published {
+            topic,
+            except,
+            priority,
+            first,
+            count,
+            published,
+            due,
+            expires,
+            dedup_until,
+            dedup,
+            block,
+            sizes,
+        })
     }
 
     pub(super) fn leased(&mut self) -> Result<Fact, BadRecord> {
@@ -152,12 +173,12 @@ impl Source<'_> {
         let flags = self.flags(HAS_PRIORITY | HAS_COUNT)?;
         let topic = self.next_topic()?;
         let (priority, count) = self.run_start(flags)?;
-        let first = self.next_sequence()?;
+        let (first, from) = (self.next_sequence()?, self.number()?);
         let (block, sizes) = self.block_of(count)?;
         if first.0.checked_add(u64::from(count)).is_none() {
             return Err(self.bad("has a run that does not fit its numbers"));
         }
-        Ok(Fact::Moved { topic, priority, first, count, block, sizes })
+        Ok(Fact::Moved { topic, priority, first, count, from, block, sizes })
     }
 
     fn flags(&mut self, known: u8) -> Result<u8, BadRecord> {

@@ -199,6 +199,7 @@ impl Source<'_> {
         Ok(GroupPage {
             number: self.number32()?,
             name: self.group_name()?,
+            is_ending: self.flag()?,
             counts: self.counts()?,
             topics: self.number()?,
             shelves: self.shelves()?,
@@ -255,9 +256,10 @@ impl Source<'_> {
 
 impl Sink<'_> {
     fn group(&mut self, group: &GroupPage) {
-        let GroupPage { number, name, counts, topics, shelves } = group;
+        let GroupPage { number, name, is_ending, counts, topics, shelves } = group;
         self.number32(*number);
         self.string(name.as_bytes());
+        self.flag(*is_ending);
         self.counts(counts);
         self.number(*topics);
         shelves.iter().for_each(|topics| self.number(*topics));

@@ -4,13 +4,15 @@
 //! before: a lease that nobody has heard of ends nothing, a topic may have no name. Where the records leave it open
 //! whether a message has ended, it has not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use millpond_core::fact::{DeadReason, Fact, Letter, NamespaceNumber, Victims};
+use millpond_core::fact::{DeadReason, Fact, GroupNumber, Letter, NamespaceNumber, Victims};
 use millpond_core::page::{DeadPage, RunPage};
 use millpond_types::block::Sizes;
-use millpond_types::{LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{
+    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
+};
 
 /// See the module.
 #[derive(Default)]
@@ -19,6 +21,8 @@ pub struct Held {
     pub topics: BTreeMap<TopicNumber, Topic>,
     /// Above every number that is known to have been given out.
     pub floor: u64,
+    /// Groups that are not called `default`. What they held is not brought back.
+    others: BTreeSet<GroupNumber>,
 }
 
 /// A topic by its number.
@@ -57,7 +61,15 @@ struct Leased {
 impl Held {
     /// Takes note of a fact. `position` is where its block stands.
     pub fn note(&mut self, fact: Fact, position: u64) {
+        if self.is_of_another_group(&fact) {
+            return;
+        }
         match fact {
+            Fact::GroupCreated { group, name, .. } => {
+                if name != GroupName::default() {
+                    self.others.insert(group);
+                }
+            }
             Fact::NamespaceSet { number, name, policy, .. } => _ = self.namespaces.insert(number, (name, policy)),
             Fact::NamespaceDeleted { number } => _ = self.namespaces.remove(&number),
             Fact::Raised { floor } => self.floor = self.floor.max(floor),
@@ -112,13 +124,24 @@ impl Held {
             Fact::DeadMoved { letter, .. } => self.letter_moved(*letter, position),
             // What they say is not about messages, or goes with what is lost.
             Fact::Created { .. }
-            | Fact::GroupCreated { .. }
+            | Fact::GroupEnding { .. }
+            | Fact::GroupDeleted { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Extended { .. }
             | Fact::Ripened { .. }
             | Fact::Forgotten { .. } => {}
         }
+    }
+
+    /// What other groups have done with messages says nothing of what `default` has still to do.
+    fn is_of_another_group(&self, fact: &Fact) -> bool {
+        let group = match fact {
+            Fact::Redriven { letter, .. } | Fact::DeadPurged { letter } => Some(letter.group),
+            Fact::DeadMoved { letter, .. } => Some(letter.group),
+            fact => fact.topic().and_then(|(_, group)| group),
+        };
+        group.is_some_and(|group| self.others.contains(&group))
     }
 
     fn topic(&mut self, number: TopicNumber) -> &mut Topic {

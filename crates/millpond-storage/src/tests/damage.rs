@@ -97,6 +97,7 @@ fn published(body: usize) -> Fact {
     let sizes = Sizes::Uniform(block.len() as u32);
     Fact::Published {
         topic: TopicNumber(1),
+        except: Vec::new(),
         priority: Priority::DEFAULT,
         first: Sequence(1),
         count: 1,

@@ -4,6 +4,7 @@ pub mod cancel;
 pub mod dead;
 pub mod finish;
 pub mod forget;
+pub mod group;
 pub mod inspect;
 pub mod look;
 pub mod namespace;

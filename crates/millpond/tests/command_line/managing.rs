@@ -231,3 +231,24 @@ fn publish(broker: &Broker, topic: &str, args: &[&str]) -> String {
     let said = broker.ok(&[&["publish", &format!("default/{topic}")], args].concat());
     said.trim().strip_prefix("queued ").expect("it is queued").to_owned()
 }
+
+#[test]
+fn every_group_is_given_every_message_until_it_is_deleted() {
+    let broker = Broker::start();
+    broker.ok(&["group", "create", "default", "audit"]);
+    broker.call(&["group", "create", "default", "audit"]).failed(1, &["group_exists"]);
+    publish(&broker, "a", &["one"]);
+    let receive = |args: &[&str]| broker.json(&[&["receive", "default", "--ack"], args].concat());
+    assert_eq!(receive(&[])[0]["body"], "one");
+    assert_eq!(broker.ok(&["receive", "default"]), "");
+    let groups = broker.json(&["group", "list", "default", "--output", "json"]);
+    let of = |n: usize| (groups[n]["group"].clone(), groups[n]["waiting"].clone());
+    assert_eq!([of(0), of(1)], [(json!("default"), json!(0)), (json!("audit"), json!(1))]);
+    assert_eq!(receive(&["--group", "audit"])[0]["body"], "one");
+    publish(&broker, "a", &["two"]);
+    broker.ok(&["group", "delete", "default", "audit"]);
+    broker.call(&["receive", "default", "--group", "audit"]).failed(1, &["group_unknown"]);
+    broker.call(&["group", "delete", "default", "default"]).failed(1, &["group_in_use"]);
+    assert!(broker.ok(&["group", "list", "default"]).contains("default"));
+    assert_eq!(receive(&[])[0]["body"], "two");
+}

@@ -101,6 +101,8 @@ impl Conversation {
             frame::Request::Purge { namespace, filter } => manage(Command::Purge { namespace, filter }),
             frame::Request::NamespaceSet { namespace, policy } => manage(convert::namespace_set(&namespace, policy)),
             frame::Request::NamespaceDelete { namespace } => manage(Command::NamespaceDelete(namespace)),
+            frame::Request::GroupCreate { namespace, group: name } => manage(Command::GroupCreate { namespace, name }),
+            frame::Request::GroupDelete { namespace, group: name } => manage(Command::GroupDelete { namespace, name }),
             frame::Request::Namespaces => manage(Command::Namespaces),
             frame::Request::Stats { namespace } => manage(Command::Stats(namespace)),
             frame::Request::Topics(listing) => manage(Command::Topics(convert::listing(listing))),

@@ -1,0 +1,57 @@
+//! Groups: made and deleted.
+
+use alloc::format;
+
+use millpond_types::limits::GROUPS_MAX;
+use millpond_types::{Code, GroupName, NamespaceName};
+
+use crate::Core;
+use crate::decide::Refusal;
+use crate::fact::{Fact, FactLog};
+use crate::output::Reply;
+
+impl Core {
+    /// Makes a group, which has all that is published from here on.
+    pub(super) fn group_create(
+        &mut self,
+        namespace: &NamespaceName,
+        name: GroupName,
+        log: &mut dyn FactLog,
+    ) -> Result<Reply, Refusal> {
+        let namespace = self.namespace_of(namespace)?;
+        let home = &self.state.namespaces[namespace];
+        if self.group_of(namespace, &name).is_ok() {
+            return Err((Code::GroupExists, format!("there is a group {name} already; delete it to begin it anew")));
+        }
+        if home.groups.len() + home.ending.len() >= GROUPS_MAX {
+            let detail =
+                format!("a namespace has at most {GROUPS_MAX} groups, those among them that are being deleted");
+            return Err((Code::LimitExceeded, detail));
+        }
+        let group = self.state.numbers.next_group;
+        self.commit(Fact::GroupCreated { group, namespace, name }, log);
+        Ok(Reply::Done)
+    }
+
+    /// Deletes a group. From here on nobody finds it; what it holds ends bit by bit.
+    pub(super) fn group_delete(
+        &mut self,
+        namespace: &NamespaceName,
+        name: &GroupName,
+        log: &mut dyn FactLog,
+    ) -> Result<Reply, Refusal> {
+        let namespace = self.namespace_of(namespace)?;
+        let group = self.group_of(namespace, name)?;
+        if group == self.default_group(namespace) {
+            return Err((Code::GroupInUse, "the group `default` of a namespace always exists".into()));
+        }
+        let users = self.dispatcher.consumers.iter().filter(|(_, consumer)| consumer.group == group).count();
+        if users > 0 {
+            let detail = format!("{users} consumers are attached to group {name}; detach them first");
+            return Err((Code::GroupInUse, detail));
+        }
+        self.commit(Fact::GroupEnding { group }, log);
+        self.dispatcher.scopes.close_group(group);
+        Ok(Reply::Done)
+    }
+}

@@ -1,0 +1,255 @@
+//! Groups that come and go under random traffic, against a plain model of what each of them holds: whatever is published
+//! while a group is there is given to it once, until it is finished there or the group is deleted. Topics leave memory and
+//! the broker restarts meanwhile; and the shell checks after each turn that no byte is lost or kept for nobody.
+
+use std::collections::BTreeMap;
+
+use millpond_core::command::{Command, DeadWhich, Finish, FinishVerb, ReceiptRun};
+use millpond_core::output::{Output, Reply};
+use millpond_types::{Counts, Filter, GroupName, NamespaceName, Receipt};
+use proptest::prelude::*;
+
+use crate::history::{TOPICS, config};
+use crate::moves::moves;
+use crate::script::{Line, Names, command};
+use crate::shell::Shell;
+
+const GROUPS: [&str; 3] = ["default", "audit", "index"];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create {
+        group: usize,
+    },
+    Delete {
+        group: usize,
+    },
+    Publish {
+        topic: usize,
+        count: u8,
+        delayed: bool,
+    },
+    Receive {
+        group: usize,
+        max: u8,
+    },
+    Finish {
+        group: usize,
+        how: u8,
+        count: usize,
+    },
+    Redrive {
+        group: usize,
+    },
+    Move {
+        at: usize,
+    },
+    /// All topics leave memory that can.
+    Leave,
+    Checkpoint,
+    Restart {
+        crash: bool,
+    },
+    Pass,
+}
+
+/// What a group does with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Has {
+    Open,
+    Leased(Receipt),
+    Dead,
+}
+
+type Model = BTreeMap<usize, BTreeMap<String, Has>>;
+
+fn op() -> impl Strategy<Value = Op> {
+    let group = || 0..GROUPS.len();
+    prop_oneof![
+        2 => (1..GROUPS.len()).prop_map(|group| Op::Create { group }),
+        1 => (1..GROUPS.len()).prop_map(|group| Op::Delete { group }),
+        6 => (0..TOPICS.len(), 1..4u8, any::<bool>())
+            .prop_map(|(topic, count, delayed)| Op::Publish { topic, count, delayed }),
+        6 => (group(), 1..5u8).prop_map(|(group, max)| Op::Receive { group, max }),
+        6 => (group(), 0..4u8, 1..4usize).prop_map(|(group, how, count)| Op::Finish { group, how, count }),
+        1 => group().prop_map(|group| Op::Redrive { group }),
+        2 => any::<usize>().prop_map(|at| Op::Move { at }),
+        2 => Just(Op::Leave),
+        1 => Just(Op::Checkpoint),
+        1 => any::<bool>().prop_map(|crash| Op::Restart { crash }),
+        1 => Just(Op::Pass),
+    ]
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn each_group_is_given_each_message_once(ops in proptest::collection::vec(op(), 1..70)) {
+        let mut world = World { shell: Shell::new(), model: Model::from([(0, BTreeMap::new())]), bodies: 0 };
+        for op in ops {
+            world.carry_out(op);
+        }
+        world.end();
+    }
+}
+
+struct World {
+    shell: Shell,
+    model: Model,
+    /// How many were published.
+    bodies: u32,
+}
+
+impl World {
+    fn carry_out(&mut self, op: Op) {
+        match op {
+            Op::Create { group } => {
+                let reply = self.say(&format!("group {}", GROUPS[group]));
+                // It is there already, or is being deleted still.
+                if reply == Reply::Done {
+                    assert!(self.model.insert(group, BTreeMap::new()).is_none(), "a group is made once");
+                }
+            }
+            Op::Delete { group } => {
+                let is_there = self.model.remove(&group).is_some();
+                let reply = self.say(&format!("group-delete {}", GROUPS[group]));
+                assert_eq!(reply == Reply::Done, is_there, "a group is deleted once: {reply:?}");
+            }
+            Op::Publish { topic, count, delayed } => {
+                let bodies: Vec<String> = (0..count).map(|n| format!("m{}", self.bodies + u32::from(n))).collect();
+                self.bodies += u32::from(count);
+                let delay = if delayed { " delay=1s" } else { "" };
+                self.say(&format!("publish {} {}{delay}", TOPICS[topic], bodies.join(" ")));
+                for held in self.model.values_mut() {
+                    held.extend(bodies.iter().map(|body| (body.clone(), Has::Open)));
+                }
+            }
+            Op::Receive { group, max } => _ = self.receive(group, max),
+            Op::Finish { group, how, count } => self.finish(group, how, count),
+            Op::Redrive { group } => {
+                let (namespace, filter) = (NamespaceName::default(), DeadWhich::Filter(Filter::All));
+                let Some(held) = self.model.get_mut(&group) else { return };
+                let dead = held.values_mut().filter(|has| **has == Has::Dead);
+                let count = dead.map(|has| *has = Has::Open).count() as u64;
+                let group = GroupName::try_from(GROUPS[group]).unwrap();
+                let reply = self.tell(Command::DeadRedrive { namespace, group, which: filter });
+                assert_eq!(reply, Reply::Count(count), "what is redriven");
+            }
+            Op::Move { at } => {
+                let mut all = moves(&self.shell.journal.facts);
+                if !all.is_empty() {
+                    let of = all.swap_remove(at % all.len());
+                    self.tell(of);
+                }
+            }
+            Op::Leave => {
+                self.shell.core.set_room(0);
+                self.shell.turn(Vec::new());
+                self.shell.core.set_room(usize::MAX);
+            }
+            Op::Checkpoint => self.shell.checkpoint(),
+            Op::Restart { crash } => self.shell.restart(crash),
+            Op::Pass => self.shell.pass(10, 600),
+        }
+        self.shell.turn(Vec::new());
+    }
+
+    fn receive(&mut self, group: usize, max: u8) -> usize {
+        let reply = self.say(&format!("receive group={} max={max}", GROUPS[group]));
+        let Some(held) = self.model.get_mut(&group) else {
+            assert!(matches!(reply, Reply::Refused { .. }), "a group that is not there has no messages");
+            return 0;
+        };
+        let Reply::Received(leases) = reply else { panic!("a receive is answered: {reply:?}") };
+        let mut received = 0;
+        for run in leases {
+            for (n, body) in (0..).zip(self.shell.journal.read(run.extent)) {
+                let receipt = Receipt { lease: millpond_types::LeaseNumber(run.receipt.lease.0 + n), ..run.receipt };
+                let before = held.insert(body.clone(), Has::Leased(receipt));
+                assert_eq!(before, Some(Has::Open), "{} is given {body}", GROUPS[group]);
+                received += 1;
+            }
+        }
+        received
+    }
+
+    fn finish(&mut self, group: usize, how: u8, count: usize) {
+        let Some(held) = self.model.get_mut(&group) else { return };
+        let leased = held.iter().filter_map(|(body, has)| match has {
+            Has::Leased(receipt) => Some((body.clone(), *receipt)),
+            _ => None,
+        });
+        let leased: Vec<_> = leased.take(count).collect();
+        for (body, _) in &leased {
+            match how {
+                0 | 1 => _ = held.remove(body),
+                2 => _ = held.insert(body.clone(), Has::Open),
+                _ => _ = held.insert(body.clone(), Has::Dead),
+            }
+        }
+        let verb = match how {
+            0 | 1 => FinishVerb::Ack,
+            2 => FinishVerb::Release { delay: millpond_types::Millis::ZERO },
+            _ => FinishVerb::Reject { reason: bytes::Bytes::new() },
+        };
+        let receipts: Vec<_> = leased.iter().map(|(_, first)| ReceiptRun { first: *first, count: 1 }).collect();
+        if !receipts.is_empty() {
+            let reply = self.tell(Command::Finish(Finish { verb, receipts, confirm: true }));
+            let Reply::Finished(outcomes) = reply else { panic!("a finish is answered: {reply:?}") };
+            assert_eq!(outcomes.len(), 1, "each lease is current: {outcomes:?}");
+        }
+    }
+
+    /// Every group is given what the model says that it holds, and then nothing is left.
+    fn end(&mut self) {
+        self.shell.pass(0, 10_000);
+        self.shell.turn(Vec::new());
+        for (group, name) in GROUPS.iter().enumerate() {
+            self.finish(group, 0, usize::MAX);
+            while self.receive(group, 100) > 0 {
+                self.finish(group, 0, usize::MAX);
+            }
+            let left = self.model.get(&group).into_iter().flatten().filter(|(_, has)| **has != Has::Dead);
+            assert_eq!(left.collect::<Vec<_>>(), [], "{name} was not given all");
+            let mut deletes = vec!["dead-purge".to_owned()];
+            if group > 0 && self.model.contains_key(&group) {
+                deletes = vec![format!("group-delete {name}")];
+            }
+            deletes.iter().for_each(|text| _ = self.say(text));
+        }
+        for _ in 0..1000 {
+            self.shell.turn(Vec::new());
+            if self.shell.next_wake() != Some(0) {
+                break;
+            }
+        }
+        let Reply::Namespaces(views) = self.shell.ask(Command::Stats(NamespaceName::default())) else {
+            panic!("stats are told")
+        };
+        assert_eq!((views[0].topics, &views[0].groups[..]), (0, &[(GroupName::default(), Counts::default())][..]));
+        self.shell.core.extents(&mut |group, extent| panic!("group {group} needs {extent:?}"));
+    }
+
+    fn say(&mut self, text: &str) -> Reply {
+        let command = command(&Line::new(text), text, &Names::default());
+        self.tell(command)
+    }
+
+    /// The answer to a command, whenever it comes.
+    fn tell(&mut self, command: Command) -> Reply {
+        let (ticket, text) = (self.shell.ticket(), format!("{command:?}"));
+        let mut outputs = self.shell.turn(vec![(ticket, command)]);
+        for _ in 0..100 {
+            for output in outputs {
+                if let Output::Reply { ticket: of, reply } = output
+                    && of == ticket
+                {
+                    return reply;
+                }
+            }
+            outputs = self.shell.turn(Vec::new());
+        }
+        panic!("{text} is not answered")
+    }
+}
