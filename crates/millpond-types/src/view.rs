@@ -59,7 +59,8 @@ pub struct TopicView {
     pub name: TopicName,
     /// Whether deliveries are paused, by name or by a prefix.
     pub paused: bool,
-    /// Messages of the group `default`; `dead` is zero here, dead letters do not belong to a topic.
+    /// In listings messages of the group `default`, else of the first group that has the topic; `dead` is zero here, dead
+    /// letters do not belong to a topic.
     pub counts: Counts,
     /// When the oldest message that waits was published; `None` if none waits.
     pub oldest: Option<WallTime>,
