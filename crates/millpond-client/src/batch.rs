@@ -33,8 +33,6 @@ pub struct Batch {
 pub(crate) struct Part {
     pub(crate) runs: Vec<PublishRun>,
     pub(crate) messages: u32,
-    /// Bytes of the largest body.
-    pub(crate) largest_body: usize,
 }
 
 impl Batch {
@@ -87,7 +85,6 @@ pub struct BatchBuilder {
     messages: usize,
     bytes: usize,
     envelopes: usize,
-    largest_body: usize,
 }
 
 #[derive(Debug)]
@@ -145,7 +142,6 @@ impl BatchBuilder {
         pushed.map_err(|large| Error::Invalid(format!("a message for {} is refused: {large}", message.topic)))?;
         self.messages += 1;
         self.bytes += size;
-        self.largest_body = self.largest_body.max(message.body.len());
         Ok(())
     }
 
@@ -160,9 +156,9 @@ impl BatchBuilder {
         self.close_run();
         if self.messages > 0 {
             let runs = std::mem::take(&mut self.runs);
-            self.parts.push(Part { runs, messages: self.messages as u32, largest_body: self.largest_body });
+            self.parts.push(Part { runs, messages: self.messages as u32 });
         }
-        (self.messages, self.bytes, self.envelopes, self.largest_body) = (0, 0, 0, 0);
+        (self.messages, self.bytes, self.envelopes) = (0, 0, 0);
     }
 
     fn close_run(&mut self) {

@@ -233,6 +233,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Request::Hello { .. } => "hello",
         Request::Ping => "ping",
         Request::Publish(_) => "publish",
+        Request::Forward(_) => "forward",
         Request::Receive(_) => "receive",
         Request::Finish(finish) => crate::finish::verb(&finish.verb),
         Request::SessionBegin { .. } | Request::SessionEnd | Request::Heartbeat { .. } => "session verb",

@@ -6,6 +6,7 @@ use bytes::{Buf, Bytes};
 use millpond_protocol::LeasedRun;
 use millpond_types::{LeaseNumber, MessageId, Priority, Receipt, Sequence, TopicName, WallTime, block};
 
+use crate::leases::Spent;
 use crate::receipts::Receipts;
 
 /// One message, leased to this client.
@@ -96,6 +97,12 @@ impl Deliveries {
     /// The messages as the broker sent them: runs of one topic with consecutive leases and sequences.
     pub fn runs(&self) -> impl Iterator<Item = &LeasedRun> {
         self.runs.iter()
+    }
+
+    /// The credit that they have used up.
+    pub(crate) fn spent(&self) -> Spent {
+        let bytes = self.runs.iter().map(|run| run.block.len() as u64).sum();
+        Spent { messages: self.messages as u32, bytes }
     }
 
     /// Takes runs as they came, after making sure that each block holds what its run says.

@@ -33,8 +33,6 @@ const COALESCE: usize = 64 * 1024;
 pub(crate) struct Link {
     /// Counts the connections of a client from 1.
     pub(crate) epoch: u64,
-    /// Bytes of the largest body that the broker takes.
-    pub(crate) body_max: u32,
     /// A connection without a frame for so long is closed by the broker.
     pub(crate) idle: Millis,
     /// Bytes of publish frames that may be sent; closed with the link.

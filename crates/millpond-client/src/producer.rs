@@ -80,7 +80,7 @@ impl Client {
         }
         let identity = match options.identity {
             Some(identity) => identity,
-            None => (draw_id()?, 1),
+            None => (ProducerId(draw("a producer")?), 1),
         };
         Ok(Producer { client: self.clone(), session: Producing::begin(options, identity, self.shared()) })
     }
@@ -91,8 +91,8 @@ impl Producer {
     /// outcomes come with the confirmation; what is sent next need not wait for it.
     ///
     /// # Errors
-    /// Nothing was sent: `Unreachable` if there is no connection within `request_timeout`, `Refused` if a body is over the
-    /// broker's limit or the producer was fenced, `Closed`.
+    /// Nothing was sent: `Unreachable` if there is no connection within `request_timeout`, `Refused` if the producer was
+    /// fenced, `Closed`.
     pub async fn send(&self, batch: &Batch) -> Result<Confirmation> {
         let mut confirmation =
             Confirmation { parts: VecDeque::new(), outcomes: Outcomes::default(), _session: Arc::clone(&self.session) };
@@ -146,10 +146,11 @@ impl Future for Confirmation {
     }
 }
 
-fn draw_id() -> Result<ProducerId> {
+/// A number that nobody else draws.
+pub(crate) fn draw(what: &str) -> Result<u128> {
     let mut bytes = [0; 16];
     let no_randomness =
-        |error| Error::Invalid(format!("this system gives no random number for a producer's id: {error}"));
+        |error| Error::Invalid(format!("this system gives no random number for the id of {what}: {error}"));
     getrandom::fill(&mut bytes).map_err(no_randomness)?;
-    Ok(ProducerId(u128::from_le_bytes(bytes)))
+    Ok(u128::from_le_bytes(bytes))
 }

@@ -66,7 +66,6 @@ impl Shared {
         let request = Request::Publish(Publish { namespace: namespace.clone(), level, producer: None, runs });
         let answer = loop {
             let link = self.link(deadline).await?;
-            part.check(link.body_max)?;
             let (correlation, frame) = link.encode(&request);
             if !self.granted(&link, frame.len(), deadline).await? {
                 continue;
@@ -102,21 +101,6 @@ impl Shared {
         }
         link.room().await;
         Ok(link.loss().is_none())
-    }
-}
-
-impl Part {
-    /// Refuses what the broker would refuse as a whole, before any credit or sequence number is spent on it.
-    pub(crate) fn check(&self, body_max: u32) -> Result<()> {
-        if self.largest_body <= body_max as usize {
-            return Ok(());
-        }
-        let detail = format!(
-            "a body has {} bytes, and this broker takes at most {body_max}: keep large bodies elsewhere and publish where \
-             they are",
-            self.largest_body
-        );
-        Err(Error::Refused { code: Code::MessageTooLarge, detail })
     }
 }
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use millpond_protocol::{Receive, Request, Response};
-use millpond_types::{Filter, GroupName, NamespaceName};
+use millpond_types::{Filter, GroupName, NamespaceName, RequestId};
 
 use crate::client::{Client, Repeat};
 use crate::delivery::Deliveries;
 use crate::error::{Error, Result};
 use crate::message::millis;
+use crate::producer::draw;
 
 /// What to receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +28,8 @@ pub struct ReceiveOptions {
     pub lease: Option<Duration>,
     /// How long to wait for a first message, 10 minutes at most; zero unless set.
     pub wait: Duration,
+    /// Each message ends as it is delivered, so it comes at most once, and there is nothing to finish. Off unless set.
+    pub at_most_once: bool,
 }
 
 impl ReceiveOptions {
@@ -40,22 +43,27 @@ impl ReceiveOptions {
             bytes: 4 * 1024 * 1024,
             lease: None,
             wait: Duration::ZERO,
+            at_most_once: false,
         }
     }
 }
 
 impl Client {
     /// Leases messages once; empty if none was ready in time. The leases keep their deadline, whatever happens to this
-    /// client: they are extended by [`Client::extend`] alone.
+    /// client: they are extended by [`Client::extend`] alone. If the connection is lost it is asked again, under the same
+    /// request id: a broker that has answered tells the same leases again within 30 s.
     ///
     /// # Errors
-    /// After `Unconfirmed` or `Timeout`, or when this is cancelled, messages may be leased that nobody knows of: they come
-    /// again when their leases end.
+    /// After `Timeout`, or when this is cancelled, messages may be leased that nobody knows of: they come again when their
+    /// leases end. After `Unconfirmed`, which is of messages that come at most once, they may be lost.
     pub async fn receive(&self, options: ReceiveOptions) -> Result<Deliveries> {
-        let ReceiveOptions { namespace, group, filter, messages, bytes, lease, wait } = options;
+        let ReceiveOptions { namespace, group, filter, messages, bytes, lease, wait, at_most_once } = options;
         let (lease, wait_ms) = (lease.map(millis), millis(wait));
-        let request = Request::Receive(Receive { namespace, group, filter, messages, bytes, lease, wait: wait_ms });
-        match self.shared().call(request, Repeat::Never, wait).await? {
+        let request = if at_most_once { None } else { Some(RequestId(draw("a request")?)) };
+        let repeat = if at_most_once { Repeat::Never } else { Repeat::Harmless };
+        let receive =
+            Receive { namespace, group, filter, messages, bytes, lease, wait: wait_ms, at_most_once, request };
+        match self.shared().call(Request::Receive(receive), repeat, wait).await? {
             Response::Received(runs) => {
                 Deliveries::checked(runs).map_err(|detail| Error::Protocol { server: self.server().to_owned(), detail })
             }

@@ -31,6 +31,9 @@ pub struct SubscribeOptions {
     /// extend all leases but those that it has [let go](Client::let_go). A client that died loses its leases with its
     /// session, whatever is said here.
     pub lease: Option<Duration>,
+    /// Each message ends as it is delivered, so it comes at most once, and there is nothing to finish: what is lost with a
+    /// connection, or here before it is handed out, is lost. The window then holds what was not handed out. Off unless set.
+    pub at_most_once: bool,
 }
 
 impl SubscribeOptions {
@@ -43,6 +46,7 @@ impl SubscribeOptions {
             messages: 1_000,
             bytes: 16 * 1024 * 1024,
             lease: None,
+            at_most_once: false,
         }
     }
 }
@@ -170,6 +174,8 @@ impl Subscription {
         // With something in hand that may not be handed out now, this only waits until it may.
         let most = if self.local.is_empty() { usize::MAX } else { 0 };
         let (taken, stamp) = std::task::ready!(session.poll_take(self.number, most, context))?;
+        let phase = self.client.shared().phase.borrow().clone();
+        session.taken(self.number, &taken, if let Phase::Up(link) = &phase { Some(link) } else { None });
         if session.is_stale(self.stamp) {
             self.local.clear();
         }

@@ -43,6 +43,8 @@ pub enum Decision {
         /// What is wrong with it; at most 1,024 bytes.
         reason: Bytes,
     },
+    /// Nothing is left to do: the handler has finished it by itself, as with [`Client::forward`], or it came at most once.
+    Settled,
 }
 
 impl Decision {
@@ -56,13 +58,14 @@ impl Decision {
         Decision::Reject { reason: reason.into() }
     }
 
-    fn verb(self) -> FinishVerb {
-        match self {
+    fn verb(self) -> Option<FinishVerb> {
+        Some(match self {
             Decision::Ack => FinishVerb::Ack,
             Decision::Release { delay } => FinishVerb::Release { delay: millis(delay) },
             Decision::Fail { reason } => FinishVerb::Fail { reason },
             Decision::Reject { reason } => FinishVerb::Reject { reason },
-        }
+            Decision::Settled => return None,
+        })
     }
 }
 
@@ -209,7 +212,11 @@ async fn finish_decided(client: Client, mut decisions: mpsc::UnboundedReceiver<(
             receipts.sort_unstable();
             let receipts: Receipts = receipts.into_iter().collect();
             let count = receipts.len() as u64;
-            match client.finish(decision.verb(), receipts).await {
+            let Some(verb) = decision.verb() else {
+                report.finished += count;
+                continue;
+            };
+            match client.finish(verb, receipts).await {
                 Ok(outcomes) => {
                     report.finished += outcomes.done() as u64;
                     report.lost += outcomes.lost() as u64;

@@ -268,3 +268,28 @@ async fn far_more_than_the_credit_flows_both_ways() {
     assert_eq!(worker.stats(namespace()).await.unwrap().groups[0].1.unfinished(), 0);
     broker.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_forwarded_is_acked_and_published_or_neither() {
+    let broker = Broker::start().await;
+    let client = broker.client().await;
+    let ns = namespace();
+    client.publish(&ns, Message::new(topic("in"), "input")).await.unwrap();
+    let input = client.receive(ReceiveOptions::new(ns.clone())).await.unwrap().next().unwrap();
+    let outputs = || vec![Message::new(topic("out"), "x"), Message::new(topic("out"), "y")];
+    let forwarded = client.forward(&input, &ns, outputs()).await.unwrap();
+    assert!(forwarded.is_done() && forwarded.published.queued() == 2, "{forwarded:?}");
+    let again = client.forward(&input, &ns, outputs()).await.unwrap();
+    assert!(again.is_lost() && !again.is_done(), "{again:?}");
+    assert_eq!(again.published.duplicates(), 2, "its outputs carry ids made of the input's");
+
+    // A window of one message, and nothing to finish: the next one comes by itself.
+    let options = SubscribeOptions { messages: 1, at_most_once: true, ..SubscribeOptions::new(ns.clone()) };
+    let mut subscription = client.subscribe(options).await.unwrap();
+    for body in ["x", "y"] {
+        assert_eq!(subscription.next().await.unwrap().body, body);
+    }
+    assert_eq!(client.stats(ns).await.unwrap().topics, 0, "nothing is left");
+    client.close().await;
+    broker.stop().await;
+}

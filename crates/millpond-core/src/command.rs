@@ -1,12 +1,13 @@
 //! What can be asked of the core. A request on any edge becomes one of these.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt, SessionId,
-    TopBy, TopicName,
+    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt, RequestId,
+    SessionId, TopBy, TopicName,
 };
 
 use crate::fact::{GroupNumber, NamespaceNumber};
@@ -23,7 +24,14 @@ pub enum Command {
     Receive(Receive),
     /// Takes back a receive that still waits: its connection is gone. Never answered, and neither is the receive.
     Withdraw(Ticket),
+    /// Takes back a receive by its request id: nobody waits for it any more. If it was answered, its leases are released.
+    /// Never answered, and neither is the receive.
+    WithdrawRequest {
+        namespace: NamespaceName,
+        request: RequestId,
+    },
     Finish(Finish),
+    Forward(Forward),
     SessionBegin(SessionBegin),
     /// The session's connection is gone; it may come back within its time for resuming. Never answered.
     SessionLost(SessionId),
@@ -179,6 +187,29 @@ pub struct PublishRun {
     pub sizes: Sizes,
     /// The hashes of the dedup ids of those messages that have one, by index.
     pub dedup: Vec<DedupMark>,
+    /// Those messages whose bodies are over the edge's limit, by index: each is refused, unless it is a duplicate.
+    pub too_large: Vec<TooLarge>,
+}
+
+/// A message of a run whose body is larger than the edge takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLarge {
+    /// The message's index in its run.
+    pub index: u32,
+    /// Bytes of its body.
+    pub bytes: u32,
+    /// The most that the edge takes.
+    pub limit: u32,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TooLarge { bytes, limit, .. } = self;
+        write!(
+            f,
+            "the body has {bytes} bytes, and this broker takes at most {limit}: keep large bodies elsewhere and publish where they are"
+        )
+    }
 }
 
 /// A message of a run that carries a dedup id.
@@ -207,6 +238,10 @@ pub struct Receive {
     pub lease: Option<Millis>,
     /// How long to wait for a first message.
     pub wait: Millis,
+    /// The messages end as they are delivered, and their receipts are good for nothing but their numbers.
+    pub at_most_once: bool,
+    /// Under which the same leases are told again, for [a while](millpond_types::limits::RECEIVE_REPEAT).
+    pub request: Option<RequestId>,
 }
 
 /// A verb on receipts.
@@ -218,6 +253,15 @@ pub struct Finish {
     pub receipts: Vec<ReceiptRun>,
     /// Whether the outcome is to be told. An ack without confirmation starts no sync of its own.
     pub confirm: bool,
+}
+
+/// Acks leases and publishes what came of their messages, all of it or nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forward {
+    /// What is done.
+    pub receipts: Vec<ReceiptRun>,
+    /// What came of it; without a producer session.
+    pub publish: Publish,
 }
 
 /// So many leases of consecutive numbers.
@@ -297,6 +341,8 @@ pub struct Attach {
     pub bytes: u64,
     /// How long a lease lasts once its session no longer extends it; the policy's where `None`.
     pub lease: Option<Millis>,
+    /// The messages end as they are delivered, and their receipts are good for nothing but their numbers.
+    pub at_most_once: bool,
 }
 
 /// A look at messages without leasing them.

@@ -213,6 +213,17 @@ pub enum Fact {
         /// How many.
         count: u32,
     },
+    /// Messages were delivered at most once: they ended as they were leased, in the record of that.
+    Delivered {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The first lease.
+        lease: LeaseNumber,
+        /// How many.
+        count: u32,
+    },
     /// Leases ended and their messages stay.
     Returned {
         /// The topic.
@@ -370,6 +381,7 @@ impl Fact {
             | Fact::Leased { topic, group, .. }
             | Fact::Extended { topic, group, .. }
             | Fact::Acked { topic, group, .. }
+            | Fact::Delivered { topic, group, .. }
             | Fact::Returned { topic, group, .. }
             | Fact::Died { topic, group, .. }
             | Fact::Ripened { topic, group, .. }

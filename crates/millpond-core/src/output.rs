@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Code, DeadView, FinishOutcome, MessageId, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome,
-    Receipt, Sequence, SessionId, TopicName, TopicView, WallTime,
+    Code, DeadView, FinishOutcome, LeaseNumber, MessageId, MessageView, NamespaceView, OutcomeRun, Priority,
+    PublishOutcome, Receipt, Sequence, SessionId, TopicName, TopicView, WallTime,
 };
 
 use crate::command::{Level, Ticket};
@@ -50,6 +50,13 @@ pub enum Reply {
     Received(Vec<LeasedRun>),
     /// To a finish that asked for it.
     Finished(Vec<OutcomeRun<FinishOutcome>>),
+    /// To a forward. Where one receipt is lost or one message refused, nothing of it was done.
+    Forwarded {
+        /// What became of each receipt, in order.
+        finished: Vec<OutcomeRun<FinishOutcome>>,
+        /// What became of each message, in order.
+        published: Vec<OutcomeRun<PublishOutcome>>,
+    },
     /// To a session's begin: whether it was there already.
     SessionBegun {
         /// Whether leases of before are still its own.
@@ -151,8 +158,52 @@ pub struct LeasedRun {
 }
 
 impl LeasedRun {
+    /// Some consecutive messages of the run, from an index on.
+    pub fn part(&self, index: u32, count: u32) -> LeasedRun {
+        assert!(count > 0 && index + count <= self.count, "a part is within its run");
+        let (sizes, first) = &self.sizes;
+        let offset = |index| sizes.offset(first + index);
+        let position = self.extent.position + u64::from(offset(index) - offset(0));
+        LeasedRun {
+            receipt: Receipt { lease: LeaseNumber(self.receipt.lease.0 + u64::from(index)), ..self.receipt },
+            first: Sequence(self.first.0 + u64::from(index)),
+            count,
+            extent: Extent { position, length: offset(index + count) - offset(index) },
+            sizes: (sizes.clone(), first + index),
+            ..self.clone()
+        }
+    }
+
     /// The id of the run's first message.
     pub fn id(&self) -> MessageId {
         MessageId { topic: self.receipt.topic, priority: self.priority, sequence: self.first }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_types::TopicNumber;
+
+    use super::*;
+
+    #[test]
+    fn a_run_falls_into_its_messages() {
+        let run = LeasedRun {
+            topic: TopicName::try_from("t").unwrap(),
+            receipt: Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(7) },
+            priority: Priority::DEFAULT,
+            first: Sequence(100),
+            count: 2,
+            published: WallTime(0),
+            deliveries: 1,
+            failures: 0,
+            extent: Extent { position: 1000, length: 25 },
+            sizes: (Sizes::from_ends(&[10, 30, 35, 55]), 2),
+        };
+        let second = run.part(1, 1);
+        assert_eq!(second.extent, Extent { position: 1005, length: 20 });
+        assert_eq!((second.receipt.lease, second.first, second.count), (LeaseNumber(8), Sequence(101), 1));
+        assert_eq!(run.part(0, 1).extent, Extent { position: 1000, length: 5 });
+        assert_eq!(run.part(0, 2), run);
     }
 }

@@ -22,6 +22,8 @@ pub struct Block {
     pub sizes: Sizes,
     /// Those that carry a dedup id, in order.
     pub dedup: Vec<DedupId>,
+    /// Those whose bodies are over the limit, in order. The others of the block may be stored all the same.
+    pub too_large: Vec<TooLarge>,
 }
 
 /// Where a message's dedup id lies in its block.
@@ -33,6 +35,17 @@ pub struct DedupId {
     pub offset: u32,
     /// Bytes of the id, at least one.
     pub length: u8,
+}
+
+/// A body of a block that is larger than the broker takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLarge {
+    /// The message's index in the block.
+    pub index: u32,
+    /// Bytes of its body.
+    pub bytes: u32,
+    /// The most that the broker takes.
+    pub limit: u32,
 }
 
 impl Block {
@@ -51,7 +64,7 @@ impl Wire for Block {
         let bytes = from.sized(PUBLISH_BYTES_MAX - from.block_bytes)?;
         from.block_bytes += bytes.len();
         let room = PUBLISH_MESSAGES_MAX - from.messages;
-        let block = prepare(bytes, from.limits.body_max as usize, room, from.ends)?;
+        let block = prepare(bytes, from.limits.body_max, room, from.ends)?;
         from.messages += block.count as usize;
         Ok(block)
     }
@@ -60,17 +73,16 @@ impl Wire for Block {
 /// Offset of a dedup id behind its message's beginning: the flags and the id's length stand between.
 const DEDUP_OFFSET: usize = PREFIX + 2;
 
-fn prepare(mut bytes: BytesMut, body_max: usize, room: usize, ends: &mut Vec<u32>) -> Result<Block, Bad> {
+fn prepare(mut bytes: BytesMut, body_max: u32, room: usize, ends: &mut Vec<u32>) -> Result<Block, Bad> {
     // Offsets fit 32 bits.
     assert!(bytes.len() <= PUBLISH_BYTES_MAX && PUBLISH_BYTES_MAX <= u32::MAX as usize);
-    let (mut at, mut count, mut uniform, mut dedup) = (0, 0, 0, Vec::new());
+    let (mut at, mut count, mut uniform, mut dedup, mut too_large) = (0, 0, 0, Vec::new(), Vec::new());
     ends.clear();
     while at < bytes.len() {
         let refused = |code, what: String| Bad::new(code, format!("message {count} of the block {what}"));
         let parts = block::first(&bytes[at..]).map_err(|bad| refused(Code::Malformed, bad.what.into()))?;
-        if parts.body.len() > body_max {
-            let what = format!("has a body of {} bytes, and at most {body_max} are allowed", parts.body.len());
-            return Err(refused(Code::MessageTooLarge, what));
+        if parts.body.len() > body_max as usize {
+            too_large.push(TooLarge { index: count as u32, bytes: parts.body.len() as u32, limit: body_max });
         }
         let computed = crc32c::crc32c(parts.checked);
         if parts.checksum != 0 && parts.checksum != computed {
@@ -100,7 +112,7 @@ fn prepare(mut bytes: BytesMut, body_max: usize, room: usize, ends: &mut Vec<u32
         return Err(Bad::new(Code::ArgumentInvalid, "a block holds at least one message"));
     }
     let sizes = if ends.is_empty() { Sizes::Uniform(uniform as u32) } else { Sizes::Ends(ends.as_slice().into()) };
-    Ok(Block { bytes: bytes.freeze(), count: count as u32, sizes, dedup })
+    Ok(Block { bytes: bytes.freeze(), count: count as u32, sizes, dedup, too_large })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::HEADER;
 use crate::blocks::Block;
 use crate::frame::{Request, Response};
 use crate::opening::{self, HELLO};
-use crate::table::PUBLISH;
+use crate::table::PUBLISHING;
 use crate::wire::{Bad, Choice, Reader};
 
 /// A frame that was taken in.
@@ -185,7 +185,7 @@ impl Raw {
             correlation: self.correlation,
             code: bad.code,
             detail: format!("{}{colon}{}", bad.place, bad.what),
-            credit: if self.kind == PUBLISH { self.bytes } else { 0 },
+            credit: if PUBLISHING.contains(&self.kind) { self.bytes } else { 0 },
         }
     }
 }

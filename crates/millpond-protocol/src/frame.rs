@@ -15,7 +15,7 @@ use millpond_types::{
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
 pub use naming::{DeadWhich, Listing, LookWhich, TopicRef, Which};
-pub use publishing::{Level, ProducerBatch, Publish, PublishRun};
+pub use publishing::{Forward, Level, ProducerBatch, Publish, PublishRun};
 
 /// The protocol's version, told in [`Request::Hello`].
 pub const VERSION: u16 = 1;
@@ -34,6 +34,9 @@ pub enum Request<B = Bytes> {
     Ping,
     /// Stores messages. Answered by [`Response::Published`] when the level allows, or [`Response::Error`] for the whole.
     Publish(Publish<B>),
+    /// Acks leases and stores messages, all of it or nothing. Answered by [`Response::Forwarded`], when that is durable, or
+    /// [`Response::Error`].
+    Forward(Forward<B>),
     /// Leases messages once. Answered by [`Response::Received`].
     Receive(Receive),
     /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set.
@@ -217,6 +220,13 @@ pub enum Response {
     Pong,
     /// What became of a publish's messages, in order.
     Published(Vec<OutcomeRun<PublishOutcome>>),
+    /// What became of a forward's receipts and messages, in order. Where one of them was refused, nothing was done.
+    Forwarded {
+        /// Of each receipt.
+        finished: Vec<OutcomeRun<FinishOutcome>>,
+        /// Of each message.
+        published: Vec<OutcomeRun<PublishOutcome>>,
+    },
     /// The leases of a receive; empty if nothing came in time.
     Received(Vec<LeasedRun>),
     /// What became of a finish's receipts, in order.

@@ -17,7 +17,7 @@ mod tests;
 mod vocabulary;
 mod wire;
 
-pub use blocks::{Block, DedupId};
+pub use blocks::{Block, DedupId, TooLarge};
 pub use decoder::{Decoder, FrameError, Incoming, Limits};
 pub use encode::{encode_request, encode_response};
 pub use frame::*;

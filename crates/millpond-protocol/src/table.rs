@@ -15,13 +15,14 @@ pub const REQUEST_KINDS: &[Kind] = <Request as Choice>::TABLE;
 /// The kinds that the broker sends.
 pub const RESPONSE_KINDS: &[Kind] = <Response as Choice>::TABLE;
 
-/// The kind of a publish: the one that spends credit.
-pub(crate) const PUBLISH: u8 = 0x10;
+/// The kinds that carry messages, and so spend publish credit.
+pub(crate) const PUBLISHING: [u8; 2] = [0x10, 0x11];
 
 choice!(Request<B> {
     0x01 Hello { version: Opening, client },
     0x02 Ping,
     0x10 Publish(publish),
+    0x11 Forward(forward),
     0x20 Receive(receive),
     0x21 Finish(finish),
     0x30 SessionBegin { session, resume, held },
@@ -56,6 +57,7 @@ choice!(Response {
     0x82 Pong,
     0x90 Published(outcomes),
     0x91 PublishCredit { bytes },
+    0x92 Forwarded { finished, published },
     0xA0 Received(leases),
     0xA1 Finished(outcomes),
     0xB0 SessionBegun { session, resumed, heartbeat },
@@ -74,6 +76,7 @@ choice!(Response {
 record!(TopicRef { namespace, name });
 record!(Publish<B> { namespace, level, producer, runs });
 choice!(Level { 0 Durable, 1 Buffered, 2 None });
+record!(Forward<B> { receipts, namespace, runs });
 record!(ProducerBatch { id, instance, sequence });
 record!(PublishRun<B> { topic, priority, delay, ttl, block });
 
@@ -88,7 +91,7 @@ impl<B: Wire> Row for PublishRun<B> {
     }
 }
 
-record!(Receive { namespace, group, filter, messages, bytes, lease, wait });
+record!(Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request });
 record!(Finish { verb, confirm, receipts });
 choice!(FinishVerb {
     0 Ack,
@@ -97,7 +100,7 @@ choice!(FinishVerb {
     3 Reject { reason: Short<REASON_MAX> },
     4 Extend { lease },
 });
-record!(Attach { consumer, namespace, group, filter, messages, bytes, lease });
+record!(Attach { consumer, namespace, group, filter, messages, bytes, lease, at_most_once });
 record!(LeasedRun { topic, receipt, priority, first, count, published, deliveries, failures, block });
 
 impl Row for LeasedRun {

@@ -8,8 +8,8 @@ use millpond_types::limits::{
 use millpond_types::{
     BadName, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Policy, Priority,
-    ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopBy, TopicName, TopicNumber, TopicView,
-    WallTime,
+    ProducerId, PublishOutcome, Receipt, RequestId, Retry, Sequence, SessionId, TopBy, TopicName, TopicNumber,
+    TopicView, WallTime,
 };
 
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, record, take};
@@ -31,7 +31,7 @@ macro_rules! newtype {
     )*};
 }
 
-newtype!(TopicNumber Sequence LeaseNumber SessionId ProducerId Millis WallTime);
+newtype!(TopicNumber Sequence LeaseNumber SessionId ProducerId RequestId Millis WallTime);
 
 fn bad_name(bad: BadName) -> Bad {
     Bad::new(Code::NameInvalid, bad.to_string())
@@ -167,7 +167,7 @@ impl Row for OutcomeRun<FinishOutcome> {
 }
 
 choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail } });
-choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost });
+choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept });
 choice!(TopBy { 0 Depth, 1 Age });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
 

@@ -14,7 +14,7 @@ use millpond_core::output::{Extent, Found, LeasedRun, Reply};
 use millpond_protocol as frame;
 use millpond_storage::{ReadError, Reader};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
-use millpond_types::{DeadView, LeaseNumber, MessageView, Millis, Receipt, Sequence};
+use millpond_types::{DeadView, MessageView, Millis, Receipt};
 
 use crate::convert::response as convert;
 use crate::metrics::Metrics;
@@ -182,7 +182,7 @@ impl Source {
                     ReadError::Gone(_) => self.end(run.receipt, FinishVerb::Release { delay: Millis::ZERO }),
                 }
             }
-            Err(_) => (0..run.count).for_each(|index| self.read_run(single(&run, index), whole)),
+            Err(_) => (0..run.count).for_each(|index| self.read_run(run.part(index, 1), whole)),
         }
     }
 
@@ -216,49 +216,5 @@ impl Source {
                 tracing::error!(%error, "a message cannot be read; it is not delivered and its lease is ended");
             }
         }
-    }
-}
-
-/// One message of a run.
-fn single(run: &LeasedRun, index: u32) -> LeasedRun {
-    let (sizes, first) = &run.sizes;
-    let offset = |index| sizes.offset(first + index);
-    let position = run.extent.position + u64::from(offset(index) - offset(0));
-    let extent = Extent { position, length: offset(index + 1) - offset(index) };
-    LeasedRun {
-        receipt: Receipt { lease: LeaseNumber(run.receipt.lease.0 + u64::from(index)), ..run.receipt },
-        first: Sequence(run.first.0 + u64::from(index)),
-        count: 1,
-        extent,
-        sizes: (sizes.clone(), first + index),
-        ..run.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use millpond_types::block::Sizes;
-    use millpond_types::{Priority, TopicName, TopicNumber, WallTime};
-
-    use super::*;
-
-    #[test]
-    fn a_run_falls_into_its_messages() {
-        let run = LeasedRun {
-            topic: TopicName::try_from("t").unwrap(),
-            receipt: Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(7) },
-            priority: Priority::DEFAULT,
-            first: Sequence(100),
-            count: 2,
-            published: WallTime(0),
-            deliveries: 1,
-            failures: 0,
-            extent: Extent { position: 1000, length: 25 },
-            sizes: (Sizes::from_ends(&[10, 30, 35, 55]), 2),
-        };
-        let second = single(&run, 1);
-        assert_eq!(second.extent, Extent { position: 1005, length: 20 });
-        assert_eq!((second.receipt.lease, second.first, second.count), (LeaseNumber(8), Sequence(101), 1));
-        assert_eq!(single(&run, 0).extent, Extent { position: 1000, length: 5 });
     }
 }

@@ -22,7 +22,8 @@ pub mod update_queue;
 mod writer;
 
 pub use broker::{
-    Answer, Broker, BrokerOptions, Call, CallError, Handle, Leased, Message, OpenError, Receive, ShutdownError,
+    Answer, Broker, BrokerOptions, Call, CallError, Forwarded, Handle, Leased, Message, OpenError, Receive,
+    ShutdownError,
 };
 pub use config::{BODY_MAX_LIMIT, BadConfig, CONNECTIONS_DEFAULT, Config, ValidConfig};
 pub use memory::{MEMORY_DEFAULT, MEMORY_MIN};

@@ -233,6 +233,7 @@ impl Metrics {
         match fact {
             Fact::Published { count, .. } => self.published.inc_by(u64::from(*count)),
             Fact::Leased { count, .. } => self.delivered.inc_by(u64::from(*count)),
+            Fact::Delivered { count, .. } => self.ended.inc_by(u64::from(*count)),
             Fact::Acked { count, .. } => self.acked.inc_by(u64::from(*count)),
             Fact::Returned { count, failed: true, .. } => self.failed.inc_by(u64::from(*count)),
             Fact::Returned { count, failed: false, .. } => self.released.inc_by(u64::from(*count)),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use millpond_protocol::*;
 use millpond_server::{Config, ServeError, Server};
 use millpond_types::limits::FRAME_MAX;
-use millpond_types::{Code, Filter, GroupName, Millis, NamespaceName, Receipt, SessionId, block};
+use millpond_types::{Code, Filter, GroupName, Millis, NamespaceName, PublishOutcome, Receipt, SessionId, block};
 use wire::*;
 
 fn encoded(request: &Request) -> Vec<u8> {
@@ -108,10 +108,22 @@ fn a_bad_frame_is_refused_and_the_connection_goes_on() {
     let mut large = Vec::new();
     block::push(&mut large, b"", &[], &vec![0; 1024 * 1024 + 1]).unwrap();
     let refused = client.ask(publish_block("t", large.into(), Level::Durable));
-    assert!(matches!(refused, Response::Error { code: Code::MessageTooLarge, .. }), "{refused:?}");
+    let Response::Published(outcomes) = &refused else { panic!("{refused:?}") };
+    let is_too_large =
+        |outcome: &PublishOutcome| matches!(outcome, PublishOutcome::Refused { code: Code::MessageTooLarge, .. });
+    assert!(outcomes.len() == 1 && is_too_large(&outcomes[0].outcome), "{refused:?}");
 
     assert_eq!(client.ask(Request::Ping), Response::Pong);
     assert_eq!(client.stats().waiting, 0, "nothing of it was stored");
+
+    let mut mixed = Vec::new();
+    for body in [&b"before"[..], &vec![0; 1024 * 1024 + 1], b"behind"] {
+        block::push(&mut mixed, b"", &[], body).unwrap();
+    }
+    let told = client.ask(publish_block("t", mixed.into(), Level::Durable));
+    let Response::Published(outcomes) = &told else { panic!("{told:?}") };
+    assert!(outcomes.len() == 3 && is_too_large(&outcomes[1].outcome), "{told:?}");
+    assert_eq!(client.stats().waiting, 2, "its neighbours were stored");
     server.shutdown().unwrap();
 }
 
@@ -140,6 +152,7 @@ fn what_needs_a_session_says_so() {
             messages: 1,
             bytes: 1,
             lease: None,
+            at_most_once: false,
         })
     };
     let refused = |response| match response {

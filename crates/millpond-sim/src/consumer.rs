@@ -101,6 +101,7 @@ impl Consumer {
                 messages: u32::MAX,
                 bytes: u64::MAX,
                 lease: None,
+                at_most_once: false,
             });
             let asked = Asked::Other("attached");
             requests
@@ -159,6 +160,7 @@ impl Consumer {
             messages: load.below(20) as u32,
             bytes: load.between(1, 10_000),
             lease: load.one_in(3).then(|| Millis(load.between(100, 10_000))),
+            at_most_once: false,
         };
         Request { command: Command::Attach(attach), asked: Asked::Other("attached") }
     }

@@ -220,6 +220,7 @@ impl Producer {
                 block,
                 sizes,
                 dedup,
+                too_large: Vec::new(),
             });
         }
         drawn

@@ -101,7 +101,12 @@ impl World {
                         })?;
                         self.lost.duplicate(*id, sent.tag, dedup, &self.ledger)?;
                     }
-                    PublishOutcome::Refused { .. } => self.lost.refused(sent.tag, &self.ledger)?,
+                    PublishOutcome::Refused { code, .. } => {
+                        if *code == Code::DiskFull {
+                            self.sights.saw("disk full refusals");
+                        }
+                        self.lost.refused(sent.tag, &self.ledger)?;
+                    }
                 }
             }
         }
@@ -123,6 +128,7 @@ impl World {
         for ((receipt, id), outcome) in leases.iter().zip(outcomes) {
             match outcome {
                 FinishOutcome::LeaseLost => self.sights.saw("lease lost"),
+                FinishOutcome::Kept => return Err(Violation::lost("a finish keeps no lease".to_owned())),
                 FinishOutcome::Done if verb == Verb::Extend => self.sights.saw("extended"),
                 FinishOutcome::Done | FinishOutcome::Dead => {
                     self.back.spent(*receipt)?;

@@ -28,6 +28,7 @@ pub enum Code {
     SequenceGap = 33,
     SessionUnknown = 34,
     ProducerFenced = 35,
+    RefusedTogether = 36,
     LeaseLost = 40,
     ConsumerUnknown = 41,
     ConsumerExists = 42,
@@ -50,7 +51,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 29] = [
+    pub const ALL: [Code; 30] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -73,6 +74,7 @@ impl Code {
         Code::SequenceGap,
         Code::SessionUnknown,
         Code::ProducerFenced,
+        Code::RefusedTogether,
         Code::LeaseLost,
         Code::ConsumerUnknown,
         Code::ConsumerExists,
@@ -132,6 +134,9 @@ impl Code {
             Code::SequenceGap => ("sequence_gap", Fix, "a batch of the producer session is missing before this one"),
             Code::SessionUnknown => ("session_unknown", Fix, "the session was never begun or is forgotten"),
             Code::ProducerFenced => ("producer_fenced", Fix, "a higher instance of the same producer has taken over"),
+            Code::RefusedTogether => {
+                ("refused_together", Fix, "another part of a call that is done whole or not at all was refused")
+            }
             Code::LeaseLost => ("lease_lost", Fix, "the lease was finished, has expired or was taken over"),
             Code::ConsumerUnknown => ("consumer_unknown", Fix, "no consumer of this number is attached here"),
             Code::ConsumerExists => ("consumer_exists", Fix, "a consumer of this number is attached already"),

@@ -25,6 +25,10 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ProducerId(pub u128);
 
+/// A one-shot receive, drawn at random by the client, so that it can be asked for again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RequestId(pub u128);
+
 /// 0..=9, where 9 goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Priority(u8);

@@ -18,7 +18,9 @@ mod time;
 mod view;
 
 pub use code::{Advice, Code};
-pub use id::{BadId, LeaseNumber, MessageId, Priority, ProducerId, Receipt, Sequence, SessionId, TopicNumber};
+pub use id::{
+    BadId, LeaseNumber, MessageId, Priority, ProducerId, Receipt, RequestId, Sequence, SessionId, TopicNumber,
+};
 pub use name::{BadName, Filter, GroupName, NamespaceName, TopicName};
 pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
 pub use policy::{BadPolicy, DedupWindow, OnExpiry, Policy, Retry};

@@ -43,6 +43,9 @@ pub const GROUPS_MAX: usize = 64;
 pub const NAMESPACES_MAX: usize = 10_000;
 /// The longest wait of a one-shot receive.
 pub const WAIT_MAX_MS: u64 = 10 * 60 * 1000;
+/// How long a one-shot receive may be asked for again under its request id: a client that lost its connection is back by
+/// then, and leases of the default length have not run out.
+pub const RECEIVE_REPEAT: Millis = Millis(30 * 1000);
 /// Bytes of a reason given with a reject, a fail or a cancel.
 pub const REASON_MAX: usize = 1024;
 /// The shortest lease; less than a round trip of a slow link makes every lease expire.

@@ -48,6 +48,8 @@ pub enum FinishOutcome {
     Dead,
     /// The lease is not current: it was finished, expired or taken over.
     LeaseLost,
+    /// The lease is current, and stays so: another part of the same call was refused, so nothing of it was done.
+    Kept,
 }
 
 /// Where a message is.
@@ -83,4 +85,6 @@ pub enum EndReason {
     Expired,
     /// It was purged with others.
     Purged,
+    /// It was delivered to a consumer that takes each message at most once.
+    Delivered,
 }

@@ -7,20 +7,23 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_client::{Client, Decision, Delivery};
+use millpond_client::{Advice, Client, Decision, Delivery, Error, Message};
 use millpond_types::NamespaceName;
-use millpond_types::limits::REASON_MAX;
+use millpond_types::limits::{PUBLISH_BYTES_MAX, REASON_MAX};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStderr, ChildStdin, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
+use crate::address::TopicAddress;
 use crate::say;
 
 /// The message is given back without fault (EX_TEMPFAIL of sysexits.h).
 const RELEASE: i32 = 75;
 /// The message becomes a dead letter (EX_DATAERR).
 const REJECT: i32 = 65;
+/// How long a message stays away whose output the broker has no room for.
+const FORWARD_PAUSE: Duration = Duration::from_secs(1);
 /// How long stderr is read on after the command has ended: something that it left running may hold it open for ever.
 const STDERR_REST: Duration = Duration::from_millis(500);
 
@@ -35,6 +38,10 @@ pub struct Task {
     pub server: String,
     /// The command and its arguments.
     pub command: Vec<String>,
+    /// Where what the command writes to stdout goes.
+    pub forward: Option<TopicAddress>,
+    /// Whether messages have ended as they came.
+    pub at_most_once: bool,
     /// Becomes true when commands that run are to be told to stop.
     pub hurried: watch::Receiver<bool>,
     /// Takes the reason why no message can be handled here.
@@ -43,29 +50,73 @@ pub struct Task {
 
 /// Runs the command for one message and decides by its exit status what becomes of the message.
 pub async fn handle(task: Task, delivery: Delivery) -> Decision {
-    let mut child = match start(&task, &delivery) {
+    let (decision, output) = run(&task, &delivery).await;
+    match (decision, &task.forward) {
+        _ if task.at_most_once => Decision::Settled,
+        (Decision::Ack, Some(to)) if !output.is_empty() => forward(&task, &delivery, to, output).await,
+        (decision, _) => decision,
+    }
+}
+
+/// What the exit status says, and what was written to stdout if that is to be forwarded.
+async fn run(task: &Task, delivery: &Delivery) -> (Decision, Vec<u8>) {
+    let mut child = match start(task, delivery) {
         Ok(child) => child,
         Err(why) => {
             let why = format!("the command {:?} cannot be started: {why}; its message was released", task.command[0]);
             task.broken.send_replace(Some(why));
-            return Decision::Release { delay: Duration::ZERO };
+            return (Decision::Release { delay: Duration::ZERO }, Vec::new());
         }
     };
     let input = child.stdin.take().expect("stdin is a pipe");
     let errors = child.stderr.take().expect("stderr is a pipe");
     tokio::spawn(feed(input, delivery.body.clone()));
+    let output = child.stdout.take().map(|stdout| tokio::spawn(whole(stdout)));
     let tail = tokio::spawn(tail(errors));
-    let status = match wait(&task, &delivery, &mut child).await {
+    let status = match wait(task, delivery, &mut child).await {
         Ok(status) => status,
-        Err(why) => return Decision::fail(format!("the command cannot be waited for: {why}")),
+        Err(why) => return (Decision::fail(format!("the command cannot be waited for: {why}")), Vec::new()),
     };
     let rest = tokio::time::timeout(STDERR_REST, tail).await;
     let stderr = rest.ok().and_then(Result::ok).unwrap_or_default();
-    match status.code() {
+    let decision = match status.code() {
         Some(0) => Decision::Ack,
         Some(RELEASE) => Decision::Release { delay: Duration::ZERO },
         Some(REJECT) => Decision::reject(reason(status, stderr)),
         _ => Decision::fail(reason(status, stderr)),
+    };
+    let output = match output {
+        // All of it is the message: it ends when nothing holds stdout any more.
+        Some(output) if decision == Decision::Ack => output.await.unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    (decision, output)
+}
+
+/// Publishes what the command has written as its message is acked.
+async fn forward(task: &Task, delivery: &Delivery, to: &TopicAddress, output: Vec<u8>) -> Decision {
+    let message = Message::new(to.topic.clone(), output).priority(delivery.priority());
+    let (code, detail) = match task.client.forward(delivery, &to.namespace, vec![message]).await {
+        Ok(forwarded) if forwarded.is_done() => return Decision::Settled,
+        Ok(forwarded) if forwarded.is_lost() => {
+            say::note(format!("the lease of {} was lost before its output was published; it was not", delivery.id));
+            return Decision::Settled;
+        }
+        Ok(forwarded) => match forwarded.refusal() {
+            Some((code, detail)) => (code, detail.to_owned()),
+            None => return Decision::fail("a forward was refused without a reason"),
+        },
+        Err(Error::Refused { code, detail }) => (code, detail),
+        Err(Error::Invalid(detail)) => return Decision::reject(detail),
+        // Done or not: if it was, there is nothing to release.
+        Err(error) => {
+            say::note(format!("the output for {} may be published or not: {error}", delivery.id));
+            return Decision::Release { delay: Duration::ZERO };
+        }
+    };
+    match code.advice() {
+        Advice::Retry => Decision::Release { delay: FORWARD_PAUSE },
+        Advice::Fix | Advice::Report => Decision::fail(format!("its output was refused: {}: {detail}", code.name())),
     }
 }
 
@@ -89,7 +140,11 @@ fn start(task: &Task, delivery: &Delivery) -> std::io::Result<Child> {
     }
     // A group of its own: Ctrl-C on a terminal is meant for the worker, which lets the command finish, and a signal of
     // ours reaches all that the command has started.
-    command.process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    command.process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped());
+    if task.forward.is_some() {
+        command.stdout(Stdio::piped());
+    }
+    command.spawn()
 }
 
 /// `MILLPOND_HEADER_` and the key in capitals, `_` for all but letters and digits.
@@ -101,6 +156,14 @@ fn header_variable(key: &[u8]) -> String {
 async fn feed(mut input: ChildStdin, body: Bytes) {
     // A command that does not read its body to the end is free not to.
     let _ = input.write_all(&body).await;
+}
+
+/// All that is written, but no more than any publish could hold: one byte beyond shows that it is too much.
+async fn whole(output: ChildStdout) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What cannot be read ends where it does.
+    let _ = output.take(PUBLISH_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).await;
+    bytes
 }
 
 /// Passes stderr on and keeps its end.
@@ -120,7 +183,7 @@ async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::R
     let mut hurried = task.hurried.clone();
     tokio::select! {
         status = child.wait() => return status,
-        () = task.client.lease_lost(&delivery.receipt) => {
+        () = task.client.lease_lost(&delivery.receipt), if !task.at_most_once => {
             say::note(format!("the lease of {} is lost; its command is told to stop", delivery.id));
         }
         Ok(_) = hurried.wait_for(|hurried| *hurried) => {}

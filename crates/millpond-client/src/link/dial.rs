@@ -34,7 +34,6 @@ pub(crate) async fn dial(options: &ClientOptions, epoch: u64, session: &Arc<Sess
 struct Greeted {
     stream: TcpStream,
     incomings: Incomings,
-    body_max: u32,
     idle: millpond_types::Millis,
 }
 
@@ -51,8 +50,8 @@ async fn greet(options: &ClientOptions) -> Result<Greeted> {
         let protocol = |detail: String| Error::Protocol { server: options.server.clone(), detail };
         match incomings.decoder.next_response(&mut incomings.buffer) {
             Ok(Some(Incoming { frame, .. })) => match frame {
-                Response::Welcome { version: VERSION, body_max, idle, .. } => {
-                    return Ok(Greeted { stream, incomings, body_max, idle });
+                Response::Welcome { version: VERSION, idle, .. } => {
+                    return Ok(Greeted { stream, incomings, idle });
                 }
                 Response::Closing { code, detail } | Response::Error { code, detail } => {
                     return Err(Error::Refused { code, detail });
@@ -78,7 +77,6 @@ async fn greet(options: &ClientOptions) -> Result<Greeted> {
 fn establish(greeted: Greeted, epoch: u64, session: &Arc<Session>) -> (Arc<Link>, Tasks) {
     let link = Arc::new(Link {
         epoch,
-        body_max: greeted.body_max,
         idle: greeted.idle,
         credit: first_credit(),
         session: Arc::clone(session),

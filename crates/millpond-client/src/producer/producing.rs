@@ -107,7 +107,6 @@ impl Producing {
         let deadline = shared.deadline();
         loop {
             let link = shared.link(deadline).await?;
-            part.check(link.body_max)?;
             if !self.repeat(shared, &link, deadline).await? {
                 continue;
             }

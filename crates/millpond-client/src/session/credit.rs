@@ -2,11 +2,13 @@
 //!
 //! Invariant: for each consumer, credit at the broker + what its leases bind + what is not given back yet = its window.
 
-use millpond_types::Receipt;
+use std::sync::Arc;
 
 use millpond_protocol::Request;
+use millpond_types::Receipt;
 
 use super::{Consumer, Session, State};
+use crate::delivery::Deliveries;
 use crate::leases::{Leases, Spent};
 use crate::link::{Link, Loss};
 
@@ -37,6 +39,18 @@ impl Session {
             receipts.iter().for_each(|&(first, count)| held.remove(first, count, &mut *freed));
         });
         self.lost.notify_waiters();
+    }
+
+    /// Gives back the credit of deliveries that were taken from the buffer, where there is nothing to finish.
+    pub(crate) fn taken(&self, number: u32, taken: &Deliveries, link: Option<&Arc<Link>>) {
+        let mut state = self.state();
+        let consumer = state.consumers.get_mut(&number).filter(|consumer| consumer.options.at_most_once);
+        let Some(consumer) = consumer else { return };
+        consumer.returned.add(taken.spent());
+        // Until it is attached there is nobody to give credit to.
+        if let Some(link) = link.filter(|link| link.epoch == consumer.attached_on) {
+            consumer.grant(number, link);
+        }
     }
 
     /// Leaves leases out of the heartbeats from now on, and gives their credit back.

@@ -20,12 +20,13 @@ impl Session {
             let mut state = self.state();
             let State { held, consumers, .. } = &mut *state;
             let Some(consumer) = consumers.get_mut(&number) else {
-                // On its way when the subscription ended.
+                // On its way when the subscription ended. Leases that have ended are released to no effect.
                 drop(state);
                 release(link, deliveries.receipts().runs().to_vec());
                 return Ok(());
             };
-            for run in deliveries.runs() {
+            // What comes at most once is leased by nobody.
+            for run in deliveries.runs().filter(|_| !consumer.options.at_most_once) {
                 let spent = Spent { messages: run.count, bytes: run.block.len() as u64 };
                 held.insert(run.receipt, spent, number);
             }

@@ -85,7 +85,11 @@ impl Session {
             .find(|(_, consumer)| consumer.attached_on != link.epoch && consumer.refused.is_none())?;
         // The window less what is held is granted with the attach. What is finished from here on comes together until
         // the answer is there: credit for a consumer that the broker does not know yet would be lost.
-        let Spent { messages, bytes } = held.bound_by(number);
+        let mut bound = held.bound_by(number);
+        if consumer.options.at_most_once {
+            bound.add(consumer.buffer.spent());
+        }
+        let Spent { messages, bytes } = bound;
         consumer.returned = Spent::default();
         let options = &consumer.options;
         let attach = Attach {
@@ -96,6 +100,7 @@ impl Session {
             messages: options.messages.saturating_sub(messages),
             bytes: options.bytes.saturating_sub(bytes),
             lease: options.lease.map(crate::message::millis),
+            at_most_once: options.at_most_once,
         };
         Some((number, Request::Attach(attach)))
     }

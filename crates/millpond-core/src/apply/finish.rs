@@ -10,7 +10,7 @@ use crate::state::topic::{Aside, AsideWhy, Lease, Topic};
 use crate::state::{State, Timer, TopicSlot};
 
 impl State {
-    pub(super) fn acked(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32) {
+    pub(super) fn done(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32) {
         let (priority, aside) = self.end_lease(slot, lease, count);
         self.free(slot, aside.run.extent());
         self.settle(slot, priority, aside.run.first);

@@ -8,7 +8,7 @@ use millpond_types::limits::PAGE_MAX;
 use millpond_types::{MessageId, NamespaceName, Priority, Sequence, TopicName};
 
 use crate::Core;
-use crate::command::{Command, Look, LookWhich, Move, Publish, TopicRef, Which};
+use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, TopicRef, Which};
 use crate::decide::dedup::LookedUp;
 use crate::fact::NamespaceNumber;
 use crate::state::TopicSlot;
@@ -18,7 +18,9 @@ impl Core {
     /// Brings back what a command needs; what has to be fetched for it, as far as that can be told by now.
     pub(crate) fn bring_for(&mut self, command: &Command) -> Vec<Want> {
         let brought = match command {
-            Command::Publish(publish) => return self.bring_publish(publish),
+            Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => {
+                return self.bring_publish(publish);
+            }
             Command::Cancel { topic, which } => self.bring_cancelled(topic, *which),
             Command::Reschedule { topic, which, .. } => self.bring_which(topic, *which).map(|_| ()),
             Command::Move(of) => self.bring_moved(of),

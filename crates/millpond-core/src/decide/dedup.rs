@@ -8,7 +8,7 @@ use millpond_types::MessageId;
 use crate::state::hash::FixedState;
 
 /// What is known of the dedup ids of a publish, in order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct LookedUp {
     /// The message that each was seen with before.
     seen: VecDeque<Option<MessageId>>,
@@ -29,6 +29,11 @@ pub(super) enum Coming {
 impl LookedUp {
     pub(super) fn push(&mut self, seen: Option<MessageId>) {
         self.seen.push_back(seen);
+    }
+
+    /// Whether so many messages are to come, and each of them was seen before.
+    pub(super) fn are_all_seen(&self, messages: u64) -> bool {
+        self.seen.len() as u64 == messages && self.seen.iter().all(Option::is_some)
     }
 
     /// What the next dedup id of the publish is.

@@ -19,11 +19,7 @@ use crate::state::topic::Topic;
 
 impl Core {
     pub(super) fn finish(&mut self, finish: Finish, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
-        let asked: u64 = finish.receipts.iter().map(|run| u64::from(run.count)).sum();
-        if asked == 0 || asked > RECEIPTS_MAX as u64 || finish.receipts.iter().any(|run| run.count == 0) {
-            let detail = format!("a call names from 1 to {RECEIPTS_MAX} receipts, and this one names {asked}");
-            return Err((Code::LimitExceeded, detail));
-        }
+        check_receipts(&finish.receipts)?;
         if let FinishVerb::Fail { reason } | FinishVerb::Reject { reason } = &finish.verb
             && reason.len() > REASON_MAX
         {
@@ -34,17 +30,20 @@ impl Core {
         }
         let mut outcomes = Vec::new();
         for run in &finish.receipts {
-            self.finish_run(&finish.verb, run, &mut outcomes, log);
+            self.each_lease(run, &mut outcomes, |core, slot, lease, count| {
+                core.finish_leases(&finish.verb, slot, lease, count, log)
+            });
         }
         Ok(Reply::Finished(outcomes))
     }
 
-    fn finish_run(
+    /// Goes over the leases of a run of receipts: for current ones, as many of a lease run as there are at a time, `with`
+    /// says what becomes of them; the others are lost.
+    pub(super) fn each_lease(
         &mut self,
-        verb: &FinishVerb,
         run: &ReceiptRun,
         outcomes: &mut Vec<OutcomeRun<FinishOutcome>>,
-        log: &mut dyn FactLog,
+        mut with: impl FnMut(&mut Core, TopicSlot, LeaseNumber, u32) -> FinishOutcome,
     ) {
         let slot = self.state.topics.by_number(run.first.topic, run.first.group);
         // A run that reaches past all numbers was never given out either.
@@ -59,7 +58,7 @@ impl Core {
             match covering.filter(|covered| *covered > number) {
                 Some(covered) => {
                     let count = (covered.min(end).0 - number.0) as u32;
-                    let outcome = self.finish_leases(verb, slot, number, count, log);
+                    let outcome = with(self, slot, number, count);
                     push(outcomes, count, outcome);
                     number = LeaseNumber(number.0 + u64::from(count));
                 }
@@ -73,7 +72,7 @@ impl Core {
     }
 
     /// Carries a verb out on leases of one run that are current.
-    fn finish_leases(
+    pub(super) fn finish_leases(
         &mut self,
         verb: &FinishVerb,
         slot: TopicSlot,
@@ -175,6 +174,15 @@ impl Core {
             self.expire(slot, priority, millpond_types::Sequence(first), count, log);
         }
     }
+}
+
+pub(super) fn check_receipts(receipts: &[ReceiptRun]) -> Result<(), Refusal> {
+    let asked: u64 = receipts.iter().map(|run| u64::from(run.count)).sum();
+    if asked == 0 || asked > RECEIPTS_MAX as u64 || receipts.iter().any(|run| run.count == 0) {
+        let detail = format!("a call names from 1 to {RECEIPTS_MAX} receipts, and this one names {asked}");
+        return Err((Code::LimitExceeded, detail));
+    }
+    Ok(())
 }
 
 /// The end of a pause that doubles with each failure, with a quarter of it either way by chance. The chance is a

@@ -3,10 +3,12 @@
 mod bring;
 pub(crate) mod dedup;
 mod finish;
+mod forward;
 mod group;
 mod look;
 mod moves;
 mod namespace;
+mod producer;
 mod publish;
 pub(crate) mod receive;
 mod session;
@@ -39,10 +41,15 @@ impl Core {
                 self.withdraw_job(receive);
                 Ok(None)
             }
+            Command::WithdrawRequest { namespace, request } => {
+                self.withdraw_request(&namespace, request, log);
+                Ok(None)
+            }
             Command::Finish(finish) => {
                 let confirm = finish.confirm;
                 self.finish(finish, log).map(|reply| confirm.then_some(reply))
             }
+            Command::Forward(forward) => self.forward(forward, log).map(Some),
             Command::SessionBegin(begin) => Ok(Some(self.session_begin(begin, log))),
             Command::SessionLost(session) => {
                 self.dispatcher.lose(session, self.state.now.run);

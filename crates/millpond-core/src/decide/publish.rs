@@ -1,7 +1,11 @@
 //! Publish. The checks come in this order: session repeat, dedup, limits. Each message has its own outcome.
+//!
+//! While the disk is full nothing that is new is stored. The outcomes of a session's batch are kept in the journal, of
+//! which only the reserve is left then, and that belongs to finishing: so such a batch is refused as a whole, undecided,
+//! and its number stays free. Every batch behind it is refused in the same way, until there is room and it comes again.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use millpond_types::block::Sizes;
@@ -9,7 +13,7 @@ use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_MESSAGES_MAX};
 use millpond_types::{Code, DedupWindow, Millis, OutcomeRun, Policy, PublishOutcome, Sequence, WallTime};
 
 use crate::Core;
-use crate::command::{ProducerBatch, Publish, PublishRun};
+use crate::command::{Publish, PublishRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::{Coming, LookedUp};
 use crate::fact::{DedupMark, Fact, FactLog, NamespaceNumber};
@@ -17,7 +21,19 @@ use crate::outcomes::Outcomes;
 use crate::output::Reply;
 use crate::state::dedup::FOREVER;
 
-type Runs = Vec<OutcomeRun<PublishOutcome>>;
+pub(super) type Runs = Vec<OutcomeRun<PublishOutcome>>;
+
+/// A publish on its way through the checks.
+pub(super) struct Storing<'a> {
+    pub(super) namespace: NamespaceNumber,
+    pub(super) looked_up: LookedUp,
+    /// What became of the messages so far.
+    pub(super) outcomes: Runs,
+    /// `None` for a trial: nothing is stored, and what would be is told that it was [refused together] with others.
+    ///
+    /// [refused together]: Code::RefusedTogether
+    pub(super) log: Option<&'a mut dyn FactLog>,
+}
 
 /// What the messages of a run have in common, resolved.
 struct Terms {
@@ -36,14 +52,15 @@ impl Core {
             return Ok(Reply::Published { level: publish.level, outcomes });
         }
         check_size(&publish.runs)?;
-        if self.disk_full {
-            let detail = "the disk has no room for another journal segment; consume or purge messages, or make room on the disk, and publish again";
-            return Err((Code::DiskFull, detail.into()));
+        let looked_up = core::mem::take(&mut self.looked_up);
+        if self.disk_full && publish.producer.is_some() && !looked_up.are_all_seen(messages(&publish.runs)) {
+            return Err((Code::DiskFull, DISK_FULL.into()));
         }
-        let (mut outcomes, mut looked_up) = (Vec::new(), core::mem::take(&mut self.looked_up));
+        let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), log: Some(&mut *log) };
         for run in &publish.runs {
-            self.publish_run(namespace, run, &mut looked_up, &mut outcomes, log);
+            self.publish_run(run, &mut storing);
         }
+        let outcomes = storing.outcomes;
         if let Some(batch) = publish.producer {
             let fact = Fact::ProducerBatch {
                 namespace,
@@ -58,119 +75,79 @@ impl Core {
         Ok(Reply::Published { level: publish.level, outcomes })
     }
 
-    /// The outcomes of a batch that was decided before; `None` if the batch is the next one.
-    fn repeated(
-        &self,
-        namespace: NamespaceNumber,
-        batch: ProducerBatch,
-        runs: &[PublishRun],
-    ) -> Result<Option<Runs>, Refusal> {
-        let known = self.state.producers.get(&(namespace, batch.id));
-        let known = known.filter(|producer| !producer.is_forgotten(self.state.now.wall));
-        let Some(producer) = known.filter(|producer| producer.instance >= batch.instance) else {
-            return match batch.sequence {
-                1 => Ok(None),
-                n => Err((
-                    Code::SessionUnknown,
-                    format!("batch {n} begins a producer session that is not known here; begin a new one with batch 1"),
-                )),
-            };
-        };
-        if producer.instance > batch.instance {
-            let detail =
-                format!("instance {} of this producer has taken over from {}", producer.instance, batch.instance);
-            return Err((Code::ProducerFenced, detail));
-        }
-        let last = producer.last;
-        if batch.sequence == last + 1 {
-            return Ok(None);
-        }
-        match producer.outcomes(batch.sequence) {
-            Some(outcomes) => {
-                let decided = outcomes.messages();
-                let came: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
-                if decided != came {
-                    let detail = format!(
-                        "batch {} was decided with {decided} messages, and this one has {came}: it is another batch; a producer that starts anew takes a higher instance",
-                        batch.sequence
-                    );
-                    return Err((Code::ProducerFenced, detail));
-                }
-                Ok(Some(outcomes.runs().collect()))
-            }
-            None if batch.sequence > last => {
-                let detail =
-                    format!("batch {} came, and the last one here is {last}; send {} first", batch.sequence, last + 1);
-                Err((Code::SequenceGap, detail))
-            }
-            None => {
-                let detail = format!(
-                    "batch {} was decided, but its outcomes are no longer kept (the last is {last})",
-                    batch.sequence
-                );
-                Err((Code::SequenceGap, detail))
-            }
-        }
-    }
-
-    fn publish_run(
-        &mut self,
-        namespace: NamespaceNumber,
-        run: &PublishRun,
-        looked_up: &mut LookedUp,
-        outcomes: &mut Runs,
-        log: &mut dyn FactLog,
-    ) {
+    /// Stores the messages of a run, each for itself.
+    pub(super) fn publish_run(&mut self, run: &PublishRun, storing: &mut Storing<'_>) {
+        let namespace = storing.namespace;
         let terms = self.terms(&self.state.namespaces[namespace].policy, run.delay, run.ttl);
-        let mut pending: Vec<DedupMark> = Vec::new();
-        let mut from = 0;
-        for mark in run.dedup.iter().copied() {
-            let coming = looked_up.next(mark.hash);
-            let refused = terms.dedup_until.is_none();
-            if !refused && matches!(coming, Coming::New) {
-                pending.push(DedupMark { index: mark.index - from, hash: mark.hash });
+        let (mut from, mut pending) = (0, Vec::new());
+        let (mut marks, mut large) = (run.dedup.iter().peekable(), run.too_large.iter().peekable());
+        while let Some(index) =
+            [marks.peek().map(|m| m.index), large.peek().map(|l| l.index)].into_iter().flatten().min()
+        {
+            let mark = marks.next_if(|mark| mark.index == index);
+            let large = large.next_if(|large| large.index == index);
+            let coming = mark.map(|mark| storing.looked_up.next(mark.hash));
+            let is_off = mark.is_some() && terms.dedup_until.is_none();
+            let marked = |mark: &DedupMark, from| DedupMark { index: mark.index - from, hash: mark.hash };
+            if large.is_none() && !is_off && matches!(coming, None | Some(Coming::New)) {
+                pending.extend(mark.map(|mark| marked(mark, from)));
                 continue;
             }
             // The messages before this one are stored first: it may repeat one of them.
-            self.store(namespace, run, from..mark.index, core::mem::take(&mut pending), &terms, outcomes, log);
-            from = mark.index + 1;
+            self.store(run, from..index, core::mem::take(&mut pending), &terms, storing);
             let seen = match coming {
-                _ if refused => None,
-                Coming::Seen(id) => Some(id),
-                Coming::New | Coming::Repeated => self.state.remembered(namespace, mark.hash).map(|page| page.id),
+                _ if is_off => None,
+                Some(Coming::Seen(id)) => Some(id),
+                Some(Coming::New | Coming::Repeated) => {
+                    let hash = mark.expect("only a dedup id comes again").hash;
+                    self.state.remembered(namespace, hash).map(|page| page.id)
+                }
+                None => None,
             };
-            let outcome = match seen {
-                Some(id) => {
+            let outcome = match (seen, large) {
+                (Some(id), _) => {
                     let state = self.state.state_of(namespace, &run.topic, id);
                     let state = state.expect("what a command needs is fetched before it is decided");
                     PublishOutcome::Duplicate { id, state }
                 }
-                None => refusal(
+                _ if is_off => refusal(
                     Code::DedupOff,
                     "the namespace's dedup window is off; publish without a dedup id or set dedup_window",
                 ),
+                (None, Some(large)) => refusal(Code::MessageTooLarge, large),
+                (None, None) => {
+                    // The one that it repeats was refused.
+                    from = index;
+                    pending.extend(mark.map(|mark| marked(mark, from)));
+                    continue;
+                }
             };
-            push(outcomes, 1, outcome);
+            from = index + 1;
+            push(&mut storing.outcomes, 1, outcome);
         }
-        self.store(namespace, run, from..run.count, pending, &terms, outcomes, log);
+        self.store(run, from..run.count, pending, &terms, storing);
     }
 
-    /// Stores some consecutive messages of a run.
-    #[allow(clippy::too_many_arguments, reason = "one caller, and a struct would only rename its locals")]
+    /// Stores some consecutive messages of a run, or says why not.
     fn store(
         &mut self,
-        namespace: NamespaceNumber,
         run: &PublishRun,
         part: core::ops::Range<u32>,
         dedup: Vec<DedupMark>,
         terms: &Terms,
-        outcomes: &mut Runs,
-        log: &mut dyn FactLog,
+        storing: &mut Storing<'_>,
     ) {
         if part.is_empty() {
             return;
         }
-        let slot = self.topics_or_new(namespace, &run.topic, log);
+        let Storing { namespace, outcomes, log, .. } = storing;
+        if self.disk_full {
+            return push(outcomes, part.end - part.start, refusal(Code::DiskFull, DISK_FULL));
+        }
+        let Some(log) = log else {
+            return push(outcomes, part.end - part.start, refused_together());
+        };
+        let slot = self.topics_or_new(*namespace, &run.topic, *log);
         let topic = &self.state.topics[slot];
         let next = self.state.topics.next(topic.number, run.priority);
         let first = Sequence(next.0.max(self.state.numbers.raised));
@@ -199,7 +176,7 @@ impl Core {
             block: run.block.slice(from as usize..to as usize),
             sizes,
         };
-        self.commit(fact, log);
+        self.commit(fact, *log);
         push(outcomes, count, PublishOutcome::Queued { id });
     }
 
@@ -217,8 +194,8 @@ impl Core {
     }
 }
 
-fn check_size(runs: &[PublishRun]) -> Result<(), Refusal> {
-    let messages: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+pub(super) fn check_size(runs: &[PublishRun]) -> Result<(), Refusal> {
+    let messages = messages(runs);
     let bytes: u64 = runs.iter().map(|run| run.block.len() as u64).sum();
     if messages == 0 || runs.iter().any(|run| run.count == 0) {
         return Err((Code::ArgumentInvalid, "a publish, and each run in it, holds at least one message".into()));
@@ -232,8 +209,22 @@ fn check_size(runs: &[PublishRun]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn refusal(code: Code, detail: &str) -> PublishOutcome {
-    PublishOutcome::Refused { code, detail: String::from(detail) }
+pub(super) fn messages(runs: &[PublishRun]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
+}
+
+pub(super) const DISK_FULL: &str = "the disk has no room for another journal segment; consume or purge messages, or make room on the disk, and publish again";
+
+/// What is told of a message that nothing speaks against but what comes with it.
+pub(super) fn refused_together() -> PublishOutcome {
+    refusal(
+        Code::RefusedTogether,
+        "a receipt or another message of the same call was refused, so nothing of it was done",
+    )
+}
+
+fn refusal(code: Code, detail: impl ToString) -> PublishOutcome {
+    PublishOutcome::Refused { code, detail: detail.to_string() }
 }
 
 /// Adds an outcome, joined with its neighbour where the two are a run.

@@ -1,14 +1,21 @@
 //! Receive: leases once. Served by the dispatch of the same turn, or of a later one within its wait.
+//!
+//! One that carries a request id may be asked for again: it takes the place of the first while that waits, and is told
+//! the same leases once that was answered, as far as they are current.
 
 use alloc::format;
+use alloc::vec::Vec;
 
 use millpond_types::limits::{CREDIT_MESSAGES_MAX, FILTER_MAX, PREFIXES_MAX, WAIT_MAX_MS};
-use millpond_types::{Code, Filter, Millis};
+use millpond_types::{Code, Filter, LeaseNumber, Millis, NamespaceName, RequestId};
 
 use crate::Core;
 use crate::command::{Receive, Ticket};
 use crate::decide::Refusal;
 use crate::dispatch::consumer::{Kind, NewConsumer};
+use crate::dispatch::repeats::RepeatKey;
+use crate::fact::{FactLog, ReturnPlace};
+use crate::output::{LeasedRun, Reply};
 
 impl Core {
     pub(super) fn receive(&mut self, ticket: Ticket, receive: Receive) -> Result<(), Refusal> {
@@ -19,16 +26,61 @@ impl Core {
         if receive.messages == 0 || receive.bytes == 0 {
             return Err((Code::ArgumentInvalid, "a receive asks for at least one message and one byte".into()));
         }
+        let repeat = receive.request.filter(|_| !receive.at_most_once).map(|request| (namespace, request));
+        if let Some(key) = repeat {
+            if let Some(first) = self.dispatcher.repeats.waits(key) {
+                self.withdraw(first);
+                self.reply(first, Reply::Received(Vec::new()));
+            }
+            let leases = self.still_leased(key);
+            if !leases.is_empty() {
+                self.reply(ticket, Reply::Received(leases));
+                return Ok(());
+            }
+        }
         let until = self.state.now.run + Millis(receive.wait.0.min(WAIT_MAX_MS));
         let new = NewConsumer {
-            kind: Kind::Once { ticket, until },
+            kind: Kind::Once { ticket, until, repeat },
             group,
             filter: &receive.filter,
             messages: receive.messages.min(CREDIT_MESSAGES_MAX),
             bytes: receive.bytes,
             lease: receive.lease,
+            at_most_once: receive.at_most_once,
         };
         self.dispatcher.add(new, &self.state).map(|_| ()).ok_or_else(too_many_prefixes)
+    }
+
+    /// Those of the leases that a receive was told which are current.
+    fn still_leased(&mut self, key: RepeatKey) -> Vec<LeasedRun> {
+        let mut current = Vec::new();
+        for run in self.dispatcher.repeats.told(key, self.state.now.run) {
+            let Some(slot) = self.state.topics.by_number(run.receipt.topic, run.receipt.group) else { continue };
+            let topic = &self.state.topics[slot];
+            let mut index = 0;
+            while index < run.count {
+                let number = LeaseNumber(run.receipt.lease.0 + u64::from(index));
+                let covering = topic.lease(number).map(|slot| self.state.leases[slot as usize].end());
+                let covered = covering.map_or(0, |end| end.0.saturating_sub(number.0));
+                let count = u32::try_from(covered).unwrap_or(u32::MAX).min(run.count - index);
+                if count > 0 {
+                    current.push(run.part(index, count));
+                }
+                index += count.max(1);
+            }
+        }
+        current
+    }
+
+    pub(super) fn withdraw_request(&mut self, namespace: &NamespaceName, request: RequestId, log: &mut dyn FactLog) {
+        let Some(namespace) = self.state.namespaces.number(namespace) else { return };
+        if let Some(first) = self.dispatcher.repeats.waits((namespace, request)) {
+            return self.withdraw(first);
+        }
+        for run in self.still_leased((namespace, request)) {
+            let slot = self.state.slot(run.receipt.topic, run.receipt.group);
+            self.give_back(slot, run.receipt.lease, run.count, false, ReturnPlace::Head, log);
+        }
     }
 
     pub(super) fn withdraw(&mut self, receive: Ticket) {

@@ -80,6 +80,7 @@ impl Core {
             messages: attach.messages.min(CREDIT_MESSAGES_MAX),
             bytes: attach.bytes,
             lease: attach.lease,
+            at_most_once: attach.at_most_once,
         };
         self.dispatcher.add(new, &self.state).map(|_| Reply::Done).ok_or_else(too_many_prefixes)
     }

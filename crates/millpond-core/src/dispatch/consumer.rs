@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use millpond_types::{Filter, Millis, RunTime, SessionId};
 
 use crate::command::Ticket;
+use crate::dispatch::repeats::RepeatKey;
 use crate::dispatch::scope::ScopeSlot;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
 use crate::fact::GroupNumber;
@@ -23,6 +24,7 @@ pub(crate) struct Consumer {
     /// Bytes that may still be delivered.
     pub(crate) bytes: u64,
     pub(crate) lease: Option<Millis>,
+    pub(crate) at_most_once: bool,
     /// What this turn has given it.
     pub(crate) got: Vec<LeasedRun>,
 }
@@ -32,7 +34,7 @@ pub(crate) enum Kind {
     /// Belongs to a session, under a number.
     Attached { session: SessionId, number: u32 },
     /// Is answered once.
-    Once { ticket: Ticket, until: RunTime },
+    Once { ticket: Ticket, until: RunTime, repeat: Option<RepeatKey> },
 }
 
 impl Consumer {
@@ -56,6 +58,7 @@ pub(crate) struct NewConsumer<'a> {
     pub(crate) messages: u32,
     pub(crate) bytes: u64,
     pub(crate) lease: Option<Millis>,
+    pub(crate) at_most_once: bool,
 }
 
 impl Dispatcher {
@@ -70,6 +73,7 @@ impl Dispatcher {
             messages: new.messages,
             bytes: new.bytes,
             lease: new.lease,
+            at_most_once: new.at_most_once,
             got: Vec::new(),
         };
         let slot = self.consumers.insert(consumer) as ConsumerSlot;
@@ -77,9 +81,12 @@ impl Dispatcher {
             Kind::Attached { session, .. } => {
                 self.sessions.get_mut(&session).expect("a consumer's session is there").consumers.push(slot);
             }
-            Kind::Once { ticket, until } => {
+            Kind::Once { ticket, until, repeat } => {
                 self.waiting.insert((until, slot));
                 self.receives.insert(ticket, slot);
+                if let Some(key) = repeat {
+                    self.repeats.asked(key, ticket);
+                }
             }
         }
         self.feed(slot);
@@ -95,9 +102,12 @@ impl Dispatcher {
                     session.consumers.retain(|other| *other != slot);
                 }
             }
-            Kind::Once { ticket, until } => {
+            Kind::Once { ticket, until, repeat } => {
                 self.waiting.remove(&(until, slot));
                 self.receives.remove(&ticket);
+                if let Some(key) = repeat {
+                    self.repeats.over(key);
+                }
             }
         }
         consumer

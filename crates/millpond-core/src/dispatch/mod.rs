@@ -7,6 +7,7 @@ mod cold;
 pub(crate) mod consumer;
 mod domain;
 pub(crate) mod reach;
+pub(crate) mod repeats;
 pub(crate) mod scope;
 pub(crate) mod scopes;
 mod serve;
@@ -27,6 +28,7 @@ use slab::Slab;
 use crate::command::Ticket;
 use crate::dispatch::consumer::Consumer;
 use crate::dispatch::reach::Reach;
+use crate::dispatch::repeats::Repeats;
 use crate::dispatch::scopes::Scopes;
 use crate::dispatch::session::Session;
 use crate::state::hash::FixedState;
@@ -45,6 +47,8 @@ pub(crate) struct Dispatcher {
     /// One-shot receives, by the time at which they give up.
     pub(crate) waiting: BTreeSet<(RunTime, ConsumerSlot)>,
     pub(crate) receives: HashMap<Ticket, ConsumerSlot, FixedState>,
+    /// Receives that may be asked for again.
+    pub(crate) repeats: Repeats,
     /// No lease expires before: the start of the broker and some grace, so that consumers can come back.
     pub(crate) grace: RunTime,
 }

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use millpond_types::{Priority, Receipt};
+use millpond_types::{Priority, Receipt, SessionId};
 
 use crate::Core;
 use crate::dispatch::consumer::Kind;
@@ -181,7 +181,7 @@ impl Core {
                 first: part.first,
                 count,
                 lease: millpond_types::LeaseNumber(topic.next_lease.0.max(self.state.numbers.raised)),
-                holder: consumer.holder(),
+                holder: if consumer.at_most_once { SessionId(0) } else { consumer.holder() },
                 duration,
                 deadline: self.state.now.run + duration,
             };
@@ -198,7 +198,12 @@ impl Core {
                 extent: part.extent(),
                 sizes: (part.sizes.clone(), part.index),
             };
+            let at_most_once = consumer.at_most_once;
             self.commit(fact, log);
+            if at_most_once {
+                let Receipt { topic, group, lease } = leased.receipt;
+                self.commit(Fact::Delivered { topic, group, lease, count }, log);
+            }
             let consumer = &mut self.dispatcher.consumers[consumer_slot as usize];
             consumer.messages -= count;
             consumer.bytes = consumer.bytes.saturating_sub(u64::from(leased.extent.length));
@@ -229,7 +234,10 @@ impl Core {
                 Kind::Attached { session, number } => {
                     self.outputs.push(Output::Delivery { session, consumer: number, leases });
                 }
-                Kind::Once { ticket, .. } => {
+                Kind::Once { ticket, repeat, .. } => {
+                    if let Some(key) = repeat {
+                        self.dispatcher.repeats.answered(key, &leases, self.state.now.run);
+                    }
                     self.outputs.push(Output::Reply { ticket, reply: Reply::Received(leases) });
                     self.dispatcher.remove(slot);
                 }

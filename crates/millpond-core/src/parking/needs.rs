@@ -5,7 +5,7 @@ use core::mem::size_of;
 
 use millpond_types::{Filter, ProducerId, TopicName};
 
-use crate::command::{Command, DeadMove, Listing, Look, Move, Publish, Top};
+use crate::command::{Command, DeadMove, Forward, Listing, Look, Move, Publish, Top};
 use crate::fact::NamespaceNumber;
 use crate::state::State;
 
@@ -22,7 +22,7 @@ impl State {
         let one = |topic: &TopicName| Vec::from([topic.clone()]);
         let mut producer = None;
         let (namespace, names) = match command {
-            Command::Publish(publish) => {
+            Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => {
                 let Publish { namespace, runs, .. } = publish;
                 producer = publish.producer.map(|batch| batch.id);
                 let mut names: Vec<TopicName> = runs.iter().map(|run| run.topic.clone()).collect();
@@ -51,6 +51,7 @@ impl State {
             // for as long as it takes, and load what they come to.
             Command::Receive(_)
             | Command::Withdraw(_)
+            | Command::WithdrawRequest { .. }
             | Command::Finish(_)
             | Command::SessionBegin(_)
             | Command::SessionLost(_)
@@ -78,10 +79,11 @@ impl State {
 /// About how many bytes a parked command takes.
 pub(super) fn bytes_of(command: &Command) -> usize {
     let held = match command {
-        Command::Publish(publish) => {
+        Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => {
             let runs = publish.runs.iter();
             runs.map(|run| {
-                size_of_val(run) + run.topic.as_bytes().len() + run.block.len() + size_of_val(&run.dedup[..])
+                let marks = size_of_val(&run.dedup[..]) + size_of_val(&run.too_large[..]);
+                size_of_val(run) + run.topic.as_bytes().len() + run.block.len() + marks
             })
             .sum()
         }

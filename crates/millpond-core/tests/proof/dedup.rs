@@ -142,6 +142,8 @@ fn receive() -> Command {
         bytes: 1_000,
         lease: None,
         wait: Millis(0),
+        at_most_once: false,
+        request: None,
     })
 }
 

@@ -164,6 +164,11 @@ impl History {
     /// An answer, as the model says it.
     fn flat(&mut self, reply: &Reply) -> Vec<String> {
         match reply {
+            Reply::Forwarded { finished, published } => {
+                let mut lines = self.flat(&Reply::Finished(finished.clone()));
+                lines.extend(self.flat(&Reply::Published { level: Level::Durable, outcomes: published.clone() }));
+                lines
+            }
             Reply::Published { outcomes, .. } => {
                 let mut lines = Vec::new();
                 for OutcomeRun { count, outcome } in outcomes {
@@ -188,6 +193,7 @@ impl History {
                     FinishOutcome::Done => "done",
                     FinishOutcome::Dead => "dead",
                     FinishOutcome::LeaseLost => "lease_lost",
+                    FinishOutcome::Kept => "kept",
                 };
                 let runs = outcomes.iter().map(|run| vec![name(run.outcome.clone()).to_owned(); run.count as usize]);
                 runs.flatten().collect()

@@ -88,7 +88,17 @@ fn buried(letters: usize, topics: usize) -> Shell {
     let (namespace, group, filter) = (NamespaceName::default(), GroupName::default(), Filter::All);
     let messages = u32::try_from(letters).unwrap();
     let (bytes, lease, wait) = (u64::MAX, None, Millis::ZERO);
-    let receive = Command::Receive(Receive { namespace, group, filter, messages, bytes, lease, wait });
+    let receive = Command::Receive(Receive {
+        namespace,
+        group,
+        filter,
+        messages,
+        bytes,
+        lease,
+        wait,
+        at_most_once: false,
+        request: None,
+    });
     let ticket = shell.ticket();
     let mut outputs = shell.turn(vec![(ticket, receive)]);
     let Some(Output::Reply { reply: Reply::Received(runs), .. }) = outputs.pop() else { panic!("{outputs:?}") };

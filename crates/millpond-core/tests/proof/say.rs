@@ -32,11 +32,12 @@ fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
         Reply::Published { outcomes, .. } => runs(outcomes, |outcome| published(outcome, now)),
         Reply::Received(leases) if leases.is_empty() => vec!["nothing".into()],
         Reply::Received(leases) => leases.iter().map(|run| leased(run, journal)).collect(),
-        Reply::Finished(outcomes) => runs(outcomes, |outcome| match outcome {
-            FinishOutcome::Done => "done".into(),
-            FinishOutcome::Dead => "dead".into(),
-            FinishOutcome::LeaseLost => "lease_lost".into(),
-        }),
+        Reply::Finished(outcomes) => runs(outcomes, finished),
+        Reply::Forwarded { finished, published } => {
+            let mut lines = runs(finished, self::finished);
+            lines.extend(runs(published, |outcome| self::published(outcome, now)));
+            lines
+        }
         Reply::SessionBegun { resumed } => vec![if *resumed { "resumed".into() } else { "begun".into() }],
         Reply::Done => vec!["ok".into()],
         Reply::Count(count) => vec![count.to_string()],
@@ -72,6 +73,15 @@ fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
 fn runs<T>(outcomes: &[OutcomeRun<T>], say: impl Fn(&T) -> String) -> Vec<String> {
     let times = |count: u32| if count == 1 { String::new() } else { format!(" x{count}") };
     outcomes.iter().map(|run| format!("{}{}", say(&run.outcome), times(run.count))).collect()
+}
+
+fn finished(outcome: &FinishOutcome) -> String {
+    match outcome {
+        FinishOutcome::Done => "done".into(),
+        FinishOutcome::Dead => "dead".into(),
+        FinishOutcome::LeaseLost => "lease_lost".into(),
+        FinishOutcome::Kept => "kept".into(),
+    }
 }
 
 fn published(outcome: &PublishOutcome, now: Now) -> String {

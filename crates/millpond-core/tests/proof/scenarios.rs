@@ -87,7 +87,7 @@ impl Script {
     fn command(&mut self, text: &str) -> (Ticket, Command) {
         let line = Line::new(text);
         let ticket = self.shell.ticket();
-        if line.verb == "publish" {
+        if matches!(line.verb, "publish" | "forward") {
             self.publishes.push((ticket, bodies(text)));
         }
         if let Some(name) = line.option("as") {
@@ -118,7 +118,10 @@ impl Script {
     /// Learns the ids and receipts of bodies.
     fn take_note(&mut self, output: &Output) {
         match output {
-            Output::Reply { ticket, reply: Reply::Published { outcomes, .. } } => {
+            Output::Reply {
+                ticket,
+                reply: Reply::Published { outcomes, .. } | Reply::Forwarded { published: outcomes, .. },
+            } => {
                 let (_, bodies) = self.publishes.iter().find(|(of, _)| of == ticket).expect("a publish of this script");
                 let mut bodies = bodies.iter();
                 for run in outcomes {

@@ -2,8 +2,8 @@
 //!
 //! `VERB WORD... KEY=VALUE...`. Messages are known by their bodies: `ack m1` takes the last receipt that `m1` was
 //! delivered with, `ack m1@1` that of its first delivery. `m*3` stands for `m1 m2 m3`, and `m1#x` carries the dedup id
-//! `x`. `move m1` moves the run that was stored with `m1` in front. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
-//! one turn.
+//! `x`. `body_max=2` says that the edge takes no body of more bytes. `move m1` moves the run that was stored with `m1` in front. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
+//! one turn. `forward m1 m2 -> a m3 + b m4` acks the first and publishes the others.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use millpond_core::dedup_hash;
 use millpond_types::block;
 use millpond_types::{
     DedupWindow, Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority,
-    ProducerId, Receipt, Retry, SessionId, TopBy, TopicName, TopicNumber,
+    ProducerId, Receipt, RequestId, Retry, SessionId, TopBy, TopicName, TopicNumber,
 };
 
 use crate::journal::sizes_of;
@@ -120,7 +120,19 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             bytes,
             lease: line.time("lease"),
             wait: line.time("wait").unwrap_or_default(),
+            at_most_once: line.option("once") == Some("yes"),
+            request: line.number("request").map(RequestId),
         }),
+        "forward" => {
+            let (receipts, outputs) = text.split_once(" -> ").expect("forward BODY... -> PUBLISH");
+            let receipts = Line::new(receipts).receipts(names);
+            let mut publish = publish(&Line::new(outputs), outputs);
+            publish.namespace = namespace;
+            Command::Forward(Forward { receipts, publish })
+        }
+        "withdraw-request" => {
+            Command::WithdrawRequest { namespace, request: RequestId(line.number("request").expect("request=ID")) }
+        }
         "withdraw" => Command::Withdraw(names.tickets[line.words[0]]),
         "ack" => finish(FinishVerb::Ack),
         "release" => finish(FinishVerb::Release { delay: line.time("delay").unwrap_or_default() }),
@@ -144,7 +156,18 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "attach" => {
             let (session, consumer) = consumer(line.words[0]);
             let (filter, lease) = (filter(&line.words[1..]), line.time("lease"));
-            Command::Attach(Attach { session, consumer, namespace, group, filter, messages, bytes, lease })
+            let at_most_once = line.option("once") == Some("yes");
+            Command::Attach(Attach {
+                session,
+                consumer,
+                namespace,
+                group,
+                filter,
+                messages,
+                bytes,
+                lease,
+                at_most_once,
+            })
         }
         "credit" => {
             let (session, consumer) = consumer(line.words[0]);
@@ -200,6 +223,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
 
 /// The bodies of a publish, in order.
 pub fn bodies(text: &str) -> Vec<String> {
+    let text = text.split_once(" -> ").map_or(text, |(_, outputs)| outputs);
     let runs = text.split(" + ").map(|part| part.trim_start_matches("publish "));
     let words = runs.flat_map(|run| run.split_whitespace().skip(1).filter(|word| !word.contains('=')));
     words.flat_map(expand).map(|word| body_of(&word).0.to_owned()).collect()
@@ -218,12 +242,16 @@ fn publish(line: &Line<'_>, text: &str) -> Publish {
             block: Bytes::new(),
             sizes: block::Sizes::Uniform(0),
             dedup: Vec::new(),
+            too_large: Vec::new(),
         };
         let mut bytes = Vec::new();
         for word in part.words.iter().flat_map(|word| expand(word)) {
             let (body, dedup_id) = body_of(&word);
             if let Some(dedup_id) = dedup_id {
                 run.dedup.push(DedupMark { index: run.count, hash: line.hash(&topic, dedup_id) });
+            }
+            if let Some(limit) = part.number("body_max").filter(|limit| body.len() > *limit as usize) {
+                run.too_large.push(TooLarge { index: run.count, bytes: body.len() as u32, limit });
             }
             block::push(&mut bytes, dedup_id.unwrap_or_default().as_bytes(), &[], body.as_bytes()).unwrap();
             run.count += 1;

@@ -70,8 +70,9 @@ fn dedup_ids_are_found() {
 #[test]
 fn limits_hold_over_all_blocks_of_a_publish() {
     let small = Limits { body_max: 3, ..Limits::default() };
-    assert!(take(&block(&[(b"", b"123")]), small).is_ok());
-    assert_eq!(take(&block(&[(b"", b"1234")]), small).unwrap_err().code, Code::MessageTooLarge);
+    let taken = take(&block(&[(b"", b"123"), (b"", b"1234"), (b"id", b"12345"), (b"", b"")]), small).unwrap();
+    let too_large = |index, bytes| TooLarge { index, bytes, limit: 3 };
+    assert_eq!((taken.count, taken.too_large), (4, vec![too_large(1, 4), too_large(2, 5)]));
     assert_eq!(take(&[], small).unwrap_err().code, Code::ArgumentInvalid);
 
     let mut payload = Vec::new();

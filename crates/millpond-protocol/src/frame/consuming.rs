@@ -1,7 +1,9 @@
 //! What the frames between receiving a message and finishing it hold.
 
 use bytes::Bytes;
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, Receipt, Sequence, TopicName, WallTime};
+use millpond_types::{
+    Filter, GroupName, Millis, NamespaceName, Priority, Receipt, RequestId, Sequence, TopicName, WallTime,
+};
 
 /// A one-shot receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +22,10 @@ pub struct Receive {
     pub lease: Option<Millis>,
     /// How long to wait for a first message.
     pub wait: Millis,
+    /// Whether the messages end as they are delivered: there is nothing to finish, and none comes a second time.
+    pub at_most_once: bool,
+    /// What the receive may be asked for again by, should its answer be lost.
+    pub request: Option<RequestId>,
 }
 
 /// A consumer to attach.
@@ -39,6 +45,8 @@ pub struct Attach {
     pub bytes: u64,
     /// The lease; the policy's where `None`.
     pub lease: Option<Millis>,
+    /// Whether the messages end as they are delivered: there is nothing to finish, and none comes a second time.
+    pub at_most_once: bool,
 }
 
 /// Consecutive messages that were leased together.

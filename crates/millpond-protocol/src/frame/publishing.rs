@@ -1,7 +1,7 @@
 //! What a publish holds.
 
 use bytes::Bytes;
-use millpond_types::{Millis, NamespaceName, Priority, ProducerId, TopicName};
+use millpond_types::{Millis, NamespaceName, Priority, ProducerId, Receipt, TopicName};
 
 /// Messages to store.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,6 +12,17 @@ pub struct Publish<B = Bytes> {
     pub level: Level,
     /// The batch's place in a producer session, if the client keeps one.
     pub producer: Option<ProducerBatch>,
+    /// The messages.
+    pub runs: Vec<PublishRun<B>>,
+}
+
+/// Leases to ack and messages to store, as one decision.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forward<B = Bytes> {
+    /// The receipts: each names the first of so many leases of consecutive numbers. No lease is named twice.
+    pub receipts: Vec<(Receipt, u32)>,
+    /// The namespace of the messages; the leases may be of any.
+    pub namespace: NamespaceName,
     /// The messages.
     pub runs: Vec<PublishRun<B>>,
 }

@@ -33,6 +33,7 @@ fn every_frame_has_its_number_name_and_fields() {
         // A kind that wraps a record of its own has that record's fields.
         let expected = match kind.name {
             "Publish" => <Publish as Record>::FIELDS,
+            "Forward" => <Forward as Record>::FIELDS,
             "Receive" => Receive::FIELDS,
             "Finish" => Finish::FIELDS,
             "Attach" => Attach::FIELDS,

@@ -5,8 +5,8 @@ use millpond_types::limits::{DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAM
 use millpond_types::{
     Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber, MessageId,
     MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Policy, Priority,
-    ProducerId, PublishOutcome, Receipt, Retry, Sequence, SessionId, TopBy, TopicName, TopicNumber, TopicView,
-    WallTime, block,
+    ProducerId, PublishOutcome, Receipt, RequestId, Retry, Sequence, SessionId, TopBy, TopicName, TopicNumber,
+    TopicView, WallTime, block,
 };
 
 use crate::*;
@@ -226,6 +226,10 @@ impl Draw {
             "Hello" => Request::Hello { version: VERSION, client: self.text() },
             "Ping" => Request::Ping,
             "Publish" => Request::Publish(self.publish()),
+            "Forward" => {
+                let Publish { namespace, runs, .. } = self.publish();
+                Request::Forward(Forward { receipts: self.receipts(), namespace, runs })
+            }
             "Receive" => Request::Receive(Receive {
                 namespace: self.namespace(),
                 group: self.group(),
@@ -234,6 +238,8 @@ impl Draw {
                 bytes: self.u64(),
                 lease: self.option(Draw::millis),
                 wait: self.millis(),
+                at_most_once: self.flag(),
+                request: self.option(|d| RequestId(u128::from(d.u64()) << 64 | u128::from(d.u64()))),
             }),
             "Finish" => Request::Finish(self.finish()),
             "SessionBegin" => {
@@ -250,6 +256,7 @@ impl Draw {
                 messages: self.u32(),
                 bytes: self.u64(),
                 lease: self.option(Draw::millis),
+                at_most_once: self.flag(),
             }),
             "Credit" => Request::Credit { consumer: self.u32(), messages: self.u32(), bytes: self.u64() },
             "Detach" => Request::Detach { consumer: self.u32() },
@@ -364,7 +371,8 @@ impl Draw {
 
     /// A response of the kind.
     pub(crate) fn response(&mut self, kind: &str) -> Response {
-        const FINISHED: [FinishOutcome; 3] = [FinishOutcome::Done, FinishOutcome::Dead, FinishOutcome::LeaseLost];
+        const FINISHED: [FinishOutcome; 4] =
+            [FinishOutcome::Done, FinishOutcome::Dead, FinishOutcome::LeaseLost, FinishOutcome::Kept];
         let code = self.code();
         match kind {
             "Welcome" => {
@@ -375,10 +383,14 @@ impl Draw {
             "Published" => {
                 Response::Published(self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }))
             }
+            "Forwarded" => Response::Forwarded {
+                finished: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: FINISHED[d.below(4)].clone() }),
+                published: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }),
+            },
             "PublishCredit" => Response::PublishCredit { bytes: self.u32() },
             "Received" => Response::Received(self.list(0, Draw::leased)),
             "Finished" => Response::Finished(
-                self.list(0, |d| OutcomeRun { count: d.u32(), outcome: FINISHED[d.below(3)].clone() }),
+                self.list(0, |d| OutcomeRun { count: d.u32(), outcome: FINISHED[d.below(4)].clone() }),
             ),
             "SessionBegun" => {
                 let session = SessionId(self.u64());

@@ -17,15 +17,21 @@ pub(super) fn begun() -> Decoder {
 
 /// The same request as a client would have built it.
 fn as_sent(request: &Request<Block>) -> String {
+    let plain = |run: &PublishRun<Block>| PublishRun {
+        topic: run.topic.clone(),
+        priority: run.priority,
+        delay: run.delay,
+        ttl: run.ttl,
+        block: run.block.bytes.clone(),
+    };
     match request {
+        Request::Forward(forward) => {
+            let runs = forward.runs.iter().map(plain).collect();
+            let Forward { receipts, namespace, .. } = forward;
+            let forward = Forward { receipts: receipts.clone(), namespace: namespace.clone(), runs };
+            format!("{:?}", Request::Forward(forward))
+        }
         Request::Publish(publish) => {
-            let plain = |run: &PublishRun<Block>| PublishRun {
-                topic: run.topic.clone(),
-                priority: run.priority,
-                delay: run.delay,
-                ttl: run.ttl,
-                block: run.block.bytes.clone(),
-            };
             let runs = publish.runs.iter().map(plain).collect();
             let Publish { namespace, level, producer, .. } = publish;
             let publish = Publish { namespace: namespace.clone(), level: *level, producer: *producer, runs };

@@ -3,18 +3,23 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use millpond_core::command::Command;
 use millpond_core::output::Reply;
 use millpond_types::Code;
 
 use crate::bodies::{Bodies, Read, Unread};
-use crate::update_queue::{Gone, Pending};
+use crate::update_queue::{Gone, Pending, Submitter};
+use crate::writer::{FINISHING, Request};
 
-/// An answer that is to come: await it, or [`Call::wait`] for it. Dropping it does not take the command back.
+/// An answer that is to come: await it, or [`Call::wait`] for it. Dropping it does not take the command back, unless it is
+/// a receive.
 #[must_use = "a call's outcome is in its answer"]
 pub struct Call<T> {
     stage: Stage,
     bodies: Bodies,
     turn: fn(Answered) -> Result<T, CallError>,
+    /// What takes the command back, where the call is dropped before it has its answer.
+    withdrawal: Option<(Submitter<Request, Reply>, Command)>,
 }
 
 enum Stage {
@@ -51,11 +56,17 @@ pub enum CallError {
 
 impl<T> Call<T> {
     pub(super) fn new(pending: Pending<Reply>, bodies: Bodies, turn: fn(Answered) -> Result<T, CallError>) -> Call<T> {
-        Call { stage: Stage::Asked(pending), bodies, turn }
+        Call { stage: Stage::Asked(pending), bodies, turn, withdrawal: None }
     }
 
     pub(super) fn refused(error: CallError, bodies: Bodies, turn: fn(Answered) -> Result<T, CallError>) -> Call<T> {
-        Call { stage: Stage::Refused(error), bodies, turn }
+        Call { stage: Stage::Refused(error), bodies, turn, withdrawal: None }
+    }
+
+    /// The same, taken back by a command when it is dropped before it has its answer.
+    pub(super) fn withdrawn_by(mut self, writer: Submitter<Request, Reply>, command: Command) -> Call<T> {
+        self.withdrawal = Some((writer, command));
+        self
     }
 
     /// Blocks the thread until the answer is there.
@@ -119,6 +130,17 @@ impl<T> Future for Call<T> {
                 }
                 Stage::Over => panic!("a call is polled until it is ready and not after"),
             }
+        }
+    }
+}
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Asked(_) | Stage::Reading(_))
+            && let Some((writer, command)) = self.withdrawal.take()
+        {
+            // A broker that is shut down has nobody waiting. What it leased runs out.
+            drop(writer.submit(FINISHING, Request::Call(command)));
         }
     }
 }

@@ -6,7 +6,7 @@ use millpond_core::command::{self, Command, Finish, FinishVerb, Level, Publish, 
 use millpond_core::output::Reply;
 use millpond_types::{
     Code, DeadView, Filter, FinishOutcome, GroupName, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun,
-    PublishOutcome, Receipt,
+    PublishOutcome, Receipt, RequestId,
 };
 
 use super::call::{Answered, Call, CallError};
@@ -38,6 +38,15 @@ pub struct Leased {
     pub run: millpond_protocol::LeasedRun,
 }
 
+/// What became of a forward. Where one receipt is lost or one message refused, nothing of it was done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forwarded {
+    /// What became of each receipt, in order.
+    pub finished: Vec<OutcomeRun<FinishOutcome>>,
+    /// What became of each message, in order.
+    pub published: Vec<OutcomeRun<PublishOutcome>>,
+}
+
 /// The answer of [`Handle::call`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -63,6 +72,8 @@ impl Receive {
             bytes: RECEIVE_BYTES,
             lease: None,
             wait: Millis::ZERO,
+            at_most_once: false,
+            request: None,
         })
     }
 
@@ -117,12 +128,35 @@ impl Handle {
         }
     }
 
-    /// Leases messages once. The leases end at their deadline, whatever becomes of the call.
-    pub fn receive(&self, receive: Receive) -> Call<Vec<Leased>> {
-        self.submit(Command::Receive(receive.0), |answered| match answered {
+    /// Leases messages once. A call that is dropped before it has its answer takes the receive back, and releases what was
+    /// leased for it.
+    pub fn receive(&self, mut receive: Receive) -> Call<Vec<Leased>> {
+        let request = *receive.0.request.get_or_insert_with(draw_request);
+        let namespace = receive.0.namespace.clone();
+        let call = self.submit(Command::Receive(receive.0), |answered| match answered {
             Answered::Read(Read::Leases(runs)) => Ok(leased(runs)),
             _ => unreachable!("a receive is answered by leases"),
-        })
+        });
+        call.withdrawn_by(self.shared.writer.clone(), Command::WithdrawRequest { namespace, request })
+    }
+
+    /// Acks leases and publishes what came of their messages, as one decision: all of it, or nothing.
+    pub fn forward(&self, receipts: &[Receipt], namespace: NamespaceName, messages: Vec<Message>) -> Call<Forwarded> {
+        let turn = |answered| match answered {
+            Answered::Reply(Reply::Forwarded { finished, published }) => Ok(Forwarded { finished, published }),
+            _ => unreachable!("a forward is answered by its outcomes"),
+        };
+        match runs(&namespace, &messages, self.shared.hash_key) {
+            Ok(runs) => {
+                let receipts = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
+                let publish = Publish { namespace, producer: None, level: Level::Durable, runs };
+                self.submit(Command::Forward(command::Forward { receipts, publish }), turn)
+            }
+            Err(too_large) => {
+                let refused = CallError::Refused { code: Code::MessageTooLarge, detail: too_large.to_string() };
+                Call::refused(refused, self.shared.bodies.clone(), turn)
+            }
+        }
     }
 
     /// A verb on receipts. Each has its own outcome, equal neighbours as one run.
@@ -167,6 +201,7 @@ impl Handle {
                 | Command::Credit { .. }
                 | Command::Detach { .. }
                 | Command::Withdraw(_)
+                | Command::WithdrawRequest { .. }
                 | Command::Finish(Finish { confirm: false, .. })
         );
         if !is_answered {
@@ -199,6 +234,13 @@ impl Handle {
             Err(Refused::Full(_) | Refused::Stopped(_)) => Call::refused(CallError::Stopped, bodies, turn),
         }
     }
+}
+
+/// Programs on connections draw theirs at random too, so nobody meets.
+fn draw_request() -> RequestId {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    RequestId(u128::from_le_bytes(bytes))
 }
 
 fn leased(runs: Vec<millpond_protocol::LeasedRun>) -> Vec<Leased> {

@@ -76,5 +76,6 @@ fn run(namespace: &NamespaceName, messages: &[Message], key: HashKey) -> Result<
         block: bytes.into(),
         sizes: Sizes::from_ends(&ends),
         dedup,
+        too_large: Vec::new(),
     })
 }

@@ -41,7 +41,7 @@ use millpond_storage::{Disk, Failure, OpenOptions, Opened, RealDisk};
 use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
 
 pub use call::{Call, CallError};
-pub use handle::{Answer, Handle, Leased, Receive};
+pub use handle::{Answer, Forwarded, Handle, Leased, Receive};
 pub use message::Message;
 
 use crate::bodies::{Bodies, ReaderThreads};

@@ -1,8 +1,7 @@
 use std::thread;
 use std::time::Duration;
 
-use millpond_core::command::{Attach, Command, Finish, FinishVerb, ReceiptRun};
-use millpond_core::command::{DeadWhich, Listing};
+use millpond_core::command::{Attach, Command, DeadWhich, Finish, FinishVerb, Level, Listing, Publish, ReceiptRun};
 use millpond_core::output::Reply;
 use millpond_storage::twin::{Fault, SECTOR, TwinDisk};
 use millpond_types::{
@@ -32,6 +31,10 @@ fn publish(broker: &Broker, body: Vec<u8>) -> Result<PublishOutcome, CallError> 
     Ok(outcomes[0].outcome.clone())
 }
 
+fn is_disk_full(outcome: &PublishOutcome) -> bool {
+    matches!(outcome, PublishOutcome::Refused { code: Code::DiskFull, .. })
+}
+
 #[test]
 fn a_confirmed_message_survives_a_power_cut() {
     let disk = TwinDisk::new(SECTOR);
@@ -43,6 +46,121 @@ fn a_confirmed_message_survives_a_power_cut() {
     let leases = broker.receive(Receive::all(default_namespace(), 1)).wait().unwrap();
     assert_eq!(leases[0].body(), b"safe");
     broker.shutdown().unwrap();
+}
+
+fn publish_at(broker: &Broker, level: Level, body: &str) {
+    let runs = message::runs(&default_namespace(), &[message(body.to_owned())], broker.shared().hash_key).unwrap();
+    let publish = Publish { namespace: default_namespace(), producer: None, level, runs };
+    let answer = broker.call(Command::Publish(publish)).wait().unwrap();
+    let Answer::Reply(Reply::Published { outcomes, .. }) = answer else { panic!("{answer:?}") };
+    assert!(matches!(outcomes[0].outcome, PublishOutcome::Queued { .. }));
+}
+
+/// The bodies that are there when the broker opens again, after a kill of its process or a loss of power.
+fn after(disk: &TwinDisk, broker: Broker, power_cut: Option<u64>) -> Vec<Vec<u8>> {
+    match power_cut {
+        Some(seed) => disk.crash(seed),
+        None => disk.kill(),
+    }
+    drop(broker);
+    let broker = open(disk, &options());
+    let leases = broker.receive(Receive::all(default_namespace(), 10)).wait().unwrap();
+    let bodies = leases.iter().flat_map(|run| run.bodies()).map(<[u8]>::to_vec).collect();
+    broker.shutdown().unwrap();
+    bodies
+}
+
+#[test]
+fn a_durable_publish_survives_a_kill_and_a_power_cut() {
+    for power_cut in [None, Some(1), Some(2), Some(3)] {
+        let disk = TwinDisk::new(SECTOR);
+        let broker = open(&disk, &options());
+        publish_at(&broker, Level::Durable, "safe");
+        assert_eq!(after(&disk, broker, power_cut), [b"safe"]);
+    }
+}
+
+#[test]
+fn a_buffered_publish_survives_a_kill_and_a_power_cut_at_most() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    publish_at(&broker, Level::Buffered, "written");
+    assert_eq!(after(&disk, broker, None), [b"written"]);
+    for seed in 0..8 {
+        let disk = TwinDisk::new(SECTOR);
+        let broker = open(&disk, &options());
+        publish_at(&broker, Level::Durable, "safe");
+        publish_at(&broker, Level::Buffered, "written");
+        let bodies = after(&disk, broker, Some(seed));
+        assert!(bodies == [&b"safe"[..]] || bodies == [&b"safe"[..], b"written"], "{bodies:?}");
+    }
+    // What is synced behind it has it synced too.
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    publish_at(&broker, Level::Buffered, "written");
+    publish_at(&broker, Level::Durable, "safe");
+    assert_eq!(after(&disk, broker, Some(7)), [&b"written"[..], b"safe"]);
+}
+
+#[test]
+fn of_a_publish_that_is_never_confirmed_nothing_is_promised_but_that_it_harms_nobody() {
+    for power_cut in [None, Some(1), Some(2), Some(3)] {
+        let disk = TwinDisk::new(SECTOR);
+        let broker = open(&disk, &options());
+        publish_at(&broker, Level::Durable, "safe");
+        publish_at(&broker, Level::None, "perhaps");
+        let bodies = after(&disk, broker, power_cut);
+        assert!(bodies == [&b"safe"[..]] || bodies == [&b"safe"[..], b"perhaps"], "{bodies:?}");
+    }
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    publish_at(&broker, Level::None, "perhaps");
+    let leases = broker.receive(Receive::all(default_namespace(), 1).wait(Millis::minutes(1))).wait().unwrap();
+    assert_eq!(leases[0].body(), b"perhaps", "it is stored like any other");
+    broker.shutdown().unwrap();
+}
+
+#[test]
+fn a_receive_that_is_dropped_is_taken_back() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    let receive = || Receive::all(default_namespace(), 1).wait(Millis::minutes(10));
+    drop(broker.receive(receive()));
+    publish(&broker, b"m".to_vec()).unwrap();
+    let leases = broker.receive(receive()).wait().unwrap();
+    assert_eq!((leases[0].body(), leases[0].run.deliveries), (&b"m"[..], 1), "nobody else was given it");
+    // What was leased for one that is dropped is there for the next.
+    publish(&broker, b"n".to_vec()).unwrap();
+    drop(broker.receive(receive()));
+    let leases = broker.receive(receive()).wait().unwrap();
+    assert_eq!((leases[0].body(), leases[0].run.failures), (&b"n"[..], 0));
+    broker.shutdown().unwrap();
+}
+
+#[test]
+fn an_ack_and_a_publish_are_there_together_or_not_at_all() {
+    for seed in 0..12 {
+        let disk = TwinDisk::new(SECTOR);
+        let broker = open(&disk, &options());
+        publish(&broker, b"input".to_vec()).unwrap();
+        let leases = broker.receive(Receive::all(default_namespace(), 1)).wait().unwrap();
+        let topic = TopicName::try_from("out").unwrap();
+        let call = broker.forward(&[leases[0].receipt], default_namespace(), vec![Message::new(topic, "output")]);
+        let answer = if seed % 2 == 0 {
+            Some(call.wait().unwrap())
+        } else {
+            drop(call);
+            None
+        };
+        disk.crash(seed);
+        drop(broker);
+        let broker = open(&disk, &options());
+        let counts = broker.stats(default_namespace()).wait().unwrap().groups[0].1;
+        // The input is leased as before, or gone with its output there.
+        let found = (counts.leased, counts.waiting);
+        assert!(found == (0, 1) || answer.is_none() && found == (1, 0), "{found:?}");
+        broker.shutdown().unwrap();
+    }
 }
 
 #[test]
@@ -82,17 +200,17 @@ fn a_full_disk_refuses_publishes_and_nothing_else_until_there_is_space() {
     publish(&broker, vec![0; 1000]).unwrap();
     disk.set_capacity(Some(disk.used() + 100_000));
     let refused = loop {
-        match publish(&broker, vec![0; 10_000]) {
-            Ok(_) => {}
-            Err(refused) => break refused,
+        let outcome = publish(&broker, vec![0; 10_000]).unwrap();
+        if !matches!(outcome, PublishOutcome::Queued { .. }) {
+            break outcome;
         }
     };
-    assert!(matches!(refused, CallError::Refused { code: Code::DiskFull, .. }), "{refused}");
+    assert!(is_disk_full(&refused), "{refused:?}");
     let leases = broker.receive(Receive::all(default_namespace(), 1)).wait().unwrap();
     let outcomes = broker.ack(&[leases[0].receipt]).wait().unwrap();
     assert_eq!(outcomes[0].outcome, FinishOutcome::Done, "finishing goes on in the reserve");
     disk.set_capacity(None);
-    while let Err(CallError::Refused { code: Code::DiskFull, .. }) = publish(&broker, b"again".to_vec()) {
+    while is_disk_full(&publish(&broker, b"again".to_vec()).unwrap()) {
         thread::yield_now();
     }
     broker.shutdown().unwrap();
@@ -159,6 +277,7 @@ fn sessions_are_not_for_calls() {
         messages: 1,
         bytes: 1,
         lease: None,
+        at_most_once: false,
     };
     let refused = broker.call(Command::Attach(attach)).wait();
     assert!(matches!(refused, Err(CallError::Refused { code: Code::ArgumentInvalid, .. })), "{refused:?}");

@@ -18,17 +18,7 @@ pub(crate) struct Refusal {
 
 pub(crate) fn publish(publish: frame::Publish<Block>, key: HashKey) -> Command {
     let frame::Publish { namespace, level, producer, runs } = publish;
-    let runs = runs.into_iter().map(|run| {
-        let frame::PublishRun { topic, priority, delay, ttl, block } = run;
-        let dedup = block
-            .dedup
-            .iter()
-            .map(|id| DedupMark { index: id.index, hash: dedup_hash(key, &namespace, &topic, block.dedup_bytes(*id)) });
-        let dedup = dedup.collect();
-        let Block { bytes, count, sizes, .. } = block;
-        command::PublishRun { topic, priority, delay, ttl, count, block: bytes, sizes, dedup }
-    });
-    let runs = runs.collect();
+    let runs = self::runs(&namespace, runs, key);
     let producer = producer.map(|batch| command::ProducerBatch {
         id: batch.id,
         instance: batch.instance,
@@ -42,6 +32,33 @@ pub(crate) fn publish(publish: frame::Publish<Block>, key: HashKey) -> Command {
     Command::Publish(command::Publish { namespace, producer, level, runs })
 }
 
+pub(crate) fn forward(forward: frame::Forward<Block>, key: HashKey) -> Result<Command, Refusal> {
+    let frame::Forward { receipts, namespace, runs } = forward;
+    let runs = self::runs(&namespace, runs, key);
+    let publish = command::Publish { namespace, producer: None, level: command::Level::Durable, runs };
+    Ok(Command::Forward(command::Forward { receipts: receipt_runs(receipts)?, publish }))
+}
+
+fn runs(namespace: &NamespaceName, runs: Vec<frame::PublishRun<Block>>, key: HashKey) -> Vec<command::PublishRun> {
+    let runs = runs.into_iter().map(|run| {
+        let frame::PublishRun { topic, priority, delay, ttl, block } = run;
+        let dedup = block
+            .dedup
+            .iter()
+            .map(|id| DedupMark { index: id.index, hash: dedup_hash(key, namespace, &topic, block.dedup_bytes(*id)) });
+        let dedup = dedup.collect();
+        let Block { bytes, count, sizes, too_large, .. } = block;
+        let too_large = too_large.into_iter().map(|frame::TooLarge { index, bytes, limit }| command::TooLarge {
+            index,
+            bytes,
+            limit,
+        });
+        let too_large = too_large.collect();
+        command::PublishRun { topic, priority, delay, ttl, count, block: bytes, sizes, dedup, too_large }
+    });
+    runs.collect()
+}
+
 /// Messages of one receive: with the longest names their envelopes take a little over a megabyte of the answer's frame.
 const RECEIVE_MESSAGES_MAX: u32 = 2048;
 /// Bytes that are left in a frame beside those envelopes.
@@ -49,10 +66,10 @@ const RECEIVE_BYTES_MAX: u64 = (FRAME_MAX - RECEIVE_MESSAGES_MAX as usize * (TOP
 
 /// The answer of a receive is one frame, so more than fits is not leased; at least one message always is.
 pub(crate) fn receive(receive: frame::Receive) -> Command {
-    let frame::Receive { namespace, group, filter, messages, bytes, lease, wait } = receive;
+    let frame::Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request } = receive;
     let (messages, bytes) = (messages.min(RECEIVE_MESSAGES_MAX), bytes.min(RECEIVE_BYTES_MAX));
     let filter = detached(filter);
-    Command::Receive(command::Receive { namespace, group, filter, messages, bytes, lease, wait })
+    Command::Receive(command::Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request })
 }
 
 /// Names that are kept for the life of a consumer, or of a receive that waits, must not keep the read buffer alive.

@@ -64,6 +64,7 @@ impl Request {
         match command {
             Command::Receive(_)
             | Command::Withdraw(_)
+            | Command::WithdrawRequest { .. }
             | Command::Finish(_)
             | Command::SessionBegin(_)
             | Command::SessionLost(_)
@@ -81,6 +82,10 @@ impl Request {
 fn held(command: &Command) -> usize {
     match command {
         Command::Publish(publish) => publish.runs.iter().map(published).sum(),
+        Command::Forward(forward) => {
+            let runs = forward.publish.runs.iter().map(published);
+            size_of_val(&forward.receipts[..]) + runs.sum::<usize>()
+        }
         Command::Finish(finish) => {
             let reason = match &finish.verb {
                 FinishVerb::Fail { reason } | FinishVerb::Reject { reason } => reason.len(),
@@ -109,6 +114,7 @@ fn held(command: &Command) -> usize {
         | Command::Forget { topic, .. }
         | Command::Topic(topic) => topic.name.as_bytes().len(),
         Command::Withdraw(_)
+        | Command::WithdrawRequest { .. }
         | Command::SessionLost(_)
         | Command::SessionEnd(_)
         | Command::Credit { .. }
@@ -125,7 +131,12 @@ fn held(command: &Command) -> usize {
 fn published(run: &PublishRun) -> usize {
     // Where each message ends is a number of four bytes.
     let sizes = run.count as usize * 4;
-    size_of_val(run) + run.topic.as_bytes().len() + run.block.len() + sizes + size_of_val(&run.dedup[..])
+    size_of_val(run)
+        + run.topic.as_bytes().len()
+        + run.block.len()
+        + sizes
+        + size_of_val(&run.dedup[..])
+        + size_of_val(&run.too_large[..])
 }
 
 fn filtered(filter: &Filter) -> usize {

@@ -161,6 +161,7 @@ impl Client {
             messages,
             bytes: 1 << 40,
             lease: None,
+            at_most_once: false,
         };
         assert_eq!(self.ask(Request::Attach(attach)), Response::Done);
     }
@@ -207,6 +208,8 @@ pub fn receive(messages: u32, wait: Millis) -> Receive {
         bytes: 1 << 30,
         lease: None,
         wait,
+        at_most_once: false,
+        request: None,
     }
 }
 

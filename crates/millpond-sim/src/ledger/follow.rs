@@ -98,13 +98,16 @@ impl Ledger {
                 let run = (*topic, *priority, *first, *count);
                 self.move_all(run, Place::Open, Place::Open, at)
             }
+            Fact::Delivered { topic, lease, count, .. } => {
+                self.end_leases(*topic, *lease, *count, Place::Ended(EndReason::Delivered), at)
+            }
             Fact::Ended { topic, priority, first, count, reason, .. } => {
                 let run = (*topic, *priority, *first, *count);
                 match reason {
                     EndReason::Cancelled => self.cancelled(run, at),
                     EndReason::Expired => self.sights.saw_many("expired", u64::from(*count)),
                     EndReason::Purged => self.sights.saw_many("purged", u64::from(*count)),
-                    EndReason::Acked | EndReason::Dead => {
+                    EndReason::Acked | EndReason::Dead | EndReason::Delivered => {
                         return Err(Violation::back(format!("{run:?} ends by {reason:?} in a fact of another kind")));
                     }
                 }

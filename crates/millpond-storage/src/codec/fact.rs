@@ -196,6 +196,13 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.number32(*namespace);
             sink.string(name.as_bytes());
         }
+        Fact::Delivered { topic, group, lease, count } => {
+            sink.byte(27);
+            sink.next_topic(*topic);
+            sink.number32(*group);
+            sink.next_lease(*lease);
+            sink.number32(*count);
+        }
     }
     *context = sink.context;
 }
@@ -326,12 +333,24 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
         }
         25 => Fact::GroupEnding { group: source.number32()? },
         26 => Fact::GroupDeleted { group: source.number32()? },
+        27 => Fact::Delivered {
+            topic: source.next_topic()?,
+            group: source.number32()?,
+            lease: source.next_lease()?,
+            count: source.number32()?,
+        },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }
 
-const END_REASONS: [EndReason; 5] =
-    [EndReason::Acked, EndReason::Dead, EndReason::Cancelled, EndReason::Expired, EndReason::Purged];
+const END_REASONS: [EndReason; 6] = [
+    EndReason::Acked,
+    EndReason::Dead,
+    EndReason::Cancelled,
+    EndReason::Expired,
+    EndReason::Purged,
+    EndReason::Delivered,
+];
 
 const fn end_reason_byte(reason: EndReason) -> u8 {
     match reason {
@@ -340,5 +359,6 @@ const fn end_reason_byte(reason: EndReason) -> u8 {
         EndReason::Cancelled => 2,
         EndReason::Expired => 3,
         EndReason::Purged => 4,
+        EndReason::Delivered => 5,
     }
 }

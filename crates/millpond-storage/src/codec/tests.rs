@@ -19,7 +19,7 @@ use millpond_types::{
 use super::*;
 use crate::twin::Seed;
 
-const FACTS: u64 = 26;
+const FACTS: u64 = 27;
 const PAGES: u64 = 8;
 
 #[test]
@@ -571,8 +571,8 @@ impl Draw {
             },
             14 => Fact::Ripened { topic, group, priority, first, count },
             15 => {
-                use EndReason::{Acked, Cancelled, Dead, Expired, Purged};
-                let reason = [Acked, Dead, Cancelled, Expired, Purged][self.below(5) as usize];
+                use EndReason::{Acked, Cancelled, Dead, Delivered, Expired, Purged};
+                let reason = [Acked, Dead, Cancelled, Expired, Purged, Delivered][self.below(6) as usize];
                 Fact::Ended { topic, group, priority, first, count, reason }
             }
             16 => Fact::Rescheduled { topic, group, priority, sequence: first, due: self.wall() },
@@ -595,6 +595,7 @@ impl Draw {
             23 => Fact::GroupEnding { group },
             24 => Fact::GroupDeleted { group },
             22 => Fact::GroupCreated { group, namespace, name: self.group().name },
+            25 => Fact::Delivered { topic, group, lease, count },
             _ => {
                 let mut block = Vec::new();
                 block::push(&mut block, b"", &[], &[1; 5]).unwrap();

@@ -88,7 +88,9 @@ impl Held {
                 self.floor = self.floor.max(lease.0.saturating_add(count.into()));
                 self.topic(topic).leases.insert(lease, Leased { priority, first, count });
             }
-            Fact::Acked { topic, lease, count, .. } => _ = self.topic(topic).take_leased(lease, count),
+            Fact::Acked { topic, lease, count, .. } | Fact::Delivered { topic, lease, count, .. } => {
+                _ = self.topic(topic).take_leased(lease, count)
+            }
             Fact::Returned { topic, lease, count, .. } => _ = self.topic(topic).end_leases(lease, count),
             Fact::Died { topic, which, reason, detail, at, .. } => {
                 let of = self.topic(topic);

@@ -42,6 +42,7 @@ fn a_message_of_24_bytes_to_a_fresh_topic_takes_few_bytes_of_journal() {
             sizes: Sizes::Uniform(block.len() as u32),
             block: block.clone(),
             dedup: Vec::new(),
+            too_large: Vec::new(),
         });
         let producer = ProducerBatch { id: ProducerId(u128::MAX / 3), instance: 1, sequence: sequence + 1 };
         let publish = Publish {

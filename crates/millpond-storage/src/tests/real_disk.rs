@@ -41,6 +41,7 @@ fn publish(count: u32, size: usize) -> Command {
         block: Bytes::from(bytes),
         sizes: Sizes::from_ends(&ends),
         dedup: Vec::new(),
+        too_large: Vec::new(),
     };
     let namespace = NamespaceName::default();
     Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
@@ -55,6 +56,8 @@ fn receive(messages: u32) -> Command {
         bytes: u64::MAX,
         lease: None,
         wait: Millis::ZERO,
+        at_most_once: false,
+        request: None,
     })
 }
 

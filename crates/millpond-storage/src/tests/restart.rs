@@ -39,6 +39,7 @@ fn publish(opened: &mut Opened, topics: std::ops::Range<u32>) {
         sizes: Sizes::Uniform(block.len() as u32),
         block: block.clone(),
         dedup: Vec::new(),
+        too_large: Vec::new(),
     });
     let (namespace, runs) = (NamespaceName::default(), runs.collect());
     turn(opened, Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs }));

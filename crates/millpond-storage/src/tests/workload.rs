@@ -255,6 +255,7 @@ pub fn publish(seed: &mut Seed) -> Command {
         block: Bytes::from(bytes),
         sizes: Sizes::from_ends(&ends),
         dedup: Vec::new(),
+        too_large: Vec::new(),
     };
     let namespace = NamespaceName::default();
     Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
@@ -276,6 +277,8 @@ pub fn receive(messages: u32) -> Command {
         bytes: u64::MAX,
         lease: None,
         wait: Millis::ZERO,
+        at_most_once: false,
+        request: None,
     })
 }
 

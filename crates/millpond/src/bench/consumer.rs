@@ -118,6 +118,7 @@ impl Consumer {
             messages: task.credit,
             bytes: CREDIT_BYTES,
             lease: None,
+            at_most_once: false,
         };
         // Deliveries may overtake the answer; `call` would drop them, so the answer is taken where it comes.
         let mut frame = Vec::new();

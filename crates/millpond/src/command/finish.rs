@@ -142,6 +142,7 @@ impl Leases {
                 FinishOutcome::Done => done,
                 FinishOutcome::Dead => "dead",
                 FinishOutcome::LeaseLost => "lease_lost",
+                FinishOutcome::Kept => "kept",
             };
             match globals.output {
                 Output::Table => say::line(format!("{outcome} {receipt}")),

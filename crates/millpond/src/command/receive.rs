@@ -35,8 +35,11 @@ pub struct Receive {
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     lease: Option<Duration>,
     /// Ack the messages once they are printed
-    #[arg(long)]
+    #[arg(long, conflicts_with = "at_most_once")]
     ack: bool,
+    /// Take messages that end as they are delivered: none comes again, whatever becomes of this command
+    #[arg(long)]
+    at_most_once: bool,
 }
 
 /// Reads the name of a group.
@@ -67,6 +70,7 @@ impl Receive {
                     messages: left,
                     lease: self.lease,
                     wait,
+                    at_most_once: self.at_most_once,
                     ..ReceiveOptions::new(namespace.clone())
                 };
                 let deliveries = client.receive(options).await?;
@@ -87,6 +91,9 @@ impl Receive {
         let mut output = std::io::stdout().lock();
         let printed = deliveries.map(|delivery| message(&delivery)).try_for_each(|line| writeln!(output, "{line}"));
         if let Err(why) = printed.and_then(|()| output.flush()) {
+            if self.at_most_once {
+                return Err(Failure::refused(format!("stdout is closed ({why}): the messages are lost")));
+            }
             // Nobody reads on: the messages go back at once instead of at the end of their leases.
             client.release(receipts, Duration::ZERO).await?;
             return Err(Failure::refused(format!("stdout is closed ({why}): the messages were given back")));

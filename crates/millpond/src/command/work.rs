@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 
 use super::receive::group;
-use crate::address::{Address, filter};
+use crate::address::{Address, TopicAddress, filter};
 use crate::child::{Task, handle};
 use crate::cli::Globals;
 use crate::connection::{options, runtime};
@@ -30,6 +30,9 @@ The body is the command's stdin; variables say the rest:
 
 The exit status decides: 0 acks, 75 releases, 65 rejects, any other fails the message, with the end
 of stderr as the reason. A command whose lease is lost gets SIGTERM, with all that it has started.
+
+With --forward a worker is a stage of a chain: each message of the one topic becomes one of the other,
+once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id.
 
 On SIGTERM or SIGINT the worker finishes what runs and releases the rest; a second signal sends
 SIGTERM to what runs. Commands of a worker that is killed (SIGKILL) run on.";
@@ -51,6 +54,12 @@ pub struct Work {
     /// its connection is gone or 20s after it fell silent [default: as the namespace says]
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     lease: Option<Duration>,
+    /// Publish what the command writes to stdout there as the message is acked, both or neither; nothing, if it writes none
+    #[arg(long, value_name = "NS/TOPIC", conflicts_with = "at_most_once")]
+    forward: Option<TopicAddress>,
+    /// Take messages that end as they are delivered: none comes again, whatever becomes of its command
+    #[arg(long)]
+    at_most_once: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", last = true, required = true)]
     command: Vec<String>,
@@ -82,13 +91,23 @@ impl Work {
                     // No more than run: what waits here could run elsewhere.
                     messages: self.concurrency,
                     lease: self.lease,
+                    at_most_once: self.at_most_once,
                     ..SubscribeOptions::new(namespace.clone())
                 })
                 .await?;
             let (hurry, hurried) = watch::channel(false);
             let (broken, mut breakage) = watch::channel(None);
             let server = globals.server.clone();
-            let task = Task { client: client.clone(), namespace, server, command: self.command, hurried, broken };
+            let task = Task {
+                client: client.clone(),
+                namespace,
+                server,
+                command: self.command,
+                forward: self.forward,
+                at_most_once: self.at_most_once,
+                hurried,
+                broken,
+            };
             let mut workers =
                 Workers::start(subscription, self.concurrency as usize, move |delivery| handle(task.clone(), delivery));
             let mut failure = None;

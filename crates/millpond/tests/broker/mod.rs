@@ -70,7 +70,12 @@ impl Broker {
 
     /// A broker on a directory that may have served before.
     pub fn start_on(directory: TempDir) -> Broker {
-        let mut broker = Broker::run(&mut serve(directory.path()));
+        Broker::run_on(&mut serve(directory.path()), directory)
+    }
+
+    /// A broker from a whole command, on a directory that goes with it.
+    pub fn run_on(command: &mut Command, directory: TempDir) -> Broker {
+        let mut broker = Broker::run(command);
         broker.directory = Some(directory);
         broker
     }

@@ -5,6 +5,7 @@ mod broker;
 
 mod benching;
 mod device;
+mod forwarding;
 mod inspecting;
 mod managing;
 mod memory;

@@ -43,7 +43,7 @@ impl Op {
                 let producer = known.next_batch(*topic);
                 Command::Publish(Publish { namespace, producer: Some(producer), level: Level::Durable, runs })
             }
-            Op::Receive { filter, messages, bytes, lease, wait } => Command::Receive(Receive {
+            Op::Receive { filter, messages, bytes, lease, wait, at_most_once } => Command::Receive(Receive {
                 namespace,
                 group,
                 filter: self::filter(*filter),
@@ -51,6 +51,8 @@ impl Op {
                 bytes: *bytes,
                 lease: lease.map(Millis),
                 wait: Millis(*wait),
+                at_most_once: *at_most_once,
+                request: None,
             }),
             Op::Withdraw(index) => Command::Withdraw(pick(&known.receives, *index)?),
             Op::Finish { verb, receipts, delay } => {
@@ -67,6 +69,18 @@ impl Op {
                 };
                 Command::Finish(Finish { verb, receipts, confirm: true }).not_empty()?
             }
+            Op::Forward { receipts, topic, count, dedup } => {
+                let mut receipts = some(receipts, known);
+                receipts.sort_unstable();
+                receipts.dedup();
+                if receipts.is_empty() {
+                    return None;
+                }
+                let receipts = receipts.into_iter().map(|first| ReceiptRun { first, count: 1 }).collect();
+                let runs = vec![publish_run(known, TOPICS[*topic], *count, *dedup)];
+                let publish = Publish { namespace, producer: None, level: Level::Durable, runs };
+                Command::Forward(Forward { receipts, publish })
+            }
             Op::Begin { session, held } => {
                 let held = some(held, known).into_iter().map(|first| ReceiptRun { first, count: 2 }).collect();
                 Command::SessionBegin(SessionBegin { session: SessionId(*session), resume: Millis(1000), held })
@@ -76,7 +90,7 @@ impl Op {
             Op::Heartbeat { session, except } => {
                 Command::Heartbeat { session: SessionId(*session), except: some(except, known) }
             }
-            Op::Attach { session, consumer, filter, messages, bytes } => Command::Attach(Attach {
+            Op::Attach { session, consumer, filter, messages, bytes, at_most_once } => Command::Attach(Attach {
                 session: SessionId(*session),
                 consumer: *consumer,
                 namespace,
@@ -85,6 +99,7 @@ impl Op {
                 messages: *messages,
                 bytes: *bytes,
                 lease: None,
+                at_most_once: *at_most_once,
             }),
             Op::Credit { session, consumer, messages, bytes } => Command::Credit {
                 session: SessionId(*session),
@@ -146,7 +161,7 @@ pub fn publish_run(known: &mut Known, topic: &str, count: u32, dedup: Option<u8>
     let dedup = dedup.map(|id| DedupMark { index: 0, hash: hash(topic, id) }).into_iter().collect();
     let (sizes, block) = (sizes_of(&bytes), bytes.into());
     let (topic, priority, delay, ttl) = (name(topic), Priority::DEFAULT, Millis::ZERO, None);
-    PublishRun { topic, priority, delay, ttl, count, block, sizes, dedup }
+    PublishRun { topic, priority, delay, ttl, count, block, sizes, dedup, too_large: Vec::new() }
 }
 
 pub const FILTERS: usize = 6;

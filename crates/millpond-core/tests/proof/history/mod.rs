@@ -45,12 +45,19 @@ pub enum Op {
         bytes: u64,
         lease: Option<u64>,
         wait: u64,
+        at_most_once: bool,
     },
     Withdraw(usize),
     Finish {
         verb: usize,
         receipts: Vec<(usize, u32)>,
         delay: u64,
+    },
+    Forward {
+        receipts: Vec<usize>,
+        topic: usize,
+        count: u32,
+        dedup: Option<u8>,
     },
     Begin {
         session: u64,
@@ -68,6 +75,7 @@ pub enum Op {
         filter: usize,
         messages: u32,
         bytes: u64,
+        at_most_once: bool,
     },
     Credit {
         session: u64,
@@ -127,24 +135,31 @@ fn op() -> impl Strategy<Value = Op> {
     let bytes = || select(vec![1, 25, 40, 10_000, 10_000]);
     let lease = option::of(select(vec![100, 1000, 5000]));
     let (session, consumer) = (|| 1..4u64, || 0..2u32);
+    let once = || prop::bool::weighted(0.1);
     let dedup = || option::weighted(0.4, 0..2u8);
     let priority = select(vec![4, 4, 4, 4, 9, 0]);
     prop_oneof![
         8 => (topic(), priority, 1..5u32, time(), ttl, dedup()).prop_map(
             |(topic, priority, count, delay, ttl, dedup)| Op::Publish { topic, priority, count, delay, ttl, dedup }
         ),
-        5 => (0..FILTERS, messages(), bytes(), lease, time()).prop_map(
-            |(filter, messages, bytes, lease, wait)| Op::Receive { filter, messages, bytes, lease, wait }
+        5 => (0..FILTERS, messages(), bytes(), lease, time(), once()).prop_map(
+            |(filter, messages, bytes, lease, wait, at_most_once)| {
+                Op::Receive { filter, messages, bytes, lease, wait, at_most_once }
+            }
         ),
         1 => any::<usize>().prop_map(Op::Withdraw),
         8 => (0..7usize, vec((any::<usize>(), 1..4u32), 1..5), time())
             .prop_map(|(verb, receipts, delay)| Op::Finish { verb, receipts, delay }),
+        2 => (vec(any::<usize>(), 1..3), topic(), 1..3u32, dedup())
+            .prop_map(|(receipts, topic, count, dedup)| Op::Forward { receipts, topic, count, dedup }),
         3 => (session(), vec(any::<usize>(), 0..4)).prop_map(|(session, held)| Op::Begin { session, held }),
         1 => session().prop_map(Op::Lose),
         1 => session().prop_map(Op::End),
         1 => (session(), vec(any::<usize>(), 0..4)).prop_map(|(session, except)| Op::Heartbeat { session, except }),
-        4 => (session(), consumer(), 0..FILTERS, messages(), bytes()).prop_map(
-            |(session, consumer, filter, messages, bytes)| Op::Attach { session, consumer, filter, messages, bytes }
+        4 => (session(), consumer(), 0..FILTERS, messages(), bytes(), once()).prop_map(
+            |(session, consumer, filter, messages, bytes, at_most_once)| {
+                Op::Attach { session, consumer, filter, messages, bytes, at_most_once }
+            }
         ),
         4 => (session(), consumer(), messages(), bytes()).prop_map(
             |(session, consumer, messages, bytes)| Op::Credit { session, consumer, messages, bytes }

@@ -14,7 +14,8 @@ impl Model {
             Command::Publish(publish) => publish.runs.iter().flat_map(|run| self.publish(run)).collect(),
             Command::Receive(receive) => {
                 let who = Who::Once { ticket: ticket.0, until: self.run + receive.wait.0 };
-                self.consume(who, &receive.filter, receive.messages, receive.bytes, receive.lease);
+                let credit = (receive.messages, receive.bytes);
+                self.consume(who, &receive.filter, credit, receive.lease, receive.at_most_once);
                 Vec::new()
             }
             Command::Withdraw(Ticket(gone)) => {
@@ -22,6 +23,7 @@ impl Model {
                 Vec::new()
             }
             Command::Finish(finish) => self.finish(finish),
+            Command::Forward(forward) => self.forward(forward),
             Command::SessionBegin(begin) => self.begin(begin),
             Command::SessionLost(session) => {
                 self.detach_all(session.0);
@@ -58,7 +60,8 @@ impl Model {
                 if self.consumers.iter().any(|consumer| consumer.who == who) {
                     return one(Code::ConsumerExists.name());
                 }
-                self.consume(who, &attach.filter, attach.messages, attach.bytes, attach.lease);
+                let credit = (attach.messages, attach.bytes);
+                self.consume(who, &attach.filter, credit, attach.lease, attach.at_most_once);
                 one("ok")
             }
             Command::Credit { session, consumer, messages, bytes } => {
@@ -126,6 +129,32 @@ impl Model {
             }
             command => panic!("the histories have no {command:?}"),
         }
+    }
+
+    /// All of it or nothing.
+    fn forward(&mut self, forward: &Forward) -> Vec<String> {
+        let Forward { receipts, publish } = forward;
+        let is_current: Vec<bool> =
+            receipts.iter().flat_map(each).map(|receipt| self.leased(receipt).is_some()).collect();
+        let is_off = self.policy.dedup_window == DedupWindow::Off;
+        let is_refused = is_off && publish.runs.iter().any(|run| !run.dedup.is_empty());
+        if is_current.contains(&false) || is_refused {
+            let mut lines: Vec<String> =
+                is_current.iter().map(|is| if *is { "kept" } else { "lease_lost" }.to_owned()).collect();
+            for (run, index) in publish.runs.iter().flat_map(|run| (0..run.count).map(move |index| (run, index))) {
+                let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
+                lines.push(match hash.and_then(|hash| self.remembered(hash)) {
+                    _ if is_off && hash.is_some() => Code::DedupOff.name().to_owned(),
+                    Some(id) => format!("duplicate {id} {}", self.state_of(id)),
+                    None => Code::RefusedTogether.name().to_owned(),
+                });
+            }
+            return lines;
+        }
+        let finish = Finish { verb: FinishVerb::Ack, receipts: receipts.clone(), confirm: true };
+        let mut lines = self.finish(&finish);
+        lines.extend(publish.runs.iter().flat_map(|run| self.publish(run)).collect::<Vec<_>>());
+        lines
     }
 
     fn publish(&mut self, run: &PublishRun) -> Vec<String> {
@@ -199,9 +228,16 @@ impl Model {
         vec![if was_there { "resumed".into() } else { "begun".into() }]
     }
 
-    fn consume(&mut self, who: Who, filter: &Filter, messages: u32, bytes: u64, lease: Option<Millis>) {
+    fn consume(
+        &mut self,
+        who: Who,
+        filter: &Filter,
+        (messages, bytes): (u32, u64),
+        lease: Option<Millis>,
+        at_most_once: bool,
+    ) {
         let (filter, lease) = (filter.clone(), lease.map(|lease| lease.0));
-        self.consumers.push(Consumer { who, filter, messages: u64::from(messages), bytes, lease });
+        self.consumers.push(Consumer { who, filter, messages: u64::from(messages), bytes, lease, at_most_once });
     }
 
     fn detach_all(&mut self, id: u64) {

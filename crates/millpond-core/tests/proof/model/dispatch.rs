@@ -68,6 +68,9 @@ impl Model {
             let message = self.message(name, (priority, run.first.0 + n));
             (message.state, message.deliveries) = (state, message.deliveries + 1);
         }
+        if self.consumers[at].at_most_once {
+            (0..count).for_each(|n| _ = self.take(name, (priority, run.first.0 + n)));
+        }
         self.topics.get_mut(name).unwrap().next_lease = lease + count;
         self.high_water = self.high_water.max(lease + count);
         let consumer = &mut self.consumers[at];

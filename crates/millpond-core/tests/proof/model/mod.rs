@@ -86,6 +86,8 @@ struct Consumer {
     messages: u64,
     bytes: u64,
     lease: Option<u64>,
+    /// Its messages end as it is given them.
+    at_most_once: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

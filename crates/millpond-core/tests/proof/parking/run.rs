@@ -108,6 +108,8 @@ impl Run {
             bytes: 1_000_000,
             lease: None,
             wait: Millis(0),
+            at_most_once: false,
+            request: None,
         });
         self.received.clear();
         self.submit(vec![receive]);
@@ -142,8 +144,17 @@ impl Run {
         let (session, namespace, group) = (SessionId(1), NamespaceName::default(), GroupName::default());
         self.submit(vec![Command::SessionBegin(SessionBegin { session, resume: Millis(1000), held: Vec::new() })]);
         let (messages, bytes) = (10_000, 1_000_000);
-        let attach =
-            Attach { session, consumer: 1, namespace, group, filter: Filter::All, messages, bytes, lease: None };
+        let attach = Attach {
+            session,
+            consumer: 1,
+            namespace,
+            group,
+            filter: Filter::All,
+            messages,
+            bytes,
+            lease: None,
+            at_most_once: false,
+        };
         self.submit(vec![Command::Attach(attach)]);
     }
 

@@ -40,6 +40,7 @@ impl Conversation {
                 return Ok(());
             }
             frame::Request::Publish(publish) => return self.publish(publish, correlation, bytes),
+            frame::Request::Forward(forward) => return self.forward(forward, correlation, bytes),
             frame::Request::Finish(finish) => {
                 self.finish(finish, correlation);
                 return Ok(());
@@ -152,6 +153,22 @@ impl Conversation {
         Ok(())
     }
 
+    fn forward(&mut self, forward: frame::Forward<Block>, correlation: u32, bytes: u32) -> Result<(), Close> {
+        self.spend(bytes)?;
+        let is_asked = match convert::forward(forward, self.shared.hash_key) {
+            Ok(command) => self.ask(correlation, Kind::Publish { bytes, silent: false }, command),
+            Err(refusal) => {
+                let (code, detail) = (refusal.code, refusal.detail.to_owned());
+                self.write(Response::Error { code, detail }, correlation);
+                false
+            }
+        };
+        if !is_asked {
+            self.give_back(bytes);
+        }
+        Ok(())
+    }
+
     fn spend(&mut self, bytes: u32) -> Result<(), Close> {
         if self.credit.spend(bytes) {
             return Ok(());
@@ -225,7 +242,7 @@ impl Conversation {
             return self.refuse(correlation, Code::SessionUnknown, NO_SESSION);
         };
         let session = session.id;
-        let frame::Attach { consumer, namespace, group, filter, messages, bytes, lease } = attach;
+        let frame::Attach { consumer, namespace, group, filter, messages, bytes, lease, at_most_once } = attach;
         if self.windows.iter().any(|(number, _)| *number == consumer) {
             let detail = "a consumer of this number is attached already; choose another";
             return self.refuse(correlation, Code::ConsumerExists, detail);
@@ -237,7 +254,8 @@ impl Conversation {
         let (window, first) = Window::new(Grant { messages, bytes }, &self.shared.windows);
         let Grant { messages, bytes } = first;
         let filter = convert::detached(filter);
-        let command = command::Attach { session, consumer, namespace, group, filter, messages, bytes, lease };
+        let command =
+            command::Attach { session, consumer, namespace, group, filter, messages, bytes, lease, at_most_once };
         if self.ask(correlation, Kind::Attach { consumer }, Command::Attach(command)) {
             self.windows.push((consumer, window));
         }

@@ -1,0 +1,114 @@
+//! `work --forward`: a chain of stages, and what is left of it when its processes are killed.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::broker::{Broker, Running, serve_at};
+
+/// Each stage takes from the first topic and adds its mark for the second.
+const STAGES: [(&str, &str, &str); 3] =
+    [("default/in", "default/two", "a"), ("default/two", "default/three", "b"), ("default/three", "default/out", "c")];
+
+#[test]
+fn what_a_command_writes_is_published_as_its_message_is_acked() {
+    let broker = Broker::start();
+    broker.call_with(&["publish", "default/in", "--lines"], b"one\nnothing\nbad\n").ok();
+    let script = "case $(cat) in one) printf 'two lines\nof it';; nothing) ;; bad) echo lost; exit 65;; esac";
+    let worker = broker.spawn(&["work", "default/in", "--forward", "default/out", "--", "sh", "-c", script]);
+    until(|| broker.counts("default")["dead"] == 1 && broker.counts("default")["leased"] == 0);
+    let out = broker.json(&["receive", "default", "--max", "10", "--ack"]);
+    assert_eq!(out.len(), 1, "{out:?}");
+    assert_eq!((&out[0]["topic"], &out[0]["body"]), (&"out".into(), &"two lines\nof it".into()));
+    assert!(out[0]["dedup_id"].as_str().unwrap().ends_with("/0/0"), "it is made of the input's id");
+    stop(worker);
+
+    // A refused output keeps its input, which fails with the reason.
+    broker.ok(&["namespace", "create", "off", "--dedup-window", "off"]);
+    broker.ok(&["namespace", "set", "default", "--max-failures", "0"]);
+    broker.ok(&["publish", "default/in", "again"]);
+    let worker = broker.spawn(&["work", "default/in", "--forward", "off/out", "--", "cat"]);
+    until(|| broker.counts("default")["dead"] == 2);
+    stop(worker);
+    let dead = broker.json(&["dead", "list", "default", "--output", "json"]);
+    assert!(dead.iter().any(|letter| letter["detail"].to_string().contains("dedup_off")), "{dead:?}");
+    assert_eq!(broker.counts("off")["waiting"], 0);
+}
+
+/// `CHAIN=2000,60 cargo test -p millpond --test command_line a_chain` is the same at length: so many inputs, so many kills.
+#[test]
+fn a_chain_of_stages_yields_each_output_once() {
+    let asked = std::env::var("CHAIN").ok();
+    let numbers = asked.as_deref().map(|text| text.split_once(',').expect("CHAIN=INPUTS,KILLS"));
+    let (inputs, kills) = numbers.unwrap_or(("30", "4"));
+    chain(inputs.parse().expect("how many inputs"), kills.parse().expect("how many kills"));
+}
+
+/// Publishes so many inputs, kills so many processes meanwhile, and holds what comes out against what went in.
+fn chain(inputs: u32, kills: u32) {
+    let seed = Instant::now();
+    let mut drawn = u64::from(std::process::id()) << 20;
+    let mut draw = |below: u64| {
+        drawn = drawn.wrapping_mul(6364136223846793005).wrapping_add(seed.elapsed().as_nanos() as u64 | 1);
+        (drawn >> 33) % below
+    };
+    let mut broker = Broker::start();
+    let address = broker.address.clone();
+    // What is killed with its worker fails; it is to come again, at once and as often as it takes.
+    broker.ok(&["namespace", "set", "default", "--retry", "head", "--max-failures", "1000"]);
+    let start = |broker: &Broker, stage: usize| {
+        let (from, to, mark) = STAGES[stage];
+        // So slow that a kill finds it at work.
+        let script = format!("cat; sleep 0.05; printf {mark}");
+        broker.spawn(&["work", from, "--concurrency", "1..4", "--forward", to, "--", "sh", "-c", &script])
+    };
+    let mut workers: Vec<Running> = (0..STAGES.len()).map(|stage| start(&broker, stage)).collect();
+    let mut left = kills;
+    for input in 0..inputs {
+        let (body, id) = (format!("{input}-"), format!("input {input}"));
+        // The ledger is outside: an input counts once its publish is confirmed, and is repeated until then.
+        until(|| broker.call(&["publish", "default/in", &body, "--dedup-id", &id]).code == 0);
+        if left > 0 && draw(u64::from(inputs / kills)) == 0 {
+            left -= 1;
+            match draw(4) as usize {
+                3 => {
+                    let directory = broker.kill();
+                    broker = Broker::run_on(&mut serve_at(directory.path(), &address), directory);
+                }
+                stage => {
+                    workers[stage].signal(Signal::KILL);
+                    workers[stage] = start(&broker, stage);
+                }
+            }
+        }
+    }
+    until(|| {
+        let counts = broker.counts("default");
+        counts["waiting"] == inputs && ["leased", "retrying", "delayed", "dead"].iter().all(|state| counts[*state] == 0)
+    });
+    workers.into_iter().for_each(stop);
+    let max = (2 * inputs).to_string();
+    let mut out: Vec<String> = broker
+        .json(&["receive", "default/out", "--max", &max, "--ack"])
+        .iter()
+        .map(|message| message["body"].as_str().unwrap().to_owned())
+        .collect();
+    let mut expected: Vec<String> = (0..inputs).map(|input| format!("{input}-abc")).collect();
+    out.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(out, expected, "each input yields one output");
+}
+
+fn stop(mut worker: Running) {
+    worker.signal(Signal::TERM);
+    worker.wait().ok();
+}
+
+/// Waits until it holds; a lease of a killed worker comes back within some ten seconds.
+fn until(mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !holds() {
+        assert!(Instant::now() < deadline, "it does not come to that");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
