@@ -12,10 +12,14 @@ use crate::output::Output;
 use crate::state::pieces::PieceTimer;
 use crate::state::topic::AsideWhy;
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
+use crate::store::Want;
 
 /// Deadlines that are decided in one turn; the next one follows at once. Each becomes a few facts, which must fit a batch
 /// of the journal, and nobody is served meanwhile.
 const DUE_MAX: usize = 10_000;
+/// Pieces of lines that are fetched at a time because a TTL has passed in them: about as many runs as can be decided in
+/// one turn, where each is of one message.
+const DUE_PIECES_MAX: usize = 16;
 
 impl State {
     /// Lets the timers know of the time of this turn. Those of one moment go off in an order that follows from the
@@ -58,19 +62,35 @@ impl Core {
         self.end_groups(log);
     }
 
-    /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own.
+    /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own: not many more runs
+    /// than are decided in this turn, for a line may be very long.
     fn bring_due(&mut self) {
         let State { piece_timers, topics, now, .. } = &mut self.state;
         piece_timers.advance(now.wall.0, |timer| {
             let topic = &topics[timer.slot];
             (topic.number, timer.priority, timer.first, topic.group)
         });
-        while let Some(PieceTimer { slot, priority, first }) = self.state.piece_timers.take_due() {
-            // What has to be fetched has timers that are overdue when it comes.
-            if let Err(want) = self.state.bring(slot, priority, first) {
-                self.want(want);
+        let mut runs = 0;
+        while runs < DUE_MAX
+            && self.has_room_for_due_pieces()
+            && let Some(PieceTimer { slot, priority, first }) = self.state.piece_timers.take_due()
+        {
+            match self.state.bring(slot, priority, first) {
+                Ok(brought) => runs += brought,
+                // What has to be fetched has timers that are overdue when it comes.
+                Err(want) => self.want_due_piece(want),
             }
         }
+    }
+
+    /// Whether no more pieces are on their way than are fetched at a time.
+    pub(crate) fn has_room_for_due_pieces(&self) -> bool {
+        self.fetching.due_pieces.len() < DUE_PIECES_MAX
+    }
+
+    fn want_due_piece(&mut self, want: Want) {
+        self.fetching.due_pieces.insert(want.clone());
+        self.want(want);
     }
 
     fn lease_ran_out(&mut self, lease_slot: LeaseSlot, log: &mut dyn FactLog) {

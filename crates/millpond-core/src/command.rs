@@ -22,7 +22,8 @@ pub struct Ticket(pub u64);
 pub enum Command {
     Publish(Publish),
     Receive(Receive),
-    /// Takes back a receive that still waits: its connection is gone. Never answered, and neither is the receive.
+    /// Takes back a receive that still waits, or a list, a purge or the like that goes on: its connection is gone. Never
+    /// answered, and neither is what is taken back.
     Withdraw(Ticket),
     /// Takes back a receive by its request id: nobody waits for it any more. If it was answered, its leases are released.
     /// Never answered, and neither is the receive.

@@ -69,6 +69,7 @@ impl Core {
     }
 
     fn leave(&mut self, slot: TopicSlot) {
+        self.jobs.topic_left(&self.state.topics[slot]);
         self.state.topics.offer(slot, None);
         self.dispatcher.scopes.tell(slot, &self.state);
         let (topic, shelf) = self.state.leave(slot);

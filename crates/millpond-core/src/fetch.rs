@@ -11,6 +11,7 @@ use millpond_types::{Millis, TopicName, WallTime};
 
 use crate::Core;
 use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
+use crate::jobs::Entries;
 use crate::page::{DuePage, Page, TopicPage};
 use crate::store::{Answer, Found, Key, KeyBytes, Range, Shelf, Want};
 
@@ -27,6 +28,8 @@ pub(crate) struct Fetching {
     lookups: usize,
     /// Those that the shell has not been told.
     wanted: Vec<Want>,
+    /// Pieces of lines that were asked for because a TTL has passed in them.
+    pub(crate) due_pieces: BTreeSet<Want>,
     horizon: Horizon,
 }
 
@@ -52,34 +55,41 @@ impl Core {
     /// Hands in an answer, and decides what waited for nothing else. Belongs into a turn, beside its commands.
     pub fn load(&mut self, answer: Answer, log: &mut dyn FactLog) {
         let want = answer.want();
-        match answer.clone() {
+        let was_asked = self.fetching.asked.remove(&want);
+        self.fetching.due_pieces.remove(&want);
+        let (mut for_jobs, mut letters) = (None, Vec::new());
+        match answer {
             Answer::Entry(key, page) => {
-                let was_asked = self.fetching.asked.remove(&want);
                 self.fetching.lookups -= usize::from(was_asked && Key::is_looked_up(&key));
                 self.fetching.horizon.loading.remove(&key);
                 self.take_in(&key, page);
                 self.arrived(&key);
             }
-            Answer::Range { range, entries, complete } => {
-                self.fetching.asked.remove(&want);
-                if self.jobs.wait_for(&want) {
-                    // It is theirs alone.
-                } else if self.fetching.horizon.slice.as_ref().is_some_and(|(slice, _)| *slice == want) {
-                    self.saw_deadlines(entries, complete);
-                } else if self.ending.wait_for(&want) {
-                    entries.into_iter().for_each(|(key, page)| self.take_in(&key, Some(page)));
-                } else {
-                    let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
-                    entries.into_iter().for_each(|(key, page)| self.take_in(&key, Some(page)));
-                    if !self.arrived(&range.until) {
-                        self.dispatcher.range_loaded(&range, last.as_ref());
+            Answer::Range { entries, .. } if self.ending.wait_for(&want) => {
+                for (key, page) in entries {
+                    match page {
+                        Page::Dead(letter) => letters.push(letter),
+                        page => self.take_in(&key, Some(page)),
                     }
                 }
             }
+            Answer::Range { entries, complete, .. } if self.jobs.wait_for(&want) => {
+                for_jobs = Some(Entries { entries, complete });
+            }
+            Answer::Range { entries, complete, .. }
+                if self.fetching.horizon.slice.as_ref().is_some_and(|(slice, _)| *slice == want) =>
+            {
+                self.saw_deadlines(entries, complete);
+            }
+            Answer::Range { range, entries, complete } => {
+                let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
+                entries.into_iter().for_each(|(key, page)| self.take_in(&key, Some(page)));
+                self.dispatcher.range_loaded(&range, last.as_ref());
+            }
         }
         self.unpark(log);
-        self.arrived_for_ending(&answer, log);
-        self.arrived_for_jobs(answer, log);
+        self.arrived_for_ending(&want, &letters, log);
+        self.arrived_for_jobs(&want, for_jobs, log);
     }
 
     pub(crate) fn want(&mut self, want: Want) {
@@ -118,7 +128,9 @@ impl Core {
         missing
     }
 
-    fn look_up_in(&mut self, group: GroupNumber, name: &TopicName, missing: &mut Vec<KeyBytes>) {
+    /// Where a group's topic may be that is not in memory, and only the disk knows; nothing is added if there is no such
+    /// topic or it is in memory from here on.
+    pub(crate) fn look_up_in(&mut self, group: GroupNumber, name: &TopicName, missing: &mut Vec<KeyBytes>) {
         let before = missing.len();
         for shelf in self.state.groups[group].cold_shelves() {
             let key = Key::Topic { group, shelf, name: name.clone() };
@@ -138,6 +150,7 @@ impl Core {
         let (group, name) = (page.group, page.name.clone());
         self.state.take_in(page, shelf);
         self.dispatcher.loaded(group, shelf, &name);
+        self.jobs.topic_came(group, &name);
         self.appeared(group, &name);
     }
 

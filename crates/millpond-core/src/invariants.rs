@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use millpond_types::{Counts, SessionId};
 
 use crate::Core;
+use crate::jobs::ROWS;
 use crate::state::State;
 use crate::state::line::InLine;
 use crate::state::topic::{AsideWhy, Level, Topic};
@@ -33,6 +34,17 @@ pub fn check(core: &Core) {
     residents_are_weighed(state);
     timers_are_as_many_as_what_waits(state);
     ready_topics_are_offered(core);
+    jobs_read_ahead_what_is_not_in_memory(core);
+}
+
+/// What a job knows of a topic besides what memory says is the truth, and never much.
+fn jobs_read_ahead_what_is_not_in_memory(core: &Core) {
+    for (group, names) in core.jobs.known_ahead() {
+        assert!(names.len() <= ROWS, "a job reads ahead what a turn looks at");
+        for name in names {
+            assert_eq!(core.state.topics.find(group, name), None, "what is in memory is the truth");
+        }
+    }
 }
 
 /// No sequence is in two places, nothing lies at or past `next`, and lines are in order.

@@ -8,8 +8,6 @@
 //! What keeps commands in order is a *gate*, with a queue before it. The first in a queue passes when all entries that
 //! the gate's topic could be in were looked at; a command is decided when it may pass all its gates. A gate that was
 //! opened stays open while anyone stands before it, for a topic that is awaited does not leave memory.
-//!
-//! A command on all topics of a filter stands behind all that came before it, and is a gate for all that come after.
 
 mod last;
 mod needs;
@@ -17,7 +15,7 @@ mod needs;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use millpond_types::{Filter, ProducerId, TopicName};
+use millpond_types::{ProducerId, TopicName};
 
 use crate::Core;
 use crate::command::{Command, Ticket};
@@ -66,8 +64,6 @@ struct Queue {
 enum Gate {
     Topic(NamespaceNumber, TopicName),
     Producer(NamespaceNumber, ProducerId),
-    /// A parked command on all topics of a filter, and what it is called among the parked.
-    Filter(NamespaceNumber, u64),
 }
 
 impl Core {
@@ -93,17 +89,9 @@ impl Core {
         }
         let id = self.parking.next;
         self.parking.next += 1;
-        let mut gates = self.parking.filters_before(&needs);
-        match needs {
-            Needs::Names(namespace, names, producer) => {
-                gates.extend(names.into_iter().map(|name| Gate::Topic(namespace, name)));
-                gates.extend(producer.map(|producer| Gate::Producer(namespace, producer)));
-            }
-            Needs::All(namespace, filter) => {
-                gates.extend(self.parking.topics_before(namespace, &filter));
-                gates.push(Gate::Filter(namespace, id));
-            }
-        }
+        let Needs { namespace, names, producer } = needs;
+        let mut gates: Vec<Gate> = names.into_iter().map(|name| Gate::Topic(namespace, name)).collect();
+        gates.extend(producer.map(|producer| Gate::Producer(namespace, producer)));
         gates.sort_unstable();
         gates.dedup();
         let bytes = needs::bytes_of(&command);
@@ -131,16 +119,15 @@ impl Core {
         !self.parking.gates.is_empty() && self.parking.gates.contains_key(&Gate::Topic(namespace, name.clone()))
     }
 
-    /// What was asked for by a key, or by a range that ends with it, has come. True if a gate waited for it.
-    pub(crate) fn arrived(&mut self, key: &KeyBytes) -> bool {
+    /// The entry of a key has come.
+    pub(crate) fn arrived(&mut self, key: &KeyBytes) {
         self.parking.arrived(key);
-        let Some(gate) = self.parking.awaited.remove(key) else { return false };
+        let Some(gate) = self.parking.awaited.remove(key) else { return };
         let queue = self.parking.gates.get_mut(&gate).expect("a gate that waits is there");
         queue.missing.retain(|missing| missing != key);
         if queue.missing.is_empty() {
             self.parking.open(&gate);
         }
-        true
     }
 
     /// A group's topic is in memory, whatever else is still asked for on its account.
@@ -172,21 +159,12 @@ impl Core {
 
     /// Whether something has to be fetched, or something parked has to be decided before.
     fn must_wait(&mut self, needs: &Needs) -> bool {
-        match needs {
-            Needs::Names(namespace, names, producer) => {
-                let parking = &self.parking;
-                let is_queued = !parking.parked.is_empty()
-                    && (names.iter().any(|name| parking.gates.contains_key(&Gate::Topic(*namespace, name.clone())))
-                        || producer.is_some_and(|id| parking.gates.contains_key(&Gate::Producer(*namespace, id)))
-                        || !parking.filters_before(needs).is_empty());
-                is_queued || names.iter().any(|name| !self.look_up(*namespace, name).is_empty())
-            }
-            Needs::All(namespace, filter) => {
-                self.state.is_cold(*namespace)
-                    || !self.parking.filters_before(needs).is_empty()
-                    || self.parking.topics_before(*namespace, filter).next().is_some()
-            }
-        }
+        let Needs { namespace, names, producer } = needs;
+        let gates = &self.parking.gates;
+        let is_queued = !gates.is_empty()
+            && (names.iter().any(|name| gates.contains_key(&Gate::Topic(*namespace, name.clone())))
+                || producer.is_some_and(|id| gates.contains_key(&Gate::Producer(*namespace, id))));
+        is_queued || names.iter().any(|name| !self.look_up(*namespace, name).is_empty())
     }
 
     /// The entries that a new gate waits for.
@@ -225,23 +203,5 @@ impl Parking {
             }
         }
         parked
-    }
-
-    /// The parked commands on all topics of a filter that another command comes behind. Those of other filters are
-    /// among them: they are few, and soon decided.
-    fn filters_before(&self, needs: &Needs) -> Vec<Gate> {
-        let (Needs::Names(namespace, ..) | Needs::All(namespace, _)) = needs;
-        let all = Gate::Filter(*namespace, 0)..=Gate::Filter(*namespace, u64::MAX);
-        self.gates.range(all).map(|(gate, _)| gate.clone()).collect()
-    }
-
-    /// The gates of a namespace's topics that a filter admits.
-    fn topics_before(&self, namespace: NamespaceNumber, filter: &Filter) -> impl Iterator<Item = Gate> {
-        let gates = self.gates.keys().take_while(|gate| matches!(gate, Gate::Topic(..)));
-        let admitted = gates.filter(move |gate| match gate {
-            Gate::Topic(of, name) => *of == namespace && filter.admits(name),
-            _ => false,
-        });
-        admitted.cloned()
     }
 }

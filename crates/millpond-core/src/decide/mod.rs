@@ -36,9 +36,9 @@ impl Core {
         let reply = match command {
             Command::Publish(publish) => self.publish(publish, log).map(Some),
             Command::Receive(receive) => self.receive(ticket, receive).map(|()| None),
-            Command::Withdraw(receive) => {
-                self.withdraw(receive);
-                self.withdraw_job(receive);
+            Command::Withdraw(of) => {
+                self.withdraw(of);
+                self.withdraw_job(of);
                 Ok(None)
             }
             Command::WithdrawRequest { namespace, request } => {
@@ -75,16 +75,16 @@ impl Core {
             Command::Pause { topic, prefix } => self.pause(topic, prefix, true, log).map(Some),
             Command::Resume { topic, prefix } => self.pause(topic, prefix, false, log).map(Some),
             Command::Forget { topic, dedup_hash } => self.forget(&topic, dedup_hash, log).map(Some),
-            Command::Purge { namespace, filter } => self.purge(&namespace, &filter, log).map(Some),
+            Command::Purge { namespace, filter } => self.purge(ticket, &namespace, filter, log).map(|()| None),
             Command::NamespaceSet { name, policy } => self.namespace_set(name, policy, log).map(Some),
             Command::NamespaceDelete(name) => self.namespace_delete(&name, log).map(Some),
             Command::GroupCreate { namespace, name } => self.group_create(&namespace, name, log).map(Some),
             Command::GroupDelete { namespace, name } => self.group_delete(&namespace, &name, log).map(Some),
             Command::Namespaces => Ok(Some(self.namespaces(log))),
             Command::Stats(name) => self.stats(&name, log).map(Some),
-            Command::Topics(listing) => self.topics(listing).map(Some),
+            Command::Topics(listing) => self.list(ticket, &listing, log).map(|()| None),
             Command::Topic(topic) => self.topic(&topic).map(Some),
-            Command::Top(top) => self.top(ticket, top, log).map(|()| None),
+            Command::Top(top) => self.top(ticket, &top, log).map(|()| None),
             Command::DeadList { listing, group } => self.dead_list(ticket, &listing, &group, log).map(|()| None),
             Command::DeadRedrive { namespace, group, which } => {
                 self.dead_end(ticket, &namespace, &group, which, DeadVerb::Redrive, log).map(|()| None)

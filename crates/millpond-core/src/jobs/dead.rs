@@ -14,7 +14,7 @@ use millpond_types::{
     Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, Sequence, TopicName,
 };
 
-use super::{Needs, Step, Task, WRITING};
+use super::{Needs, Step, TOPICS_HELD, Task, WRITING, Walk};
 use crate::Core;
 use crate::command::{DeadWhich, Listing, Ticket};
 use crate::decide::Refusal;
@@ -23,9 +23,6 @@ use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::output::{Found, Reply};
 use crate::page::{DeadPage, Page};
 use crate::store::{Key, KeyBytes, Name, Range, Want};
-
-/// Topics that one job keeps in memory at a time because it comes to their letters.
-const TOPICS_HELD: usize = 64;
 
 pub(crate) struct DeadJob {
     verb: DeadVerb,
@@ -101,7 +98,7 @@ impl Core {
         let spans = VecDeque::from_iter((from < until).then_some((from, until)));
         let verb = DeadVerb::List { limit, rows: Vec::new() };
         let job = DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one: None };
-        self.begin(ticket, group, Task::Dead(job), log)
+        self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
 
     /// Puts dead letters back to work, or throws them away.
@@ -128,7 +125,7 @@ impl Core {
             }
         };
         let job = DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one };
-        self.begin(ticket, group, Task::Dead(job), log)
+        self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
 
     pub(super) fn dead_step(
@@ -141,7 +138,7 @@ impl Core {
     ) -> Step {
         while *left > 0 {
             let Some(letter) = job.letters.front() else {
-                needs.clear(&mut self.state.fetched);
+                core::mem::take(needs).clear(&mut self.state.fetched);
                 let Some((from, until)) = job.spans.front().cloned() else { return Step::Done(job.answer()) };
                 if self.state.groups[group].counts.dead == 0 {
                     job.spans.clear();

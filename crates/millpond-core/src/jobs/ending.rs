@@ -9,10 +9,10 @@ use millpond_types::{EndReason, Priority, Sequence};
 use super::{SLICE, WRITING};
 use crate::Core;
 use crate::fact::{Fact, FactLog, ReturnPlace};
-use crate::page::Page;
+use crate::page::DeadPage;
 use crate::state::TopicSlot;
 use crate::state::topic::{AsideWhy, Topic};
-use crate::store::{Answer, Key, Range, Want};
+use crate::store::{Key, Range, Want};
 
 /// Topics, or dead letters, that are fetched at a time.
 const FETCHED: u32 = 256;
@@ -70,19 +70,15 @@ impl Core {
         }
     }
 
-    /// What was waited for has come. Topics are in memory by now, if nobody has them.
-    pub(crate) fn arrived_for_ending(&mut self, answer: &Answer, log: &mut dyn FactLog) {
-        if !self.ending.wait_for(&answer.want()) {
+    /// What was waited for has come, with the dead letters among it. Topics are in memory by now, if nobody has them.
+    pub(crate) fn arrived_for_ending(&mut self, want: &Want, letters: &[DeadPage], log: &mut dyn FactLog) {
+        if !self.ending.wait_for(want) {
             return;
         }
         self.ending.waits = None;
-        if let Answer::Range { entries, .. } = answer {
-            for (_, page) in entries {
-                if let Page::Dead(letter) = page {
-                    self.commit(Fact::DeadPurged { letter: letter.letter() }, log);
-                    self.jobs.letter_changed(letter.id, None);
-                }
-            }
+        for letter in letters {
+            self.commit(Fact::DeadPurged { letter: letter.letter() }, log);
+            self.jobs.letter_changed(letter.id, None);
         }
         // At once, for what has come may not find room until the next turn.
         self.end_groups(log);

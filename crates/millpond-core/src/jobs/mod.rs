@@ -1,54 +1,69 @@
-//! Commands that go over many entries: dead letters by filter, and which topics stand out. Listings and purges of topics do
-//! not go this way yet: [`crate::parking`] brings all topics that they are about into memory first.
+//! Commands that go over many entries: lists of topics and which of them stand out, purges, and dead letters by filter.
 //!
 //! No turn looks at more than a slice, so such a command may take many turns, others pass meanwhile, and each entry
 //! counts as it was in the turn that came to it. The answer comes at the end. Jobs take turns with each other, a slice
-//! each; one that waits for the disk lets the others go before. A job is not journaled, only what it does: a stop in its
-//! middle leaves the front of its range done.
+//! each. While one waits for the disk the others wait too, so what comes back for them is never more than a slice, and
+//! what they hold has a bound. A job is not journaled, only what it does: a stop in its middle leaves the front of its
+//! range done.
 //!
 //! Where the store answers at once, a job does in each turn what it would do if all were in memory.
 
 mod dead;
 pub(crate) mod ending;
+mod list;
+mod purge;
 mod top;
+mod turns;
+mod walk;
 
 use alloc::collections::{BTreeSet, VecDeque};
-use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::{Code, MessageId, TopicName};
+use millpond_types::{Counts, MessageId, TopicName, TopicView};
 
-use crate::Core;
 use crate::command::Ticket;
 use crate::decide::Refusal;
-use crate::fact::{FactLog, GroupNumber};
+use crate::fact::GroupNumber;
 use crate::output::Reply;
-use crate::page::DeadPage;
+use crate::page::{DeadPage, Page};
 use crate::state::entries::Fetched;
-use crate::store::{Answer, Key, KeyBytes, Want};
+use crate::state::topic::Topic;
+use crate::store::{Key, KeyBytes, Want};
 
 use dead::DeadJob;
 pub(crate) use dead::DeadVerb;
+use list::ListJob;
+use purge::PurgeJob;
 use top::TopJob;
+pub(crate) use walk::ROWS;
+use walk::Walk;
 
 /// What one turn looks at, in entries: some 100 microseconds, so that nobody behind the turn notices.
 const SLICE: usize = 1_000;
 /// An entry for which facts are written counts as so many.
 const WRITING: usize = 2;
-/// Jobs at a time. Each is asked for by a person or a console.
-const JOBS_MAX: usize = 64;
+/// Messages of a topic that count as an entry: they are looked at run by run, and no run is shorter than one of them.
+const MESSAGES: u64 = 16;
+/// Topics that one job keeps in memory at a time because it comes to them next.
+const TOPICS_HELD: usize = 64;
+/// Jobs at a time. Each is asked for by a person or a console, and holds at most a page of rows beside what it read ahead.
+const JOBS_MAX: usize = 32;
 
 #[derive(Default)]
 pub(crate) struct Jobs {
-    /// The one whose turn it is in front.
+    /// The one whose turn it is in front. No other waits.
     queue: VecDeque<Job>,
     /// What may still be looked at in this turn.
     room: usize,
 }
 
 struct Job {
-    ticket: Ticket,
+    /// `None` if nobody waits for the answer any more: it is let go when what it waits for has come.
+    ticket: Option<Ticket>,
+    /// Whose topics or dead letters it goes over.
     group: GroupNumber,
+    /// Where it is, if it goes over topics.
+    walk: Walk,
     task: Task,
     /// What it may still look at before it is another one's turn.
     left: usize,
@@ -69,7 +84,16 @@ struct Needs {
 
 enum Task {
     Dead(DeadJob),
+    List(ListJob),
+    Purge(PurgeJob),
     Top(TopJob),
+}
+
+/// What was found of a range that a job has asked for.
+pub(crate) struct Entries {
+    pub(crate) entries: Vec<(KeyBytes, Page)>,
+    /// Whether there are no more in the range.
+    pub(crate) complete: bool,
 }
 
 /// What a job came to.
@@ -88,7 +112,7 @@ impl Jobs {
 
     /// Whether one can go on without anything from the disk.
     pub(crate) fn any(&self) -> bool {
-        self.queue.iter().any(|job| job.waits.is_empty())
+        self.queue.front().is_some_and(|job| job.waits.is_empty())
     }
 
     /// Whether topics of a name stay in memory because a job comes to one of them. Those of other namespaces may.
@@ -98,13 +122,33 @@ impl Jobs {
 
     /// Whether one waits for this.
     pub(crate) fn wait_for(&self, want: &Want) -> bool {
-        self.queue.iter().any(|job| job.waits.contains(want))
+        self.queue.front().is_some_and(|job| job.waits.contains(want))
     }
 
-    /// How much all of them wait for, but for what is looked up.
+    /// How much is waited for, but for what is looked up.
     pub(crate) fn waiting(&self) -> usize {
         let is_looked_up = |want: &Want| matches!(want, Want::Entry(key) if Key::is_looked_up(key));
-        self.queue.iter().map(|job| job.waits.iter().filter(|want| !is_looked_up(want)).count()).sum()
+        self.queue.front().map_or(0, |job| job.waits.iter().filter(|want| !is_looked_up(want)).count())
+    }
+
+    /// A topic has come into memory.
+    pub(crate) fn topic_came(&mut self, group: GroupNumber, name: &TopicName) {
+        self.walks(group).for_each(|walk| walk.came(name));
+    }
+
+    /// A topic leaves memory.
+    pub(crate) fn topic_left(&mut self, topic: &Topic) {
+        self.walks(topic.group).for_each(|walk| walk.left(topic));
+    }
+
+    /// The topics that jobs know of and that are not in memory.
+    pub(crate) fn known_ahead(&self) -> impl Iterator<Item = (GroupNumber, Vec<&TopicName>)> {
+        self.queue.iter().map(|job| (job.group, job.walk.ahead().collect()))
+    }
+
+    fn walks(&mut self, group: GroupNumber) -> impl Iterator<Item = &mut Walk> {
+        let jobs = self.queue.iter_mut().filter(move |job| job.group == group);
+        jobs.map(|job| &mut job.walk)
     }
 
     /// A dead letter is another one now, or has ended: who has fetched it comes to what it is.
@@ -117,111 +161,15 @@ impl Jobs {
     }
 }
 
-impl Core {
-    /// Begins a job, and comes to its end at once where it is small and has nobody before it.
-    fn begin(&mut self, ticket: Ticket, group: GroupNumber, task: Task, log: &mut dyn FactLog) -> Result<(), Refusal> {
-        if self.jobs.queue.len() >= JOBS_MAX {
-            let detail =
-                format!("{JOBS_MAX} listings, purges and the like are going on; wait for one of them to be answered");
-            return Err((Code::Overloaded, detail));
-        }
-        let job = Job { ticket, group, task, left: 0, waits: BTreeSet::new(), needs: Needs::default() };
-        if self.jobs.queue.is_empty() {
-            self.take_turn(job, log);
-        } else {
-            self.jobs.queue.push_back(job);
-        }
-        Ok(())
-    }
-
-    /// Nobody waits for the answer of a job any more.
-    pub(crate) fn withdraw_job(&mut self, ticket: Ticket) {
-        if let Some(at) = self.jobs.queue.iter().position(|job| job.ticket == ticket)
-            && let Some(mut job) = self.jobs.queue.remove(at)
-        {
-            job.needs.clear(&mut self.state.fetched);
-        }
-    }
-
-    /// Lets the next job have its turn, in what earlier ones have left of this one.
-    pub(crate) fn go_on_with_jobs(&mut self, log: &mut dyn FactLog) {
-        if self.jobs.room > 0
-            && let Some(next) = self.jobs.queue.iter().position(|job| job.waits.is_empty())
-            && let Some(job) = self.jobs.queue.remove(next)
-        {
-            self.take_turn(job, log);
-        }
-    }
-
-    fn take_turn(&mut self, mut job: Job, log: &mut dyn FactLog) {
-        job.left = core::mem::take(&mut self.jobs.room);
-        if let Some(job) = self.go_on(job, log) {
-            self.jobs.queue.push_back(job);
-        }
-    }
-
-    /// Lets the jobs go on that wait for nothing but what has come.
-    pub(crate) fn arrived_for_jobs(&mut self, answer: Answer, log: &mut dyn FactLog) {
-        if self.jobs.queue.is_empty() {
-            return;
-        }
-        let want = answer.want();
-        let mut at = 0;
-        while let Some(job) = self.jobs.queue.get_mut(at) {
-            if !job.waits.remove(&want) {
-                at += 1;
-                continue;
-            }
-            if let (Task::Dead(dead), Answer::Range { entries, complete, .. }) = (&mut job.task, &answer) {
-                dead.take(entries.clone(), *complete);
-            }
-            if !job.waits.is_empty() {
-                at += 1;
-                continue;
-            }
-            let job = self.jobs.queue.remove(at).expect("it was looked at above");
-            if let Some(job) = self.go_on(job, log) {
-                self.jobs.queue.insert(at, job);
-                at += 1;
-            }
-        }
-    }
-
-    /// Goes on with a job; hands it back if it is not over.
-    fn go_on(&mut self, mut job: Job, log: &mut dyn FactLog) -> Option<Job> {
-        let step = match &mut job.task {
-            // Nothing is left of it, or it is being deleted.
-            _ if self.state.groups.get(job.group).is_none_or(|group| group.is_ending) => {
-                Step::Done(Ok(job.task.so_far()))
-            }
-            Task::Dead(dead) => self.dead_step(dead, job.group, &mut job.left, &mut job.needs, log),
-            Task::Top(top) => self.top_step(top, job.group, &mut job.left),
-        };
-        match step {
-            Step::Done(answer) => {
-                self.jobs.room += job.left;
-                job.needs.clear(&mut self.state.fetched);
-                match answer {
-                    Ok(reply) => self.reply(job.ticket, reply),
-                    Err((code, detail)) => self.refuse(job.ticket, code, detail),
-                }
-                return None;
-            }
-            Step::Later => {}
-            Step::Waits(wants) => {
-                assert!(!wants.is_empty(), "who waits waits for something");
-                job.waits.extend(wants.iter().cloned());
-                wants.into_iter().for_each(|want| self.want(want));
-            }
-        }
-        Some(job)
-    }
+/// What a topic counts as: the messages that it has, wherever they are.
+fn cost(view: &TopicView) -> usize {
+    let Counts { waiting, delayed, retrying, leased, .. } = view.counts;
+    1 + usize::try_from((waiting + delayed + retrying + leased) / MESSAGES).unwrap_or(usize::MAX - 1)
 }
 
 impl Needs {
-    fn clear(&mut self, fetched: &mut Fetched) {
-        self.topics.clear();
-        core::mem::take(&mut self.entries).iter().for_each(|key| _ = fetched.remove(key));
+    fn clear(self, fetched: &mut Fetched) {
+        self.entries.iter().for_each(|key| _ = fetched.remove(key));
     }
 }
 
@@ -230,6 +178,8 @@ impl Task {
     fn so_far(&mut self) -> Reply {
         match self {
             Task::Dead(dead) => dead.so_far(),
+            Task::List(list) => list.so_far(),
+            Task::Purge(purge) => purge.so_far(),
             Task::Top(top) => top.so_far(),
         }
     }

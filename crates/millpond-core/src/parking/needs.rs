@@ -5,15 +5,15 @@ use core::mem::size_of;
 
 use millpond_types::{Filter, ProducerId, TopicName};
 
-use crate::command::{Command, DeadMove, Forward, Listing, Look, Move, Publish, Top};
+use crate::command::{Command, DeadMove, Forward, Look, Move, Publish};
 use crate::fact::NamespaceNumber;
 use crate::state::State;
 
 /// What a command needs before it can be decided.
-pub(super) enum Needs {
-    Names(NamespaceNumber, Vec<TopicName>, Option<ProducerId>),
-    /// All topics that the filter admits.
-    All(NamespaceNumber, Filter),
+pub(super) struct Needs {
+    pub(super) namespace: NamespaceNumber,
+    pub(super) names: Vec<TopicName>,
+    pub(super) producer: Option<ProducerId>,
 }
 
 impl State {
@@ -35,17 +35,19 @@ impl State {
             | Command::Forget { topic, .. }
             | Command::Topic(topic) => (&topic.namespace, one(&topic.name)),
             Command::Purge { namespace, filter: Filter::Topics(names) } => (namespace, names.clone()),
-            Command::Purge { namespace, filter } => {
-                return Some(Needs::All(self.namespaces.number(namespace)?, filter.clone()));
-            }
             Command::DeadMove(DeadMove { namespace, .. }) => {
-                return self.namespaces.get(*namespace).map(|_| Needs::Names(*namespace, Vec::new(), None));
+                return self.namespaces.get(*namespace).map(|_| Needs {
+                    namespace: *namespace,
+                    names: Vec::new(),
+                    producer,
+                });
             }
             Command::Move(Move { group, name, .. }) => {
-                return self.groups.get(*group).map(|group| Needs::Names(group.namespace, one(name), None));
-            }
-            Command::Topics(Listing { namespace, .. }) | Command::Top(Top { namespace, .. }) => {
-                return Some(Needs::All(self.namespaces.number(namespace)?, Filter::All));
+                return self.groups.get(*group).map(|group| Needs {
+                    namespace: group.namespace,
+                    names: one(name),
+                    producer,
+                });
             }
             // These touch no topic's contents, or only those of topics with leases, which are in memory; or they go on
             // for as long as it takes, and load what they come to.
@@ -68,11 +70,14 @@ impl State {
             | Command::GroupDelete { .. }
             | Command::Namespaces
             | Command::Stats(_)
+            | Command::Topics(_)
+            | Command::Top(_)
+            | Command::Purge { .. }
             | Command::DeadList { .. }
             | Command::DeadRedrive { .. }
             | Command::DeadPurge { .. } => return None,
         };
-        Some(Needs::Names(self.namespaces.number(namespace)?, names, producer))
+        Some(Needs { namespace: self.namespaces.number(namespace)?, names, producer })
     }
 }
 

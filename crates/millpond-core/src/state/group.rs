@@ -55,6 +55,11 @@ impl Groups {
         self.ending.iter().copied()
     }
 
+    /// Whether nothing is left of a group, or it is being deleted.
+    pub(crate) fn is_over(&self, number: GroupNumber) -> bool {
+        self.get(number).is_none_or(|group| group.is_ending)
+    }
+
     pub(crate) fn get(&self, number: GroupNumber) -> Option<&Group> {
         self.by_number.get(&number)
     }

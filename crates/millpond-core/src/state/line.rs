@@ -204,11 +204,6 @@ impl Line {
         self.pieces.capacity() * size_of::<Piece>() + self.runs * of_run
     }
 
-    /// How much there is to look at for [`Line::oldest`].
-    pub(crate) fn steps(&self) -> usize {
-        self.runs + self.pieces.len()
-    }
-
     /// When the oldest message was published.
     pub(crate) fn oldest(&self) -> Option<WallTime> {
         // A redriven message is older than its place in the line.

@@ -22,6 +22,7 @@ pub(crate) mod stored;
 pub(crate) mod sweeps;
 pub(crate) mod topic;
 pub(crate) mod topics;
+pub(crate) mod view;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -182,12 +183,6 @@ impl State {
             let from = (*group, Name::bytes(prefix));
             self.sweeps.push(Sweep { from, until: (*group, Name::prefix_end(prefix)) });
         }
-    }
-
-    /// Whether any topic of a namespace is not in memory.
-    pub(crate) fn is_cold(&self, namespace: NamespaceNumber) -> bool {
-        let home = self.namespaces.get(namespace);
-        home.is_some_and(|home| home.groups.iter().any(|group| self.groups[*group].is_cold()))
     }
 
     /// What is paused in the namespace of a group.

@@ -58,18 +58,20 @@ impl State {
         }
     }
 
-    /// Sees to it that the run of a message is in memory, if it is in line. Otherwise tells what has to be fetched.
-    pub(crate) fn bring(&mut self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Result<(), Want> {
+    /// Sees to it that the run of a message is in memory, if it is in line, and tells how many runs came for that.
+    /// Otherwise tells what has to be fetched.
+    pub(crate) fn bring(&mut self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Result<usize, Want> {
         let topic = &self.topics[slot];
         let Some(InLine::Stored(first)) = topic.level(priority).map(|level| level.line.find(sequence)) else {
-            return Ok(());
+            return Ok(0);
         };
         let key = Key::Piece { group: topic.group, topic: topic.number, priority, first };
         match self.store.find(&key) {
             Found::Here(page) => {
                 let Page::Piece(page) = *page else { panic!("an entry is of the kind of its key") };
+                let runs = page.runs.len();
                 self.load_piece(slot, page);
-                Ok(())
+                Ok(runs)
             }
             Found::OnDisk => Err(Want::Entry(key.bytes())),
             Found::Absent => panic!("a stored piece has an entry: {key:?}"),

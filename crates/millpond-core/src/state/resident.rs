@@ -94,7 +94,8 @@ impl State {
             && topic.retrying == 0
             && !topic.levels.iter().any(|level| {
                 level.expiries.values().any(|(_, timer)| self.wall_timers.deadline(*timer).is_some_and(is_soon))
-                    || level.line.timers().any(|timer| self.piece_timers.deadline(timer).is_some_and(is_soon))
+                    // One that has gone off is of a piece that is on its way.
+                    || level.line.timers().any(|timer| self.piece_timers.deadline(timer).is_none_or(is_soon))
                     || level.aside.values().any(|aside| match aside.state {
                         AsideWhy::Delayed { due, .. } => is_soon(due.0),
                         _ => false,

@@ -60,20 +60,25 @@ impl MemoryStore {
 
     /// All entries of a range, whatever its limit.
     pub fn entries<'a>(&'a self, range: &Range) -> impl Iterator<Item = (KeyBytes, Page)> + use<'a> {
-        let bounds = (Included(range.from.clone()), Excluded(range.until.clone()));
-        let mut merged: BTreeMap<&KeyBytes, &Page> = BTreeMap::new();
-        if range.from < range.until {
-            merged.extend(self.disk.range(bounds.clone()).map(|(key, page)| (key, &**page)));
-            for layer in [&self.frozen, &self.young] {
-                for (key, change) in layer.range(bounds.clone()) {
-                    match change {
-                        Some(page) => _ = merged.insert(key, page),
-                        None => _ = merged.remove(key),
-                    }
+        let until = range.until.clone().max(range.from.clone());
+        let bounds = (Included(range.from.clone()), Excluded(until));
+        let mut layers = [&self.young, &self.frozen].map(|layer| layer.range(bounds.clone()).peekable());
+        let mut disk = self.disk.range(bounds).peekable();
+        core::iter::from_fn(move || {
+            loop {
+                let keys = layers.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| *key));
+                let key = keys.chain(disk.peek().map(|(key, _)| *key)).min()?;
+                let on_disk = disk.next_if(|(other, _)| *other == key).map(|(_, page)| page);
+                let mut newest = None;
+                for layer in &mut layers {
+                    let change = layer.next_if(|(other, _)| *other == key);
+                    newest = newest.or(change.map(|(_, change)| change.as_ref()));
+                }
+                if let Some(page) = newest.unwrap_or(on_disk) {
+                    return Some((key.clone(), Page::clone(page)));
                 }
             }
-        }
-        merged.into_iter().map(|(key, page)| (key.clone(), page.clone()))
+        })
     }
 
     fn in_memory(&self, key: &KeyBytes) -> Option<&Change> {

@@ -7,18 +7,22 @@ use millpond_core::page::Page;
 use millpond_core::store::{Answer, Found, Key, KeyBytes, MemoryStore, Range, Store, Want};
 
 #[derive(Clone, Default)]
-pub struct SharedStore(Arc<Mutex<MemoryStore>>);
+pub struct SharedStore {
+    model: Arc<Mutex<MemoryStore>>,
+    /// Whether pieces of lines that are on the disk have to be waited for. If not, they are found at once.
+    pub pieces_wait: bool,
+}
 
 impl SharedStore {
     pub fn model(&self) -> MutexGuard<'_, MemoryStore> {
-        self.0.lock().unwrap()
+        self.model.lock().unwrap()
     }
 
     /// What a crash leaves, for another core.
     pub fn crashed(&self) -> SharedStore {
         let mut model = self.model().clone();
         model.crash();
-        SharedStore(Arc::new(Mutex::new(model)))
+        SharedStore { model: Arc::new(Mutex::new(model)), ..*self }
     }
 
     pub fn fetch(&self, want: Want) -> Answer {
@@ -47,7 +51,7 @@ impl Store for SharedStore {
         let mut model = self.model();
         match (model.find(key), key) {
             // A disk that answers at once.
-            (Found::OnDisk, Key::Piece { .. }) => match model.fetch(Want::Entry(key.bytes())) {
+            (Found::OnDisk, Key::Piece { .. }) if !self.pieces_wait => match model.fetch(Want::Entry(key.bytes())) {
                 Answer::Entry(_, Some(page)) => Found::Here(Box::new(page)),
                 answer => panic!("an entry that is on disk: {answer:?}"),
             },

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Attach { consumer: u32 },
     /// Is only told, and cheap: a finish, a detach.
     Plain,
-    /// Is only told, and may be dear.
+    /// Is only told, and may be dear. Is withdrawn with its connection as far as it has not come.
     Manage,
 }
 
@@ -80,10 +80,11 @@ impl OpenRequests {
         Some(open)
     }
 
-    /// The places of receives.
-    pub(crate) fn receives(&self) -> impl Iterator<Item = u32> {
-        let is_receive = |open: &Option<Open>| open.is_some_and(|open| open.kind == Kind::Receive);
-        self.places.iter().enumerate().filter(move |(_, open)| is_receive(open)).map(|(index, _)| index as u32)
+    /// The places of those that may go on for long and that nobody needs once their connection is gone: receives that
+    /// wait, lists and purges.
+    pub(crate) fn withdrawable(&self) -> impl Iterator<Item = u32> {
+        let is_one = |open: &Option<Open>| open.is_some_and(|open| matches!(open.kind, Kind::Receive | Kind::Manage));
+        self.places.iter().enumerate().filter(move |(_, open)| is_one(open)).map(|(index, _)| index as u32)
     }
 
     /// Whether only receives are open, if anything is.
@@ -120,7 +121,7 @@ mod tests {
         }
         assert_eq!(requests.insert(receive), None);
         assert!(requests.only_receives());
-        assert_eq!(requests.receives().count(), OPEN_MAX);
+        assert_eq!(requests.withdrawable().count(), OPEN_MAX);
     }
 
     #[test]

@@ -188,10 +188,10 @@ impl Writer {
                 let ticket = ticket(EMBEDDED, self.calls.insert(answer));
                 self.submit(ticket, command);
             }
-            Request::Goodbye { receives, session } => {
+            Request::Goodbye { withdrawn, session } => {
                 let unanswered = ticket(EMBEDDED, UNANSWERED);
-                for receive in receives {
-                    self.submit(unanswered, Command::Withdraw(receive));
+                for ticket in withdrawn {
+                    self.submit(unanswered, Command::Withdraw(ticket));
                 }
                 if let Some(session) = session {
                     self.submit(unanswered, Command::SessionLost(session));

@@ -37,8 +37,8 @@ pub(crate) enum Request {
     Command(Ticket, Command),
     /// A command of the program that embeds the broker; the request's answer is the reply.
     Call(Command),
-    /// A connection is gone: its receives are withdrawn, and the session that it had is lost.
-    Goodbye { receives: Vec<Ticket>, session: Option<SessionId> },
+    /// A connection is gone: what of its requests may go on for long is withdrawn, and the session that it had is lost.
+    Goodbye { withdrawn: Vec<Ticket>, session: Option<SessionId> },
     /// A batch came back from the journal.
     Committed(Box<Committed>),
     /// What the core wanted was read.
@@ -53,7 +53,7 @@ impl Request {
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
             Request::Command(_, command) | Request::Call(command) => held(command),
-            Request::Goodbye { receives, .. } => size_of_val(&receives[..]),
+            Request::Goodbye { withdrawn, .. } => size_of_val(&withdrawn[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
         };
         REQUEST_WEIGHT + held
@@ -175,7 +175,7 @@ mod tests {
         least(Command::SessionBegin(begin), 200_000);
         let verb = FinishVerb::Fail { reason: Bytes::from_static(&[b'x'; 1000]) };
         least(Command::Finish(Finish { verb, receipts, confirm: true }), 201_000);
-        let goodbye = Request::Goodbye { receives: vec![Ticket(1); 60_000], session: None };
+        let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], session: None };
         assert!(goodbye.weight() >= 480_000);
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Commands that change topics are given while others are parked. What consumers do comes when all of these are decided,
 //! for what a receive finds depends on what came before it. Each topic holds an anchor, a message of the lowest priority
-//! that is never finished, so that topics do not vanish and numbers are the same in both runs.
+//! that is never finished, so that topics do not vanish and numbers are the same in both runs. A purge ends it: then no
+//! other command is about the same topic until there is another one.
 
 mod run;
 
@@ -16,6 +17,9 @@ use proptest::prelude::*;
 use crate::history::{TOPICS, config, publish_run};
 
 pub use run::Run;
+
+/// Of topics.
+pub const PREFIXES: [&str; 4] = ["a/", "b/", "c", ""];
 
 proptest! {
     #![proptest_config(config(300))]
@@ -71,13 +75,28 @@ pub struct Round {
 
 #[derive(Clone, Debug)]
 pub enum Change {
-    Publish { topics: Vec<usize>, priority: u8, count: u32, delay: u64, dedup: Option<u8>, repeats: bool },
+    Publish {
+        topics: Vec<usize>,
+        priority: u8,
+        count: u32,
+        delay: u64,
+        dedup: Option<u8>,
+        repeats: bool,
+    },
     Cancel(usize),
     Reschedule(usize, u64),
     Look(usize),
     Topic(usize),
     Purge(usize),
+    /// While other topics are published to.
+    PurgePrefix(usize),
     Redrive(usize),
+    /// A list or what stands out, when all else is decided or while it is not.
+    List {
+        prefix: usize,
+        top: bool,
+        quiet: bool,
+    },
     Move(usize),
 }
 
@@ -96,6 +115,9 @@ fn round() -> impl Strategy<Value = Round> {
         1 => topic().prop_map(Change::Look),
         1 => topic().prop_map(Change::Topic),
         1 => topic().prop_map(Change::Purge),
+        1 => (0..PREFIXES.len()).prop_map(Change::PurgePrefix),
+        2 => (0..PREFIXES.len(), any::<[bool; 2]>())
+            .prop_map(|(prefix, [top, quiet])| Change::List { prefix, top, quiet }),
         1 => topic().prop_map(Change::Redrive),
         3 => any::<usize>().prop_map(Change::Move),
     ];

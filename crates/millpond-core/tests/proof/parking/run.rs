@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_core::page::{AsidePage, AsideState, Page, RunPage};
@@ -10,10 +11,10 @@ use millpond_core::{Core, Decision, Now, invariants};
 use millpond_types::block::Sizes;
 use millpond_types::{
     Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Priority, PublishOutcome, Receipt, RunTime,
-    Sequence, SessionId, WallTime,
+    Sequence, SessionId, TopBy, WallTime,
 };
 
-use super::{Change, Round};
+use super::{Change, PREFIXES, Round};
 use crate::checkpoint::{self, canonical};
 use crate::history::{Known, TOPICS, name, policy, publish_run};
 use crate::journal::Journal;
@@ -39,6 +40,8 @@ pub struct Run {
     pub ids: BTreeMap<Ticket, Vec<usize>>,
     /// Commands whose answers depend on what was decided before them.
     pub unanswered: BTreeSet<Ticket>,
+    /// Lists that are asked for while topics change: each topic is shown once, as it is at some moment meanwhile.
+    pub names_only: BTreeSet<Ticket>,
     pub messages: Vec<(usize, MessageId)>,
     /// Those of this round, which no command names before the next one.
     pub new_messages: Vec<(usize, MessageId)>,
@@ -67,6 +70,7 @@ impl Run {
             known: Known::default(),
             ids: BTreeMap::new(),
             unanswered: BTreeSet::new(),
+            names_only: BTreeSet::new(),
             messages: Vec::new(),
             new_messages: Vec::new(),
             answers: BTreeMap::new(),
@@ -84,13 +88,30 @@ impl Run {
     pub fn round(&mut self, round: &Round) {
         for change in &round.changes {
             let commands = self.commands(change);
-            // A redrive goes on for as long as it takes, and others pass.
-            let is_alone = matches!(change, Change::Redrive(_));
+            // These go on for as long as it takes, and others pass.
+            let is_alone = match change {
+                Change::Redrive(_) | Change::Purge(_) | Change::PurgePrefix(_) => true,
+                Change::List { quiet, .. } => *quiet,
+                _ => false,
+            };
             if is_alone {
                 self.settle();
             }
             self.submit(commands);
+            let purged = match change {
+                Change::Purge(at) => TOPICS[*at],
+                Change::PurgePrefix(at) => PREFIXES[*at],
+                _ => "-",
+            };
+            if let Change::PurgePrefix(_) = change {
+                self.touch_all_but(purged);
+            }
             if is_alone {
+                self.settle();
+            }
+            for topic in TOPICS.into_iter().filter(|topic| topic.starts_with(purged)) {
+                let anchor = self.anchor(topic);
+                self.submit(vec![anchor]);
                 self.settle();
             }
         }
@@ -226,8 +247,24 @@ impl Run {
             Change::Look(at) => vec![Command::Look(Look { topic: topic(*at), which: LookWhich::First(100) })],
             Change::Topic(at) => vec![Command::Topic(topic(*at))],
             Change::Purge(at) => {
-                let filter = Filter::Topics(vec![name(TOPICS[*at])]);
-                vec![Command::Purge { namespace, filter }, self.anchor(TOPICS[*at])]
+                vec![Command::Purge { namespace, filter: Filter::Topics(vec![name(TOPICS[*at])]) }]
+            }
+            Change::PurgePrefix(at) => {
+                let filter = match PREFIXES[*at] {
+                    "" => Filter::All,
+                    prefix => Filter::Prefixes(vec![name(prefix)]),
+                };
+                vec![Command::Purge { namespace, filter }]
+            }
+            Change::List { prefix, top, quiet } => {
+                let (prefix, limit) = (Bytes::from(PREFIXES[*prefix]), 100);
+                if !quiet {
+                    self.names_only.insert(Ticket(self.tickets + 1));
+                }
+                vec![match top {
+                    true => Command::Top(Top { namespace, prefix, by: TopBy::Depth, limit }),
+                    false => Command::Topics(Listing { namespace, prefix, after: Bytes::new(), limit }),
+                }]
             }
             Change::Move(index) => {
                 let moves = moves(&self.journal.facts);
@@ -238,6 +275,20 @@ impl Run {
             Change::Redrive(at) => {
                 let which = DeadWhich::Filter(Filter::Topics(vec![name(TOPICS[*at])]));
                 vec![Command::DeadRedrive { namespace, group: GroupName::default(), which }]
+            }
+        }
+    }
+
+    /// Brings all topics into memory, and changes those without a prefix.
+    fn touch_all_but(&mut self, prefix: &str) {
+        for topic in TOPICS {
+            if topic.starts_with(prefix) {
+                self.unanswered.insert(Ticket(self.tickets + 1));
+                let topic = TopicRef { namespace: NamespaceName::default(), name: name(topic) };
+                self.submit(vec![Command::Look(Look { topic, which: LookWhich::First(1) })]);
+            } else {
+                let anchor = self.anchor(topic);
+                self.submit(vec![anchor]);
             }
         }
     }
@@ -420,6 +471,11 @@ impl Run {
                     format!("{:?} {:?}", self.journal.read(row.extent), row.row)
                 };
                 self.answers.insert(ticket, rows.iter().map(row).collect());
+            }
+            Output::Reply { ticket, reply: Reply::Topics(rows) } if self.names_only.contains(&ticket) => {
+                let mut names: Vec<_> = rows.iter().map(|row| row.name.as_str().to_owned()).collect();
+                names.sort();
+                self.answers.insert(ticket, names.join(" "));
             }
             Output::Reply { ticket, reply } => _ = self.answers.insert(ticket, format!("{reply:?}")),
             Output::Delivery { leases, .. } => {

@@ -141,14 +141,15 @@ impl Conversation {
 }
 
 impl Drop for Conversation {
-    /// However the connection ends, its receives are withdrawn and its session may be resumed elsewhere.
+    /// However the connection ends, what of its requests may go on for long is withdrawn and its session may be resumed
+    /// elsewhere.
     fn drop(&mut self) {
         let place = self.goodbye.take().expect("a conversation says goodbye once");
-        let receives: Vec<_> = self.open.receives().map(|index| ticket(self.number, index)).collect();
+        let withdrawn: Vec<_> = self.open.withdrawable().map(|index| ticket(self.number, index)).collect();
         let session = self.session.as_ref().map(|session| session.id);
         self.shared.registry.disconnect(self.number, session, |session| {
-            if session.is_some() || !receives.is_empty() {
-                place.put(Request::Goodbye { receives, session });
+            if session.is_some() || !withdrawn.is_empty() {
+                place.put(Request::Goodbye { withdrawn, session });
             }
         });
     }

@@ -1,5 +1,8 @@
 //! What takes many turns because it goes over many entries.
 
+mod cold;
+mod topics;
+
 use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::output::{Output, Reply};
@@ -52,6 +55,49 @@ fn no_turn_looks_at_all_topics() {
     let found: Vec<_> = rows.iter().map(|row| (row.name.as_str().to_owned(), row.counts.waiting)).collect();
     assert_eq!(found, ["t/1000", "t/1007", "t/1014"].map(|name| (name.to_owned(), 7)));
     assert_ne!(shell.next_wake(), Some(0), "and then lets the shell rest");
+}
+
+/// A shell with a second group, and so many messages in each.
+fn filled_twice(topics: usize) -> (Shell, u64) {
+    let mut shell = Shell::new();
+    let create =
+        Command::GroupCreate { namespace: NamespaceName::default(), name: GroupName::try_from("audit").unwrap() };
+    let ticket = shell.ticket();
+    shell.turn(vec![(ticket, create)]);
+    let commands = (0..topics).map(|at| publish(&format!("t/{at}"), 2)).collect::<Vec<_>>();
+    let commands = commands.into_iter().map(|command| (shell.ticket(), command)).collect();
+    shell.turn(commands);
+    (shell, 2 * topics as u64)
+}
+
+#[test]
+fn a_purge_goes_over_all_groups_slice_by_slice() {
+    let (mut shell, messages) = filled_twice(TOPICS);
+    let purge = Command::Purge { namespace: NamespaceName::default(), filter: Filter::All };
+    let (turns, reply) = answered(&mut shell, purge);
+    assert_eq!(reply, Reply::Count(2 * messages));
+    assert!(turns > 2 * TOPICS / 1_000, "{turns} turns for {TOPICS} topics of two groups");
+    assert_eq!(shell.core.resident_count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_purge_goes_on_without_a_group_that_is_deleted_meanwhile() {
+    let (mut shell, messages) = filled_twice(TOPICS);
+    let (namespace, name) = (NamespaceName::default(), GroupName::try_from("audit").unwrap());
+    let ticket = shell.ticket();
+    let filter = Filter::Prefixes(vec![TopicName::try_from("t/").unwrap()]);
+    shell.turn(vec![(ticket, Command::Purge { namespace: namespace.clone(), filter })]);
+    let (_, reply) = answered(&mut shell, Command::GroupDelete { namespace, name });
+    assert_eq!(reply, Reply::Done);
+    let mut purged = None;
+    while shell.next_wake() == Some(0) {
+        for output in shell.turn(Vec::new()) {
+            let Output::Reply { reply, .. } = output else { continue };
+            purged = Some(reply);
+        }
+    }
+    assert_eq!(purged, Some(Reply::Count(messages)), "that of the other group");
+    assert_eq!(shell.core.resident_count(), 0, "nothing is left");
 }
 
 #[test]

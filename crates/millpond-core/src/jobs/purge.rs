@@ -1,0 +1,257 @@
+//! Topics are purged: all that they hold ends but what is leased.
+//!
+//! A few topics at a time are brought into memory, and a long line is ended from its front, a slice of runs in each turn
+//! and a piece after the other. What comes to a topic after the purge has come to it stays.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use millpond_types::{EndReason, Filter, NamespaceName, Priority, Sequence, TopicName, TopicNumber};
+
+use super::walk::{Place, Walk};
+use super::{Needs, Step, TOPICS_HELD, Task, WRITING};
+use crate::Core;
+use crate::command::Ticket;
+use crate::decide::Refusal;
+use crate::decide::receive::check_filter;
+use crate::fact::{Fact, FactLog, GroupNumber};
+use crate::output::Reply;
+use crate::state::State;
+use crate::state::topic::{AsideWhy, Topic};
+use crate::store::{Name, Want};
+
+pub(super) struct PurgeJob {
+    over: Over,
+    /// The groups that come after the one that it goes over.
+    groups: VecDeque<GroupNumber>,
+    /// Topics that come next: those that were named, or that the walk has found.
+    names: VecDeque<TopicName>,
+    /// How many of these are in memory or do not exist.
+    held: usize,
+    /// The one that it has come to.
+    current: Option<Current>,
+    /// Messages ended.
+    purged: u64,
+}
+
+/// What is purged of each group.
+enum Over {
+    /// These topics, in the order of their names.
+    Topics(Vec<TopicName>),
+    /// What stands in these spans, which are in order and apart.
+    Spans(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+/// A topic that is being purged.
+struct Current {
+    topic: TopicNumber,
+    levels: Vec<Rest>,
+}
+
+/// What a purge has still to look at of a level.
+struct Rest {
+    priority: Priority,
+    /// The next message aside.
+    aside: Sequence,
+    /// The first that came later.
+    end: Sequence,
+}
+
+impl Core {
+    /// Begins to purge the topics that a filter admits, in one group after the other.
+    pub(crate) fn purge(
+        &mut self,
+        ticket: Ticket,
+        namespace: &NamespaceName,
+        filter: Filter,
+        log: &mut dyn FactLog,
+    ) -> Result<(), Refusal> {
+        let namespace = self.namespace_of(namespace)?;
+        check_filter(&filter)?;
+        let over = match filter {
+            Filter::All => Over::Spans(Vec::from([span(b"")])),
+            Filter::Prefixes(prefixes) => Over::Spans(spans(&prefixes)),
+            Filter::Topics(mut names) => {
+                names.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
+                names.dedup();
+                Over::Topics(names)
+            }
+        };
+        let mut groups: VecDeque<_> = self.state.namespaces[namespace].groups.iter().copied().collect();
+        let group = groups.pop_front().expect("a namespace has a group");
+        let (walk, names) = over.of_a_group();
+        let job = PurgeJob { over, groups, names, held: 0, current: None, purged: 0 };
+        self.begin(ticket, group, (walk, Task::Purge(job)), log)
+    }
+
+    pub(super) fn purge_step(
+        &mut self,
+        job: &mut PurgeJob,
+        walk: &mut Walk,
+        group: &mut GroupNumber,
+        left: &mut usize,
+        needs: &mut Needs,
+        log: &mut dyn FactLog,
+    ) -> Step {
+        while *left > 0 {
+            if self.state.groups.is_over(*group) {
+                *walk = Walk::default();
+                (job.names, job.held, job.current) = (VecDeque::new(), 0, None);
+            }
+            if let Some(current) = &mut job.current {
+                match self.purge_topic(current, *group, &mut job.purged, left, log) {
+                    Err(want) => return Step::Waits(Vec::from([want])),
+                    Ok(false) => return Step::Later,
+                    Ok(true) => job.current = None,
+                }
+                continue;
+            }
+            if job.held == 0 {
+                needs.topics.clear();
+                if let Some(want) = job.find_names(walk, *group, &self.state, left) {
+                    return Step::Waits(Vec::from([want]));
+                }
+                if job.names.is_empty() {
+                    let Some(next) = job.groups.pop_front() else { return Step::Done(Ok(job.so_far())) };
+                    *group = next;
+                    (*walk, job.names) = job.over.of_a_group();
+                    // A group of which nothing is purged costs something as well.
+                    *left = left.saturating_sub(1);
+                    continue;
+                }
+                let wants = self.hold(job, *group, needs);
+                if !wants.is_empty() {
+                    return Step::Waits(wants);
+                }
+            }
+            let name = job.names.pop_front().expect("those that are held are among them");
+            job.held -= 1;
+            // What finding it has cost may have been the last.
+            *left = left.saturating_sub(1);
+            let slot = self.state.topics.find(*group, &name);
+            job.current = slot.map(|slot| Current::of(&self.state.topics[slot]));
+        }
+        Step::Later
+    }
+
+    /// Keeps the next topics in memory; what has to be fetched for that.
+    fn hold(&mut self, job: &mut PurgeJob, group: GroupNumber, needs: &mut Needs) -> Vec<Want> {
+        let mut missing = Vec::new();
+        for name in job.names.iter().take(TOPICS_HELD) {
+            needs.topics.insert(name.clone());
+            if self.state.topics.find(group, name).is_none() {
+                self.look_up_in(group, name, &mut missing);
+            }
+        }
+        job.held = needs.topics.len();
+        missing.into_iter().map(Want::Entry).collect()
+    }
+
+    /// Goes on with a topic. True if that is over; an error tells what has to be fetched before.
+    fn purge_topic(
+        &mut self,
+        current: &mut Current,
+        group: GroupNumber,
+        purged: &mut u64,
+        left: &mut usize,
+        log: &mut dyn FactLog,
+    ) -> Result<bool, Want> {
+        let topic = current.topic;
+        while let Some(rest) = current.levels.last_mut() {
+            if *left == 0 {
+                return Ok(false);
+            }
+            // It may have vanished since, and have come again: with other levels, and sequences behind those that it had.
+            let Some(slot) = self.state.topics.by_number(topic, group) else { break };
+            let priority = rest.priority;
+            let Some(level) = self.state.topics[slot].level(priority) else {
+                current.levels.pop();
+                continue;
+            };
+            let found = match level.line.first().filter(|first| *first < rest.end) {
+                Some(first) => {
+                    self.state.bring(slot, priority, first)?;
+                    let run = self.state.topics[slot].level(priority).and_then(|level| level.line.front());
+                    run.map(|run| (run.first, run.count))
+                }
+                None => match level.aside.range(rest.aside..rest.end).next() {
+                    Some((_, aside)) => {
+                        rest.aside = aside.run.end();
+                        if matches!(aside.state, AsideWhy::Leased(_)) {
+                            *left -= 1;
+                            continue;
+                        }
+                        Some((aside.run.first, aside.run.count))
+                    }
+                    None => None,
+                },
+            };
+            let Some((first, count)) = found else {
+                current.levels.pop();
+                continue;
+            };
+            self.commit(Fact::Ended { topic, group, priority, first, count, reason: EndReason::Purged }, log);
+            *purged += u64::from(count);
+            *left = left.saturating_sub(WRITING);
+        }
+        Ok(true)
+    }
+}
+
+impl PurgeJob {
+    pub(super) fn so_far(&mut self) -> Reply {
+        Reply::Count(self.purged)
+    }
+
+    /// Finds as many topics as can be kept in memory, if there are; what it waits for if it has found none.
+    fn find_names(&mut self, walk: &mut Walk, group: GroupNumber, state: &State, left: &mut usize) -> Option<Want> {
+        while self.names.len() < TOPICS_HELD && *left > 0 {
+            match walk.next(group, state) {
+                Place::At(view) => {
+                    self.names.push_back(view.name);
+                    *left -= 1;
+                }
+                Place::Before(want) => return Some(want).filter(|_| self.names.is_empty()),
+                Place::End => break,
+            }
+        }
+        None
+    }
+}
+
+impl Over {
+    fn of_a_group(&self) -> (Walk, VecDeque<TopicName>) {
+        match self {
+            Over::Topics(names) => (Walk::default(), names.iter().cloned().collect()),
+            Over::Spans(spans) => (Walk::new(spans.iter().cloned().collect()), VecDeque::new()),
+        }
+    }
+}
+
+impl Current {
+    fn of(topic: &Topic) -> Current {
+        let rest = topic.levels.iter().rev().map(|level| {
+            let (aside, end) = (Sequence(0), level.next);
+            Rest { priority: level.priority, aside, end }
+        });
+        Current { topic: topic.number, levels: rest.collect() }
+    }
+}
+
+/// Where the topics of prefixes stand, in order and apart from each other.
+fn spans(prefixes: &[TopicName]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut spans: Vec<_> = prefixes.iter().map(|prefix| span(prefix.as_bytes())).collect();
+    spans.sort_unstable();
+    // Of two prefixes, one holds the other or they are apart.
+    let mut apart: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for (from, until) in spans {
+        if apart.last().is_none_or(|(_, end)| *end <= from) {
+            apart.push((from, until));
+        }
+    }
+    apart
+}
+
+fn span(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    (Name::bytes(prefix), Name::prefix_end(prefix))
+}

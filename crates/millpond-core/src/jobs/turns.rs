@@ -1,0 +1,122 @@
+//! How jobs get their turns: each begins behind those that are there, goes on a slice at a time, and ends with its answer or
+//! when nobody waits for that any more.
+//!
+//! Invariant: only the job in front waits for the disk, so what comes back is never for another one.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+
+use millpond_types::Code;
+
+use super::walk::Walk;
+use super::{Entries, JOBS_MAX, Job, Needs, SLICE, Step, Task};
+use crate::Core;
+use crate::command::Ticket;
+use crate::decide::Refusal;
+use crate::fact::{FactLog, GroupNumber};
+use crate::output::Reply;
+use crate::store::Want;
+
+impl Core {
+    /// Begins a job, and comes to its end at once where it is small and has nobody before it.
+    pub(super) fn begin(
+        &mut self,
+        ticket: Ticket,
+        group: GroupNumber,
+        (walk, task): (Walk, Task),
+        log: &mut dyn FactLog,
+    ) -> Result<(), Refusal> {
+        if self.jobs.queue.len() >= JOBS_MAX {
+            let detail =
+                format!("{JOBS_MAX} listings, purges and the like are going on; wait for one of them to be answered");
+            return Err((Code::Overloaded, detail));
+        }
+        let (left, waits, needs) = (SLICE, BTreeSet::new(), Needs::default());
+        self.jobs.queue.push_back(Job { ticket: Some(ticket), group, walk, task, left, waits, needs });
+        if self.jobs.queue.len() == 1 {
+            self.go_on_with_jobs(log);
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for the answer of a job any more.
+    pub(crate) fn withdraw_job(&mut self, ticket: Ticket) {
+        let Some(at) = self.jobs.queue.iter().position(|job| job.ticket == Some(ticket)) else { return };
+        self.jobs.queue[at].ticket = None;
+        if self.jobs.queue[at].waits.is_empty() {
+            let job = self.jobs.queue.remove(at).expect("it was just found");
+            job.needs.clear(&mut self.state.fetched);
+        }
+    }
+
+    /// Lets the jobs have their turns, in what earlier ones have left of this turn.
+    pub(crate) fn go_on_with_jobs(&mut self, log: &mut dyn FactLog) {
+        while self.jobs.room > 0
+            && self.jobs.any()
+            && let Some(mut job) = self.jobs.queue.pop_front()
+        {
+            let granted = job.left.min(self.jobs.room);
+            let mut left = granted;
+            let step = self.go_on(&mut job, &mut left, log);
+            let used = granted - left;
+            self.jobs.room -= used;
+            job.left -= used;
+            match step {
+                Step::Done(answer) => self.end_job(job, answer),
+                Step::Waits(wants) => {
+                    assert!(!wants.is_empty(), "who waits waits for something");
+                    job.waits.extend(wants.iter().cloned());
+                    wants.into_iter().for_each(|want| self.want(want));
+                    self.jobs.queue.push_front(job);
+                }
+                Step::Later if job.left > 0 => self.jobs.queue.push_front(job),
+                Step::Later => {
+                    job.left = SLICE;
+                    self.jobs.queue.push_back(job);
+                }
+            }
+        }
+    }
+
+    /// What a job waits for has come; with what was found, if that is its alone.
+    pub(crate) fn arrived_for_jobs(&mut self, want: &Want, found: Option<Entries>, log: &mut dyn FactLog) {
+        let Some(job) = self.jobs.queue.front_mut() else { return };
+        if !job.waits.remove(want) {
+            return;
+        }
+        if let Some(Entries { entries, complete }) = found {
+            match &mut job.task {
+                Task::Dead(dead) => dead.take(entries, complete),
+                _ => job.walk.take(job.group, &self.state, entries, complete),
+            }
+        }
+        if job.waits.is_empty() {
+            if job.ticket.is_none() {
+                let job = self.jobs.queue.pop_front().expect("it was looked at above");
+                job.needs.clear(&mut self.state.fetched);
+            }
+            self.go_on_with_jobs(log);
+        }
+    }
+
+    fn go_on(&mut self, job: &mut Job, left: &mut usize, log: &mut dyn FactLog) -> Step {
+        let Job { group, walk, task, needs, .. } = job;
+        match task {
+            // It goes on with the next group.
+            Task::Purge(purge) => self.purge_step(purge, walk, group, left, needs, log),
+            _ if self.state.groups.is_over(*group) => Step::Done(Ok(task.so_far())),
+            Task::Dead(dead) => self.dead_step(dead, *group, left, needs, log),
+            Task::List(list) => list.step(walk, *group, &self.state, left),
+            Task::Top(top) => top.step(walk, *group, &self.state, left),
+        }
+    }
+
+    fn end_job(&mut self, job: Job, answer: Result<Reply, Refusal>) {
+        job.needs.clear(&mut self.state.fetched);
+        let ticket = job.ticket.expect("who is withdrawn does not go on");
+        match answer {
+            Ok(reply) => self.reply(ticket, reply),
+            Err((code, detail)) => self.refuse(ticket, code, detail),
+        }
+    }
+}

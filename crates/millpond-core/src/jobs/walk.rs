@@ -1,0 +1,207 @@
+//! Going over topics in the order of their names, wherever they are, without taking them into memory: each is seen
+//! once, as it is when the walk comes to it.
+//!
+//! What is not in memory is read ahead, shelf after shelf, from where the walk is. A shelf with more than fits is read up
+//! to a name, and the walk then goes no further than this before it reads again.
+//!
+//! Invariant: once all shelves were read, the topics from where the walk is up to [`Ahead::until`] that are not in memory
+//! are those of [`Ahead::rows`]. A topic that comes into memory is taken out of them, and one that leaves is put there.
+//! So it does not matter where a topic is at which moment.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use millpond_types::{TopicName, TopicView};
+
+use crate::dispatch::reach::READ_AHEAD;
+use crate::fact::GroupNumber;
+use crate::page::Page;
+use crate::state::State;
+use crate::state::topic::Topic;
+use crate::state::topics::Edge;
+use crate::store::{Key, KeyBytes, Name, Range, Shelf, Want};
+
+/// Topics that one read brings, and those that a walk knows ahead at most: those of a turn.
+pub(crate) const ROWS: usize = super::SLICE;
+/// Bytes that these take at most, so that long names do not make many jobs at once dear: 32 jobs take 8 MiB.
+const BYTES: usize = 256 * 1024;
+
+/// What dispatch reads it asks for in the same form, and both must know their answers.
+const _: () = assert!(ROWS > READ_AHEAD as usize, "no walk asks for what dispatch asks for");
+
+/// Over nothing, where it is the default.
+#[derive(Default)]
+pub(super) struct Walk {
+    /// What is still to be gone over, in order: from a name as it stands in keys and before another.
+    spans: VecDeque<(Vec<u8>, Vec<u8>)>,
+    ahead: Option<Ahead>,
+}
+
+/// What is known of the topics that come next and are not in memory.
+struct Ahead {
+    /// Before this name all of them, as far as shelves were read.
+    until: Vec<u8>,
+    /// By their names as they stand in keys.
+    rows: BTreeMap<Vec<u8>, TopicView>,
+    bytes: usize,
+    /// The shelf that is to be read next, or is being read.
+    shelf: usize,
+}
+
+/// Where a walk is.
+pub(super) enum Place {
+    /// At this topic. The next one is behind it.
+    At(TopicView),
+    /// It cannot go on without this.
+    Before(Want),
+    End,
+}
+
+impl Walk {
+    /// Over spans that are in order and apart.
+    pub(super) fn new(spans: VecDeque<(Vec<u8>, Vec<u8>)>) -> Walk {
+        Walk { spans, ahead: None }
+    }
+
+    /// Over all topics with a prefix whose names stand at or behind `from`, as it stands in keys.
+    pub(super) fn of_prefix(prefix: &[u8], from: Vec<u8>) -> Walk {
+        let (from, until) = (from.max(Name::bytes(prefix)), Name::prefix_end(prefix));
+        Walk::new(VecDeque::from_iter((from < until).then_some((from, until))))
+    }
+
+    /// Steps to the next topic.
+    pub(super) fn next(&mut self, group: GroupNumber, state: &State) -> Place {
+        while let Some((from, until)) = self.spans.front_mut() {
+            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
+            if let Some(shelf) = ahead.next_shelf(&state.groups[group].cold) {
+                let bound = |name: &[u8]| Key::topic_bound(group, shelf, name);
+                let limit = ROWS as u32;
+                return Place::Before(Want::Range(Range { from: bound(from), until: bound(&ahead.until), limit }));
+            }
+            // One that is empty is gone at the end of this turn.
+            let in_memory = state.topics.walk(group, Edge::Key(from)).find(|(_, topic)| !topic.is_empty());
+            let in_memory = in_memory.map(|(_, topic)| topic).filter(|topic| ahead.holds(&topic.name));
+            let is_first = |topic: &&Topic| {
+                let row = ahead.rows.first_key_value();
+                row.is_none_or(|(row, _)| Name::compare_key(topic.name.as_bytes(), row).is_lt())
+            };
+            let found = match in_memory.filter(is_first) {
+                Some(topic) => Some(topic.view()),
+                None => ahead.take_first(),
+            };
+            if let Some(mut view) = found {
+                *from = Name::behind(view.name.as_bytes());
+                view.paused = state.pauses(group).holds(&view.name);
+                return Place::At(view);
+            }
+            if ahead.until == *until {
+                self.spans.pop_front();
+            } else {
+                *from = core::mem::take(&mut ahead.until);
+            }
+            self.ahead = None;
+        }
+        Place::End
+    }
+
+    /// Takes what was read of a shelf.
+    pub(super) fn take(&mut self, group: GroupNumber, state: &State, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+        let ahead = self.ahead.as_mut().expect("a walk that has asked looks ahead");
+        ahead.shelf += 1;
+        let last = entries.last().filter(|_| !complete).map(|(key, _)| [name_in(key), &[0]].concat());
+        ahead.cut(last);
+        for (key, page) in entries {
+            let Page::Topic(page) = page else { panic!("on a shelf there is nothing but topics: {page:?}") };
+            // What is in memory is the truth.
+            if state.topics.find(group, &page.name).is_none() {
+                ahead.put(Vec::from(name_in(&key)), page.view());
+            }
+        }
+    }
+
+    /// A topic has come into memory.
+    pub(super) fn came(&mut self, name: &TopicName) {
+        if let Some(ahead) = self.ahead.as_mut().filter(|ahead| !ahead.rows.is_empty()) {
+            ahead.remove(&Name::bytes(name.as_bytes()));
+        }
+    }
+
+    /// A topic leaves memory.
+    pub(super) fn left(&mut self, topic: &Topic) {
+        let Some((from, _)) = self.spans.front() else { return };
+        if let Some(ahead) = &mut self.ahead
+            && Name::compare_key(topic.name.as_bytes(), from).is_ge()
+            && ahead.holds(&topic.name)
+        {
+            ahead.put(Name::bytes(topic.name.as_bytes()), topic.view());
+        }
+    }
+
+    /// The topics that are known ahead, and how many bytes they take.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = &TopicName> {
+        self.ahead.iter().flat_map(|ahead| ahead.rows.values().map(|row| &row.name))
+    }
+}
+
+impl Ahead {
+    fn of(until: Vec<u8>) -> Ahead {
+        Ahead { until, rows: BTreeMap::new(), bytes: 0, shelf: 0 }
+    }
+
+    /// The next shelf on which there is anything that is not in memory. What leaves for one of the others later is told.
+    fn next_shelf(&mut self, cold: &[u64]) -> Option<Shelf> {
+        while *cold.get(self.shelf)? == 0 {
+            self.shelf += 1;
+        }
+        Shelf::all().nth(self.shelf)
+    }
+
+    fn holds(&self, name: &TopicName) -> bool {
+        Name::compare_key(name.as_bytes(), &self.until).is_lt()
+    }
+
+    fn take_first(&mut self) -> Option<TopicView> {
+        let (key, view) = self.rows.pop_first()?;
+        self.bytes -= weight(&key);
+        Some(view)
+    }
+
+    fn put(&mut self, key: Vec<u8>, view: TopicView) {
+        if key >= self.until {
+            return;
+        }
+        let added = weight(&key);
+        // One that left for a shelf which is read only then is told twice, and is the same both times.
+        if self.rows.insert(key, view).is_none() {
+            self.bytes += added;
+        }
+        while self.rows.len() > ROWS || self.bytes > BYTES {
+            let (last, _) = self.rows.pop_last().expect("there are many");
+            self.bytes -= weight(&last);
+            self.until = last;
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if self.rows.remove(key).is_some() {
+            self.bytes -= weight(key);
+        }
+    }
+
+    /// Nothing is known from here on.
+    fn cut(&mut self, until: Option<Vec<u8>>) {
+        let Some(until) = until.filter(|until| *until < self.until) else { return };
+        let gone = self.rows.split_off(&until);
+        self.bytes -= gone.keys().map(|key| weight(key)).sum::<usize>();
+        self.until = until;
+    }
+}
+
+/// About how many bytes a row takes: its name stands in it twice.
+fn weight(key: &[u8]) -> usize {
+    size_of::<(Vec<u8>, TopicView)>() + 2 * key.len()
+}
+
+fn name_in(key: &[u8]) -> &[u8] {
+    Key::parse_topic_bound(key).expect("a topic was read").2
+}

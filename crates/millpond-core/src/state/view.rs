@@ -1,0 +1,73 @@
+//! What a listing shows of a topic, told by the topic in memory or by its page: both tell the same.
+//!
+//! Whether it is paused is the namespace's to say ([`super::pauses`]): a sweep may still be on its way to the topic.
+
+use alloc::vec::Vec;
+
+use millpond_types::{Counts, TopicName, TopicView, WallTime};
+
+use crate::page::{AsideState, RunPage, TopicPage};
+use crate::state::topic::{AsideWhy, Topic};
+
+impl Topic {
+    /// What a listing shows of it.
+    pub(crate) fn view(&self) -> TopicView {
+        let mut seen = Seen::default();
+        for level in &self.levels {
+            seen.waits(level.line.waiting(), level.line.oldest());
+            for aside in level.aside.values() {
+                match aside.state {
+                    AsideWhy::Ready { .. } => seen.is_back(&aside.run),
+                    AsideWhy::Delayed { .. } => seen.counts.delayed += u64::from(aside.run.count),
+                    AsideWhy::Retrying { .. } => seen.counts.retrying += u64::from(aside.run.count),
+                    AsideWhy::Leased(_) => seen.counts.leased += u64::from(aside.run.count),
+                }
+            }
+        }
+        seen.of(&self.name)
+    }
+}
+
+impl TopicPage {
+    /// What a listing shows of it.
+    pub(crate) fn view(&self) -> TopicView {
+        let mut seen = Seen::default();
+        for level in &self.levels {
+            let stored = level.stored.iter().map(|piece| piece.published);
+            seen.waits(level.waiting(), level.runs.iter().map(|run| run.published).chain(stored).min());
+            for aside in &level.aside {
+                match aside.state {
+                    AsideState::Ready { .. } => seen.is_back(&aside.run),
+                    AsideState::Delayed { .. } => seen.counts.delayed += u64::from(aside.run.count),
+                    AsideState::Retrying { .. } => seen.counts.retrying += u64::from(aside.run.count),
+                    AsideState::Leased { .. } => seen.counts.leased += u64::from(aside.run.count),
+                }
+            }
+        }
+        seen.of(&self.name)
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    counts: Counts,
+    oldest: Option<WallTime>,
+}
+
+impl Seen {
+    fn waits(&mut self, messages: u64, oldest: Option<WallTime>) {
+        self.counts.waiting += messages;
+        self.oldest = self.oldest.into_iter().chain(oldest).min();
+    }
+
+    /// Messages came back and are ready.
+    fn is_back(&mut self, run: &RunPage) {
+        self.waits(u64::from(run.count), Some(run.published));
+    }
+
+    fn of(self, name: &TopicName) -> TopicView {
+        // A page's name may be part of all that was read with it.
+        let name = name.detach();
+        TopicView { name, paused: false, counts: self.counts, oldest: self.oldest, cursors: Vec::new() }
+    }
+}
