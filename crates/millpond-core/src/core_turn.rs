@@ -44,6 +44,8 @@ pub struct Core {
     pub(crate) ending: Ending,
     pub(crate) fetching: Fetching,
     pub(crate) is_crowded: bool,
+    /// Topics that were looked at in a row, and none could leave memory.
+    pub(crate) stayed: usize,
     pub(crate) outputs: Vec<Output>,
     pub(crate) disk_full: bool,
 }
@@ -82,6 +84,7 @@ impl Core {
             ending: Ending::default(),
             fetching: Fetching::default(),
             is_crowded: false,
+            stayed: 0,
             outputs: Vec::new(),
             disk_full: false,
         }

@@ -15,6 +15,7 @@ impl Core {
     /// Sets how many bytes the topics in memory should not exceed.
     pub fn set_room(&mut self, bytes: usize) {
         self.state.residents.room = bytes;
+        self.dispatcher.reach.set_room(bytes);
     }
 
     /// Sets how many producer sessions may stay in memory.
@@ -49,23 +50,38 @@ impl Core {
         self.state.let_producers_leave();
         let (mut looked, mut left) = (0, 0);
         let horizon = self.horizon();
+        let is_held_up = self.is_over_room() && self.dispatcher.scopes.is_any_held();
         let looks = LOOK_MAX.min(self.state.topics.len());
-        while self.state.residents.bytes > self.state.residents.room && looked < looks && left < LEAVE_MAX {
+        while self.is_over_room() && looked < looks && left < LEAVE_MAX {
             let Some(slot) = self.state.residents.oldest() else { break };
             looked += 1;
             let topic = &self.state.topics[slot];
-            let is_needed = self.is_awaited(topic.namespace, &topic.name) || self.jobs.is_held(&topic.name);
+            let (namespace, name) = (topic.namespace, &topic.name);
+            let is_needed = is_held_up && topic.residence.is_brought()
+                || self.is_awaited(namespace, name)
+                || self.jobs.is_held(name);
             if is_needed || !self.state.can_leave(slot, horizon) {
                 // Looked at again when its turn comes round.
                 self.state.used(slot);
+                self.stayed += 1;
             } else {
                 self.leave(slot);
                 left += 1;
+                self.stayed = 0;
             }
         }
-        let excess = self.state.residents.bytes > self.state.residents.room.max(ROOM_MIN);
-        self.is_crowded = excess && left == 0;
-        excess && left > 0
+        if !self.is_over_room() {
+            self.stayed = 0;
+        }
+        // Only when each of them was looked at: what happens to be oldest may be what was leased in one go.
+        let can_none_leave = self.stayed >= self.state.topics.len();
+        self.is_crowded = can_none_leave && self.state.residents.bytes > self.state.residents.room.max(ROOM_MIN);
+        self.dispatcher.reach.hold_back(self.is_crowded);
+        self.is_over_room() && !can_none_leave
+    }
+
+    fn is_over_room(&self) -> bool {
+        self.state.residents.bytes > self.state.residents.room
     }
 
     fn leave(&mut self, slot: TopicSlot) {
@@ -75,7 +91,8 @@ impl Core {
         let (topic, shelf) = self.state.leave(slot);
         // A replay tells dispatch at its end.
         if self.state.replayed.is_none() {
-            self.dispatcher.evicted(&topic, shelf);
+            let is_paused = self.state.namespaces[topic.namespace].paused.contains(&topic.name, false);
+            self.dispatcher.evicted(&topic, shelf, is_paused);
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::Core;
 use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::Entries;
 use crate::page::{DuePage, Page, TopicPage};
+use crate::state::TopicSlot;
 use crate::store::{Answer, Found, Key, KeyBytes, Range, Shelf, Want};
 
 /// Deadlines of topics in the store are looked for this far ahead: longer than any answer takes.
@@ -83,7 +84,7 @@ impl Core {
             }
             Answer::Range { range, entries, complete } => {
                 let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
-                entries.into_iter().for_each(|(key, page)| self.take_in(&key, Some(page)));
+                entries.into_iter().for_each(|(key, page)| self.take_in_of_range(&key, page));
                 self.dispatcher.range_loaded(&range, last.as_ref());
             }
         }
@@ -146,12 +147,25 @@ impl Core {
         }
     }
 
-    fn take_in_topic(&mut self, page: TopicPage, shelf: Shelf) {
-        let (group, name) = (page.group, page.name.clone());
-        self.state.take_in(page, shelf);
-        self.dispatcher.loaded(group, shelf, &name);
-        self.jobs.topic_came(group, &name);
-        self.appeared(group, &name);
+    fn take_in_topic(&mut self, page: TopicPage, shelf: Shelf) -> TopicSlot {
+        let slot = self.state.take_in(page, shelf);
+        let Core { state, dispatcher, parking, jobs, .. } = self;
+        let topic = &state.topics[slot];
+        dispatcher.loaded(topic.group, shelf, &topic.name);
+        jobs.topic_came(topic.group, &topic.name);
+        parking.appeared(topic.namespace, topic.group, &topic.name);
+        slot
+    }
+
+    /// Takes a topic into memory that was read because dispatch may come to it, unless it is there.
+    fn take_in_of_range(&mut self, key: &KeyBytes, page: Page) {
+        let (Some((group, shelf, _)), Page::Topic(page)) = (Key::parse_topic_bound(key), page) else {
+            unreachable!("a range of topics was asked for")
+        };
+        if self.state.topics.find(group, &page.name).is_none() {
+            let slot = self.take_in_topic(page, shelf);
+            self.state.brought(slot);
+        }
     }
 
     /// Takes a topic or a piece of a line into memory, unless it is there, and what a parked command looks up.

@@ -200,6 +200,7 @@ impl State {
 
     /// Gives a topic without contents those of a page.
     fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
+        self.topics[slot].levels.reserve_exact(page.levels.len());
         for level in page.levels {
             let priority = level.priority;
             let bounds = self.topics[slot].bounds;

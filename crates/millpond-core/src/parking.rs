@@ -130,22 +130,6 @@ impl Core {
         }
     }
 
-    /// A group's topic is in memory, whatever else is still asked for on its account.
-    pub(crate) fn appeared(&mut self, group: GroupNumber, name: &TopicName) {
-        if self.parking.awaited.is_empty() {
-            return;
-        }
-        let gate = Gate::Topic(self.state.groups[group].namespace, name.clone());
-        let Some(queue) = self.parking.gates.get_mut(&gate).filter(|queue| !queue.missing.is_empty()) else { return };
-        let is_its_own = |key: &mut KeyBytes| matches!(Key::parse_topic_bound(key), Some((of, ..)) if of == group);
-        for key in queue.missing.extract_if(.., is_its_own) {
-            self.parking.awaited.remove(&key);
-        }
-        if queue.missing.is_empty() {
-            self.parking.open(&gate);
-        }
-    }
-
     /// Decides the parked commands that have nothing more to wait for, in the order in which they came.
     pub(crate) fn unpark(&mut self, log: &mut dyn FactLog) {
         while let Some(id) = self.parking.free.pop_first() {
@@ -180,6 +164,22 @@ impl Core {
 }
 
 impl Parking {
+    /// A group's topic is in memory, whatever else is still asked for on its account.
+    pub(crate) fn appeared(&mut self, namespace: NamespaceNumber, group: GroupNumber, name: &TopicName) {
+        if self.awaited.is_empty() {
+            return;
+        }
+        let gate = Gate::Topic(namespace, name.clone());
+        let Some(queue) = self.gates.get_mut(&gate).filter(|queue| !queue.missing.is_empty()) else { return };
+        let is_its_own = |key: &mut KeyBytes| matches!(Key::parse_topic_bound(key), Some((of, ..)) if of == group);
+        for key in queue.missing.extract_if(.., is_its_own) {
+            self.awaited.remove(&key);
+        }
+        if queue.missing.is_empty() {
+            self.open(&gate);
+        }
+    }
+
     /// The first before a gate may pass it.
     fn open(&mut self, gate: &Gate) {
         let first = self.gates[gate].ids.front().expect("somebody stands before a gate");

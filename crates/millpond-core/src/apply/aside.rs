@@ -1,6 +1,8 @@
 //! Putting messages aside and taking them from there, with the counts and timers that belong to it. Every change of
 //! what is aside goes through here, so counts, timers and the ready list cannot drift.
 
+use alloc::boxed::Box;
+
 use millpond_types::{Priority, Sequence, WallTime};
 
 use crate::page::RunPage;
@@ -23,7 +25,7 @@ impl State {
             level.ready.insert((behind, run.first));
         }
         let aside = Aside { deliveries: tries.0, failures: tries.1, state: why, run };
-        let other = level.aside.insert(aside.run.first, aside);
+        let other = level.aside.insert(aside.run.first, Box::new(aside));
         assert!(other.is_none(), "a message is aside once");
         self.touch(slot);
     }
@@ -31,7 +33,7 @@ impl State {
     /// Takes a whole entry from aside. Its timer is removed; a lease is the caller's to undo.
     pub(super) fn take_aside(&mut self, slot: TopicSlot, priority: Priority, first: Sequence) -> Aside {
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
-        let aside = level.aside.remove(&first).expect("a fact takes what is aside");
+        let aside = *level.aside.remove(&first).expect("a fact takes what is aside");
         match aside.state {
             AsideWhy::Ready { behind } => _ = level.ready.remove(&(behind, first)),
             AsideWhy::Delayed { timer, .. } => self.wall_timers.remove(timer),

@@ -46,10 +46,10 @@ impl Core {
                     format!("at most {PAGE_MAX} topics and prefixes are paused at a time; pause a prefix"),
                 ));
             }
-            self.commit(Fact::Paused { namespace, name: topic.name, prefix, paused }, log);
-            if prefix && !paused {
+            self.commit(Fact::Paused { namespace, name: topic.name.clone(), prefix, paused }, log);
+            if !paused {
                 for group in &self.state.namespaces[namespace].groups {
-                    self.dispatcher.resumed(*group);
+                    self.dispatcher.resumed(*group, Some(&topic.name).filter(|_| !prefix));
                 }
             }
         }

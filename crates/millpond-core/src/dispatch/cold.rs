@@ -22,11 +22,17 @@ impl Dispatcher {
         }
     }
 
-    /// A topic leaves memory for a shelf.
-    pub(crate) fn evicted(&mut self, topic: &Topic, shelf: Shelf) {
+    /// A topic leaves memory for a shelf. What is paused by its name is passed over there as it is in memory, so that it
+    /// is not read again and again.
+    pub(crate) fn evicted(&mut self, topic: &Topic, shelf: Shelf, is_paused: bool) {
         if let Shelf::Ready(priority) = shelf {
-            self.reach.evicted(topic.group, priority, &topic.name);
-            self.scopes.evicted(topic.group, priority, &topic.name, topic.tenant);
+            if is_paused {
+                self.reach.pass_over(topic.group, priority);
+            } else {
+                self.reach.add(topic.group, priority, 1);
+                self.reach.forget(topic.group, priority, &topic.name);
+            }
+            self.scopes.evicted(topic, priority, is_paused);
         }
     }
 
@@ -47,8 +53,12 @@ impl Dispatcher {
         }
     }
 
-    /// What was paused by prefix goes on.
-    pub(crate) fn resumed(&mut self, group: GroupNumber) {
+    /// What was paused by prefix, or a topic that was paused by its name, goes on.
+    pub(crate) fn resumed(&mut self, group: GroupNumber, topic: Option<&TopicName>) {
+        if let Some(name) = topic {
+            let priorities: Vec<Priority> = self.reach.priorities(group).collect();
+            priorities.into_iter().for_each(|priority| self.reach.forget(group, priority, name));
+        }
         self.scopes.reopen(group, &self.reach);
     }
 }

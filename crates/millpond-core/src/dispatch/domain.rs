@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 use millpond_types::limits::{FILTER_MAX, PRIORITIES};
 use millpond_types::{Priority, TopicName, TopicNumber};
 
-use crate::dispatch::reach::{Reach, Span};
+use crate::dispatch::reach::Reach;
+use crate::dispatch::stretches::{END, Span};
 use crate::fact::GroupNumber;
 use crate::state::topics::Edge;
 use crate::state::{State, TopicSlot};
@@ -17,9 +18,6 @@ use crate::store::Name;
 
 /// Names of a list asked for at once: each is a read of its own.
 const UNSEEN_AT_ONCE: usize = 64;
-
-/// Behind all names: no byte of UTF-8 is 0xff.
-const END: u8 = 0xff;
 
 pub(crate) enum Domain {
     All,

@@ -12,6 +12,7 @@ pub(crate) mod scope;
 pub(crate) mod scopes;
 mod serve;
 pub(crate) mod session;
+mod stretches;
 mod sweep;
 mod turns;
 mod view;

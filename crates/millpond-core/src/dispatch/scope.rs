@@ -11,7 +11,8 @@ use millpond_types::limits::PRIORITIES;
 
 use crate::dispatch::ConsumerSlot;
 use crate::dispatch::domain::Domain;
-use crate::dispatch::reach::{Reach, Span, Unknown};
+use crate::dispatch::reach::{Reach, Unknown};
+use crate::dispatch::stretches::Span;
 use crate::dispatch::turns::Turns;
 use crate::dispatch::view::View;
 use crate::fact::GroupNumber;

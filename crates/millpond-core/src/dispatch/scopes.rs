@@ -123,9 +123,11 @@ impl Scopes {
     }
 
     /// A topic has left memory for a shelf.
-    pub(crate) fn evicted(&mut self, group: GroupNumber, priority: Priority, name: &TopicName, tenant: u64) {
-        self.for_lists(group, name, |list| list.evicted(name, priority));
-        self.tell_all(group, name, priority, tenant);
+    pub(crate) fn evicted(&mut self, topic: &Topic, priority: Priority, is_paused: bool) {
+        self.for_lists(topic.group, &topic.name, |list| list.evicted(&topic.name, priority));
+        if !is_paused {
+            self.tell_all(topic.group, &topic.name, priority, topic.tenant);
+        }
     }
 
     /// A name was looked for on a shelf: if it was there, it is in memory now.
@@ -143,6 +145,11 @@ impl Scopes {
                 }
             }
         }
+    }
+
+    /// Whether somebody waits for what is being read.
+    pub(crate) fn is_any_held(&self) -> bool {
+        self.slots.iter().any(|(_, scope)| scope.is_held && !scope.hungry.is_empty())
     }
 
     fn tell_all(&mut self, group: GroupNumber, name: &TopicName, priority: Priority, tenant: u64) {

@@ -10,7 +10,8 @@ use millpond_types::{Filter, GroupName, LeaseNumber, NamespaceName, Policy, Prio
 use proptest::prelude::*;
 
 use super::Dispatcher;
-use super::reach::{READ_AHEAD, READ_AHEAD_MIN, Reach, Span};
+use super::reach::{READ_AHEAD, READ_AHEAD_MIN, Reach};
+use super::stretches::Span;
 use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
@@ -67,7 +68,8 @@ impl World {
     fn evict(&mut self, name: &TopicName) {
         let Some(slot) = self.state.topics.find(0, name) else { return };
         let topic = self.state.topics.remove(slot);
-        self.dispatcher.evicted(&topic, Shelf::Ready(self.topics[name].0));
+        let is_paused = self.state.namespaces[0].paused.contains(name, false);
+        self.dispatcher.evicted(&topic, Shelf::Ready(self.topics[name].0), is_paused);
         self.cold.insert(name.clone());
     }
 
@@ -78,15 +80,15 @@ impl World {
         }
     }
 
-    fn pause(&mut self, prefix: &TopicName, stop: bool) {
+    fn pause(&mut self, name: &TopicName, prefix: bool, stop: bool) {
         match stop {
-            true => self.state.namespaces[0].paused.insert(prefix.clone(), true),
-            false => self.state.namespaces[0].paused.remove(prefix, true),
+            true => self.state.namespaces[0].paused.insert(name.clone(), prefix),
+            false => self.state.namespaces[0].paused.remove(name, prefix),
         }
         let slots: Vec<TopicSlot> = self.state.topics.iter().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.offer(slot));
         if !stop {
-            self.dispatcher.resumed(0);
+            self.dispatcher.resumed(0, Some(name).filter(|_| !prefix));
         }
     }
 
@@ -181,6 +183,7 @@ enum Step {
     Evict(usize),
     Serve(usize, usize),
     Pause(usize, bool),
+    PauseTopic(usize, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -189,6 +192,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (0..NAMES.len()).prop_map(Step::Evict),
         4 => (0..3usize, 1..5usize).prop_map(|(scope, times)| Step::Serve(scope, times)),
         1 => (0..PREFIXES.len(), any::<bool>()).prop_map(|(at, stop)| Step::Pause(at, stop)),
+        1 => (0..NAMES.len(), any::<bool>()).prop_map(|(at, stop)| Step::PauseTopic(at, stop)),
     ]
 }
 
@@ -211,7 +215,10 @@ proptest! {
                     }
                 }
                 Step::Pause(at, stop) => {
-                    [&mut hot, &mut cold].into_iter().for_each(|world| world.pause(&name(PREFIXES[at]), stop));
+                    [&mut hot, &mut cold].into_iter().for_each(|world| world.pause(&name(PREFIXES[at]), true, stop));
+                }
+                Step::PauseTopic(at, stop) => {
+                    [&mut hot, &mut cold].into_iter().for_each(|world| world.pause(&name(NAMES[at]), false, stop));
                 }
             }
         }
@@ -243,19 +250,37 @@ fn what_is_paused_is_not_read() {
         world.publish(&name(at), Priority::DEFAULT, 1);
         world.evict(&name(at));
     }
-    world.pause(&name("b"), true);
+    world.pause(&name("b"), true, true);
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("c")));
     assert_eq!(world.cold.len(), 2, "the others stay where they are");
     assert_eq!(world.serve(0), None);
-    world.pause(&name("b"), false);
+    world.pause(&name("b"), true, false);
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/1")));
 }
 
 #[test]
-fn the_more_tenants_take_turns_the_less_is_read_ahead_of_each() {
+fn what_is_paused_by_its_name_is_read_once() {
+    let mut world = World::new(4);
+    for at in ["b/1", "b/2", "c"] {
+        world.publish(&name(at), Priority::DEFAULT, 1);
+        world.evict(&name(at));
+    }
+    world.pause(&name("b/1"), false, true);
+    assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/2")));
+    world.evict(&name("b/1"));
+    assert_eq!(world.serve(0).map(|served| served.0), Some(name("c")));
+    assert_eq!(world.serve(0), None);
+    assert!(world.cold.contains(&name("b/1")), "it stays where it is");
+    world.pause(&name("b/1"), false, false);
+    assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/1")));
+}
+
+#[test]
+fn the_room_for_topics_is_what_is_read_ahead_of_all_tenants() {
     let mut reach = Reach::default();
     reach.add(0, Priority::DEFAULT, 1_000_000);
-    let limits: Vec<u32> = (0..200)
+    reach.set_room(64 << 20);
+    let limits: Vec<u32> = (0..400)
         .map(|tenant| {
             let prefix = format!("{tenant:03}/");
             reach.ask(0, Priority::DEFAULT, Span::of_prefix(prefix.as_bytes()));
@@ -265,7 +290,11 @@ fn the_more_tenants_take_turns_the_less_is_read_ahead_of_each() {
             range.limit
         })
         .collect();
-    assert_eq!((limits[0], limits[1], limits[199]), (READ_AHEAD, READ_AHEAD / 2, READ_AHEAD_MIN));
+    assert_eq!((limits[0], limits[99], limits[399]), (READ_AHEAD, 8192 / 100, 8192 / 400));
+    reach.hold_back(true);
+    reach.ask(0, Priority::DEFAULT, Span::of_prefix(b"500/"));
+    let Some(Want::Range(range)) = reach.wanted().pop() else { panic!("dispatch wants ranges") };
+    assert_eq!(range.limit, READ_AHEAD_MIN, "where there is no room, as few as may be");
 }
 
 fn name(text: &str) -> TopicName {

@@ -101,6 +101,10 @@ impl Tenants {
         }
         let tenant = view.tenant(first);
         let Some((_, cursor)) = self.cursors.get(&tenant) else { return Ok(first) };
+        if view.is_behind(first, cursor) {
+            // All before it are gone, so it is the first behind the cursor, too.
+            return Ok(first);
+        }
         let behind = view.next(From::Behind(cursor))?;
         Ok(behind.filter(|slot| view.tenant(*slot) == tenant).unwrap_or(first))
     }

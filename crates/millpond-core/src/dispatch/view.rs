@@ -9,7 +9,8 @@ use core::cmp::Ordering;
 use millpond_types::{Priority, TopicName};
 
 use crate::dispatch::domain::{Cursor, Domain};
-use crate::dispatch::reach::{Reach, Span, Unknown};
+use crate::dispatch::reach::{Reach, Unknown};
+use crate::dispatch::stretches::Span;
 use crate::fact::GroupNumber;
 use crate::state::order::offer;
 use crate::state::topics::Edge;
@@ -66,6 +67,11 @@ impl View<'_> {
             None => point().map_or(Ok(None), |span| Err(Unknown::from(span))),
             Some(slot) => Ok(found.filter(|_| topics[slot].offered == Some(self.priority))),
         }
+    }
+
+    /// Whether a topic comes behind the one that a cursor is at.
+    pub(crate) fn is_behind(&self, slot: TopicSlot, cursor: &Cursor) -> bool {
+        Name::compare(self.name(slot).as_bytes(), cursor.name.as_bytes()) == Ordering::Greater
     }
 
     pub(crate) fn tenant(&self, slot: TopicSlot) -> u64 {
@@ -146,20 +152,14 @@ impl View<'_> {
     /// Whether all that may stand between a place and the topic in memory that comes next is known.
     fn check_known(&self, from: From<'_>, found: Option<TopicSlot>) -> Result<(), Unknown> {
         let found = found.map(|slot| self.name(slot));
-        let last = match from {
-            From::Behind(last) => Some(&last.name),
-            From::BehindTopic(slot) => Some(self.name(slot)),
-            From::Start | From::TenantEnd(_) => None,
-        };
-        if let (Some(last), Some(found)) = (last, found)
-            && self.reach.is_between(self.group, self.priority, last, found)
+        if let Some(found) = found
+            && self.reach.is_known(self.group, self.priority, self.edge(from), found)
         {
             return Ok(());
         }
         if let Domain::List(list) = self.domain {
             let pauses = self.state.pauses(self.group);
-            let is_paused = |name: &TopicName| pauses.covering(name.as_bytes()).is_some();
-            let spans = list.unseen(self.edge(from), found, self.priority, is_paused);
+            let spans = list.unseen(self.edge(from), found, self.priority, |name| pauses.holds(name));
             return if spans.is_empty() { Ok(()) } else { Err(Unknown { spans }) };
         }
         self.first_unknown(&self.edge(from).key(), found).map_or(Ok(()), |span| Err(Unknown::from(span)))

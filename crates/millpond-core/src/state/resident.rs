@@ -3,6 +3,7 @@
 //!
 //! Topics are linked through themselves in the order of their last use, so that use and leaving cost nothing to look for.
 
+use alloc::collections::VecDeque;
 use core::mem::size_of;
 
 use millpond_types::{Sequence, WallTime};
@@ -17,6 +18,9 @@ const TIMER_BYTES: usize = 64;
 /// Entries that a node of a sorted map has room for, and that it holds on average.
 const NODE: (usize, usize) = (11, 7);
 const NONE: TopicSlot = TopicSlot::MAX;
+/// Topics brought in for dispatch that stay while it is held up, the last ones: more than are needed at a time to find
+/// out whose turn it is in a scope, so that dispatch goes on however little room there is.
+const BROUGHT_MAX: usize = 1024;
 
 /// All topics in memory.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub(crate) struct Residents {
     pub(crate) bytes: usize,
     oldest: TopicSlot,
     newest: TopicSlot,
+    /// Those that were brought in for dispatch last. Some may be gone since.
+    brought: VecDeque<TopicSlot>,
 }
 
 /// A topic among them.
@@ -35,17 +41,25 @@ pub(crate) struct Residence {
     bytes: usize,
     older: TopicSlot,
     newer: TopicSlot,
+    /// Whether it is among those that were brought in for dispatch last.
+    brought: bool,
 }
 
 impl Default for Residents {
     fn default() -> Self {
-        Residents { room: usize::MAX, bytes: 0, oldest: NONE, newest: NONE }
+        Residents { room: usize::MAX, bytes: 0, oldest: NONE, newest: NONE, brought: VecDeque::new() }
     }
 }
 
 impl Default for Residence {
     fn default() -> Self {
-        Residence { bytes: 0, older: NONE, newer: NONE }
+        Residence { bytes: 0, older: NONE, newer: NONE, brought: false }
+    }
+}
+
+impl Residence {
+    pub(crate) fn is_brought(&self) -> bool {
+        self.brought
     }
 }
 
@@ -82,6 +96,18 @@ impl State {
         let bytes = self.topics[slot].weight();
         let before = core::mem::replace(&mut self.topics[slot].residence.bytes, bytes);
         self.residents.bytes = self.residents.bytes - before + bytes;
+    }
+
+    /// A topic was brought in for dispatch.
+    pub(crate) fn brought(&mut self, slot: TopicSlot) {
+        self.topics[slot].residence.brought = true;
+        self.residents.brought.push_back(slot);
+        if self.residents.brought.len() > BROUGHT_MAX
+            && let Some(first) = self.residents.brought.pop_front()
+            && let Some(topic) = self.topics.get_mut(first)
+        {
+            topic.residence.brought = false;
+        }
     }
 
     /// Whether a topic can do without memory for now: nothing of it is leased or in retry, and time changes nothing of it
@@ -147,8 +173,8 @@ impl Level {
     fn weight(&self) -> usize {
         let of = size_of::<Sequence>();
         self.line.weight()
-            + map_bytes(self.aside.len(), of + size_of::<Aside>())
-            + self.aside.len() * TIMER_BYTES
+            + map_bytes(self.aside.len(), of + size_of::<usize>())
+            + self.aside.len() * (size_of::<Aside>() + TIMER_BYTES)
             + map_bytes(self.ready.len(), 2 * of)
             + map_bytes(self.expiries.len(), of + 24)
             + self.expiries.len() * TIMER_BYTES

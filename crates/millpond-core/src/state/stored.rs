@@ -142,16 +142,17 @@ impl State {
     }
 
     /// Takes a topic into memory, from its entry on a shelf.
-    pub(crate) fn take_in(&mut self, page: TopicPage, shelf: Shelf) {
+    pub(crate) fn take_in(&mut self, page: TopicPage, shelf: Shelf) -> TopicSlot {
         let due = page.first_deadline().filter(|_| shelf != Shelf::Busy);
         let stored = Stored { shelf: Some(shelf), due, changed: None, epoch: page.epoch };
         let home = &mut self.groups[page.group];
         home.cold[shelf.index()] -= 1;
         self.cold -= 1;
         let (group, counts) = (page.group, home.counts);
-        self.admit_page(page, stored);
+        let slot = self.admit_page(page, stored);
         // Its messages were counted all the while.
         self.groups[group].counts = counts;
+        slot
     }
 
     /// Lets a topic leave memory, for a shelf. What its entry does not say of it is put there before.

@@ -10,6 +10,7 @@
 //! What is finished leaves nothing behind, so the first thing aside (or in line) is the completion cursor, and any
 //! message is found by its sequence in logarithmic time.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -73,7 +74,8 @@ pub(crate) struct Level {
     /// Never looked at.
     pub(crate) line: Line,
     /// Looked at or set aside, not finished, by first sequence.
-    pub(crate) aside: BTreeMap<Sequence, Aside>,
+    /// Each in memory of its own: of most topics there is one, and a node of the map has room for eleven.
+    pub(crate) aside: BTreeMap<Sequence, Box<Aside>>,
     /// Those aside that are ready, as (behind, first): each goes once everything before `behind` has been looked at.
     pub(crate) ready: BTreeSet<(Sequence, Sequence)>,
     /// Runs published with a TTL, by first sequence, until all of the run is finished.
@@ -170,6 +172,8 @@ impl Topic {
         match self.levels.binary_search_by_key(&priority, |level| level.priority) {
             Ok(at) => &mut self.levels[at],
             Err(at) => {
+                // Most topics use one, and a level is large.
+                self.levels.reserve_exact(1);
                 self.levels.insert(at, Level::new(priority, floor, self.bounds));
                 &mut self.levels[at]
             }

@@ -78,15 +78,25 @@ impl Topics {
         assert!(topic.offered.is_none(), "a topic that comes has not been offered");
         let hash = name_hash(self.hash_key, topic.group, topic.name.as_bytes());
         let (group, name) = (topic.group, topic.name.clone());
+        let near = self.behind_at_hand(group, &name);
         let slot = u32::try_from(self.slots.insert(topic)).expect("fewer than 2^32 topics in memory");
         self.by_name.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
         self.link(slot);
-        let slots = &self.slots;
-        let is_before =
-            |other: TopicSlot| Name::compare(slots[other as usize].name.as_bytes(), name.as_bytes()) == Ordering::Less;
-        self.order.insert(group, slot, None, is_before);
+        let place = near.or_else(|| self.seek(group, Edge::Before(name.as_bytes())));
+        self.order.insert_at(group, place, slot, None);
         self.at_hand.set(slot);
         slot
+    }
+
+    /// The place of a name right behind the topic at hand, if it is there: topics are often published to, and loaded,
+    /// in the order of their names.
+    fn behind_at_hand(&self, group: GroupNumber, name: &TopicName) -> Option<Position> {
+        let is_before = |topic: &Topic| Name::compare(topic.name.as_bytes(), name.as_bytes()) == Ordering::Less;
+        let at_hand = self.at_hand.get();
+        self.get(at_hand).filter(|topic| topic.group == group && is_before(topic))?;
+        let place = self.order.position(at_hand).behind();
+        let next = self.order.next(place, ANY);
+        next.is_none_or(|next| !is_before(&self[next])).then_some(place)
     }
 
     pub(crate) fn remove(&mut self, slot: TopicSlot) -> Topic {
@@ -143,6 +153,10 @@ impl Topics {
         self.slots.get(slot as usize)
     }
 
+    pub(crate) fn get_mut(&mut self, slot: TopicSlot) -> Option<&mut Topic> {
+        self.slots.get_mut(slot as usize)
+    }
+
     /// All topics, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TopicSlot, &Topic)> {
         self.slots.iter().map(|(slot, topic)| (slot as TopicSlot, topic))
@@ -196,6 +210,17 @@ impl Edge<'_> {
             Edge::TenantEnd(tenant) => Name::tenant_end(tenant),
             Edge::PrefixEnd(prefix) => Name::prefix_end(prefix),
             Edge::Key(key) => Vec::from(key),
+        }
+    }
+
+    /// Whether it lies at a key or behind it, as far as that can be told without making its own: where the two are right
+    /// beside each other, it may say that it does not.
+    pub(crate) fn is_within(self, key: &[u8]) -> bool {
+        match self {
+            Edge::Before(name) | Edge::Behind(name) => Name::compare_key(name, key).is_ge(),
+            Edge::TenantEnd(tenant) => Name::is_tenant_end_within(tenant, key),
+            Edge::PrefixEnd(prefix) => Name::compare_key(prefix, key).is_ge(),
+            Edge::Key(own) => own >= key,
         }
     }
 

@@ -98,6 +98,14 @@ impl Name {
         bytes
     }
 
+    /// Whether the end of a tenant stands at a key or behind it, without making its bytes.
+    pub(crate) fn is_tenant_end_within(tenant: &[u8], key: &[u8]) -> bool {
+        match key.strip_prefix(tenant) {
+            Some(rest) => rest <= &[TENANT_END + 1][..],
+            None => tenant > key,
+        }
+    }
+
     /// Behind all names with a prefix.
     pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
         let mut bytes = Name::bytes(prefix);
@@ -314,6 +322,10 @@ mod tests {
             prop_assert_eq!(Name::compare_key(a, &Name::prefix_end(b)), Name::bytes(a).cmp(&Name::prefix_end(b)));
             let read = Name::parse(&Name::bytes(a)).unwrap();
             prop_assert_eq!(read.as_bytes(), a);
+            let tenant = &a[..a.iter().position(|byte| *byte == b'/').unwrap_or(a.len())];
+            for key in [Name::bytes(b), Name::prefix_end(b), Name::behind(b), Name::tenant_end(tenant)] {
+                prop_assert_eq!(Name::is_tenant_end_within(tenant, &key), Name::tenant_end(tenant) >= key);
+            }
             prop_assert_eq!(b.starts_with(a), (Name::bytes(a)..Name::prefix_end(a)).contains(&Name::bytes(b)));
         }
     }

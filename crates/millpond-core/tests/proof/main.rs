@@ -21,4 +21,5 @@ mod say;
 mod scenarios;
 mod script;
 mod shell;
+mod small_room;
 mod store;

@@ -58,26 +58,24 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Puts a topic at its place. `is_before` says which others come before it.
-    pub(crate) fn insert(
+    /// Puts a topic at its place, which is `None` in a group without topics.
+    pub(crate) fn insert_at(
         &mut self,
         group: GroupNumber,
+        place: Option<Position>,
         slot: TopicSlot,
         level: Option<Priority>,
-        is_before: impl Fn(TopicSlot) -> bool,
     ) {
         if self.leaf_of.len() <= slot as usize {
             self.leaf_of.resize(slot as usize + 1, NONE);
         }
         assert_eq!(self.leaf_of[slot as usize], NONE, "a topic stands in the order once");
-        let place = match self.seek(group, is_before) {
-            Some(place) => place,
-            None => {
-                let node = self.nodes.insert(Node::leaf()) as NodeId;
-                self.roots.insert(group, node);
-                Position { node, at: 0 }
-            }
-        };
+        let place = place.unwrap_or_else(|| {
+            let node = self.nodes.insert(Node::leaf()) as NodeId;
+            let other = self.roots.insert(group, node);
+            assert!(other.is_none(), "a group with topics has a place for another one");
+            Position { node, at: 0 }
+        });
         self.leaf_of[slot as usize] = place.node;
         self.insert_entry(group, place, Entry { first: slot, offers: offer(level), child: None });
     }

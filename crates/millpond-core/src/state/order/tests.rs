@@ -28,8 +28,17 @@ impl Both {
         let slot = self.free.pop().unwrap_or(self.names.len() as TopicSlot);
         self.names.resize(self.names.len().max(slot as usize + 1), key);
         self.names[slot as usize] = key;
+        let place = self.order.seek(group, |other| self.names[other as usize].1 < name);
+        // Behind the one before is the same place, though it may be in another leaf.
+        let before = place.filter(|_| name.is_multiple_of(2)).and_then(|_| self.before((group, name)));
+        let place = before.map(|slot| self.order.position(slot).behind()).or(place);
+        self.order.insert_at(group, place, slot, level);
         self.model.insert(key, (slot, level));
-        self.order.insert(group, slot, level, |other| self.names[other as usize].1 < name);
+    }
+
+    fn before(&self, key: (GroupNumber, u32)) -> Option<TopicSlot> {
+        let mut before = self.model.range((key.0, 0)..key);
+        before.next_back().map(|(_, (slot, _))| *slot)
     }
 
     fn remove(&mut self, group: GroupNumber, name: u32) {

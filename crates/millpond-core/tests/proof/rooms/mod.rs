@@ -32,7 +32,7 @@ use house::House;
 const ROOMS: [Room; 4] = [
     Room { bytes: 0, producers: 0 },
     Room { bytes: 1_200, producers: 1 },
-    Room { bytes: 4_000, producers: 2 },
+    Room { bytes: 2_600, producers: 2 },
     Room { bytes: usize::MAX, producers: usize::MAX },
 ];
 
