@@ -98,8 +98,8 @@ impl Broker {
         Ok((broker, report))
     }
 
-    /// A turn of the writer.
-    pub fn turn(&mut self, now: Now, commands: Vec<(Ticket, Command)>, ledger: &mut Ledger) {
+    /// A turn of the writer. It fails where the tree cannot be read: then the broker stops in the middle of it.
+    pub fn turn(&mut self, now: Now, commands: Vec<(Ticket, Command)>, ledger: &mut Ledger) -> Result<(), Failure> {
         self.core.set_time(now);
         self.core.set_disk_full(self.appender.disk_full());
         let mut log = Witness { log: &mut self.appender, ledger };
@@ -108,8 +108,10 @@ impl Broker {
         }
         self.core.advance(&mut log);
         self.core.dispatch(&mut log);
-        if self.store.supply(&mut self.core, &mut log).expect("a simulated tree can be read") {
-            self.core.dispatch(&mut log);
+        match self.store.supply(&mut self.core, &mut log) {
+            Ok(true) => self.core.dispatch(&mut log),
+            Ok(false) => {}
+            Err(error) => return Err(self.appender.unreadable(error)),
         }
         self.appender.capture(&mut self.core);
         self.appender.hold(self.core.holdings());
@@ -125,6 +127,7 @@ impl Broker {
                 _ => self.filling.durable.push(output),
             }
         }
+        Ok(())
     }
 
     /// Moves the batch on its way one stage further, or sends the next one; `old` where what nobody waits for is to be

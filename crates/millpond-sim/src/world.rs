@@ -159,8 +159,12 @@ impl World {
         }
         let now = self.clock.tick();
         let broker = self.broker.as_mut().expect("the broker runs");
-        broker.turn(now, commands, &mut self.ledger);
+        let turned = broker.turn(now, commands, &mut self.ledger);
         self.ledger.verdict()?;
+        if let Err(failure) = turned {
+            return self.failed(failure);
+        }
+        let broker = self.broker();
         invariants::check(&broker.core);
         Ok(())
     }
