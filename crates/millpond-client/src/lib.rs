@@ -75,8 +75,8 @@ pub use workers::{Decision, Report, Workers};
 pub use millpond_protocol::{DeadWhich, FinishVerb, LeasedRun, Level, Listing, LookWhich, TopicRef, Which};
 pub use millpond_types::block;
 pub use millpond_types::{
-    Advice, BadId, BadName, BadPolicy, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors,
-    GroupName, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry,
-    OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, Receipt, Retry, Sequence, TopicName, TopicNumber,
-    TopicView, WallTime,
+    Advice, BadId, BadName, BadPolicy, BadRules, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome,
+    GroupCursors, GroupName, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView,
+    OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Receipt, Retry,
+    Rule, Rules, Sequence, Tally, TopicName, TopicNumber, TopicView, WallTime,
 };

@@ -58,6 +58,11 @@ impl Outcomes<PublishOutcome> {
         self.count(|outcome| matches!(outcome, PublishOutcome::Duplicate { .. }))
     }
 
+    /// Messages of which another one of their topic stands for them, or they for it.
+    pub fn coalesced(&self) -> usize {
+        self.count(|outcome| matches!(outcome, PublishOutcome::Coalesced { .. }))
+    }
+
     /// Messages that were refused.
     pub fn refused(&self) -> usize {
         self.count(|outcome| matches!(outcome, PublishOutcome::Refused { .. }))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
 use millpond_types::{
-    DeadView, Filter, GroupName, MessageView, NamespaceName, NamespaceView, Policy, TopBy, TopicName, TopicView,
+    DeadView, Filter, GroupName, MessageView, NamespaceName, NamespaceView, Policy, Rules, TopBy, TopicName, TopicView,
 };
 
 use crate::client::{Client, Repeat};
@@ -102,9 +102,9 @@ impl Client {
 
 /// Namespaces and groups.
 impl Client {
-    /// Makes a namespace, or gives it another policy.
-    pub async fn set_namespace(&self, namespace: NamespaceName, policy: Policy) -> Result<()> {
-        self.done("namespace verb", Request::NamespaceSet { namespace, policy }, Repeat::Harmless).await
+    /// Makes a namespace, or gives it another policy and other rules.
+    pub async fn set_namespace(&self, namespace: NamespaceName, policy: Policy, rules: Rules) -> Result<()> {
+        self.done("namespace verb", Request::NamespaceSet { namespace, policy, rules }, Repeat::Harmless).await
     }
 
     /// Deletes a namespace that holds nothing.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use millpond_client::{
     Batch, Client, ClientOptions, Code, DeadWhich, Decision, DedupWindow, Error, Filter, FinishOutcome, GroupName,
     Level, Listing, LookWhich, Message, MessageState, NamespaceName, Policy, ProducerOptions, PublishOutcome,
-    ReceiveOptions, Reconnect, SubscribeOptions, TopicName, TopicRef, Which, Workers, block,
+    ReceiveOptions, Reconnect, Rules, SubscribeOptions, TopicName, TopicRef, Which, Workers, block,
 };
 use millpond_server::{Config, Server};
 use tempfile::TempDir;
@@ -223,7 +223,7 @@ async fn every_verb_does_what_it_says() {
     assert_eq!(client.purge(namespace(), Filter::All).await.unwrap(), 2);
     let work: NamespaceName = "work".try_into().unwrap();
     let policy = Policy { dedup_window: DedupWindow::Forever, ..Policy::default() };
-    client.set_namespace(work.clone(), policy.clone()).await.unwrap();
+    client.set_namespace(work.clone(), policy.clone(), Rules::default()).await.unwrap();
     assert_eq!(client.namespaces().await.unwrap().len(), 2);
     assert_eq!(client.stats(work.clone()).await.unwrap().policy, policy);
     client.delete_namespace(work.clone()).await.unwrap();
@@ -238,7 +238,7 @@ async fn every_verb_does_what_it_says() {
     let (a, b) = (producer.send(&batch).await.unwrap(), producer.send(&batch).await.unwrap());
     assert!(matches!(a.await, Err(Error::Refused { code: Code::NamespaceUnknown, .. })));
     assert!(matches!(b.await, Err(Error::Refused { .. })));
-    client.set_namespace(work, Policy::default()).await.unwrap();
+    client.set_namespace(work, Policy::default(), Rules::default()).await.unwrap();
     assert_eq!(producer.send(&batch).await.unwrap().await.unwrap().queued(), 1);
     broker.stop().await;
 }

@@ -144,8 +144,8 @@ impl Core {
         log: &mut dyn FactLog,
     ) {
         let topic = &self.state.topics[slot];
-        let (number, group, policy) = (topic.number, topic.group, &self.state.namespaces[topic.namespace].policy);
-        let fact = match policy.on_expiry {
+        let (number, group) = (topic.number, topic.group);
+        let fact = match self.state.policy(slot).on_expiry {
             OnExpiry::Drop => Fact::Ended { topic: number, group, priority, first, count, reason: EndReason::Expired },
             OnExpiry::Dead => Fact::Died {
                 topic: number,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt, RequestId,
-    SessionId, TopBy, TopicName,
+    Rules, SessionId, TopBy, TopicName,
 };
 
 use crate::fact::{GroupNumber, NamespaceNumber};
@@ -85,10 +85,11 @@ pub enum Command {
         namespace: NamespaceName,
         filter: Filter,
     },
-    /// Makes a namespace, or gives it another policy.
+    /// Makes a namespace, or gives it another policy and other rules.
     NamespaceSet {
         name: NamespaceName,
         policy: Policy,
+        rules: Rules,
     },
     NamespaceDelete(NamespaceName),
     /// Makes a group, which has all that is published from then on.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use millpond_types::{Code, GroupName, Millis, NamespaceName, Policy};
+use millpond_types::{Code, GroupName, Millis, NamespaceName, Policy, Rules};
 
 use crate::command::{Command, Ticket};
 use crate::decide::dedup::LookedUp;
@@ -67,8 +67,8 @@ impl Core {
     pub fn create(hash_key: [u64; 2], store: Box<dyn Store>, log: &mut dyn FactLog) -> Core {
         let mut core = Core::empty(hash_key, store);
         core.commit(Fact::Created { hash_key }, log);
-        let (name, policy) = (NamespaceName::default(), Policy::default());
-        core.commit(Fact::NamespaceSet { number: 0, name, policy, version: 1 }, log);
+        let (name, policy, rules) = (NamespaceName::default(), Policy::default(), Rules::default());
+        core.commit(Fact::NamespaceSet { number: 0, name, policy, rules, version: 1 }, log);
         core.commit(Fact::GroupCreated { group: 0, namespace: 0, name: GroupName::default() }, log);
         core
     }

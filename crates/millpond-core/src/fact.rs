@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    EndReason, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime,
+    EndReason, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Rules, RunTime,
     Sequence, SessionId, TopicName, TopicNumber, WallTime,
 };
 
@@ -48,6 +48,8 @@ pub enum Fact {
         name: NamespaceName,
         /// Its policy from here on.
         policy: Policy,
+        /// What it says otherwise for some topics.
+        rules: Rules,
         /// 1 for a new namespace, then one more with each change.
         version: u64,
     },
@@ -282,6 +284,32 @@ pub enum Fact {
         /// Why.
         reason: EndReason,
     },
+    /// Messages ended because another one of their topic, which is not leased, stands for them. It inherits from them.
+    Superseded {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// Which messages.
+        which: Victims,
+        /// The priority of the other one.
+        priority: Priority,
+        /// The other one.
+        by: Sequence,
+        /// Its failures from here on.
+        failures: u32,
+        /// Until when it is in back-off from here on; `None` if it stays as it is.
+        until: Option<RunTime>,
+    },
+    /// Messages were not stored because one of their topic waits.
+    Declined {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// How many.
+        count: u32,
+    },
     /// A message that was not leased has another due time.
     Rescheduled {
         /// The topic.
@@ -386,6 +414,8 @@ impl Fact {
             | Fact::Died { topic, group, .. }
             | Fact::Ripened { topic, group, .. }
             | Fact::Ended { topic, group, .. }
+            | Fact::Superseded { topic, group, .. }
+            | Fact::Declined { topic, group, .. }
             | Fact::Rescheduled { topic, group, .. } => Some((*topic, Some(*group))),
             // The others take note of the sequence that is not to be given out again.
             Fact::Redriven { topic, .. } | Fact::Published { topic, .. } | Fact::Moved { topic, .. } => {
@@ -427,7 +457,7 @@ pub enum ReturnPlace {
     At(RunTime),
 }
 
-/// The messages of a [`Fact::Died`].
+/// The messages of a [`Fact::Died`] or a [`Fact::Superseded`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Victims {
     /// Those of these leases.

@@ -89,9 +89,12 @@ fn nothing_is_kept_for_what_is_finished(level: &Level) {
 
 /// Each lease of a topic and the entry aside that it is of name each other.
 fn leases_match(state: &State, slot: u32, topic: &Topic) {
-    let (mut leased, mut retrying) = (0, 0);
+    let (mut leased, mut retrying, mut set_aside) = (0, 0, 0);
     for level in &topic.levels {
         for aside in level.aside.values() {
+            if !matches!(aside.state, AsideWhy::Leased(_)) {
+                set_aside += u64::from(aside.run.count);
+            }
             match aside.state {
                 AsideWhy::Leased(lease_slot) => {
                     let lease = &state.leases[lease_slot as usize];
@@ -110,7 +113,8 @@ fn leases_match(state: &State, slot: u32, topic: &Topic) {
             }
         }
     }
-    assert_eq!((topic.in_flight, topic.retrying), (leased, retrying), "a topic counts its leases and retries");
+    let counted = (topic.in_flight, topic.retrying, topic.set_aside);
+    assert_eq!(counted, (leased, retrying, set_aside), "a topic counts what is not in line");
     let numbered: u64 = topic.leases.values().map(|slot| u64::from(state.leases[*slot as usize].count)).sum();
     assert_eq!(numbered, leased, "every lease of a topic has messages");
 }
@@ -246,9 +250,8 @@ fn ready_topics_are_offered(core: &Core) {
     if !core.state.sweeps.is_empty() || core.is_fetching() || !core.state.touched.is_empty() {
         return;
     }
-    for (_, topic) in core.state.topics.iter() {
-        let policy = &core.state.namespaces[topic.namespace].policy;
-        let ready = topic.ready_level(policy);
+    for (slot, topic) in core.state.topics.iter() {
+        let ready = topic.ready_level(core.state.policy(slot));
         assert_eq!(topic.offered, ready, "topic {} is offered at what is ready", topic.name);
         if ready.is_some() {
             let stuck = core.dispatcher.scopes.hungry_for(topic);

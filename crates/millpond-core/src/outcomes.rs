@@ -7,12 +7,13 @@
 //!
 //! | flag | | follows |
 //! |---|---|---|
-//! | bits 0 and 1 | 0 queued, 1 duplicate, 2 refused | |
+//! | bits 0 and 1 | 0 queued, 1 duplicate, 2 refused, 3 coalesced | |
 //! | 4 | more than one message | how many |
 //! | 8 | another topic than expected | the difference, folded |
 //! | 16 | another priority than expected | it |
 //! | 32 | another sequence than expected | the difference, folded |
 //! | | duplicate | its state: 0 waiting, 1 delayed and when it is due, 2 retrying, 3 leased, 4 dead, 5 ended |
+//! | | coalesced | 0 if it was declined; else 1, and the priority and the sequence of what it replaced, that as the difference, folded |
 //! | | refused | the number of the code, the length of the detail, the detail |
 //!
 //! A difference is taken modulo 2⁶⁴ and folded, so that small ones of either sign take one byte. The first id is
@@ -31,6 +32,7 @@ use millpond_types::{
 const QUEUED: u8 = 0;
 const DUPLICATE: u8 = 1;
 const REFUSED: u8 = 2;
+const COALESCED: u8 = 3;
 const KIND: u8 = 3;
 const COUNT: u8 = 4;
 const TOPIC: u8 = 8;
@@ -94,6 +96,7 @@ fn push(bytes: &mut Vec<u8>, run: &OutcomeRun<PublishOutcome>, expected: &mut Me
     let (kind, id) = match &run.outcome {
         PublishOutcome::Queued { id } => (QUEUED, *id),
         PublishOutcome::Duplicate { id, .. } => (DUPLICATE, *id),
+        PublishOutcome::Coalesced { id, .. } => (COALESCED, *id),
         PublishOutcome::Refused { .. } => (REFUSED, *expected),
     };
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
@@ -119,6 +122,14 @@ fn push(bytes: &mut Vec<u8>, run: &OutcomeRun<PublishOutcome>, expected: &mut Me
         PublishOutcome::Queued { .. } => *expected = behind(id, run.count),
         PublishOutcome::Duplicate { state, .. } => {
             push_state(bytes, *state);
+            *expected = behind(id, run.count);
+        }
+        PublishOutcome::Coalesced { replaced, .. } => {
+            bytes.push(u8::from(replaced.is_some()));
+            if let Some(MessageId { priority, sequence, .. }) = replaced {
+                bytes.push(priority.level() as u8);
+                push_number(bytes, fold(id.sequence.0.wrapping_sub(sequence.0)));
+            }
             *expected = behind(id, run.count);
         }
         PublishOutcome::Refused { code, detail } => {
@@ -192,12 +203,26 @@ impl<'a> Reader<'a> {
                 self.bytes = rest;
                 PublishOutcome::Refused { code, detail: String::from(core::str::from_utf8(detail).ok()?) }
             }
-            _ => return None,
+            COALESCED => PublishOutcome::Coalesced { id, replaced: self.replaced(id)? },
+            _ => unreachable!("a kind has two bits"),
         };
         if flags & KIND != REFUSED {
             self.expected = behind(id, count);
         }
         Some(OutcomeRun { count, outcome })
+    }
+
+    #[expect(clippy::option_option, reason = "it may be unreadable, and it may be none")]
+    fn replaced(&mut self, id: MessageId) -> Option<Option<MessageId>> {
+        match self.byte()? {
+            0 => Some(None),
+            1 => {
+                let priority = Priority::new(self.byte()?)?;
+                let sequence = Sequence(id.sequence.0.wrapping_sub(unfold(self.number()?)));
+                Some(Some(MessageId { priority, sequence, ..id }))
+            }
+            _ => None,
+        }
     }
 
     fn state(&mut self) -> Option<MessageState> {

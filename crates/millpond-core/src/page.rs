@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Counts, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, RunTime, Sequence,
-    SessionId, TopicName, TopicNumber, WallTime,
+    Counts, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Rules, RunTime,
+    Sequence, SessionId, Tally, TopicName, TopicNumber, WallTime,
 };
 
 use crate::fact::{DeadReason, Epoch, GroupNumber, NamespaceNumber};
@@ -72,6 +72,8 @@ pub struct NamespacePage {
     pub name: NamespaceName,
     /// Its policy.
     pub policy: Policy,
+    /// What it says otherwise for some topics.
+    pub rules: Rules,
     /// The policy's version.
     pub version: u64,
     /// Paused names, and whether each is a prefix.
@@ -91,6 +93,8 @@ pub struct GroupPage {
     pub is_ending: bool,
     /// What its messages are doing.
     pub counts: Counts,
+    /// What has become of what was published to it.
+    pub tally: Tally,
     /// How many topics it has.
     pub topics: u64,
     /// How many of them have an entry in the store, by [`Shelf::index`](crate::store::Shelf::index).

@@ -18,6 +18,7 @@ use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
 use crate::state::numbers::Numbers;
+use crate::state::policies::Policies;
 use crate::state::producer::is_forgotten;
 use crate::state::stored::Stored;
 use crate::state::topic::{AsideWhy, Level, Topic};
@@ -161,7 +162,7 @@ impl State {
 
     /// A namespace, all of whose topics are in the store.
     pub(crate) fn add_namespace(&mut self, page: NamespacePage) {
-        let mut namespace = Namespace::new(page.name, page.policy, page.version);
+        let mut namespace = Namespace::new(page.name, Policies::new(page.policy, page.rules, page.version));
         page.paused.into_iter().for_each(|(name, prefix)| namespace.paused.insert(name, prefix));
         for group in page.groups {
             let list = if group.is_ending { &mut namespace.ending } else { &mut namespace.groups };

@@ -10,7 +10,7 @@ mod publishing;
 use bytes::Bytes;
 use millpond_types::{
     Code, DeadView, Filter, FinishOutcome, GroupName, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun,
-    Policy, PublishOutcome, Receipt, SessionId, TopBy, TopicView,
+    Policy, PublishOutcome, Receipt, Rules, SessionId, TopBy, TopicView,
 };
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
@@ -126,12 +126,14 @@ pub enum Request<B = Bytes> {
         /// The topics.
         filter: Filter,
     },
-    /// Makes a namespace or gives it another policy. Answered by [`Response::Done`].
+    /// Makes a namespace or gives it another policy and other rules. Answered by [`Response::Done`].
     NamespaceSet {
         /// Its name.
         namespace: NamespaceName,
         /// Its policy.
         policy: Policy,
+        /// What it says otherwise for some topics.
+        rules: Rules,
     },
     /// Deletes a namespace that holds nothing. Answered by [`Response::Done`].
     NamespaceDelete {

@@ -3,16 +3,16 @@
 use bytes::Bytes;
 use millpond_types::limits::{
     CREDIT_MESSAGES_MAX, FILTER_MAX, FRAME_MAX, NAMESPACES_MAX, PAGE_MAX, PUBLISH_MESSAGES_MAX, RECEIPTS_MAX,
-    SHORT_NAME_MAX, TOPIC_NAME_MAX,
+    RULES_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX,
 };
 use millpond_types::{
-    BadName, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber,
-    MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Policy, Priority,
-    ProducerId, PublishOutcome, Receipt, RequestId, Retry, Sequence, SessionId, TopBy, TopicName, TopicNumber,
-    TopicView, WallTime,
+    BadName, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName,
+    LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun,
+    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Receipt, RequestId, Retry, Rule, Rules,
+    Sequence, SessionId, Tally, TopBy, TopicName, TopicNumber, TopicView, WallTime,
 };
 
-use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, record, take};
+use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, put_rows, record, take};
 
 // The lengths of names have to fit what is written before them.
 const _: () = assert!(SHORT_NAME_MAX <= u8::MAX as usize && TOPIC_NAME_MAX <= u16::MAX as usize);
@@ -142,10 +142,53 @@ impl Row for Receipt {
 
 choice!(Filter { 0 All, 1 Topics(topics), 2 Prefixes(prefixes) });
 
-record!(Policy { lease, max_failures, retry, ttl, on_expiry, dedup_window, max_in_flight, weight });
+record!(Policy {
+    lease,
+    max_failures,
+    retry,
+    ttl,
+    on_expiry,
+    dedup_window,
+    max_in_flight,
+    max_waiting,
+    overflow,
+    coalesce,
+    weight
+});
+record!(Overrides {
+    lease,
+    max_failures,
+    retry,
+    ttl,
+    on_expiry,
+    dedup_window,
+    max_in_flight,
+    max_waiting,
+    overflow,
+    coalesce,
+    weight
+});
+record!(Pattern { is_prefix, name });
+record!(Rule { pattern, overrides });
 choice!(Retry { 0 Head, 1 Tail, 2 Backoff { first, longest } });
+choice!(Overflow { 0 Reject, 1 DropOldest });
+choice!(Coalesce { 0 Off, 1 KeepFirst, 2 KeepLatest });
 choice!(OnExpiry { 0 Drop, 1 Dead });
 choice!(DedupWindow { 0 Off, 1 For(window), 2 Forever });
+
+impl Wire for Rules {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_rows(self.iter().as_slice(), out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Rules::new(Wire::take(from)?).map_err(|bad| Bad::new(Code::PolicyInvalid, bad.0))
+    }
+}
+
+impl Row for Rule {
+    const MAX: usize = RULES_MAX;
+}
 
 impl<T: Wire> Wire for OutcomeRun<T> {
     fn put(&self, out: &mut Vec<u8>) {
@@ -166,13 +209,14 @@ impl Row for OutcomeRun<FinishOutcome> {
     const MAX: usize = CREDIT_MESSAGES_MAX as usize;
 }
 
-choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail } });
+choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail }, 3 Coalesced { id, replaced } });
 choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept });
 choice!(TopBy { 0 Depth, 1 Age });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
 
 record!(Counts { waiting, delayed, retrying, leased, dead });
-record!(NamespaceView { name, policy, version, topics, groups, paused, position });
+record!(NamespaceView { name, policy, rules, version, topics, groups, tally, paused, position });
+record!(Tally { accepted, declined, superseded, dropped });
 record!(TopicView { name, paused, counts, oldest, cursors });
 record!(GroupCursors { group, priority, scan, completion, next });
 record!(MessageView { id, state, published, expires, deliveries, failures, block });

@@ -222,12 +222,15 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
 /// Rows that memory is reserved for before they are read; a list beyond that grows as its rows turn out to be there.
 const ROWS_RESERVED: usize = 256;
 
+/// Appends a list.
+pub(crate) fn put_rows<T: Row>(rows: &[T], out: &mut Vec<u8>) {
+    u32::try_from(rows.len()).expect("a list is far below four billion rows").put(out);
+    rows.iter().for_each(|row| row.put(out));
+}
+
 impl<T: Row> Wire for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {
-        u32::try_from(self.len()).expect("a list is far below four billion rows").put(out);
-        for row in self {
-            row.put(out);
-        }
+        put_rows(self, out);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {

@@ -130,7 +130,11 @@ impl Metrics {
             ("messages_failed", "Leases that ended as a failure and left their message alive", &self.failed),
             ("messages_released", "Leases that were given back without a failure", &self.released),
             ("messages_dead", "Messages that became dead letters", &self.dead),
-            ("messages_ended_otherwise", "Messages that were cancelled, purged or expired", &self.ended),
+            (
+                "messages_ended_otherwise",
+                "Messages that were cancelled, purged, superseded, dropped or expired",
+                &self.ended,
+            ),
             ("messages_damaged", "Messages that could not be read back", &self.damaged),
             ("journal_batches", "Batches made durable", &self.batches),
             ("checkpoints", "Checkpoints written", &self.checkpoints),
@@ -241,6 +245,9 @@ impl Metrics {
                 self.dead.inc_by(u64::from(*count))
             }
             Fact::Ended { count, reason, .. } if *reason != EndReason::Acked => self.ended.inc_by(u64::from(*count)),
+            Fact::Superseded { which: Victims::Leased { count, .. } | Victims::Waiting { count, .. }, .. } => {
+                self.ended.inc_by(u64::from(*count))
+            }
             _ => return,
         };
     }

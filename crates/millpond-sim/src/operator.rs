@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use millpond_core::command::{Command, DeadWhich, Listing, Look, LookWhich, Top, TopicRef, Which};
-use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Policy, TopBy, TopicName};
+use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Policy, Rules, TopBy, TopicName};
 
 use crate::clients::{Asked, Request};
 use crate::consumer::draw_filter;
-use crate::plan::{Plan, namespace, policy};
+use crate::plan::{Plan, namespace, set_policies};
 use crate::streams::Stream;
 
 /// Messages that the operator remembers.
@@ -31,7 +31,10 @@ impl Operator {
 
     /// Makes the namespaces.
     pub fn set_up(&self) -> Vec<Request> {
-        let set = |(name, policy): (NamespaceName, Policy)| Command::NamespaceSet { name, policy };
+        let set = |(name, policy): (NamespaceName, Policy)| {
+            let rules = Rules::default();
+            Command::NamespaceSet { name, policy, rules }
+        };
         let made = self.namespaces.iter().cloned().map(set);
         made.map(|command| Request { command, asked: Asked::Other("namespaces made") }).collect()
     }
@@ -94,7 +97,7 @@ impl Operator {
                 let filter = Filter::Topics(vec![topic.name]);
                 other(Command::Purge { namespace, filter }, "purges")
             }
-            (7, _) => other(Command::NamespaceSet { name: namespace, policy: policy(load) }, "policies changed"),
+            (7, _) => other(set_policies(namespace, load), "policies changed"),
             (8, _) => {
                 let which = DeadWhich::Filter(draw_filter(&self.topics, load));
                 other(Command::DeadRedrive { namespace, group, which }, "redrives")
@@ -139,7 +142,7 @@ impl Operator {
 fn brief(load: &mut Stream) -> Vec<Request> {
     let name = namespace("brief");
     let (command, what) = match load.one_in(2) {
-        true => (Command::NamespaceSet { name, policy: policy(load) }, "namespaces made"),
+        true => (set_policies(name, load), "namespaces made"),
         false => (Command::NamespaceDelete(name), "namespaces deleted"),
     };
     vec![Request { command, asked: Asked::Other(what) }]

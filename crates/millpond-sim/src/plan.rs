@@ -1,9 +1,13 @@
 //! What kind of life a seed leads: sizes, policies, names and how often things go wrong. Small sizes bring out the
 //! edges: segments that fill after a few batches, a tail that forgets at once, few topics so that clients meet.
 
+use millpond_core::command::Command;
 use millpond_storage::tree::TreeOptions;
 use millpond_storage::{BATCH_BYTES, Identity, OpenOptions, SLACK};
-use millpond_types::{DedupWindow, Millis, NamespaceName, OnExpiry, Policy, Retry, TopicName};
+use millpond_types::{
+    Coalesce, DedupWindow, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern, Policy, Retry, Rule, Rules,
+    TopicName,
+};
 
 use crate::streams::Stream;
 
@@ -67,12 +71,31 @@ pub fn namespace(name: &str) -> NamespaceName {
     NamespaceName::try_from(name).expect("a valid name")
 }
 
+/// Gives a namespace a policy, and half the time rules that say otherwise for some topics.
+pub fn set_policies(name: NamespaceName, stream: &mut Stream) -> Command {
+    let base = policy(stream);
+    let rule = |pattern: &str, stream: &mut Stream| {
+        let overrides = Overrides { dedup_window: None, ..Overrides::from(&policy(stream)) };
+        let is_prefix = pattern.ends_with('*');
+        let name = TopicName::try_from(pattern.trim_end_matches('*')).expect("a valid name");
+        Rule { pattern: Pattern { is_prefix, name }, overrides }
+    };
+    let patterns: &[&str] = if stream.one_in(2) { &["a*", "a/2", "d/x/*", "e"] } else { &[] };
+    let rules = patterns.iter().map(|pattern| rule(pattern, stream)).collect();
+    Command::NamespaceSet { name, policy: base, rules: Rules::new(rules).expect("one rule for each pattern") }
+}
+
 /// A policy whose times are short beside a life.
-pub fn policy(stream: &mut Stream) -> Policy {
+fn policy(stream: &mut Stream) -> Policy {
     let max_in_flight = *stream.pick(&[None, None, Some(1), Some(3)]);
     let backoff = Retry::Backoff { first: Millis(stream.between(1, 500)), longest: Millis(stream.between(500, 5000)) };
     let retry = *stream.pick(&[Retry::Head, backoff, backoff, Retry::Tail]);
     let window = DedupWindow::For(Millis(stream.between(100, 20_000)));
+    let coalesce = match (max_in_flight, retry) {
+        (Some(3), _) | (_, Retry::Tail) => Coalesce::Off,
+        _ => *stream.pick(&[Coalesce::Off, Coalesce::Off, Coalesce::KeepFirst, Coalesce::KeepLatest]),
+    };
+    let max_waiting = *stream.pick(&[None, None, Some(5)]);
     Policy {
         lease: Millis(stream.between(100, 20_000)),
         max_failures: stream.below(4) as u32,
@@ -81,6 +104,9 @@ pub fn policy(stream: &mut Stream) -> Policy {
         on_expiry: *stream.pick(&[OnExpiry::Drop, OnExpiry::Dead]),
         dedup_window: *stream.pick(&[DedupWindow::Forever, window, window, DedupWindow::Off]),
         max_in_flight,
+        max_waiting: max_waiting.filter(|_| coalesce == Coalesce::Off),
+        overflow: *stream.pick(&[Overflow::Reject, Overflow::DropOldest]),
+        coalesce,
         weight: stream.between(1, 3) as u32,
     }
 }

@@ -101,6 +101,14 @@ impl World {
                         })?;
                         self.lost.duplicate(*id, sent.tag, dedup, &self.ledger)?;
                     }
+                    PublishOutcome::Coalesced { id, replaced: Some(_) } => {
+                        self.sights.saw("took a place");
+                        self.lost.confirmed(*id, sent.tag, level, &self.ledger)?;
+                    }
+                    PublishOutcome::Coalesced { replaced: None, .. } => {
+                        self.sights.saw("declined");
+                        self.lost.refused(sent.tag, &self.ledger)?;
+                    }
                     PublishOutcome::Refused { code, .. } => {
                         if *code == Code::DiskFull {
                             self.sights.saw("disk full refusals");

@@ -17,7 +17,7 @@ use millpond_storage::codec::encode_entry;
 use millpond_storage::tree::{CommitHead, Compactor, LsmTree, Tree, TreeOptions};
 use millpond_storage::twin::Seed;
 use millpond_types::block::Sizes;
-use millpond_types::{LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime};
 
 type Changes = Vec<(KeyBytes, Option<Vec<u8>>)>;
 
@@ -120,8 +120,9 @@ fn walk(tree: &dyn Tree, mut visit: impl FnMut(&[u8])) -> u64 {
 
 fn namespace() -> (KeyBytes, Option<Vec<u8>>) {
     let name = NamespaceName::try_from("default").expect("a name");
-    let (policy, paused, groups) = (Policy::default(), Vec::new(), Vec::new());
-    let page = NamespacePage { number: 0, name, policy, version: 1, paused, groups };
+    let (policy, rules) = (Policy::default(), Rules::default());
+    let (paused, groups) = (Vec::new(), Vec::new());
+    let page = NamespacePage { number: 0, name, policy, rules, version: 1, paused, groups };
     let mut value = Vec::new();
     encode_entry(&Page::Namespace(Box::new(page)), &mut value);
     (Key::Namespace(0).bytes(), Some(value))

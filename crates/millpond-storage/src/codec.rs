@@ -23,6 +23,7 @@ mod fact;
 mod messages;
 mod page;
 mod piece;
+mod policy;
 mod run;
 mod value;
 

@@ -25,7 +25,7 @@ use millpond_core::page::RunPage;
 use millpond_core::{Core, Now};
 use millpond_types::block::{self, Sizes};
 use millpond_types::{
-    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
+    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime,
 };
 
 use crate::disk::{Disk, LockError, RealDisk};
@@ -209,15 +209,15 @@ impl Fresh {
                 (0, TopicName::try_from(name.as_str()).expect("a good name"))
             });
             let nameless = |number| NamespaceName::try_from(format!("salvaged-{number}").as_str());
-            let unknown = || (nameless(home.0).expect("a good name"), Policy::default());
+            let unknown = || (nameless(home.0).expect("a good name"), Policy::default(), Rules::default());
             if home.0 != 0 {
                 namespaces.entry(home.0).or_insert_with(unknown);
             }
             homes.entry(home).or_default().push(topic);
         }
-        for (number, (name, policy)) in namespaces {
+        for (number, (name, policy, rules)) in namespaces {
             // The first one is there, in its first version.
-            self.append(Fact::NamespaceSet { number, name, policy, version: if number == 0 { 2 } else { 1 } });
+            self.append(Fact::NamespaceSet { number, name, policy, rules, version: if number == 0 { 2 } else { 1 } });
             if number != 0 {
                 let name = GroupName::default();
                 self.append(Fact::GroupCreated { group: group_of(number), namespace: number, name });

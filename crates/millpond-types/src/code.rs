@@ -29,6 +29,7 @@ pub enum Code {
     SessionUnknown = 34,
     ProducerFenced = 35,
     RefusedTogether = 36,
+    TopicFull = 37,
     LeaseLost = 40,
     ConsumerUnknown = 41,
     ConsumerExists = 42,
@@ -51,7 +52,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 30] = [
+    pub const ALL: [Code; 31] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -75,6 +76,7 @@ impl Code {
         Code::SessionUnknown,
         Code::ProducerFenced,
         Code::RefusedTogether,
+        Code::TopicFull,
         Code::LeaseLost,
         Code::ConsumerUnknown,
         Code::ConsumerExists,
@@ -137,6 +139,7 @@ impl Code {
             Code::RefusedTogether => {
                 ("refused_together", Fix, "another part of a call that is done whole or not at all was refused")
             }
+            Code::TopicFull => ("topic_full", Retry, "the topic holds as many messages as its policy lets wait"),
             Code::LeaseLost => ("lease_lost", Fix, "the lease was finished, has expired or was taken over"),
             Code::ConsumerUnknown => ("consumer_unknown", Fix, "no consumer of this number is attached here"),
             Code::ConsumerExists => ("consumer_exists", Fix, "a consumer of this number is attached already"),

@@ -14,6 +14,7 @@ pub mod limits;
 mod name;
 mod outcome;
 mod policy;
+mod rule;
 mod time;
 mod view;
 
@@ -23,6 +24,7 @@ pub use id::{
 };
 pub use name::{BadName, Filter, GroupName, NamespaceName, TopicName};
 pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
-pub use policy::{BadPolicy, DedupWindow, OnExpiry, Policy, Retry};
+pub use policy::{BadPolicy, Coalesce, DedupWindow, OnExpiry, Overflow, Policy, Retry};
+pub use rule::{BadRules, Overrides, Pattern, Rule, Rules};
 pub use time::{Millis, RunTime, WallTime};
-pub use view::{Counts, DeadView, GroupCursors, MessageView, NamespaceView, TopBy, TopicView};
+pub use view::{Counts, DeadView, GroupCursors, MessageView, NamespaceView, Tally, TopBy, TopicView};

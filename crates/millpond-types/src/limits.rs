@@ -54,3 +54,5 @@ pub const LEASE_MIN: Millis = Millis(100);
 pub const LEASE_MAX: Millis = Millis(12 * 60 * 60 * 1000);
 /// The highest weight: a turn stays short.
 pub const WEIGHT_MAX: u32 = 1000;
+/// Rules of a namespace: what a person can oversee. All of them are told with every change of one.
+pub const RULES_MAX: usize = 256;

@@ -30,6 +30,13 @@ pub enum PublishOutcome {
         /// Where that message is now.
         state: MessageState,
     },
+    /// Another message of its topic waits, or waited: one of the two stands for both.
+    Coalesced {
+        /// The message that waits now.
+        id: MessageId,
+        /// The message that it took the place of; `None` where it had been there, and this one was not stored.
+        replaced: Option<MessageId>,
+    },
     /// Not stored.
     Refused {
         /// Why.
@@ -87,4 +94,8 @@ pub enum EndReason {
     Purged,
     /// It was delivered to a consumer that takes each message at most once.
     Delivered,
+    /// A later message of its topic took its place.
+    Superseded,
+    /// Its topic held more than it may, and others came.
+    Dropped,
 }

@@ -22,8 +22,34 @@ pub struct Policy {
     pub dedup_window: DedupWindow,
     /// Leases at a time per topic and group; `None` is no limit. 1 is strict order.
     pub max_in_flight: Option<u32>,
+    /// Messages that a topic holds at a time per group, but for those that are leased; `None` is no limit.
+    pub max_waiting: Option<u32>,
+    /// What becomes of a message past `max_waiting`.
+    pub overflow: Overflow,
+    /// Whether one message that waits is enough.
+    pub coalesce: Coalesce,
     /// Messages that a topic is given in one turn of the round robin.
     pub weight: u32,
+}
+
+/// What becomes of a message that comes where `max_waiting` others are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overflow {
+    /// It is refused.
+    Reject,
+    /// It is stored, and the oldest of the lowest priority ends in its place.
+    DropOldest,
+}
+
+/// Whether messages of one topic stand for each other: while one waits, another one is not needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coalesce {
+    /// They do not.
+    Off,
+    /// The one that waits stays, and a newcomer is declined.
+    KeepFirst,
+    /// The newcomer takes the place of the one that waits.
+    KeepLatest,
 }
 
 /// Where a failed message goes.
@@ -72,6 +98,9 @@ impl Default for Policy {
             on_expiry: OnExpiry::Drop,
             dedup_window: DedupWindow::For(Millis::minutes(10)),
             max_in_flight: None,
+            max_waiting: None,
+            overflow: Overflow::Reject,
+            coalesce: Coalesce::Off,
             weight: 1,
         }
     }
@@ -90,6 +119,11 @@ impl fmt::Display for BadPolicy {
 impl core::error::Error for BadPolicy {}
 
 impl Policy {
+    /// Leases at a time, also where another value implies a limit.
+    pub fn leases_at_a_time(&self) -> Option<u32> {
+        if self.coalesce == Coalesce::Off { self.max_in_flight } else { Some(1) }
+    }
+
     /// Whether the values make sense, each and together.
     pub fn validate(&self) -> Result<(), BadPolicy> {
         if self.lease < LEASE_MIN || self.lease > LEASE_MAX {
@@ -105,6 +139,24 @@ impl Policy {
             return Err(BadPolicy(
                 "max_in_flight 1 keeps strict order, and retry = tail breaks it: use head or backoff",
             ));
+        }
+        if self.max_waiting == Some(0) {
+            return Err(BadPolicy(
+                "max_waiting is at least 1; a topic that takes nothing is one that nobody publishes to",
+            ));
+        }
+        if self.coalesce != Coalesce::Off {
+            if self.max_in_flight.is_some_and(|limit| limit != 1) {
+                return Err(BadPolicy(
+                    "coalesce works on one message of a topic at a time: max_in_flight is 1 or none",
+                ));
+            }
+            if self.max_waiting.is_some() {
+                return Err(BadPolicy("coalesce lets one message wait, so there is nothing for max_waiting to limit"));
+            }
+            if self.retry == Retry::Tail {
+                return Err(BadPolicy("coalesce lets one message wait, so it has no tail: retry is head or backoff"));
+            }
         }
         if let Retry::Backoff { first, longest } = self.retry
             && (first.0 == 0 || first > longest)

@@ -9,6 +9,7 @@ use crate::id::{MessageId, Priority, Sequence};
 use crate::name::{GroupName, NamespaceName, TopicName};
 use crate::outcome::MessageState;
 use crate::policy::Policy;
+use crate::rule::Rules;
 use crate::time::WallTime;
 
 /// How many messages of a group are in each state.
@@ -33,6 +34,32 @@ impl Counts {
     }
 }
 
+/// What has become of the messages that were published to a namespace since it was made, as far as policies decide it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Stored.
+    pub accepted: u64,
+    /// Not stored, because another one waited.
+    pub declined: u64,
+    /// Stored, and ended because a later one took their place: work that nobody had to do.
+    pub superseded: u64,
+    /// Stored, and ended because there were too many.
+    pub dropped: u64,
+}
+
+impl core::ops::Add for Tally {
+    type Output = Tally;
+
+    fn add(self, other: Tally) -> Tally {
+        Tally {
+            accepted: self.accepted + other.accepted,
+            declined: self.declined + other.declined,
+            superseded: self.superseded + other.superseded,
+            dropped: self.dropped + other.dropped,
+        }
+    }
+}
+
 /// A namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamespaceView {
@@ -40,12 +67,16 @@ pub struct NamespaceView {
     pub name: NamespaceName,
     /// Its policy.
     pub policy: Policy,
-    /// Grows with each change of the policy.
+    /// What it says otherwise for some topics.
+    pub rules: Rules,
+    /// Grows with each change of the policy or the rules.
     pub version: u64,
     /// Topics that exist now.
     pub topics: u64,
     /// Messages per group.
     pub groups: Vec<(GroupName, Counts)>,
+    /// What has become of what was published, all groups together.
+    pub tally: Tally,
     /// Names and prefixes that are paused.
     pub paused: Vec<(TopicName, bool)>,
     /// The journal position that all of this is true of.

@@ -108,7 +108,8 @@ pub fn filter(addresses: &[Address]) -> Result<(NamespaceName, Filter), String> 
     Ok((namespace, filter))
 }
 
-fn place(text: &str) -> Result<Place, String> {
+/// What stands behind the namespace in an address.
+pub fn place(text: &str) -> Result<Place, String> {
     let mut name = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     let mut prefix = false;

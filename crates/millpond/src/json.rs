@@ -6,11 +6,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millpond_types::{
-    Counts, DeadView, MessageState, MessageView, NamespaceView, OnExpiry, Policy, TopicName, TopicView, WallTime, block,
+    Counts, DeadView, MessageState, MessageView, NamespaceView, Overrides, Pattern, Policy, TopicName, TopicView,
+    WallTime, block,
 };
 use serde_json::{Map, Value, json};
 
-use crate::quantity;
+use crate::policy;
 
 /// A time, in UTC.
 pub fn time_text(time: WallTime) -> String {
@@ -106,46 +107,62 @@ pub fn stats(view: &NamespaceView) -> Value {
         "namespace": view.name.as_str(),
         "topics": view.topics,
         "groups": groups,
+        "accepted": view.tally.accepted,
+        "declined": view.tally.declined,
+        "superseded": view.tally.superseded,
+        "dropped": view.tally.dropped,
         "position": view.position,
     })
 }
 
 /// What `namespace show` says.
 pub fn namespace(view: &NamespaceView) -> Value {
+    let rules = view
+        .rules
+        .iter()
+        .map(|rule| json!({ "pattern": pattern_text(&rule.pattern), "policy": values(&rule.overrides) }));
     json!({
         "namespace": view.name.as_str(),
         "version": view.version,
         "topics": view.topics,
         "policy": policy(&view.policy),
+        "rules": rules.collect::<Vec<_>>(),
         "paused": view.paused.iter().map(paused_text).collect::<Vec<_>>(),
+    })
+}
+
+/// What `namespace show --topic` says.
+pub fn topic_policy(view: &NamespaceView, topic: &TopicName) -> Value {
+    let rule = view.rules.find(topic).and_then(|at| view.rules.iter().nth(at));
+    let effective = rule.map_or(view.policy.clone(), |rule| rule.overrides.over(&view.policy));
+    json!({
+        "namespace": view.name.as_str(),
+        "version": view.version,
+        "topic": topic.as_str(),
+        "rule": rule.map(|rule| pattern_text(&rule.pattern)),
+        "policy": policy(&effective),
     })
 }
 
 /// A paused topic or prefix as it may be typed behind its namespace.
 pub fn paused_text((name, is_prefix): &(TopicName, bool)) -> String {
-    let escaped = name.as_str().replace('\\', r"\\").replace('*', r"\*");
-    if *is_prefix { escaped + "*" } else { escaped }
+    pattern_text(&Pattern { is_prefix: *is_prefix, name: name.clone() })
+}
+
+/// A pattern as it may be typed.
+pub fn pattern_text(pattern: &Pattern) -> String {
+    let escaped = pattern.name.as_str().replace('\\', r"\\").replace('*', r"\*");
+    if pattern.is_prefix { escaped + "*" } else { escaped }
 }
 
 /// A policy, by the names of its flags.
 pub fn policy(policy: &Policy) -> Value {
-    let entries = policy_entries(policy);
-    Value::Object(entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
+    values(&Overrides::from(policy))
 }
 
-/// A policy as names and values that `namespace set` takes.
-pub fn policy_entries(policy: &Policy) -> [(&'static str, String); 8] {
-    let none = || "none".to_owned();
-    [
-        ("lease", quantity::millis_text(policy.lease)),
-        ("max-failures", policy.max_failures.to_string()),
-        ("retry", quantity::retry_text(policy.retry)),
-        ("ttl", policy.ttl.map_or_else(none, quantity::millis_text)),
-        ("on-expiry", if policy.on_expiry == OnExpiry::Drop { "drop".into() } else { "dead".into() }),
-        ("dedup-window", quantity::dedup_window_text(policy.dedup_window)),
-        ("max-in-flight", policy.max_in_flight.map_or_else(none, |n| n.to_string())),
-        ("weight", policy.weight.to_string()),
-    ]
+fn values(overrides: &Overrides) -> Value {
+    let entries = policy::entries(overrides);
+    Value::Object(entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
 /// A topic.

@@ -12,6 +12,7 @@ mod connection;
 mod failure;
 mod files;
 mod json;
+mod policy;
 mod quantity;
 mod say;
 mod settings;

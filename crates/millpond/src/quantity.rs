@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millpond_types::{DedupWindow, Millis, Priority, Retry};
+use millpond_types::{Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Priority, Retry};
 
 /// A duration with its unit: `100ms`, `5s`, `10m`, `1h`, `7d`.
 pub fn millis(text: &str) -> Result<Millis, String> {
@@ -105,6 +105,51 @@ pub fn retry_text(retry: Retry) -> String {
         Retry::Head => "head".into(),
         Retry::Tail => "tail".into(),
         Retry::Backoff { first, longest } => format!("backoff:{}..{}", millis_text(first), millis_text(longest)),
+    }
+}
+
+/// `drop` or `dead`.
+pub fn on_expiry(text: &str) -> Result<OnExpiry, String> {
+    match text {
+        "drop" => Ok(OnExpiry::Drop),
+        "dead" => Ok(OnExpiry::Dead),
+        _ => Err("a message past its TTL is dropped or becomes a dead letter: drop or dead".into()),
+    }
+}
+
+/// `reject` or `drop-oldest`.
+pub fn overflow(text: &str) -> Result<Overflow, String> {
+    match text {
+        "reject" => Ok(Overflow::Reject),
+        "drop-oldest" => Ok(Overflow::DropOldest),
+        _ => Err("a full topic refuses messages or drops the oldest: reject or drop-oldest".into()),
+    }
+}
+
+/// What becomes of a message past the limit, as it may be written.
+pub fn overflow_text(overflow: Overflow) -> &'static str {
+    match overflow {
+        Overflow::Reject => "reject",
+        Overflow::DropOldest => "drop-oldest",
+    }
+}
+
+/// `off`, `keep-first` or `keep-latest`.
+pub fn coalesce(text: &str) -> Result<Coalesce, String> {
+    match text {
+        "off" => Ok(Coalesce::Off),
+        "keep-first" => Ok(Coalesce::KeepFirst),
+        "keep-latest" => Ok(Coalesce::KeepLatest),
+        _ => Err("coalesce is off, keep-first or keep-latest".into()),
+    }
+}
+
+/// Which of several messages stands for all, as it may be written.
+pub fn coalesce_text(coalesce: Coalesce) -> &'static str {
+    match coalesce {
+        Coalesce::Off => "off",
+        Coalesce::KeepFirst => "keep-first",
+        Coalesce::KeepLatest => "keep-latest",
     }
 }
 

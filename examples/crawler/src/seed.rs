@@ -1,6 +1,6 @@
 //! `crawler seed`: makes the two namespaces of a crawl and publishes the pages to begin with.
 
-use millpond_client::{Client, DedupWindow, Message, NamespaceName, Policy, PublishOutcome, Retry};
+use millpond_client::{Client, DedupWindow, Message, NamespaceName, Policy, PublishOutcome, Retry, Rules};
 
 use crate::arguments::Seed;
 use crate::failure::Failure;
@@ -11,8 +11,8 @@ use crate::tasks::Task;
 pub async fn run(seed: Seed) -> Result<(), Failure> {
     let (crawl, pages) = (seed.which.namespace.clone(), pages_of(&seed.which.namespace)?);
     let client = Client::connect(seed.which.server.as_str()).await?;
-    client.set_namespace(crawl.clone(), policy(&seed)).await?;
-    client.set_namespace(pages.clone(), remembering()).await?;
+    client.set_namespace(crawl.clone(), policy(&seed), Rules::default()).await?;
+    client.set_namespace(pages.clone(), remembering(), Rules::default()).await?;
 
     // The record first: it puts the site into the scope of crawlers that are already at work on the page.
     publish(&client, &pages, seed.pages.iter().map(seed_message).collect()).await?;
@@ -43,7 +43,7 @@ async fn publish(client: &Client, namespace: &NamespaceName, messages: Vec<Messa
     let mut queued = 0;
     for outcome in client.publish_many(namespace, messages).await? {
         match outcome {
-            PublishOutcome::Queued { .. } => queued += 1,
+            PublishOutcome::Queued { .. } | PublishOutcome::Coalesced { .. } => queued += 1,
             PublishOutcome::Duplicate { .. } => {}
             PublishOutcome::Refused { detail, .. } => return Err(Failure::SeedRefused(detail)),
         }

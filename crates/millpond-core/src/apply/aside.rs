@@ -95,7 +95,13 @@ impl State {
     }
 
     /// The same reason for a part that was cut off, with a timer of its own.
-    fn same_again(&mut self, why: AsideWhy, slot: TopicSlot, priority: Priority, first: Sequence) -> AsideWhy {
+    pub(super) fn same_again(
+        &mut self,
+        why: AsideWhy,
+        slot: TopicSlot,
+        priority: Priority,
+        first: Sequence,
+    ) -> AsideWhy {
         let what = Timer::Ripe { slot, priority, first };
         match why {
             AsideWhy::Ready { .. } => why,
@@ -108,6 +114,9 @@ impl State {
     fn count(&mut self, slot: TopicSlot, why: AsideWhy, change: i64) {
         let topic = &mut self.topics[slot];
         let counts = &mut self.groups[topic.group].counts;
+        if !matches!(why, AsideWhy::Leased(_)) {
+            topic.set_aside = topic.set_aside.strict_add_signed(change);
+        }
         let counter = match why {
             AsideWhy::Ready { .. } => &mut counts.waiting,
             AsideWhy::Delayed { .. } => &mut counts.delayed,

@@ -1,7 +1,7 @@
 //! Leases end.
 
 use bytes::Bytes;
-use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, WallTime};
+use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, WallTime};
 
 use crate::apply::Place;
 use crate::fact::{DeadReason, ReturnPlace, Victims};
@@ -65,14 +65,23 @@ impl State {
         self.settle(slot, priority, first);
     }
 
-    pub(super) fn ended(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, count: u32) {
+    pub(super) fn ended(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        (first, count): (Sequence, u32),
+        reason: EndReason,
+    ) {
+        if reason == EndReason::Dropped {
+            self.groups[self.topics[slot].group].tally.dropped += u64::from(count);
+        }
         let aside = self.take_unleased(slot, priority, first, count);
         self.free(slot, aside.run.extent());
         self.settle(slot, priority, aside.run.first);
     }
 
     /// Takes messages that are not leased from wherever they are.
-    fn take_unleased(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, count: u32) -> Aside {
+    pub(super) fn take_unleased(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, count: u32) -> Aside {
         match self.place_of(slot, priority, first) {
             Place::Aside(_) => self.carve_aside(slot, priority, first, count),
             Place::Line => {

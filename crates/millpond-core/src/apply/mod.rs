@@ -8,18 +8,20 @@ mod lease;
 pub(crate) mod moves;
 mod publish;
 mod settle;
+mod supersede;
 
 use alloc::vec::Vec;
 
-use millpond_types::{Priority, Sequence, TopicName, TopicNumber};
+use millpond_types::{NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 
 use crate::apply::moves::Moving;
-use crate::fact::{Fact, GroupNumber};
+use crate::fact::{Fact, GroupNumber, NamespaceNumber};
 use crate::output::Extent;
 use crate::state::State;
 use crate::state::group::Group;
 use crate::state::line::InLine;
 use crate::state::namespace::Namespace;
+use crate::state::policies::Policies;
 use crate::state::stored::Stored;
 use crate::state::topic::Topic;
 use crate::state::{TopicSlot, hash::tenant_hash};
@@ -34,13 +36,10 @@ impl State {
         match fact {
             Fact::Created { hash_key } => assert_eq!(*hash_key, self.hash_key, "a directory has one hash key"),
             Fact::Raised { floor } => self.numbers.raised = self.numbers.raised.max(*floor),
-            Fact::NamespaceSet { number, name, policy, version } => {
+            Fact::NamespaceSet { number, name, policy, rules, version } => {
                 self.numbers.next_namespace = self.numbers.next_namespace.max(number + 1);
-                match self.namespaces.get_mut(*number) {
-                    Some(namespace) => (namespace.policy, namespace.version) = (policy.clone(), *version),
-                    None => self.namespaces.insert(*number, Namespace::new(name.clone(), policy.clone(), *version)),
-                }
-                self.sweep_prefix(*number, b"");
+                let policies = Policies::new(policy.clone(), rules.clone(), *version);
+                self.set_policies(*number, name, policies);
             }
             Fact::GroupCreated { group, namespace, name } => {
                 self.numbers.next_group = self.numbers.next_group.max(group + 1);
@@ -119,9 +118,11 @@ impl State {
             Fact::Ripened { topic, group, priority, first, count } => {
                 self.ripened(self.slot(*topic, *group), *priority, *first, *count)
             }
-            Fact::Ended { topic, group, priority, first, count, .. } => {
-                self.ended(self.slot(*topic, *group), *priority, *first, *count)
+            Fact::Ended { topic, group, priority, first, count, reason } => {
+                self.ended(self.slot(*topic, *group), *priority, (*first, *count), *reason)
             }
+            Fact::Superseded { .. } => self.superseded(fact),
+            Fact::Declined { group, count, .. } => self.groups[*group].tally.declined += u64::from(*count),
             Fact::Rescheduled { topic, group, priority, sequence, due } => {
                 self.rescheduled(self.slot(*topic, *group), *priority, *sequence, *due)
             }
@@ -173,6 +174,17 @@ impl State {
     /// The group of a topic needs a piece of the journal no more.
     fn free(&mut self, slot: TopicSlot, extent: Extent) {
         self.holdings.freed.push((self.topics[slot].group, extent));
+    }
+
+    fn set_policies(&mut self, number: NamespaceNumber, name: &NamespaceName, policies: Policies) {
+        let Some(namespace) = self.namespaces.get_mut(number) else {
+            return self.namespaces.insert(number, Namespace::new(name.clone(), policies));
+        };
+        let before = core::mem::replace(&mut namespace.policies, policies);
+        // All else of a policy counts when a topic is next touched, but a topic that waits for room hears of more room.
+        if namespace.policies.holds_back_unlike(&before) {
+            self.sweep_prefix(number, b"");
+        }
     }
 
     /// Lets the topics that a pause or its end is about know of it: one, or bit by bit all with a prefix.

@@ -70,6 +70,7 @@ impl State {
             return self.advance_next(slot, priority, run.end());
         }
         self.keep(slot, run.extent().length);
+        self.groups[group].tally.accepted += u64::from(run.count);
         self.arm_expiry(slot, priority, &run);
         match due {
             None => self.put_in_line(slot, priority, run),

@@ -5,10 +5,10 @@
 use alloc::vec::Vec;
 
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{MessageId, NamespaceName, Priority, Sequence, TopicName};
+use millpond_types::{Coalesce, MessageId, MessageState, NamespaceName, Overflow, Priority, Sequence, TopicName};
 
 use crate::Core;
-use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, TopicRef, Which};
+use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, PublishRun, TopicRef, Which};
 use crate::decide::dedup::LookedUp;
 use crate::fact::NamespaceNumber;
 use crate::state::TopicSlot;
@@ -46,20 +46,56 @@ impl Core {
             match self.state.look_up_dedup(namespace, mark.hash) {
                 Ok(page) => {
                     let seen = page.map(|page| page.id);
-                    wants.extend(seen.and_then(|id| self.bring_fate(namespace, topic, id).err()));
-                    looked_up.push(seen);
+                    match seen.map(|id| self.bring_fate(namespace, topic, id).map(|state| (id, state))).transpose() {
+                        Ok(seen) => looked_up.push(seen),
+                        Err(want) => wants.push(want),
+                    }
                 }
                 Err(want) => wants.push(want),
             }
         }
         self.looked_up = looked_up;
+        for run in &publish.runs {
+            wants.extend(self.bring_for_limits(namespace, publish, run).err());
+        }
         wants
     }
 
+    /// What may end because the messages come.
+    fn bring_for_limits(
+        &mut self,
+        namespace: NamespaceNumber,
+        publish: &Publish,
+        run: &PublishRun,
+    ) -> Result<(), Want> {
+        let policy = self.state.namespaces[namespace].policies.of_name(&run.topic);
+        let dropping = policy.max_waiting.filter(|_| policy.overflow == Overflow::DropOldest);
+        let coalesces = policy.coalesce != Coalesce::Off;
+        if dropping.is_none() && !coalesces {
+            return Ok(());
+        }
+        let coming = publish.runs.iter().map(|run| u64::from(run.count)).sum();
+        for at in 0..self.state.namespaces[namespace].groups.len() {
+            let group = self.state.namespaces[namespace].groups[at];
+            let Some(slot) = self.state.topics.find(group, &run.topic) else { continue };
+            match (dropping, self.state.topics[slot].last_waiting()) {
+                (Some(limit), _) => self.bring_to_drop(slot, limit, coming)?,
+                (None, Some((priority, sequence))) => _ = self.state.bring(slot, priority, sequence)?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// What tells what has become of a message.
-    fn bring_fate(&mut self, namespace: NamespaceNumber, topic: &TopicName, id: MessageId) -> Result<(), Want> {
+    fn bring_fate(
+        &mut self,
+        namespace: NamespaceNumber,
+        topic: &TopicName,
+        id: MessageId,
+    ) -> Result<MessageState, Want> {
         self.bring_message(id)?;
-        self.state.state_of(namespace, topic, id).map(|_| ())
+        self.state.state_of(namespace, topic, id)
     }
 
     /// What is cancelled is forgotten, if its dedup id is still its own.
@@ -117,8 +153,17 @@ impl Core {
     /// The first messages of each line of a topic, so many that those that are shown are among them.
     fn bring_first(&mut self, topic: &TopicRef, count: usize) -> Result<(), Want> {
         let Ok(slot) = self.topic_of(topic) else { return Ok(()) };
-        let mut left = count as u64;
-        for index in (0..self.state.topics[slot].levels.len()).rev() {
+        self.bring_lines(slot, count as u64, (0..self.state.topics[slot].levels.len()).rev())
+    }
+
+    /// The first messages of the lines of a topic, level by level, until there are so many.
+    pub(super) fn bring_lines(
+        &mut self,
+        slot: TopicSlot,
+        mut left: u64,
+        levels: impl Iterator<Item = usize>,
+    ) -> Result<(), Want> {
+        for index in levels {
             let mut next = Some(Sequence(0));
             while let Some(first) = next.filter(|_| left > 0).and_then(|next| self.next_in_line(slot, index, next)) {
                 let priority: Priority = self.state.topics[slot].levels[index].priority;

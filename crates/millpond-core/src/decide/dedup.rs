@@ -3,15 +3,15 @@
 use alloc::collections::VecDeque;
 
 use hashbrown::HashSet;
-use millpond_types::MessageId;
+use millpond_types::{MessageId, MessageState};
 
 use crate::state::hash::FixedState;
 
 /// What is known of the dedup ids of a publish, in order.
 #[derive(Clone, Default)]
 pub(crate) struct LookedUp {
-    /// The message that each was seen with before.
-    seen: VecDeque<Option<MessageId>>,
+    /// The message that each was seen with before, and what had become of it before the publish.
+    seen: VecDeque<Option<(MessageId, MessageState)>>,
     /// Those that came up in this publish and were not seen before.
     new: HashSet<u128, FixedState>,
 }
@@ -22,12 +22,12 @@ pub(super) enum Coming {
     New,
     /// With a message of this publish already.
     Repeated,
-    /// With this message, before the publish.
-    Seen(MessageId),
+    /// With this message, of which this had become before the publish.
+    Seen(MessageId, MessageState),
 }
 
 impl LookedUp {
-    pub(super) fn push(&mut self, seen: Option<MessageId>) {
+    pub(super) fn push(&mut self, seen: Option<(MessageId, MessageState)>) {
         self.seen.push_back(seen);
     }
 
@@ -39,7 +39,7 @@ impl LookedUp {
     /// What the next dedup id of the publish is.
     pub(super) fn next(&mut self, hash: u128) -> Coming {
         match self.seen.pop_front().expect("each dedup id of the publish was looked up") {
-            Some(id) => Coming::Seen(id),
+            Some((id, state)) => Coming::Seen(id, state),
             None if self.new.insert(hash) => Coming::New,
             None => Coming::Repeated,
         }

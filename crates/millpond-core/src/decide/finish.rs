@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::limits::{REASON_MAX, RECEIPTS_MAX};
-use millpond_types::{Code, FinishOutcome, LeaseNumber, Millis, OutcomeRun, Retry, RunTime};
+use millpond_types::{Coalesce, Code, FinishOutcome, LeaseNumber, Millis, OutcomeRun, Retry, RunTime};
 
 use crate::Core;
 use crate::command::{Finish, FinishVerb, ReceiptRun};
@@ -96,8 +96,7 @@ impl Core {
             FinishVerb::Reject { reason } => self.bury(slot, lease, count, DeadReason::Rejected, reason.clone(), log),
             FinishVerb::Damaged => self.bury(slot, lease, count, DeadReason::Damaged, Bytes::new(), log),
             FinishVerb::Extend { lease: asked } => {
-                let policy = &self.state.namespaces[self.state.topics[slot].namespace].policy;
-                let duration = asked.unwrap_or(policy.lease);
+                let duration = asked.unwrap_or(self.state.policy(slot).lease);
                 let slot = self.state.topics[slot].lease(lease).expect("the lease is current");
                 let holder = self.state.leases[slot as usize].holder;
                 let deadline = now.run + duration;
@@ -134,7 +133,7 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> FinishOutcome {
         let topic = &self.state.topics[slot];
-        let policy = &self.state.namespaces[topic.namespace].policy;
+        let policy = self.state.policy(slot);
         let of = &self.state.leases[topic.lease(lease).expect("the lease is current") as usize];
         let aside = &topic.level(of.priority).expect("a lease has a level").aside[&of.first];
         let failures = aside.failures + 1;
@@ -167,8 +166,21 @@ impl Core {
         let of = &self.state.leases[topic.lease(lease).expect("the lease is current") as usize];
         let (priority, first) = (of.priority, of.first.0 + (lease.0 - of.number.0));
         let aside = &topic.level(priority).expect("a lease has a level").aside[&of.first];
-        let is_expired = aside.run.is_expired(self.state.now.wall);
+        let (is_expired, failures) = (aside.run.is_expired(self.state.now.wall), aside.failures + u32::from(failed));
         let (topic, group) = (topic.number, topic.group);
+        if self.state.policy(slot).coalesce != Coalesce::Off {
+            if count > 1 {
+                // Leased together before the policy came: the first that comes back is the one that waits.
+                for lease in (lease.0..).take(count as usize).map(LeaseNumber) {
+                    self.give_back(slot, lease, 1, failed, place, log);
+                }
+                return;
+            }
+            let until = if let ReturnPlace::At(until) = place { Some(until) } else { None };
+            if self.supersede(slot, Victims::Leased { lease, count }, failures, until, log) {
+                return;
+            }
+        }
         self.commit(Fact::Returned { topic, group, lease, count, failed, place }, log);
         if is_expired {
             self.expire(slot, priority, millpond_types::Sequence(first), count, log);

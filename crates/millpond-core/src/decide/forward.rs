@@ -33,7 +33,8 @@ impl Core {
         for run in &receipts {
             self.each_lease(run, &mut finished, |_, _, _, _| FinishOutcome::Kept);
         }
-        let mut trial = Storing { namespace, looked_up: looked_up.clone(), outcomes: Vec::new(), log: None };
+        let mut trial =
+            Storing { namespace, looked_up: looked_up.clone(), outcomes: Vec::new(), let_in: Vec::new(), log: None };
         publish.runs.iter().for_each(|run| self.publish_run(run, &mut trial));
         if finished.iter().any(is_lost) || trial.outcomes.iter().any(is_refused) {
             return Ok(Reply::Forwarded { finished, published: trial.outcomes });
@@ -44,7 +45,7 @@ impl Core {
                 core.finish_leases(&FinishVerb::Ack, slot, lease, count, log)
             });
         }
-        let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), log: Some(log) };
+        let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), let_in: Vec::new(), log: Some(log) };
         publish.runs.iter().for_each(|run| self.publish_run(run, &mut storing));
         assert!(!storing.outcomes.iter().any(|run| matches!(run.outcome, PublishOutcome::Refused { .. })));
         Ok(Reply::Forwarded { finished, published: storing.outcomes })

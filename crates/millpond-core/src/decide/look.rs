@@ -193,11 +193,7 @@ impl State {
         name: &TopicName,
         id: MessageId,
     ) -> Result<MessageState, Want> {
-        let state = |slot| Some(self.view(slot, id, self.where_is(slot, id.priority, id.sequence)?).row.state);
-        // Where groups have come to different states, that is told which is the furthest from its end.
-        let is_ending = |slot: &TopicSlot| self.groups[self.topics[*slot].group].is_ending;
-        let states = self.topics.siblings(id.topic).filter(|slot| !is_ending(slot)).filter_map(state);
-        if let Some(state) = states.min_by_key(|state| matches!(state, MessageState::Leased)) {
+        if let Some(state) = self.unfinished_state(id) {
             return Ok(state);
         }
         for at in 0..self.namespaces[namespace].groups.len() {
@@ -209,6 +205,15 @@ impl State {
             }
         }
         Ok(MessageState::Ended)
+    }
+
+    /// Where a message is; `None` if it is finished. Where groups have come to different states, that is told which is
+    /// the furthest from its end.
+    pub(super) fn unfinished_state(&self, id: MessageId) -> Option<MessageState> {
+        let state = |slot| Some(self.view(slot, id, self.where_is(slot, id.priority, id.sequence)?).row.state);
+        let is_ending = |slot: &TopicSlot| self.groups[self.topics[*slot].group].is_ending;
+        let states = self.topics.siblings(id.topic).filter(|slot| !is_ending(slot)).filter_map(state);
+        states.min_by_key(|state| matches!(state, MessageState::Leased))
     }
 
     /// A message that is where `place` says.

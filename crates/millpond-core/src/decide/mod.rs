@@ -1,6 +1,7 @@
 //! Deciding commands: each is looked at against the state, and what it changes becomes facts. One command a file.
 
 mod bring;
+mod coalesce;
 pub(crate) mod dedup;
 mod finish;
 mod forward;
@@ -8,6 +9,7 @@ mod group;
 mod look;
 mod moves;
 mod namespace;
+mod overflow;
 mod producer;
 mod publish;
 pub(crate) mod receive;
@@ -76,7 +78,7 @@ impl Core {
             Command::Resume { topic, prefix } => self.pause(topic, prefix, false, log).map(Some),
             Command::Forget { topic, dedup_hash } => self.forget(&topic, dedup_hash, log).map(Some),
             Command::Purge { namespace, filter } => self.purge(ticket, &namespace, filter, log).map(|()| None),
-            Command::NamespaceSet { name, policy } => self.namespace_set(name, policy, log).map(Some),
+            Command::NamespaceSet { name, policy, rules } => self.namespace_set(name, policy, rules, log).map(Some),
             Command::NamespaceDelete(name) => self.namespace_delete(&name, log).map(Some),
             Command::GroupCreate { namespace, name } => self.group_create(&namespace, name, log).map(Some),
             Command::GroupDelete { namespace, name } => self.group_delete(&namespace, &name, log).map(Some),

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::NAMESPACES_MAX;
-use millpond_types::{Code, GroupName, NamespaceName, NamespaceView, Policy};
+use millpond_types::{Code, GroupName, NamespaceName, NamespaceView, Policy, Rules, Tally};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -18,17 +18,18 @@ impl Core {
         &mut self,
         name: NamespaceName,
         policy: Policy,
+        rules: Rules,
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
-        policy.validate().map_err(|bad| (Code::PolicyInvalid, format!("{bad}")))?;
+        rules.validate(&policy).map_err(|bad| (Code::PolicyInvalid, format!("{bad}")))?;
         let (number, version) = match self.state.namespaces.number(&name) {
-            Some(number) => (number, self.state.namespaces[number].version + 1),
+            Some(number) => (number, self.state.namespaces[number].policies.version + 1),
             None if self.state.namespaces.len() >= NAMESPACES_MAX => {
                 return Err((Code::LimitExceeded, format!("a broker has at most {NAMESPACES_MAX} namespaces")));
             }
             None => (self.state.numbers.next_namespace, 1),
         };
-        self.commit(Fact::NamespaceSet { number, name, policy, version }, log);
+        self.commit(Fact::NamespaceSet { number, name, policy, rules, version }, log);
         if version == 1 {
             let (group, name) = (self.state.numbers.next_group, GroupName::default());
             self.commit(Fact::GroupCreated { group, namespace: number, name }, log);
@@ -77,10 +78,12 @@ impl Core {
         let groups = || namespace.groups.iter().map(|group| &self.state.groups[*group]);
         NamespaceView {
             name: namespace.name.clone(),
-            policy: namespace.policy.clone(),
-            version: namespace.version,
+            policy: namespace.policies.base.clone(),
+            rules: namespace.policies.rules.clone(),
+            version: namespace.policies.version,
             topics: groups().map(|group| group.topics).max().unwrap_or(0),
             groups: groups().map(|group| (group.name.clone(), group.counts)).collect(),
+            tally: groups().fold(Tally::default(), |sum, group| sum + group.tally),
             paused: namespace.paused.iter().cloned().collect(),
             position,
         }

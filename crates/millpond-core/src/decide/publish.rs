@@ -1,4 +1,5 @@
-//! Publish. The checks come in this order: session repeat, dedup, limits. Each message has its own outcome.
+//! Publish. The checks come in this order: session repeat, dedup, limits, coalescing, overflow. Each message has its own
+//! outcome.
 //!
 //! While the disk is full nothing that is new is stored. The outcomes of a session's batch are kept in the journal, of
 //! which only the reserve is left then, and that belongs to finishing: so such a batch is refused as a whole, undecided,
@@ -7,16 +8,20 @@
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use millpond_types::block::Sizes;
 use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_MESSAGES_MAX};
-use millpond_types::{Code, DedupWindow, Millis, OutcomeRun, Policy, PublishOutcome, Sequence, WallTime};
+use millpond_types::{
+    Coalesce, Code, DedupWindow, MessageId, MessageState, Millis, OutcomeRun, Overflow, Policy, Priority,
+    PublishOutcome, Sequence, TopicName, WallTime,
+};
 
 use crate::Core;
 use crate::command::{Publish, PublishRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::{Coming, LookedUp};
-use crate::fact::{DedupMark, Fact, FactLog, NamespaceNumber};
+use crate::fact::{DedupMark, Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::outcomes::Outcomes;
 use crate::output::Reply;
 use crate::state::dedup::FOREVER;
@@ -29,6 +34,8 @@ pub(super) struct Storing<'a> {
     pub(super) looked_up: LookedUp,
     /// What became of the messages so far.
     pub(super) outcomes: Runs,
+    /// In a trial: messages that would be let in, by topics that may be full.
+    pub(super) let_in: Vec<(TopicName, u64)>,
     /// `None` for a trial: nothing is stored, and what would be is told that it was [refused together] with others.
     ///
     /// [refused together]: Code::RefusedTogether
@@ -36,11 +43,47 @@ pub(super) struct Storing<'a> {
 }
 
 /// What the messages of a run have in common, resolved.
-struct Terms {
-    due: Option<WallTime>,
+pub(super) struct Terms {
+    pub(super) due: Option<WallTime>,
     expires: Option<WallTime>,
     /// `None` where the window is off.
     dedup_until: Option<WallTime>,
+    taking: Taking,
+}
+
+/// What a topic takes in.
+#[derive(Clone, Copy)]
+enum Taking {
+    All,
+    /// So many, and what becomes of others.
+    UpTo(u32, Overflow),
+    /// One, and whether that is the latest.
+    One {
+        latest: bool,
+    },
+}
+
+/// Some consecutive messages of a run, none of which is known by its dedup id.
+pub(super) struct Part<'a> {
+    pub(super) run: &'a PublishRun,
+    pub(super) range: Range<u32>,
+    dedup: Vec<DedupMark>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn count(&self) -> u32 {
+        self.range.end - self.range.start
+    }
+
+    /// Cuts the first `count` messages off.
+    pub(super) fn split_front(&mut self, count: u32) -> Part<'a> {
+        let behind = self.dedup.split_off(self.dedup.partition_point(|mark| mark.index < count));
+        let behind = behind.into_iter().map(|mark| DedupMark { index: mark.index - count, ..mark }).collect();
+        let dedup = core::mem::replace(&mut self.dedup, behind);
+        let range = self.range.start..self.range.start + count;
+        self.range.start = range.end;
+        Part { run: self.run, range, dedup }
+    }
 }
 
 impl Core {
@@ -56,7 +99,8 @@ impl Core {
         if self.disk_full && publish.producer.is_some() && !looked_up.are_all_seen(messages(&publish.runs)) {
             return Err((Code::DiskFull, DISK_FULL.into()));
         }
-        let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), log: Some(&mut *log) };
+        let mut storing =
+            Storing { namespace, looked_up, outcomes: Vec::new(), let_in: Vec::new(), log: Some(&mut *log) };
         for run in &publish.runs {
             self.publish_run(run, &mut storing);
         }
@@ -78,7 +122,7 @@ impl Core {
     /// Stores the messages of a run, each for itself.
     pub(super) fn publish_run(&mut self, run: &PublishRun, storing: &mut Storing<'_>) {
         let namespace = storing.namespace;
-        let terms = self.terms(&self.state.namespaces[namespace].policy, run.delay, run.ttl);
+        let terms = self.terms(self.state.namespaces[namespace].policies.of_name(&run.topic), run.delay, run.ttl);
         let (mut from, mut pending) = (0, Vec::new());
         let (mut marks, mut large) = (run.dedup.iter().peekable(), run.too_large.iter().peekable());
         while let Some(index) =
@@ -94,21 +138,22 @@ impl Core {
                 continue;
             }
             // The messages before this one are stored first: it may repeat one of them.
-            self.store(run, from..index, core::mem::take(&mut pending), &terms, storing);
+            let part = Part { run, range: from..index, dedup: core::mem::take(&mut pending) };
+            self.store_fitting(part, &terms, storing);
             let seen = match coming {
                 _ if is_off => None,
-                Some(Coming::Seen(id)) => Some(id),
+                Some(Coming::Seen(id, before)) => Some((id, before)),
                 Some(Coming::New | Coming::Repeated) => {
                     let hash = mark.expect("only a dedup id comes again").hash;
-                    self.state.remembered(namespace, hash).map(|page| page.id)
+                    self.state.remembered(namespace, hash).map(|page| (page.id, MessageState::Waiting))
                 }
                 None => None,
             };
             let outcome = match (seen, large) {
-                (Some(id), _) => {
-                    let state = self.state.state_of(namespace, &run.topic, id);
-                    let state = state.expect("what a command needs is fetched before it is decided");
-                    PublishOutcome::Duplicate { id, state }
+                (Some((id, before)), _) => {
+                    // In this publish it may have been superseded or dropped, and nothing else.
+                    let ended = if before == MessageState::Dead { before } else { MessageState::Ended };
+                    PublishOutcome::Duplicate { id, state: self.state.unfinished_state(id).unwrap_or(ended) }
                 }
                 _ if is_off => refusal(
                     Code::DedupOff,
@@ -125,47 +170,123 @@ impl Core {
             from = index + 1;
             push(&mut storing.outcomes, 1, outcome);
         }
-        self.store(run, from..run.count, pending, &terms, storing);
+        self.store_fitting(Part { run, range: from..run.count, dedup: pending }, &terms, storing);
     }
 
-    /// Stores some consecutive messages of a run, or says why not.
-    fn store(
-        &mut self,
-        run: &PublishRun,
-        part: core::ops::Range<u32>,
-        dedup: Vec<DedupMark>,
-        terms: &Terms,
-        storing: &mut Storing<'_>,
-    ) {
-        if part.is_empty() {
+    /// Takes messages in as far as their topic's policy lets it, or says why not.
+    fn store_fitting(&mut self, part: Part<'_>, terms: &Terms, storing: &mut Storing<'_>) {
+        if part.range.is_empty() {
             return;
         }
-        let Storing { namespace, outcomes, log, .. } = storing;
+        let namespace = storing.namespace;
         if self.disk_full {
-            return push(outcomes, part.end - part.start, refusal(Code::DiskFull, DISK_FULL));
+            return push(&mut storing.outcomes, part.count(), refusal(Code::DiskFull, DISK_FULL));
         }
-        let Some(log) = log else {
-            return push(outcomes, part.end - part.start, refused_together());
-        };
-        let slot = self.topics_or_new(*namespace, &run.topic, *log);
+        if storing.log.is_none() {
+            return self.try_fitting(&part, terms, storing);
+        }
+        let Storing { outcomes, log: Some(log), .. } = storing else { unreachable!("it is no trial") };
+        let log = &mut **log;
+        match terms.taking {
+            Taking::All => {}
+            Taking::One { latest } => return self.coalesce(namespace, part, terms, latest, outcomes, log),
+            Taking::UpTo(limit, Overflow::Reject) => {
+                return self.store_up_to(namespace, part, terms, limit, outcomes, log);
+            }
+            Taking::UpTo(limit, Overflow::DropOldest) => {
+                let (count, topic) = (part.count(), &part.run.topic);
+                let id = self.store(namespace, part, terms, log);
+                push(outcomes, count, PublishOutcome::Queued { id });
+                return self.drop_oldest(namespace, topic, limit, log);
+            }
+        }
+        let count = part.count();
+        let id = self.store(namespace, part, terms, log);
+        push(outcomes, count, PublishOutcome::Queued { id });
+    }
+
+    /// Says what would become of messages of which nothing is stored.
+    fn try_fitting(&self, part: &Part<'_>, terms: &Terms, storing: &mut Storing<'_>) {
+        let mut fitting = part.count();
+        if let Taking::UpTo(limit, Overflow::Reject) = terms.taking {
+            let (topic, groups) = (&part.run.topic, &self.state.namespaces[storing.namespace].groups);
+            let room = groups.iter().map(|group| self.room_to_wait(*group, topic, limit)).max().unwrap_or(0);
+            let known = storing.let_in.iter().position(|(name, _)| name == topic);
+            let at = known.unwrap_or_else(|| {
+                storing.let_in.push((topic.clone(), 0));
+                storing.let_in.len() - 1
+            });
+            let let_in = &mut storing.let_in[at].1;
+            fitting = u64::from(fitting).min(room.saturating_sub(*let_in)) as u32;
+            *let_in += u64::from(fitting);
+        }
+        if fitting > 0 {
+            push(&mut storing.outcomes, fitting, refused_together());
+        }
+        if let (Taking::UpTo(limit, _), 1..) = (terms.taking, part.count() - fitting) {
+            push(&mut storing.outcomes, part.count() - fitting, topic_full(limit));
+        }
+    }
+
+    /// Stores as many messages as any group has room for, in those that have.
+    fn store_up_to(
+        &mut self,
+        namespace: NamespaceNumber,
+        mut part: Part<'_>,
+        terms: &Terms,
+        limit: u32,
+        outcomes: &mut Runs,
+        log: &mut dyn FactLog,
+    ) {
+        while part.count() > 0 {
+            let groups = self.state.namespaces[namespace].groups.iter();
+            let rooms: Vec<_> =
+                groups.map(|group| (*group, self.room_to_wait(*group, &part.run.topic, limit))).collect();
+            let Some(room) = rooms.iter().map(|(_, room)| *room).filter(|room| *room > 0).min() else {
+                return push(outcomes, part.count(), topic_full(limit));
+            };
+            let except = rooms.into_iter().filter(|(_, room)| *room == 0).map(|(group, _)| group).collect();
+            let fitting = part.split_front(room.min(u64::from(part.count())) as u32);
+            let (count, priority) = (fitting.count(), fitting.run.priority);
+            let id = self.store_at(namespace, fitting, (priority, except), terms, log);
+            push(outcomes, count, PublishOutcome::Queued { id });
+        }
+    }
+
+    /// Stores messages at their own priority and in all groups; the id of the first.
+    fn store(&mut self, namespace: NamespaceNumber, part: Part<'_>, terms: &Terms, log: &mut dyn FactLog) -> MessageId {
+        let priority = part.run.priority;
+        self.store_at(namespace, part, (priority, Vec::new()), terms, log)
+    }
+
+    /// Stores messages, but for some groups; the id of the first.
+    pub(super) fn store_at(
+        &mut self,
+        namespace: NamespaceNumber,
+        part: Part<'_>,
+        (priority, except): (Priority, Vec<GroupNumber>),
+        terms: &Terms,
+        log: &mut dyn FactLog,
+    ) -> MessageId {
+        let (count, Part { run, range, dedup }) = (part.count(), part);
+        let slot = self.topics_or_new(namespace, &run.topic, log);
         let topic = &self.state.topics[slot];
-        let next = self.state.topics.next(topic.number, run.priority);
+        let next = self.state.topics.next(topic.number, priority);
         let first = Sequence(next.0.max(self.state.numbers.raised));
-        let id = topic.id(run.priority, first);
-        let count = part.end - part.start;
-        let (from, to) = (run.sizes.offset(part.start), run.sizes.offset(part.end));
+        let id = topic.id(priority, first);
+        let (from, to) = (run.sizes.offset(range.start), run.sizes.offset(range.end));
         let sizes = match &run.sizes {
             sizes if count == run.count => sizes.clone(),
             Sizes::Uniform(size) => Sizes::Uniform(*size),
             Sizes::Ends(ends) => {
-                let ends: Vec<u32> = part.clone().map(|i| ends[i as usize] - from).collect();
+                let ends: Vec<u32> = range.map(|i| ends[i as usize] - from).collect();
                 Sizes::from_ends(&ends)
             }
         };
         let fact = Fact::Published {
             topic: topic.number,
-            except: Vec::new(),
-            priority: run.priority,
+            except,
+            priority,
             first,
             count,
             published: self.state.now.wall,
@@ -176,8 +297,8 @@ impl Core {
             block: run.block.slice(from as usize..to as usize),
             sizes,
         };
-        self.commit(fact, *log);
-        push(outcomes, count, PublishOutcome::Queued { id });
+        self.commit(fact, log);
+        id
     }
 
     fn terms(&self, policy: &Policy, delay: Millis, ttl: Option<Millis>) -> Terms {
@@ -189,6 +310,12 @@ impl Core {
                 DedupWindow::Off => None,
                 DedupWindow::For(window) => Some(now + window),
                 DedupWindow::Forever => Some(FOREVER),
+            },
+            taking: match (policy.coalesce, policy.max_waiting) {
+                (Coalesce::Off, None) => Taking::All,
+                (Coalesce::Off, Some(limit)) => Taking::UpTo(limit, policy.overflow),
+                (Coalesce::KeepFirst, _) => Taking::One { latest: false },
+                (Coalesce::KeepLatest, _) => Taking::One { latest: true },
             },
         }
     }
@@ -227,8 +354,13 @@ fn refusal(code: Code, detail: impl ToString) -> PublishOutcome {
     PublishOutcome::Refused { code, detail: detail.to_string() }
 }
 
+fn topic_full(limit: u32) -> PublishOutcome {
+    let detail = format!("the topic's policy lets {limit} messages wait; publish again when some are finished");
+    PublishOutcome::Refused { code: Code::TopicFull, detail }
+}
+
 /// Adds an outcome, joined with its neighbour where the two are a run.
-fn push(outcomes: &mut Runs, count: u32, outcome: PublishOutcome) {
+pub(super) fn push(outcomes: &mut Runs, count: u32, outcome: PublishOutcome) {
     if let Some(last) = outcomes.last_mut() {
         let joins = match (&last.outcome, &outcome) {
             (PublishOutcome::Queued { id: first }, PublishOutcome::Queued { id }) => {
@@ -236,7 +368,7 @@ fn push(outcomes: &mut Runs, count: u32, outcome: PublishOutcome) {
                     && first.priority == id.priority
                     && first.sequence.0 + u64::from(last.count) == id.sequence.0
             }
-            (a @ PublishOutcome::Refused { .. }, b) => a == b,
+            (a @ (PublishOutcome::Refused { .. } | PublishOutcome::Coalesced { replaced: None, .. }), b) => a == b,
             _ => false,
         };
         if joins {

@@ -94,7 +94,7 @@ impl Core {
                 Err(held) => return ControlFlow::Break(held),
             };
             let topic = &self.state.topics[turn.slot];
-            let policy = &self.state.namespaces[topic.namespace].policy;
+            let policy = self.state.policy(turn.slot);
             if topic.ready_level(policy) != Some(turn.priority) {
                 // A policy has changed, and the sweep has not been here yet.
                 self.refresh(turn.slot);
@@ -159,7 +159,7 @@ impl Core {
             }
             let consumer = &self.dispatcher.consumers[consumer_slot as usize];
             let topic = &self.state.topics[slot];
-            let policy = &self.state.namespaces[topic.namespace].policy;
+            let policy = self.state.policy(slot);
             let level = topic.level(priority).expect("a ready level is there");
             let room = u32::try_from(topic.room(policy)).unwrap_or(u32::MAX);
             let allowed = (quota - served).min(consumer.messages).min(room);

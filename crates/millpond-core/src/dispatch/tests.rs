@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::{Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, TopicName, TopicNumber};
+use millpond_types::{Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, TopicName, TopicNumber};
 use proptest::prelude::*;
 
 use super::Dispatcher;
@@ -15,6 +15,7 @@ use super::stretches::Span;
 use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
+use crate::state::policies::Policies;
 use crate::state::topic::{Siblings, Topic};
 use crate::state::{State, TopicSlot};
 use crate::store::{Key, MemoryStore, Shelf, Want};
@@ -38,7 +39,8 @@ struct World {
 impl World {
     fn new(limit: usize) -> World {
         let mut state = State::new([1, 2], Box::new(MemoryStore::default()));
-        state.namespaces.insert(0, Namespace::new(NamespaceName::default(), Policy::default(), 1));
+        let policies = Policies::new(Policy::default(), Rules::default(), 1);
+        state.namespaces.insert(0, Namespace::new(NamespaceName::default(), policies));
         state.namespaces[0].groups.push(0);
         state.groups.insert(0, Group::new(0, GroupName::default()));
         let mut dispatcher = Dispatcher::default();
@@ -148,12 +150,14 @@ impl World {
             namespace: 0,
             name: name.clone(),
             siblings: Siblings { is_first: false, next: None },
+            ruling: Default::default(),
             tenant: tenant_hash([1, 2], name.tenant()),
             floor: 0,
             next_lease: LeaseNumber(0),
             levels: Vec::new(),
             leases: BTreeMap::new(),
             in_flight: 0,
+            set_aside: 0,
             retrying: 0,
             paused: false,
             offered: None,

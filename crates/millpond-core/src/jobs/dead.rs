@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::limits::PAGE_MAX;
 use millpond_types::{
-    Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, Sequence, TopicName,
+    Coalesce, Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, Sequence,
+    TopicName,
 };
 
 use super::{Needs, Step, TOPICS_HELD, Task, WRITING, Walk};
@@ -19,7 +20,7 @@ use crate::Core;
 use crate::command::{DeadWhich, Listing, Ticket};
 use crate::decide::Refusal;
 use crate::decide::receive::check_filter;
-use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
+use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
 use crate::output::{Found, Reply};
 use crate::page::{DeadPage, Page};
 use crate::store::{Key, KeyBytes, Name, Range, Want};
@@ -214,7 +215,15 @@ impl Core {
         let next = self.state.topics.next(topic, dead.id.priority);
         let sequence = Sequence(next.0.max(self.state.numbers.raised));
         let dedup = mark.and_then(|(_, hash)| self.state.remembered_of(dead.namespace, hash, dead.id));
+        // What waits where one is enough is newer.
+        let coalesces = self.state.policy(slot).coalesce != Coalesce::Off;
+        let newer = self.state.topics[slot].last_waiting().filter(|_| coalesces);
         self.commit(Fact::Redriven { letter, topic, sequence, published, dedup }, log);
+        if let Some((priority, by)) = newer {
+            let which = Victims::Waiting { priority: dead.id.priority, first: sequence, count: 1 };
+            let fact = Fact::Superseded { topic, group: dead.group, which, priority, by, failures: 0, until: None };
+            self.commit(fact, log);
+        }
     }
 }
 

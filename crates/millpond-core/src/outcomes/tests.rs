@@ -19,6 +19,10 @@ fn outcome() -> impl Strategy<Value = PublishOutcome> {
     prop_oneof![
         id().prop_map(|id| PublishOutcome::Queued { id }),
         (id(), state).prop_map(|(id, state)| PublishOutcome::Duplicate { id, state }),
+        (id(), proptest::option::of((0..10u8, number()))).prop_map(|(id, replaced)| {
+            let replaced = replaced.map(|(priority, sequence)| self::id(id.topic.0, priority, sequence));
+            PublishOutcome::Coalesced { id, replaced }
+        }),
         (proptest::sample::select(Code::ALL.to_vec()), "[a-zß]{0,9}").prop_map(refused),
     ]
 }

@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use millpond_types::{Counts, GroupName};
+use millpond_types::{Counts, GroupName, Tally};
 
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::GroupPage;
@@ -23,6 +23,7 @@ pub(crate) struct Group {
     pub(crate) is_ending: bool,
     pub(crate) topics: u64,
     pub(crate) counts: Counts,
+    pub(crate) tally: Tally,
     /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`].
     pub(crate) shelves: [u64; SHELVES],
     /// How many of these are not in memory.
@@ -89,19 +90,19 @@ impl core::ops::IndexMut<GroupNumber> for Groups {
 
 impl Group {
     pub(crate) fn new(namespace: NamespaceNumber, name: GroupName) -> Group {
-        let (counts, shelves) = (Counts::default(), [0; SHELVES]);
-        Group { namespace, name, is_ending: false, topics: 0, counts, shelves, cold: shelves }
+        let (counts, tally, shelves) = (Counts::default(), Tally::default(), [0; SHELVES]);
+        Group { namespace, name, is_ending: false, topics: 0, counts, tally, shelves, cold: shelves }
     }
 
     /// A group, all of whose topics are in the store.
     pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
-        let GroupPage { number: _, name, is_ending, counts, topics, shelves } = page;
-        Group { namespace, name, is_ending, topics, counts, shelves, cold: shelves }
+        let GroupPage { number: _, name, is_ending, counts, tally, topics, shelves } = page;
+        Group { namespace, name, is_ending, topics, counts, tally, shelves, cold: shelves }
     }
 
     pub(crate) fn page(&self, number: GroupNumber) -> GroupPage {
-        let (name, counts, topics, shelves) = (self.name.clone(), self.counts, self.topics, self.shelves);
-        GroupPage { number, name, is_ending: self.is_ending, counts, topics, shelves }
+        let (name, counts, tally, is_ending) = (self.name.clone(), self.counts, self.tally, self.is_ending);
+        GroupPage { number, name, is_ending, counts, tally, topics: self.topics, shelves: self.shelves }
     }
 
     /// Whether it holds no topics and no dead letters.

@@ -89,6 +89,11 @@ impl Line {
         self.pieces.front().map(Piece::first)
     }
 
+    /// The last message. Of a stored piece, one that may be finished.
+    pub(crate) fn last(&self) -> Option<Sequence> {
+        self.pieces.back().map(|piece| Sequence(piece.end().0 - 1))
+    }
+
     /// The run at the front; `None` where there is none, or none in memory.
     pub(crate) fn front(&self) -> Option<&RunPage> {
         match self.pieces.front() {

@@ -16,6 +16,7 @@ pub(crate) mod numbers;
 pub(crate) mod order;
 pub(crate) mod pauses;
 pub(crate) mod pieces;
+pub(crate) mod policies;
 pub(crate) mod producer;
 pub(crate) mod resident;
 pub(crate) mod stored;
@@ -28,7 +29,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use millpond_types::{Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime};
+use millpond_types::{Policy, Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime};
 use slab::Slab;
 
 use crate::fact::{Epoch, GroupNumber, NamespaceNumber};
@@ -156,10 +157,18 @@ impl State {
         }
     }
 
+    /// The policy of a topic.
+    pub(crate) fn policy(&self, slot: TopicSlot) -> &Policy {
+        let topic = &self.topics[slot];
+        self.namespaces[topic.namespace].policies.of(topic)
+    }
+
     /// Brings what a topic is offered at in the order up to date. True if that was news.
     pub(crate) fn refresh(&mut self, slot: TopicSlot) -> bool {
-        let topic = &self.topics[slot];
-        let level = topic.ready_level(&self.namespaces[topic.namespace].policy);
+        let topic = &mut self.topics[slot];
+        let policies = &self.namespaces[topic.namespace].policies;
+        policies.settle(topic);
+        let level = topic.ready_level(policies.of(topic));
         level != topic.offered && {
             self.topics.offer(slot, level);
             true

@@ -1,14 +1,15 @@
-//! Namespaces: a policy, what is paused, the groups.
+//! Namespaces: policies, what is paused, the groups.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use millpond_types::{NamespaceName, Policy};
+use millpond_types::NamespaceName;
 
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::NamespacePage;
 use crate::state::group::Groups;
 use crate::state::pauses::Pauses;
+use crate::state::policies::Policies;
 
 #[derive(Clone, Default)]
 pub(crate) struct Namespaces {
@@ -19,8 +20,7 @@ pub(crate) struct Namespaces {
 #[derive(Clone)]
 pub(crate) struct Namespace {
     pub(crate) name: NamespaceName,
-    pub(crate) policy: Policy,
-    pub(crate) version: u64,
+    pub(crate) policies: Policies,
     pub(crate) paused: Pauses,
     /// Its groups, in the order of their numbers. The first is `default`.
     pub(crate) groups: Vec<GroupNumber>,
@@ -77,16 +77,17 @@ impl core::ops::IndexMut<NamespaceNumber> for Namespaces {
 }
 
 impl Namespace {
-    pub(crate) fn new(name: NamespaceName, policy: Policy, version: u64) -> Namespace {
-        Namespace { name, policy, version, paused: Pauses::default(), groups: Vec::new(), ending: Vec::new() }
+    pub(crate) fn new(name: NamespaceName, policies: Policies) -> Namespace {
+        Namespace { name, policies, paused: Pauses::default(), groups: Vec::new(), ending: Vec::new() }
     }
 
     pub(crate) fn page(&self, number: NamespaceNumber, groups: &Groups) -> NamespacePage {
         NamespacePage {
             number,
             name: self.name.clone(),
-            policy: self.policy.clone(),
-            version: self.version,
+            policy: self.policies.base.clone(),
+            rules: self.policies.rules.clone(),
+            version: self.policies.version,
             paused: self.paused.iter().cloned().collect(),
             groups: self.groups.iter().chain(&self.ending).map(|number| groups[*number].page(*number)).collect(),
         }

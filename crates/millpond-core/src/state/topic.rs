@@ -21,6 +21,7 @@ use millpond_types::{
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::RunPage;
 use crate::state::line::{Line, LineBounds};
+use crate::state::policies::Ruling;
 use crate::state::resident::Residence;
 use crate::state::stored::Stored;
 use crate::state::{LeaseSlot, TopicSlot};
@@ -34,6 +35,8 @@ pub(crate) struct Topic {
     pub(crate) namespace: NamespaceNumber,
     pub(crate) name: TopicName,
     pub(crate) siblings: Siblings,
+    /// Which of the namespace's rules it is under, as far as it knows.
+    pub(crate) ruling: Ruling,
     /// Hash of the tenant.
     pub(crate) tenant: u64,
     /// Where the sequences of a priority not used yet begin.
@@ -45,6 +48,8 @@ pub(crate) struct Topic {
     pub(crate) leases: BTreeMap<LeaseNumber, LeaseSlot>,
     /// Messages leased.
     pub(crate) in_flight: u64,
+    /// Messages aside that are not leased.
+    pub(crate) set_aside: u64,
     /// Messages in back-off. They hold a topic of strict order.
     pub(crate) retrying: u64,
     pub(crate) paused: bool,
@@ -142,12 +147,14 @@ impl Topic {
             namespace,
             name,
             siblings: Siblings { is_first: false, next: None },
+            ruling: Ruling::default(),
             tenant,
             floor,
             next_lease,
             levels: Vec::new(),
             leases: BTreeMap::new(),
             in_flight: 0,
+            set_aside: 0,
             retrying: 0,
             paused,
             offered: None,
@@ -195,6 +202,19 @@ impl Topic {
         self.levels.iter().all(|level| level.line.is_empty() && level.aside.is_empty())
     }
 
+    /// How many messages it holds that are not leased.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.set_aside + self.levels.iter().map(|level| level.line.waiting()).sum::<u64>()
+    }
+
+    /// The last message of the highest priority at which one is not leased.
+    pub(crate) fn last_waiting(&self) -> Option<(Priority, Sequence)> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        self.levels.iter().rev().find_map(|level| Some((level.priority, level.last_waiting()?)))
+    }
+
     /// The highest priority at which a message could be delivered now, if any.
     pub(crate) fn ready_level(&self, policy: &Policy) -> Option<Priority> {
         if self.paused || self.room(policy) == 0 {
@@ -219,7 +239,7 @@ impl Topic {
 
     /// How many more messages may be leased now.
     pub(crate) fn room(&self, policy: &Policy) -> u64 {
-        match policy.max_in_flight {
+        match policy.leases_at_a_time() {
             None => u64::MAX,
             // Strict order: a message in retry holds the topic, for nothing may overtake it.
             Some(1) if self.retrying > 0 => 0,
@@ -274,6 +294,13 @@ impl Level {
     pub(crate) fn holds_any(&self, first: Sequence, end: Sequence) -> bool {
         let in_line = self.line.next_from(first).is_some_and(|next| next < end);
         in_line || self.aside_of(first).is_some() || self.aside.range(first..end).next().is_some()
+    }
+
+    /// The last message that is not leased.
+    fn last_waiting(&self) -> Option<Sequence> {
+        let aside = self.aside.values().rev().find(|aside| !matches!(aside.state, AsideWhy::Leased(_)));
+        let aside = aside.map(|aside| Sequence(aside.run.end().0 - 1));
+        aside.max(self.line.last())
     }
 
     /// What would be delivered next: the key of an entry aside, or the front of the line.

@@ -12,7 +12,7 @@ use millpond_types::{
 };
 use proptest::prelude::*;
 
-use crate::history::{Known, Op, config, ops, policy};
+use crate::history::{Known, Op, config, ops, set_policy};
 use crate::model::{Model, Who};
 use crate::moves::moves;
 use crate::shell::Shell;
@@ -47,8 +47,7 @@ impl History {
         let shell = Shell::with_lines(bounds);
         let model = Model::new(shell.now.run.0, shell.now.wall.0);
         let mut history = History { shell, model, known: Known::default(), weight };
-        let first = Command::NamespaceSet { name: NamespaceName::default(), policy: policy(0, weight) };
-        history.commands(vec![first]);
+        history.commands(vec![set_policy(0, weight)]);
         history
     }
 
@@ -182,6 +181,13 @@ impl History {
                                 format!("queued {id}")
                             }
                             PublishOutcome::Duplicate { id, state } => format!("duplicate {id} {}", state_name(*state)),
+                            PublishOutcome::Coalesced { id, replaced: Some(old) } => {
+                                let of = self.model.topics.iter().find(|(_, topic)| topic.number == id.topic);
+                                let (name, _) = of.expect("a topic that was published to");
+                                self.known.ids.push((name.clone(), *id));
+                                format!("queued {id} in place of {old}")
+                            }
+                            PublishOutcome::Coalesced { id, replaced: None } => format!("declined {id}"),
                             PublishOutcome::Refused { code, .. } => code.name().to_owned(),
                         });
                     }

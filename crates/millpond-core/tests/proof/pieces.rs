@@ -6,10 +6,10 @@ use millpond_core::LineBounds;
 use millpond_core::command::Command;
 use millpond_core::fact::Fact;
 use millpond_core::output::{Output, Reply};
-use millpond_types::{LeaseNumber, MessageId, NamespaceName, Receipt, Sequence, TopicName, TopicNumber};
+use millpond_types::{LeaseNumber, MessageId, Receipt, Sequence, TopicName, TopicNumber};
 use proptest::prelude::*;
 
-use crate::history::{Known, Op, config, ops, policy};
+use crate::history::{Known, Op, config, ops, set_policy};
 use crate::moves::moves;
 use crate::shell::Shell;
 
@@ -24,7 +24,7 @@ proptest! {
         let mut whole = Shell::with_lines(LineBounds::WHOLE);
         let mut short = SHORT.map(Shell::with_lines);
         let mut known = Known::default();
-        let policy = Command::NamespaceSet { name: NamespaceName::default(), policy: policy(0, 1) };
+        let policy = set_policy(0, 1);
         let mut names = BTreeMap::new();
         let first: &[Op] = &[];
         for ops in std::iter::once(first).chain(ops.chunks(turn)) {

@@ -4,7 +4,8 @@
 use millpond_core::Now;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
-    Counts, FinishOutcome, MessageState, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome, TopicView,
+    Counts, FinishOutcome, MessageState, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome, Tally,
+    TopicView,
 };
 
 use crate::journal::Journal;
@@ -88,6 +89,8 @@ fn published(outcome: &PublishOutcome, now: Now) -> String {
     match outcome {
         PublishOutcome::Queued { id } => format!("queued {id}"),
         PublishOutcome::Duplicate { id, state } => format!("duplicate of {id}, {}", self::state(*state, now)),
+        PublishOutcome::Coalesced { id, replaced: Some(old) } => format!("queued {id} in place of {old}"),
+        PublishOutcome::Coalesced { id, replaced: None } => format!("declined, {id} waits"),
         PublishOutcome::Refused { code, .. } => format!("refused {}", code.name()),
     }
 }
@@ -144,7 +147,10 @@ fn namespace(view: &NamespaceView) -> String {
         view.paused.iter().map(|(name, prefix)| format!(", {name}{} paused", if *prefix { "*" } else { "" })).collect();
     let others = view.groups[1..].iter().map(|(name, of)| format!("; {name}{}", counts(of)));
     let of = format!("{}{}", counts(&view.groups[0].1), others.collect::<String>());
-    format!("{}: {} topics{of}{paused}", view.name, view.topics)
+    let Tally { accepted: _, declined, superseded, dropped } = view.tally;
+    let tally = [("declined", declined), ("superseded", superseded), ("dropped", dropped)];
+    let tally: String = tally.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {n} {name}")).collect();
+    format!("{}: {} topics{of}{tally}{paused}", view.name, view.topics)
 }
 
 fn topic(view: &TopicView, now: Now) -> Vec<String> {

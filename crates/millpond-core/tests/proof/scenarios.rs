@@ -126,7 +126,9 @@ impl Script {
                 let mut bodies = bodies.iter();
                 for run in outcomes {
                     for (n, body) in (0..u64::from(run.count)).zip(&mut bodies) {
-                        if let PublishOutcome::Queued { id } = run.outcome {
+                        if let PublishOutcome::Queued { id } | PublishOutcome::Coalesced { id, replaced: Some(_) } =
+                            run.outcome
+                        {
                             let id = MessageId { sequence: Sequence(id.sequence.0 + n), ..id };
                             self.names.ids.insert(body.clone(), id);
                         }

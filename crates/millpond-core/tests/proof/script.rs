@@ -12,8 +12,9 @@ use millpond_core::command::*;
 use millpond_core::dedup_hash;
 use millpond_types::block;
 use millpond_types::{
-    DedupWindow, Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority,
-    ProducerId, Receipt, RequestId, Retry, SessionId, TopBy, TopicName, TopicNumber,
+    Coalesce, DedupWindow, Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OnExpiry, Overflow,
+    Overrides, Pattern, Policy, Priority, ProducerId, Receipt, RequestId, Retry, Rule, Rules, SessionId, TopBy,
+    TopicName, TopicNumber,
 };
 
 use crate::journal::sizes_of;
@@ -200,7 +201,8 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "purge" => Command::Purge { namespace, filter: filter(&line.words) },
         "namespace" => {
             let name = NamespaceName::try_from(line.words[0]).unwrap();
-            Command::NamespaceSet { name, policy: policy(line) }
+            let (policy, rules) = policies(line, text);
+            Command::NamespaceSet { name, policy, rules }
         }
         "namespace-delete" => Command::NamespaceDelete(NamespaceName::try_from(line.words[0]).unwrap()),
         "group" => Command::GroupCreate { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
@@ -266,30 +268,49 @@ fn publish(line: &Line<'_>, text: &str) -> Publish {
     Publish { namespace: line.namespace(), producer, level: Level::Durable, runs: runs.collect() }
 }
 
-fn policy(line: &Line<'_>) -> Policy {
-    let of = Policy::default();
-    Policy {
-        lease: line.time("lease").unwrap_or(of.lease),
-        max_failures: line.number("max_failures").unwrap_or(of.max_failures),
-        retry: match line.option("retry") {
-            None => of.retry,
-            Some("head") => Retry::Head,
-            Some("tail") => Retry::Tail,
-            Some(pause) => {
+/// A policy and, behind each ` + `, a rule: a topic or `PREFIX*`, and what is otherwise for it.
+fn policies(line: &Line<'_>, text: &str) -> (Policy, Rules) {
+    let rules = text.split(" + ").skip(1).map(|part| {
+        let part = Line::new(part);
+        let (is_prefix, name) = (part.verb.ends_with('*'), name(part.verb.trim_end_matches('*')));
+        Rule { pattern: Pattern { is_prefix, name }, overrides: overrides(&part) }
+    });
+    let of_namespace = Line::new(text.split(" + ").next().expect("there is a first part"));
+    assert_eq!(line.words[0], of_namespace.words[0]);
+    (overrides(&of_namespace).over(&Policy::default()), Rules::new(rules.collect()).expect("rules that are rules"))
+}
+
+fn overrides(line: &Line<'_>) -> Overrides {
+    let or_none = |key| line.option(key).map(|text| (text != "none").then(|| line.number(key)).flatten());
+    Overrides {
+        lease: line.time("lease"),
+        max_failures: line.number("max_failures"),
+        retry: line.option("retry").map(|text| match text {
+            "head" => Retry::Head,
+            "tail" => Retry::Tail,
+            pause => {
                 let (first, longest) = pause.split_once("..").expect("retry=head, tail or FIRST..LONGEST");
                 Retry::Backoff { first: duration(first), longest: duration(longest) }
             }
-        },
-        ttl: line.time("ttl"),
-        on_expiry: if line.option("on_expiry") == Some("dead") { OnExpiry::Dead } else { OnExpiry::Drop },
-        dedup_window: match line.option("dedup") {
-            None => of.dedup_window,
-            Some("off") => DedupWindow::Off,
-            Some("forever") => DedupWindow::Forever,
-            Some(window) => DedupWindow::For(duration(window)),
-        },
-        max_in_flight: line.number("max_in_flight"),
-        weight: line.number("weight").unwrap_or(of.weight),
+        }),
+        ttl: line.option("ttl").map(|text| (text != "none").then(|| duration(text))),
+        on_expiry: line.option("on_expiry").map(|text| if text == "dead" { OnExpiry::Dead } else { OnExpiry::Drop }),
+        dedup_window: line.option("dedup").map(|text| match text {
+            "off" => DedupWindow::Off,
+            "forever" => DedupWindow::Forever,
+            window => DedupWindow::For(duration(window)),
+        }),
+        max_in_flight: or_none("max_in_flight"),
+        max_waiting: or_none("max_waiting"),
+        overflow: line
+            .option("overflow")
+            .map(|text| if text == "drop_oldest" { Overflow::DropOldest } else { Overflow::Reject }),
+        coalesce: line.option("coalesce").map(|text| match text {
+            "keep_first" => Coalesce::KeepFirst,
+            "keep_latest" => Coalesce::KeepLatest,
+            _ => Coalesce::Off,
+        }),
+        weight: line.number("weight"),
     }
 }
 

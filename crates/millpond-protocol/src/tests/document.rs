@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use millpond_types::limits::*;
 use millpond_types::{
-    Advice, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, MessageId, MessageState,
-    MessageView, NamespaceView, OnExpiry, Policy, PublishOutcome, Receipt, Retry, TopBy, TopicView,
+    Advice, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, MessageId,
+    MessageState, MessageView, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy, PublishOutcome, Receipt,
+    Retry, Rule, Tally, TopBy, TopicView,
 };
 
 use super::{Record, vectors};
@@ -56,7 +57,11 @@ fn every_record_has_its_fields() {
         ("LeasedRun", LeasedRun::FIELDS),
         ("Listing", Listing::FIELDS),
         ("Policy", Policy::FIELDS),
+        ("Overrides", Overrides::FIELDS),
+        ("Pattern", Pattern::FIELDS),
+        ("Rule", Rule::FIELDS),
         ("Counts", Counts::FIELDS),
+        ("Tally", Tally::FIELDS),
         ("NamespaceView", NamespaceView::FIELDS),
         ("TopicView", TopicView::FIELDS),
         ("GroupCursors", GroupCursors::FIELDS),
@@ -83,6 +88,8 @@ fn every_choice_has_its_numbers_and_fields() {
         ("DeadWhich", DeadWhich::TABLE),
         ("Retry", Retry::TABLE),
         ("OnExpiry", OnExpiry::TABLE),
+        ("Overflow", Overflow::TABLE),
+        ("Coalesce", Coalesce::TABLE),
         ("DedupWindow", DedupWindow::TABLE),
     ];
     for (name, table) in choices {

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use millpond_types::limits::{DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
 use millpond_types::{
-    Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber, MessageId,
-    MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Policy, Priority,
-    ProducerId, PublishOutcome, Receipt, RequestId, Retry, Sequence, SessionId, TopBy, TopicName, TopicNumber,
-    TopicView, WallTime, block,
+    Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber,
+    MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Overflow,
+    Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Receipt, RequestId, Retry, Rule, Rules, Sequence,
+    SessionId, Tally, TopBy, TopicName, TopicNumber, TopicView, WallTime, block,
 };
 
 use crate::*;
@@ -157,8 +157,35 @@ impl Draw {
                 _ => DedupWindow::Forever,
             },
             max_in_flight: self.option(Draw::u32),
+            max_waiting: self.option(Draw::u32),
+            overflow: [Overflow::Reject, Overflow::DropOldest][self.below(2)],
+            coalesce: [Coalesce::Off, Coalesce::KeepFirst, Coalesce::KeepLatest][self.below(3)],
             weight: self.u32(),
         }
+    }
+
+    fn rules(&mut self) -> Rules {
+        let rule = |d: &mut Draw| {
+            let policy = d.policy();
+            let overrides = Overrides {
+                lease: Some(policy.lease),
+                max_failures: d.option(|_| policy.max_failures),
+                retry: d.option(|_| policy.retry),
+                ttl: d.option(|_| policy.ttl),
+                on_expiry: d.option(|_| policy.on_expiry),
+                dedup_window: d.option(|_| policy.dedup_window),
+                max_in_flight: d.option(|_| policy.max_in_flight),
+                max_waiting: d.option(|_| policy.max_waiting),
+                overflow: d.option(|_| policy.overflow),
+                coalesce: d.option(|_| policy.coalesce),
+                weight: d.option(|_| policy.weight),
+            };
+            Rule { pattern: Pattern { is_prefix: d.flag(), name: d.topic() }, overrides }
+        };
+        let mut rules = self.list(0, rule);
+        rules.sort_by(|a, b| a.pattern.cmp(&b.pattern));
+        rules.dedup_by(|a, b| a.pattern == b.pattern);
+        Rules::new(rules).unwrap()
     }
 
     fn state(&mut self) -> MessageState {
@@ -271,7 +298,9 @@ impl Draw {
             "Resume" => Request::Resume { topic: self.topic_ref(), prefix: self.flag() },
             "Forget" => Request::Forget { topic: self.topic_ref(), dedup_id: self.bytes(1, DEDUP_ID_MAX) },
             "Purge" => Request::Purge { namespace: self.namespace(), filter: self.filter() },
-            "NamespaceSet" => Request::NamespaceSet { namespace: self.namespace(), policy: self.policy() },
+            "NamespaceSet" => {
+                Request::NamespaceSet { namespace: self.namespace(), policy: self.policy(), rules: self.rules() }
+            }
             "NamespaceDelete" => Request::NamespaceDelete { namespace: self.namespace() },
             "GroupCreate" => Request::GroupCreate { namespace: self.namespace(), group: self.group() },
             "GroupDelete" => Request::GroupDelete { namespace: self.namespace(), group: self.group() },
@@ -311,8 +340,9 @@ impl Draw {
     }
 
     fn publish_outcome(&mut self) -> PublishOutcome {
-        match self.below(3) {
+        match self.below(4) {
             0 => PublishOutcome::Queued { id: self.id() },
+            2 => PublishOutcome::Coalesced { id: self.id(), replaced: self.option(Draw::id) },
             1 => PublishOutcome::Duplicate { id: self.id(), state: self.state() },
             _ => PublishOutcome::Refused { code: self.code(), detail: self.text() },
         }
@@ -339,9 +369,11 @@ impl Draw {
         NamespaceView {
             name: self.namespace(),
             policy: self.policy(),
+            rules: self.rules(),
             version: self.u64(),
             topics: self.u64(),
             groups: self.list(0, |d| (d.group(), d.counts())),
+            tally: Tally { accepted: self.u64(), declined: self.u64(), superseded: self.u64(), dropped: self.u64() },
             paused: self.list(0, |d| (d.topic(), d.flag())),
             position: self.u64(),
         }

@@ -4,7 +4,7 @@ use millpond_core::command::{self, Command, DedupMark};
 use millpond_core::dedup_hash;
 use millpond_protocol::{self as frame, Block};
 use millpond_types::limits::{FRAME_MAX, REASON_MAX, TOPIC_NAME_MAX};
-use millpond_types::{Code, Filter, NamespaceName, Policy, Receipt, TopicName};
+use millpond_types::{Code, Filter, NamespaceName, Policy, Receipt, Rules, TopicName};
 
 /// The key of the directory's hashes, which dedup ids become here.
 pub(crate) type HashKey = [u64; 2];
@@ -81,10 +81,11 @@ pub(crate) fn detached(filter: Filter) -> Filter {
     }
 }
 
-/// The same for a namespace, which may be kept for ever.
-pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy) -> Command {
+/// The same for a namespace and its rules, which may be kept for ever.
+pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy, rules: Rules) -> Command {
     let name = NamespaceName::try_from(name.as_str()).expect("it was a name before");
-    Command::NamespaceSet { name, policy }
+    let rules = rules.detach();
+    Command::NamespaceSet { name, policy, rules }
 }
 
 pub(crate) fn finish(finish: frame::Finish) -> Result<Command, Refusal> {

@@ -27,6 +27,7 @@ impl Ledger {
             | Fact::GroupDeleted { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
+            | Fact::Declined { .. }
             | Fact::Rescheduled { .. } => Ok(()),
             Fact::NamespaceSet { number, name, .. } => {
                 self.namespaces.set(at, *number, Some(name.clone()));
@@ -107,11 +108,24 @@ impl Ledger {
                     EndReason::Cancelled => self.cancelled(run, at),
                     EndReason::Expired => self.sights.saw_many("expired", u64::from(*count)),
                     EndReason::Purged => self.sights.saw_many("purged", u64::from(*count)),
-                    EndReason::Acked | EndReason::Dead | EndReason::Delivered => {
+                    EndReason::Dropped => self.sights.saw_many("dropped", u64::from(*count)),
+                    EndReason::Acked | EndReason::Dead | EndReason::Delivered | EndReason::Superseded => {
                         return Err(Violation::back(format!("{run:?} ends by {reason:?} in a fact of another kind")));
                     }
                 }
                 self.move_all(run, Place::Open, Place::Ended(*reason), at)
+            }
+            Fact::Superseded { topic, which, priority, by, .. } => {
+                self.sights.saw("superseded");
+                // What stands for them is there.
+                self.move_all((*topic, *priority, *by, 1), Place::Open, Place::Open, at)?;
+                let place = Place::Ended(EndReason::Superseded);
+                match *which {
+                    Victims::Leased { lease, count } => self.end_leases(*topic, lease, count, place, at),
+                    Victims::Waiting { priority, first, count } => {
+                        self.move_all((*topic, priority, first, count), Place::Open, place, at)
+                    }
+                }
             }
             Fact::Forgotten { hash, .. } => {
                 self.sights.saw("dedup ids forgotten");

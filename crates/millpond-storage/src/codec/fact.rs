@@ -19,11 +19,12 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(2);
             sink.number(*floor);
         }
-        Fact::NamespaceSet { number, name, policy, version } => {
+        Fact::NamespaceSet { number, name, policy, rules, version } => {
             sink.byte(3);
             sink.number32(*number);
             sink.string(name.as_bytes());
             sink.policy(policy);
+            sink.rules(rules);
             sink.number(*version);
         }
         Fact::NamespaceDeleted { number } => {
@@ -103,19 +104,7 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(14);
             sink.next_topic(*topic);
             sink.number32(*group);
-            match which {
-                Victims::Leased { lease, count } => {
-                    sink.byte(0);
-                    sink.next_lease(*lease);
-                    sink.number32(*count);
-                }
-                Victims::Waiting { priority, first, count } => {
-                    sink.byte(1);
-                    sink.priority(*priority);
-                    sink.next_sequence(*first);
-                    sink.number32(*count);
-                }
-            }
+            sink.victims(which);
             sink.dead_reason(*reason);
             sink.string(detail);
             sink.moment(*at);
@@ -203,6 +192,22 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.next_lease(*lease);
             sink.number32(*count);
         }
+        Fact::Superseded { topic, group, which, priority, by, failures, until } => {
+            sink.byte(28);
+            sink.next_topic(*topic);
+            sink.number32(*group);
+            sink.victims(which);
+            sink.priority(*priority);
+            sink.next_sequence(*by);
+            sink.number32(*failures);
+            sink.option(*until, |sink, until| sink.number(until.0));
+        }
+        Fact::Declined { topic, group, count } => {
+            sink.byte(29);
+            sink.next_topic(*topic);
+            sink.number32(*group);
+            sink.number32(*count);
+        }
     }
     *context = sink.context;
 }
@@ -217,6 +222,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             number: source.number32()?,
             name: source.namespace_name()?,
             policy: source.policy()?,
+            rules: source.rules()?,
             version: source.number()?,
         },
         4 => Fact::NamespaceDeleted { number: source.number32()? },
@@ -271,15 +277,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
         14 => Fact::Died {
             topic: source.next_topic()?,
             group: source.number32()?,
-            which: match source.byte()? {
-                0 => Victims::Leased { lease: source.next_lease()?, count: source.number32()? },
-                1 => Victims::Waiting {
-                    priority: source.priority()?,
-                    first: source.next_sequence()?,
-                    count: source.number32()?,
-                },
-                _ => return Err(source.bad("has unknown victims")),
-            },
+            which: source.victims()?,
             reason: source.dead_reason()?,
             detail: source.copied()?,
             at: source.moment()?,
@@ -339,17 +337,60 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             lease: source.next_lease()?,
             count: source.number32()?,
         },
+        28 => Fact::Superseded {
+            topic: source.next_topic()?,
+            group: source.number32()?,
+            which: source.victims()?,
+            priority: source.priority()?,
+            by: source.next_sequence()?,
+            failures: source.number32()?,
+            until: source.option(|source| source.number().map(RunTime))?,
+        },
+        29 => Fact::Declined { topic: source.next_topic()?, group: source.number32()?, count: source.number32()? },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }
 
-const END_REASONS: [EndReason; 6] = [
+impl Sink<'_> {
+    fn victims(&mut self, victims: &Victims) {
+        match victims {
+            Victims::Leased { lease, count } => {
+                self.byte(0);
+                self.next_lease(*lease);
+                self.number32(*count);
+            }
+            Victims::Waiting { priority, first, count } => {
+                self.byte(1);
+                self.priority(*priority);
+                self.next_sequence(*first);
+                self.number32(*count);
+            }
+        }
+    }
+}
+
+impl Source<'_> {
+    fn victims(&mut self) -> Result<Victims, BadRecord> {
+        Ok(match self.byte()? {
+            0 => Victims::Leased { lease: self.next_lease()?, count: self.number32()? },
+            1 => {
+                let priority = self.priority()?;
+                Victims::Waiting { priority, first: self.next_sequence()?, count: self.number32()? }
+            }
+            _ => return Err(self.bad("has unknown victims")),
+        })
+    }
+}
+
+const END_REASONS: [EndReason; 8] = [
     EndReason::Acked,
     EndReason::Dead,
     EndReason::Cancelled,
     EndReason::Expired,
     EndReason::Purged,
     EndReason::Delivered,
+    EndReason::Superseded,
+    EndReason::Dropped,
 ];
 
 const fn end_reason_byte(reason: EndReason) -> u8 {
@@ -360,5 +401,7 @@ const fn end_reason_byte(reason: EndReason) -> u8 {
         EndReason::Expired => 3,
         EndReason::Purged => 4,
         EndReason::Delivered => 5,
+        EndReason::Superseded => 6,
+        EndReason::Dropped => 7,
     }
 }

@@ -5,7 +5,7 @@ use millpond_core::page::{
     ProducerPage, TopicPage,
 };
 use millpond_core::store::{Key, SHELVES, Shelf};
-use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId};
+use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId, Tally};
 
 use super::run::Before;
 use super::{BadRecord, Sink, Source};
@@ -107,9 +107,10 @@ impl Sink<'_> {
                 self.number32(*epoch);
             }
             Page::Namespace(page) => {
-                let NamespacePage { number: _, name, policy, version, paused, groups } = &**page;
+                let NamespacePage { number: _, name, policy, rules, version, paused, groups } = &**page;
                 self.string(name.as_bytes());
                 self.policy(policy);
+                self.rules(rules);
                 self.number(*version);
                 self.list(paused, |sink, (name, prefix)| {
                     sink.string(name.as_bytes());
@@ -160,6 +161,7 @@ impl Source<'_> {
                 number: *number,
                 name: self.namespace_name()?,
                 policy: self.policy()?,
+                rules: self.rules()?,
                 version: self.number()?,
                 paused: self.list(|source| Ok((source.topic_name()?, source.flag()?)))?,
                 groups: self.list(Source::group)?,
@@ -201,9 +203,15 @@ impl Source<'_> {
             name: self.group_name()?,
             is_ending: self.flag()?,
             counts: self.counts()?,
+            tally: self.tally()?,
             topics: self.number()?,
             shelves: self.shelves()?,
         })
+    }
+
+    fn tally(&mut self) -> Result<Tally, BadRecord> {
+        let (accepted, declined) = (self.number()?, self.number()?);
+        Ok(Tally { accepted, declined, superseded: self.number()?, dropped: self.number()? })
     }
 
     fn counts(&mut self) -> Result<Counts, BadRecord> {
@@ -256,13 +264,19 @@ impl Source<'_> {
 
 impl Sink<'_> {
     fn group(&mut self, group: &GroupPage) {
-        let GroupPage { number, name, is_ending, counts, topics, shelves } = group;
+        let GroupPage { number, name, is_ending, counts, tally, topics, shelves } = group;
         self.number32(*number);
         self.string(name.as_bytes());
         self.flag(*is_ending);
         self.counts(counts);
+        self.tally(tally);
         self.number(*topics);
         shelves.iter().for_each(|topics| self.number(*topics));
+    }
+
+    fn tally(&mut self, tally: &Tally) {
+        let Tally { accepted, declined, superseded, dropped } = tally;
+        [accepted, declined, superseded, dropped].into_iter().for_each(|count| self.number(*count));
     }
 
     fn counts(&mut self, counts: &Counts) {

@@ -6,8 +6,7 @@ use millpond_core::outcomes::Outcomes;
 use millpond_core::output::Extent;
 use millpond_core::store::Shelf;
 use millpond_types::{
-    DedupWindow, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, Retry, Sequence, TopicName,
-    TopicNumber, WallTime,
+    GroupName, MessageId, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
 };
 
 use super::{BadRecord, Sink, Source};
@@ -63,27 +62,6 @@ impl Source<'_> {
     pub(super) fn message_id(&mut self) -> Result<MessageId, BadRecord> {
         let (topic, priority) = (self.topic()?, self.priority()?);
         Ok(MessageId { topic, priority, sequence: Sequence(self.number()?) })
-    }
-
-    pub(super) fn policy(&mut self) -> Result<Policy, BadRecord> {
-        let (lease, max_failures) = (self.millis()?, self.number32()?);
-        let retry = match self.byte()? {
-            0 => Retry::Head,
-            1 => Retry::Tail,
-            2 => Retry::Backoff { first: self.millis()?, longest: self.millis()? },
-            _ => return Err(self.bad("has an unknown way to retry")),
-        };
-        let ttl = self.option(Self::millis)?;
-        let on_expiry = if self.flag()? { OnExpiry::Dead } else { OnExpiry::Drop };
-        let dedup_window = match self.byte()? {
-            0 => DedupWindow::Off,
-            1 => DedupWindow::For(self.millis()?),
-            2 => DedupWindow::Forever,
-            _ => return Err(self.bad("has an unknown dedup window")),
-        };
-        let max_in_flight = self.option(Self::number32)?;
-        let weight = self.number32()?;
-        Ok(Policy { lease, max_failures, retry, ttl, on_expiry, dedup_window, max_in_flight, weight })
     }
 
     pub(super) fn dead_reason(&mut self) -> Result<DeadReason, BadRecord> {
@@ -143,33 +121,6 @@ impl Sink<'_> {
         self.number(id.topic.0);
         self.priority(id.priority);
         self.number(id.sequence.0);
-    }
-
-    pub(super) fn policy(&mut self, policy: &Policy) {
-        let Policy { lease, max_failures, retry, ttl, on_expiry, dedup_window, max_in_flight, weight } = policy;
-        self.number(lease.0);
-        self.number32(*max_failures);
-        match retry {
-            Retry::Head => self.byte(0),
-            Retry::Tail => self.byte(1),
-            Retry::Backoff { first, longest } => {
-                self.byte(2);
-                self.number(first.0);
-                self.number(longest.0);
-            }
-        }
-        self.option(*ttl, |sink, ttl| sink.number(ttl.0));
-        self.flag(*on_expiry == OnExpiry::Dead);
-        match dedup_window {
-            DedupWindow::Off => self.byte(0),
-            DedupWindow::For(window) => {
-                self.byte(1);
-                self.number(window.0);
-            }
-            DedupWindow::Forever => self.byte(2),
-        }
-        self.option(*max_in_flight, Self::number32);
-        self.number32(*weight);
     }
 
     pub(super) fn dead_reason(&mut self, reason: DeadReason) {

@@ -11,13 +11,13 @@ use millpond_core::fact::{DeadReason, Fact, GroupNumber, Letter, NamespaceNumber
 use millpond_core::page::{DeadPage, RunPage};
 use millpond_types::block::Sizes;
 use millpond_types::{
-    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
+    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime,
 };
 
 /// See the module.
 #[derive(Default)]
 pub struct Held {
-    pub namespaces: BTreeMap<NamespaceNumber, (NamespaceName, Policy)>,
+    pub namespaces: BTreeMap<NamespaceNumber, (NamespaceName, Policy, Rules)>,
     pub topics: BTreeMap<TopicNumber, Topic>,
     /// Above every number that is known to have been given out.
     pub floor: u64,
@@ -70,7 +70,9 @@ impl Held {
                     self.others.insert(group);
                 }
             }
-            Fact::NamespaceSet { number, name, policy, .. } => _ = self.namespaces.insert(number, (name, policy)),
+            Fact::NamespaceSet { number, name, policy, rules, .. } => {
+                self.namespaces.insert(number, (name, policy, rules));
+            }
             Fact::NamespaceDeleted { number } => _ = self.namespaces.remove(&number),
             Fact::Raised { floor } => self.floor = self.floor.max(floor),
             Fact::TopicCreated { topic, namespace, name, floor, lease, .. } => {
@@ -94,18 +96,14 @@ impl Held {
             Fact::Returned { topic, lease, count, .. } => _ = self.topic(topic).end_leases(lease, count),
             Fact::Died { topic, which, reason, detail, at, .. } => {
                 let of = self.topic(topic);
-                let victims = match which {
-                    Victims::Leased { lease, count } => of.take_leased(lease, count),
-                    Victims::Waiting { priority, first, count } => {
-                        of.take(priority, first, count).into_iter().map(|kept| (priority, kept)).collect()
-                    }
-                };
+                let victims = of.take_victims(which);
                 let death = Death { reason, detail, at };
                 for (priority, kept) in victims {
                     of.keep(priority, Kept { death: Some(death.clone()), ..kept });
                 }
             }
             Fact::Ended { topic, priority, first, count, .. } => _ = self.topic(topic).take(priority, first, count),
+            Fact::Superseded { topic, which, .. } => _ = self.topic(topic).take_victims(which),
             Fact::Rescheduled { topic, priority, sequence, due, .. } => {
                 let topic = self.topic(topic);
                 for kept in topic.take(priority, sequence, 1) {
@@ -131,6 +129,7 @@ impl Held {
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Extended { .. }
+            | Fact::Declined { .. }
             | Fact::Ripened { .. }
             | Fact::Forgotten { .. } => {}
         }
@@ -223,6 +222,15 @@ impl Topic {
             }
         }
         taken
+    }
+
+    fn take_victims(&mut self, which: Victims) -> Vec<(Priority, Kept)> {
+        match which {
+            Victims::Leased { lease, count } => self.take_leased(lease, count),
+            Victims::Waiting { priority, first, count } => {
+                self.take(priority, first, count).into_iter().map(|kept| (priority, kept)).collect()
+            }
+        }
     }
 
     fn take_leased(&mut self, lease: LeaseNumber, count: u32) -> Vec<(Priority, Kept)> {

@@ -5,7 +5,7 @@ use millpond_core::page::{DedupPage, LevelPage, NamespacePage, Page, RunPage, To
 use millpond_core::store::{Answer, Found, Key, MemoryStore, Name, Range, Shelf, Store, Want};
 use millpond_types::block::Sizes;
 use millpond_types::{
-    LeaseNumber, MessageId, NamespaceName, Policy, Priority, Sequence, TopicName, TopicNumber, WallTime,
+    LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime,
 };
 use tempfile::TempDir;
 
@@ -57,6 +57,7 @@ fn namespace() -> (Key, Page) {
         number: 0,
         name,
         policy: Policy::default(),
+        rules: Rules::default(),
         version: 1,
         paused: Vec::new(),
         groups: Vec::new(),

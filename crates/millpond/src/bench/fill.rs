@@ -158,6 +158,7 @@ impl Filling<'_> {
                     match run.outcome {
                         PublishOutcome::Queued { .. } => self.done.confirmed += count,
                         PublishOutcome::Refused { detail, .. } => self.refuse(count, detail),
+                        PublishOutcome::Coalesced { .. } => self.refuse(count, "coalesced".into()),
                         PublishOutcome::Duplicate { .. } => self.done.duplicates += count,
                     }
                 }

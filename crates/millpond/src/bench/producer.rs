@@ -188,6 +188,7 @@ impl Producer<'_> {
                     match run.outcome {
                         PublishOutcome::Queued { .. } => self.done.confirmed += u64::from(run.count),
                         PublishOutcome::Refused { detail, .. } => self.refuse(u64::from(run.count), detail),
+                        PublishOutcome::Coalesced { .. } => self.refuse(u64::from(run.count), "coalesced".into()),
                         PublishOutcome::Duplicate { .. } => self.refuse(u64::from(run.count), "duplicate".into()),
                     }
                 }

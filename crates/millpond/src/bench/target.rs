@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use millpond_protocol::{Request, Response};
-use millpond_types::{Code, Filter, NamespaceName, NamespaceView, Policy};
+use millpond_types::{Code, Filter, NamespaceName, NamespaceView, Policy, Rules};
 use serde_json::{Value, json};
 
 use super::process::Process;
@@ -181,7 +181,7 @@ impl Target {
                 }
             }
             Response::Error { code: Code::NamespaceUnknown, .. } => {
-                match wire.call(&Request::NamespaceSet { namespace, policy })? {
+                match wire.call(&Request::NamespaceSet { namespace, policy, rules: Rules::default() })? {
                     Response::Done => {}
                     other => return Err(unexpected(&other)),
                 }

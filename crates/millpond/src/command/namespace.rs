@@ -1,14 +1,17 @@
 //! `namespace`: makes, changes, shows and deletes namespaces.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use millpond_client::Client;
-use millpond_types::{DedupWindow, Millis, NamespaceName, NamespaceView, OnExpiry, Policy, Retry};
+use millpond_types::{
+    Coalesce, DedupWindow, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy, Retry,
+    Rule, Rules, TopicName,
+};
 
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::table::Table;
-use crate::{json, quantity, say};
+use crate::{json, policy, quantity, say};
 
 /// Make, change, show and delete namespaces
 #[derive(Subcommand)]
@@ -32,6 +35,9 @@ pub struct Create {
     name: NamespaceName,
     #[command(flatten)]
     policy: PolicyArgs,
+    /// What is otherwise for one topic or PREFIX*, by the names of the flags: 'acme/* max-in-flight=1,weight=3'. Of several that fit, the longest counts, and alone
+    #[arg(long = "rule", value_name = "PATTERN KEY=VALUE,...", value_parser = policy::rule)]
+    rules: Vec<Rule>,
 }
 
 #[derive(Args)]
@@ -41,6 +47,12 @@ pub struct Set {
     name: NamespaceName,
     #[command(flatten)]
     policy: PolicyArgs,
+    /// What is otherwise for one topic or PREFIX*, by the names of the flags: 'acme/* max-in-flight=1,weight=3'. Takes the place of the rule that was there for it
+    #[arg(long = "rule", value_name = "PATTERN KEY=VALUE,...", value_parser = policy::rule)]
+    rules: Vec<Rule>,
+    /// Drop the rule for one topic or PREFIX*
+    #[arg(long = "no-rule", value_name = "PATTERN", value_parser = policy::pattern)]
+    no_rules: Vec<Pattern>,
 }
 
 #[derive(Args)]
@@ -48,6 +60,9 @@ pub struct Show {
     /// Its name
     #[arg(value_name = "NAME", value_parser = name)]
     name: NamespaceName,
+    /// Show the policy of one topic, and which rule it is from
+    #[arg(long, value_name = "TOPIC", value_parser = topic)]
+    topic: Option<TopicName>,
 }
 
 #[derive(Args)]
@@ -73,14 +88,23 @@ struct PolicyArgs {
     #[arg(long, value_name = "TIME|none", value_parser = ttl)]
     ttl: Option<Ttl>,
     /// What becomes of a message past its TTL [default: drop]
-    #[arg(long, value_enum, value_name = "drop|dead")]
-    on_expiry: Option<Expiry>,
+    #[arg(long, value_name = "drop|dead", value_parser = quantity::on_expiry)]
+    on_expiry: Option<OnExpiry>,
     /// How long a dedup id is remembered [default: 10m]
     #[arg(long, value_name = "off|TIME|forever", value_parser = quantity::dedup_window)]
     dedup_window: Option<DedupWindow>,
     /// Leases at a time per topic; 1 is strict order [default: none]
-    #[arg(long, value_name = "N|none", value_parser = in_flight)]
-    max_in_flight: Option<InFlight>,
+    #[arg(long, value_name = "N|none", value_parser = limit)]
+    max_in_flight: Option<Limit>,
+    /// Messages that may wait in a topic, delayed and retrying ones included [default: none]
+    #[arg(long, value_name = "N|none", value_parser = limit)]
+    max_waiting: Option<Limit>,
+    /// What becomes of a message that comes to a full topic: it is refused, or the oldest ends in its place [default: reject]
+    #[arg(long, value_name = "reject|drop-oldest", value_parser = quantity::overflow)]
+    overflow: Option<Overflow>,
+    /// While one message of a topic waits, decline another one or put it in its place; one is worked on at a time [default: off]
+    #[arg(long, value_name = "off|keep-first|keep-latest", value_parser = quantity::coalesce)]
+    coalesce: Option<Coalesce>,
     /// Messages that a topic is given in one turn, 1 to 1000 [default: 1]
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
@@ -92,20 +116,14 @@ struct Ttl(Option<Millis>);
 
 /// A limit or none, for the same reason.
 #[derive(Clone, Copy)]
-struct InFlight(Option<u32>);
+struct Limit(Option<u32>);
 
 fn ttl(text: &str) -> Result<Ttl, String> {
     quantity::millis_or_none(text).map(Ttl)
 }
 
-fn in_flight(text: &str) -> Result<InFlight, String> {
-    quantity::count_or_none(text).map(InFlight)
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Expiry {
-    Drop,
-    Dead,
+fn limit(text: &str) -> Result<Limit, String> {
+    quantity::count_or_none(text).map(Limit)
 }
 
 /// Reads the name of a namespace.
@@ -113,27 +131,40 @@ pub fn name(text: &str) -> Result<NamespaceName, String> {
     NamespaceName::try_from(text).map_err(|bad| format!("it is no name of a namespace: {bad}"))
 }
 
+fn topic(text: &str) -> Result<TopicName, String> {
+    TopicName::try_from(text).map_err(|bad| format!("it is no name of a topic: {bad}"))
+}
+
 impl Namespace {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         match self {
-            Namespace::Create(Create { name, policy }) => with_client(globals, async |client| {
+            Namespace::Create(Create { name, policy, rules }) => with_client(globals, async |client| {
                 if find(client, &name).await?.is_some() {
                     return Err(Failure::refused(format!(
                         "namespace {name} exists already: change it with `millpond namespace set {name}`"
                     )));
                 }
-                Ok(client.set_namespace(name, policy.over(Policy::default())?).await?)
+                let (policy, rules) = checked(policy.overrides().over(&Policy::default()), rules)?;
+                Ok(client.set_namespace(name, policy, rules).await?)
             }),
-            Namespace::Set(Set { name, policy }) => with_client(globals, async |client| {
+            Namespace::Set(Set { name, policy, rules, no_rules }) => with_client(globals, async |client| {
                 let view = found(client, &name).await?;
-                Ok(client.set_namespace(name, policy.over(view.policy)?).await?)
+                let is_over = |rule: &&Rule| {
+                    no_rules.contains(&rule.pattern) || rules.iter().any(|other| other.pattern == rule.pattern)
+                };
+                let kept = view.rules.iter().filter(|rule| !is_over(rule)).cloned();
+                let rules = kept.chain(rules.iter().cloned()).collect();
+                let (policy, rules) = checked(policy.overrides().over(&view.policy), rules)?;
+                Ok(client.set_namespace(name, policy, rules).await?)
             }),
-            Namespace::Show(Show { name }) => {
+            Namespace::Show(Show { name, topic }) => {
                 let view = with_client(globals, async |client| found(client, &name).await)?;
-                match globals.output {
-                    Output::Json => say::line(json::namespace(&view)),
-                    Output::Table => say::print(show(&view)),
+                match (globals.output, &topic) {
+                    (Output::Json, None) => say::line(json::namespace(&view)),
+                    (Output::Json, Some(topic)) => say::line(json::topic_policy(&view, topic)),
+                    (Output::Table, None) => say::print(show(&view)),
+                    (Output::Table, Some(topic)) => say::print(show_topic(&view, topic)),
                 }
                 Ok(())
             }
@@ -163,34 +194,59 @@ async fn found(client: &Client, name: &NamespaceName) -> Result<NamespaceView, F
 }
 
 impl PolicyArgs {
-    /// These values over those of `base`, checked.
-    fn over(&self, base: Policy) -> Result<Policy, Failure> {
-        let policy = Policy {
-            lease: self.lease.unwrap_or(base.lease),
-            max_failures: self.max_failures.unwrap_or(base.max_failures),
-            retry: self.retry.unwrap_or(base.retry),
-            ttl: self.ttl.map_or(base.ttl, |ttl| ttl.0),
-            on_expiry: match self.on_expiry {
-                Some(Expiry::Drop) => OnExpiry::Drop,
-                Some(Expiry::Dead) => OnExpiry::Dead,
-                None => base.on_expiry,
-            },
-            dedup_window: self.dedup_window.unwrap_or(base.dedup_window),
-            max_in_flight: self.max_in_flight.map_or(base.max_in_flight, |limit| limit.0),
-            weight: self.weight.unwrap_or(base.weight),
-        };
-        policy.validate().map_err(Failure::usage)?;
-        Ok(policy)
+    /// The values that are given.
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            lease: self.lease,
+            max_failures: self.max_failures,
+            retry: self.retry,
+            ttl: self.ttl.map(|ttl| ttl.0),
+            on_expiry: self.on_expiry,
+            dedup_window: self.dedup_window,
+            max_in_flight: self.max_in_flight.map(|limit| limit.0),
+            max_waiting: self.max_waiting.map(|limit| limit.0),
+            overflow: self.overflow,
+            coalesce: self.coalesce,
+            weight: self.weight,
+        }
     }
 }
 
+/// A policy and rules that make sense together.
+fn checked(policy: Policy, rules: Vec<Rule>) -> Result<(Policy, Rules), Failure> {
+    let rules = Rules::new(rules).map_err(Failure::usage)?;
+    rules.validate(&policy).map_err(Failure::usage)?;
+    Ok((policy, rules))
+}
+
 fn show(view: &NamespaceView) -> Table {
-    let mut table = Table::new(&["setting", "value"]);
-    for (name, value) in json::policy_entries(&view.policy) {
-        table.row([name.into(), value]);
+    let mut table = Table::new(&["setting", "value", "in words"]);
+    for ((name, value), meaning) in
+        policy::entries(&(&view.policy).into()).into_iter().zip(policy::meanings(&view.policy))
+    {
+        table.row([name.into(), value, meaning]);
+    }
+    for rule in view.rules.iter() {
+        let values = policy::entries_text(&rule.overrides);
+        table.row(["rule".into(), format!("{} {values}", json::pattern_text(&rule.pattern)), String::new()]);
     }
     for paused in &view.paused {
-        table.row(["paused".into(), json::paused_text(paused)]);
+        table.row(["paused".into(), json::paused_text(paused), String::new()]);
+    }
+    table
+}
+
+fn show_topic(view: &NamespaceView, topic: &TopicName) -> Table {
+    let rule = view.rules.find(topic).and_then(|at| view.rules.iter().nth(at));
+    let none = Overrides::default();
+    let overrides = rule.map_or(&none, |rule| &rule.overrides);
+    let (policy, said) = (overrides.over(&view.policy), policy::entries(overrides));
+    let mut table = Table::new(&["setting", "value", "from", "in words"]);
+    for ((name, value), meaning) in policy::entries(&(&policy).into()).into_iter().zip(policy::meanings(&policy)) {
+        let rule = rule.filter(|_| said.iter().any(|(said, _)| *said == name));
+        let from =
+            rule.map_or_else(|| "namespace".into(), |rule| format!("rule {}", json::pattern_text(&rule.pattern)));
+        table.row([name.into(), value, from, meaning]);
     }
     table
 }

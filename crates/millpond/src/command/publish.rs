@@ -251,6 +251,7 @@ impl Told {
                     Output::Table => format!("duplicate of {id}, which is {state}"),
                 }
             }
+            PublishOutcome::Coalesced { id, replaced } => coalesced(self.output, *id, *replaced, count),
             PublishOutcome::Refused { code, detail } => {
                 let first = || (0, format!("{}: {detail}", code.name()));
                 self.refused.get_or_insert_with(first).0 += u64::from(count);
@@ -269,6 +270,19 @@ impl Told {
                 "{count} messages were refused by the broker, the first because of {why}"
             ))),
         }
+    }
+}
+
+fn coalesced(output: Output, id: MessageId, replaced: Option<MessageId>, count: u32) -> String {
+    let what = if replaced.is_some() { "replaced" } else { "declined" };
+    match (output, replaced) {
+        (Output::Json, _) => {
+            let replaced = replaced.map(|old| old.to_string());
+            json!({ "outcome": what, "id": id.to_string(), "replaced": replaced, "count": count }).to_string()
+        }
+        (Output::Table, Some(old)) => format!("queued {id} in place of {old}"),
+        (Output::Table, None) if count == 1 => format!("declined: {id} waits"),
+        (Output::Table, None) => format!("declined {count}: {id} waits"),
     }
 }
 

@@ -4,6 +4,7 @@
 mod broker;
 
 mod benching;
+mod coalescing;
 mod device;
 mod forwarding;
 mod inspecting;

@@ -208,6 +208,67 @@ fn namespaces_are_made_changed_shown_and_deleted() {
 }
 
 #[test]
+fn rules_are_set_shown_and_dropped() {
+    let broker = Broker::start();
+    broker.ok(&[
+        "namespace",
+        "create",
+        "n",
+        "--max-failures",
+        "3",
+        "--rule",
+        "a* max-failures=0",
+        "--rule",
+        "ab weight=2",
+    ]);
+    let of = |topic: &str| broker.json(&["namespace", "show", "n", "--topic", topic, "--output", "json"])[0].clone();
+    assert_eq!((&of("ab")["rule"], &of("ab")["policy"]["max-failures"]), (&json!("ab"), &json!("3")));
+    assert_eq!((&of("ac")["rule"], &of("ac")["policy"]["max-failures"]), (&json!("a*"), &json!("0")));
+    assert_eq!(of("b")["rule"], Value::Null);
+    let table = broker.ok(&["namespace", "show", "n", "--topic", "ac"]);
+    assert!(table.contains("rule a*") && table.contains("failure 1 of a message makes it a dead letter"), "{table}");
+    // It is what the broker does, too.
+    broker.ok(&["publish", "n/ac", "x"]);
+    let receipt = broker.json(&["receive", "n"])[0]["receipt"].as_str().unwrap().to_owned();
+    broker.ok(&["fail", "n", &receipt]);
+    assert_eq!(broker.counts("n")["dead"], 1);
+    // A rule is changed as a whole, and the others stay.
+    broker.ok(&["namespace", "set", "n", "--rule", "a* weight=9", "--no-rule", "ab"]);
+    let rules = broker.json(&["namespace", "show", "n", "--output", "json"])[0]["rules"].clone();
+    assert_eq!(rules, json!([{ "pattern": "a*", "policy": { "weight": "9" } }]));
+    let strict = ["namespace", "set", "n", "--retry", "tail", "--rule", "b max-in-flight=1"];
+    broker.call(&strict).failed(2, &["the rule for b", "strict order"]);
+}
+
+#[test]
+fn one_message_of_a_topic_stands_for_those_that_come_while_it_waits() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "n", "--coalesce", "keep-latest", "--rule", "first/* coalesce=keep-first"]);
+    let publish = |topic: &str, body: &str| broker.json(&["publish", topic, body, "--output", "json"])[0].clone();
+    let first = publish("n/a", "one");
+    let second = publish("n/a", "two");
+    assert_eq!((&second["outcome"], &second["replaced"]), (&json!("replaced"), &first["id"]));
+    assert_eq!(broker.json(&["receive", "n", "--max", "9", "--ack"])[0]["body"], "two");
+    let kept = publish("n/first/a", "one");
+    let declined = publish("n/first/a", "two");
+    assert_eq!((&declined["outcome"], &declined["id"]), (&json!("declined"), &kept["id"]));
+    let stats = broker.json(&["stats", "n", "--json"])[0].clone();
+    let tally = ["accepted", "declined", "superseded", "dropped"].map(|name| stats[name].as_u64().unwrap());
+    assert_eq!(tally, [3, 1, 1, 0]);
+}
+
+#[test]
+fn a_full_topic_refuses_or_drops() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "n", "--max-waiting", "1", "--rule", "drop overflow=drop-oldest"]);
+    broker.ok(&["publish", "n/a", "one"]);
+    broker.call(&["publish", "n/a", "two"]).failed(1, &["topic_full"]);
+    broker.ok(&["publish", "n/drop", "one"]);
+    broker.ok(&["publish", "n/drop", "two"]);
+    assert_eq!(broker.json(&["receive", "n/drop"])[0]["body"], "two");
+}
+
+#[test]
 fn stats_count_every_state_at_one_position() {
     let broker = Broker::start();
     broker.ok(&["namespace", "set", "default", "--retry", "backoff:1h..2h"]);

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::dedup_hash;
 use millpond_types::{
-    DedupWindow, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Policy, Priority, ProducerId, Receipt,
-    Retry, SessionId, TopicName, block,
+    Coalesce, DedupWindow, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern,
+    Policy, Priority, ProducerId, Receipt, Retry, Rule, Rules, SessionId, TopicName, block,
 };
 
 use super::{Op, TOPICS};
@@ -134,7 +134,7 @@ impl Op {
             Op::Purge(at) => Command::Purge { namespace, filter: filter(*at) },
             Op::Redrive(at) => Command::DeadRedrive { namespace, group, which: DeadWhich::Filter(filter(*at)) },
             Op::DeadPurge(at) => Command::DeadPurge { namespace, group, which: DeadWhich::Filter(filter(*at)) },
-            Op::Policy(at) => Command::NamespaceSet { name: namespace, policy: policy(*at, weight) },
+            Op::Policy(at) => set_policy(*at, weight),
             Op::Move(at) => pick(&known.moves, *at)?,
             Op::Pass { .. } | Op::Wake | Op::Restart { .. } | Op::Checkpoint => return None,
         })
@@ -177,10 +177,30 @@ fn filter(at: usize) -> Filter {
     }
 }
 
-pub const POLICIES: usize = 6;
+/// Without rules.
+const BASE: usize = 10;
+pub const POLICIES: usize = BASE + 4;
+
+/// Gives the namespace one of some policies, whose rules turn to others of them.
+pub fn set_policy(at: usize, weight: u32) -> Command {
+    let rule = |pattern: &str, of: usize| {
+        let overrides = Overrides::from(&policy(of, weight));
+        let (is_prefix, name) = (pattern.ends_with('*'), name(pattern.trim_end_matches('*')));
+        Rule { pattern: Pattern { is_prefix, name }, overrides }
+    };
+    let rules = match at.checked_sub(BASE) {
+        None => Vec::new(),
+        Some(0) => vec![rule("a/*", 2), rule("a/2", 3)],
+        Some(1) => vec![rule("a*", 4), rule("a/1", 2), rule("b/*", 1)],
+        Some(2) => vec![rule("a/1", 6), rule("b*", 7), rule("c", 8)],
+        Some(_) => vec![rule("a/1", 3), rule("c*", 5)],
+    };
+    let rules = Rules::new(rules).expect("rules that are rules");
+    Command::NamespaceSet { name: NamespaceName::default(), policy: policy(at % BASE, weight), rules }
+}
 
 /// Policies whose back-off has no jitter. `weight` is one for a whole history: turns are counted in it.
-pub fn policy(at: usize, weight: u32) -> Policy {
+fn policy(at: usize, weight: u32) -> Policy {
     let of = Policy { weight, retry: Retry::Head, max_failures: 2, lease: Millis(2000), ..Policy::default() };
     let backoff = Retry::Backoff { first: Millis(1), longest: Millis(2) };
     match at {
@@ -189,7 +209,11 @@ pub fn policy(at: usize, weight: u32) -> Policy {
         2 => Policy { retry: backoff, max_in_flight: Some(1), dedup_window: DedupWindow::Forever, ..of },
         3 => Policy { max_in_flight: Some(2), dedup_window: DedupWindow::Off, ..of },
         4 => Policy { ttl: Some(Millis(3000)), on_expiry: OnExpiry::Dead, max_failures: 0, ..of },
-        _ => Policy { retry: backoff, ttl: Some(Millis(2000)), ..of },
+        5 => Policy { retry: backoff, ttl: Some(Millis(2000)), ..of },
+        6 => Policy { retry: backoff, coalesce: Coalesce::KeepLatest, ..of },
+        7 => Policy { coalesce: Coalesce::KeepFirst, max_in_flight: Some(1), ..of },
+        8 => Policy { max_waiting: Some(3), overflow: Overflow::DropOldest, ..of },
+        _ => Policy { retry: backoff, max_waiting: Some(2), max_in_flight: Some(2), ..of },
     }
 }
 

@@ -1,7 +1,11 @@
 //! Commands, each answered in words: one a message, one a receipt, or one in all.
 
+use std::collections::BTreeMap;
+
 use millpond_core::command::*;
-use millpond_types::{Code, DedupWindow, Filter, MessageId, Millis, Priority, Sequence, TopicName, TopicNumber, block};
+use millpond_types::{
+    Coalesce, Code, DedupWindow, Filter, MessageId, Millis, Overflow, Priority, Sequence, TopicName, TopicNumber, block,
+};
 
 use super::finish::each;
 use super::{Consumer, Message, Model, Session, State, Topic, Who};
@@ -113,8 +117,8 @@ impl Model {
                 purged.iter().for_each(|(name, key)| _ = self.take(name, *key));
                 vec![purged.len().to_string()]
             }
-            Command::NamespaceSet { policy, .. } => {
-                self.policy = policy.clone();
+            Command::NamespaceSet { policy, rules, .. } => {
+                (self.policy, self.rules) = (policy.clone(), rules.clone());
                 one("ok")
             }
             Command::DeadRedrive { which: DeadWhich::Filter(filter), .. } => {
@@ -136,19 +140,12 @@ impl Model {
         let Forward { receipts, publish } = forward;
         let is_current: Vec<bool> =
             receipts.iter().flat_map(each).map(|receipt| self.leased(receipt).is_some()).collect();
-        let is_off = self.policy.dedup_window == DedupWindow::Off;
-        let is_refused = is_off && publish.runs.iter().any(|run| !run.dedup.is_empty());
-        if is_current.contains(&false) || is_refused {
+        let trial = self.try_publish(&publish.runs);
+        let let_in = Code::RefusedTogether.name();
+        if is_current.contains(&false) || trial.iter().any(|told| told != let_in && !told.starts_with("duplicate")) {
             let mut lines: Vec<String> =
                 is_current.iter().map(|is| if *is { "kept" } else { "lease_lost" }.to_owned()).collect();
-            for (run, index) in publish.runs.iter().flat_map(|run| (0..run.count).map(move |index| (run, index))) {
-                let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
-                lines.push(match hash.and_then(|hash| self.remembered(hash)) {
-                    _ if is_off && hash.is_some() => Code::DedupOff.name().to_owned(),
-                    Some(id) => format!("duplicate {id} {}", self.state_of(id)),
-                    None => Code::RefusedTogether.name().to_owned(),
-                });
-            }
+            lines.extend(trial);
             return lines;
         }
         let finish = Finish { verb: FinishVerb::Ack, receipts: receipts.clone(), confirm: true };
@@ -157,34 +154,82 @@ impl Model {
         lines
     }
 
+    /// What is told of messages none of which is stored.
+    fn try_publish(&self, runs: &[PublishRun]) -> Vec<String> {
+        let (mut told, mut let_in) = (Vec::new(), BTreeMap::<TopicName, usize>::new());
+        for (run, index) in runs.iter().flat_map(|run| (0..run.count).map(move |index| (run, index))) {
+            let policy = self.policy_of(&run.topic);
+            let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
+            let is_limited = policy.overflow == Overflow::Reject && policy.coalesce == Coalesce::Off;
+            let room = policy
+                .max_waiting
+                .filter(|_| is_limited)
+                .map_or(usize::MAX, |most| (most as usize).saturating_sub(self.waiting(&run.topic).len()));
+            told.push(match hash.and_then(|hash| self.remembered(hash)) {
+                _ if policy.dedup_window == DedupWindow::Off && hash.is_some() => Code::DedupOff.name().to_owned(),
+                Some(id) => format!("duplicate {id} {}", self.state_of(id)),
+                None => {
+                    let let_in = let_in.entry(run.topic.clone()).or_default();
+                    *let_in += 1;
+                    if *let_in <= room { Code::RefusedTogether } else { Code::TopicFull }.name().to_owned()
+                }
+            });
+        }
+        told
+    }
+
     fn publish(&mut self, run: &PublishRun) -> Vec<String> {
+        let policy = self.policy_of(&run.topic);
         let messages = block::messages(&run.block).map(|parts| parts.unwrap());
         let outcomes = (0..).zip(messages).map(|(index, parts)| {
             let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
-            if hash.is_some() && self.policy.dedup_window == DedupWindow::Off {
+            if hash.is_some() && policy.dedup_window == DedupWindow::Off {
                 return Code::DedupOff.name().to_owned();
             }
             if let Some(id) = hash.and_then(|hash| self.remembered(hash)) {
                 return format!("duplicate {id} {}", self.state_of(id));
+            }
+            let full = policy.max_waiting.is_some_and(|most| self.waiting(&run.topic).len() >= most as usize);
+            if full && policy.overflow == Overflow::Reject && policy.coalesce == Coalesce::Off {
+                return Code::TopicFull.name().to_owned();
+            }
+            let slot = self.slot(&run.topic).filter(|_| policy.coalesce != Coalesce::Off);
+            if let (Some(key), Coalesce::KeepFirst) = (slot, policy.coalesce) {
+                return format!("declined {}", self.id(&run.topic, key));
             }
             let wall = self.wall;
             let message = Message {
                 body: String::from_utf8(parts.body.to_vec()).unwrap(),
                 size: parts.length as u64,
                 published: wall,
-                expires: run.ttl.or(self.policy.ttl).map(|ttl| wall + ttl.0),
+                expires: run.ttl.or(policy.ttl).map(|ttl| wall + ttl.0),
                 dedup: hash,
                 deliveries: 0,
                 failures: 0,
                 state: if run.delay == Millis::ZERO { State::InLine } else { State::Delayed(wall + run.delay.0) },
             };
-            let id = self.store(&run.topic, run.priority, message);
-            let until = match self.policy.dedup_window {
+            let priority = slot.map_or(run.priority, |(priority, _)| priority.max(run.priority));
+            let id = self.store(&run.topic, priority, message);
+            let until = match policy.dedup_window {
                 DedupWindow::For(window) => wall + window.0,
                 _ => u64::MAX,
             };
             hash.into_iter().for_each(|hash| _ = self.dedup.insert(hash, (id, until)));
-            format!("queued {id}")
+            if let Some(most) = policy.max_waiting {
+                while self.waiting(&run.topic).len() > most as usize {
+                    let oldest = self.first_to_drop(&run.topic);
+                    self.take(&run.topic, oldest);
+                }
+            }
+            match slot {
+                Some(key) => {
+                    let old = self.id(&run.topic, key);
+                    let Message { failures, state, .. } = self.take(&run.topic, key);
+                    self.inherit(&run.topic, (id.priority, id.sequence.0), failures, state);
+                    format!("queued {id} in place of {old}")
+                }
+                None => format!("queued {id}"),
+            }
         });
         outcomes.collect()
     }
@@ -206,12 +251,17 @@ impl Model {
     }
 
     fn redrive(&mut self, key: &(TopicName, MessageId)) {
+        let coalesces = self.policy_of(&key.0).coalesce != Coalesce::Off;
+        let newer = self.topics.contains_key(&key.0) && self.slot(&key.0).is_some();
         let dead = self.dead.remove(key).unwrap().message;
         let hash = dead.dedup;
         let message = Message { expires: None, deliveries: 0, failures: 0, state: State::InLine, ..dead };
         let id = self.store(&key.0, key.1.priority, message);
         if let Some(entry) = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == key.1) {
             entry.0 = id;
+        }
+        if coalesces && newer {
+            self.take(&key.0, (id.priority, id.sequence.0));
         }
     }
 

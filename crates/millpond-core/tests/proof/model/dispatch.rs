@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::output::LeasedRun;
 use millpond_types::{Filter, Priority, TopicName};
 
-use super::{Consumer, Message, Model, State, Topic, Who};
+use super::{Consumer, Message, Model, State, Who};
 
 /// Per scope, priority and waiting one, what others were given since it began to wait.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Model {
             assert!(self.ready_level(other) <= Some(priority), "{other} goes before {name}");
         }
         let topic = &self.topics[name];
-        assert!(count <= self.room(topic), "{name} has no room for {count} more leases");
+        assert!(count <= self.room(name), "{name} has no room for {count} more leases");
         let lease = topic.next_lease.max(self.raised);
         assert_eq!((run.receipt.topic, run.receipt.lease.0), (topic.number, lease), "the next lease number");
 
@@ -61,7 +61,7 @@ impl Model {
             assert_eq!(facts, (message.published, message.deliveries + 1, message.failures), "what is told of it");
         }
         let (scope, holder) = (consumer.scope(), consumer.holder());
-        let duration = consumer.lease.unwrap_or(self.policy.lease.0);
+        let duration = consumer.lease.unwrap_or(self.policy_of(name).lease.0);
         for n in 0..count {
             self.count_turn(&scope, name, priority);
             let state = State::Leased { lease: lease + n, holder, duration, deadline: self.run + duration };
@@ -109,18 +109,19 @@ impl Model {
     /// The highest priority at which a topic can deliver now.
     fn ready_level(&self, name: &TopicName) -> Option<Priority> {
         let topic = &self.topics[name];
-        if self.is_paused(name) || self.room(topic) == 0 {
+        if self.is_paused(name) || self.room(name) == 0 {
             return None;
         }
         Model::ready(topic).first().map(|((priority, _), _)| *priority)
     }
 
-    fn room(&self, topic: &Topic) -> u64 {
+    fn room(&self, name: &TopicName) -> u64 {
+        let topic = &self.topics[name];
         let count =
             |is: &dyn Fn(&Message) -> bool| topic.messages.values().filter(|message| is(message)).count() as u64;
         let leased = count(&|message| matches!(message.state, State::Leased { .. }));
         let retrying = count(&|message| matches!(message.state, State::Retrying(_)));
-        match self.policy.max_in_flight {
+        match self.policy_of(name).leases_at_a_time() {
             None => u64::MAX,
             Some(1) if retrying > 0 => 0,
             Some(limit) => u64::from(limit).saturating_sub(leased),

@@ -1,7 +1,7 @@
 //! What consumers do with their leases.
 
 use millpond_core::command::{Finish, FinishVerb, ReceiptRun};
-use millpond_types::{LeaseNumber, Priority, Receipt, Retry, TopicName};
+use millpond_types::{Coalesce, LeaseNumber, Policy, Priority, Receipt, Retry, TopicName};
 
 use super::{Model, State};
 
@@ -27,7 +27,7 @@ impl Model {
                 return "dead";
             }
             FinishVerb::Extend { lease } => {
-                let length = lease.unwrap_or(self.policy.lease).0;
+                let length = lease.unwrap_or(self.policy_of(&name).lease).0;
                 self.extend(&name, key, length, |holder| holder);
             }
         }
@@ -51,7 +51,8 @@ impl Model {
     }
 
     pub(super) fn fail(&mut self, name: &TopicName, key: (Priority, u64), reason: &'static str) -> &'static str {
-        let (retry, max_failures, run) = (self.policy.retry, self.policy.max_failures, self.run);
+        let Policy { retry, max_failures, .. } = self.policy_of(name);
+        let run = self.run;
         let next = self.topics[name].next[&key.0];
         let message = self.message(name, key);
         message.failures += 1;
@@ -72,6 +73,12 @@ impl Model {
     }
 
     pub(super) fn give_back(&mut self, name: &TopicName, key: (Priority, u64), state: State) {
+        if let [heir] = self.waiting(name)[..]
+            && self.policy_of(name).coalesce != Coalesce::Off
+        {
+            let failures = self.take(name, key).failures;
+            return self.inherit(name, heir, failures, state);
+        }
         let wall = self.wall;
         let message = self.message(name, key);
         message.state = state;

@@ -4,6 +4,7 @@
 //! of several tenants goes first, it does not predict: [`dispatch`] takes the core's choice and holds it against the
 //! rules. One namespace, `default`.
 
+mod coalesce;
 mod decide;
 mod dispatch;
 mod finish;
@@ -11,12 +12,13 @@ mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_types::{Filter, MessageId, OnExpiry, Policy, Priority, Sequence, TopicName, TopicNumber};
+use millpond_types::{Filter, MessageId, OnExpiry, Pattern, Policy, Priority, Rules, Sequence, TopicName, TopicNumber};
 
 pub struct Model {
     pub run: u64,
     pub wall: u64,
-    pub policy: Policy,
+    policy: Policy,
+    rules: Rules,
     pub topics: BTreeMap<TopicName, Topic>,
     pub dead: BTreeMap<(TopicName, MessageId), Dead>,
     dedup: BTreeMap<u128, (MessageId, u64)>,
@@ -102,6 +104,7 @@ impl Model {
             run,
             wall,
             policy: Policy::default(),
+            rules: Rules::default(),
             topics: BTreeMap::new(),
             dead: BTreeMap::new(),
             dedup: BTreeMap::new(),
@@ -188,6 +191,17 @@ impl Model {
         ready.into_iter().map(|(_, found)| found).collect()
     }
 
+    /// The policy of a topic: the namespace's, or what the rule that is closest to its name makes of it.
+    fn policy_of(&self, name: &TopicName) -> Policy {
+        let fits = |pattern: &Pattern| match pattern.is_prefix {
+            true => name.as_bytes().starts_with(pattern.name.as_bytes()),
+            false => pattern.name == *name,
+        };
+        let fitting = self.rules.iter().filter(|rule| fits(&rule.pattern));
+        let closest = fitting.max_by_key(|rule| (!rule.pattern.is_prefix, rule.pattern.name.as_bytes().len()));
+        closest.map_or(self.policy.clone(), |rule| rule.overrides.over(&self.policy))
+    }
+
     pub fn is_paused(&self, name: &TopicName) -> bool {
         self.paused.iter().any(|(paused, prefix)| match prefix {
             true => name.as_bytes().starts_with(paused.as_bytes()),
@@ -196,7 +210,7 @@ impl Model {
     }
 
     fn expire(&mut self, name: &TopicName, key: (Priority, u64)) {
-        match self.policy.on_expiry {
+        match self.policy_of(name).on_expiry {
             OnExpiry::Drop => _ = self.take(name, key),
             OnExpiry::Dead => self.die(name, key, "expired"),
         }

@@ -16,7 +16,7 @@ use millpond_types::{
 
 use super::{Change, PREFIXES, Round};
 use crate::checkpoint::{self, canonical};
-use crate::history::{Known, TOPICS, name, policy, publish_run};
+use crate::history::{Known, TOPICS, name, publish_run, set_policy};
 use crate::journal::Journal;
 use crate::moves::moves;
 use crate::shell::HASH_KEY;
@@ -77,7 +77,7 @@ impl Run {
             received: Vec::new(),
             delivered: Vec::new(),
         };
-        run.submit(vec![Command::NamespaceSet { name: NamespaceName::default(), policy: policy(0, 1) }]);
+        run.submit(vec![set_policy(0, 1)]);
         for topic in TOPICS {
             let anchor = run.anchor(topic);
             run.submit(vec![anchor]);

@@ -24,7 +24,7 @@ use millpond_types::{
 use proptest::prelude::*;
 
 use crate::checkpoint::canonical;
-use crate::history::{Known, Op, TOPICS, config, name, ops, policy};
+use crate::history::{Known, Op, TOPICS, config, name, ops, set_policy};
 use crate::moves::moves;
 use house::House;
 
@@ -104,7 +104,7 @@ impl Street {
         let houses = ROOMS.iter().map(|room| House::new(*room, bounds)).collect();
         let mut street =
             Street { houses, known: Known::default(), weight, names: BTreeMap::new(), compared: 0, turns: 0 };
-        street.commands(vec![Command::NamespaceSet { name: NamespaceName::default(), policy: policy(0, weight) }]);
+        street.commands(vec![set_policy(0, weight)]);
         street
     }
 

@@ -100,7 +100,9 @@ impl Conversation {
                 manage(Command::Forget { topic, dedup_hash })
             }
             frame::Request::Purge { namespace, filter } => manage(Command::Purge { namespace, filter }),
-            frame::Request::NamespaceSet { namespace, policy } => manage(convert::namespace_set(&namespace, policy)),
+            frame::Request::NamespaceSet { namespace, policy, rules } => {
+                manage(convert::namespace_set(&namespace, policy, rules))
+            }
             frame::Request::NamespaceDelete { namespace } => manage(Command::NamespaceDelete(namespace)),
             frame::Request::GroupCreate { namespace, group: name } => manage(Command::GroupCreate { namespace, name }),
             frame::Request::GroupDelete { namespace, group: name } => manage(Command::GroupDelete { namespace, name }),

@@ -153,6 +153,7 @@ impl Publisher<'_> {
             match run.outcome {
                 PublishOutcome::Queued { .. } => queued += u64::from(run.count),
                 PublishOutcome::Refused { detail, .. } => self.refuse(u64::from(run.count), detail),
+                PublishOutcome::Coalesced { .. } => self.refuse(u64::from(run.count), "coalesced".into()),
                 PublishOutcome::Duplicate { .. } => self.refuse(u64::from(run.count), "duplicate".into()),
             }
         }

@@ -1,0 +1,75 @@
+//! `max_waiting`: how many messages of a topic wait, and which of them end where there are more.
+//!
+//! What is leased does not count, and may come back all the same.
+
+use millpond_types::{EndReason, Priority, Sequence, TopicName};
+
+use crate::Core;
+use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
+use crate::state::TopicSlot;
+use crate::state::topic::{AsideWhy, Front};
+use crate::store::Want;
+
+impl Core {
+    /// How many more messages may wait in a group's topic.
+    pub(super) fn room_to_wait(&self, group: GroupNumber, name: &TopicName, limit: u32) -> u64 {
+        let slot = self.state.topics.find(group, name);
+        let waiting = slot.map_or(0, |slot| self.state.topics[slot].waiting());
+        u64::from(limit).saturating_sub(waiting)
+    }
+
+    /// Ends so many messages that no more than `limit` wait in each group: those that come first at the lowest priority with one that is
+    /// ready. Where nothing is ready, those by sequence.
+    pub(super) fn drop_oldest(
+        &mut self,
+        namespace: NamespaceNumber,
+        name: &TopicName,
+        limit: u32,
+        log: &mut dyn FactLog,
+    ) {
+        for at in 0..self.state.namespaces[namespace].groups.len() {
+            let group = self.state.namespaces[namespace].groups[at];
+            let slot = self.state.topics.find(group, name).expect("it was just published to");
+            self.drop_from(slot, limit, log);
+        }
+    }
+
+    fn drop_from(&mut self, slot: TopicSlot, limit: u32, log: &mut dyn FactLog) {
+        loop {
+            let over = self.state.topics[slot].waiting().saturating_sub(u64::from(limit));
+            if over == 0 {
+                return;
+            }
+            let (priority, first, count) = self.first_to_drop(slot);
+            let count = u32::try_from(over).map_or(count, |over| count.min(over));
+            let topic = &self.state.topics[slot];
+            let (topic, group, reason) = (topic.number, topic.group, EndReason::Dropped);
+            self.commit(Fact::Ended { topic, group, priority, first, count, reason }, log);
+        }
+    }
+
+    /// The run that is dropped first.
+    fn first_to_drop(&self, slot: TopicSlot) -> (Priority, Sequence, u32) {
+        let levels = &self.state.topics[slot].levels;
+        let ready = levels.iter().find_map(|level| {
+            let run = match level.front()? {
+                Front::Line => level.line.front().expect("what a command needs is fetched before it is decided"),
+                Front::Aside(first) => &level.aside[&first].run,
+            };
+            Some((level.priority, run.first, run.count))
+        });
+        ready.unwrap_or_else(|| {
+            let mut aside = levels.iter().flat_map(|level| level.aside.values().map(|aside| (level.priority, aside)));
+            let first = aside.find(|(_, aside)| !matches!(aside.state, AsideWhy::Leased(_)));
+            let (priority, aside) = first.expect("more wait than may");
+            (priority, aside.run.first, aside.run.count)
+        })
+    }
+
+    /// Brings what `coming` more messages of a topic may let drop out of it.
+    pub(super) fn bring_to_drop(&mut self, slot: TopicSlot, limit: u32, coming: u64) -> Result<(), Want> {
+        let topic = &self.state.topics[slot];
+        let over = (topic.waiting() + coming).saturating_sub(u64::from(limit));
+        self.bring_lines(slot, over, 0..topic.levels.len())
+    }
+}

@@ -1,0 +1,162 @@
+//! The byte forms of policies, and of the rules that say otherwise for some topics.
+
+use millpond_types::{
+    Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Overrides, Pattern, Policy, Retry, Rule, Rules,
+};
+
+use super::{BadRecord, Sink, Source};
+
+/// The values of a policy in their order, each with its form. In a rule each of them is optional.
+macro_rules! values {
+    ($($value:ident $form:ident,)*) => {
+        impl Sink<'_> {
+            pub(super) fn policy(&mut self, policy: &Policy) {
+                $(self.$form(policy.$value);)*
+            }
+
+            fn overrides(&mut self, overrides: &Overrides) {
+                $(self.option(overrides.$value, Self::$form);)*
+            }
+        }
+
+        impl Source<'_> {
+            pub(super) fn policy(&mut self) -> Result<Policy, BadRecord> {
+                Ok(Policy { $($value: self.$form()?,)* })
+            }
+
+            fn overrides(&mut self) -> Result<Overrides, BadRecord> {
+                Ok(Overrides { $($value: self.option(Self::$form)?,)* })
+            }
+        }
+    };
+}
+
+values! {
+    lease millis,
+    max_failures number32,
+    retry retry,
+    ttl millis_or_none,
+    on_expiry on_expiry,
+    dedup_window dedup_window,
+    max_in_flight number32_or_none,
+    max_waiting number32_or_none,
+    overflow overflow,
+    coalesce coalesce,
+    weight number32,
+}
+
+impl Sink<'_> {
+    pub(super) fn rules(&mut self, rules: &Rules) {
+        self.number(rules.iter().len() as u64);
+        for Rule { pattern: Pattern { is_prefix, name }, overrides } in rules.iter() {
+            self.flag(*is_prefix);
+            self.string(name.as_bytes());
+            self.overrides(overrides);
+        }
+    }
+
+    fn millis(&mut self, millis: Millis) {
+        self.number(millis.0);
+    }
+
+    fn millis_or_none(&mut self, millis: Option<Millis>) {
+        self.option(millis, Self::millis);
+    }
+
+    fn number32_or_none(&mut self, number: Option<u32>) {
+        self.option(number, Self::number32);
+    }
+
+    fn retry(&mut self, retry: Retry) {
+        match retry {
+            Retry::Head => self.byte(0),
+            Retry::Tail => self.byte(1),
+            Retry::Backoff { first, longest } => {
+                self.byte(2);
+                self.millis(first);
+                self.millis(longest);
+            }
+        }
+    }
+
+    fn on_expiry(&mut self, on_expiry: OnExpiry) {
+        self.flag(on_expiry == OnExpiry::Dead);
+    }
+
+    fn overflow(&mut self, overflow: Overflow) {
+        self.flag(overflow == Overflow::DropOldest);
+    }
+
+    fn coalesce(&mut self, coalesce: Coalesce) {
+        self.byte(match coalesce {
+            Coalesce::Off => 0,
+            Coalesce::KeepFirst => 1,
+            Coalesce::KeepLatest => 2,
+        });
+    }
+
+    fn dedup_window(&mut self, window: DedupWindow) {
+        match window {
+            DedupWindow::Off => self.byte(0),
+            DedupWindow::For(window) => {
+                self.byte(1);
+                self.millis(window);
+            }
+            DedupWindow::Forever => self.byte(2),
+        }
+    }
+}
+
+impl Source<'_> {
+    pub(super) fn rules(&mut self) -> Result<Rules, BadRecord> {
+        let bad = self.bad("has rules that are none");
+        let rules = self.list(|source| {
+            let pattern = Pattern { is_prefix: source.flag()?, name: source.topic_name()? };
+            Ok(Rule { pattern, overrides: source.overrides()? })
+        });
+        Rules::new(rules?).map_err(|_| bad)
+    }
+
+    fn millis_or_none(&mut self) -> Result<Option<Millis>, BadRecord> {
+        self.option(Self::millis)
+    }
+
+    fn number32_or_none(&mut self) -> Result<Option<u32>, BadRecord> {
+        self.option(Self::number32)
+    }
+
+    fn retry(&mut self) -> Result<Retry, BadRecord> {
+        Ok(match self.byte()? {
+            0 => Retry::Head,
+            1 => Retry::Tail,
+            2 => Retry::Backoff { first: self.millis()?, longest: self.millis()? },
+            _ => return Err(self.bad("has an unknown way to retry")),
+        })
+    }
+
+    fn on_expiry(&mut self) -> Result<OnExpiry, BadRecord> {
+        Ok(if self.flag()? { OnExpiry::Dead } else { OnExpiry::Drop })
+    }
+
+    fn overflow(&mut self) -> Result<Overflow, BadRecord> {
+        Ok(if self.flag()? { Overflow::DropOldest } else { Overflow::Reject })
+    }
+
+    fn coalesce(&mut self) -> Result<Coalesce, BadRecord> {
+        Ok(match self.byte()? {
+            0 => Coalesce::Off,
+            1 => Coalesce::KeepFirst,
+            2 => Coalesce::KeepLatest,
+            _ => return Err(self.bad("has an unknown way to coalesce")),
+        })
+    }
+
+    fn dedup_window(&mut self) -> Result<DedupWindow, BadRecord> {
+        Ok(match self.byte()? {
+            0 => DedupWindow::Off,
+            1 => DedupWindow::For(self.millis()?),
+            2 => DedupWindow::Forever,
+            _ => return Err(self.bad("has an unknown dedup window")),
+        })
+    }
+}

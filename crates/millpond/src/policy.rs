@@ -1,0 +1,185 @@
+//! Policies and rules in text: as they may be typed, and what each value means.
+
+use millpond_types::{Coalesce, DedupWindow, OnExpiry, Overflow, Overrides, Pattern, Policy, Retry, Rule};
+
+use crate::address::{self, Place};
+use crate::quantity::{self, dedup_window_text, millis_text, retry_text};
+
+/// A rule, `PATTERN KEY=VALUE,...`: a topic or `PREFIX*`, and values by the names of their flags.
+pub fn rule(text: &str) -> Result<Rule, String> {
+    let form = "a rule is written 'PATTERN KEY=VALUE,...', as in 'acme/* max-in-flight=1,weight=3'";
+    let (pattern, values) = text.trim().rsplit_once(' ').ok_or(form)?;
+    let mut overrides = Overrides::default();
+    for value in values.split(',') {
+        let (key, value) = value.split_once('=').ok_or(form)?;
+        set(&mut overrides, key, value).map_err(|why| format!("{key}: {why}"))?;
+    }
+    Ok(Rule { pattern: self::pattern(pattern.trim_end())?, overrides })
+}
+
+/// A topic or `PREFIX*`.
+pub fn pattern(text: &str) -> Result<Pattern, String> {
+    match address::place(text)? {
+        Place::Topic(name) => Ok(Pattern { is_prefix: false, name }),
+        Place::Prefix(name) => Ok(Pattern { is_prefix: true, name }),
+        Place::All => Err("what holds for all topics is the namespace's policy itself, and no rule".into()),
+    }
+}
+
+/// Sets a value by the name of its flag.
+fn set(overrides: &mut Overrides, key: &str, text: &str) -> Result<(), String> {
+    let number = || text.parse().map_err(|_| "expected a whole number".to_string());
+    match key {
+        "lease" => overrides.lease = Some(quantity::millis(text)?),
+        "max-failures" => overrides.max_failures = Some(number()?),
+        "retry" => overrides.retry = Some(quantity::retry(text)?),
+        "ttl" => overrides.ttl = Some(quantity::millis_or_none(text)?),
+        "on-expiry" => overrides.on_expiry = Some(quantity::on_expiry(text)?),
+        "dedup-window" => overrides.dedup_window = Some(quantity::dedup_window(text)?),
+        "max-in-flight" => overrides.max_in_flight = Some(quantity::count_or_none(text)?),
+        "max-waiting" => overrides.max_waiting = Some(quantity::count_or_none(text)?),
+        "overflow" => overrides.overflow = Some(quantity::overflow(text)?),
+        "coalesce" => overrides.coalesce = Some(quantity::coalesce(text)?),
+        "weight" => overrides.weight = Some(number()?),
+        _ => return Err("no such value; a rule takes those of `millpond namespace set`, by the same names".into()),
+    }
+    Ok(())
+}
+
+/// The values that are given, by the names of their flags and as they may be typed.
+pub fn entries(overrides: &Overrides) -> Vec<(&'static str, String)> {
+    let none = || "none".to_owned();
+    let entries = [
+        ("lease", overrides.lease.map(millis_text)),
+        ("max-failures", overrides.max_failures.map(|n| n.to_string())),
+        ("retry", overrides.retry.map(retry_text)),
+        ("ttl", overrides.ttl.map(|ttl| ttl.map_or_else(none, millis_text))),
+        (
+            "on-expiry",
+            overrides.on_expiry.map(|what| if what == OnExpiry::Drop { "drop".into() } else { "dead".into() }),
+        ),
+        ("dedup-window", overrides.dedup_window.map(dedup_window_text)),
+        ("max-in-flight", overrides.max_in_flight.map(|n| n.map_or_else(none, |n| n.to_string()))),
+        ("max-waiting", overrides.max_waiting.map(|n| n.map_or_else(none, |n| n.to_string()))),
+        ("overflow", overrides.overflow.map(|overflow| quantity::overflow_text(overflow).into())),
+        ("coalesce", overrides.coalesce.map(|coalesce| quantity::coalesce_text(coalesce).into())),
+        ("weight", overrides.weight.map(|n| n.to_string())),
+    ];
+    entries.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// A rule's values as they may be typed.
+pub fn entries_text(overrides: &Overrides) -> String {
+    entries(overrides).into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// What each value of a policy means, in words and in the order of [`entries`].
+pub fn meanings(policy: &Policy) -> Vec<String> {
+    let Policy {
+        lease,
+        max_failures,
+        retry,
+        ttl,
+        on_expiry,
+        dedup_window,
+        max_in_flight,
+        max_waiting,
+        overflow,
+        coalesce,
+        weight,
+    } = policy;
+    let retry = match retry {
+        Retry::Head => "a failed message is ready again at once, before all others".into(),
+        Retry::Tail => "a failed message goes behind all that waits in its topic and priority".into(),
+        Retry::Backoff { first, longest } => format!(
+            "a failed message waits {}, twice as long after each further failure, {} at most; then it goes first",
+            millis_text(*first),
+            millis_text(*longest)
+        ),
+    };
+    let ttl = match ttl {
+        None => "a message is worth delivering for ever, unless its publish says otherwise".into(),
+        Some(ttl) => {
+            format!("a message is worth delivering for {}, unless its publish says otherwise", millis_text(*ttl))
+        }
+    };
+    let dedup_window = match dedup_window {
+        DedupWindow::Off => "a publish with a dedup id is refused".into(),
+        DedupWindow::For(time) => {
+            format!("of all messages with one dedup id, one is stored within {}", millis_text(*time))
+        }
+        DedupWindow::Forever => "of all messages with one dedup id, one is stored until the id is forgotten".into(),
+    };
+    let max_in_flight = match max_in_flight {
+        _ if *coalesce != Coalesce::Off => "one message of a topic is worked on at a time, for one is enough".into(),
+        None => "any number of a topic's messages are worked on at a time".into(),
+        Some(1) => {
+            "strict order: one message of a topic at a time, and one that waits for its retry holds the others".into()
+        }
+        Some(n) => format!("at most {n} messages of a topic are worked on at a time"),
+    };
+    Vec::from([
+        format!("who does not finish a message in {} loses it, unless the lease is extended", millis_text(*lease)),
+        format!("failure {} of a message makes it a dead letter", u64::from(*max_failures) + 1),
+        retry,
+        ttl,
+        match on_expiry {
+            OnExpiry::Drop => "a message past its time ends".into(),
+            OnExpiry::Dead => "a message past its time becomes a dead letter".into(),
+        },
+        dedup_window,
+        max_in_flight,
+        match max_waiting {
+            None => "any number of messages may wait in a topic".into(),
+            Some(n) => format!("{n} messages may wait in a topic, delayed and retrying ones included"),
+        },
+        match (max_waiting, overflow) {
+            (None, _) => "nothing, for a topic is never full".into(),
+            (Some(_), Overflow::Reject) => "a message that comes to a full topic is refused: topic_full".into(),
+            (Some(_), Overflow::DropOldest) => {
+                "a message that comes to a full topic is stored, and the oldest of the lowest priority ends".into()
+            }
+        },
+        match coalesce {
+            Coalesce::Off => "every message of a topic is worked on".into(),
+            Coalesce::KeepFirst => "while a message of a topic waits, another one is declined".into(),
+            Coalesce::KeepLatest => "while a message of a topic waits, another one takes its place".into(),
+        },
+        match weight {
+            1 => "a topic is given one message in its turn".into(),
+            n => format!("a topic is given up to {n} messages in its turn"),
+        },
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_survive_their_text_form() {
+        for (text, pattern) in [
+            ("acme/* max-in-flight=1,weight=3", "acme/*"),
+            ("a b lease=5s,ttl=none,retry=backoff:1s..2s", "a b"),
+            (r"a\* max-failures=0,on-expiry=dead,dedup-window=off", "a*"),
+        ] {
+            let found = rule(text).unwrap();
+            assert_eq!(found.pattern.to_string(), pattern);
+            let mut values: Vec<_> = text.rsplit(' ').next().unwrap().split(',').map(str::to_owned).collect();
+            let mut again: Vec<_> = entries_text(&found.overrides).split(',').map(str::to_owned).collect();
+            values.sort();
+            again.sort();
+            assert_eq!(again, values, "{text}");
+        }
+        assert!(!rule(r"a\* weight=2").unwrap().pattern.is_prefix);
+        for bad in ["a", "a weight", "* weight=1", "a weight=x", "a colour=red", "a max-in-flight=", "a*b weight=1"] {
+            assert!(rule(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_value_has_a_meaning() {
+        let policy = Policy::default();
+        assert_eq!(meanings(&policy).len(), entries(&Overrides::from(&policy)).len());
+    }
+}
