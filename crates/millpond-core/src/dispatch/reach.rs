@@ -10,6 +10,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound::{Included, Unbounded};
 
 use millpond_types::{Priority, TopicName};
 
@@ -44,8 +45,8 @@ struct ColdShelf {
     cold: u64,
     /// Where there are none.
     stretches: Stretches,
-    /// What was asked for and not answered.
-    asked: Vec<Span>,
+    /// What was asked for and not answered, by its beginning.
+    asked: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 pub(crate) struct Reach {
@@ -99,7 +100,9 @@ impl Reach {
     /// Asks for a span, unless its beginning is on its way.
     pub(crate) fn ask(&mut self, group: GroupNumber, priority: Priority, span: Span) {
         let Some(shelf) = self.shelves.get_mut(&(group, priority)) else { return };
-        if shelf.asked.iter().any(|asked| asked.holds(&span.from)) {
+        // One that begins further in front may reach as far: then some is read twice.
+        let before = shelf.asked.range::<[u8], _>((Unbounded, Included(&span.from[..]))).next_back();
+        if before.is_some_and(|(_, until)| span.from < *until) {
             return;
         }
         let bound = |name: &[u8]| Key::topic_bound(group, Shelf::Ready(priority), name);
@@ -107,7 +110,7 @@ impl Reach {
         let limit = each.clamp(READ_AHEAD_MIN, READ_AHEAD);
         let range = Range { from: bound(&span.from), until: bound(&span.until), limit };
         self.wanted.push(Want::Range(range));
-        shelf.asked.push(span);
+        shelf.asked.insert(span.from, span.until);
     }
 
     /// The priorities at which not all is in memory.
@@ -160,16 +163,17 @@ impl Reach {
         let Shelf::Ready(priority) = shelf else { unreachable!("dispatch asks for what is ready") };
         // None is cold any more, and that is known without stretches.
         let Some(shelf) = self.shelves.get_mut(&(group, priority)) else { return };
-        let asked = Span { from: from.to_vec(), until: until.to_vec() };
-        shelf.asked.retain(|other| *other != asked);
+        if shelf.asked.get(from).is_some_and(|asked| asked == until) {
+            shelf.asked.remove(from);
+        }
         let until = match last {
-            None => asked.until,
+            None => until.to_vec(),
             Some(last) => {
                 let (_, _, name) = Key::parse_topic_bound(last).expect("a topic was found");
                 [name, &[0]].concat()
             }
         };
-        shelf.stretches.add(Span { from: asked.from, until });
+        shelf.stretches.add(Span { from: from.to_vec(), until });
     }
 
     fn shelf(&self, group: GroupNumber, priority: Priority) -> Option<&ColdShelf> {
