@@ -289,7 +289,7 @@ async fn what_is_forwarded_is_acked_and_published_or_neither() {
     for body in ["x", "y"] {
         assert_eq!(subscription.next().await.unwrap().body, body);
     }
-    assert_eq!(client.stats(ns).await.unwrap().topics, 0, "nothing is left");
+    assert_eq!(client.stats(ns).await.unwrap().usage.topics, 0, "nothing is left");
     client.close().await;
     broker.stop().await;
 }

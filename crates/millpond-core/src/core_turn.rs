@@ -13,7 +13,7 @@ use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
 use crate::jobs::Jobs;
 use crate::jobs::ending::Ending;
-use crate::output::{Holdings, Output, Reply};
+use crate::output::{Holdings, Notice, Output, Reply};
 use crate::parking::Parking;
 use crate::state::line::LineBounds;
 use crate::state::numbers::RAISE;
@@ -28,7 +28,7 @@ use crate::store::{Shelf, Store};
 ///
 /// **A turn** is: [`Core::set_time`], [`Core::submit`] for each command that waits, [`Core::advance`],
 /// [`Core::dispatch`]. It appends facts to the log that it is given; all facts of a turn must become durable together.
-/// The shell takes [`Core::outputs`] and [`Core::holdings`] after each turn, and tells nobody of an output before the
+/// The shell takes [`Core::outputs`], [`Core::notices`] and [`Core::holdings`] after each turn, and tells nobody of an output before the
 /// turn's facts are durable.
 ///
 /// **Topics not in memory.** A command that needs topics whose contents are in the store is parked, and what it needs
@@ -48,6 +48,8 @@ pub struct Core {
     pub(crate) stayed: usize,
     pub(crate) outputs: Vec<Output>,
     pub(crate) disk_full: bool,
+    /// Messages that were refused because of a quota.
+    pub(crate) over_quota: u64,
 }
 
 /// What became of a submitted command.
@@ -87,6 +89,7 @@ impl Core {
             stayed: 0,
             outputs: Vec::new(),
             disk_full: false,
+            over_quota: 0,
         }
     }
 
@@ -110,6 +113,7 @@ impl Core {
         self.state.now = now;
         self.state.holdings.clear();
         self.state.replayed = None;
+        self.state.notices = self.state.namespaces.iter().map(|(_, namespace)| namespace.notice()).collect();
         for (number, group) in self.state.groups.iter() {
             for shelf in Shelf::all() {
                 self.dispatcher.found_cold(number, shelf, group.cold[shelf.index()]);
@@ -151,6 +155,11 @@ impl Core {
     /// What has changed of what is needed of the journal. The shell drains it.
     pub fn holdings(&mut self) -> &mut Holdings {
         &mut self.state.holdings
+    }
+
+    /// What edges have to know by now. The shell drains it, and tells them before any output of the turn.
+    pub fn notices(&mut self) -> &mut Vec<Notice> {
+        &mut self.state.notices
     }
 
     /// Whether publishes are refused because the disk has no room.

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Code, DeadView, FinishOutcome, LeaseNumber, MessageId, MessageView, NamespaceView, OutcomeRun, Priority,
-    PublishOutcome, Receipt, Sequence, SessionId, TopicName, TopicView, WallTime,
+    Code, DeadView, FinishOutcome, LeaseNumber, MessageId, MessageView, NamespaceName, NamespaceView, OutcomeRun,
+    Priority, PublishOutcome, Receipt, Sequence, SessionId, TopicName, TopicView, WallTime,
 };
 
 use crate::command::{Level, Ticket};
@@ -95,6 +95,21 @@ pub struct Found<T> {
     pub row: T,
     /// Where the message lies.
     pub extent: Extent,
+}
+
+/// Something that edges have to know before they are asked. It is true as soon as it is said: what depends on it is decided
+/// behind it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// There is a namespace.
+    Namespace {
+        /// Its name.
+        name: NamespaceName,
+        /// How many connections may use it.
+        connections: Option<u64>,
+    },
+    /// There is no namespace of this name any more.
+    NamespaceGone(NamespaceName),
 }
 
 /// Bytes of the journal that hold messages in block form.

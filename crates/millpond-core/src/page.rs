@@ -95,6 +95,8 @@ pub struct GroupPage {
     pub counts: Counts,
     /// What has become of what was published to it.
     pub tally: Tally,
+    /// Bytes of the journal that it needs.
+    pub bytes: u64,
     /// How many topics it has.
     pub topics: u64,
     /// How many of them have an entry in the store, by [`Shelf::index`](crate::store::Shelf::index).

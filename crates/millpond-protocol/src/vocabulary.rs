@@ -8,8 +8,8 @@ use millpond_types::limits::{
 use millpond_types::{
     BadName, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName,
     LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun,
-    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Receipt, RequestId, Retry, Rule, Rules,
-    Sequence, SessionId, Tally, TopBy, TopicName, TopicNumber, TopicView, WallTime,
+    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry,
+    Rule, Rules, Sequence, SessionId, Tally, TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime,
 };
 
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, put_rows, record, take};
@@ -153,8 +153,10 @@ record!(Policy {
     max_waiting,
     overflow,
     coalesce,
-    weight
+    weight,
+    quotas
 });
+record!(Quotas { messages, bytes, topics, connections });
 record!(Overrides {
     lease,
     max_failures,
@@ -215,7 +217,8 @@ choice!(TopBy { 0 Depth, 1 Age });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
 
 record!(Counts { waiting, delayed, retrying, leased, dead });
-record!(NamespaceView { name, policy, rules, version, topics, groups, tally, paused, position });
+record!(NamespaceView { name, policy, rules, version, usage, groups, tally, paused, position });
+record!(Usage { messages, bytes, topics, connections });
 record!(Tally { accepted, declined, superseded, dropped });
 record!(TopicView { name, paused, counts, oldest, cursors });
 record!(GroupCursors { group, priority, scan, completion, next });

@@ -5,7 +5,7 @@ use millpond_core::Core;
 use millpond_core::fact::{Fact, FactLog, Victims};
 use millpond_storage::store::StoreMemory;
 use millpond_storage::tree::TreeStats;
-use millpond_types::{Counts, EndReason};
+use millpond_types::{Counts, EndReason, Usage};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -33,6 +33,7 @@ pub(crate) struct Metrics {
     pub(crate) checkpoint_seconds: Histogram,
     pub(crate) connected: Counter,
     pub(crate) refused: Counter,
+    pub(crate) connections_over_quota: Counter,
     gauges: Gauges,
     kept: Kept,
 }
@@ -44,6 +45,7 @@ struct Kept {
     cold_topics: Gauge,
     resident_bytes: Gauge,
     parked: Gauge,
+    messages_over_quota: Counter,
     pushed_back: Family<Label, Gauge>,
     store_bytes: Family<Label, Gauge>,
     tree_reads: Counter,
@@ -69,6 +71,7 @@ struct Gauges {
     retrying: Gauge,
     leased: Gauge,
     dead_letters: Gauge,
+    message_bytes: Gauge,
 }
 
 /// What the gauges are set to.
@@ -85,8 +88,8 @@ pub(crate) struct Readings {
     pub(crate) ready: bool,
     pub(crate) store: StoreMemory,
     pub(crate) tree: TreeStats,
-    /// Topics and messages of all namespaces, if the writer said in time.
-    pub(crate) held: Option<(u64, Counts)>,
+    /// What all namespaces hold, and in which states, if the writer said in time.
+    pub(crate) held: Option<(Usage, Counts)>,
 }
 
 /// From that of a few topics to that of a hundred thousands on a slow disk.
@@ -113,6 +116,7 @@ impl Metrics {
             checkpoint_seconds: Histogram::new(CHECKPOINT_BUCKETS),
             connected: Counter::default(),
             refused: Counter::default(),
+            connections_over_quota: Counter::default(),
             gauges: Gauges::default(),
             kept: Kept::default(),
         };
@@ -142,6 +146,16 @@ impl Metrics {
             ("tree_writes", "Entries changed by checkpoints", &self.kept.tree_writes),
             ("connections_accepted", "Connections taken in", &self.connected),
             ("connections_refused", "Connections closed because there were too many", &self.refused),
+            (
+                "messages_over_quota",
+                "Messages refused because their namespace held as much as it may",
+                &self.kept.messages_over_quota,
+            ),
+            (
+                "connections_over_quota",
+                "Publishes, receives and attachments refused because their namespace had as many connections as it may",
+                &self.connections_over_quota,
+            ),
         ];
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());
@@ -169,6 +183,7 @@ impl Metrics {
             ("messages_retrying", "Messages that wait out a back-off", &self.gauges.retrying),
             ("messages_leased", "Messages that are leased to consumers", &self.gauges.leased),
             ("dead_letters", "Dead letters", &self.gauges.dead_letters),
+            ("message_bytes", "Bytes of the journal that messages and dead letters need", &self.gauges.message_bytes),
             ("resident_topics", "Topics in memory", &self.kept.resident_topics),
             ("cold_topics", "Topics on the disk alone, or about to be", &self.kept.cold_topics),
             ("resident_bytes", "Memory of the topics in memory, about", &self.kept.resident_bytes),
@@ -189,8 +204,9 @@ impl Metrics {
         set(&self.gauges.memory, readings.memory);
         set(&self.gauges.disk_free, readings.disk_free);
         set(&self.gauges.ready, readings.ready.into());
-        if let Some((topics, counts)) = readings.held {
-            set(&self.gauges.topics, topics);
+        if let Some((usage, counts)) = readings.held {
+            set(&self.gauges.topics, usage.topics);
+            set(&self.gauges.message_bytes, usage.bytes);
             set(&self.gauges.waiting, counts.waiting);
             set(&self.gauges.delayed, counts.delayed);
             set(&self.gauges.retrying, counts.retrying);
@@ -209,6 +225,8 @@ impl Metrics {
         self.kept.cold_topics.set(core.cold_count() as i64);
         self.kept.resident_bytes.set(core.resident_bytes() as i64);
         self.kept.parked.set(core.parked_count() as i64);
+        let over_quota = &self.kept.messages_over_quota;
+        over_quota.inc_by(core.over_quota() - over_quota.get());
     }
 
     /// Notes why publishes wait, if they do.

@@ -5,8 +5,8 @@ use millpond_core::command::Command;
 use millpond_storage::tree::TreeOptions;
 use millpond_storage::{BATCH_BYTES, Identity, OpenOptions, SLACK};
 use millpond_types::{
-    Coalesce, DedupWindow, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern, Policy, Retry, Rule, Rules,
-    TopicName,
+    Coalesce, DedupWindow, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Retry, Rule,
+    Rules, TopicName,
 };
 
 use crate::streams::Stream;
@@ -108,5 +108,6 @@ fn policy(stream: &mut Stream) -> Policy {
         overflow: *stream.pick(&[Overflow::Reject, Overflow::DropOldest]),
         coalesce,
         weight: stream.between(1, 3) as u32,
+        quotas: Quotas { messages: *stream.pick(&[None, None, None, Some(40)]), ..Quotas::default() },
     }
 }

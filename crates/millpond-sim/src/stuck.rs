@@ -40,7 +40,7 @@ pub fn check_views(reply: &Reply, ledger: &Ledger) -> Result<(), Violation> {
 
 fn check_view(view: &NamespaceView) -> Result<(), Violation> {
     let busy = view.groups.iter().find(|(_, counts)| counts.unfinished() > 0);
-    if busy.is_some() || view.topics > 0 {
+    if busy.is_some() || view.usage.topics > 0 {
         return Err(Violation::stuck(format!("at the end namespace {} is {view:?}", view.name)));
     }
     Ok(())

@@ -37,6 +37,7 @@ pub enum Code {
     Stopping = 50,
     StorageFailed = 51,
     Overloaded = 52,
+    QuotaExceeded = 65,
 }
 
 /// What the caller should do about an error.
@@ -52,7 +53,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 31] = [
+    pub const ALL: [Code; 32] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -84,6 +85,7 @@ impl Code {
         Code::Stopping,
         Code::StorageFailed,
         Code::Overloaded,
+        Code::QuotaExceeded,
     ];
 
     /// The code's number.
@@ -149,6 +151,7 @@ impl Code {
             Code::Stopping => ("stopping", Retry, "the broker is shutting down"),
             Code::StorageFailed => ("storage_failed", Report, "a write or a sync failed; the broker has stopped"),
             Code::Overloaded => ("overloaded", Retry, "the broker has as much to do as it may hold"),
+            Code::QuotaExceeded => ("quota_exceeded", Retry, "the namespace holds as much as its policy lets it"),
         }
     }
 }

@@ -24,7 +24,7 @@ pub use id::{
 };
 pub use name::{BadName, Filter, GroupName, NamespaceName, TopicName};
 pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
-pub use policy::{BadPolicy, Coalesce, DedupWindow, OnExpiry, Overflow, Policy, Retry};
+pub use policy::{BadPolicy, Coalesce, DedupWindow, OnExpiry, Overflow, Policy, Quotas, Retry};
 pub use rule::{BadRules, Overrides, Pattern, Rule, Rules};
 pub use time::{Millis, RunTime, WallTime};
-pub use view::{Counts, DeadView, GroupCursors, MessageView, NamespaceView, Tally, TopBy, TopicView};
+pub use view::{Counts, DeadView, GroupCursors, MessageView, NamespaceView, Tally, TopBy, TopicView, Usage};

@@ -30,6 +30,28 @@ pub struct Policy {
     pub coalesce: Coalesce,
     /// Messages that a topic is given in one turn of the round robin.
     pub weight: u32,
+    /// What all topics of the namespace may hold together. A rule says nothing of it.
+    pub quotas: Quotas,
+}
+
+/// What a namespace may hold at most; `None` is no limit. Of several groups the one that holds most counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Quotas {
+    /// Messages, dead letters among them.
+    pub messages: Option<u64>,
+    /// Bytes of these messages, headers and bodies, as they lie in the journal.
+    pub bytes: Option<u64>,
+    /// Topics.
+    pub topics: Option<u64>,
+    /// Connections of clients that publish to it or receive from it.
+    pub connections: Option<u64>,
+}
+
+impl Quotas {
+    /// Whether a publish has to be held against them.
+    pub fn limit_publishes(&self) -> bool {
+        self.messages.is_some() || self.bytes.is_some() || self.topics.is_some()
+    }
 }
 
 /// What becomes of a message that comes where `max_waiting` others are.
@@ -102,6 +124,7 @@ impl Default for Policy {
             overflow: Overflow::Reject,
             coalesce: Coalesce::Off,
             weight: 1,
+            quotas: Quotas::default(),
         }
     }
 }

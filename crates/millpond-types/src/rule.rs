@@ -37,7 +37,7 @@ impl fmt::Display for Pattern {
 
 macro_rules! overrides {
     ($($field:ident: $type:ty,)*) => {
-        /// Some of the values of a policy.
+        /// Some of the values of a policy: all but those that are of the namespace alone.
         #[derive(Clone, PartialEq, Eq, Debug, Default)]
         pub struct Overrides {
             $(#[doc = concat!("In place of [`Policy::", stringify!($field), "`].")] pub $field: Option<$type>,)*
@@ -53,7 +53,7 @@ macro_rules! overrides {
         impl Overrides {
             /// The policy with these values in place of its own.
             pub fn over(&self, base: &Policy) -> Policy {
-                Policy { $($field: self.$field.unwrap_or(base.$field),)* }
+                Policy { $($field: self.$field.unwrap_or(base.$field),)* ..base.clone() }
             }
         }
     };

@@ -60,6 +60,31 @@ impl core::ops::Add for Tally {
     }
 }
 
+/// What a namespace holds of what its [quotas](crate::Quotas) limit. Of several groups the one that holds most counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Messages, dead letters among them.
+    pub messages: u64,
+    /// Bytes of these messages, as they lie in the journal.
+    pub bytes: u64,
+    /// Topics that exist now.
+    pub topics: u64,
+    /// Connections of clients; zero until the edge has filled it in, which alone knows of them.
+    pub connections: u64,
+}
+
+impl Usage {
+    /// The larger of each.
+    pub fn most(self, other: Usage) -> Usage {
+        Usage {
+            messages: self.messages.max(other.messages),
+            bytes: self.bytes.max(other.bytes),
+            topics: self.topics.max(other.topics),
+            connections: self.connections.max(other.connections),
+        }
+    }
+}
+
 /// A namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamespaceView {
@@ -71,8 +96,8 @@ pub struct NamespaceView {
     pub rules: Rules,
     /// Grows with each change of the policy or the rules.
     pub version: u64,
-    /// Topics that exist now.
-    pub topics: u64,
+    /// What it holds of what its quotas limit.
+    pub usage: Usage,
     /// Messages per group.
     pub groups: Vec<(GroupName, Counts)>,
     /// What has become of what was published, all groups together.

@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millpond_types::{
-    Counts, DeadView, MessageState, MessageView, NamespaceView, Overrides, Pattern, Policy, TopicName, TopicView,
-    WallTime, block,
+    Counts, DeadView, MessageState, MessageView, NamespaceView, Overrides, Pattern, Policy, Quotas, TopicName,
+    TopicView, WallTime, block,
 };
 use serde_json::{Map, Value, json};
 
@@ -100,12 +100,22 @@ pub fn counts(counts: &Counts) -> Map<String, Value> {
     pairs.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
+/// What a namespace may hold; null for any number.
+fn quotas(quotas: Quotas) -> Value {
+    let Quotas { messages, bytes, topics, connections } = quotas;
+    json!({ "messages": messages, "bytes": bytes, "topics": topics, "connections": connections })
+}
+
 /// What `stats` says of a namespace.
 pub fn stats(view: &NamespaceView) -> Value {
     let groups: Map<_, _> = view.groups.iter().map(|(name, c)| (name.to_string(), Value::Object(counts(c)))).collect();
     json!({
         "namespace": view.name.as_str(),
-        "topics": view.topics,
+        "topics": view.usage.topics,
+        "messages": view.usage.messages,
+        "bytes": view.usage.bytes,
+        "connections": view.usage.connections,
+        "quotas": quotas(view.policy.quotas),
         "groups": groups,
         "accepted": view.tally.accepted,
         "declined": view.tally.declined,
@@ -124,8 +134,9 @@ pub fn namespace(view: &NamespaceView) -> Value {
     json!({
         "namespace": view.name.as_str(),
         "version": view.version,
-        "topics": view.topics,
+        "topics": view.usage.topics,
         "policy": policy(&view.policy),
+        "quotas": quotas(view.policy.quotas),
         "rules": rules.collect::<Vec<_>>(),
         "paused": view.paused.iter().map(paused_text).collect::<Vec<_>>(),
     })

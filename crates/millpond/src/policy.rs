@@ -1,9 +1,9 @@
 //! Policies and rules in text: as they may be typed, and what each value means.
 
-use millpond_types::{Coalesce, DedupWindow, OnExpiry, Overflow, Overrides, Pattern, Policy, Retry, Rule};
+use millpond_types::{Coalesce, DedupWindow, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Retry, Rule};
 
 use crate::address::{self, Place};
-use crate::quantity::{self, dedup_window_text, millis_text, retry_text};
+use crate::quantity::{self, dedup_window_text, millis_text, retry_text, size_text};
 
 /// A rule, `PATTERN KEY=VALUE,...`: a topic or `PREFIX*`, and values by the names of their flags.
 pub fn rule(text: &str) -> Result<Rule, String> {
@@ -87,6 +87,8 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
         overflow,
         coalesce,
         weight,
+        // Told by [`alone`].
+        quotas: _,
     } = policy;
     let retry = match retry {
         Retry::Head => "a failed message is ready again at once, before all others".into(),
@@ -150,6 +152,22 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
             n => format!("a topic is given up to {n} messages in its turn"),
         },
     ])
+}
+
+/// The values of a policy that are of the namespace alone: their names, as they may be typed, and what they mean.
+pub fn alone(policy: &Policy) -> [(&'static str, String, String); 4] {
+    let Quotas { messages, bytes, topics, connections } = policy.quotas;
+    let quota = |name, quota: Option<u64>, text: fn(u64) -> String, what: &str| match quota.map(text) {
+        None => (name, "none".to_owned(), format!("any number of {what}")),
+        Some(most) => (name, most.clone(), format!("at most {most} {what}; beyond that quota_exceeded")),
+    };
+    let number = |number: u64| number.to_string();
+    [
+        quota("quota-messages", messages, number, "messages in the namespace, dead letters among them"),
+        quota("quota-bytes", bytes, size_text, "bytes that its messages take in the journal"),
+        quota("quota-topics", topics, number, "topics in the namespace"),
+        quota("quota-connections", connections, number, "connections that publish to it or receive from it"),
+    ]
 }
 
 #[cfg(test)]

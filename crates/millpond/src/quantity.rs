@@ -1,5 +1,6 @@
 //! Durations, sizes, headers and the like as they are written on the command line and in the configuration.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use millpond_types::{Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Priority, Retry};
@@ -16,9 +17,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     millis(text).map(|millis| Duration::from_millis(millis.0))
 }
 
+/// What `read` reads, or `none`.
+pub fn or_none<T>(text: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if text == "none" { Ok(None) } else { read(text).map(Some) }
+}
+
 /// A duration, or `none`.
 pub fn millis_or_none(text: &str) -> Result<Option<Millis>, String> {
-    if text == "none" { Ok(None) } else { millis(text).map(Some) }
+    or_none(text, millis)
 }
 
 /// How long a message lives: a duration, or `none`, which is zero in a publish and goes before the namespace's TTL.
@@ -35,11 +41,8 @@ pub fn dedup_id(text: &str) -> Result<String, String> {
 }
 
 /// A number, or `none`.
-pub fn count_or_none(text: &str) -> Result<Option<u32>, String> {
-    if text == "none" {
-        return Ok(None);
-    }
-    text.parse().map(Some).map_err(|_| "expected a whole number, or none".into())
+pub fn count_or_none<N: FromStr>(text: &str) -> Result<Option<N>, String> {
+    or_none(text, |text| text.parse().map_err(|_| "expected a whole number, or none".into()))
 }
 
 /// A size in bytes: `4096`, `64K`, `192M`, `1GiB`. Units are powers of 1024.

@@ -16,7 +16,7 @@ use millpond_types::{NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 
 use crate::apply::moves::Moving;
 use crate::fact::{Fact, GroupNumber, NamespaceNumber};
-use crate::output::Extent;
+use crate::output::{Extent, Notice};
 use crate::state::State;
 use crate::state::group::Group;
 use crate::state::line::InLine;
@@ -40,6 +40,7 @@ impl State {
                 self.numbers.next_namespace = self.numbers.next_namespace.max(number + 1);
                 let policies = Policies::new(policy.clone(), rules.clone(), *version);
                 self.set_policies(*number, name, policies);
+                self.notify(|state| state.namespaces[*number].notice());
             }
             Fact::GroupCreated { group, namespace, name } => {
                 self.numbers.next_group = self.numbers.next_group.max(group + 1);
@@ -58,6 +59,8 @@ impl State {
                 self.groups.remove(*group);
             }
             Fact::NamespaceDeleted { number } => {
+                let name = self.namespaces[*number].name.clone();
+                self.notify(|_| Notice::NamespaceGone(name));
                 self.namespaces.remove(*number).into_iter().for_each(|group| self.groups.remove(group));
                 self.store.remove(&Key::Namespace(*number));
                 self.remove_producers(*number);
@@ -130,7 +133,7 @@ impl State {
             Fact::Redriven { .. } => self.redriven(fact),
             Fact::DeadPurged { letter } => {
                 self.remove_dead(letter);
-                self.holdings.freed.push((letter.group, letter.extent));
+                self.free_of(letter.group, letter.extent);
             }
             Fact::Moved { topic, priority, first, count, from, sizes, .. } => {
                 let (of, mut moved) = (Moving { first: *first, count: *count, from: *from, sizes }, 0);
@@ -138,6 +141,14 @@ impl State {
                 assert!(moved > 0, "a fact moves messages of some group");
             }
             Fact::DeadMoved { letter, .. } => self.dead_moved(letter, position),
+        }
+    }
+
+    /// Lets edges know of something. A start tells them all at once.
+    fn notify(&mut self, notice: impl FnOnce(&State) -> Notice) {
+        if self.replayed.is_none() {
+            let notice = notice(self);
+            self.notices.push(notice);
         }
     }
 
@@ -168,12 +179,22 @@ impl State {
 
     /// Bytes of the block of this fact are needed by the group of a topic.
     fn keep(&mut self, slot: TopicSlot, bytes: u32) {
-        self.holdings.store(self.topics[slot].group, bytes);
+        self.keep_of(self.topics[slot].group, bytes);
     }
 
     /// The group of a topic needs a piece of the journal no more.
     fn free(&mut self, slot: TopicSlot, extent: Extent) {
-        self.holdings.freed.push((self.topics[slot].group, extent));
+        self.free_of(self.topics[slot].group, extent);
+    }
+
+    fn keep_of(&mut self, group: GroupNumber, bytes: u32) {
+        self.groups[group].bytes += u64::from(bytes);
+        self.holdings.store(group, bytes);
+    }
+
+    fn free_of(&mut self, group: GroupNumber, extent: Extent) {
+        self.groups[group].bytes -= u64::from(extent.length);
+        self.holdings.freed.push((group, extent));
     }
 
     fn set_policies(&mut self, number: NamespaceNumber, name: &NamespaceName, policies: Policies) {

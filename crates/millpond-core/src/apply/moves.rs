@@ -81,8 +81,8 @@ impl State {
     pub(super) fn dead_moved(&mut self, letter: &DeadPage, position: u64) {
         let run = letter.run.moved_to(position, letter.run.sizes.clone());
         let (group, before) = (letter.group, letter.run.extent());
-        self.holdings.store(group, before.length);
-        self.holdings.freed.push((group, before));
+        self.keep_of(group, before.length);
+        self.free_of(group, before);
         let moved = DeadPage { run, ..letter.clone() };
         self.set_entry(&moved.key(), Some(&Page::Dead(moved)));
     }

@@ -8,11 +8,12 @@ use alloc::vec::Vec;
 use millpond_types::{Code, FinishOutcome, OutcomeRun, PublishOutcome};
 
 use crate::Core;
-use crate::command::{FinishVerb, Forward, ReceiptRun};
+use crate::command::{FinishVerb, Forward, PublishRun, ReceiptRun};
 use crate::decide::Refusal;
+use crate::decide::dedup::LookedUp;
 use crate::decide::finish::check_receipts;
-use crate::decide::publish::{Storing, check_size};
-use crate::fact::FactLog;
+use crate::decide::publish::{Runs, Storing, Trial, Way, check_size};
+use crate::fact::{FactLog, NamespaceNumber};
 use crate::output::Reply;
 
 impl Core {
@@ -29,15 +30,20 @@ impl Core {
             return Err((Code::ArgumentInvalid, "a receipt is named twice, and a lease ends once".into()));
         }
         let looked_up = core::mem::take(&mut self.looked_up);
-        let mut finished = Vec::new();
+        let (mut finished, mut leases) = (Vec::new(), Vec::new());
         for run in &receipts {
-            self.each_lease(run, &mut finished, |_, _, _, _| FinishOutcome::Kept);
+            self.each_lease(run, &mut finished, |_, slot, lease, count| {
+                leases.push((slot, lease, count));
+                FinishOutcome::Kept
+            });
         }
-        let mut trial =
-            Storing { namespace, looked_up: looked_up.clone(), outcomes: Vec::new(), let_in: Vec::new(), log: None };
-        publish.runs.iter().for_each(|run| self.publish_run(run, &mut trial));
-        if finished.iter().any(is_lost) || trial.outcomes.iter().any(is_refused) {
-            return Ok(Reply::Forwarded { finished, published: trial.outcomes });
+        let mut trial = Trial::default();
+        if self.state.namespaces[namespace].policies.base.quotas.limit_publishes() {
+            trial.pending = self.given_back(&leases, &publish.runs.iter().map(|run| &run.topic).collect());
+        }
+        let tried = self.try_publish(namespace, &publish.runs, looked_up.clone(), trial);
+        if finished.iter().any(is_lost) || tried.iter().any(is_refused) {
+            return Ok(Reply::Forwarded { finished, published: tried });
         }
         finished.clear();
         for run in &receipts {
@@ -45,10 +51,35 @@ impl Core {
                 core.finish_leases(&FinishVerb::Ack, slot, lease, count, log)
             });
         }
-        let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), let_in: Vec::new(), log: Some(log) };
-        publish.runs.iter().for_each(|run| self.publish_run(run, &mut storing));
+        let published = self.publish_together(namespace, &publish.runs, looked_up, log);
+        Ok(Reply::Forwarded { finished, published })
+    }
+
+    /// What would be told of messages of which nothing is stored.
+    pub(super) fn try_publish(
+        &mut self,
+        namespace: NamespaceNumber,
+        runs: &[PublishRun],
+        looked_up: LookedUp,
+        trial: Trial,
+    ) -> Runs {
+        let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), way: Way::Trial(trial) };
+        runs.iter().for_each(|run| self.publish_run(run, &mut storing));
+        storing.outcomes
+    }
+
+    /// Stores messages, none of which a trial has refused.
+    pub(super) fn publish_together(
+        &mut self,
+        namespace: NamespaceNumber,
+        runs: &[PublishRun],
+        looked_up: LookedUp,
+        log: &mut dyn FactLog,
+    ) -> Runs {
+        let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), way: Way::Together(log) };
+        runs.iter().for_each(|run| self.publish_run(run, &mut storing));
         assert!(!storing.outcomes.iter().any(|run| matches!(run.outcome, PublishOutcome::Refused { .. })));
-        Ok(Reply::Forwarded { finished, published: storing.outcomes })
+        storing.outcomes
     }
 }
 
@@ -56,7 +87,7 @@ fn is_lost(run: &OutcomeRun<FinishOutcome>) -> bool {
     run.outcome == FinishOutcome::LeaseLost
 }
 
-fn is_refused(run: &OutcomeRun<PublishOutcome>) -> bool {
+pub(super) fn is_refused(run: &OutcomeRun<PublishOutcome>) -> bool {
     matches!(run.outcome, PublishOutcome::Refused { code, .. } if code != Code::RefusedTogether)
 }
 

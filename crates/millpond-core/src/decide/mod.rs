@@ -12,6 +12,7 @@ mod namespace;
 mod overflow;
 mod producer;
 mod publish;
+mod quota;
 pub(crate) mod receive;
 mod session;
 pub(crate) mod topics;

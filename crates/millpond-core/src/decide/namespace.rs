@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::NAMESPACES_MAX;
-use millpond_types::{Code, GroupName, NamespaceName, NamespaceView, Policy, Rules, Tally};
+use millpond_types::{Code, GroupName, NamespaceName, NamespaceView, Policy, Rules, Tally, Usage};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -81,7 +81,7 @@ impl Core {
             policy: namespace.policies.base.clone(),
             rules: namespace.policies.rules.clone(),
             version: namespace.policies.version,
-            topics: groups().map(|group| group.topics).max().unwrap_or(0),
+            usage: groups().map(Group::usage).fold(Usage::default(), Usage::most),
             groups: groups().map(|group| (group.name.clone(), group.counts)).collect(),
             tally: groups().fold(Tally::default(), |sum, group| sum + group.tally),
             paused: namespace.paused.iter().cloned().collect(),

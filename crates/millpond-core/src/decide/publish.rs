@@ -1,4 +1,4 @@
-//! Publish. The checks come in this order: session repeat, dedup, limits, coalescing, overflow. Each message has its own
+//! Publish. The checks come in this order: session repeat, dedup, limits and quotas, coalescing, overflow. Each message has its own
 //! outcome.
 //!
 //! While the disk is full nothing that is new is stored. The outcomes of a session's batch are kept in the journal, of
@@ -21,6 +21,7 @@ use crate::Core;
 use crate::command::{Publish, PublishRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::{Coming, LookedUp};
+use crate::decide::quota::Pending;
 use crate::fact::{DedupMark, Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::outcomes::Outcomes;
 use crate::output::Reply;
@@ -34,12 +35,28 @@ pub(super) struct Storing<'a> {
     pub(super) looked_up: LookedUp,
     /// What became of the messages so far.
     pub(super) outcomes: Runs,
-    /// In a trial: messages that would be let in, by topics that may be full.
-    pub(super) let_in: Vec<(TopicName, u64)>,
-    /// `None` for a trial: nothing is stored, and what would be is told that it was [refused together] with others.
+    pub(super) way: Way<'a>,
+}
+
+/// How messages are let in.
+pub(super) enum Way<'a> {
+    /// Each for itself.
+    Each(&'a mut dyn FactLog),
+    /// Not at all: nothing is stored, and what would be is told that it was [refused together] with others.
     ///
     /// [refused together]: Code::RefusedTogether
-    pub(super) log: Option<&'a mut dyn FactLog>,
+    Trial(Trial),
+    /// All of them, for a trial has let them in.
+    Together(&'a mut dyn FactLog),
+}
+
+/// What a trial has let in so far.
+#[derive(Default)]
+pub(super) struct Trial {
+    /// Messages, by topics that may be full.
+    pub(super) let_in: Vec<(TopicName, u64)>,
+    /// What they take of the namespace's quotas.
+    pub(super) pending: Pending,
 }
 
 /// What the messages of a run have in common, resolved.
@@ -48,12 +65,12 @@ pub(super) struct Terms {
     expires: Option<WallTime>,
     /// `None` where the window is off.
     dedup_until: Option<WallTime>,
-    taking: Taking,
+    pub(super) taking: Taking,
 }
 
 /// What a topic takes in.
 #[derive(Clone, Copy)]
-enum Taking {
+pub(super) enum Taking {
     All,
     /// So many, and what becomes of others.
     UpTo(u32, Overflow),
@@ -73,6 +90,22 @@ pub(super) struct Part<'a> {
 impl<'a> Part<'a> {
     pub(super) fn count(&self) -> u32 {
         self.range.end - self.range.start
+    }
+
+    /// Bytes of some of the messages.
+    pub(super) fn bytes(&self, of: Range<u32>) -> u64 {
+        let (from, sizes) = (self.range.start, &self.run.sizes);
+        u64::from(sizes.offset(from + of.end) - sizes.offset(from + of.start))
+    }
+
+    /// How many messages from the front have at most so many bytes together.
+    pub(super) fn fitting(&self, bytes: u64) -> u32 {
+        let (mut low, mut high) = (0, self.count() + 1);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if self.bytes(0..middle) <= bytes { low = middle } else { high = middle }
+        }
+        low
     }
 
     /// Cuts the first `count` messages off.
@@ -99,8 +132,7 @@ impl Core {
         if self.disk_full && publish.producer.is_some() && !looked_up.are_all_seen(messages(&publish.runs)) {
             return Err((Code::DiskFull, DISK_FULL.into()));
         }
-        let mut storing =
-            Storing { namespace, looked_up, outcomes: Vec::new(), let_in: Vec::new(), log: Some(&mut *log) };
+        let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), way: Way::Each(&mut *log) };
         for run in &publish.runs {
             self.publish_run(run, &mut storing);
         }
@@ -139,7 +171,7 @@ impl Core {
             }
             // The messages before this one are stored first: it may repeat one of them.
             let part = Part { run, range: from..index, dedup: core::mem::take(&mut pending) };
-            self.store_fitting(part, &terms, storing);
+            self.store_part(part, &terms, storing);
             let seen = match coming {
                 _ if is_off => None,
                 Some(Coming::Seen(id, before)) => Some((id, before)),
@@ -170,23 +202,35 @@ impl Core {
             from = index + 1;
             push(&mut storing.outcomes, 1, outcome);
         }
-        self.store_fitting(Part { run, range: from..run.count, dedup: pending }, &terms, storing);
+        self.store_part(Part { run, range: from..run.count, dedup: pending }, &terms, storing);
     }
 
-    /// Takes messages in as far as their topic's policy lets it, or says why not.
-    fn store_fitting(&mut self, part: Part<'_>, terms: &Terms, storing: &mut Storing<'_>) {
+    /// Takes messages in that are not known yet, or says why not.
+    fn store_part(&mut self, part: Part<'_>, terms: &Terms, storing: &mut Storing<'_>) {
         if part.range.is_empty() {
             return;
         }
-        let namespace = storing.namespace;
         if self.disk_full {
             return push(&mut storing.outcomes, part.count(), refusal(Code::DiskFull, DISK_FULL));
         }
-        if storing.log.is_none() {
-            return self.try_fitting(&part, terms, storing);
+        let quotas = &self.state.namespaces[storing.namespace].policies.base.quotas;
+        match storing.way {
+            Way::Each(_) | Way::Trial(_) if quotas.limit_publishes() => {
+                let quotas = *quotas;
+                self.store_within(&quotas, part, terms, storing);
+            }
+            _ => self.store_fitting(part, terms, storing),
         }
-        let Storing { outcomes, log: Some(log), .. } = storing else { unreachable!("it is no trial") };
-        let log = &mut **log;
+    }
+
+    /// Takes messages in as far as their topic's policy lets it, or says why not.
+    pub(super) fn store_fitting(&mut self, part: Part<'_>, terms: &Terms, storing: &mut Storing<'_>) {
+        let Storing { namespace, outcomes, way, .. } = storing;
+        let namespace = *namespace;
+        let log = match way {
+            Way::Trial(trial) => return self.try_fitting(namespace, &part, terms, trial, outcomes),
+            Way::Each(log) | Way::Together(log) => &mut **log,
+        };
         match terms.taking {
             Taking::All => {}
             Taking::One { latest } => return self.coalesce(namespace, part, terms, latest, outcomes, log),
@@ -206,25 +250,32 @@ impl Core {
     }
 
     /// Says what would become of messages of which nothing is stored.
-    fn try_fitting(&self, part: &Part<'_>, terms: &Terms, storing: &mut Storing<'_>) {
+    fn try_fitting(
+        &self,
+        namespace: NamespaceNumber,
+        part: &Part<'_>,
+        terms: &Terms,
+        trial: &mut Trial,
+        outcomes: &mut Runs,
+    ) {
         let mut fitting = part.count();
         if let Taking::UpTo(limit, Overflow::Reject) = terms.taking {
-            let (topic, groups) = (&part.run.topic, &self.state.namespaces[storing.namespace].groups);
+            let (topic, groups) = (&part.run.topic, &self.state.namespaces[namespace].groups);
             let room = groups.iter().map(|group| self.room_to_wait(*group, topic, limit)).max().unwrap_or(0);
-            let known = storing.let_in.iter().position(|(name, _)| name == topic);
+            let known = trial.let_in.iter().position(|(name, _)| name == topic);
             let at = known.unwrap_or_else(|| {
-                storing.let_in.push((topic.clone(), 0));
-                storing.let_in.len() - 1
+                trial.let_in.push((topic.clone(), 0));
+                trial.let_in.len() - 1
             });
-            let let_in = &mut storing.let_in[at].1;
+            let let_in = &mut trial.let_in[at].1;
             fitting = u64::from(fitting).min(room.saturating_sub(*let_in)) as u32;
             *let_in += u64::from(fitting);
         }
         if fitting > 0 {
-            push(&mut storing.outcomes, fitting, refused_together());
+            push(outcomes, fitting, refused_together());
         }
         if let (Taking::UpTo(limit, _), 1..) = (terms.taking, part.count() - fitting) {
-            push(&mut storing.outcomes, part.count() - fitting, topic_full(limit));
+            push(outcomes, part.count() - fitting, topic_full(limit));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use millpond_types::{Counts, GroupName, Tally};
+use millpond_types::{Counts, GroupName, Tally, Usage};
 
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::GroupPage;
@@ -24,6 +24,8 @@ pub(crate) struct Group {
     pub(crate) topics: u64,
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
+    /// Bytes of the journal that it needs: those of its messages and dead letters.
+    pub(crate) bytes: u64,
     /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`].
     pub(crate) shelves: [u64; SHELVES],
     /// How many of these are not in memory.
@@ -91,18 +93,25 @@ impl core::ops::IndexMut<GroupNumber> for Groups {
 impl Group {
     pub(crate) fn new(namespace: NamespaceNumber, name: GroupName) -> Group {
         let (counts, tally, shelves) = (Counts::default(), Tally::default(), [0; SHELVES]);
-        Group { namespace, name, is_ending: false, topics: 0, counts, tally, shelves, cold: shelves }
+        Group { namespace, name, is_ending: false, topics: 0, counts, tally, bytes: 0, shelves, cold: shelves }
     }
 
     /// A group, all of whose topics are in the store.
     pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
-        let GroupPage { number: _, name, is_ending, counts, tally, topics, shelves } = page;
-        Group { namespace, name, is_ending, topics, counts, tally, shelves, cold: shelves }
+        let GroupPage { number: _, name, is_ending, counts, tally, bytes, topics, shelves } = page;
+        Group { namespace, name, is_ending, topics, counts, tally, bytes, shelves, cold: shelves }
     }
 
     pub(crate) fn page(&self, number: GroupNumber) -> GroupPage {
         let (name, counts, tally, is_ending) = (self.name.clone(), self.counts, self.tally, self.is_ending);
-        GroupPage { number, name, is_ending, counts, tally, topics: self.topics, shelves: self.shelves }
+        let Group { bytes, topics, shelves, .. } = *self;
+        GroupPage { number, name, is_ending, counts, tally, bytes, topics, shelves }
+    }
+
+    /// What it holds of what the quotas of its namespace limit.
+    pub(crate) fn usage(&self) -> Usage {
+        let messages = self.counts.unfinished() + self.counts.dead;
+        Usage { messages, bytes: self.bytes, topics: self.topics, connections: 0 }
     }
 
     /// Whether it holds no topics and no dead letters.

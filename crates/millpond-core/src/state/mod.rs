@@ -33,7 +33,7 @@ use millpond_types::{Policy, Priority, RunTime, Sequence, SessionId, TopicNumber
 use slab::Slab;
 
 use crate::fact::{Epoch, GroupNumber, NamespaceNumber};
-use crate::output::Holdings;
+use crate::output::{Holdings, Notice};
 use crate::state::entries::Fetched;
 use crate::state::group::Groups;
 use crate::state::hash::FixedState;
@@ -107,6 +107,8 @@ pub(crate) struct State {
     pub(crate) piece_timers: TimeIndex<PieceTimer>,
     /// What has changed of what is needed of the journal, for the shell.
     pub(crate) holdings: Holdings,
+    /// What edges have to know, for the shell.
+    pub(crate) notices: Vec<Notice>,
     /// Topics that something has happened to, for what they are offered at and for vanishing.
     pub(crate) touched: Vec<TopicSlot>,
     /// Topics that something may have happened to.
@@ -140,6 +142,7 @@ impl State {
             wall_timers: TimeIndex::new(),
             piece_timers: TimeIndex::new(),
             holdings: Holdings::default(),
+            notices: Vec::new(),
             touched: Vec::new(),
             sweeps: Sweeps::default(),
             residents: Residents::default(),

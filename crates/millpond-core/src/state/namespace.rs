@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use millpond_types::NamespaceName;
 
 use crate::fact::{GroupNumber, NamespaceNumber};
+use crate::output::Notice;
 use crate::page::NamespacePage;
 use crate::state::group::Groups;
 use crate::state::pauses::Pauses;
@@ -79,6 +80,11 @@ impl core::ops::IndexMut<NamespaceNumber> for Namespaces {
 impl Namespace {
     pub(crate) fn new(name: NamespaceName, policies: Policies) -> Namespace {
         Namespace { name, policies, paused: Pauses::default(), groups: Vec::new(), ending: Vec::new() }
+    }
+
+    /// What edges have to know of it.
+    pub(crate) fn notice(&self) -> Notice {
+        Notice::Namespace { name: self.name.clone(), connections: self.policies.base.quotas.connections }
     }
 
     pub(crate) fn page(&self, number: NamespaceNumber, groups: &Groups) -> NamespacePage {

@@ -227,7 +227,10 @@ impl World {
         let Reply::Namespaces(views) = self.shell.ask(Command::Stats(NamespaceName::default())) else {
             panic!("stats are told")
         };
-        assert_eq!((views[0].topics, &views[0].groups[..]), (0, &[(GroupName::default(), Counts::default())][..]));
+        assert_eq!(
+            (views[0].usage.topics, &views[0].groups[..]),
+            (0, &[(GroupName::default(), Counts::default())][..])
+        );
         self.shell.core.extents(&mut |group, extent| panic!("group {group} needs {extent:?}"));
     }
 

@@ -150,7 +150,14 @@ fn namespace(view: &NamespaceView) -> String {
     let Tally { accepted: _, declined, superseded, dropped } = view.tally;
     let tally = [("declined", declined), ("superseded", superseded), ("dropped", dropped)];
     let tally: String = tally.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {n} {name}")).collect();
-    format!("{}: {} topics{of}{tally}{paused}", view.name, view.topics)
+    let (quotas, usage) = (view.policy.quotas, view.usage);
+    let quotas = [
+        ("messages", quotas.messages, usage.messages),
+        ("bytes", quotas.bytes, usage.bytes),
+        ("topics", quotas.topics, usage.topics),
+    ];
+    let quotas = quotas.iter().filter_map(|(name, quota, used)| Some(format!(", {used} of {} {name}", (*quota)?)));
+    format!("{}: {} topics{of}{tally}{paused}{}", view.name, usage.topics, quotas.collect::<String>())
 }
 
 fn topic(view: &TopicView, now: Now) -> Vec<String> {

@@ -13,7 +13,7 @@ use millpond_core::dedup_hash;
 use millpond_types::block;
 use millpond_types::{
     Coalesce, DedupWindow, Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OnExpiry, Overflow,
-    Overrides, Pattern, Policy, Priority, ProducerId, Receipt, RequestId, Retry, Rule, Rules, SessionId, TopBy,
+    Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Receipt, RequestId, Retry, Rule, Rules, SessionId, TopBy,
     TopicName, TopicNumber,
 };
 
@@ -277,7 +277,15 @@ fn policies(line: &Line<'_>, text: &str) -> (Policy, Rules) {
     });
     let of_namespace = Line::new(text.split(" + ").next().expect("there is a first part"));
     assert_eq!(line.words[0], of_namespace.words[0]);
-    (overrides(&of_namespace).over(&Policy::default()), Rules::new(rules.collect()).expect("rules that are rules"))
+    let quota = |key| of_namespace.number(key);
+    let quotas = Quotas {
+        messages: quota("quota_messages"),
+        bytes: quota("quota_bytes"),
+        topics: quota("quota_topics"),
+        connections: quota("quota_connections"),
+    };
+    let policy = Policy { quotas, ..overrides(&of_namespace).over(&Policy::default()) };
+    (policy, Rules::new(rules.collect()).expect("rules that are rules"))
 }
 
 fn overrides(line: &Line<'_>) -> Overrides {

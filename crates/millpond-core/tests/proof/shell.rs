@@ -223,7 +223,20 @@ impl Shell {
         invariants::check(&read_back);
         assert_same(&state, read_back.pages(), "pages read back are the same pages");
 
+        self.bytes_are_counted(&state);
         self.every_byte_is_live_or_freed();
+    }
+
+    /// Each group counts the bytes that it needs of the journal.
+    fn bytes_are_counted(&self, state: &[Page]) {
+        let mut needed: BTreeMap<GroupNumber, u64> = BTreeMap::new();
+        self.core.extents(&mut |group, extent| *needed.entry(group).or_default() += u64::from(extent.length));
+        for page in state {
+            let Page::Namespace(page) = page else { continue };
+            for group in &page.groups {
+                assert_eq!(group.bytes, needed.get(&group.number).copied().unwrap_or(0), "the bytes of {}", group.name);
+            }
+        }
     }
 
     fn every_byte_is_live_or_freed(&self) {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use millpond_types::limits::*;
 use millpond_types::{
     Advice, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, MessageId,
-    MessageState, MessageView, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy, PublishOutcome, Receipt,
-    Retry, Rule, Tally, TopBy, TopicView,
+    MessageState, MessageView, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy, PublishOutcome, Quotas,
+    Receipt, Retry, Rule, Tally, TopBy, TopicView, Usage,
 };
 
 use super::{Record, vectors};
@@ -57,11 +57,13 @@ fn every_record_has_its_fields() {
         ("LeasedRun", LeasedRun::FIELDS),
         ("Listing", Listing::FIELDS),
         ("Policy", Policy::FIELDS),
+        ("Quotas", Quotas::FIELDS),
         ("Overrides", Overrides::FIELDS),
         ("Pattern", Pattern::FIELDS),
         ("Rule", Rule::FIELDS),
         ("Counts", Counts::FIELDS),
         ("Tally", Tally::FIELDS),
+        ("Usage", Usage::FIELDS),
         ("NamespaceView", NamespaceView::FIELDS),
         ("TopicView", TopicView::FIELDS),
         ("GroupCursors", GroupCursors::FIELDS),

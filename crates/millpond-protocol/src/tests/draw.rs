@@ -5,8 +5,8 @@ use millpond_types::limits::{DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAM
 use millpond_types::{
     Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Overflow,
-    Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Receipt, RequestId, Retry, Rule, Rules, Sequence,
-    SessionId, Tally, TopBy, TopicName, TopicNumber, TopicView, WallTime, block,
+    Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry, Rule, Rules,
+    Sequence, SessionId, Tally, TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime, block,
 };
 
 use crate::*;
@@ -161,6 +161,12 @@ impl Draw {
             overflow: [Overflow::Reject, Overflow::DropOldest][self.below(2)],
             coalesce: [Coalesce::Off, Coalesce::KeepFirst, Coalesce::KeepLatest][self.below(3)],
             weight: self.u32(),
+            quotas: Quotas {
+                messages: self.option(Draw::u64),
+                bytes: self.option(Draw::u64),
+                topics: self.option(Draw::u64),
+                connections: self.option(Draw::u64),
+            },
         }
     }
 
@@ -371,7 +377,7 @@ impl Draw {
             policy: self.policy(),
             rules: self.rules(),
             version: self.u64(),
-            topics: self.u64(),
+            usage: Usage { messages: self.u64(), bytes: self.u64(), topics: self.u64(), connections: self.u64() },
             groups: self.list(0, |d| (d.group(), d.counts())),
             tally: Tally { accepted: self.u64(), declined: self.u64(), superseded: self.u64(), dropped: self.u64() },
             paused: self.list(0, |d| (d.topic(), d.flag())),

@@ -52,7 +52,7 @@ use crate::moving::Moving;
 use crate::session::credit::Windows;
 use crate::session::intake::Receiving;
 use crate::session::room::Room;
-use crate::session::{Registry, Shared};
+use crate::session::{Registry, Shared, Uses};
 use crate::update_queue::{Lane, UpdateQueue};
 use crate::writer::{Clock, FetchThreads, Journal, Parts, Writer, lanes};
 
@@ -165,7 +165,7 @@ impl Broker {
         let Opened { core, store, appender, committer, reader, housekeeper, mover, .. } = opened;
         let hash_key = core.hash_key();
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
-        let registry = Arc::new(Registry::default());
+        let (registry, uses) = (Arc::new(Registry::default()), Arc::new(Uses::default()));
 
         let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(|| {
             housekeeper.run(|damage| tracing::error!(file = damage.file, offset = damage.offset, "{damage}"))
@@ -184,6 +184,7 @@ impl Broker {
             clock,
             journal: journal.submitter(),
             registry: registry.clone(),
+            uses: uses.clone(),
             metrics: metrics.clone(),
             health: health.clone(),
         };
@@ -195,6 +196,7 @@ impl Broker {
         let shared = Shared {
             writer: writer.submitter(),
             registry,
+            uses,
             bodies,
             metrics,
             health,

@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use millpond_core::command::Command;
 use millpond_core::output::Reply;
-use millpond_types::Counts;
+use millpond_types::{Counts, Usage};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -75,13 +75,14 @@ async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
     ([(CONTENT_TYPE, OPEN_METRICS)], shared.metrics.text(readings))
 }
 
-/// Topics and messages of all namespaces, at one journal position.
-async fn held(shared: &Shared) -> Option<(u64, Counts)> {
+/// What all namespaces hold, and in which states, at one journal position.
+async fn held(shared: &Shared) -> Option<(Usage, Counts)> {
     let asked = shared.writer.try_submit(FINISHING, Request::Call(Command::Namespaces)).ok()?;
     let Ok(Reply::Namespaces(rows)) = asked.await else { return None };
-    let mut sum = (0, Counts::default());
+    let mut sum = (Usage::default(), Counts::default());
     for row in rows {
-        sum.0 += row.topics;
+        sum.0.topics += row.usage.topics;
+        sum.0.bytes += row.usage.bytes;
         for (_, counts) in row.groups {
             sum.1.waiting += counts.waiting;
             sum.1.delayed += counts.delayed;

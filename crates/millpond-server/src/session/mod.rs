@@ -14,6 +14,7 @@ pub(crate) mod outbox;
 pub(crate) mod registry;
 pub(crate) mod room;
 pub(crate) mod ticket;
+pub(crate) mod uses;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -33,11 +34,13 @@ use credit::Windows;
 use intake::Receiving;
 pub(crate) use registry::Registry;
 use room::Room;
+pub(crate) use uses::Uses;
 
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) writer: Submitter<Request, Reply>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) uses: Arc<Uses>,
     pub(crate) bodies: Bodies,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,

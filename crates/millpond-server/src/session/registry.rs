@@ -46,14 +46,14 @@ impl Registry {
         lost(session.filter(|session| entries.release(number, *session)));
     }
 
-    /// Gives the session to the connection. A connection that had it is closed.
-    pub(crate) fn take_session(&self, session: SessionId, number: u64, outbox: &Arc<Outbox>) {
+    /// Gives the session to the connection. A connection that had it is closed; its number.
+    pub(crate) fn take_session(&self, session: SessionId, number: u64, outbox: &Arc<Outbox>) -> Option<u64> {
         let before = self.write().sessions.insert(session, (number, outbox.clone()));
-        if let Some((other, outbox)) = before.filter(|(other, _)| *other != number) {
-            tracing::info!(connection = other, by = number, "a session was taken over");
-            let detail = "the session was resumed on another connection".to_owned();
-            outbox.close(Close { code: Code::SessionUnknown, detail });
-        }
+        let (other, outbox) = before.filter(|(other, _)| *other != number)?;
+        tracing::info!(connection = other, by = number, "a session was taken over");
+        let detail = "the session was resumed on another connection".to_owned();
+        outbox.close(Close { code: Code::SessionUnknown, detail });
+        Some(other)
     }
 
     /// The session ended; true if the connection still had it.

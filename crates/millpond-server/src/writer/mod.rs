@@ -35,9 +35,9 @@ pub(crate) use request::{FINISHING, LANES, PUBLISHING, Request, lanes};
 use crate::health::Health;
 use crate::memory::Shares;
 use crate::metrics::{Counting, Metrics};
-use crate::session::Registry;
 use crate::session::outbox::Close;
 use crate::session::ticket::{EMBEDDED, UNANSWERED, parts, ticket};
+use crate::session::{Registry, Uses};
 use crate::update_queue::{Answer, Batch, Next, State, Submitter};
 
 /// How much of a turn goes to what is done in slices. Publishing waits that much longer while there is something.
@@ -66,6 +66,7 @@ pub(crate) struct Writer {
     own: Submitter<Request, Reply>,
     journal: Submitter<(Committer, Job), journal::Committed>,
     registry: Arc<Registry>,
+    uses: Arc<Uses>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
 }
@@ -81,6 +82,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) journal: Submitter<(Committer, Job), journal::Committed>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) uses: Arc<Uses>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
 }
@@ -110,9 +112,10 @@ impl State for Writer {
 
 impl Writer {
     pub(crate) fn new(parts: Parts, own: Submitter<Request, Reply>) -> Writer {
-        let Parts { mut core, store, shares, fetchers, appender, committer, clock, journal, registry, metrics, health } =
-            parts;
+        let Parts { mut core, store, shares, fetchers, appender, committer, clock, journal, .. } = parts;
+        let Parts { registry, uses, metrics, health, .. } = parts;
         core.set_room(shares.room);
+        core.notices().drain(..).for_each(|notice| uses.note(notice));
         Writer {
             core,
             appender,
@@ -130,6 +133,7 @@ impl Writer {
             own,
             journal,
             registry,
+            uses,
             metrics,
             health,
         }
@@ -148,6 +152,7 @@ impl Writer {
         self.core.dispatch(&mut log);
         self.fetching.send(self.core.wanted(), &self.own);
         self.appender.hold(self.core.holdings());
+        self.core.notices().drain(..).for_each(|notice| self.uses.note(notice));
         self.sort_outputs(now);
         self.commit(now)?;
         self.unfinished = self.tidy();
@@ -218,7 +223,11 @@ impl Writer {
     /// Puts each output of the turn where it waits for what it needs.
     fn sort_outputs(&mut self, now: Instant) {
         let mut at_once = Outgoing::default();
-        for output in self.core.outputs().drain(..) {
+        for mut output in self.core.outputs().drain(..) {
+            if let Output::Reply { reply: Reply::Namespaces(rows), .. } = &mut output {
+                // The core knows of no connections.
+                rows.iter_mut().for_each(|row| row.usage.connections = self.uses.count(&row.name));
+            }
             let to = match level(&output) {
                 Level::Durable => &mut self.filling.durable,
                 Level::Written => &mut self.filling.written,

@@ -204,6 +204,7 @@ impl Source<'_> {
             is_ending: self.flag()?,
             counts: self.counts()?,
             tally: self.tally()?,
+            bytes: self.number()?,
             topics: self.number()?,
             shelves: self.shelves()?,
         })
@@ -264,12 +265,13 @@ impl Source<'_> {
 
 impl Sink<'_> {
     fn group(&mut self, group: &GroupPage) {
-        let GroupPage { number, name, is_ending, counts, tally, topics, shelves } = group;
+        let GroupPage { number, name, is_ending, counts, tally, bytes, topics, shelves } = group;
         self.number32(*number);
         self.string(name.as_bytes());
         self.flag(*is_ending);
         self.counts(counts);
         self.tally(tally);
+        self.number(*bytes);
         self.number(*topics);
         shelves.iter().for_each(|topics| self.number(*topics));
     }

@@ -1,17 +1,19 @@
 //! The byte forms of policies, and of the rules that say otherwise for some topics.
 
 use millpond_types::{
-    Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Overrides, Pattern, Policy, Retry, Rule, Rules,
+    Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Retry, Rule, Rules,
 };
 
 use super::{BadRecord, Sink, Source};
 
-/// The values of a policy in their order, each with its form. In a rule each of them is optional.
+/// The values of a policy in their order, each with its form. In a rule each of them is optional, but for those that are
+/// of the namespace alone.
 macro_rules! values {
-    ($($value:ident $form:ident,)*) => {
+    (by rule: { $($value:ident $form:ident,)* } alone: { $($alone:ident $its:ident,)* }) => {
         impl Sink<'_> {
             pub(super) fn policy(&mut self, policy: &Policy) {
                 $(self.$form(policy.$value);)*
+                $(self.$its(policy.$alone);)*
             }
 
             fn overrides(&mut self, overrides: &Overrides) {
@@ -21,7 +23,7 @@ macro_rules! values {
 
         impl Source<'_> {
             pub(super) fn policy(&mut self) -> Result<Policy, BadRecord> {
-                Ok(Policy { $($value: self.$form()?,)* })
+                Ok(Policy { $($value: self.$form()?,)* $($alone: self.$its()?,)* })
             }
 
             fn overrides(&mut self) -> Result<Overrides, BadRecord> {
@@ -32,17 +34,22 @@ macro_rules! values {
 }
 
 values! {
-    lease millis,
-    max_failures number32,
-    retry retry,
-    ttl millis_or_none,
-    on_expiry on_expiry,
-    dedup_window dedup_window,
-    max_in_flight number32_or_none,
-    max_waiting number32_or_none,
-    overflow overflow,
-    coalesce coalesce,
-    weight number32,
+    by rule: {
+        lease millis,
+        max_failures number32,
+        retry retry,
+        ttl millis_or_none,
+        on_expiry on_expiry,
+        dedup_window dedup_window,
+        max_in_flight number32_or_none,
+        max_waiting number32_or_none,
+        overflow overflow,
+        coalesce coalesce,
+        weight number32,
+    }
+    alone: {
+        quotas quotas,
+    }
 }
 
 impl Sink<'_> {
@@ -65,6 +72,11 @@ impl Sink<'_> {
 
     fn number32_or_none(&mut self, number: Option<u32>) {
         self.option(number, Self::number32);
+    }
+
+    fn quotas(&mut self, quotas: Quotas) {
+        let Quotas { messages, bytes, topics, connections } = quotas;
+        [messages, bytes, topics, connections].into_iter().for_each(|quota| self.option(quota, Self::number));
     }
 
     fn retry(&mut self, retry: Retry) {
@@ -123,6 +135,15 @@ impl Source<'_> {
 
     fn number32_or_none(&mut self) -> Result<Option<u32>, BadRecord> {
         self.option(Self::number32)
+    }
+
+    fn quotas(&mut self) -> Result<Quotas, BadRecord> {
+        Ok(Quotas {
+            messages: self.option(Self::number)?,
+            bytes: self.option(Self::number)?,
+            topics: self.option(Self::number)?,
+            connections: self.option(Self::number)?,
+        })
     }
 
     fn retry(&mut self) -> Result<Retry, BadRecord> {

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use millpond_client::Client;
 use millpond_types::{
-    Coalesce, DedupWindow, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy, Retry,
-    Rule, Rules, TopicName,
+    Coalesce, DedupWindow, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy,
+    Quotas, Retry, Rule, Rules, TopicName,
 };
 
 use crate::cli::{Globals, Output};
@@ -108,6 +108,18 @@ struct PolicyArgs {
     /// Messages that a topic is given in one turn, 1 to 1000 [default: 1]
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
+    /// Messages that the namespace may hold, dead letters among them [default: none]
+    #[arg(long, value_name = "N|none", value_parser = quota)]
+    quota_messages: Option<Quota>,
+    /// Bytes that these messages may take in the journal, as 10GiB [default: none]
+    #[arg(long, value_name = "SIZE|none", value_parser = quota_bytes)]
+    quota_bytes: Option<Quota>,
+    /// Topics that the namespace may hold [default: none]
+    #[arg(long, value_name = "N|none", value_parser = quota)]
+    quota_topics: Option<Quota>,
+    /// Connections that may publish to the namespace or receive from it [default: none]
+    #[arg(long, value_name = "N|none", value_parser = quota)]
+    quota_connections: Option<Quota>,
 }
 
 /// A TTL or none: clap would take an `Option` for a flag that may be left out.
@@ -118,12 +130,24 @@ struct Ttl(Option<Millis>);
 #[derive(Clone, Copy)]
 struct Limit(Option<u32>);
 
+/// A quota or none, likewise.
+#[derive(Clone, Copy)]
+struct Quota(Option<u64>);
+
 fn ttl(text: &str) -> Result<Ttl, String> {
     quantity::millis_or_none(text).map(Ttl)
 }
 
 fn limit(text: &str) -> Result<Limit, String> {
     quantity::count_or_none(text).map(Limit)
+}
+
+fn quota(text: &str) -> Result<Quota, String> {
+    quantity::count_or_none(text).map(Quota)
+}
+
+fn quota_bytes(text: &str) -> Result<Quota, String> {
+    quantity::or_none(text, quantity::size).map(Quota)
 }
 
 /// Reads the name of a namespace.
@@ -145,7 +169,7 @@ impl Namespace {
                         "namespace {name} exists already: change it with `millpond namespace set {name}`"
                     )));
                 }
-                let (policy, rules) = checked(policy.overrides().over(&Policy::default()), rules)?;
+                let (policy, rules) = checked(policy.over(&Policy::default()), rules)?;
                 Ok(client.set_namespace(name, policy, rules).await?)
             }),
             Namespace::Set(Set { name, policy, rules, no_rules }) => with_client(globals, async |client| {
@@ -155,7 +179,7 @@ impl Namespace {
                 };
                 let kept = view.rules.iter().filter(|rule| !is_over(rule)).cloned();
                 let rules = kept.chain(rules.iter().cloned()).collect();
-                let (policy, rules) = checked(policy.overrides().over(&view.policy), rules)?;
+                let (policy, rules) = checked(policy.over(&view.policy), rules)?;
                 Ok(client.set_namespace(name, policy, rules).await?)
             }),
             Namespace::Show(Show { name, topic }) => {
@@ -194,9 +218,16 @@ async fn found(client: &Client, name: &NamespaceName) -> Result<NamespaceView, F
 }
 
 impl PolicyArgs {
-    /// The values that are given.
-    fn overrides(&self) -> Overrides {
-        Overrides {
+    /// A policy with the values that are given in place of its own.
+    fn over(&self, base: &Policy) -> Policy {
+        let or = |given: Option<Quota>, base| given.map_or(base, |quota| quota.0);
+        let quotas = Quotas {
+            messages: or(self.quota_messages, base.quotas.messages),
+            bytes: or(self.quota_bytes, base.quotas.bytes),
+            topics: or(self.quota_topics, base.quotas.topics),
+            connections: or(self.quota_connections, base.quotas.connections),
+        };
+        let overrides = Overrides {
             lease: self.lease,
             max_failures: self.max_failures,
             retry: self.retry,
@@ -208,7 +239,8 @@ impl PolicyArgs {
             overflow: self.overflow,
             coalesce: self.coalesce,
             weight: self.weight,
-        }
+        };
+        Policy { quotas, ..overrides.over(base) }
     }
 }
 
@@ -224,6 +256,9 @@ fn show(view: &NamespaceView) -> Table {
     for ((name, value), meaning) in
         policy::entries(&(&view.policy).into()).into_iter().zip(policy::meanings(&view.policy))
     {
+        table.row([name.into(), value, meaning]);
+    }
+    for (name, value, meaning) in policy::alone(&view.policy) {
         table.row([name.into(), value, meaning]);
     }
     for rule in view.rules.iter() {
@@ -248,6 +283,9 @@ fn show_topic(view: &NamespaceView, topic: &TopicName) -> Table {
             rule.map_or_else(|| "namespace".into(), |rule| format!("rule {}", json::pattern_text(&rule.pattern)));
         table.row([name.into(), value, from, meaning]);
     }
+    for (name, value, meaning) in policy::alone(&policy) {
+        table.row([name.into(), value, "namespace".into(), meaning]);
+    }
     table
 }
 
@@ -256,7 +294,7 @@ fn list(views: &[NamespaceView]) -> Table {
     for view in views {
         let sum = |of: fn(&millpond_types::Counts) -> u64| view.groups.iter().map(|(_, c)| of(c)).sum::<u64>();
         let (unfinished, dead) = (sum(|c| c.unfinished()), sum(|c| c.dead));
-        table.row([view.name.to_string(), view.topics.to_string(), unfinished.to_string(), dead.to_string()]);
+        table.row([view.name.to_string(), view.usage.topics.to_string(), unfinished.to_string(), dead.to_string()]);
     }
     table
 }

@@ -1,7 +1,7 @@
 //! `stats`: how many messages a namespace holds in each state, all counted at one journal position.
 
 use clap::Args;
-use millpond_types::{NamespaceName, NamespaceView};
+use millpond_types::{NamespaceName, NamespaceView, Quotas};
 
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
@@ -32,9 +32,30 @@ impl Stats {
             views.iter().for_each(|view| say::line(json::stats(view)));
         } else {
             say::print(table(&views));
+            if let [view] = &views[..]
+                && view.policy.quotas != Quotas::default()
+            {
+                say::print(usage(view));
+            }
         }
         Ok(())
     }
+}
+
+/// What one namespace holds of what its quotas limit.
+fn usage(view: &NamespaceView) -> Table {
+    let (quotas, usage) = (view.policy.quotas, view.usage);
+    let mut table = Table::new(&["of the namespace", "used", "quota"]);
+    for (what, used, quota) in [
+        ("messages", usage.messages, quotas.messages),
+        ("bytes", usage.bytes, quotas.bytes),
+        ("topics", usage.topics, quotas.topics),
+        ("connections", usage.connections, quotas.connections),
+    ] {
+        let quota = quota.map_or_else(|| "none".into(), |quota| quota.to_string());
+        table.row([what.into(), used.to_string(), quota]);
+    }
+    table
 }
 
 fn table(views: &[NamespaceView]) -> Table {
@@ -46,7 +67,7 @@ fn table(views: &[NamespaceView]) -> Table {
             table.row([
                 view.name.to_string(),
                 group.to_string(),
-                view.topics.to_string(),
+                view.usage.topics.to_string(),
                 counts.waiting.to_string(),
                 counts.delayed.to_string(),
                 counts.retrying.to_string(),

@@ -11,6 +11,7 @@ mod inspecting;
 mod managing;
 mod memory;
 mod publishing;
+mod quotas;
 mod receiving;
 mod restarting;
 mod serving;

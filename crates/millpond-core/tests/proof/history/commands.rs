@@ -5,7 +5,7 @@ use millpond_core::command::*;
 use millpond_core::dedup_hash;
 use millpond_types::{
     Coalesce, DedupWindow, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern,
-    Policy, Priority, ProducerId, Receipt, Retry, Rule, Rules, SessionId, TopicName, block,
+    Policy, Priority, ProducerId, Quotas, Receipt, Retry, Rule, Rules, SessionId, TopicName, block,
 };
 
 use super::{Op, TOPICS};
@@ -178,7 +178,7 @@ fn filter(at: usize) -> Filter {
 }
 
 /// Without rules.
-const BASE: usize = 10;
+const BASE: usize = 13;
 pub const POLICIES: usize = BASE + 4;
 
 /// Gives the namespace one of some policies, whose rules turn to others of them.
@@ -203,6 +203,7 @@ pub fn set_policy(at: usize, weight: u32) -> Command {
 fn policy(at: usize, weight: u32) -> Policy {
     let of = Policy { weight, retry: Retry::Head, max_failures: 2, lease: Millis(2000), ..Policy::default() };
     let backoff = Retry::Backoff { first: Millis(1), longest: Millis(2) };
+    let none = Quotas::default();
     match at {
         0 => of,
         1 => Policy { retry: Retry::Tail, dedup_window: DedupWindow::For(Millis(2000)), ..of },
@@ -213,6 +214,9 @@ fn policy(at: usize, weight: u32) -> Policy {
         6 => Policy { retry: backoff, coalesce: Coalesce::KeepLatest, ..of },
         7 => Policy { coalesce: Coalesce::KeepFirst, max_in_flight: Some(1), ..of },
         8 => Policy { max_waiting: Some(3), overflow: Overflow::DropOldest, ..of },
+        9 => Policy { quotas: Quotas { messages: Some(6), topics: Some(3), ..none }, max_waiting: Some(4), ..of },
+        10 => Policy { quotas: Quotas { messages: Some(3), ..none }, coalesce: Coalesce::KeepLatest, ..of },
+        11 => Policy { quotas: Quotas { bytes: Some(60), ..none }, ..of },
         _ => Policy { retry: backoff, max_waiting: Some(2), max_in_flight: Some(2), ..of },
     }
 }

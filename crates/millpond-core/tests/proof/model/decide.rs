@@ -8,6 +8,7 @@ use millpond_types::{
 };
 
 use super::finish::each;
+use super::quota::{Pending, size};
 use super::{Consumer, Message, Model, Session, State, Topic, Who};
 
 impl Model {
@@ -15,7 +16,7 @@ impl Model {
     pub fn decide(&mut self, ticket: Ticket, command: &Command) -> Vec<String> {
         let one = |text: &str| vec![text.to_owned()];
         match command {
-            Command::Publish(publish) => publish.runs.iter().flat_map(|run| self.publish(run)).collect(),
+            Command::Publish(publish) => publish.runs.iter().flat_map(|run| self.publish(run, false)).collect(),
             Command::Receive(receive) => {
                 let who = Who::Once { ticket: ticket.0, until: self.run + receive.wait.0 };
                 let credit = (receive.messages, receive.bytes);
@@ -140,7 +141,7 @@ impl Model {
         let Forward { receipts, publish } = forward;
         let is_current: Vec<bool> =
             receipts.iter().flat_map(each).map(|receipt| self.leased(receipt).is_some()).collect();
-        let trial = self.try_publish(&publish.runs);
+        let trial = self.try_publish(&publish.runs, self.given_back(receipts, &publish.runs));
         let let_in = Code::RefusedTogether.name();
         if is_current.contains(&false) || trial.iter().any(|told| told != let_in && !told.starts_with("duplicate")) {
             let mut lines: Vec<String> =
@@ -150,12 +151,12 @@ impl Model {
         }
         let finish = Finish { verb: FinishVerb::Ack, receipts: receipts.clone(), confirm: true };
         let mut lines = self.finish(&finish);
-        lines.extend(publish.runs.iter().flat_map(|run| self.publish(run)).collect::<Vec<_>>());
+        lines.extend(publish.runs.iter().flat_map(|run| self.publish(run, true)).collect::<Vec<_>>());
         lines
     }
 
     /// What is told of messages none of which is stored.
-    fn try_publish(&self, runs: &[PublishRun]) -> Vec<String> {
+    fn try_publish(&self, runs: &[PublishRun], mut pending: Pending) -> Vec<String> {
         let (mut told, mut let_in) = (Vec::new(), BTreeMap::<TopicName, usize>::new());
         for (run, index) in runs.iter().flat_map(|run| (0..run.count).map(move |index| (run, index))) {
             let policy = self.policy_of(&run.topic);
@@ -168,6 +169,9 @@ impl Model {
             told.push(match hash.and_then(|hash| self.remembered(hash)) {
                 _ if policy.dedup_window == DedupWindow::Off && hash.is_some() => Code::DedupOff.name().to_owned(),
                 Some(id) => format!("duplicate {id} {}", self.state_of(id)),
+                None if self.is_over_quota(&run.topic, size(run, index), &mut pending) => {
+                    Code::QuotaExceeded.name().to_owned()
+                }
                 None => {
                     let let_in = let_in.entry(run.topic.clone()).or_default();
                     *let_in += 1;
@@ -178,7 +182,8 @@ impl Model {
         told
     }
 
-    fn publish(&mut self, run: &PublishRun) -> Vec<String> {
+    /// With `granted`, a trial has let all of it in.
+    fn publish(&mut self, run: &PublishRun, granted: bool) -> Vec<String> {
         let policy = self.policy_of(&run.topic);
         let messages = block::messages(&run.block).map(|parts| parts.unwrap());
         let outcomes = (0..).zip(messages).map(|(index, parts)| {
@@ -188,6 +193,9 @@ impl Model {
             }
             if let Some(id) = hash.and_then(|hash| self.remembered(hash)) {
                 return format!("duplicate {id} {}", self.state_of(id));
+            }
+            if !granted && self.is_over_quota(&run.topic, parts.length as u64, &mut Pending::default()) {
+                return Code::QuotaExceeded.name().to_owned();
             }
             let full = policy.max_waiting.is_some_and(|most| self.waiting(&run.topic).len() >= most as usize);
             if full && policy.overflow == Overflow::Reject && policy.coalesce == Coalesce::Off {

@@ -8,6 +8,7 @@ mod coalesce;
 mod decide;
 mod dispatch;
 mod finish;
+mod quota;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -78,7 +78,10 @@ impl Conversation {
                 }
                 None => return self.refuse(correlation, Code::SessionUnknown, NO_SESSION),
             },
-            frame::Request::Receive(receive) => (Kind::Receive, convert::receive(receive)),
+            frame::Request::Receive(receive) => match self.may_not_use(&receive.namespace) {
+                None => (Kind::Receive, convert::receive(receive)),
+                Some(why) => return self.refuse(correlation, Code::QuotaExceeded, &why),
+            },
             frame::Request::Look { topic, which } => manage(convert::look(topic, which, key)),
             frame::Request::Cancel { topic, which } => {
                 let topic = convert::topic(topic);
@@ -148,6 +151,13 @@ impl Conversation {
     fn publish(&mut self, publish: frame::Publish<Block>, correlation: u32, bytes: u32) -> Result<(), Close> {
         self.spend(bytes)?;
         let silent = publish.level == frame::Level::None;
+        if let Some(detail) = self.may_not_use(&publish.namespace) {
+            self.give_back(bytes);
+            if !silent {
+                self.write(Response::Error { code: Code::QuotaExceeded, detail }, correlation);
+            }
+            return Ok(());
+        }
         let command = convert::publish(publish, self.shared.hash_key);
         if !self.ask(correlation, Kind::Publish { bytes, silent }, command) {
             self.give_back(bytes);
@@ -157,6 +167,10 @@ impl Conversation {
 
     fn forward(&mut self, forward: frame::Forward<Block>, correlation: u32, bytes: u32) -> Result<(), Close> {
         self.spend(bytes)?;
+        if let Some(detail) = self.may_not_use(&forward.namespace) {
+            self.give_back(bytes);
+            return self.refuse(correlation, Code::QuotaExceeded, &detail);
+        }
         let is_asked = match convert::forward(forward, self.shared.hash_key) {
             Ok(command) => self.ask(correlation, Kind::Publish { bytes, silent: false }, command),
             Err(refusal) => {
@@ -233,7 +247,9 @@ impl Conversation {
             Kind::SessionBegin,
             Command::SessionBegin(command::SessionBegin { session: id, resume, held }),
         ) {
-            self.shared.registry.take_session(id, self.number, &self.outbox);
+            if let Some(other) = self.shared.registry.take_session(id, self.number, &self.outbox) {
+                self.shared.uses.leave(other);
+            }
             let resume = Duration::from_millis(resume.0);
             self.session = Some(Session { id, begun: false, resume, heartbeat: now });
         }
@@ -252,6 +268,9 @@ impl Conversation {
         if self.windows.len() >= CONSUMERS_MAX {
             let detail = "a connection attaches at most 64 consumers; open another connection";
             return self.refuse(correlation, Code::LimitExceeded, detail);
+        }
+        if let Some(why) = self.may_not_use(&namespace) {
+            return self.refuse(correlation, Code::QuotaExceeded, &why);
         }
         let (window, first) = Window::new(Grant { messages, bytes }, &self.shared.windows);
         let Grant { messages, bytes } = first;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::output::Reply;
 use millpond_protocol::{Response, encode_response};
-use millpond_types::SessionId;
+use millpond_types::{NamespaceName, SessionId};
 
 use super::Shared;
 use super::credit::{PublishCredit, Window};
@@ -24,6 +24,7 @@ use super::open::OpenRequests;
 use super::outbox::{Close, Out, Outbox};
 use super::room::SMALL;
 use super::ticket::ticket;
+use super::uses::Joined;
 use crate::bodies::Reading;
 use crate::update_queue::Place;
 use crate::writer::{LANES, Request};
@@ -45,6 +46,8 @@ pub(crate) struct Conversation {
     open: OpenRequests,
     session: Option<Session>,
     windows: Vec<(u32, Window)>,
+    /// The namespace that it uses as it last asked, and in which epoch that was.
+    used: Option<(u64, NamespaceName)>,
     credit: PublishCredit,
     /// Outputs that are not bytes yet, in order.
     backlog: VecDeque<Out>,
@@ -82,6 +85,7 @@ impl Conversation {
             open: OpenRequests::default(),
             session: None,
             windows: Vec::new(),
+            used: None,
             credit: PublishCredit::default(),
             backlog: VecDeque::new(),
             behind: 0,
@@ -135,6 +139,31 @@ impl Conversation {
         self.write(Response::Closing { code: close.code, detail: close.detail.clone() }, 0);
     }
 
+    /// Why the connection may not use a namespace, if it may not.
+    fn may_not_use(&mut self, namespace: &NamespaceName) -> Option<String> {
+        let uses = &self.shared.uses;
+        let epoch = uses.epoch();
+        if self.used.as_ref().is_some_and(|(of, used)| *of == epoch && used == namespace) {
+            return None;
+        }
+        match uses.join(self.number, namespace) {
+            Joined::Yes => {
+                // Not as a part of the buffer that the frame came in.
+                let namespace = NamespaceName::try_from(namespace.as_str()).expect("it was a name before");
+                self.used = Some((epoch, namespace));
+                None
+            }
+            // The core says so.
+            Joined::Unknown => None,
+            Joined::Full { quota } => {
+                self.shared.metrics.connections_over_quota.inc();
+                Some(format!(
+                    "{quota} connections publish to namespace {namespace} or receive from it, and no more may: close some, or raise quota-connections"
+                ))
+            }
+        }
+    }
+
     fn write(&mut self, response: Response, correlation: u32) {
         encode_response(&response, correlation, &mut self.out);
     }
@@ -144,6 +173,7 @@ impl Drop for Conversation {
     /// However the connection ends, what of its requests may go on for long is withdrawn and its session may be resumed
     /// elsewhere.
     fn drop(&mut self) {
+        self.shared.uses.leave(self.number);
         let place = self.goodbye.take().expect("a conversation says goodbye once");
         let withdrawn: Vec<_> = self.open.withdrawable().map(|index| ticket(self.number, index)).collect();
         let session = self.session.as_ref().map(|session| session.id);

@@ -1,0 +1,71 @@
+//! A namespace that holds as much as it may.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+
+#[test]
+fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
+    let broker = Broker::start();
+    let quotas = ["--quota-messages", "2", "--quota-bytes", "1KiB", "--quota-topics", "1", "--quota-connections", "9"];
+    broker.ok(&[&["namespace", "create", "small"][..], &quotas].concat());
+    broker.ok(&["publish", "small/a", "one"]);
+    broker.call(&["publish", "small/b", "x"]).failed(1, &["quota_exceeded", "holds 1 topics and may hold 1"]);
+    let large = "x".repeat(1100);
+    broker.call(&["publish", "small/a", &large]).failed(1, &["quota_exceeded", "bytes and may hold 1024"]);
+    let said = broker.call_with(&["publish", "small/a", "--lines"], b"two\nthree\n");
+    said.failed(1, &["quota_exceeded", "holds 2 messages and may hold 2", "raise quota-messages"]);
+
+    let stats = &broker.json(&["stats", "small", "--json"])[0];
+    let read = |key: &str| stats[key].clone();
+    assert_eq!((read("messages"), read("bytes"), read("topics")), (json!(2), json!(24), json!(1)));
+    assert_eq!(read("quotas"), json!({ "messages": 2, "bytes": 1024, "topics": 1, "connections": 9 }));
+    let table = broker.ok(&["stats", "small"]);
+    assert!(table.contains("quota") && table.lines().any(|line| line.starts_with("messages") && line.ends_with('2')));
+    let shown = broker.ok(&["namespace", "show", "small"]);
+    assert!(shown.contains("at most 1KiB bytes that its messages take in the journal"), "{shown}");
+
+    let receipt = broker.json(&["receive", "small"])[0]["receipt"].as_str().unwrap().to_owned();
+    broker.ok(&["ack", "small", &receipt]);
+    broker.ok(&["publish", "small/a", "three"]);
+    broker.ok(&["namespace", "set", "small", "--quota-messages", "none"]);
+    broker.ok(&["publish", "small/a", "four"]);
+    let figures = metrics(&broker);
+    assert!(figures.lines().any(|line| line == "millpond_messages_over_quota_total 3"), "{figures}");
+}
+
+#[test]
+fn so_many_connections_use_a_namespace() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "small", "--quota-connections", "1"]);
+    let used = |broker: &Broker| broker.json(&["stats", "small", "--json"])[0]["connections"].clone();
+    assert_eq!(used(&broker), Value::from(0), "who looks does not use it");
+    broker.ok(&["publish", "small/a", "one"]);
+
+    let worker = broker.spawn(&["work", "small", "--", "cat"]);
+    while used(&broker) != 1 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    broker.call(&["publish", "small/a", "two"]).failed(1, &["quota_exceeded", "raise quota-connections"]);
+    broker.call(&["receive", "small"]).failed(1, &["quota_exceeded"]);
+    broker.ok(&["publish", "default/a", "elsewhere"]);
+    let figures = metrics(&broker);
+    assert!(figures.lines().any(|line| line == "millpond_connections_over_quota_total 2"), "{figures}");
+
+    drop(worker);
+    while used(&broker) != 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    broker.ok(&["publish", "small/a", "two"]);
+}
+
+fn metrics(broker: &Broker) -> String {
+    let mut stream = TcpStream::connect(&broker.http).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
