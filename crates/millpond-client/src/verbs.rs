@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
 use millpond_types::{
-    DeadView, Filter, GroupName, MessageView, NamespaceName, NamespaceView, Policy, Rules, TopBy, TopicName, TopicView,
+    DeadView, Filter, GroupName, MessageView, NamespaceName, NamespaceView, Policy, Rules, Start, TopBy, TopicName,
+    TopicView,
 };
 
 use crate::client::{Client, Repeat};
@@ -112,9 +113,9 @@ impl Client {
         self.done("namespace verb", Request::NamespaceDelete { namespace }, Repeat::Never).await
     }
 
-    /// Makes a group, which has all that is published from then on.
-    pub async fn create_group(&self, namespace: NamespaceName, group: GroupName) -> Result<()> {
-        self.done("group verb", Request::GroupCreate { namespace, group }, Repeat::Never).await
+    /// Makes a group, which has all that is published from then on, and of what was published before what `start` says.
+    pub async fn create_group(&self, namespace: NamespaceName, group: GroupName, start: Start) -> Result<()> {
+        self.done("group verb", Request::GroupCreate { namespace, group, start }, Repeat::Never).await
     }
 
     /// Deletes a group. Nobody finds it any more; what it holds ends after that.

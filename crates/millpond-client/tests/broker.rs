@@ -123,7 +123,7 @@ async fn everything_published_through_restarts_is_stored_once_and_worked_off() {
     assert!(doubled.is_empty(), "stored twice: {doubled:?}");
     // An ack that was lost with a connection brings its message back, so the last ones may take another round.
     let counts = loop {
-        let counts = worker.stats(namespace()).await.unwrap().groups[0].1;
+        let counts = worker.stats(namespace()).await.unwrap().groups[0].counts;
         if counts.unfinished() == 0 {
             break counts;
         }
@@ -148,7 +148,7 @@ async fn a_lease_outlives_a_restart_of_the_broker() {
     assert!(client.is_current(&delivery.receipt));
     let outcomes = client.ack(&delivery).await.unwrap();
     assert_eq!(outcomes.iter().collect::<Vec<_>>(), [FinishOutcome::Done]);
-    assert_eq!(client.stats(namespace()).await.unwrap().groups[0].1.leased, 1);
+    assert_eq!(client.stats(namespace()).await.unwrap().groups[0].counts.leased, 1);
     // The orderly end gives the other one back at once.
     drop(subscription);
     client.close().await;
@@ -265,7 +265,7 @@ async fn far_more_than_the_credit_flows_both_ways() {
     let (published, ()) = tokio::join!(publish, work);
     assert_eq!(published.unwrap().queued(), 768);
     subscription.close().await.unwrap();
-    assert_eq!(worker.stats(namespace()).await.unwrap().groups[0].1.unfinished(), 0);
+    assert_eq!(worker.stats(namespace()).await.unwrap().groups[0].counts.unfinished(), 0);
     broker.stop().await;
 }
 

@@ -58,6 +58,7 @@ impl Core {
         while let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now) {
             self.session_expired(session, log);
         }
+        self.start_groups();
         self.go_on_with_jobs(log);
         self.end_groups(log);
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt, RequestId,
-    Rules, SessionId, TopBy, TopicName,
+    Rules, SessionId, Start, TopBy, TopicName,
 };
 
 use crate::fact::{GroupNumber, NamespaceNumber};
@@ -92,10 +92,11 @@ pub enum Command {
         rules: Rules,
     },
     NamespaceDelete(NamespaceName),
-    /// Makes a group, which has all that is published from then on.
+    /// Makes a group, which has all that is published from then on, and of what was published before what its start says.
     GroupCreate {
         namespace: NamespaceName,
         name: GroupName,
+        start: Start,
     },
     /// Deletes a group, with all that it holds.
     GroupDelete {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use millpond_types::{Code, GroupName, Millis, NamespaceName, Policy, Rules};
+use millpond_types::{Code, GroupName, Millis, NamespaceName, Policy, Rules, Start};
 
 use crate::command::{Command, Ticket};
 use crate::decide::dedup::LookedUp;
@@ -71,7 +71,8 @@ impl Core {
         core.commit(Fact::Created { hash_key }, log);
         let (name, policy, rules) = (NamespaceName::default(), Policy::default(), Rules::default());
         core.commit(Fact::NamespaceSet { number: 0, name, policy, rules, version: 1 }, log);
-        core.commit(Fact::GroupCreated { group: 0, namespace: 0, name: GroupName::default() }, log);
+        let (name, start) = (GroupName::default(), Start::Latest);
+        core.commit(Fact::GroupCreated { group: 0, namespace: 0, name, start }, log);
         core
     }
 
@@ -181,6 +182,7 @@ impl Core {
     pub fn next_wake(&self) -> Option<Millis> {
         if self.jobs.any()
             || self.has_groups_to_end()
+            || self.has_groups_to_start()
             || !self.state.sweeps.is_empty()
             || !self.state.touched.is_empty()
         {

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     EndReason, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Rules, RunTime,
-    Sequence, SessionId, TopicName, TopicNumber, WallTime,
+    Sequence, SessionId, Start, TopicName, TopicNumber, WallTime,
 };
 
 pub use crate::command::DedupMark;
 use crate::outcomes::Outcomes;
 use crate::output::Extent;
-use crate::page::DeadPage;
+use crate::page::{DeadPage, RunPage};
 use crate::store::Shelf;
 
 /// A namespace's number; 0 is `default`. Never used again after the namespace is deleted.
@@ -61,6 +61,33 @@ pub enum Fact {
         namespace: NamespaceNumber,
         /// Its name.
         name: GroupName,
+        /// Where it begins. What that says it is given by the facts that follow.
+        start: Start,
+    },
+    /// A group that starts has of a topic what the other groups hold of it, or the next part of that.
+    Copied {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// What it has, from the highest priority to the lowest and in order.
+        messages: Vec<CopiedRun>,
+        /// Where the next part begins; `None` if this was the last, and the topic's deliveries begin.
+        rest: Option<(Priority, Sequence)>,
+    },
+    /// A group that starts is given nothing of the topics before this place in the order of names.
+    GroupReached {
+        /// The group.
+        group: GroupNumber,
+        /// The place, as names stand in keys.
+        at: Vec<u8>,
+        /// Where the next part begins of the topic that stands there, if a part of it was gone over.
+        rest: Option<(Priority, Sequence)>,
+    },
+    /// A group has all that it starts with.
+    GroupStarted {
+        /// The group.
+        group: GroupNumber,
     },
     /// A group is being deleted: nobody finds it any more, and all that it holds ends.
     GroupEnding {
@@ -391,6 +418,17 @@ pub struct Letter {
     pub extent: Extent,
 }
 
+/// Messages that a group is given as it starts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CopiedRun {
+    /// Their priority.
+    pub priority: Priority,
+    /// The messages, as [`RunPage::compact`] tells them.
+    pub run: RunPage,
+    /// When they become ready; `None` if they are.
+    pub due: Option<WallTime>,
+}
+
 /// A dedup id that is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remembered {
@@ -405,6 +443,7 @@ impl Fact {
     pub fn topic(&self) -> Option<(TopicNumber, Option<GroupNumber>)> {
         match self {
             Fact::TopicRecalled { topic, group, .. }
+            | Fact::Copied { topic, group, .. }
             | Fact::TopicVanished { topic, group }
             | Fact::Leased { topic, group, .. }
             | Fact::Extended { topic, group, .. }
@@ -425,6 +464,8 @@ impl Fact {
             | Fact::Raised { .. }
             | Fact::NamespaceSet { .. }
             | Fact::GroupCreated { .. }
+            | Fact::GroupReached { .. }
+            | Fact::GroupStarted { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::NamespaceDeleted { .. }

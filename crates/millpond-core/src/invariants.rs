@@ -25,6 +25,7 @@ pub fn check(core: &Core) {
         leases_match(state, slot, topic);
         numbers_are_below_the_high_water(state, topic);
         topic_is_found(state, slot, topic);
+        what_a_start_has_not_come_to_is_held(state, topic);
         siblings_are_one_topic(state, topic);
     }
     every_lease_has_a_topic(state);
@@ -124,8 +125,8 @@ fn numbers_are_below_the_high_water(state: &State, topic: &Topic) {
     for level in topic.levels.iter().filter(|level| level.next.0 > topic.floor) {
         assert!(level.next.0 <= state.numbers.high_water, "sequences lie below the high water");
     }
-    let has_leased = topic.next_lease.0 > topic.floor;
-    assert!(!has_leased || topic.next_lease.0 <= state.numbers.high_water, "lease numbers lie below the high water");
+    // Those of a topic that came to a group later than to others begin where the next number is.
+    assert!(topic.next_lease.0 <= state.numbers.floor().max(topic.floor), "lease numbers lie below the high water");
 }
 
 fn topic_is_found(state: &State, slot: u32, topic: &Topic) {
@@ -135,6 +136,18 @@ fn topic_is_found(state: &State, slot: u32, topic: &Topic) {
         let paused = state.namespaces[topic.namespace].paused.holds(&topic.name);
         assert_eq!(topic.paused, paused, "a topic knows whether it is paused");
     }
+}
+
+/// Nothing is delivered of a topic before its group has all that is older.
+fn what_a_start_has_not_come_to_is_held(state: &State, topic: &Topic) {
+    let group = &state.groups[topic.group];
+    assert_eq!(
+        topic.is_held,
+        group.is_before(&topic.name) || topic.is_held && group.is_ending,
+        "{} is held",
+        topic.name
+    );
+    assert!(!topic.is_held || topic.offered.is_none() && topic.in_flight == 0, "what is held is not delivered");
 }
 
 /// The topics of a number are called alike, each of another group of one namespace, and none knows of a sequence that the

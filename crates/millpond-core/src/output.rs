@@ -127,6 +127,8 @@ pub struct Extent {
 pub struct Holdings {
     /// Bytes of the blocks of the turn's facts that a group needs. A group may come several times.
     pub stored: Vec<(GroupNumber, u64)>,
+    /// What a group needs from now on of what another one needs already.
+    pub shared: Vec<(GroupNumber, Extent)>,
     /// What a group needs no more.
     pub freed: Vec<(GroupNumber, Extent)>,
 }
@@ -143,6 +145,7 @@ impl Holdings {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.stored.clear();
+        self.shared.clear();
         self.freed.clear();
     }
 }

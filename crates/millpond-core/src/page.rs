@@ -11,7 +11,7 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     Counts, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Rules, RunTime,
-    Sequence, SessionId, Tally, TopicName, TopicNumber, WallTime,
+    Sequence, SessionId, Start, Tally, TopicName, TopicNumber, WallTime,
 };
 
 use crate::fact::{DeadReason, Epoch, GroupNumber, NamespaceNumber};
@@ -91,6 +91,10 @@ pub struct GroupPage {
     pub name: GroupName,
     /// Whether it is being deleted.
     pub is_ending: bool,
+    /// Where it began.
+    pub start: Start,
+    /// How far its start has come; `None` if it is over.
+    pub starting: Option<Reached>,
     /// What its messages are doing.
     pub counts: Counts,
     /// What has become of what was published to it.
@@ -101,6 +105,15 @@ pub struct GroupPage {
     pub topics: u64,
     /// How many of them have an entry in the store, by [`Shelf::index`](crate::store::Shelf::index).
     pub shelves: [u64; SHELVES],
+}
+
+/// How far the start of a group has come: the topics before a place have what it is given of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reached {
+    /// The place in the order of names, as they stand in keys.
+    pub at: Vec<u8>,
+    /// Of the topic that stands there: the first message, in the order of descending priorities, that was not gone over.
+    pub rest: Option<(Priority, Sequence)>,
 }
 
 /// A group's topic.

@@ -280,7 +280,8 @@ impl State {
     pub(crate) fn admit_page(&mut self, page: TopicPage, stored: Stored) -> TopicSlot {
         let (number, group, name) = (page.number, page.group, page.name.detach());
         let home = (group, self.groups[group].namespace);
-        let derived = (tenant_hash(self.hash_key, name.tenant()), self.pauses(group).holds(&name), self.bounds);
+        let (is_paused, is_held) = (self.pauses(group).holds(&name), self.groups[group].is_before(&name));
+        let derived = (tenant_hash(self.hash_key, name.tenant()), is_paused, is_held, self.bounds);
         let topic = Topic::new(number, home, name, page.floor, page.next_lease, derived, stored);
         let slot = self.admit(topic);
         self.fill_topic(slot, page);

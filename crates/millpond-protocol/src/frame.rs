@@ -10,7 +10,7 @@ mod publishing;
 use bytes::Bytes;
 use millpond_types::{
     Code, DeadView, Filter, FinishOutcome, GroupName, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun,
-    Policy, PublishOutcome, Receipt, Rules, SessionId, TopBy, TopicView,
+    Policy, PublishOutcome, Receipt, Rules, SessionId, Start, TopBy, TopicView,
 };
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
@@ -140,12 +140,15 @@ pub enum Request<B = Bytes> {
         /// Its name.
         namespace: NamespaceName,
     },
-    /// Makes a group, which has all that is published from then on. Answered by [`Response::Done`].
+    /// Makes a group, which has all that is published from then on. Answered by [`Response::Done`] at once; what it starts
+    /// with it is given after that.
     GroupCreate {
         /// Its namespace.
         namespace: NamespaceName,
         /// Its name.
         group: GroupName,
+        /// What it is given of what was published before.
+        start: Start,
     },
     /// Deletes a group with all that it holds. Answered by [`Response::Done`] at once; what it holds ends after that.
     GroupDelete {

@@ -42,7 +42,7 @@ choice!(Request<B> {
     0x51 NamespaceDelete { namespace },
     0x52 Namespaces,
     0x53 Stats { namespace },
-    0x54 GroupCreate { namespace, group },
+    0x54 GroupCreate { namespace, group, start },
     0x55 GroupDelete { namespace, group },
     0x60 Topics(listing),
     0x61 Topic(topic),

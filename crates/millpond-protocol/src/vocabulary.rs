@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use millpond_types::limits::{
-    CREDIT_MESSAGES_MAX, FILTER_MAX, FRAME_MAX, NAMESPACES_MAX, PAGE_MAX, PUBLISH_MESSAGES_MAX, RECEIPTS_MAX,
-    RULES_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX,
+    CREDIT_MESSAGES_MAX, FILTER_MAX, FRAME_MAX, GROUPS_MAX, NAMESPACES_MAX, PAGE_MAX, PUBLISH_MESSAGES_MAX,
+    RECEIPTS_MAX, RULES_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX,
 };
 use millpond_types::{
-    BadName, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName,
+    BadName, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, GroupView,
     LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun,
     Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry,
-    Rule, Rules, Sequence, SessionId, Tally, TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime,
+    Rule, Rules, Sequence, SessionId, Start, Tally, TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime,
 };
 
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, put_rows, record, take};
@@ -214,12 +214,14 @@ impl Row for OutcomeRun<FinishOutcome> {
 choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail }, 3 Coalesced { id, replaced } });
 choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept });
 choice!(TopBy { 0 Depth, 1 Age });
+choice!(Start { 0 Latest, 1 Earliest, 2 At(time) });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
 
 record!(Counts { waiting, delayed, retrying, leased, dead });
 record!(NamespaceView { name, policy, rules, version, usage, groups, tally, paused, position });
 record!(Usage { messages, bytes, topics, connections });
 record!(Tally { accepted, declined, superseded, dropped });
+record!(GroupView { name, start, is_starting, reached, counts });
 record!(TopicView { name, paused, counts, oldest, cursors });
 record!(GroupCursors { group, priority, scan, completion, next });
 record!(MessageView { id, state, published, expires, deliveries, failures, block });
@@ -229,9 +231,8 @@ impl Row for NamespaceView {
     const MAX: usize = NAMESPACES_MAX;
 }
 
-/// As many groups as a frame holds.
-impl Row for (GroupName, Counts) {
-    const MAX: usize = FRAME_MAX;
+impl Row for GroupView {
+    const MAX: usize = GROUPS_MAX;
 }
 
 /// As many pauses as a frame holds.

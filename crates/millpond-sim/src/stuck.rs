@@ -30,7 +30,7 @@ pub fn check_views(reply: &Reply, ledger: &Ledger) -> Result<(), Violation> {
         return Err(Violation::stuck(format!("asked for the namespaces, it says {reply:?}")));
     };
     views.iter().try_for_each(check_view)?;
-    let dead: u64 = views.iter().flat_map(|view| &view.groups).map(|(_, counts)| counts.dead).sum();
+    let dead: u64 = views.iter().flat_map(|view| &view.groups).map(|group| group.counts.dead).sum();
     let expected = ledger.messages.iter().filter(|(_, message)| message.place == Place::Dead).count() as u64;
     if dead != expected {
         return Err(Violation::lost(format!("there are {dead} dead letters, and {expected} by the facts")));
@@ -39,7 +39,7 @@ pub fn check_views(reply: &Reply, ledger: &Ledger) -> Result<(), Violation> {
 }
 
 fn check_view(view: &NamespaceView) -> Result<(), Violation> {
-    let busy = view.groups.iter().find(|(_, counts)| counts.unfinished() > 0);
+    let busy = view.groups.iter().find(|group| group.counts.unfinished() > 0);
     if busy.is_some() || view.usage.topics > 0 {
         return Err(Violation::stuck(format!("at the end namespace {} is {view:?}", view.name)));
     }

@@ -25,6 +25,7 @@ mod page;
 mod piece;
 mod policy;
 mod run;
+mod start;
 mod value;
 
 use bytes::Bytes;

@@ -314,8 +314,11 @@ impl<R: Replica> Replay<'_, R> {
                 }
                 (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
             }
-            let Holdings { stored, freed } = self.state.as_mut().expect("a fact was applied to it").holdings();
+            let Holdings { stored, shared, freed } = self.state.as_mut().expect("a fact was applied to it").holdings();
             stored.drain(..).for_each(|(group, bytes)| self.live.stored(segment.base, group, bytes));
+            if !shared.drain(..).all(|(group, extent)| self.live.shared(group, extent)) {
+                return Err(bad((position - begin) as usize, "shares messages that its segment does not hold"));
+            }
             if !freed.drain(..).all(|(group, extent)| self.live.freed(group, extent)) {
                 return Err(bad((position - begin) as usize, "ends messages that its segment does not hold"));
             }

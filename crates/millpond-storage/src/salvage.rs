@@ -25,7 +25,7 @@ use millpond_core::page::RunPage;
 use millpond_core::{Core, Now};
 use millpond_types::block::{self, Sizes};
 use millpond_types::{
-    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime,
+    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, Start, TopicName, TopicNumber, WallTime,
 };
 
 use crate::disk::{Disk, LockError, RealDisk};
@@ -220,7 +220,12 @@ impl Fresh {
             self.append(Fact::NamespaceSet { number, name, policy, rules, version: if number == 0 { 2 } else { 1 } });
             if number != 0 {
                 let name = GroupName::default();
-                self.append(Fact::GroupCreated { group: group_of(number), namespace: number, name });
+                self.append(Fact::GroupCreated {
+                    group: group_of(number),
+                    namespace: number,
+                    name,
+                    start: Start::Latest,
+                });
             }
         }
         for (number, ((namespace, name), topics)) in homes.into_iter().enumerate() {

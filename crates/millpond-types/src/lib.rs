@@ -15,6 +15,7 @@ mod name;
 mod outcome;
 mod policy;
 mod rule;
+mod start;
 mod time;
 mod view;
 
@@ -26,5 +27,6 @@ pub use name::{BadName, Filter, GroupName, NamespaceName, TopicName};
 pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
 pub use policy::{BadPolicy, Coalesce, DedupWindow, OnExpiry, Overflow, Policy, Quotas, Retry};
 pub use rule::{BadRules, Overrides, Pattern, Rule, Rules};
+pub use start::Start;
 pub use time::{Millis, RunTime, WallTime};
-pub use view::{Counts, DeadView, GroupCursors, MessageView, NamespaceView, Tally, TopBy, TopicView, Usage};
+pub use view::{Counts, DeadView, GroupCursors, GroupView, MessageView, NamespaceView, Tally, TopBy, TopicView, Usage};

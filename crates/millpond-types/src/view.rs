@@ -10,6 +10,7 @@ use crate::name::{GroupName, NamespaceName, TopicName};
 use crate::outcome::MessageState;
 use crate::policy::Policy;
 use crate::rule::Rules;
+use crate::start::Start;
 use crate::time::WallTime;
 
 /// How many messages of a group are in each state.
@@ -98,14 +99,29 @@ pub struct NamespaceView {
     pub version: u64,
     /// What it holds of what its quotas limit.
     pub usage: Usage,
-    /// Messages per group.
-    pub groups: Vec<(GroupName, Counts)>,
+    /// Its groups, `default` first.
+    pub groups: Vec<GroupView>,
     /// What has become of what was published, all groups together.
     pub tally: Tally,
     /// Names and prefixes that are paused.
     pub paused: Vec<(TopicName, bool)>,
     /// The journal position that all of this is true of.
     pub position: u64,
+}
+
+/// A group of a namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupView {
+    /// Its name.
+    pub name: GroupName,
+    /// Where it began.
+    pub start: Start,
+    /// Whether it is still being given what it begins with.
+    pub is_starting: bool,
+    /// The topic that this has come to, in the order of names; `None` at its beginning, and when it is over.
+    pub reached: Option<TopicName>,
+    /// What its messages are doing.
+    pub counts: Counts,
 }
 
 /// A topic.

@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millpond_types::{
-    Counts, DeadView, MessageState, MessageView, NamespaceView, Overrides, Pattern, Policy, Quotas, TopicName,
-    TopicView, WallTime, block,
+    Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, Overrides, Pattern, Policy, Quotas, Start,
+    TopicName, TopicView, WallTime, block,
 };
 use serde_json::{Map, Value, json};
 
@@ -108,7 +108,8 @@ fn quotas(quotas: Quotas) -> Value {
 
 /// What `stats` says of a namespace.
 pub fn stats(view: &NamespaceView) -> Value {
-    let groups: Map<_, _> = view.groups.iter().map(|(name, c)| (name.to_string(), Value::Object(counts(c)))).collect();
+    let groups: Map<_, _> =
+        view.groups.iter().map(|group| (group.name.to_string(), Value::Object(counts(&group.counts)))).collect();
     json!({
         "namespace": view.name.as_str(),
         "topics": view.usage.topics,
@@ -123,6 +124,25 @@ pub fn stats(view: &NamespaceView) -> Value {
         "dropped": view.tally.dropped,
         "position": view.position,
     })
+}
+
+/// What `group list` says of a group.
+pub fn group(view: &GroupView) -> Value {
+    let mut fields = counts(&view.counts);
+    fields.insert("group".into(), view.name.as_str().into());
+    fields.insert("start".into(), start_text(view.start).into());
+    fields.insert("starting".into(), view.is_starting.into());
+    fields.insert("reached".into(), view.reached.as_ref().map(|name| name.as_str()).into());
+    Value::Object(fields)
+}
+
+/// Where a group began, as it may be written.
+pub fn start_text(start: Start) -> String {
+    match start {
+        Start::Earliest => "earliest".into(),
+        Start::Latest => "latest".into(),
+        Start::At(time) => time_text(time),
+    }
 }
 
 /// What `namespace show` says.

@@ -1,9 +1,9 @@
 //! Durations, sizes, headers and the like as they are written on the command line and in the configuration.
 
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use millpond_types::{Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Priority, Retry};
+use millpond_types::{Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Priority, Retry, Start, WallTime};
 
 /// A duration with its unit: `100ms`, `5s`, `10m`, `1h`, `7d`.
 pub fn millis(text: &str) -> Result<Millis, String> {
@@ -43,6 +43,23 @@ pub fn dedup_id(text: &str) -> Result<String, String> {
 /// A number, or `none`.
 pub fn count_or_none<N: FromStr>(text: &str) -> Result<Option<N>, String> {
     or_none(text, |text| text.parse().map_err(|_| "expected a whole number, or none".into()))
+}
+
+/// Where a group starts: `earliest`, `latest`, a time, or how long ago.
+pub fn start(text: &str) -> Result<Start, String> {
+    let time = match text {
+        "earliest" => return Ok(Start::Earliest),
+        "latest" => return Ok(Start::Latest),
+        text => match text.strip_suffix(" ago") {
+            Some(ago) => SystemTime::now().checked_sub(duration(ago.trim_end())?),
+            None => humantime::parse_rfc3339(text).ok(),
+        },
+    };
+    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let since = since.and_then(|since| u64::try_from(since.as_millis()).ok());
+    since.map(|millis| Start::At(WallTime(millis))).ok_or_else(|| {
+        "a group starts at earliest, latest, a time as in 2026-11-21T12:00:00Z, or some time ago as in '10m ago'".into()
+    })
 }
 
 /// A size in bytes: `4096`, `64K`, `192M`, `1GiB`. Units are powers of 1024.

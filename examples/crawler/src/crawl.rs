@@ -88,8 +88,8 @@ async fn nothing_left(crawler: &Crawler) -> Result<(), Failure> {
 
 /// Pages of the crawl that are waiting, delayed, in retry or leased.
 pub fn unfinished(stats: &NamespaceView) -> u64 {
-    let crawlers = stats.groups.iter().find(|(group, _)| *group == GroupName::default());
-    crawlers.map_or(0, |(_, counts)| counts.unfinished())
+    let crawlers = stats.groups.iter().find(|group| group.name == GroupName::default());
+    crawlers.map_or(0, |group| group.counts.unfinished())
 }
 
 async fn told_to_stop() {

@@ -3,6 +3,7 @@
 //! Nothing here decides. A fact that does not fit the state is a bug or a damaged journal, and stops the process.
 
 mod aside;
+mod copied;
 mod finish;
 mod lease;
 pub(crate) mod moves;
@@ -17,6 +18,7 @@ use millpond_types::{NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 use crate::apply::moves::Moving;
 use crate::fact::{Fact, GroupNumber, NamespaceNumber};
 use crate::output::{Extent, Notice};
+use crate::page::Reached;
 use crate::state::State;
 use crate::state::group::Group;
 use crate::state::line::InLine;
@@ -42,11 +44,16 @@ impl State {
                 self.set_policies(*number, name, policies);
                 self.notify(|state| state.namespaces[*number].notice());
             }
-            Fact::GroupCreated { group, namespace, name } => {
+            Fact::GroupCreated { group, namespace, name, start } => {
                 self.numbers.next_group = self.numbers.next_group.max(group + 1);
                 self.namespaces[*namespace].groups.push(*group);
-                self.groups.insert(*group, Group::new(*namespace, name.clone()));
+                self.groups.insert(*group, Group::new(*namespace, name.clone(), *start));
             }
+            Fact::Copied { topic, group, messages, rest } => self.copied(self.slot(*topic, *group), messages, *rest),
+            Fact::GroupReached { group, at, rest } => {
+                self.groups[*group].starting = Some(Reached { at: at.clone(), rest: *rest });
+            }
+            Fact::GroupStarted { group } => self.groups.started(*group),
             Fact::GroupEnding { group } => {
                 self.groups.end(*group);
                 let home = &mut self.namespaces[self.groups[*group].namespace];
@@ -77,7 +84,8 @@ impl State {
                 self.numbers.next_topic = self.numbers.next_topic.max(topic.0 + 1);
                 self.groups[*group].topics += 1;
                 let is_paused = self.namespaces[*namespace].paused.holds(name);
-                let derived = (tenant_hash(self.hash_key, name.tenant()), is_paused, self.bounds);
+                let is_held = self.groups[*group].is_before(name);
+                let derived = (tenant_hash(self.hash_key, name.tenant()), is_paused, is_held, self.bounds);
                 let stored = Stored { epoch: self.epoch, ..Stored::default() };
                 let home = (*group, *namespace);
                 let topic = Topic::new(*topic, home, name.detach(), *floor, *lease, derived, stored);
@@ -180,6 +188,13 @@ impl State {
     /// Bytes of the block of this fact are needed by the group of a topic.
     fn keep(&mut self, slot: TopicSlot, bytes: u32) {
         self.keep_of(self.topics[slot].group, bytes);
+    }
+
+    /// The group of a topic needs a piece of the journal that another group needs already.
+    fn share(&mut self, slot: TopicSlot, extent: Extent) {
+        let group = self.topics[slot].group;
+        self.groups[group].bytes += u64::from(extent.length);
+        self.holdings.shared.push((group, extent));
     }
 
     /// The group of a topic needs a piece of the journal no more.

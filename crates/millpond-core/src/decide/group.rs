@@ -3,7 +3,7 @@
 use alloc::format;
 
 use millpond_types::limits::GROUPS_MAX;
-use millpond_types::{Code, GroupName, NamespaceName};
+use millpond_types::{Code, GroupName, NamespaceName, Start};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -11,11 +11,12 @@ use crate::fact::{Fact, FactLog};
 use crate::output::Reply;
 
 impl Core {
-    /// Makes a group, which has all that is published from here on.
+    /// Makes a group, which has all that is published from here on. What else it starts with it is given bit by bit.
     pub(super) fn group_create(
         &mut self,
         namespace: &NamespaceName,
         name: GroupName,
+        start: Start,
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(namespace)?;
@@ -28,8 +29,14 @@ impl Core {
                 format!("a namespace has at most {GROUPS_MAX} groups, those among them that are being deleted");
             return Err((Code::LimitExceeded, detail));
         }
+        if let Start::At(time) = start
+            && time > self.state.now.wall
+        {
+            let detail = "a group has all that is published from its making on, so it cannot start later than now";
+            return Err((Code::ArgumentInvalid, detail.into()));
+        }
         let group = self.state.numbers.next_group;
-        self.commit(Fact::GroupCreated { group, namespace, name }, log);
+        self.commit(Fact::GroupCreated { group, namespace, name, start }, log);
         Ok(Reply::Done)
     }
 

@@ -81,7 +81,9 @@ impl Core {
             Command::Purge { namespace, filter } => self.purge(ticket, &namespace, filter, log).map(|()| None),
             Command::NamespaceSet { name, policy, rules } => self.namespace_set(name, policy, rules, log).map(Some),
             Command::NamespaceDelete(name) => self.namespace_delete(&name, log).map(Some),
-            Command::GroupCreate { namespace, name } => self.group_create(&namespace, name, log).map(Some),
+            Command::GroupCreate { namespace, name, start } => {
+                self.group_create(&namespace, name, start, log).map(Some)
+            }
             Command::GroupDelete { namespace, name } => self.group_delete(&namespace, &name, log).map(Some),
             Command::Namespaces => Ok(Some(self.namespaces(log))),
             Command::Stats(name) => self.stats(&name, log).map(Some),
@@ -130,7 +132,13 @@ impl Core {
     pub(crate) fn topic_of(&self, topic: &TopicRef) -> Result<TopicSlot, Refusal> {
         let namespace = self.namespace_of(&topic.namespace)?;
         let mut groups = self.state.namespaces[namespace].groups.iter();
-        groups.find_map(|group| self.state.topics.find(*group, &topic.name)).ok_or_else(|| {
+        let find = |group: &GroupNumber| {
+            let slot = self.state.topics.find(*group, &topic.name)?;
+            // One that is kept for the start of its group may be empty.
+            let found = &self.state.topics[slot];
+            (!found.is_held || !found.is_empty()).then_some(slot)
+        };
+        groups.find_map(find).ok_or_else(|| {
             (
                 Code::TopicUnknown,
                 format!("nothing is left of a topic {}; a topic exists while it holds messages", topic.name),

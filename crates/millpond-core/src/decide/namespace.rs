@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::NAMESPACES_MAX;
-use millpond_types::{Code, GroupName, NamespaceName, NamespaceView, Policy, Rules, Tally, Usage};
+use millpond_types::{Code, GroupName, NamespaceName, NamespaceView, Policy, Rules, Start, Tally, Usage};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -32,7 +32,7 @@ impl Core {
         self.commit(Fact::NamespaceSet { number, name, policy, rules, version }, log);
         if version == 1 {
             let (group, name) = (self.state.numbers.next_group, GroupName::default());
-            self.commit(Fact::GroupCreated { group, namespace: number, name }, log);
+            self.commit(Fact::GroupCreated { group, namespace: number, name, start: Start::Latest }, log);
         }
         Ok(Reply::Done)
     }
@@ -82,7 +82,7 @@ impl Core {
             rules: namespace.policies.rules.clone(),
             version: namespace.policies.version,
             usage: groups().map(Group::usage).fold(Usage::default(), Usage::most),
-            groups: groups().map(|group| (group.name.clone(), group.counts)).collect(),
+            groups: groups().map(Group::view).collect(),
             tally: groups().fold(Tally::default(), |sum, group| sum + group.tally),
             paused: namespace.paused.iter().cloned().collect(),
             position,

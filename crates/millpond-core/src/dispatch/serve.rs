@@ -269,7 +269,7 @@ impl Core {
             topic.touched = false;
             self.state.store_middles(slot);
             let topic = &self.state.topics[slot];
-            if topic.is_empty() {
+            if topic.is_empty() && !self.state.is_kept_empty(topic) {
                 assert!(topic.offered.is_none(), "a topic without messages offers nothing");
                 empty.push((topic.number, topic.group, slot));
             } else {

@@ -6,7 +6,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::{Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, TopicName, TopicNumber};
+use millpond_types::{
+    Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Start, TopicName, TopicNumber,
+};
 use proptest::prelude::*;
 
 use super::Dispatcher;
@@ -42,7 +44,7 @@ impl World {
         let policies = Policies::new(Policy::default(), Rules::default(), 1);
         state.namespaces.insert(0, Namespace::new(NamespaceName::default(), policies));
         state.namespaces[0].groups.push(0);
-        state.groups.insert(0, Group::new(0, GroupName::default()));
+        state.groups.insert(0, Group::new(0, GroupName::default(), Start::Latest));
         let mut dispatcher = Dispatcher::default();
         let names = |of: &[&str]| of.iter().map(|text| name(text)).collect();
         let filters = [
@@ -160,6 +162,7 @@ impl World {
             set_aside: 0,
             retrying: 0,
             paused: false,
+            is_held: false,
             offered: None,
             touched: false,
             stored: Default::default(),

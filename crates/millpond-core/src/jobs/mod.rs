@@ -1,10 +1,11 @@
-//! Commands that go over many entries: lists of topics and which of them stand out, purges, and dead letters by filter.
+//! What goes over many entries: commands, which are lists of topics and which of them stand out, purges, and dead letters
+//! by filter; and what the state itself asks for, which is the start of a group.
 //!
-//! No turn looks at more than a slice, so such a command may take many turns, others pass meanwhile, and each entry
+//! No turn looks at more than a slice, so such a job may take many turns, others pass meanwhile, and each entry
 //! counts as it was in the turn that came to it. The answer comes at the end. Jobs take turns with each other, a slice
 //! each. While one waits for the disk the others wait too, so what comes back for them is never more than a slice, and
 //! what they hold has a bound. A job is not journaled, only what it does: a stop in its middle leaves the front of its
-//! range done.
+//! range done. One that the state asks for begins again where that says that it was.
 //!
 //! Where the store answers at once, a job does in each turn what it would do if all were in memory.
 
@@ -12,6 +13,7 @@ mod dead;
 pub(crate) mod ending;
 mod list;
 mod purge;
+pub(crate) mod starting;
 mod top;
 mod turns;
 mod walk;
@@ -34,6 +36,7 @@ use dead::DeadJob;
 pub(crate) use dead::DeadVerb;
 use list::ListJob;
 use purge::PurgeJob;
+use starting::StartJob;
 use top::TopJob;
 pub(crate) use walk::ROWS;
 use walk::Walk;
@@ -58,8 +61,7 @@ pub(crate) struct Jobs {
 }
 
 struct Job {
-    /// `None` if nobody waits for the answer any more: it is let go when what it waits for has come.
-    ticket: Option<Ticket>,
+    asked: Asked,
     /// Whose topics or dead letters it goes over.
     group: GroupNumber,
     /// Where it is, if it goes over topics.
@@ -71,6 +73,17 @@ struct Job {
     waits: BTreeSet<Want>,
     /// What it needs of what comes next.
     needs: Needs,
+}
+
+/// Who wants to know how a job ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    /// The command with this ticket.
+    By(Ticket),
+    /// Nobody any more: it is let go when what it waits for has come.
+    Gone,
+    /// Nobody: the state asks for it.
+    ByState,
 }
 
 /// What stays at hand until a job has come to it.
@@ -86,6 +99,7 @@ enum Task {
     Dead(DeadJob),
     List(ListJob),
     Purge(PurgeJob),
+    Starting(StartJob),
     Top(TopJob),
 }
 
@@ -143,12 +157,18 @@ impl Jobs {
 
     /// The topics that jobs know of and that are not in memory.
     pub(crate) fn known_ahead(&self) -> impl Iterator<Item = (GroupNumber, Vec<&TopicName>)> {
-        self.queue.iter().map(|job| (job.group, job.walk.ahead().collect()))
+        let walks = self.queue.iter().flat_map(|job| match &job.task {
+            Task::Starting(start) => start.walks().collect::<Vec<_>>(),
+            _ => Vec::from([(job.group, &job.walk)]),
+        });
+        walks.map(|(group, walk)| (group, walk.ahead().collect()))
     }
 
     fn walks(&mut self, group: GroupNumber) -> impl Iterator<Item = &mut Walk> {
-        let jobs = self.queue.iter_mut().filter(move |job| job.group == group);
-        jobs.map(|job| &mut job.walk)
+        self.queue.iter_mut().filter_map(move |job| match &mut job.task {
+            Task::Starting(start) => start.walk_of(group),
+            _ => (job.group == group).then_some(&mut job.walk),
+        })
     }
 
     /// A dead letter is another one now, or has ended: who has fetched it comes to what it is.
@@ -180,6 +200,7 @@ impl Task {
             Task::Dead(dead) => dead.so_far(),
             Task::List(list) => list.so_far(),
             Task::Purge(purge) => purge.so_far(),
+            Task::Starting(_) => Reply::Done,
             Task::Top(top) => top.so_far(),
         }
     }

@@ -9,7 +9,7 @@ use alloc::format;
 use millpond_types::Code;
 
 use super::walk::Walk;
-use super::{Entries, JOBS_MAX, Job, Needs, SLICE, Step, Task};
+use super::{Asked, Entries, JOBS_MAX, Job, Jobs, Needs, SLICE, Step, Task};
 use crate::Core;
 use crate::command::Ticket;
 use crate::decide::Refusal;
@@ -26,13 +26,12 @@ impl Core {
         (walk, task): (Walk, Task),
         log: &mut dyn FactLog,
     ) -> Result<(), Refusal> {
-        if self.jobs.queue.len() >= JOBS_MAX {
+        if self.jobs.queue.iter().filter(|job| job.asked != Asked::ByState).count() >= JOBS_MAX {
             let detail =
                 format!("{JOBS_MAX} listings, purges and the like are going on; wait for one of them to be answered");
             return Err((Code::Overloaded, detail));
         }
-        let (left, waits, needs) = (SLICE, BTreeSet::new(), Needs::default());
-        self.jobs.queue.push_back(Job { ticket: Some(ticket), group, walk, task, left, waits, needs });
+        self.jobs.put(Asked::By(ticket), group, walk, task);
         if self.jobs.queue.len() == 1 {
             self.go_on_with_jobs(log);
         }
@@ -41,8 +40,8 @@ impl Core {
 
     /// Nobody waits for the answer of a job any more.
     pub(crate) fn withdraw_job(&mut self, ticket: Ticket) {
-        let Some(at) = self.jobs.queue.iter().position(|job| job.ticket == Some(ticket)) else { return };
-        self.jobs.queue[at].ticket = None;
+        let Some(at) = self.jobs.queue.iter().position(|job| job.asked == Asked::By(ticket)) else { return };
+        self.jobs.queue[at].asked = Asked::Gone;
         if self.jobs.queue[at].waits.is_empty() {
             let job = self.jobs.queue.remove(at).expect("it was just found");
             job.needs.clear(&mut self.state.fetched);
@@ -87,11 +86,12 @@ impl Core {
         if let Some(Entries { entries, complete }) = found {
             match &mut job.task {
                 Task::Dead(dead) => dead.take(entries, complete),
+                Task::Starting(start) => start.take(want, &self.state, entries, complete),
                 _ => job.walk.take(job.group, &self.state, entries, complete),
             }
         }
         if job.waits.is_empty() {
-            if job.ticket.is_none() {
+            if job.asked == Asked::Gone {
                 let job = self.jobs.queue.pop_front().expect("it was looked at above");
                 job.needs.clear(&mut self.state.fetched);
             }
@@ -107,16 +107,26 @@ impl Core {
             _ if self.state.groups.is_over(*group) => Step::Done(Ok(task.so_far())),
             Task::Dead(dead) => self.dead_step(dead, *group, left, needs, log),
             Task::List(list) => list.step(walk, *group, &self.state, left),
+            Task::Starting(start) => self.start_step(start, *group, left, needs, log),
             Task::Top(top) => top.step(walk, *group, &self.state, left),
         }
     }
 
     fn end_job(&mut self, job: Job, answer: Result<Reply, Refusal>) {
         job.needs.clear(&mut self.state.fetched);
-        let ticket = job.ticket.expect("who is withdrawn does not go on");
-        match answer {
-            Ok(reply) => self.reply(ticket, reply),
-            Err((code, detail)) => self.refuse(ticket, code, detail),
+        match (job.asked, answer) {
+            (Asked::By(ticket), Ok(reply)) => self.reply(ticket, reply),
+            (Asked::By(ticket), Err((code, detail))) => self.refuse(ticket, code, detail),
+            (Asked::ByState, _) => {}
+            (Asked::Gone, _) => panic!("who is withdrawn does not go on"),
         }
+    }
+}
+
+impl Jobs {
+    /// Puts a job behind the others.
+    pub(super) fn put(&mut self, asked: Asked, group: GroupNumber, walk: Walk, task: Task) {
+        let (left, waits, needs) = (SLICE, BTreeSet::new(), Needs::default());
+        self.queue.push_back(Job { asked, group, walk, task, left, waits, needs });
     }
 }

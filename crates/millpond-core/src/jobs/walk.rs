@@ -11,7 +11,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use millpond_types::{TopicName, TopicView};
+use millpond_types::{Counts, TopicName, TopicView};
 
 use crate::dispatch::reach::READ_AHEAD;
 use crate::fact::GroupNumber;
@@ -73,10 +73,8 @@ impl Walk {
     pub(super) fn next(&mut self, group: GroupNumber, state: &State) -> Place {
         while let Some((from, until)) = self.spans.front_mut() {
             let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
-            if let Some(shelf) = ahead.next_shelf(&state.groups[group].cold) {
-                let bound = |name: &[u8]| Key::topic_bound(group, shelf, name);
-                let limit = ROWS as u32;
-                return Place::Before(Want::Range(Range { from: bound(from), until: bound(&ahead.until), limit }));
+            if let Some(want) = ahead.want(group, from, state) {
+                return Place::Before(want);
             }
             // One that is empty is gone at the end of this turn.
             let in_memory = state.topics.walk(group, Edge::Key(from)).find(|(_, topic)| !topic.is_empty());
@@ -87,7 +85,7 @@ impl Walk {
             };
             let found = match in_memory.filter(is_first) {
                 Some(topic) => Some(topic.view()),
-                None => ahead.take_first(),
+                None => ahead.take_first_with_any(),
             };
             if let Some(mut view) = found {
                 *from = Name::behind(view.name.as_bytes());
@@ -102,6 +100,48 @@ impl Walk {
             self.ahead = None;
         }
         Place::End
+    }
+
+    /// The topics from a place on, as far as they are known and at most so many, in order and whether they hold anything or
+    /// not. The walk stays before them; it never goes back before a place that it was asked for.
+    pub(super) fn upcoming(
+        &mut self,
+        group: GroupNumber,
+        state: &State,
+        place: &[u8],
+        limit: usize,
+    ) -> Result<Upcoming, Want> {
+        let end = Name::prefix_end(b"");
+        let (from, until) = match self.spans.front_mut() {
+            Some(span) => span,
+            None => {
+                self.spans.push_back((Vec::new(), end));
+                self.spans.front_mut().expect("it was just put there")
+            }
+        };
+        if &from[..] < place {
+            *from = Vec::from(place);
+        }
+        loop {
+            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
+            ahead.forget_before(from);
+            if let Some(want) = ahead.want(group, from, state) {
+                return Err(want);
+            }
+            let in_memory = state.topics.walk(group, Edge::Key(from)).map(|(_, topic)| &topic.name);
+            let in_memory = in_memory.take_while(|name| ahead.holds(name)).take(limit);
+            let cold = ahead.rows.values().map(|row| &row.name).take(limit);
+            let mut names: Vec<TopicName> = in_memory.chain(cold).cloned().collect();
+            names.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
+            let known = (names.len() <= limit && ahead.until != *until).then(|| ahead.until.clone());
+            let known = names.get(limit).map(|name| Name::bytes(name.as_bytes())).or(known);
+            names.truncate(limit);
+            if !names.is_empty() || known.is_none() {
+                return Ok(Upcoming { names, known });
+            }
+            // All that were read are gone since.
+            self.ahead = None;
+        }
     }
 
     /// Takes what was read of a shelf.
@@ -143,9 +183,23 @@ impl Walk {
     }
 }
 
+/// What comes next on a walk.
+pub(super) struct Upcoming {
+    pub(super) names: Vec<TopicName>,
+    /// Before this place in the order of names these are all; `None` if there are no more.
+    pub(super) known: Option<Vec<u8>>,
+}
+
 impl Ahead {
     fn of(until: Vec<u8>) -> Ahead {
         Ahead { until, rows: BTreeMap::new(), bytes: 0, shelf: 0 }
+    }
+
+    /// What has to be read before it is known what comes next.
+    fn want(&mut self, group: GroupNumber, from: &[u8], state: &State) -> Option<Want> {
+        let shelf = self.next_shelf(&state.groups[group].cold)?;
+        let bound = |name: &[u8]| Key::topic_bound(group, shelf, name);
+        Some(Want::Range(Range { from: bound(from), until: bound(&self.until), limit: ROWS as u32 }))
     }
 
     /// The next shelf on which there is anything that is not in memory. What leaves for one of the others later is told.
@@ -160,10 +214,23 @@ impl Ahead {
         Name::compare_key(name.as_bytes(), &self.until).is_lt()
     }
 
-    fn take_first(&mut self) -> Option<TopicView> {
-        let (key, view) = self.rows.pop_first()?;
-        self.bytes -= weight(&key);
-        Some(view)
+    /// The first that holds anything.
+    fn take_first_with_any(&mut self) -> Option<TopicView> {
+        while let Some((key, view)) = self.rows.pop_first() {
+            self.bytes -= weight(&key);
+            if view.counts != Counts::default() {
+                return Some(view);
+            }
+        }
+        None
+    }
+
+    /// Nothing before a place is of interest any more.
+    fn forget_before(&mut self, place: &[u8]) {
+        while let Some(first) = self.rows.first_entry().filter(|first| &first.key()[..] < place) {
+            self.bytes -= weight(first.key());
+            first.remove();
+        }
     }
 
     fn put(&mut self, key: Vec<u8>, view: TopicView) {

@@ -2,17 +2,19 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use millpond_types::{Counts, GroupName, Tally, Usage};
+use millpond_types::{Counts, GroupName, Start, Tally, TopicName, Usage};
 
 use crate::fact::{GroupNumber, NamespaceNumber};
-use crate::page::GroupPage;
-use crate::store::{SHELVES, Shelf};
+use crate::page::{GroupPage, Reached};
+use crate::store::{Name, SHELVES, Shelf};
 
 #[derive(Clone, Default)]
 pub(crate) struct Groups {
     by_number: BTreeMap<GroupNumber, Group>,
     /// Those that are being deleted.
     ending: BTreeSet<GroupNumber>,
+    /// Those that are being given what they begin with.
+    starting: BTreeSet<GroupNumber>,
 }
 
 #[derive(Clone)]
@@ -21,6 +23,9 @@ pub(crate) struct Group {
     pub(crate) name: GroupName,
     /// Whether it is being deleted: it has topics still, and nothing comes to them.
     pub(crate) is_ending: bool,
+    pub(crate) start: Start,
+    /// How far its start has come; `None` if it is over.
+    pub(crate) starting: Option<Reached>,
     pub(crate) topics: u64,
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
@@ -37,6 +42,9 @@ impl Groups {
         if group.is_ending {
             self.ending.insert(number);
         }
+        if group.starting.is_some() {
+            self.starting.insert(number);
+        }
         let other = self.by_number.insert(number, group);
         assert!(other.is_none(), "a group's number is given out once");
     }
@@ -45,12 +53,25 @@ impl Groups {
         let gone = self.by_number.remove(&number).expect("only a group that is there is deleted");
         assert!(gone.is_empty(), "only an empty group is deleted");
         self.ending.remove(&number);
+        self.starting.remove(&number);
     }
 
     /// A group is being deleted from here on.
     pub(crate) fn end(&mut self, number: GroupNumber) {
         self[number].is_ending = true;
         self.ending.insert(number);
+        self.started(number);
+    }
+
+    /// The start of a group is over.
+    pub(crate) fn started(&mut self, number: GroupNumber) {
+        self[number].starting = None;
+        self.starting.remove(&number);
+    }
+
+    /// The groups whose start is not over.
+    pub(crate) fn starting(&self) -> impl Iterator<Item = GroupNumber> {
+        self.starting.iter().copied()
     }
 
     /// The groups that are being deleted.
@@ -91,21 +112,30 @@ impl core::ops::IndexMut<GroupNumber> for Groups {
 }
 
 impl Group {
-    pub(crate) fn new(namespace: NamespaceNumber, name: GroupName) -> Group {
+    pub(crate) fn new(namespace: NamespaceNumber, name: GroupName, start: Start) -> Group {
         let (counts, tally, shelves) = (Counts::default(), Tally::default(), [0; SHELVES]);
-        Group { namespace, name, is_ending: false, topics: 0, counts, tally, bytes: 0, shelves, cold: shelves }
+        let starting = (start != Start::Latest).then(Reached::default);
+        let (is_ending, topics, bytes, cold) = (false, 0, 0, shelves);
+        Group { namespace, name, is_ending, start, starting, topics, counts, tally, bytes, shelves, cold }
     }
 
     /// A group, all of whose topics are in the store.
     pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
-        let GroupPage { number: _, name, is_ending, counts, tally, bytes, topics, shelves } = page;
-        Group { namespace, name, is_ending, topics, counts, tally, bytes, shelves, cold: shelves }
+        let GroupPage { number: _, name, is_ending, start, starting, counts, tally, bytes, topics, shelves } = page;
+        Group { namespace, name, is_ending, start, starting, topics, counts, tally, bytes, shelves, cold: shelves }
     }
 
     pub(crate) fn page(&self, number: GroupNumber) -> GroupPage {
-        let (name, counts, tally, is_ending) = (self.name.clone(), self.counts, self.tally, self.is_ending);
-        let Group { bytes, topics, shelves, .. } = *self;
-        GroupPage { number, name, is_ending, counts, tally, bytes, topics, shelves }
+        let Group { namespace: _, name, is_ending, start, starting, topics, counts, tally, bytes, shelves, cold: _ } =
+            self.clone();
+        GroupPage { number, name, is_ending, start, starting, counts, tally, bytes, topics, shelves }
+    }
+
+    /// Whether its start has still to come to a topic. What was published there since waits until then, for older messages
+    /// go before it.
+    pub(crate) fn is_before(&self, name: &TopicName) -> bool {
+        let is_behind = |reached: &Reached| Name::compare_key(name.as_bytes(), &reached.at).is_ge();
+        self.starting.as_ref().is_some_and(is_behind)
     }
 
     /// What it holds of what the quotas of its namespace limit.

@@ -129,6 +129,23 @@ impl Line {
         }
     }
 
+    /// Puts a run where its sequences belong, which may be before others that came later.
+    pub(crate) fn insert(&mut self, run: RunPage) {
+        let at = self.at(run.first);
+        let Some(next) = self.pieces.get(at) else { return self.push_back(run) };
+        assert!(run.end() <= next.first(), "a run goes between others");
+        self.waiting += u64::from(run.count);
+        self.runs += 1;
+        let room = self.bounds.piece as usize;
+        match at.checked_sub(1).map(|before| &mut self.pieces[before]) {
+            Some(Piece::Loaded(runs)) if runs.len() < room => runs.push_back(run),
+            _ => {
+                self.islands.push(run.first);
+                self.pieces.insert(at, Piece::Loaded(VecDeque::from([run])));
+            }
+        }
+    }
+
     /// Puts a piece at the back that is in the store already.
     pub(crate) fn push_stored(&mut self, piece: StoredPiece) {
         assert!(self.pieces.back().is_none_or(|last| last.end() <= piece.first), "a line is in order");

@@ -9,6 +9,7 @@ pub(crate) mod dedup;
 pub(crate) mod entries;
 pub(crate) mod group;
 pub(crate) mod hash;
+pub(crate) mod held;
 pub(crate) mod holders;
 pub(crate) mod line;
 pub(crate) mod namespace;
@@ -47,7 +48,7 @@ use crate::state::producer::Producers;
 use crate::state::resident::Residents;
 use crate::state::stored::{Capture, Replayed};
 use crate::state::sweeps::{Sweep, Sweeps};
-use crate::state::topic::Lease;
+use crate::state::topic::{Lease, Topic};
 use crate::state::topics::Topics;
 use crate::store::{Name, Store};
 use crate::time_index::TimeIndex;
@@ -158,6 +159,11 @@ impl State {
             topic.touched = true;
             self.touched.push(slot);
         }
+    }
+
+    /// Whether a topic that holds nothing stays, because the start of its group has still to come to it.
+    pub(crate) fn is_kept_empty(&self, topic: &Topic) -> bool {
+        topic.is_held && !self.groups[topic.group].is_ending
     }
 
     /// The policy of a topic.

@@ -53,6 +53,9 @@ pub(crate) struct Topic {
     /// Messages in back-off. They hold a topic of strict order.
     pub(crate) retrying: u64,
     pub(crate) paused: bool,
+    /// Whether the start of its group has still to come to it. Until then nothing of it is delivered, and it stays though
+    /// it is empty: that is how the start knows, when it comes, what came later.
+    pub(crate) is_held: bool,
     /// The priority at which it stands in the order as ready to deliver.
     pub(crate) offered: Option<Priority>,
     /// How much of its lines stays in memory.
@@ -138,7 +141,7 @@ impl Topic {
         name: TopicName,
         floor: u64,
         next_lease: LeaseNumber,
-        (tenant, paused, bounds): (u64, bool, LineBounds),
+        (tenant, paused, is_held, bounds): (u64, bool, bool, LineBounds),
         stored: Stored,
     ) -> Topic {
         Topic {
@@ -157,6 +160,7 @@ impl Topic {
             set_aside: 0,
             retrying: 0,
             paused,
+            is_held,
             offered: None,
             bounds,
             touched: false,
@@ -217,7 +221,7 @@ impl Topic {
 
     /// The highest priority at which a message could be delivered now, if any.
     pub(crate) fn ready_level(&self, policy: &Policy) -> Option<Priority> {
-        if self.paused || self.room(policy) == 0 {
+        if self.paused || self.is_held || self.room(policy) == 0 {
             return None;
         }
         self.highest_ready()
@@ -232,6 +236,7 @@ impl Topic {
     pub(crate) fn shelf(&self) -> Shelf {
         match self.highest_ready() {
             _ if self.in_flight > 0 || self.retrying > 0 => Shelf::Busy,
+            _ if self.is_held => Shelf::Idle,
             Some(priority) => Shelf::Ready(priority),
             None => Shelf::Idle,
         }

@@ -4,10 +4,12 @@
 
 use alloc::vec::Vec;
 
-use millpond_types::{Counts, TopicName, TopicView, WallTime};
+use millpond_types::{Counts, GroupView, TopicName, TopicView, WallTime};
 
 use crate::page::{AsideState, RunPage, TopicPage};
+use crate::state::group::Group;
 use crate::state::topic::{AsideWhy, Topic};
+use crate::store::Name;
 
 impl Topic {
     /// What a listing shows of it.
@@ -45,6 +47,17 @@ impl TopicPage {
             }
         }
         seen.of(&self.name)
+    }
+}
+
+impl Group {
+    /// What a listing shows of it.
+    pub(crate) fn view(&self) -> GroupView {
+        let at = self.starting.as_ref().map(|reached| &reached.at[..]);
+        // Behind a name, or at it.
+        let reached = at.and_then(|at| Name::parse(at.strip_suffix(&[0]).unwrap_or(at)));
+        let (name, start, is_starting, counts) = (self.name.clone(), self.start, at.is_some(), self.counts);
+        GroupView { name, start, is_starting, reached, counts }
     }
 }
 

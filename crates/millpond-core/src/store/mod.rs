@@ -97,7 +97,7 @@ pub enum Key {
 pub enum Shelf {
     /// Messages are ready, at this priority at the highest, whether or not the topic is paused.
     Ready(Priority),
-    /// Nothing is ready, and nothing but delays and TTLs will change that.
+    /// Nothing is ready, and nothing but delays and TTLs will change that; or the start of its group has still to come to it.
     Idle,
     /// Something is leased or in retry. Such a topic is never cold: every start loads it.
     Busy,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use millpond_core::Core;
 use millpond_core::fact::GroupNumber;
-use millpond_core::page::{AsideState, Page, RunPage, TopicPage};
-use millpond_core::store::{Key, SHELVES, Shelf};
+use millpond_core::page::{AsideState, Page, Reached, RunPage, TopicPage};
+use millpond_core::store::{Key, Name, SHELVES, Shelf};
 use millpond_types::limits::PRODUCER_EXPIRY;
 use millpond_types::{Priority, TopicNumber, WallTime};
 
@@ -93,11 +93,19 @@ pub fn is_captured(page: &Page) -> bool {
 fn entries_are_where_they_belong(disk: &[(Key, Page)]) {
     let mut shelves: BTreeMap<u32, [u64; SHELVES]> = BTreeMap::new();
     let (mut due, mut expected_due) = (Vec::new(), Vec::new());
+    let groups =
+        disk.iter().filter_map(|(_, page)| if let Page::Namespace(page) = page { Some(&page.groups) } else { None });
+    let starting: BTreeMap<GroupNumber, &Reached> =
+        groups.flatten().filter_map(|group| Some((group.number, group.starting.as_ref()?))).collect();
+    let is_held = |page: &TopicPage| {
+        starting.get(&page.group).is_some_and(|reached| Name::bytes(page.name.as_bytes()) >= reached.at)
+    };
     for (key, page) in disk {
         match (key, page) {
             (Key::Topic { group, shelf, name }, Page::Topic(page)) => {
                 assert_eq!((page.group, &page.name), (*group, name), "a topic is found by its name");
-                assert_eq!(*shelf, shelf_of(page), "the shelf of {name}");
+                let expected = if is_held(page) { Shelf::Idle } else { shelf_of(page) };
+                assert_eq!(*shelf, expected, "the shelf of {name}");
                 shelves.entry(*group).or_default()[shelf.index()] += 1;
                 let at = first_deadline(page).filter(|_| *shelf != Shelf::Busy);
                 expected_due.extend(at.map(|at| (at, *group, name.clone(), *shelf)));

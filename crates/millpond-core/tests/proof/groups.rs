@@ -1,8 +1,10 @@
 //! Groups that come and go under random traffic, against a plain model of what each of them holds: whatever is published
-//! while a group is there is given to it once, until it is finished there or the group is deleted. Topics leave memory and
-//! the broker restarts meanwhile; and the shell checks after each turn that no byte is lost or kept for nobody.
+//! while a group is there is given to it once, until it is finished there or the group is deleted. One that starts with
+//! older messages is given those that another group holds when the start comes to them, at most once and before what is
+//! younger in their topic. Topics leave memory and the broker restarts meanwhile; and the shell checks after each turn
+//! that no byte is lost or kept for nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::{Command, DeadWhich, Finish, FinishVerb, ReceiptRun};
 use millpond_core::output::{Output, Reply};
@@ -20,6 +22,7 @@ const GROUPS: [&str; 3] = ["default", "audit", "index"];
 enum Op {
     Create {
         group: usize,
+        start: usize,
     },
     Delete {
         group: usize,
@@ -61,12 +64,40 @@ enum Has {
     Dead,
 }
 
-type Model = BTreeMap<usize, BTreeMap<String, Has>>;
+/// What a group holds.
+#[derive(Default)]
+struct Held {
+    has: BTreeMap<u32, Has>,
+    /// Older messages that it may be given, if another group holds them still when its start comes to them.
+    may_have: BTreeSet<u32>,
+    is_starting: bool,
+    /// The last message of each topic that was given to it for the first time, and was never delayed.
+    last: BTreeMap<usize, u32>,
+    /// Those that were given to it.
+    given: BTreeSet<u32>,
+}
+
+type Model = BTreeMap<usize, Held>;
+
+/// A message that was published. Its number is its body's.
+#[derive(Clone, Copy)]
+struct Message {
+    topic: usize,
+    is_delayed: bool,
+    published: u64,
+}
+
+/// Topics between those of [`TOPICS`] that take a start a turn each, for all that is in them.
+const LONG: [&str; 2] = ["a/20", "b/10"];
+/// The cost of so many messages is more than a turn has room for.
+const LONG_MESSAGES: usize = 17_000;
+/// How long ago a start may be, and where it begins.
+const STARTS: [&str; 4] = ["", " start=earliest", " start=earliest", " start=600ms"];
 
 fn op() -> impl Strategy<Value = Op> {
     let group = || 0..GROUPS.len();
     prop_oneof![
-        2 => (1..GROUPS.len()).prop_map(|group| Op::Create { group }),
+        2 => (1..GROUPS.len(), 0..STARTS.len()).prop_map(|(group, start)| Op::Create { group, start }),
         1 => (1..GROUPS.len()).prop_map(|group| Op::Delete { group }),
         6 => (0..TOPICS.len(), 1..4u8, any::<bool>())
             .prop_map(|(topic, count, delayed)| Op::Publish { topic, count, delayed }),
@@ -82,11 +113,15 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(config(60))]
+    #![proptest_config(config(40))]
 
     #[test]
     fn each_group_is_given_each_message_once(ops in proptest::collection::vec(op(), 1..70)) {
-        let mut world = World { shell: Shell::new(), model: Model::from([(0, BTreeMap::new())]), bodies: 0 };
+        let model = Model::from([(0, Held::default())]);
+        let mut world = World { shell: Shell::new(), model, messages: Vec::new() };
+        for topic in LONG {
+            world.say(&format!("publish {topic} x*{LONG_MESSAGES}"));
+        }
         for op in ops {
             world.carry_out(op);
         }
@@ -97,18 +132,23 @@ proptest! {
 struct World {
     shell: Shell,
     model: Model,
-    /// How many were published.
-    bodies: u32,
+    /// All that were published, but for those of [`LONG`].
+    messages: Vec<Message>,
 }
 
 impl World {
     fn carry_out(&mut self, op: Op) {
         match op {
-            Op::Create { group } => {
-                let reply = self.say(&format!("group {}", GROUPS[group]));
+            Op::Create { group, start } => {
+                let from = self.shell.now.wall.0 - if start == 3 { 600 } else { 0 };
+                let older: Vec<u32> =
+                    self.held_by_any().filter(|body| self.published(*body) >= from || start < 3).collect();
+                let reply = self.say(&format!("group {}{}", GROUPS[group], STARTS[start]));
                 // It is there already, or is being deleted still.
                 if reply == Reply::Done {
-                    assert!(self.model.insert(group, BTreeMap::new()).is_none(), "a group is made once");
+                    let may_have = if start == 0 { BTreeSet::new() } else { older.into_iter().collect() };
+                    let held = Held { may_have, is_starting: start > 0, ..Held::default() };
+                    assert!(self.model.insert(group, held).is_none(), "a group is made once");
                 }
             }
             Op::Delete { group } => {
@@ -117,12 +157,15 @@ impl World {
                 assert_eq!(reply == Reply::Done, is_there, "a group is deleted once: {reply:?}");
             }
             Op::Publish { topic, count, delayed } => {
-                let bodies: Vec<String> = (0..count).map(|n| format!("m{}", self.bodies + u32::from(n))).collect();
-                self.bodies += u32::from(count);
+                let first = self.messages.len() as u32;
+                let numbers = first..first + u32::from(count);
+                let bodies: Vec<String> = numbers.clone().map(|number| format!("m{number}")).collect();
+                let published = self.shell.now.wall.0;
+                self.messages.extend(numbers.clone().map(|_| Message { topic, is_delayed: delayed, published }));
                 let delay = if delayed { " delay=1s" } else { "" };
                 self.say(&format!("publish {} {}{delay}", TOPICS[topic], bodies.join(" ")));
                 for held in self.model.values_mut() {
-                    held.extend(bodies.iter().map(|body| (body.clone(), Has::Open)));
+                    held.has.extend(numbers.clone().map(|number| (number, Has::Open)));
                 }
             }
             Op::Receive { group, max } => _ = self.receive(group, max),
@@ -130,7 +173,7 @@ impl World {
             Op::Redrive { group } => {
                 let (namespace, filter) = (NamespaceName::default(), DeadWhich::Filter(Filter::All));
                 let Some(held) = self.model.get_mut(&group) else { return };
-                let dead = held.values_mut().filter(|has| **has == Has::Dead);
+                let dead = held.has.values_mut().filter(|has| **has == Has::Dead);
                 let count = dead.map(|has| *has = Has::Open).count() as u64;
                 let group = GroupName::try_from(GROUPS[group]).unwrap();
                 let reply = self.tell(Command::DeadRedrive { namespace, group, which: filter });
@@ -153,10 +196,42 @@ impl World {
             Op::Pass => self.shell.pass(10, 600),
         }
         self.shell.turn(Vec::new());
+        self.look_at_starts();
+    }
+
+    /// Messages that any group holds, and not as a dead letter.
+    fn held_by_any(&self) -> impl Iterator<Item = u32> {
+        let all = self.model.values().flat_map(|held| &held.has).filter(|(_, has)| **has != Has::Dead);
+        all.map(|(body, _)| *body).collect::<BTreeSet<_>>().into_iter()
+    }
+
+    fn published(&self, body: u32) -> u64 {
+        self.messages[body as usize].published
+    }
+
+    /// A group whose start is over has what others hold still.
+    fn look_at_starts(&mut self) {
+        let Reply::Namespaces(views) = self.say("stats") else { panic!("stats are told") };
+        for (group, held) in self.model.iter().map(|(group, held)| (*group, held.is_starting)).collect::<Vec<_>>() {
+            let view = views[0].groups.iter().find(|view| view.name.as_str() == GROUPS[group]);
+            if held && !view.expect("it is listed").is_starting {
+                let all: BTreeSet<u32> = self.held_by_any().collect();
+                let own = self.model.get_mut(&group).expect("it was just seen");
+                own.is_starting = false;
+                // What others are finished with it may have as well, as long as the start came before that.
+                let must_have: Vec<u32> = own.may_have.intersection(&all).copied().collect();
+                for body in must_have {
+                    own.may_have.remove(&body);
+                    if !own.given.contains(&body) {
+                        own.has.insert(body, Has::Open);
+                    }
+                }
+            }
+        }
     }
 
     fn receive(&mut self, group: usize, max: u8) -> usize {
-        let reply = self.say(&format!("receive group={} max={max}", GROUPS[group]));
+        let reply = self.say(&format!("receive {} group={} max={max}", TOPICS.join(" "), GROUPS[group]));
         let Some(held) = self.model.get_mut(&group) else {
             assert!(matches!(reply, Reply::Refused { .. }), "a group that is not there has no messages");
             return 0;
@@ -166,8 +241,19 @@ impl World {
         for run in leases {
             for (n, body) in (0..).zip(self.shell.journal.read(run.extent)) {
                 let receipt = Receipt { lease: millpond_types::LeaseNumber(run.receipt.lease.0 + n), ..run.receipt };
-                let before = held.insert(body.clone(), Has::Leased(receipt));
-                assert_eq!(before, Some(Has::Open), "{} is given {body}", GROUPS[group]);
+                let body: u32 = body[1..].parse().expect("a number");
+                let before = held.has.insert(body, Has::Leased(receipt));
+                let is_older = before.is_none() && held.may_have.remove(&body);
+                assert!(
+                    before == Some(Has::Open) || is_older,
+                    "{} is given {body}, which was {before:?}",
+                    GROUPS[group]
+                );
+                let Message { topic, is_delayed, .. } = self.messages[body as usize];
+                if held.given.insert(body) && !is_delayed {
+                    let last = held.last.insert(topic, body);
+                    assert!(last < Some(body), "{} is given {body} behind {last:?}", GROUPS[group]);
+                }
                 received += 1;
             }
         }
@@ -176,16 +262,16 @@ impl World {
 
     fn finish(&mut self, group: usize, how: u8, count: usize) {
         let Some(held) = self.model.get_mut(&group) else { return };
-        let leased = held.iter().filter_map(|(body, has)| match has {
-            Has::Leased(receipt) => Some((body.clone(), *receipt)),
+        let leased = held.has.iter().filter_map(|(body, has)| match has {
+            Has::Leased(receipt) => Some((*body, *receipt)),
             _ => None,
         });
         let leased: Vec<_> = leased.take(count).collect();
         for (body, _) in &leased {
             match how {
-                0 | 1 => _ = held.remove(body),
-                2 => _ = held.insert(body.clone(), Has::Open),
-                _ => _ = held.insert(body.clone(), Has::Dead),
+                0 | 1 => _ = held.has.remove(body),
+                2 => _ = held.has.insert(*body, Has::Open),
+                _ => _ = held.has.insert(*body, Has::Dead),
             }
         }
         let verb = match how {
@@ -204,13 +290,16 @@ impl World {
     /// Every group is given what the model says that it holds, and then nothing is left.
     fn end(&mut self) {
         self.shell.pass(0, 10_000);
-        self.shell.turn(Vec::new());
+        while self.shell.turn(Vec::new()).is_empty() && self.shell.next_wake() == Some(0) {}
+        self.look_at_starts();
+        self.say(&format!("purge {}", LONG.join(" ")));
         for (group, name) in GROUPS.iter().enumerate() {
             self.finish(group, 0, usize::MAX);
             while self.receive(group, 100) > 0 {
                 self.finish(group, 0, usize::MAX);
             }
-            let left = self.model.get(&group).into_iter().flatten().filter(|(_, has)| **has != Has::Dead);
+            let left =
+                self.model.get(&group).into_iter().flat_map(|held| &held.has).filter(|(_, has)| **has != Has::Dead);
             assert_eq!(left.collect::<Vec<_>>(), [], "{name} was not given all");
             let mut deletes = vec!["dead-purge".to_owned()];
             if group > 0 && self.model.contains_key(&group) {
@@ -227,15 +316,14 @@ impl World {
         let Reply::Namespaces(views) = self.shell.ask(Command::Stats(NamespaceName::default())) else {
             panic!("stats are told")
         };
-        assert_eq!(
-            (views[0].usage.topics, &views[0].groups[..]),
-            (0, &[(GroupName::default(), Counts::default())][..])
-        );
+        let groups = views[0].groups.iter().map(|group| (group.name.clone(), group.counts)).collect::<Vec<_>>();
+        assert_eq!((views[0].usage.topics, groups), (0, vec![(GroupName::default(), Counts::default())]));
         self.shell.core.extents(&mut |group, extent| panic!("group {group} needs {extent:?}"));
     }
 
     fn say(&mut self, text: &str) -> Reply {
-        let command = command(&Line::new(text), text, &Names::default());
+        let names = Names { wall: self.shell.now.wall, ..Names::default() };
+        let command = command(&Line::new(text), text, &names);
         self.tell(command)
     }
 

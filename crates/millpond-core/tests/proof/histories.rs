@@ -249,7 +249,7 @@ impl History {
         }
         all.dead = self.model.dead.len() as u64;
         let Reply::Namespaces(stats) = self.shell.ask(Command::Stats(namespace)) else { panic!("stats") };
-        assert_eq!(stats[0].groups[0].1, all, "the counts of the namespace");
+        assert_eq!(stats[0].groups[0].counts, all, "the counts of the namespace");
         let Reply::Dead { rows, .. } = self.shell.ask(Command::DeadList { listing, group }) else {
             panic!("dead letters")
         };

@@ -4,8 +4,8 @@
 use millpond_core::Now;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
-    Counts, FinishOutcome, MessageState, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome, Tally,
-    TopicView,
+    Counts, FinishOutcome, GroupView, MessageState, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome,
+    Tally, TopicView,
 };
 
 use crate::journal::Journal;
@@ -145,8 +145,13 @@ fn counts(counts: &Counts) -> String {
 fn namespace(view: &NamespaceView) -> String {
     let paused: String =
         view.paused.iter().map(|(name, prefix)| format!(", {name}{} paused", if *prefix { "*" } else { "" })).collect();
-    let others = view.groups[1..].iter().map(|(name, of)| format!("; {name}{}", counts(of)));
-    let of = format!("{}{}", counts(&view.groups[0].1), others.collect::<String>());
+    let starting = |group: &GroupView| match &group.reached {
+        _ if !group.is_starting => String::new(),
+        None => ", starting".into(),
+        Some(reached) => format!(", starting at {reached}"),
+    };
+    let others = view.groups[1..].iter().map(|of| format!("; {}{}{}", of.name, counts(&of.counts), starting(of)));
+    let of = format!("{}{}", counts(&view.groups[0].counts), others.collect::<String>());
     let Tally { accepted: _, declined, superseded, dropped } = view.tally;
     let tally = [("declined", declined), ("superseded", superseded), ("dropped", dropped)];
     let tally: String = tally.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {n} {name}")).collect();

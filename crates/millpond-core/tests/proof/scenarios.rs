@@ -86,6 +86,7 @@ impl Script {
 
     fn command(&mut self, text: &str) -> (Ticket, Command) {
         let line = Line::new(text);
+        self.names.wall = self.shell.now.wall;
         let ticket = self.shell.ticket();
         if matches!(line.verb, "publish" | "forward") {
             self.publishes.push((ticket, bodies(text)));

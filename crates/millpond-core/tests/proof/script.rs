@@ -13,8 +13,8 @@ use millpond_core::dedup_hash;
 use millpond_types::block;
 use millpond_types::{
     Coalesce, DedupWindow, Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OnExpiry, Overflow,
-    Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Receipt, RequestId, Retry, Rule, Rules, SessionId, TopBy,
-    TopicName, TopicNumber,
+    Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Receipt, RequestId, Retry, Rule, Rules, SessionId, Start,
+    TopBy, TopicName, TopicNumber, WallTime,
 };
 
 use crate::journal::sizes_of;
@@ -29,6 +29,8 @@ pub struct Names {
     pub receipts: BTreeMap<String, Vec<Receipt>>,
     /// Where the last listing of dead letters ended.
     pub next_page: Vec<u8>,
+    /// What it is on the wall.
+    pub wall: WallTime,
     /// Receives that were given a name.
     pub tickets: BTreeMap<String, Ticket>,
 }
@@ -205,7 +207,14 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             Command::NamespaceSet { name, policy, rules }
         }
         "namespace-delete" => Command::NamespaceDelete(NamespaceName::try_from(line.words[0]).unwrap()),
-        "group" => Command::GroupCreate { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
+        "group" => {
+            let start = match line.option("start") {
+                None => Start::Latest,
+                Some("earliest") => Start::Earliest,
+                Some(ago) => Start::At(WallTime(names.wall.0 - duration(ago).0)),
+            };
+            Command::GroupCreate { namespace, name: GroupName::try_from(line.words[0]).unwrap(), start }
+        }
         "group-delete" => Command::GroupDelete { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
         "namespaces" => Command::Namespaces,
         "stats" => Command::Stats(namespace),

@@ -125,8 +125,9 @@ impl Shell {
         self.core.advance(&mut self.journal);
         self.answer();
         self.core.dispatch(&mut self.journal);
-        let Holdings { stored, freed } = self.core.holdings();
+        let Holdings { stored, shared, freed } = self.core.holdings();
         self.holdings.stored.append(stored);
+        self.holdings.shared.append(shared);
         self.holdings.freed.append(freed);
         std::mem::take(self.core.outputs())
     }
@@ -245,6 +246,9 @@ impl Shell {
         known.sort_unstable();
         let mut stored: BTreeMap<GroupNumber, u64> = BTreeMap::new();
         self.holdings.stored.iter().for_each(|(group, bytes)| *stored.entry(*group).or_default() += bytes);
+        for (group, extent) in &self.holdings.shared {
+            *stored.entry(*group).or_default() += u64::from(extent.length);
+        }
         let mut end = (0, 0);
         for (group, extent) in known {
             assert!((group, extent.position) >= end, "no byte of the journal is live twice, or freed and live");

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use millpond_types::limits::*;
 use millpond_types::{
-    Advice, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, MessageId,
+    Advice, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupView, MessageId,
     MessageState, MessageView, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy, PublishOutcome, Quotas,
-    Receipt, Retry, Rule, Tally, TopBy, TopicView, Usage,
+    Receipt, Retry, Rule, Start, Tally, TopBy, TopicView, Usage,
 };
 
 use super::{Record, vectors};
@@ -66,6 +66,7 @@ fn every_record_has_its_fields() {
         ("Usage", Usage::FIELDS),
         ("NamespaceView", NamespaceView::FIELDS),
         ("TopicView", TopicView::FIELDS),
+        ("GroupView", GroupView::FIELDS),
         ("GroupCursors", GroupCursors::FIELDS),
         ("MessageView", MessageView::FIELDS),
         ("DeadView", DeadView::FIELDS),
@@ -88,6 +89,7 @@ fn every_choice_has_its_numbers_and_fields() {
         ("LookWhich", LookWhich::TABLE),
         ("TopBy", TopBy::TABLE),
         ("DeadWhich", DeadWhich::TABLE),
+        ("Start", Start::TABLE),
         ("Retry", Retry::TABLE),
         ("OnExpiry", OnExpiry::TABLE),
         ("Overflow", Overflow::TABLE),

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use millpond_types::limits::{DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
 use millpond_types::{
-    Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, LeaseNumber,
-    MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun, Overflow,
-    Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry, Rule, Rules,
-    Sequence, SessionId, Tally, TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime, block,
+    Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, GroupView,
+    LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun,
+    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry,
+    Rule, Rules, Sequence, SessionId, Start, Tally, TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime, block,
 };
 
 use crate::*;
@@ -308,7 +308,9 @@ impl Draw {
                 Request::NamespaceSet { namespace: self.namespace(), policy: self.policy(), rules: self.rules() }
             }
             "NamespaceDelete" => Request::NamespaceDelete { namespace: self.namespace() },
-            "GroupCreate" => Request::GroupCreate { namespace: self.namespace(), group: self.group() },
+            "GroupCreate" => {
+                Request::GroupCreate { namespace: self.namespace(), group: self.group(), start: self.start() }
+            }
             "GroupDelete" => Request::GroupDelete { namespace: self.namespace(), group: self.group() },
             "Namespaces" => Request::Namespaces,
             "Stats" => Request::Stats { namespace: self.namespace() },
@@ -371,6 +373,20 @@ impl Draw {
         }
     }
 
+    fn start(&mut self) -> Start {
+        [Start::Latest, Start::Earliest, Start::At(self.wall())][self.below(3)]
+    }
+
+    fn group_view(&mut self) -> GroupView {
+        GroupView {
+            name: self.group(),
+            start: self.start(),
+            is_starting: self.flag(),
+            reached: self.option(Draw::topic),
+            counts: self.counts(),
+        }
+    }
+
     fn namespace_view(&mut self) -> NamespaceView {
         NamespaceView {
             name: self.namespace(),
@@ -378,7 +394,7 @@ impl Draw {
             rules: self.rules(),
             version: self.u64(),
             usage: Usage { messages: self.u64(), bytes: self.u64(), topics: self.u64(), connections: self.u64() },
-            groups: self.list(0, |d| (d.group(), d.counts())),
+            groups: self.list(0, Draw::group_view),
             tally: Tally { accepted: self.u64(), declined: self.u64(), superseded: self.u64(), dropped: self.u64() },
             paused: self.list(0, |d| (d.topic(), d.flag())),
             position: self.u64(),

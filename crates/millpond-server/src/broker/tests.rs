@@ -155,7 +155,7 @@ fn an_ack_and_a_publish_are_there_together_or_not_at_all() {
         disk.crash(seed);
         drop(broker);
         let broker = open(&disk, &options());
-        let counts = broker.stats(default_namespace()).wait().unwrap().groups[0].1;
+        let counts = broker.stats(default_namespace()).wait().unwrap().groups[0].counts;
         // The input is leased as before, or gone with its output there.
         let found = (counts.leased, counts.waiting);
         assert!(found == (0, 1) || answer.is_none() && found == (1, 0), "{found:?}");

@@ -83,7 +83,7 @@ async fn held(shared: &Shared) -> Option<(Usage, Counts)> {
     for row in rows {
         sum.0.topics += row.usage.topics;
         sum.0.bytes += row.usage.bytes;
-        for (_, counts) in row.groups {
+        for counts in row.groups.into_iter().map(|group| group.counts) {
             sum.1.waiting += counts.waiting;
             sum.1.delayed += counts.delayed;
             sum.1.retrying += counts.retrying;

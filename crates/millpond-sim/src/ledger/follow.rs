@@ -23,6 +23,9 @@ impl Ledger {
             Fact::Created { .. }
             | Fact::Raised { .. }
             | Fact::GroupCreated { .. }
+            | Fact::Copied { .. }
+            | Fact::GroupReached { .. }
+            | Fact::GroupStarted { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::Paused { .. }

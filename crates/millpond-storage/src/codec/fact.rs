@@ -179,11 +179,29 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(26);
             sink.number32(*group);
         }
-        Fact::GroupCreated { group, namespace, name } => {
+        Fact::GroupCreated { group, namespace, name, start } => {
             sink.byte(24);
             sink.number32(*group);
             sink.number32(*namespace);
             sink.string(name.as_bytes());
+            sink.start(*start);
+        }
+        Fact::Copied { topic, group, messages, rest } => {
+            sink.byte(40);
+            sink.next_topic(*topic);
+            sink.number32(*group);
+            sink.copied_runs(messages);
+            sink.option(*rest, Sink::rest);
+        }
+        Fact::GroupReached { group, at, rest } => {
+            sink.byte(41);
+            sink.number32(*group);
+            sink.string(at);
+            sink.option(*rest, Sink::rest);
+        }
+        Fact::GroupStarted { group } => {
+            sink.byte(42);
+            sink.number32(*group);
         }
         Fact::Delivered { topic, group, lease, count } => {
             sink.byte(27);
@@ -326,9 +344,24 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
         },
         22 => source.moved()?,
         23 => Fact::DeadMoved { letter: Box::new(source.dead_page()?), block: source.block_of(1)?.0 },
-        24 => {
-            Fact::GroupCreated { group: source.number32()?, namespace: source.number32()?, name: source.group_name()? }
-        }
+        24 => Fact::GroupCreated {
+            group: source.number32()?,
+            namespace: source.number32()?,
+            name: source.group_name()?,
+            start: source.start()?,
+        },
+        40 => Fact::Copied {
+            topic: source.next_topic()?,
+            group: source.number32()?,
+            messages: source.copied_runs()?,
+            rest: source.option(Source::rest)?,
+        },
+        41 => Fact::GroupReached {
+            group: source.number32()?,
+            at: source.string()?.to_vec(),
+            rest: source.option(Source::rest)?,
+        },
+        42 => Fact::GroupStarted { group: source.number32()? },
         25 => Fact::GroupEnding { group: source.number32()? },
         26 => Fact::GroupDeleted { group: source.number32()? },
         27 => Fact::Delivered {

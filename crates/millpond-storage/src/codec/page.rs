@@ -202,6 +202,8 @@ impl Source<'_> {
             number: self.number32()?,
             name: self.group_name()?,
             is_ending: self.flag()?,
+            start: self.start()?,
+            starting: self.option(Source::reached)?,
             counts: self.counts()?,
             tally: self.tally()?,
             bytes: self.number()?,
@@ -265,10 +267,12 @@ impl Source<'_> {
 
 impl Sink<'_> {
     fn group(&mut self, group: &GroupPage) {
-        let GroupPage { number, name, is_ending, counts, tally, bytes, topics, shelves } = group;
+        let GroupPage { number, name, is_ending, start, starting, counts, tally, bytes, topics, shelves } = group;
         self.number32(*number);
         self.string(name.as_bytes());
         self.flag(*is_ending);
+        self.start(*start);
+        self.option(starting.as_ref(), Sink::reached);
         self.counts(counts);
         self.tally(tally);
         self.number(*bytes);

@@ -116,6 +116,7 @@ impl Appender {
     /// until that batch is durable.
     pub fn hold(&mut self, holdings: &mut Holdings) {
         self.holdings.stored.append(&mut holdings.stored);
+        self.holdings.shared.append(&mut holdings.shared);
         self.holdings.freed.append(&mut holdings.freed);
     }
 

@@ -86,6 +86,14 @@ impl LiveBytes {
         }
     }
 
+    /// Counts messages for one more group; false where nothing is there.
+    #[must_use]
+    pub fn shared(&mut self, group: GroupNumber, extent: Extent) -> bool {
+        let Some((_, live)) = self.0.range_mut(..=extent.position).next_back() else { return false };
+        live.add(group, extent.length.into());
+        true
+    }
+
     /// Counts messages off; false where they are not all there.
     #[must_use]
     pub fn freed(&mut self, group: GroupNumber, extent: Extent) -> bool {
@@ -139,6 +147,10 @@ mod tests {
         live.stored(100, 0, 50);
         live.stored(100, 3, 40);
         live.stored(200, 0, 0);
+        assert!(live.shared(7, Extent { position: 110, length: 5 }) && !live.of(0).is_empty());
+        assert!(
+            live.freed(7, Extent { position: 110, length: 5 }) && !live.freed(7, Extent { position: 10, length: 5 })
+        );
         assert!(live.freed(0, Extent { position: 10, length: 30 }));
         assert!(live.freed(0, Extent { position: 150, length: 20 }));
         assert!(!live.freed(0, Extent { position: 150, length: 31 }), "more than there is");

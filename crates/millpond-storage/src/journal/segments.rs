@@ -81,6 +81,11 @@ impl Segments {
         let mut inner = self.write();
         let last = inner.by_base.values_mut().next_back().expect("a batch is written into a segment");
         holdings.stored.drain(..).for_each(|(group, bytes)| last.live.add(group, bytes));
+        for (group, extent) in holdings.shared.drain(..) {
+            // Somebody else holds it still, so its segment is there.
+            let found = inner.by_base.range_mut(..=extent.position).next_back();
+            found.expect("what is shared was stored").1.live.add(group, extent.length.into());
+        }
         inner.ended.append(&mut holdings.freed);
         inner.written = end;
         inner.note();

@@ -124,6 +124,9 @@ impl Held {
             Fact::DeadMoved { letter, .. } => self.letter_moved(*letter, position),
             // What they say is not about messages, or goes with what is lost.
             Fact::Created { .. }
+            | Fact::Copied { .. }
+            | Fact::GroupReached { .. }
+            | Fact::GroupStarted { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::Paused { .. }

@@ -141,7 +141,7 @@ fn verify(target: &Target, report: &mut Report, produced: &[Produced], consumed:
     if seen.twice() > 0 {
         report.fault(format!("{} messages arrived more than once", seen.twice()));
     }
-    let left: u64 = target.stats()?.groups.iter().map(|(_, counts)| counts.unfinished() + counts.dead).sum();
+    let left: u64 = target.stats()?.groups.iter().map(|group| group.counts.unfinished() + group.counts.dead).sum();
     if left > 0 {
         report.fault(format!("the broker still holds {left} messages although all were acked"));
     }

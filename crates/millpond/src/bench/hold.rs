@@ -231,7 +231,7 @@ fn held(messages: u64, target: &Target, report: &mut Report) -> Result<(), Failu
 
 /// Whether the broker has nothing left; what it has is a fault.
 fn is_empty(target: &Target, report: &mut Report) -> Result<bool, Failure> {
-    let left: u64 = target.stats()?.groups.iter().map(|(_, counts)| counts.unfinished() + counts.dead).sum();
+    let left: u64 = target.stats()?.groups.iter().map(|group| group.counts.unfinished() + group.counts.dead).sum();
     if left > 0 {
         report.fault(format!("the broker still holds {left} messages although all were acked"));
     }

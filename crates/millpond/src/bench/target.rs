@@ -173,7 +173,8 @@ impl Target {
         let namespace = self.namespace.clone();
         match wire.call(&Request::Stats { namespace: namespace.clone() })? {
             Response::Namespaces(rows) => {
-                let unfinished: u64 = rows.iter().flat_map(|row| &row.groups).map(|(_, c)| c.unfinished()).sum();
+                let unfinished: u64 =
+                    rows.iter().flat_map(|row| &row.groups).map(|group| group.counts.unfinished()).sum();
                 if unfinished > 0 {
                     return Err(Failure::refused(format!(
                         "namespace {namespace} holds {unfinished} messages: purge it, or name another with --namespace"

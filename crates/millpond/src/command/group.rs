@@ -1,8 +1,7 @@
 //! `group`: makes, lists and deletes the groups of a namespace.
 
 use clap::{Args, Subcommand};
-use millpond_types::{Counts, GroupName, NamespaceName, NamespaceView};
-use serde_json::json;
+use millpond_types::{Counts, GroupName, GroupView, NamespaceName, NamespaceView, Start};
 
 use crate::cli::{Globals, Output};
 use crate::command::namespace::name;
@@ -10,18 +9,28 @@ use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::say;
 use crate::table::Table;
+use crate::{json, quantity};
 
 /// Make, list and delete the groups of a namespace
 ///
 /// Every group sees every message once; consumers of one group share its messages. A namespace has the group `default`.
 #[derive(Subcommand)]
 pub enum Group {
-    /// Make a group, which has all that is published from now on
-    Create(One),
+    /// Make a group, which has all that is published from now on, and older messages where it is told to start with them
+    Create(Create),
     /// List the groups of a namespace
     List(List),
     /// Delete a group, with all messages and dead letters that it holds
     Delete(One),
+}
+
+#[derive(Args)]
+pub struct Create {
+    #[command(flatten)]
+    of: One,
+    /// What it is given of what was published before: all that other groups still hold, nothing, or what of it was published at this time or later, in RFC 3339 or as in '10m ago' [default: latest]
+    #[arg(long, value_name = "earliest|latest|TIME", value_parser = quantity::start)]
+    start: Option<Start>,
 }
 
 #[derive(Args)]
@@ -49,16 +58,16 @@ impl Group {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         match self {
-            Group::Create(One { namespace, group }) => {
-                with_client(globals, async |client| Ok(client.create_group(namespace, group).await?))
-            }
+            Group::Create(Create { of: One { namespace, group }, start }) => with_client(globals, async |client| {
+                Ok(client.create_group(namespace, group, start.unwrap_or_default()).await?)
+            }),
             Group::Delete(One { namespace, group }) => {
                 with_client(globals, async |client| Ok(client.delete_group(namespace, group).await?))
             }
             Group::List(List { namespace }) => {
                 let view = with_client(globals, async |client| Ok(client.stats(namespace).await?))?;
                 match globals.output {
-                    Output::Json => lines(&view).for_each(say::line),
+                    Output::Json => view.groups.iter().for_each(|group| say::line(json::group(group))),
                     Output::Table => say::print(table(&view)),
                 }
                 Ok(())
@@ -67,23 +76,23 @@ impl Group {
     }
 }
 
-fn lines(view: &NamespaceView) -> impl Iterator<Item = serde_json::Value> + '_ {
-    view.groups.iter().map(|(name, counts)| {
-        let Counts { waiting, delayed, retrying, leased, dead } = *counts;
-        json!({
-            "group": name.as_str(), "waiting": waiting, "delayed": delayed, "retrying": retrying, "leased": leased,
-            "dead": dead,
-        })
-    })
-}
-
 fn table(view: &NamespaceView) -> Table {
-    let mut table = Table::new(&["group", "waiting", "delayed", "retrying", "leased", "dead"]);
-    for (name, counts) in &view.groups {
-        let Counts { waiting, delayed, retrying, leased, dead } = *counts;
+    let mut table = Table::new(&["group", "start", "waiting", "delayed", "retrying", "leased", "dead"]);
+    for group in &view.groups {
+        let Counts { waiting, delayed, retrying, leased, dead } = group.counts;
         let [waiting, delayed, retrying, leased, dead] =
             [waiting, delayed, retrying, leased, dead].map(|count| count.to_string());
-        table.row([name.to_string(), waiting, delayed, retrying, leased, dead]);
+        table.row([group.name.to_string(), start(group), waiting, delayed, retrying, leased, dead]);
     }
     table
+}
+
+/// Where a group began, and how far it has come.
+fn start(group: &GroupView) -> String {
+    let start = json::start_text(group.start);
+    match &group.reached {
+        _ if !group.is_starting => start,
+        None => format!("{start}, starting"),
+        Some(reached) => format!("{start}, starting, has come to {reached}"),
+    }
 }

@@ -292,7 +292,8 @@ fn show_topic(view: &NamespaceView, topic: &TopicName) -> Table {
 fn list(views: &[NamespaceView]) -> Table {
     let mut table = Table::new(&["namespace", "topics", "unfinished", "dead"]);
     for view in views {
-        let sum = |of: fn(&millpond_types::Counts) -> u64| view.groups.iter().map(|(_, c)| of(c)).sum::<u64>();
+        let sum =
+            |of: fn(&millpond_types::Counts) -> u64| view.groups.iter().map(|group| of(&group.counts)).sum::<u64>();
         let (unfinished, dead) = (sum(|c| c.unfinished()), sum(|c| c.dead));
         table.row([view.name.to_string(), view.usage.topics.to_string(), unfinished.to_string(), dead.to_string()]);
     }

@@ -1,7 +1,7 @@
 //! `stats`: how many messages a namespace holds in each state, all counted at one journal position.
 
 use clap::Args;
-use millpond_types::{NamespaceName, NamespaceView, Quotas};
+use millpond_types::{GroupView, NamespaceName, NamespaceView, Quotas};
 
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
@@ -63,10 +63,10 @@ fn table(views: &[NamespaceView]) -> Table {
         ["namespace", "group", "topics", "waiting", "delayed", "retrying", "leased", "dead", "unfinished", "position"];
     let mut table = Table::new(&heads);
     for view in views {
-        for (group, counts) in &view.groups {
+        for GroupView { name, counts, .. } in &view.groups {
             table.row([
                 view.name.to_string(),
-                group.to_string(),
+                name.to_string(),
                 view.usage.topics.to_string(),
                 counts.waiting.to_string(),
                 counts.delayed.to_string(),

@@ -55,7 +55,7 @@ fn run(publishes: u64, topics: u64) {
         publish(&broker.address, &known, publishes, topics).await;
         let client = Client::connect(broker.address.as_str()).await.unwrap();
         let patience = Instant::now() + Duration::from_secs(60);
-        while client.stats(namespace()).await.unwrap().groups[0].1.unfinished() > 0 {
+        while client.stats(namespace()).await.unwrap().groups[0].counts.unfinished() > 0 {
             assert!(Instant::now() < patience, "the topics do not come to rest");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -15,5 +15,6 @@ mod quotas;
 mod receiving;
 mod restarting;
 mod serving;
+mod starting;
 mod working;
 mod wrong_usage;

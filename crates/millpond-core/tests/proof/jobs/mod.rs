@@ -7,7 +7,7 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::output::{Output, Reply};
 use millpond_core::page::Page;
-use millpond_types::{Code, Counts, Filter, GroupName, Millis, NamespaceName, TopBy, TopicName};
+use millpond_types::{Code, Counts, Filter, GroupName, Millis, NamespaceName, Start, TopBy, TopicName};
 
 use crate::script::{self, Line, Names};
 use crate::shell::Shell;
@@ -60,8 +60,11 @@ fn no_turn_looks_at_all_topics() {
 /// A shell with a second group, and so many messages in each.
 fn filled_twice(topics: usize) -> (Shell, u64) {
     let mut shell = Shell::new();
-    let create =
-        Command::GroupCreate { namespace: NamespaceName::default(), name: GroupName::try_from("audit").unwrap() };
+    let create = Command::GroupCreate {
+        namespace: NamespaceName::default(),
+        name: GroupName::try_from("audit").unwrap(),
+        start: Start::Latest,
+    };
     let ticket = shell.ticket();
     shell.turn(vec![(ticket, create)]);
     let commands = (0..topics).map(|at| publish(&format!("t/{at}"), 2)).collect::<Vec<_>>();

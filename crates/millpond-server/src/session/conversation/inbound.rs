@@ -107,7 +107,9 @@ impl Conversation {
                 manage(convert::namespace_set(&namespace, policy, rules))
             }
             frame::Request::NamespaceDelete { namespace } => manage(Command::NamespaceDelete(namespace)),
-            frame::Request::GroupCreate { namespace, group: name } => manage(Command::GroupCreate { namespace, name }),
+            frame::Request::GroupCreate { namespace, group: name, start } => {
+                manage(Command::GroupCreate { namespace, name, start })
+            }
             frame::Request::GroupDelete { namespace, group: name } => manage(Command::GroupDelete { namespace, name }),
             frame::Request::Namespaces => manage(Command::Namespaces),
             frame::Request::Stats { namespace } => manage(Command::Stats(namespace)),

@@ -229,7 +229,7 @@ impl Soak {
 fn is_left(delayed: u64, target: &Target, report: &mut Report) -> Result<bool, Failure> {
     let stats = target.stats()?;
     let counts = |counted: fn(&millpond_types::Counts) -> u64| -> u64 {
-        stats.groups.iter().map(|(_, counts)| counted(counts)).sum()
+        stats.groups.iter().map(|group| counted(&group.counts)).sum()
     };
     let (unfinished, not_due) = (counts(|c| c.unfinished() + c.dead), counts(|c| c.delayed));
     if (unfinished, not_due) == (delayed, delayed) {

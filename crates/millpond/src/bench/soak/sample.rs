@@ -113,7 +113,7 @@ impl<'a> Sampler<'a> {
             delivery_p99: percentile(&delivery, 99.0),
             resident: self.target.process().and_then(Process::resident).map(|(now, _)| now),
             disk: Usage::of(self.target)?,
-            backlog: held.groups.iter().map(|(_, counts)| counts.waiting + counts.retrying).sum(),
+            backlog: held.groups.iter().map(|group| group.counts.waiting + group.counts.retrying).sum(),
         };
         // Row by row, so that a run that ends early leaves what it saw.
         self.write(&sample.row())?;

@@ -1,0 +1,46 @@
+//! A group that starts is given messages that other groups hold. They stand before all that was published to the topic
+//! since the group was made, so they may come behind that.
+
+use millpond_types::{Priority, Sequence};
+
+use crate::fact::CopiedRun;
+use crate::page::Reached;
+use crate::state::topic::AsideWhy;
+use crate::state::{State, Timer, TopicSlot};
+use crate::store::Name;
+
+impl State {
+    pub(super) fn copied(&mut self, slot: TopicSlot, messages: &[CopiedRun], rest: Option<(Priority, Sequence)>) {
+        for CopiedRun { priority, run, due } in messages {
+            self.copy_in(slot, *priority, run.clone(), *due);
+        }
+        let topic = &mut self.topics[slot];
+        assert!(topic.is_held, "a group is given each topic once, in the order of names");
+        topic.is_held = rest.is_some();
+        let name = topic.name.as_bytes();
+        let at = if rest.is_some() { Name::bytes(name) } else { Name::behind(name) };
+        self.groups[topic.group].starting = Some(Reached { at, rest });
+        self.touch(slot);
+    }
+
+    fn copy_in(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        run: crate::page::RunPage,
+        due: Option<millpond_types::WallTime>,
+    ) {
+        let topic = &mut self.topics[slot];
+        let level = topic.level_or_new(priority);
+        assert!(run.end() <= level.next, "what is copied was published before");
+        self.share(slot, run.extent());
+        self.arm_expiry(slot, priority, &run);
+        if let Some(due) = due {
+            let timer = self.wall_timers.insert(due.0, Timer::Ripe { slot, priority, first: run.first });
+            return self.set_aside(slot, priority, run, (0, 0), AsideWhy::Delayed { due, timer });
+        }
+        let topic = &mut self.topics[slot];
+        self.groups[topic.group].counts.waiting += u64::from(run.count);
+        topic.level_or_new(priority).line.insert(run);
+    }
+}

@@ -1,0 +1,265 @@
+//! Groups that start with what the others hold: all topics of the namespace are gone over in the order of their names, and
+//! the group is given of each what any other group holds of it, once.
+//!
+//! Nothing is copied when a message is published. A topic that the start has still to come to is *held* instead
+//! ([`Topic::is_held`]): what is published there is stored for the group as for any other, and is delivered when all that is
+//! older has been put before it. So a publish costs what it costs always, however long the line is behind which it comes.
+//! What is older is known by its sequence: the group's topic begins above all that was given out before it came to be, and
+//! stays until the start has come to it, though it may be empty by then.
+//!
+//! How far this has come is state: a fact for each topic of which something is given, and one for each stretch of names
+//! without any. Nothing that was not noted is gone by: whatever has to be waited for, the stretch is begun again.
+//!
+//! [`Topic::is_held`]: crate::state::topic::Topic::is_held
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use millpond_types::{Coalesce, Priority, Sequence, TopicName, WallTime};
+
+use super::walk::{Upcoming, Walk};
+use super::{Asked, MESSAGES, Needs, Step, TOPICS_HELD, Task, WRITING};
+use crate::Core;
+use crate::fact::{CopiedRun, Fact, FactLog, GroupNumber};
+use crate::page::{Page, RunPage};
+use crate::state::{State, TopicSlot};
+use crate::store::{Key, KeyBytes, Name, Want};
+
+/// A start goes over the topics of all groups at a time.
+#[derive(Default)]
+pub(crate) struct StartJob {
+    walks: BTreeMap<GroupNumber, Walk>,
+}
+
+/// What a group is given of a topic.
+struct Part {
+    messages: Vec<CopiedRun>,
+    /// Where the next part begins, if there may be one.
+    rest: Option<(Priority, Sequence)>,
+    cost: usize,
+}
+
+impl StartJob {
+    pub(super) fn walks(&self) -> impl Iterator<Item = (GroupNumber, &Walk)> {
+        self.walks.iter().map(|(group, walk)| (*group, walk))
+    }
+
+    pub(super) fn walk_of(&mut self, group: GroupNumber) -> Option<&mut Walk> {
+        self.walks.get_mut(&group)
+    }
+
+    /// Takes what was read of a shelf of one of the groups.
+    pub(super) fn take(&mut self, want: &Want, state: &State, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+        let Want::Range(range) = want else { panic!("topics are read in ranges") };
+        let (group, ..) = Key::parse_topic_bound(&range.from).expect("topics were read");
+        let walk = self.walks.get_mut(&group).expect("a walk that has asked is there");
+        walk.take(group, state, entries, complete);
+    }
+}
+
+impl Core {
+    /// Whether a group starts, and nobody goes on with that.
+    pub(crate) fn has_groups_to_start(&self) -> bool {
+        let is_going_on = || self.jobs.queue.iter().any(|job| matches!(job.task, Task::Starting(_)));
+        self.state.groups.starting().next().is_some() && !is_going_on()
+    }
+
+    /// Begins, or begins again, the start of the first group that has one.
+    pub(crate) fn start_groups(&mut self) {
+        if self.has_groups_to_start() {
+            let group = self.state.groups.starting().next().expect("there is one");
+            self.jobs.put(Asked::ByState, group, Walk::default(), Task::Starting(StartJob::default()));
+        }
+    }
+
+    pub(super) fn start_step(
+        &mut self,
+        job: &mut StartJob,
+        group: GroupNumber,
+        left: &mut usize,
+        needs: &mut Needs,
+        log: &mut dyn FactLog,
+    ) -> Step {
+        while *left > 0 {
+            needs.topics.clear();
+            let names = match self.next_to_start(job, group) {
+                Ok(names) => names,
+                Err(wants) => return Step::Waits(wants),
+            };
+            if names.is_empty() {
+                self.commit(Fact::GroupStarted { group }, log);
+                return Step::Done(Ok(crate::output::Reply::Done));
+            }
+            let missing = self.bring_all(job, group, &names, needs);
+            if !missing.is_empty() {
+                return Step::Waits(missing.into_iter().map(Want::Entry).collect());
+            }
+            if let Err(want) = self.start_topics(group, &names, left, log) {
+                return Step::Waits(Vec::from([want]));
+            }
+        }
+        Step::Later
+    }
+
+    /// The topics that come next in any group of the namespace; none if there are no more.
+    fn next_to_start(&mut self, job: &mut StartJob, group: GroupNumber) -> Result<Vec<TopicName>, Vec<Want>> {
+        let state = &self.state;
+        let of = &state.groups[group];
+        let groups = &state.namespaces[of.namespace].groups;
+        let place = &of.starting.as_ref().expect("it starts").at;
+        job.walks.retain(|walked, _| groups.contains(walked));
+        let (mut names, mut wants): (Vec<TopicName>, Vec<Want>) = Default::default();
+        let mut known: Option<Vec<u8>> = None;
+        for other in groups {
+            let walk = job.walks.entry(*other).or_default();
+            match walk.upcoming(*other, state, place, TOPICS_HELD) {
+                Ok(Upcoming { names: found, known: until }) => {
+                    names.extend(found);
+                    known = known.into_iter().chain(until).min();
+                }
+                Err(want) => wants.push(want),
+            }
+        }
+        if !wants.is_empty() {
+            return Err(wants);
+        }
+        names.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
+        names.dedup();
+        if let Some(known) = known {
+            names.retain(|name| Name::compare_key(name.as_bytes(), &known).is_lt());
+        }
+        names.truncate(TOPICS_HELD);
+        Ok(names)
+    }
+
+    /// Keeps topics in memory, in all groups; what has to be fetched for that.
+    fn bring_all(
+        &mut self,
+        job: &mut StartJob,
+        group: GroupNumber,
+        names: &[TopicName],
+        needs: &mut Needs,
+    ) -> Vec<KeyBytes> {
+        let (namespace, mut missing) = (self.state.groups[group].namespace, Vec::new());
+        for name in names {
+            needs.topics.insert(name.clone());
+            missing.extend(self.look_up(namespace, name));
+            // The job whose turn it is hears nothing of what comes into memory.
+            for (walked, walk) in &mut job.walks {
+                if self.state.topics.find(*walked, name).is_some() {
+                    walk.came(name);
+                }
+            }
+        }
+        missing
+    }
+
+    /// Gives the group what it is to have of some topics, as far as there is room for; what has to be fetched before.
+    fn start_topics(
+        &mut self,
+        group: GroupNumber,
+        names: &[TopicName],
+        left: &mut usize,
+        log: &mut dyn FactLog,
+    ) -> Result<(), Want> {
+        let mut room = *left;
+        // What was gone by since the last fact.
+        let mut passed = None;
+        for name in names {
+            if room == 0 {
+                break;
+            }
+            let Part { messages, rest, cost } = self.part_of(group, name, room)?;
+            room = room.saturating_sub(cost);
+            let slot = self.state.topics.find(group, name);
+            if messages.is_empty() && slot.is_none() {
+                let key = if rest.is_some() { Name::bytes } else { Name::behind };
+                passed = Some((key(name.as_bytes()), rest));
+            } else {
+                let slot = slot.unwrap_or_else(|| self.topic_or_new(group, name, log));
+                let topic = self.state.topics[slot].number;
+                self.commit(Fact::Copied { topic, group, messages, rest }, log);
+                (*left, passed) = (room, None);
+            }
+            if rest.is_some() {
+                break;
+            }
+        }
+        if let Some((at, rest)) = passed {
+            self.commit(Fact::GroupReached { group, at, rest }, log);
+        }
+        *left = room;
+        Ok(())
+    }
+
+    /// What a group is given next of a topic.
+    fn part_of(&mut self, group: GroupNumber, name: &TopicName, room: usize) -> Result<Part, Want> {
+        let of = &self.state.groups[group];
+        let (namespace, start, now) = (of.namespace, of.start, self.state.now.wall);
+        let reached = of.starting.as_ref().expect("it starts");
+        let from = reached.rest.filter(|_| Name::compare_key(name.as_bytes(), &reached.at).is_eq());
+        let home = &self.state.namespaces[namespace];
+        let others = home.groups.iter().filter(|other| **other != group);
+        let others: Vec<TopicSlot> = others.filter_map(|other| self.state.topics.find(*other, name)).collect();
+        let own = self.state.topics.find(group, name).map(|slot| &self.state.topics[slot]);
+        let end = Sequence(own.map_or(u64::MAX, |own| own.floor));
+        let is_one_enough = home.policies.of_name(name).coalesce != Coalesce::Off;
+        let mut part = Part { messages: Vec::new(), rest: None, cost: 1 };
+        if is_one_enough && own.is_some() {
+            // What came since the group was made stands for all that came before.
+            return Ok(part);
+        }
+        let mut priorities: Vec<Priority> =
+            others.iter().flat_map(|slot| self.state.topics[*slot].levels.iter().map(|level| level.priority)).collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        for priority in priorities.into_iter().rev().filter(|at| from.is_none_or(|(from, _)| *at <= from)) {
+            let mut next = match from {
+                Some((of, sequence)) if of == priority => sequence,
+                _ if is_one_enough => self.last_held(&others, priority)?.unwrap_or(end),
+                _ => Sequence(0),
+            };
+            while let Some((run, due)) = self.next_held(&others, priority, next, end)? {
+                if part.cost >= room {
+                    part.rest = Some((priority, next));
+                    return Ok(part);
+                }
+                part.cost += 1 + (u64::from(run.count) / MESSAGES) as usize;
+                next = run.end();
+                if start.admits(run.published) && !run.is_expired(now) {
+                    part.cost += WRITING;
+                    part.messages.push(CopiedRun { priority, run: run.compact(), due });
+                }
+                if is_one_enough {
+                    return Ok(part);
+                }
+            }
+        }
+        Ok(part)
+    }
+
+    /// The first messages from one on and before another that any of these topics holds, with the end of their delay.
+    fn next_held(
+        &mut self,
+        slots: &[TopicSlot],
+        priority: Priority,
+        from: Sequence,
+        end: Sequence,
+    ) -> Result<Option<(RunPage, Option<WallTime>)>, Want> {
+        let mut first: Option<(RunPage, Option<WallTime>)> = None;
+        for slot in slots {
+            let found = self.state.next_held(*slot, priority, from)?.filter(|(run, _)| run.first < end);
+            first = first.into_iter().chain(found).min_by_key(|(run, _)| run.first);
+        }
+        Ok(first)
+    }
+
+    /// The last message that any of these topics holds.
+    fn last_held(&mut self, slots: &[TopicSlot], priority: Priority) -> Result<Option<Sequence>, Want> {
+        let mut last = None;
+        for slot in slots {
+            last = last.max(self.state.last_held(*slot, priority)?);
+        }
+        Ok(last)
+    }
+}
