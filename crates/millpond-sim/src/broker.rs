@@ -11,8 +11,8 @@ use millpond_core::{Core, Now};
 use millpond_storage::store::LayeredStore;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{
-    Appender, Batch, CommitError, Committer, Failure, Housekeeper, Mark, OpenError, OpenOptions, Opened, Reader,
-    Recovery, open,
+    Appender, Batch, CommitError, Committer, Failure, Housekeeper, Mark, Mover, Moves, OpenError, OpenOptions, Opened,
+    Reader, Recovery, open,
 };
 
 use crate::canary::Canary;
@@ -39,6 +39,7 @@ pub struct Broker {
     appender: Appender,
     committer: Committer,
     housekeeper: Housekeeper,
+    mover: Mover,
     store: LayeredStore,
     filling: Waiting,
     flight: Option<Flight>,
@@ -82,7 +83,7 @@ impl Broker {
         let mut opened: Opened = open(Arc::new(disk.clone()), options)?;
         clock.restart(opened.report.now);
         opened.start(clock.tick())?;
-        let Opened { core, store, appender, committer, reader, housekeeper, report, .. } = opened;
+        let Opened { core, store, appender, committer, reader, housekeeper, mover, report } = opened;
         let broker = Broker {
             core,
             store,
@@ -90,6 +91,7 @@ impl Broker {
             appender,
             committer,
             housekeeper,
+            mover,
             filling: Waiting::default(),
             flight: None,
             unsynced: false,
@@ -198,6 +200,15 @@ impl Broker {
     /// One step of the housekeeper; false if it had nothing to do.
     pub fn keep_house(&mut self) -> Result<bool, Failure> {
         self.housekeeper.step()
+    }
+
+    /// One step of the mover: what it wants moved.
+    pub fn look_for_moves(&mut self) -> Moves {
+        let mut moves = self.mover.step().expect("a simulated tree can be read");
+        if let Some(canary) = self.canary {
+            moves.commands.iter_mut().for_each(|command| canary.spoil(command));
+        }
+        moves
     }
 
     /// Whether a batch is on its way or outputs wait for one.

@@ -1,6 +1,7 @@
 //! Faults put in on purpose, in the world around the core: each has to be caught by its checker, which proves that the
 //! checker looks.
 
+use millpond_core::command::{Command, DeadMove, Move};
 use millpond_core::output::{Output, Reply};
 
 /// A deliberate fault.
@@ -12,6 +13,8 @@ pub enum Canary {
     Back,
     /// A delivery is dropped on its way, and its session goes on extending the lease.
     Stuck,
+    /// What is moved is not what was read: the last byte of its body is another one.
+    Moved,
 }
 
 impl Canary {
@@ -21,6 +24,7 @@ impl Canary {
             "lost" => Some(Canary::Lost),
             "back" => Some(Canary::Back),
             "stuck" => Some(Canary::Stuck),
+            "moved" => Some(Canary::Moved),
             _ => None,
         }
     }
@@ -31,8 +35,21 @@ impl Canary {
         match self {
             Canary::Lost => matches!(reply, Reply::Published { .. }),
             Canary::Back => matches!(reply, Reply::Finished(_)),
-            Canary::Stuck => false,
+            Canary::Stuck | Canary::Moved => false,
         }
+    }
+
+    /// Changes a move on its way to the core.
+    pub fn spoil(self, command: &mut Command) {
+        if self != Canary::Moved {
+            return;
+        }
+        let (Command::Move(Move { block, .. }) | Command::DeadMove(DeadMove { block, .. })) = command else {
+            unreachable!("a mover moves")
+        };
+        let mut bytes = block.to_vec();
+        *bytes.last_mut().expect("a message has bytes") ^= 1;
+        *block = bytes.into();
     }
 
     /// Whether an output is dropped on its way.

@@ -154,6 +154,7 @@ impl World {
         self.ledger.go_back(end);
         self.sights.saw_many("unconfirmed ends taken back", over.saturating_sub(self::over(&self.ledger)));
         self.open.clear();
+        self.moves.clear();
         self.clients.connections_lost();
         self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;
         self.back.after_restart(&self.ledger)?;

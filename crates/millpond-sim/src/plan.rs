@@ -1,5 +1,5 @@
 //! What kind of life a seed leads: sizes, policies, names and how often things go wrong. Small sizes bring out the
-//! edges: segments that fill after a few batches, a tail that forgets at once, few topics so that clients meet.
+//! edges: segments that fill after a few batches, old messages that are moved as soon as half of the disk is pinned, a tail that forgets at once, few topics so that clients meet.
 
 use millpond_core::command::Command;
 use millpond_storage::tree::TreeOptions;
@@ -43,7 +43,7 @@ impl Plan {
             checkpoint_after: *stream.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),
             tail_bytes: *stream.pick(&[0, 2 << 10, 16 << 10, 1 << 20]),
             batch_bytes: BATCH_BYTES,
-            slack: SLACK,
+            slack: *stream.pick(&[0, 0, 32 << 10, SLACK]),
             identity: Identity {
                 directory: u128::from(stream.draw()) << 64 | u128::from(stream.draw()),
                 hash_key: [stream.draw(), stream.draw()],

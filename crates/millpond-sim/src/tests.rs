@@ -36,6 +36,11 @@ fn a_delivery_that_gets_lost_is_caught() {
     assert_caught(Canary::Stuck, Checker::Stuck);
 }
 
+#[test]
+fn a_move_that_changes_a_message_is_caught() {
+    assert_caught(Canary::Moved, Checker::Lost);
+}
+
 fn assert_caught(canary: Canary, by: Checker) {
     let options = Options { canary: Some(canary), steps: 400, ..Options::default() };
     let caught = (0..CANARY_LIVES).find_map(|seed| live(seed, options).verdict.err());

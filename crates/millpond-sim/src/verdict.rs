@@ -70,7 +70,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 39] = [
+pub const EVERY_RANGE: [&str; 40] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -92,6 +92,7 @@ pub const EVERY_RANGE: [&str; 39] = [
     "looked at",
     "marks",
     "messages lost unconfirmed",
+    "moved",
     "namespaces deleted",
     "namespaces made",
     "orderly stops",

@@ -38,6 +38,8 @@ pub struct World {
     /// What each open ticket is about.
     pub(crate) open: BTreeMap<Ticket, Asked>,
     next_ticket: u64,
+    /// What the mover has found and read, on its way to the core.
+    pub(crate) moves: Vec<Command>,
     pub(crate) ledger: Ledger,
     pub(crate) lost: Lost,
     pub(crate) back: Back,
@@ -64,6 +66,7 @@ impl World {
             clock: Clock::new(),
             open: BTreeMap::new(),
             next_ticket: 0,
+            moves: Vec::new(),
             ledger: Ledger::default(),
             lost: Lost::default(),
             back: Back::default(),
@@ -113,7 +116,7 @@ impl World {
     }
 
     fn step(&mut self) -> Result<(), Violation> {
-        match self.streams.schedule.weighted(&[10, 14, 4, 1]) {
+        match self.streams.schedule.weighted(&[10, 14, 4, 1, 3]) {
             0 => {
                 let clients = self.streams.schedule.below(4);
                 let requests = (0..clients).flat_map(|_| self.clients.act(&mut self.streams.load)).collect();
@@ -124,10 +127,11 @@ impl World {
                 self.commit(old)?;
             }
             2 => drop(self.keep_house()?),
-            _ => match self.broker().mark() {
+            3 => match self.broker().mark() {
                 Ok(marked) => self.sights.saw_many("marks", u64::from(marked)),
                 Err(failure) => self.failed(failure)?,
             },
+            _ => self.move_on()?,
         }
         self.time_passes();
         self.trouble()
@@ -205,6 +209,19 @@ impl World {
             }
             None => Err(Violation::lost(format!("the storage failed without a fault of the disk: {failure}"))),
         }
+    }
+
+    /// Looks for messages that pin space, or moves those that were found: much may have happened to them in between.
+    fn move_on(&mut self) -> Result<(), Violation> {
+        if self.moves.is_empty() {
+            let found = self.broker().look_for_moves();
+            self.moves = found.commands;
+            let unreadable = found.unreadable.first();
+            return unreadable.map_or(Ok(()), |error| Err(Violation::lost(format!("it cannot be moved: {error}"))));
+        }
+        let moves = std::mem::take(&mut self.moves);
+        let request = |command| Request { command, asked: Asked::Other("moves decided") };
+        self.turn(moves.into_iter().map(request).collect())
     }
 
     /// Until nothing is on its way and the housekeeper has nothing to do.
