@@ -8,6 +8,8 @@ use crate::state::TopicSlot;
 const LEAVE_MAX: usize = 256;
 /// Topics that are looked at for that.
 const LOOK_MAX: usize = 1024;
+/// Of what is read ahead in one place, there are so many reads in memory: the one that is served, and the next.
+const READS_AHEAD: usize = 2;
 /// Bytes that topics may take whatever the room is: so a few consumers go on, one topic after another, in no room at all.
 const ROOM_MIN: usize = 1024 * 1024;
 
@@ -15,7 +17,8 @@ impl Core {
     /// Sets how many bytes the topics in memory should not exceed.
     pub fn set_room(&mut self, bytes: usize) {
         self.state.residents.room = bytes;
-        self.dispatcher.reach.set_room(bytes);
+        let ahead = self.dispatcher.reach.set_room(bytes);
+        self.state.residents.set_brought(READS_AHEAD * ahead);
     }
 
     /// Sets how many producer sessions may stay in memory.
@@ -50,16 +53,14 @@ impl Core {
         self.state.let_producers_leave();
         let (mut looked, mut left) = (0, 0);
         let horizon = self.horizon();
-        let is_held_up = self.is_over_room() && self.dispatcher.scopes.is_any_held();
         let looks = LOOK_MAX.min(self.state.topics.len());
         while self.is_over_room() && looked < looks && left < LEAVE_MAX {
             let Some(slot) = self.state.residents.oldest() else { break };
             looked += 1;
             let topic = &self.state.topics[slot];
             let (namespace, name) = (topic.namespace, &topic.name);
-            let is_needed = is_held_up && topic.residence.is_brought()
-                || self.is_awaited(namespace, name)
-                || self.jobs.is_held(name);
+            // What was read ahead would only be read again.
+            let is_needed = topic.residence.is_brought() || self.is_awaited(namespace, name) || self.jobs.is_held(name);
             if is_needed || !self.state.can_leave(slot, horizon) {
                 // Looked at again when its turn comes round.
                 self.state.used(slot);

@@ -14,7 +14,7 @@ use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::Entries;
 use crate::page::{DuePage, Page, TopicPage};
 use crate::state::TopicSlot;
-use crate::store::{Answer, Found, Key, KeyBytes, Range, Shelf, Want};
+use crate::store::{Answer, Found, Key, KeyBytes, Part, Range, Shelf, Want};
 
 /// Deadlines of topics in the store are looked for this far ahead: longer than any answer takes.
 pub(crate) const HORIZON: Millis = Millis::seconds(60);
@@ -86,6 +86,13 @@ impl Core {
                 let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
                 entries.into_iter().for_each(|(key, page)| self.take_in_of_range(&key, page));
                 self.dispatcher.range_loaded(&range, last.as_ref());
+            }
+            Answer::Spread { spread, parts } => {
+                for Part { from, until, entries } in parts {
+                    entries.into_iter().for_each(|(key, page)| self.take_in_of_range(&key, page));
+                    self.dispatcher.reach.know(&from, &until);
+                }
+                self.dispatcher.reach.answered(&spread.range);
             }
         }
         self.unpark(log);

@@ -121,16 +121,16 @@ impl List {
         self.unseen.remove(&(priority, at as u16));
     }
 
-    /// Names from an edge on, and before another name, that may not be in memory, but for some.
+    /// Names between two edges that may not be in memory, but for some.
     pub(crate) fn unseen(
         &self,
         edge: Edge<'_>,
-        before: Option<&TopicName>,
+        until: Option<Edge<'_>>,
         priority: Priority,
         but: impl Fn(&TopicName) -> bool,
     ) -> Vec<Span> {
         let from = self.index(edge);
-        let until = before.map_or(u16::MAX, |name| self.index(Edge::Before(name.as_bytes())));
+        let until = until.map_or(u16::MAX, |until| self.index(until));
         let names = self.unseen.range((priority, from)..(priority, until)).map(|(_, at)| &self.names[usize::from(*at)]);
         names.filter(|name| !but(name)).take(UNSEEN_AT_ONCE).map(Span::of).collect()
     }

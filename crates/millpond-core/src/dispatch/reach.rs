@@ -8,16 +8,16 @@
 //! Invariant: no topic stands on the shelf and not in memory within a stretch, but for those that are paused by their
 //! name, which dispatch passes over wherever they are. To forget a stretch is always safe, and costs a read at most.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::ops::Bound::{Included, Unbounded};
 
 use millpond_types::{Priority, TopicName};
 
 use crate::dispatch::stretches::{Span, Stretches};
+use crate::dispatch::turns::TENANTS_MAX;
 use crate::fact::GroupNumber;
 use crate::state::topics::Edge;
-use crate::store::{Key, KeyBytes, Name, Range, Shelf, Want};
+use crate::store::{Key, KeyBytes, Name, Range, Shelf, Spread, Want};
 
 /// Topics asked for at once where dispatch goes on in one place: a read of some tens of kilobytes, and fewer than a
 /// millisecond's work to take in.
@@ -36,6 +36,8 @@ const LOWEST: Priority = Priority::new(0).expect("it is one");
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unknown {
     pub(crate) spans: Vec<Span>,
+    /// Whether it is which tenant is next, and not which topic.
+    pub(crate) is_tenant: bool,
 }
 
 /// The topics of a group that stand on the shelf of a priority.
@@ -45,8 +47,8 @@ struct ColdShelf {
     cold: u64,
     /// Where there are none.
     stretches: Stretches,
-    /// What was asked for and not answered, by its beginning.
-    asked: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Where what was asked for and not answered begins.
+    asked: BTreeSet<Vec<u8>>,
 }
 
 pub(crate) struct Reach {
@@ -65,9 +67,11 @@ impl Default for Reach {
 }
 
 impl Reach {
-    /// Sets how many bytes there are for topics in memory.
-    pub(crate) fn set_room(&mut self, bytes: usize) {
-        self.ahead = u32::try_from(bytes / AHEAD_SHARE / TOPIC_BYTES).unwrap_or(u32::MAX);
+    /// Sets how many bytes there are for topics in memory, and tells how many may be read ahead at a time.
+    pub(crate) fn set_room(&mut self, bytes: usize) -> usize {
+        let topics = bytes / AHEAD_SHARE / TOPIC_BYTES;
+        self.ahead = u32::try_from(topics).unwrap_or(u32::MAX);
+        topics
     }
 
     /// Whether topics take all the room there is for them, so that nothing is read ahead.
@@ -80,10 +84,9 @@ impl Reach {
         self.shelf(group, priority).is_none()
     }
 
-    /// Whether it is known without a closer look that nothing unknown is between an edge and a topic behind it.
-    pub(crate) fn is_known(&self, group: GroupNumber, priority: Priority, edge: Edge<'_>, topic: &TopicName) -> bool {
-        let shelf = self.shelf(group, priority);
-        shelf.is_none_or(|shelf| shelf.stretches.with(topic).is_some_and(|stretch| edge.is_within(&stretch.span.from)))
+    /// Whether it is known without a closer look that nothing unknown is between two edges.
+    pub(crate) fn is_known(&self, group: GroupNumber, priority: Priority, from: Edge<'_>, until: Edge<'_>) -> bool {
+        self.shelf(group, priority).is_none_or(|shelf| shelf.stretches.reach_over(from, until))
     }
 
     /// The first unknown part of a span.
@@ -97,20 +100,38 @@ impl Reach {
         Name::compare_key(served.as_bytes(), &stretch.ahead).is_ge().then_some(&stretch.span.until[..])
     }
 
-    /// Asks for a span, unless its beginning is on its way.
-    pub(crate) fn ask(&mut self, group: GroupNumber, priority: Priority, span: Span) {
-        let Some(shelf) = self.shelves.get_mut(&(group, priority)) else { return };
-        // One that begins further in front may reach as far: then some is read twice.
-        let before = shelf.asked.range::<[u8], _>((Unbounded, Included(&span.from[..]))).next_back();
-        if before.is_some_and(|(_, until)| span.from < *until) {
-            return;
+    /// Asks for a span, unless that is on its way. It is one of so many places where dispatch goes on.
+    pub(crate) fn ask(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
+        if let Some((range, each)) = self.range(group, priority, span, places) {
+            self.wanted.push(Want::Range(Range { limit: each, ..range }));
         }
+    }
+
+    /// Asks for what comes next in one of so many places. Among more than are remembered, nobody goes on with it.
+    pub(crate) fn ask_ahead(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
+        if places <= TENANTS_MAX {
+            self.ask(group, priority, span, places);
+        }
+    }
+
+    /// Asks for the tenants in a span, and what each is to be served with first, unless that is on its way.
+    pub(crate) fn ask_tenants(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
+        if let Some((range, each)) = self.range(group, priority, span, places) {
+            // Among more tenants than are remembered, none goes on with what is read for later: it is served with one
+            // topic, and another one tells that it has more.
+            let of_tenant = if places > TENANTS_MAX { 2 } else { each };
+            self.wanted.push(Want::Spread(Spread { range, of_tenant }));
+        }
+    }
+
+    /// The range of a span, and how many topics of it are for one place.
+    fn range(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) -> Option<(Range, u32)> {
+        let shelf = self.shelves.get_mut(&(group, priority))?;
         let bound = |name: &[u8]| Key::topic_bound(group, Shelf::Ready(priority), name);
-        let each = if self.is_held_back { 0 } else { self.ahead / (shelf.stretches.len() as u32 + 1) };
-        let limit = each.clamp(READ_AHEAD_MIN, READ_AHEAD);
-        let range = Range { from: bound(&span.from), until: bound(&span.until), limit };
-        self.wanted.push(Want::Range(range));
-        shelf.asked.insert(span.from, span.until);
+        let ahead = if self.is_held_back { 0 } else { self.ahead };
+        let limit = |topics: u32| topics.clamp(READ_AHEAD_MIN, READ_AHEAD);
+        let range = Range { from: bound(&span.from), until: bound(&span.until), limit: limit(ahead) };
+        shelf.asked.insert(span.from).then(|| (range, limit(ahead / places as u32)))
     }
 
     /// The priorities at which not all is in memory.
@@ -155,28 +176,30 @@ impl Reach {
         }
     }
 
-    /// What was asked for has been read, and the topics of it that were found are in memory: all, or with `last` those
-    /// up to this key.
-    pub(crate) fn range_loaded(&mut self, range: &Range, last: Option<&KeyBytes>) {
-        let (group, shelf, from) = Key::parse_topic_bound(&range.from).expect("a range of topics was asked for");
-        let (_, _, until) = Key::parse_topic_bound(&range.until).expect("a range of topics was asked for");
-        let Shelf::Ready(priority) = shelf else { unreachable!("dispatch asks for what is ready") };
-        // None is cold any more, and that is known without stretches.
-        let Some(shelf) = self.shelves.get_mut(&(group, priority)) else { return };
-        if shelf.asked.get(from).is_some_and(|asked| asked == until) {
+    /// What was asked for has been read.
+    pub(crate) fn answered(&mut self, range: &Range) {
+        let (group, priority, from) = parse_bound(&range.from);
+        if let Some(shelf) = self.shelves.get_mut(&(group, priority)) {
             shelf.asked.remove(from);
         }
-        let until = match last {
-            None => until.to_vec(),
-            Some(last) => {
-                let (_, _, name) = Key::parse_topic_bound(last).expect("a topic was found");
-                [name, &[0]].concat()
-            }
-        };
-        shelf.stretches.add(Span { from: from.to_vec(), until });
+    }
+
+    /// Between two keys of a shelf, all topics are in memory.
+    pub(crate) fn know(&mut self, from: &KeyBytes, until: &KeyBytes) {
+        let ((group, priority, from), (_, _, until)) = (parse_bound(from), parse_bound(until));
+        // Where none is cold any more, that is known without stretches.
+        if let Some(shelf) = self.shelves.get_mut(&(group, priority)) {
+            shelf.stretches.add(Span { from: from.to_vec(), until: until.to_vec() });
+        }
     }
 
     fn shelf(&self, group: GroupNumber, priority: Priority) -> Option<&ColdShelf> {
         if self.shelves.is_empty() { None } else { self.shelves.get(&(group, priority)) }
     }
+}
+
+fn parse_bound(key: &KeyBytes) -> (GroupNumber, Priority, &[u8]) {
+    let (group, shelf, name) = Key::parse_topic_bound(key).expect("topics were asked for");
+    let Shelf::Ready(priority) = shelf else { unreachable!("dispatch asks for what is ready") };
+    (group, priority, name)
 }

@@ -77,6 +77,11 @@ impl Scope {
         Ok(None)
     }
 
+    /// In how many places dispatch goes on at a priority.
+    pub(crate) fn places(&self, priority: Priority) -> usize {
+        self.turns[priority.level()].as_ref().map_or(1, |turns| turns.places())
+    }
+
     /// A topic was served; `left` messages of its turn are for later.
     pub(crate) fn served(&mut self, turn: &Turn, left: u32, state: &State) {
         let turns = self.turns[turn.priority.level()].as_mut().expect("it was asked whose turn it is");

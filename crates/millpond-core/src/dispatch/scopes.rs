@@ -147,11 +147,6 @@ impl Scopes {
         }
     }
 
-    /// Whether somebody waits for what is being read.
-    pub(crate) fn is_any_held(&self) -> bool {
-        self.slots.iter().any(|(_, scope)| scope.is_held && !scope.hungry.is_empty())
-    }
-
     fn tell_all(&mut self, group: GroupNumber, name: &TopicName, priority: Priority, tenant: u64) {
         let Some(home) = self.homes.get(&group) else { return };
         let begins = |prefix: &TopicName| name.as_bytes().starts_with(prefix.as_bytes());

@@ -130,13 +130,19 @@ impl Core {
         match next {
             Ok(Some(mut turn)) => {
                 if let Some(span) = turn.ahead.take() {
-                    reach.ask(scope.group, turn.priority, span);
+                    reach.ask_ahead(scope.group, turn.priority, span, scope.places(turn.priority));
                 }
                 Ok(Some(turn))
             }
             Ok(None) => Ok(None),
             Err((priority, unknown)) => {
-                unknown.spans.into_iter().for_each(|span| reach.ask(scope.group, priority, span));
+                let (group, places) = (scope.group, scope.places(priority));
+                for span in unknown.spans {
+                    match unknown.is_tenant {
+                        true => reach.ask_tenants(group, priority, span, places),
+                        false => reach.ask(group, priority, span, places),
+                    }
+                }
                 Err(Held::Up)
             }
         }
@@ -153,6 +159,7 @@ impl Core {
     ) -> u32 {
         let mut served = 0;
         self.state.topics.take_up(slot);
+        self.state.served(slot);
         while served < quota {
             if !self.bring_front(slot, priority) {
                 break;

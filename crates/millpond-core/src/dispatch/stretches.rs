@@ -1,15 +1,21 @@
 //! Stretches of the order of names that are known, and what is unknown between them.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
 use millpond_types::TopicName;
 
+use crate::dispatch::turns::TENANTS_MAX;
+use crate::state::topics::Edge;
 use crate::store::Name;
 
-/// Stretches kept per group and priority, the newest. Dispatch is in one place for each tenant with more than it can
-/// be given in a turn; where there are more of them, each turn costs a read.
-const STRETCHES_MAX: usize = 1024;
+/// Stretches kept per group and priority, those that were of use last: some two megabytes. Dispatch goes on in one place
+/// for each tenant with more than it can be given in a turn, and has to know what lies between it and the tenant before;
+/// where there are more of them, each turn costs a read.
+const STRETCHES_MAX: usize = 4 * TENANTS_MAX;
+/// Of them, one in so many is forgotten at a time.
+const FORGET_SHARE: usize = 8;
 
 /// Behind all names: no byte of UTF-8 is 0xff.
 pub(crate) const END: u8 = 0xff;
@@ -24,9 +30,10 @@ pub(crate) struct Span {
 #[derive(Default)]
 pub(crate) struct Stretches {
     /// In order; they neither meet nor overlap.
-    all: Vec<Stretch>,
-    /// Stretches ever made.
-    made: u64,
+    #[expect(clippy::vec_box, reason = "each hole in one of them moves those behind it, and there may be thousands")]
+    all: Vec<Box<Stretch>>,
+    /// How often any of them was of use.
+    uses: Cell<u64>,
     /// The one that was looked into last: turns go from one to the next.
     near: Cell<usize>,
 }
@@ -36,8 +43,14 @@ pub(crate) struct Stretch {
     pub(crate) span: Span,
     /// Who is served from here on is near enough to the end to read on.
     pub(crate) ahead: Vec<u8>,
-    /// Tells the older from the newer.
-    made: u64,
+    /// Which use of any was the last of this one.
+    used: Cell<u64>,
+}
+
+impl Stretch {
+    fn reaches_over(&self, from: Edge<'_>, until: Edge<'_>) -> bool {
+        from.is_within(&self.span.from) && (!until.is_within(&self.span.until) || until.key() == self.span.until)
+    }
 }
 
 impl Span {
@@ -69,20 +82,35 @@ impl Stretches {
         whole
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.all.len()
-    }
-
     /// The one that a name is in.
     pub(crate) fn with(&self, name: &TopicName) -> Option<&Stretch> {
+        self.find(
+            |stretch| stretch.span.holds_name(name),
+            |stretch| Name::compare_key(name.as_bytes(), &stretch.span.until).is_ge(),
+        )
+    }
+
+    /// Whether one of them begins at an edge or before it and ends at another or behind it.
+    pub(crate) fn reach_over(&self, from: Edge<'_>, until: Edge<'_>) -> bool {
+        let ends_before = |stretch: &Stretch| from.is_within(&stretch.span.until);
+        self.find(|stretch| stretch.reaches_over(from, until), ends_before).is_some()
+    }
+
+    /// The first one that is not before what is looked for, if it is that.
+    fn find(&self, is_it: impl Fn(&Stretch) -> bool, is_before: impl Fn(&Stretch) -> bool) -> Option<&Stretch> {
         let near = self.near.get();
-        let is_in = |at: &usize| self.all.get(*at).is_some_and(|stretch| stretch.span.holds_name(name));
-        let at = [near, near + 1].into_iter().find(is_in).or_else(|| {
-            let is_before = |stretch: &Stretch| Name::compare_key(name.as_bytes(), &stretch.span.until).is_ge();
-            Some(self.all.partition_point(is_before)).filter(is_in)
-        })?;
+        let is_at = |at: &usize| self.all.get(*at).is_some_and(|stretch| is_it(stretch));
+        let at = [near, near + 1].into_iter().find(is_at);
+        let at = at.or_else(|| Some(self.all.partition_point(|stretch| is_before(stretch))).filter(is_at))?;
         self.near.set(at);
-        Some(&self.all[at])
+        let found = &self.all[at];
+        found.used.set(self.use_one());
+        Some(found)
+    }
+
+    fn use_one(&self) -> u64 {
+        self.uses.set(self.uses.get() + 1);
+        self.uses.get()
     }
 
     /// The first part of a span that is in none of them.
@@ -111,8 +139,8 @@ impl Stretches {
                 (span.until, ahead) = (met.span.until, met.ahead);
             }
         }
-        self.made += 1;
-        self.all.insert(first, Stretch { span, ahead, made: self.made });
+        let used = Cell::new(self.use_one());
+        self.all.insert(first, Box::new(Stretch { span, ahead, used }));
         self.forget_old();
     }
 
@@ -122,20 +150,25 @@ impl Stretches {
         if !self.all.get(at).is_some_and(|stretch| stretch.span.holds(&hole.from)) {
             return;
         }
-        let Stretch { span, ahead, made } = self.all.remove(at);
+        let Stretch { span, ahead, used } = *self.all.remove(at);
         let before = Span { from: span.from, until: hole.from };
         let behind = Span { from: hole.until, until: span.until };
-        let parts = [before, behind].into_iter().filter(|part| part.from < part.until);
-        let parts: Vec<_> =
-            parts.map(|span| Stretch { ahead: ahead.clone().max(span.from.clone()), span, made }).collect();
+        let behind_ahead = ahead.max(behind.from.clone());
+        // Before the hole it is near the end wherever it is served from.
+        let parts = [(before.from.clone(), before), (behind_ahead, behind)].into_iter();
+        let parts = parts.filter(|(_, span)| span.from < span.until);
+        let parts: Vec<_> = parts.map(|(ahead, span)| Box::new(Stretch { span, ahead, used: used.clone() })).collect();
         self.all.splice(at..at, parts);
         self.forget_old();
     }
 
+    /// Of what the holes of topics that left have cut off, nothing is ever of use again.
     fn forget_old(&mut self) {
-        while self.all.len() > STRETCHES_MAX {
-            let oldest = (0..self.all.len()).min_by_key(|at| self.all[*at].made).expect("there are many");
-            self.all.remove(oldest);
+        if self.all.len() > STRETCHES_MAX {
+            let mut uses: Vec<u64> = self.all.iter().map(|stretch| stretch.used.get()).collect();
+            let (_, last, _) = uses.select_nth_unstable(STRETCHES_MAX / FORGET_SHARE);
+            let last = *last;
+            self.all.retain(|stretch| stretch.used.get() > last);
         }
     }
 }

@@ -7,20 +7,21 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::{
-    Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Start, TopicName, TopicNumber,
+    Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Start, TopicName, TopicNumber, WallTime,
 };
 use proptest::prelude::*;
 
 use super::Dispatcher;
 use super::reach::{READ_AHEAD, READ_AHEAD_MIN, Reach};
 use super::stretches::Span;
+use crate::page::{DuePage, Page};
 use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
 use crate::state::policies::Policies;
 use crate::state::topic::{Siblings, Topic};
 use crate::state::{State, TopicSlot};
-use crate::store::{Key, MemoryStore, Shelf, Want};
+use crate::store::{Gather, Key, KeyBytes, MemoryStore, Part, Range, Shelf, Spread, Want};
 
 const NAMES: [&str; 14] = ["a", "a/1", "a/2", "a/3", "a-b", "b", "b/1", "b/2", "b/22", "b/3", "c", "d/1", "d/1/1", "e"];
 const PREFIXES: [&str; 3] = ["b", "b/2", "d/"];
@@ -122,7 +123,12 @@ impl World {
                 }
                 Err((priority, unknown)) => {
                     assert!(!unknown.spans.is_empty(), "it is said what has to be read");
-                    unknown.spans.into_iter().for_each(|span| reach.ask(0, priority, span));
+                    for span in unknown.spans {
+                        match unknown.is_tenant {
+                            true => reach.ask_tenants(0, priority, span, 1),
+                            false => reach.ask(0, priority, span, 1),
+                        }
+                    }
                     let wanted = core::mem::take(self.dispatcher.wanted());
                     assert!(!wanted.is_empty(), "what has to be read is not on its way");
                     wanted.into_iter().for_each(|want| self.answer(want));
@@ -132,17 +138,45 @@ impl World {
     }
 
     fn answer(&mut self, want: Want) {
-        let Want::Range(range) = want else { unreachable!("dispatch wants ranges") };
-        assert!((READ_AHEAD_MIN..=READ_AHEAD).contains(&range.limit));
+        match want {
+            Want::Range(range) => {
+                assert!((READ_AHEAD_MIN..=READ_AHEAD).contains(&range.limit));
+                let mut found = self.cold_in(&range);
+                let is_all = found.len() <= self.limit;
+                found.truncate(self.limit);
+                found.iter().for_each(|(_, name)| self.load(name));
+                let last = found.last().map(|(key, _)| key).filter(|_| !is_all);
+                self.dispatcher.range_loaded(&range, last);
+            }
+            Want::Spread(Spread { range, of_tenant }) => {
+                let limit = self.limit as u32;
+                let of_tenant = of_tenant.min(limit.div_ceil(2));
+                let found = self.cold_in(&range);
+                let mut gather = Gather::new(&Spread { range: Range { limit, ..range.clone() }, of_tenant });
+                let shelf = Shelf::Idle;
+                let page = |name| Page::Due(DuePage { at: WallTime(0), group: 0, name, shelf });
+                if found.into_iter().all(|(key, name)| gather.take(key, page(name))) {
+                    gather.end(&range.until);
+                }
+                for Part { from, until, entries } in gather.parts() {
+                    for (_, page) in entries {
+                        let Page::Due(page) = page else { unreachable!("made above") };
+                        self.load(&page.name);
+                    }
+                    self.dispatcher.reach.know(&from, &until);
+                }
+                self.dispatcher.reach.answered(&range);
+            }
+            Want::Entry(_) => unreachable!("dispatch wants ranges"),
+        }
+    }
+
+    fn cold_in(&self, range: &Range) -> Vec<(KeyBytes, TopicName)> {
         let key = |name: &TopicName, shelf| Key::Topic { group: 0, shelf, name: name.clone() }.bytes();
         let keys = self.cold.iter().map(|name| (key(name, Shelf::Ready(self.topics[name].0)), name.clone()));
         let mut found: Vec<_> = keys.filter(|(key, _)| (&range.from..&range.until).contains(&key)).collect();
         found.sort();
-        let is_all = found.len() <= self.limit;
-        found.truncate(self.limit);
-        found.iter().for_each(|(_, name)| self.load(name));
-        let last = found.last().map(|(key, _)| key).filter(|_| !is_all);
-        self.dispatcher.range_loaded(&range, last);
+        found
     }
 
     fn insert(&mut self, name: &TopicName) {
@@ -287,21 +321,14 @@ fn the_room_for_topics_is_what_is_read_ahead_of_all_tenants() {
     let mut reach = Reach::default();
     reach.add(0, Priority::DEFAULT, 1_000_000);
     reach.set_room(64 << 20);
-    let limits: Vec<u32> = (0..400)
-        .map(|tenant| {
-            let prefix = format!("{tenant:03}/");
-            reach.ask(0, Priority::DEFAULT, Span::of_prefix(prefix.as_bytes()));
-            let Some(Want::Range(range)) = reach.wanted().pop() else { panic!("dispatch wants ranges") };
-            let first = Key::Topic { group: 0, shelf: Shelf::Ready(Priority::DEFAULT), name: name(&(prefix + "a")) };
-            reach.range_loaded(&range, Some(&first.bytes()));
-            range.limit
-        })
-        .collect();
-    assert_eq!((limits[0], limits[99], limits[399]), (READ_AHEAD, 8192 / 100, 8192 / 400));
-    reach.hold_back(true);
-    reach.ask(0, Priority::DEFAULT, Span::of_prefix(b"500/"));
-    let Some(Want::Range(range)) = reach.wanted().pop() else { panic!("dispatch wants ranges") };
-    assert_eq!(range.limit, READ_AHEAD_MIN, "where there is no room, as few as may be");
+    let mut limit = |places: usize, is_held_back| {
+        reach.hold_back(is_held_back);
+        reach.ask(0, Priority::DEFAULT, Span::of_prefix(format!("{places}/").as_bytes()), places);
+        let Some(Want::Range(range)) = reach.wanted().pop() else { panic!("dispatch wants ranges") };
+        range.limit
+    };
+    assert_eq!([limit(1, false), limit(100, false), limit(400, false)], [READ_AHEAD, 8192 / 100, 8192 / 400]);
+    assert_eq!(limit(5, true), READ_AHEAD_MIN, "where there is no room, as few as may be");
 }
 
 fn name(text: &str) -> TopicName {

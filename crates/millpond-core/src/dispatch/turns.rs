@@ -16,7 +16,7 @@ use crate::state::{State, TopicSlot};
 
 /// Tenants with several topics to serve of which it is known where they go on, per scope and priority: about half a
 /// megabyte. A tenant that is forgotten among more of them begins with its first topic again.
-const TENANTS_MAX: usize = 4096;
+pub(crate) const TENANTS_MAX: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Turns {
@@ -39,30 +39,36 @@ impl Turns {
             // What was left of the turn is over with its topic: no other one of the tenant goes on with it.
             self.left = 0;
         }
-        let behind = view.next(From::Behind(last))?;
-        let Some(found) = behind.map_or_else(|| view.first(), |slot| Ok(Some(slot)))? else {
-            self.is_sole = false;
-            return Ok(None);
-        };
-        let is_of_last = |slot: TopicSlot| view.tenant(slot) == last.tenant;
-        if !is_of_last(found) {
-            // The last tenant has nothing behind its last topic, so its next turn begins with its first anyway.
-            self.tenants.forget(last.tenant);
-            return self.tenants.resume(found, view).map(|slot| Some((slot, 0)));
-        }
-        // Where nothing comes behind, and the first of all is the last tenant's, there is none beside it.
-        self.is_sole |= behind.is_none();
         if !self.is_sole {
-            let other = view.next(From::TenantEnd(last))?;
-            let other = other.map_or_else(|| view.first(), |slot| Ok(Some(slot)))?.unwrap_or(found);
-            if !is_of_last(other) {
-                let slot = self.tenants.resume(other, view)?;
-                self.tenants.keep(last.clone());
+            let behind = view.first_tenant(From::TenantEnd(last))?;
+            let Some(other) = behind.map_or_else(|| view.first_tenant(From::Start), |slot| Ok(Some(slot)))? else {
+                return Ok(None);
+            };
+            if view.tenant(other) != last.tenant {
+                let (has_more, slot) = (view.has_more(last)?, self.tenants.resume(other, view)?);
+                // Without anything behind its last topic, its next turn begins with its first anyway.
+                if has_more {
+                    self.tenants.keep(last.clone())
+                } else {
+                    self.tenants.forget(last.tenant)
+                }
                 return Ok(Some((slot, 0)));
             }
             self.is_sole = true;
         }
-        Ok(Some((found, 0)))
+        let behind = view.next(From::Behind(last))?;
+        let found = behind.map_or_else(|| view.first(), |slot| Ok(Some(slot)))?;
+        assert!(
+            found.is_none_or(|slot| view.tenant(slot) == last.tenant),
+            "of another tenant it would have been heard"
+        );
+        self.is_sole &= found.is_some();
+        Ok(found.map(|slot| (slot, 0)))
+    }
+
+    /// How many tenants go on somewhere.
+    pub(crate) fn places(&self) -> usize {
+        self.tenants.cursors.len() + 1
     }
 
     /// A topic was served; `left` of its turn are for later.
@@ -94,19 +100,14 @@ struct Tenants {
 }
 
 impl Tenants {
-    /// The topic that a tenant goes on with. `first` is its first one.
-    fn resume(&self, first: TopicSlot, view: View<'_>) -> Result<TopicSlot, Unknown> {
-        if self.cursors.is_empty() {
-            return Ok(first);
+    /// The topic that a tenant goes on with, of which a topic is given.
+    fn resume(&self, of: TopicSlot, view: View<'_>) -> Result<TopicSlot, Unknown> {
+        if let Some((_, cursor)) = self.cursors.get(&view.tenant(of))
+            && let Some(behind) = view.next_of_tenant(cursor)?
+        {
+            return Ok(behind);
         }
-        let tenant = view.tenant(first);
-        let Some((_, cursor)) = self.cursors.get(&tenant) else { return Ok(first) };
-        if view.is_behind(first, cursor) {
-            // All before it are gone, so it is the first behind the cursor, too.
-            return Ok(first);
-        }
-        let behind = view.next(From::Behind(cursor))?;
-        Ok(behind.filter(|slot| view.tenant(*slot) == tenant).unwrap_or(first))
+        Ok(view.next(From::TenantStart(of))?.expect("a topic of the tenant is offered"))
     }
 
     fn keep(&mut self, cursor: Cursor) {

@@ -24,6 +24,8 @@ pub(crate) enum From<'a> {
     Behind(&'a Cursor),
     BehindTopic(TopicSlot),
     TenantEnd(&'a Cursor),
+    /// Before all topics of the tenant of a topic.
+    TenantStart(TopicSlot),
 }
 
 #[derive(Clone, Copy)]
@@ -39,9 +41,7 @@ impl View<'_> {
     /// The first topic from a place on.
     pub(crate) fn next(&self, from: From<'_>) -> Result<Option<TopicSlot>, Unknown> {
         let found = self.next_in_memory(from);
-        if !self.reach.is_all(self.group, self.priority) {
-            self.check_known(from, found)?;
-        }
+        self.check_known(from, found.map(|slot| Edge::Before(self.name(slot).as_bytes())))?;
         Ok(found)
     }
 
@@ -50,8 +50,36 @@ impl View<'_> {
         self.next(From::Start)
     }
 
-    /// Whether a topic is the only one.
+    /// A topic of the first tenant from a place on that has one. Which of the tenant's topics comes first is not told: to
+    /// find out the tenant, none of what it has on the shelf need be known.
+    pub(crate) fn first_tenant(&self, from: From<'_>) -> Result<Option<TopicSlot>, Unknown> {
+        let found = self.next_in_memory(from);
+        let known = self.check_known(from, found.map(|slot| Edge::Before(self.name(slot).tenant())));
+        known.map_err(|unknown| Unknown { is_tenant: !matches!(self.domain, Domain::List(_)), ..unknown })?;
+        Ok(found)
+    }
+
+    /// The first topic of a tenant behind a cursor of it.
+    pub(crate) fn next_of_tenant(&self, cursor: &Cursor) -> Result<Option<TopicSlot>, Unknown> {
+        let (from, end) = (From::Behind(cursor), Edge::TenantEnd(cursor.name.tenant()));
+        let found = self.next_in_memory(from).filter(|slot| self.tenant(*slot) == cursor.tenant);
+        self.check_known(from, Some(found.map_or(end, |slot| Edge::Before(self.name(slot).as_bytes()))))?;
+        Ok(found)
+    }
+
+    /// Whether a tenant has a topic behind a cursor of it.
+    pub(crate) fn has_more(&self, cursor: &Cursor) -> Result<bool, Unknown> {
+        match self.next_in_memory(From::Behind(cursor)).is_some_and(|slot| self.tenant(slot) == cursor.tenant) {
+            true => Ok(true),
+            false => Ok(self.next_of_tenant(cursor)?.is_some()),
+        }
+    }
+
+    /// Whether a topic is the only one. Where another one is in memory, nothing else need be known.
     pub(crate) fn is_only(&self, slot: TopicSlot) -> Result<bool, Unknown> {
+        if self.next_in_memory(From::BehindTopic(slot)).is_some() || self.next_in_memory(From::Start) != Some(slot) {
+            return Ok(false);
+        }
         Ok(self.next(From::BehindTopic(slot))?.is_none() && self.first()? == Some(slot))
     }
 
@@ -67,11 +95,6 @@ impl View<'_> {
             None => point().map_or(Ok(None), |span| Err(Unknown::from(span))),
             Some(slot) => Ok(found.filter(|_| topics[slot].offered == Some(self.priority))),
         }
-    }
-
-    /// Whether a topic comes behind the one that a cursor is at.
-    pub(crate) fn is_behind(&self, slot: TopicSlot, cursor: &Cursor) -> bool {
-        Name::compare(self.name(slot).as_bytes(), cursor.name.as_bytes()) == Ordering::Greater
     }
 
     pub(crate) fn tenant(&self, slot: TopicSlot) -> u64 {
@@ -120,6 +143,7 @@ impl View<'_> {
             (From::Behind(last), _) => Edge::Behind(last.name.as_bytes()),
             (From::BehindTopic(slot), _) => Edge::Behind(self.name(slot).as_bytes()),
             (From::TenantEnd(last), _) => Edge::TenantEnd(last.name.tenant()),
+            (From::TenantStart(slot), _) => Edge::Before(self.name(slot).tenant()),
         }
     }
 
@@ -149,27 +173,29 @@ impl View<'_> {
         }
     }
 
-    /// Whether all that may stand between a place and the topic in memory that comes next is known.
-    fn check_known(&self, from: From<'_>, found: Option<TopicSlot>) -> Result<(), Unknown> {
-        let found = found.map(|slot| self.name(slot));
-        if let Some(found) = found
-            && self.reach.is_known(self.group, self.priority, self.edge(from), found)
+    /// Whether all that may stand between a place and an edge behind it is known.
+    fn check_known(&self, from: From<'_>, until: Option<Edge<'_>>) -> Result<(), Unknown> {
+        if self.reach.is_all(self.group, self.priority) {
+            return Ok(());
+        }
+        let from = self.edge(from);
+        if let Some(until) = until
+            && self.reach.is_known(self.group, self.priority, from, until)
         {
             return Ok(());
         }
         if let Domain::List(list) = self.domain {
             let pauses = self.state.pauses(self.group);
-            let spans = list.unseen(self.edge(from), found, self.priority, |name| pauses.holds(name));
-            return if spans.is_empty() { Ok(()) } else { Err(Unknown { spans }) };
+            let spans = list.unseen(from, until, self.priority, |name| pauses.holds(name));
+            return if spans.is_empty() { Ok(()) } else { Err(Unknown { spans, is_tenant: false }) };
         }
-        self.first_unknown(&self.edge(from).key(), found).map_or(Ok(()), |span| Err(Unknown::from(span)))
+        self.first_unknown(&from.key(), until.map(Edge::key)).map_or(Ok(()), |span| Err(Unknown::from(span)))
     }
 
-    /// The first part of the domain, from a key on and before a name, of which it is not known what stands in it. What
-    /// is paused by prefix need not be known.
-    fn first_unknown(&self, from: &[u8], before: Option<&TopicName>) -> Option<Span> {
+    /// The domain from where it is not known what stands in it, if that is between two keys. What is paused by prefix need
+    /// not be known. What is known behind it may be read again: a hole that a topic has left is seldom alone.
+    fn first_unknown(&self, from: &[u8], before: Option<Vec<u8>>) -> Option<Span> {
         let pauses = self.state.pauses(self.group);
-        let before = before.map(|name| Name::bytes(name.as_bytes()));
         for mut span in self.domain.spans(from) {
             while let Some(mut unknown) = self.reach.first_unknown(self.group, self.priority, &span) {
                 if before.as_ref().is_some_and(|before| *before <= unknown.from) {
@@ -178,6 +204,7 @@ impl View<'_> {
                 let paused = pauses.covering(&Name::text(&unknown.from)).map(Name::prefix_end);
                 // The end of a prefix begins with it as well.
                 let Some(end) = paused.filter(|end| *end > unknown.from) else {
+                    unknown.until = span.until;
                     if let Some(next) = pauses.first_behind(&unknown.from) {
                         unknown.until = unknown.until.min(next);
                     }
@@ -199,6 +226,6 @@ impl View<'_> {
 
 impl core::convert::From<Span> for Unknown {
     fn from(span: Span) -> Unknown {
-        Unknown { spans: Vec::from([span]) }
+        Unknown { spans: Vec::from([span]), is_tenant: false }
     }
 }

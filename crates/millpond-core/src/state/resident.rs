@@ -18,9 +18,9 @@ const TIMER_BYTES: usize = 64;
 /// Entries that a node of a sorted map has room for, and that it holds on average.
 const NODE: (usize, usize) = (11, 7);
 const NONE: TopicSlot = TopicSlot::MAX;
-/// Topics brought in for dispatch that stay while it is held up, the last ones: more than are needed at a time to find
-/// out whose turn it is in a scope, so that dispatch goes on however little room there is.
-const BROUGHT_MAX: usize = 1024;
+/// Topics brought in for dispatch that stay until they are served, the last ones, at least: more than are needed at a time
+/// to find out whose turn it is in a scope, so that dispatch goes on however little room there is.
+const BROUGHT_MIN: usize = 1024;
 
 /// All topics in memory.
 #[derive(Debug)]
@@ -31,8 +31,10 @@ pub(crate) struct Residents {
     pub(crate) bytes: usize,
     oldest: TopicSlot,
     newest: TopicSlot,
-    /// Those that were brought in for dispatch last. Some may be gone since.
+    /// Those that were brought in for dispatch last. Some may be gone since, or served.
     brought: VecDeque<TopicSlot>,
+    /// How many of these are kept.
+    brought_max: usize,
 }
 
 /// A topic among them.
@@ -41,13 +43,20 @@ pub(crate) struct Residence {
     bytes: usize,
     older: TopicSlot,
     newer: TopicSlot,
-    /// Whether it is among those that were brought in for dispatch last.
+    /// Whether it is among those that were brought in for dispatch last, and was not served since.
     brought: bool,
 }
 
 impl Default for Residents {
     fn default() -> Self {
-        Residents { room: usize::MAX, bytes: 0, oldest: NONE, newest: NONE, brought: VecDeque::new() }
+        Residents {
+            room: usize::MAX,
+            bytes: 0,
+            oldest: NONE,
+            newest: NONE,
+            brought: VecDeque::new(),
+            brought_max: BROUGHT_MIN,
+        }
     }
 }
 
@@ -64,6 +73,11 @@ impl Residence {
 }
 
 impl Residents {
+    /// Sets how many topics that dispatch reads ahead may wait for their turn.
+    pub(crate) fn set_brought(&mut self, topics: usize) {
+        self.brought_max = topics.max(BROUGHT_MIN);
+    }
+
     /// The topic that nothing has happened to for longest.
     pub(crate) fn oldest(&self) -> Option<TopicSlot> {
         (self.oldest != NONE).then_some(self.oldest)
@@ -102,12 +116,17 @@ impl State {
     pub(crate) fn brought(&mut self, slot: TopicSlot) {
         self.topics[slot].residence.brought = true;
         self.residents.brought.push_back(slot);
-        if self.residents.brought.len() > BROUGHT_MAX
+        if self.residents.brought.len() > self.residents.brought_max
             && let Some(first) = self.residents.brought.pop_front()
             && let Some(topic) = self.topics.get_mut(first)
         {
             topic.residence.brought = false;
         }
+    }
+
+    /// A topic is served: it need not wait for its turn any more.
+    pub(crate) fn served(&mut self, slot: TopicSlot) {
+        self.topics[slot].residence.brought = false;
     }
 
     /// Whether a topic can do without memory for now: nothing of it is leased or in retry, and time changes nothing of it

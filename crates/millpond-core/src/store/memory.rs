@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Bound::{Excluded, Included};
 
-use super::{Answer, Found, Key, KeyBytes, Range, Store, Want};
+use super::{Answer, Found, Gather, Key, KeyBytes, Part, Range, Spread, Store, Want};
 use crate::page::Page;
 
 /// An entry, or the news that it is gone.
@@ -55,7 +55,16 @@ impl MemoryStore {
                 entries.truncate(limit);
                 Answer::Range { range, entries, complete }
             }
+            Want::Spread(spread) => Answer::Spread { parts: self.parts(&spread), spread },
         }
+    }
+
+    fn parts(&self, spread: &Spread) -> Vec<Part> {
+        let mut gather = Gather::new(spread);
+        if self.entries(&spread.range).all(|(key, page)| gather.take(key, page)) {
+            gather.end(&spread.range.until);
+        }
+        gather.parts()
     }
 
     /// All entries of a range, whatever its limit.

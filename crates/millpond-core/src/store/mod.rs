@@ -17,6 +17,7 @@
 
 mod key;
 mod memory;
+mod spread;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -28,6 +29,7 @@ use crate::page::Page;
 
 pub use key::{KeyBytes, Name};
 pub use memory::MemoryStore;
+pub use spread::{Gather, Part, Shares, Spread};
 
 /// What an entry is found by. [`Key::bytes`] is its place in the order of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -146,6 +148,8 @@ pub enum Want {
     Entry(KeyBytes),
     /// The first entries of a range, in order.
     Range(Range),
+    /// Of a range of topics the first of each tenant, in order: in one read, where tenants have many.
+    Spread(Spread),
 }
 
 /// Entries from a key on and before another.
@@ -165,6 +169,7 @@ impl Answer {
         match self {
             Answer::Entry(key, _) => Want::Entry(key.clone()),
             Answer::Range { range, .. } => Want::Range(range.clone()),
+            Answer::Spread { spread, .. } => Want::Spread(spread.clone()),
         }
     }
 }
@@ -182,5 +187,12 @@ pub enum Answer {
         entries: Vec<(KeyBytes, Page)>,
         /// Whether there are no more in the range.
         complete: bool,
+    },
+    /// Of a [`Want::Spread`].
+    Spread {
+        /// What was asked.
+        spread: Spread,
+        /// What was found.
+        parts: Vec<Part>,
     },
 }

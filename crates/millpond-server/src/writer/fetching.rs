@@ -22,6 +22,8 @@ const THREADS: usize = 2;
 pub(super) const IN_FLIGHT: usize = 2 * THREADS;
 /// Wants of a batch: enough for neighbours in the tree to be read together, few enough for a batch to take milliseconds.
 const BATCH_MAX: usize = 256;
+/// Ranges of a batch: each may be hundreds of entries.
+const RANGES_MAX: usize = 4;
 
 /// What a batch became.
 pub(crate) type Found = Result<Fetched, TreeError>;
@@ -65,8 +67,12 @@ impl State for Thread {
 pub(super) struct Fetching {
     store: LayeredStore,
     threads: Vec<Submitter<Wants, Found>>,
-    /// Wants that are not on their way, in the order in which they came.
+    /// Entries that are wanted and not on their way, in the order in which they came.
     waiting: VecDeque<Want>,
+    /// Ranges that are: for one of them everybody waits who is to be served, and for an entry one command does.
+    ranges: VecDeque<Want>,
+    /// Whether the last batch was of ranges: the next is of entries, if there are some.
+    was_ranges: bool,
     /// What has to be read further.
     again: VecDeque<Wants>,
     in_flight: usize,
@@ -76,12 +82,18 @@ pub(super) struct Fetching {
 
 impl Fetching {
     pub(super) fn new(store: LayeredStore, threads: Vec<Submitter<Wants, Found>>) -> Fetching {
-        Fetching { store, threads, waiting: VecDeque::new(), again: VecDeque::new(), in_flight: 0, next: 0 }
+        let (waiting, ranges, again) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Fetching { store, threads, waiting, ranges, was_ranges: false, again, in_flight: 0, next: 0 }
     }
 
     /// Sends what is wanted on its way, as far as the threads have room.
     pub(super) fn send(&mut self, wanted: &mut Vec<Want>, own: &Submitter<Request, Reply>) {
-        self.waiting.extend(wanted.drain(..));
+        for want in wanted.drain(..) {
+            match want {
+                Want::Entry(_) => self.waiting.push_back(want),
+                Want::Range(_) | Want::Spread(_) => self.ranges.push_back(want),
+            }
+        }
         while self.in_flight < IN_FLIGHT {
             let Some(wants) = self.again.pop_front().or_else(|| self.batch()) else { return };
             let thread = &self.threads[self.next];
@@ -101,8 +113,13 @@ impl Fetching {
     }
 
     fn batch(&mut self) -> Option<Wants> {
-        let count = self.waiting.len().min(BATCH_MAX);
-        let wants: Vec<Want> = self.waiting.drain(..count).collect();
+        self.was_ranges = !self.ranges.is_empty() && (!self.was_ranges || self.waiting.is_empty());
+        let (from, max) = match self.was_ranges {
+            true => (&mut self.ranges, RANGES_MAX),
+            false => (&mut self.waiting, BATCH_MAX),
+        };
+        let count = from.len().min(max);
+        let wants: Vec<Want> = from.drain(..count).collect();
         (count > 0).then(|| wants.into())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_core::page::Page;
-use millpond_core::store::{Answer, Key, KeyBytes, Range, Want};
+use millpond_core::store::{Answer, Gather, Key, KeyBytes, Range, Shares, Spread, Want};
 
 use super::{LayeredStore, Shared, State};
 use crate::codec::decode_entry;
@@ -39,6 +39,14 @@ pub struct Resolved {
 enum Pending {
     Entry { key: KeyBytes, page: Option<Page> },
     Range { range: Range, rows: Vec<(KeyBytes, Page)>, next: KeyBytes, slice: u32, complete: bool },
+    Spread { spread: Spread, parts: Vec<Rows> },
+}
+
+/// All rows of a part of a range.
+struct Rows {
+    from: KeyBytes,
+    until: KeyBytes,
+    rows: Vec<(KeyBytes, Page)>,
 }
 
 /// Says that a read has begun and is not resolved.
@@ -68,6 +76,7 @@ impl From<Vec<Want>> for Wants {
                 let slice = range.limit.saturating_add(1);
                 Pending::Range { range, rows: Vec::new(), next, slice, complete: false }
             }
+            Want::Spread(spread) => Pending::Spread { spread, parts: Vec::new() },
         });
         Wants { wants: wants.collect(), ticket: None }
     }
@@ -80,6 +89,9 @@ impl LayeredStore {
         let ticket = ticket.unwrap_or_else(|| self.ticket());
         self.read_entries(&mut wants)?;
         for want in &mut wants {
+            if let Pending::Spread { spread, parts } = want {
+                *parts = self.read_spread(spread)?;
+            }
             if let Pending::Range { range, rows, next, slice, complete } = want {
                 let rest = Range { from: next.clone(), until: range.until.clone(), limit: *slice };
                 let found = self.0.tree.scan(&rest)?;
@@ -122,12 +134,44 @@ impl LayeredStore {
         Ticket { store: self.0.clone(), generation }
     }
 
+    fn read_spread(&self, Spread { range, of_tenant }: &Spread) -> Result<Vec<Rows>, TreeError> {
+        let (mut shares, mut left) = (Shares::new(*of_tenant), range.limit);
+        let (mut parts, mut rows, mut from) = (Vec::new(), Vec::new(), range.from.clone());
+        let (mut next, mut slice) = (from.clone(), *of_tenant);
+        'scan: loop {
+            // One more than may be taken, to know where what is known ends. Where tenants have little, more at a time.
+            let limit = slice.min(left).saturating_add(1);
+            let found = self.0.tree.scan(&Range { from: next.clone(), until: range.until.clone(), limit })?;
+            for (key, value) in found.entries {
+                let key = KeyBytes::from(&key[..]);
+                if let Some(end) = shares.exceeded_by(&key) {
+                    parts.push(Rows { from, until: key, rows: std::mem::take(&mut rows) });
+                    (from, next, slice) = (end.clone(), end, *of_tenant);
+                    continue 'scan;
+                }
+                if left == 0 {
+                    parts.push(Rows { from, until: key, rows });
+                    return Ok(parts);
+                }
+                left -= 1;
+                next = [&key[..], &[0]].concat();
+                let page = decoded(&key, &value)?;
+                rows.push((key, page));
+            }
+            if found.complete {
+                parts.push(Rows { from, until: range.until.clone(), rows });
+                return Ok(parts);
+            }
+            slice = slice.saturating_mul(2);
+        }
+    }
+
     fn read_entries(&self, wants: &mut [Pending]) -> Result<(), TreeError> {
         let mut entries: Vec<_> = wants
             .iter_mut()
             .filter_map(|want| match want {
                 Pending::Entry { key, page } => Some((key, page)),
-                Pending::Range { .. } => None,
+                Pending::Range { .. } | Pending::Spread { .. } => None,
             })
             .collect();
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -147,6 +191,19 @@ impl State {
                 let newer = self.layers(since).find_map(|layer| layer.get(&key));
                 let page = newer.map_or(page, |value| value.map(|value| in_memory(&key, value)));
                 return answers.push(Answer::Entry(key, page));
+            }
+            Pending::Spread { spread, parts } => {
+                let mut gather = Gather::new(&spread);
+                for Rows { from, until, rows } in parts {
+                    let layers = self.layers(since).map(|layer| layer.range(&from, &until).peekable());
+                    let mut merged = Merged { layers: layers.collect(), rows: rows.into_iter().peekable() };
+                    gather.begin(from.clone());
+                    if !merged.all(|(key, page)| gather.take(key, page)) {
+                        break;
+                    }
+                    gather.end(&until);
+                }
+                return answers.push(Answer::Spread { parts: gather.parts(), spread });
             }
             Pending::Range { range, rows, next, slice, complete } => (range, rows, next, slice, complete),
         };

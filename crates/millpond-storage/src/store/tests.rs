@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millpond_core::page::{DedupPage, LevelPage, NamespacePage, Page, RunPage, TopicPage};
-use millpond_core::store::{Answer, Found, Key, MemoryStore, Name, Range, Shelf, Store, Want};
+use millpond_core::store::{Answer, Found, Key, MemoryStore, Name, Part, Range, Shares, Shelf, Spread, Store, Want};
 use millpond_types::block::Sizes;
 use millpond_types::{
     LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime,
@@ -23,8 +23,14 @@ fn shelf(seed: &mut Seed) -> Shelf {
     [Shelf::Ready(Priority::DEFAULT), Shelf::Ready(Priority::HIGHEST), Shelf::Idle][seed.below(3) as usize]
 }
 
+/// Of tenants with seven topics each; every fifth has one.
+fn name(number: u64) -> String {
+    let tenant = number / 7;
+    if tenant.is_multiple_of(5) { format!("{number:04}") } else { format!("{:04}/{number:04}", tenant * 7) }
+}
+
 fn topic_key(shelf: Shelf, number: u64) -> Key {
-    Key::Topic { group: 0, shelf, name: TopicName::try_from(&*format!("tenant/{number:04}")).unwrap() }
+    Key::Topic { group: 0, shelf, name: TopicName::try_from(&*name(number)).unwrap() }
 }
 
 fn topic(number: u64, floor: u64) -> Page {
@@ -78,9 +84,16 @@ fn want(seed: &mut Seed) -> Want {
         return Want::Entry(entry(seed).0.bytes());
     }
     let shelf = shelf(seed);
-    let mut bound = || Key::topic_bound(0, shelf, &Name::bytes(format!("tenant/{:04}", seed.below(NAMES)).as_bytes()));
+    let mut bound = || Key::topic_bound(0, shelf, &Name::bytes(name(seed.below(NAMES)).as_bytes()));
     let (from, until) = (bound(), bound());
-    Want::Range(Range { from, until, limit: [0, 1, 5, 40, 1000][seed.below(5) as usize] })
+    let range = Range { from, until, limit: [0, 1, 5, 40, 1000][seed.below(5) as usize] };
+    match seed.below(2) {
+        0 => Want::Spread(Spread {
+            range: Range { limit: range.limit.max(1), ..range },
+            of_tenant: 1 + seed.below(4) as u32,
+        }),
+        _ => Want::Range(range),
+    }
 }
 
 /// The store, its model, and what was read and is not resolved.
@@ -164,11 +177,32 @@ impl Twins {
             let Some(again) = resolved.again else { break };
             fetched = self.read(again);
         }
-        let mut expected: Vec<Answer> = wants.into_iter().map(|want| self.model.fetch(want)).collect();
+        for answer in answers.extract_if(.., |answer| matches!(answer, Answer::Spread { .. })) {
+            let Answer::Spread { spread, parts } = answer else { unreachable!("they were chosen") };
+            self.check_parts(&spread, &parts);
+        }
+        let wants = wants.into_iter().filter(|want| !matches!(want, Want::Spread(_)));
+        let mut expected: Vec<Answer> = wants.map(|want| self.model.fetch(want)).collect();
         let order = |answer: &Answer| format!("{answer:?}");
         answers.sort_by_key(order);
         expected.sort_by_key(order);
         assert_eq!(answers, expected);
+    }
+
+    /// How far a read goes is its own business: what it tells must be true, and within what was asked for.
+    fn check_parts(&self, spread: &Spread, parts: &[Part]) {
+        let Spread { range, of_tenant } = spread;
+        assert_eq!(parts.first().map(|part| &part.from), (range.from < range.until).then_some(&range.from));
+        assert!(parts.iter().all(|part| part.from < part.until && part.until <= range.until));
+        assert!(parts.is_sorted_by(|a, b| a.until <= b.from));
+        for Part { from, until, entries } in parts {
+            let all = Range { from: from.clone(), until: until.clone(), limit: u32::MAX };
+            assert_eq!(*entries, self.model.entries(&all).collect::<Vec<_>>());
+        }
+        let keys: Vec<_> = parts.iter().flat_map(|part| &part.entries).map(|(key, _)| &key[..]).collect();
+        assert!(keys.len() <= range.limit as usize);
+        let mut shares = Shares::new(*of_tenant);
+        assert!(keys.iter().all(|key| shares.exceeded_by(key).is_none()));
     }
 
     fn remove_many(&mut self, seed: &mut Seed) {

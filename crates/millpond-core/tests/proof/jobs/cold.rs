@@ -31,6 +31,8 @@ pub struct Cold {
     tickets: u64,
     pub replies: BTreeMap<Ticket, Reply>,
     pub turns: usize,
+    /// Ranges of entries that were read.
+    pub ranges: usize,
     /// Entries that came from the disk.
     pub brought: usize,
     /// The most of them that came in one turn.
@@ -61,6 +63,7 @@ impl Cold {
             tickets: 0,
             replies,
             turns: 0,
+            ranges: 0,
             brought: 0,
             brought_at_once: 0,
             bytes: 0,
@@ -121,10 +124,12 @@ impl Cold {
         self.core.set_time(self.now);
         let mut brought = 0;
         for want in std::mem::take(&mut self.wanted) {
+            self.ranges += usize::from(!matches!(want, Want::Entry(_)));
             let answer = self.store.fetch(want);
             brought += match &answer {
                 Answer::Entry(..) => 1,
                 Answer::Range { entries, .. } => entries.len(),
+                Answer::Spread { parts, .. } => parts.iter().map(|part| part.entries.len()).sum(),
             };
             self.core.load(answer, &mut self.journal);
         }
@@ -141,7 +146,7 @@ impl Cold {
         (self.turns, self.brought) = (self.turns + 1, self.brought + brought);
         self.brought_at_once = self.brought_at_once.max(brought);
         self.bytes = self.bytes.max(self.core.resident_bytes());
-        assert!(brought <= SLICE, "{brought} entries came in one turn");
+        assert!(!self.is_tight || brought <= SLICE, "{brought} entries came in one turn");
         let facts = self.journal.facts.len() - facts;
         assert!(is_given || facts <= SLICE, "{facts} facts in one turn");
         let resident = self.core.resident_count();
@@ -166,31 +171,42 @@ impl Cold {
         self.store.model().write_sealed();
     }
 
+    /// Gives topics room in memory from here on.
+    pub fn set_room(&mut self, bytes: usize) {
+        self.core.set_room(bytes);
+        self.is_tight = false;
+    }
+
     /// What one receive after the other is given, until there is nothing more. Topics may stay in memory from here on.
     pub fn drain(&mut self) -> Vec<LeasedRun> {
-        self.core.set_room(usize::MAX);
-        self.is_tight = false;
+        self.set_room(usize::MAX);
         let mut all = Vec::new();
         loop {
-            let receive = Command::Receive(Receive {
-                namespace: NamespaceName::default(),
-                group: GroupName::default(),
-                filter: Filter::All,
-                messages: 300,
-                bytes: u64::MAX,
-                lease: None,
-                wait: Millis::ZERO,
-                at_most_once: false,
-                request: None,
-            });
-            let Reply::Received(runs) = self.answered(receive) else { panic!("a receive is answered by leases") };
+            let runs = self.receive(300);
             if runs.is_empty() {
                 return all;
             }
-            let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
-            self.begin(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
             all.extend(runs);
         }
+    }
+
+    /// What a receive is given, which is acked.
+    pub fn receive(&mut self, messages: u32) -> Vec<LeasedRun> {
+        let receive = Command::Receive(Receive {
+            namespace: NamespaceName::default(),
+            group: GroupName::default(),
+            filter: Filter::All,
+            messages,
+            bytes: u64::MAX,
+            lease: None,
+            wait: Millis::ZERO,
+            at_most_once: false,
+            request: None,
+        });
+        let Reply::Received(runs) = self.answered(receive) else { panic!("a receive is answered by leases") };
+        let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+        self.begin(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
+        runs
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cold;
 mod topics;
+mod turns;
 
 use bytes::Bytes;
 use millpond_core::command::*;
