@@ -9,10 +9,11 @@ use millpond_core::command::{Command, Level, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Now};
 use millpond_storage::store::LayeredStore;
+use millpond_storage::tree::TreeError;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{
     Appender, Batch, CommitError, Committer, Failure, Housekeeper, Mark, Mover, Moves, OpenError, OpenOptions, Opened,
-    Reader, Recovery, open,
+    ReadError, Reader, Recovery, open,
 };
 
 use crate::canary::Canary;
@@ -202,13 +203,17 @@ impl Broker {
         self.housekeeper.step()
     }
 
-    /// One step of the mover: what it wants moved.
-    pub fn look_for_moves(&mut self) -> Moves {
-        let mut moves = self.mover.step().expect("a simulated tree can be read");
+    /// One step of the mover: what it wants moved. Fails where a read meets a cut of the power.
+    pub fn look_for_moves(&mut self) -> Result<Moves, Failure> {
+        let mut moves = self.mover.step().map_err(|error| self.appender.unreadable(error))?;
+        if let Some(at) = moves.unreadable.iter().position(|error| matches!(error, ReadError::Io { .. })) {
+            let error = std::io::Error::other(moves.unreadable.swap_remove(at));
+            return Err(self.appender.unreadable(TreeError::Io(error)));
+        }
         if let Some(canary) = self.canary {
             moves.commands.iter_mut().for_each(|command| canary.spoil(command));
         }
-        moves
+        Ok(moves)
     }
 
     /// Whether a batch is on its way or outputs wait for one.

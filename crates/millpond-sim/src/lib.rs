@@ -47,7 +47,7 @@ pub use verdict::{Checker, EVERY_LIFE, EVERY_RANGE, Sights, Violation};
 mod tests;
 
 /// Steps of a life before it is brought to its end.
-pub const STEPS: u64 = 1500;
+pub const STEPS: u64 = 1700;
 
 /// How to lead a life.
 #[derive(Clone, Copy, Debug)]

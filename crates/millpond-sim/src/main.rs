@@ -11,7 +11,7 @@ usage: millpond-sim [--seed N | --seeds COUNT [--from N] | --forever [--from N]]
   --seed N         leads one life, twice, and compares
   --seeds COUNT    leads COUNT lives from seed 0 on, or from that of --from
   --forever        goes on until a life goes wrong
-  --steps N        steps before a life is brought to its end (1500)
+  --steps N        steps before a life is brought to its end (1700)
   --trace          prints all that happens
   --canary NAME    puts a fault in: lost, back, stuck or moved; the run has to fail
 ";

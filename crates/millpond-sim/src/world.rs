@@ -214,7 +214,10 @@ impl World {
     /// Looks for messages that pin space, or moves those that were found: much may have happened to them in between.
     fn move_on(&mut self) -> Result<(), Violation> {
         if self.moves.is_empty() {
-            let found = self.broker().look_for_moves();
+            let found = match self.broker().look_for_moves() {
+                Ok(found) => found,
+                Err(failure) => return self.failed(failure),
+            };
             self.moves = found.commands;
             let unreadable = found.unreadable.first();
             return unreadable.map_or(Ok(()), |error| Err(Violation::lost(format!("it cannot be moved: {error}"))));

@@ -201,7 +201,9 @@ impl Report<'_> {
     /// Reads every message that is still needed, and tells what each segment holds of them.
     fn messages(&mut self, core: &Core, live: &LiveBytes, segments: Vec<Segment>) -> io::Result<()> {
         let shared = Arc::new(Shared::new(self.disk.clone(), 0, 0, &OpenOptions::default()));
-        segments.into_iter().for_each(|segment| shared.segments.add(segment));
+        for segment in segments {
+            shared.segments.add(Segment { live: live.of(segment.base), ..segment });
+        }
         let reader = Reader::new(shared.clone());
         let (mut runs, mut bytes, mut errors) = (0u64, 0u64, Vec::new());
         core.extents(&mut |_, extent: Extent| {

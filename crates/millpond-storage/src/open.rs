@@ -170,7 +170,8 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let shared = Arc::new(Shared::new(disk, directory, start, options));
     shared.checkpoint.store(recovered.report.checkpoint, Ordering::Release);
     for segment in &segments {
-        shared.segments.add(Segment { live: recovered.live.of(segment.base), ..segment.clone() });
+        let end = recovered.live.end(segment.base).unwrap_or(segment.end);
+        shared.segments.add(Segment { end, live: recovered.live.of(segment.base), ..segment.clone() });
     }
     tidy(&shared)?;
     let position = recovered.report.end;

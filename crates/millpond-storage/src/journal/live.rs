@@ -4,6 +4,7 @@
 //! | bytes | field | |
 //! |---|---|---|
 //! | 8 | base | of a segment that holds live messages; in order |
+//! | 8 | end | behind its last batch: the next segment may be gone, and then no name tells; all ones where the journal went on in it |
 //! | 4 | group | that needs them; in order |
 //! | 8 | bytes | of the blocks of these messages |
 //!
@@ -17,14 +18,24 @@ use millpond_core::output::Extent;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LiveBytes(BTreeMap<u64, ByGroup>);
+pub struct LiveBytes(BTreeMap<u64, Held>);
+
+/// What a segment holds, and where it ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Held {
+    end: u64,
+    groups: ByGroup,
+}
+
+/// The end of a segment in which the journal may go on.
+pub const OPEN: u64 = u64::MAX;
 
 /// What a segment holds for each group. Few of them, and most directories have one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ByGroup(Vec<(GroupNumber, u64)>);
 
 /// Bytes of an entry.
-const ENTRY: usize = 20;
+const ENTRY: usize = 28;
 
 impl ByGroup {
     /// Whether nobody needs anything of it.
@@ -64,7 +75,12 @@ impl ByGroup {
 impl LiveBytes {
     /// What a segment holds.
     pub fn of(&self, base: u64) -> ByGroup {
-        self.0.get(&base).cloned().unwrap_or_default()
+        self.0.get(&base).map(|held| held.groups.clone()).unwrap_or_default()
+    }
+
+    /// The position behind a segment's last batch, if that is known.
+    pub fn end(&self, base: u64) -> Option<u64> {
+        self.0.get(&base).map(|held| held.end).filter(|end| *end != OPEN)
     }
 
     /// The bases of the segments that hold something, in order.
@@ -72,25 +88,27 @@ impl LiveBytes {
         self.0.keys().copied()
     }
 
-    /// Takes note of what a segment holds.
-    pub fn put(&mut self, base: u64, live: ByGroup) {
-        if !live.is_empty() {
-            self.0.insert(base, live);
+    /// Takes note of what a segment holds, and of where it ends.
+    pub fn put(&mut self, base: u64, end: u64, groups: ByGroup) {
+        if !groups.is_empty() {
+            self.0.insert(base, Held { end, groups });
         }
     }
 
     /// Counts messages to a segment.
     pub fn stored(&mut self, base: u64, group: GroupNumber, bytes: u64) {
         if bytes > 0 {
-            self.0.entry(base).or_default().add(group, bytes);
+            let held = self.0.entry(base).or_insert(Held { end: OPEN, groups: ByGroup::default() });
+            held.groups.add(group, bytes);
         }
     }
 
     /// Counts messages for one more group; false where nothing is there.
     #[must_use]
     pub fn shared(&mut self, group: GroupNumber, extent: Extent) -> bool {
-        let Some((_, live)) = self.0.range_mut(..=extent.position).next_back() else { return false };
-        live.add(group, extent.length.into());
+        let held = self.0.range_mut(..=extent.position).next_back().map(|(_, held)| held);
+        let Some(held) = held.filter(|held| extent.position < held.end) else { return false };
+        held.groups.add(group, extent.length.into());
         true
     }
 
@@ -98,9 +116,9 @@ impl LiveBytes {
     #[must_use]
     pub fn freed(&mut self, group: GroupNumber, extent: Extent) -> bool {
         // Whatever has live messages has an entry, so the nearest entry before a message is its segment's.
-        let Some((&base, live)) = self.0.range_mut(..=extent.position).next_back() else { return false };
-        let was_there = live.take(group, extent.length.into());
-        if live.is_empty() {
+        let Some((&base, held)) = self.0.range_mut(..=extent.position).next_back() else { return false };
+        let was_there = extent.position < held.end && held.groups.take(group, extent.length.into());
+        if held.groups.is_empty() {
             self.0.remove(&base);
         }
         was_there
@@ -109,9 +127,10 @@ impl LiveBytes {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for (base, live) in &self.0 {
-            for (group, of_group) in &live.0 {
+        for (base, Held { end, groups }) in &self.0 {
+            for (group, of_group) in &groups.0 {
                 bytes.extend_from_slice(&base.to_le_bytes());
+                bytes.extend_from_slice(&end.to_le_bytes());
                 bytes.extend_from_slice(&group.to_le_bytes());
                 bytes.extend_from_slice(&of_group.to_le_bytes());
             }
@@ -125,12 +144,16 @@ impl LiveBytes {
         let (mut live, mut last) = (LiveBytes::default(), None);
         for entry in entries {
             let u64_at = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8"));
-            let (base, group) = (u64_at(0), GroupNumber::from_le_bytes(entry[8..12].try_into().expect("4")));
-            let bytes = u64_at(12);
-            if bytes == 0 || last.replace((base, group)).is_some_and(|last| last >= (base, group)) {
+            let (base, end, bytes) = (u64_at(0), u64_at(8), u64_at(20));
+            let group = GroupNumber::from_le_bytes(entry[16..20].try_into().expect("4"));
+            if bytes == 0 || end <= base || last.replace((base, group)).is_some_and(|last| last >= (base, group)) {
                 return None;
             }
-            live.stored(base, group, bytes);
+            let held = live.0.entry(base).or_insert(Held { end, groups: ByGroup::default() });
+            if held.end != end {
+                return None;
+            }
+            held.groups.add(group, bytes);
         }
         rest.is_empty().then_some(live)
     }
@@ -151,14 +174,19 @@ mod tests {
         assert!(
             live.freed(7, Extent { position: 110, length: 5 }) && !live.freed(7, Extent { position: 10, length: 5 })
         );
+        assert_eq!((live.end(100), live.of(100).most()), (None, 50));
+        let of_100 = live.of(100);
+        live.put(100, 180, of_100);
+        assert_eq!(live.end(100), Some(180));
         assert!(live.freed(0, Extent { position: 10, length: 30 }));
         assert!(live.freed(0, Extent { position: 150, length: 20 }));
         assert!(!live.freed(0, Extent { position: 150, length: 31 }), "more than there is");
         assert!(!live.freed(0, Extent { position: 99, length: 1 }), "nothing lies there");
+        assert!(!live.freed(0, Extent { position: 180, length: 1 }), "it ends before that");
         assert_eq!((live.of(0).most(), live.of(100).most(), live.bases().collect::<Vec<_>>()), (0, 40, vec![100]));
         let bytes = live.encode();
         assert_eq!(LiveBytes::decode(&bytes), Some(live.clone()));
-        assert_eq!(LiveBytes::decode(&bytes[..19]), None);
+        assert_eq!(LiveBytes::decode(&bytes[..27]), None);
         assert_eq!(LiveBytes::decode(&[bytes.clone(), bytes].concat()), None, "each segment and group once");
         assert!(live.freed(0, Extent { position: 150, length: 30 }));
         assert!(!live.of(100).is_empty(), "another group needs it");

@@ -48,7 +48,7 @@ impl Reader {
     /// What each segment holds of messages that are still needed.
     pub fn live(&self) -> LiveBytes {
         let mut live = LiveBytes::default();
-        self.0.segments.all().iter().for_each(|segment| live.put(segment.base, segment.live.clone()));
+        self.0.segments.all().iter().for_each(|segment| live.put(segment.base, segment.end, segment.live.clone()));
         live
     }
 
@@ -76,6 +76,8 @@ impl Reader {
         result.map_err(|error| ReadError::Io { file: place(), offset, error })?;
         match first_damaged(&block) {
             None => Ok(Bytes::from(block)),
+            // Nobody needs anything of this segment, and it may have been on its way to become another.
+            Some(_) if segment.live.is_empty() => Err(ReadError::Gone(extent.position)),
             Some(at) => Err(ReadError::Damaged { file: place(), offset: offset + at as u64 }),
         }
     }

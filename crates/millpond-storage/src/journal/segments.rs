@@ -40,7 +40,8 @@ struct Inner {
 pub struct Segment {
     /// The position of its first batch.
     pub base: u64,
-    /// The position behind its last batch, where the next segment began; of the last segment, past all positions.
+    /// The position behind its last batch, where the next segment began, be that one gone or not; of the last segment,
+    /// past all positions.
     pub end: u64,
     /// Its file's name.
     pub name: String,
@@ -71,9 +72,9 @@ impl Segments {
         let segments = &mut self.write().by_base;
         if let Some(last) = segments.values_mut().next_back() {
             assert!(last.base < segment.base, "segments come in order");
-            last.end = segment.base;
+            last.end = last.end.min(segment.base);
         }
-        segments.insert(segment.base, Segment { end: u64::MAX, ..segment });
+        segments.insert(segment.base, segment);
     }
 
     /// A batch was written into the last segment: it ends at this position, and has changed what the groups hold.
@@ -157,7 +158,7 @@ impl Inner {
             return;
         }
         let mut live = LiveBytes::default();
-        self.by_base.values().for_each(|segment| live.put(segment.base, segment.live.clone()));
+        self.by_base.values().for_each(|segment| live.put(segment.base, segment.end, segment.live.clone()));
         for (group, extent) in &self.ended {
             assert!(live.freed(*group, *extent), "a message is freed once, from the segment that holds it");
         }
