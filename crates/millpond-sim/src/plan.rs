@@ -108,6 +108,9 @@ fn policy(stream: &mut Stream) -> Policy {
         overflow: *stream.pick(&[Overflow::Reject, Overflow::DropOldest]),
         coalesce,
         weight: stream.between(1, 3) as u32,
-        quotas: Quotas { messages: *stream.pick(&[None, None, None, Some(40)]), ..Quotas::default() },
+        quotas: Quotas {
+            messages: *stream.pick(&[None, None, None, None, None, None, None, Some(100)]),
+            ..Quotas::default()
+        },
     }
 }
