@@ -102,7 +102,7 @@ fn policy(stream: &mut Stream) -> Policy {
         retry: if max_in_flight == Some(1) && retry == Retry::Tail { Retry::Head } else { retry },
         ttl: *stream.pick(&[None, None, None, Some(Millis(5000))]),
         on_expiry: *stream.pick(&[OnExpiry::Drop, OnExpiry::Dead]),
-        dedup_window: *stream.pick(&[DedupWindow::Forever, window, window, DedupWindow::Off]),
+        dedup_window: *stream.pick(&[DedupWindow::Forever, window, window, window, window, window, DedupWindow::Off]),
         max_in_flight,
         max_waiting: max_waiting.filter(|_| coalesce == Coalesce::Off),
         overflow: *stream.pick(&[Overflow::Reject, Overflow::DropOldest]),
