@@ -105,21 +105,24 @@ impl<Q, A> Lanes<Q, A> {
     }
 
     /// Swaps all that waits in the open lanes for the empty vectors of `taken`, after sleeping at most `sleep` (for ever
-    /// if `None`) for something to come. Returns early when the queue is told to stop and nothing will come any more.
+    /// if `None`) for something to come. Returns early when the queue is told to stop and nothing will come any more. Once
+    /// it is, all lanes are open: what was accepted is handled, and nothing that would open a lane may ever come.
     pub(super) fn take(&self, taken: &mut [Vec<Asked<Q, A>>], open: usize, sleep: Option<Duration>) {
         assert!(open > 0, "the first lane is never left waiting");
         let mut inner = self.lock();
         inner.open = open;
+        inner.open_all_if_stopped();
         if !inner.has_work() && !inner.is_finished() && sleep != Some(Duration::ZERO) {
             inner.asleep = true;
-            let asleep = |inner: &mut Inner<Q, A>| inner.asleep && !inner.is_finished();
+            // A stop may have opened a lane in which something waits.
+            let asleep = |inner: &mut Inner<Q, A>| inner.asleep && !inner.is_finished() && !inner.has_work();
             inner = match sleep {
                 None => self.work.wait_while(inner, asleep).unwrap_or_else(PoisonError::into_inner),
                 Some(time) => self.work.wait_timeout_while(inner, time, asleep).unwrap_or_else(|e| e.into_inner()).0,
             };
             inner.asleep = false;
         }
-        let mut made_room = false;
+        let (mut made_room, open) = (false, inner.open);
         for (lane, taken) in inner.lanes.iter_mut().zip(taken).take(open) {
             assert!(taken.is_empty(), "what was taken before is handled");
             made_room |= lane.is_full();
@@ -136,6 +139,7 @@ impl<Q, A> Lanes<Q, A> {
         if inner.phase != Phase::Ended {
             inner.phase = phase;
         }
+        inner.open_all_if_stopped();
         // What is dropped here answers `Gone`, which may run code of others: not under the lock.
         let waiting: Vec<_> = match phase {
             Phase::Ended => inner.lanes.iter_mut().map(|lane| std::mem::take(&mut lane.waiting)).collect(),
@@ -195,6 +199,12 @@ impl<Q, A> Inner<Q, A> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.iter().all(|lane| lane.waiting.is_empty())
+    }
+
+    fn open_all_if_stopped(&mut self) {
+        if self.phase != Phase::Running {
+            self.open = usize::MAX;
+        }
     }
 
     fn has_work(&self) -> bool {

@@ -218,6 +218,16 @@ fn a_closed_lane_waits() {
     assert_eq!(queue.stop().unwrap().1, [1, 0, 5]);
 }
 
+#[test]
+fn what_waits_in_a_closed_lane_is_handled_at_the_stop() {
+    let queue = UpdateQueue::start("test", &LANES, Door(false, Vec::new())).unwrap();
+    let behind = queue.submitter().submit(1, 5).unwrap();
+    let (stopped, has_stopped) = mpsc::channel();
+    thread::spawn(move || stopped.send(queue.stop().unwrap().1));
+    let handled = has_stopped.recv_timeout(Duration::from_secs(60)).expect("a queue that is told to stop ends");
+    assert_eq!((handled, behind.wait()), (Vec::from([5]), Err(Gone)));
+}
+
 /// Counts how often its sleep ran out.
 struct Sleeper(mpsc::Sender<()>);
 

@@ -25,6 +25,8 @@ const UNSYNCED_MAX: u64 = 1024 * 1024;
 const OWN_HAND_MAX: u64 = 16 * 1024;
 /// Bytes of a batch in the making above which even finishing waits: the disk has stood still for long then.
 const FINISHING_MAX: usize = 64 * 1024 * 1024;
+/// How long until it is looked again whether publishes still have to wait.
+const PRESSED_AGAIN: Duration = Duration::from_millis(10);
 /// How long until a disk without any space is tried again.
 const DISK_FULL_AGAIN: Duration = Duration::from_millis(250);
 
@@ -141,6 +143,9 @@ impl Writer {
         }
         // A turn gains no more run time than this, so a longer sleep would be time that no deadline sees.
         let core = self.core.next_wake().map(|wake| Duration::from_millis(wake.0).min(TURN_MAX));
+        // What makes publishes wait may end in another thread, which tells nobody.
+        let pressed = self.pressure.is_on().then_some(PRESSED_AGAIN);
+        let core = core.into_iter().chain(pressed).min();
         if self.committer.is_none() {
             return core;
         }
