@@ -248,7 +248,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Request::NamespaceSet { .. } | Request::NamespaceDelete { .. } | Request::Namespaces => "namespace verb",
         Request::GroupCreate { .. } | Request::GroupDelete { .. } => "group verb",
         Request::Stats { .. } => "stats",
-        Request::Topics(_) | Request::Topic(_) | Request::TopTopics { .. } => "listing of topics",
+        Request::Topics { .. } | Request::Topic(_) | Request::TopTopics { .. } => "listing of topics",
         Request::DeadList { .. } | Request::DeadRedrive { .. } | Request::DeadPurge { .. } => "dead letter verb",
     }
 }

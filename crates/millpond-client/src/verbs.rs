@@ -26,9 +26,9 @@ pub struct DeadPage {
 /// nothing.
 impl Client {
     /// Looks at messages without leasing them: one, or those in front. A message's body is in its block
-    /// ([`crate::block::first`]).
-    pub async fn look(&self, topic: TopicRef, which: LookWhich) -> Result<Vec<MessageView>> {
-        match self.call(Request::Look { topic, which }, Repeat::Harmless).await? {
+    /// ([`crate::block::first`]). They are those of a group, or of the first that has the topic.
+    pub async fn look(&self, topic: TopicRef, which: LookWhich, group: Option<GroupName>) -> Result<Vec<MessageView>> {
+        match self.call(Request::Look { topic, which, group }, Repeat::Harmless).await? {
             Response::Messages(messages) => Ok(messages),
             other => Err(self.wrong_answer("look", &other)),
         }
@@ -64,29 +64,30 @@ impl Client {
         self.done("resume", Request::Resume { topic, prefix }, Repeat::Harmless).await
     }
 
-    /// Ends all messages of these topics that are not leased; how many.
-    pub async fn purge(&self, namespace: NamespaceName, filter: Filter) -> Result<u64> {
-        self.count("purge", Request::Purge { namespace, filter }).await
+    /// Ends all messages of these topics that are not leased, in one group or in all; how many.
+    pub async fn purge(&self, namespace: NamespaceName, filter: Filter, group: Option<GroupName>) -> Result<u64> {
+        self.count("purge", Request::Purge { namespace, filter, group }).await
     }
 
-    /// A page of topics, in the order of their names. The next page begins after the last name of this one.
-    pub async fn topics(&self, listing: Listing) -> Result<Vec<TopicView>> {
-        match self.call(Request::Topics(listing), Repeat::Harmless).await? {
+    /// A page of a group's topics, in the order of their names. The next page begins after the last name of this one.
+    pub async fn topics(&self, listing: Listing, group: GroupName) -> Result<Vec<TopicView>> {
+        match self.call(Request::Topics { listing, group }, Repeat::Harmless).await? {
             Response::Topics(topics) => Ok(topics),
             other => Err(self.wrong_answer("listing of topics", &other)),
         }
     }
 
-    /// The topics that stand out, the first of them first, at most [`TOP_MAX`](millpond_types::limits::TOP_MAX). The broker
+    /// The topics of a group that stand out, the first of them first, at most [`TOP_MAX`](millpond_types::limits::TOP_MAX). The broker
     /// looks at all topics of the namespace for it, which takes a while where there are many.
     pub async fn top_topics(
         &self,
         namespace: NamespaceName,
+        group: GroupName,
         prefix: Bytes,
         by: TopBy,
         limit: u32,
     ) -> Result<Vec<TopicView>> {
-        match self.call(Request::TopTopics { namespace, prefix, by, limit }, Repeat::Harmless).await? {
+        match self.call(Request::TopTopics { namespace, prefix, by, limit, group }, Repeat::Harmless).await? {
             Response::Topics(topics) => Ok(topics),
             other => Err(self.wrong_answer("listing of topics", &other)),
         }

@@ -182,7 +182,7 @@ async fn every_verb_does_what_it_says() {
     assert!(client.publish_batch(&ns, Level::None, &quiet).await.unwrap().is_empty());
 
     // Look, reschedule, cancel, forget.
-    let looked = client.look(topic_ref("orders"), LookWhich::First(10)).await.unwrap();
+    let looked = client.look(topic_ref("orders"), LookWhich::First(10), None).await.unwrap();
     assert_eq!(looked.len(), 2);
     assert_eq!(block::first(&looked[0].block).unwrap().body, b"first");
     assert!(matches!(looked[1].state, MessageState::Delayed { .. }));
@@ -217,10 +217,10 @@ async fn every_verb_does_what_it_says() {
     assert_eq!(client.purge_dead(namespace(), GroupName::default(), all).await.unwrap(), 0);
 
     // Topics and namespaces.
-    let topics = client.topics(page).await.unwrap();
+    let topics = client.topics(page, Default::default()).await.unwrap();
     assert_eq!(topics.iter().map(|topic| topic.name.as_str()).collect::<Vec<_>>(), ["orders", "quiet"]);
     assert_eq!(client.topic(namespace(), topic("orders")).await.unwrap().counts.waiting, 1);
-    assert_eq!(client.purge(namespace(), Filter::All).await.unwrap(), 2);
+    assert_eq!(client.purge(namespace(), Filter::All, None).await.unwrap(), 2);
     let work: NamespaceName = "work".try_into().unwrap();
     let policy = Policy { dedup_window: DedupWindow::Forever, ..Policy::default() };
     client.set_namespace(work.clone(), policy.clone(), Rules::default()).await.unwrap();

@@ -80,10 +80,11 @@ pub enum Command {
         topic: TopicRef,
         dedup_hash: u128,
     },
-    /// Ends all messages of the topics but those that are leased.
+    /// Ends all messages of the topics but those that are leased: of one group, or of all.
     Purge {
         namespace: NamespaceName,
         filter: Filter,
+        group: Option<GroupName>,
     },
     /// Makes a namespace, or gives it another policy and other rules.
     NamespaceSet {
@@ -105,7 +106,10 @@ pub enum Command {
     },
     Namespaces,
     Stats(NamespaceName),
-    Topics(Listing),
+    Topics {
+        listing: Listing,
+        group: GroupName,
+    },
     Topic(TopicRef),
     Top(Top),
     DeadList {
@@ -355,6 +359,8 @@ pub struct Look {
     pub topic: TopicRef,
     /// One message, or those in front.
     pub which: LookWhich,
+    /// The group whose messages they are; the first that has the topic where `None`.
+    pub group: Option<GroupName>,
 }
 
 /// Which messages to look at.
@@ -381,6 +387,8 @@ pub enum Which {
 pub struct Top {
     /// The namespace.
     pub namespace: NamespaceName,
+    /// The group whose topics they are.
+    pub group: GroupName,
     /// Only names that begin with this.
     pub prefix: Bytes,
     /// What puts a topic before others.

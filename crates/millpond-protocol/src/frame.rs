@@ -81,6 +81,8 @@ pub enum Request<B = Bytes> {
         topic: TopicRef,
         /// Which.
         which: LookWhich,
+        /// The group whose messages they are; the first that has the topic where `None`.
+        group: Option<GroupName>,
     },
     /// Ends a message that is not leased. Answered by [`Response::Done`].
     Cancel {
@@ -125,6 +127,8 @@ pub enum Request<B = Bytes> {
         namespace: NamespaceName,
         /// The topics.
         filter: Filter,
+        /// In this group; in all where `None`.
+        group: Option<GroupName>,
     },
     /// Makes a namespace or gives it another policy and other rules. Answered by [`Response::Done`].
     NamespaceSet {
@@ -165,7 +169,12 @@ pub enum Request<B = Bytes> {
         namespace: NamespaceName,
     },
     /// Lists topics by name. Answered by [`Response::Topics`].
-    Topics(Listing),
+    Topics {
+        /// The page.
+        listing: Listing,
+        /// The group whose topics they are.
+        group: GroupName,
+    },
     /// Shows one topic with its cursors. Answered by [`Response::Topics`] with one row.
     Topic(TopicRef),
     /// Lists the topics that stand out, the first of them first. Answered by [`Response::Topics`].
@@ -178,6 +187,8 @@ pub enum Request<B = Bytes> {
         by: TopBy,
         /// At most so many rows, and never more than [`millpond_types::limits::TOP_MAX`].
         limit: u32,
+        /// The group whose topics they are.
+        group: GroupName,
     },
     /// Lists dead letters by topic. Answered by [`Response::Dead`].
     DeadList {

@@ -223,7 +223,7 @@ record!(Usage { messages, bytes, topics, connections });
 record!(Tally { accepted, declined, superseded, dropped });
 record!(GroupView { name, start, is_starting, reached, counts });
 record!(TopicView { name, paused, counts, oldest, cursors });
-record!(GroupCursors { group, priority, scan, completion, next });
+record!(GroupCursors { group, priority, scan, completion, next, lag });
 record!(MessageView { id, state, published, expires, deliveries, failures, block });
 record!(DeadView { topic, message, reason, detail, died });
 

@@ -276,7 +276,7 @@ fn a_client_that_asks_and_never_reads_is_not_read_any_more() {
     let mut client = Client::connect(server.address());
     // Each answer is some thousand times as large as its request.
     let topic = TopicRef { namespace: NamespaceName::default(), name: topic("t") };
-    let looks = encoded(&Request::Look { topic, which: LookWhich::First(1000) }).repeat(1000);
+    let looks = encoded(&Request::Look { topic, which: LookWhich::First(1000), group: None }).repeat(1000);
     client.stream.set_nonblocking(true).unwrap();
     let (mut taken, mut stalled) = (0, 0);
     while stalled < 50 {

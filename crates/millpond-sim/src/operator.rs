@@ -81,7 +81,7 @@ impl Operator {
                     true => LookWhich::First(load.between(1, 5) as u32),
                     false => LookWhich::One(which(id, dedup, load.one_in(2))),
                 };
-                other(Command::Look(Look { topic, which }), "looked at")
+                other(Command::Look(Look { topic, which, group: None }), "looked at")
             }
             (4, _) => {
                 let prefix = load.one_in(3);
@@ -95,7 +95,7 @@ impl Operator {
             }
             (6, _) => {
                 let filter = Filter::Topics(vec![topic.name]);
-                other(Command::Purge { namespace, filter }, "purges")
+                other(Command::Purge { namespace, filter, group: None }, "purges")
             }
             (7, _) => other(set_policies(namespace, load), "policies changed"),
             (8, _) => {
@@ -130,8 +130,14 @@ impl Operator {
         let commands = [
             Command::Stats(namespace),
             Command::Namespaces,
-            Command::Topics(listing.clone()),
-            Command::Top(Top { namespace: listing.namespace.clone(), prefix: Bytes::new(), by: TopBy::Age, limit: 2 }),
+            Command::Topics { listing: listing.clone(), group: GroupName::default() },
+            Command::Top(Top {
+                namespace: listing.namespace.clone(),
+                group: GroupName::default(),
+                prefix: Bytes::new(),
+                by: TopBy::Age,
+                limit: 2,
+            }),
             Command::DeadList { listing, group: GroupName::default() },
         ];
         commands.map(|command| Request { command, asked: Asked::Other("listed") }).into()

@@ -131,7 +131,7 @@ pub struct TopicView {
     pub name: TopicName,
     /// Whether deliveries are paused, by name or by a prefix.
     pub paused: bool,
-    /// In listings messages of the group `default`, else of the first group that has the topic; `dead` is zero here, dead
+    /// In listings messages of the group that was asked for, else of the first group that has the topic; `dead` is zero here, dead
     /// letters do not belong to a topic.
     pub counts: Counts,
     /// When the oldest message that waits was published; `None` if none waits.
@@ -162,6 +162,8 @@ pub struct GroupCursors {
     pub completion: Sequence,
     /// The next sequence that a publish will get.
     pub next: Sequence,
+    /// Messages that are not finished: how far it is behind.
+    pub lag: u64,
 }
 
 /// A message, looked at without leasing it.

@@ -204,6 +204,7 @@ pub fn topic(view: &TopicView) -> Value {
     let mut counts = counts(&view.counts);
     counts.remove("dead");
     object.append(&mut counts);
+    object.insert("lag".into(), view.counts.unfinished().into());
     object.insert("oldest".into(), view.oldest.map_or(Value::Null, |time| time_text(time).into()));
     if !view.cursors.is_empty() {
         let cursors = view.cursors.iter().map(|c| {
@@ -213,6 +214,7 @@ pub fn topic(view: &TopicView) -> Value {
                 "completion": c.completion.0,
                 "scan": c.scan.0,
                 "next": c.next.0,
+                "lag": c.lag,
             })
         });
         object.insert("cursors".into(), cursors.collect());

@@ -132,7 +132,7 @@ async fn each(
     let (namespace, limit) = (pages.clone(), TOPICS_PAGE);
     let mut listing = Listing { namespace, prefix: Bytes::from_static(prefix.as_bytes()), after: Bytes::new(), limit };
     loop {
-        let page = client.topics(listing.clone()).await?;
+        let page = client.topics(listing.clone(), Default::default()).await?;
         let Some(last) = page.last() else { return Ok(()) };
         listing.after = Bytes::copy_from_slice(last.name.as_bytes());
         let mut names = page.into_iter().map(|topic| topic.name).filter(is_asked_for);
@@ -141,7 +141,7 @@ async fn each(
             for name in names.by_ref().take(LOOKS - looks.len()) {
                 let (client, topic) = (client.clone(), TopicRef { namespace: pages.clone(), name });
                 looks.spawn(async move {
-                    let views = client.look(topic.clone(), LookWhich::First(1)).await;
+                    let views = client.look(topic.clone(), LookWhich::First(1), None).await;
                     (topic, views)
                 });
             }

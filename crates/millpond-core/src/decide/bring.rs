@@ -5,7 +5,9 @@
 use alloc::vec::Vec;
 
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{Coalesce, MessageId, MessageState, NamespaceName, Overflow, Priority, Sequence, TopicName};
+use millpond_types::{
+    Coalesce, GroupName, MessageId, MessageState, NamespaceName, Overflow, Priority, Sequence, TopicName,
+};
 
 use crate::Core;
 use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, PublishRun, TopicRef, Which};
@@ -25,9 +27,9 @@ impl Core {
             Command::Reschedule { topic, which, .. } => self.bring_which(topic, *which).map(|_| ()),
             Command::Move(of) => self.bring_moved(of),
             Command::DeadMove(of) => self.state.dead_letter(&of.key()).map(|_| ()),
-            Command::Look(Look { topic, which }) => match *which {
+            Command::Look(Look { topic, which, group }) => match *which {
                 LookWhich::One(which) => self.bring_which(topic, which).map(|_| ()),
-                LookWhich::First(count) => self.bring_first(topic, (count as usize).min(PAGE_MAX)),
+                LookWhich::First(count) => self.bring_first(topic, group.as_ref(), (count as usize).min(PAGE_MAX)),
             },
             Command::Forget { topic, dedup_hash } => self.bring_dedup(&topic.namespace, *dedup_hash).map(|_| ()),
             _ => Ok(()),
@@ -151,8 +153,8 @@ impl Core {
     }
 
     /// The first messages of each line of a topic, so many that those that are shown are among them.
-    fn bring_first(&mut self, topic: &TopicRef, count: usize) -> Result<(), Want> {
-        let Ok(slot) = self.topic_of(topic) else { return Ok(()) };
+    fn bring_first(&mut self, topic: &TopicRef, group: Option<&GroupName>, count: usize) -> Result<(), Want> {
+        let Ok(slot) = self.topic_in(topic, group) else { return Ok(()) };
         self.bring_lines(slot, count as u64, (0..self.state.topics[slot].levels.len()).rev())
     }
 

@@ -21,7 +21,7 @@ use crate::store::{Key, Want};
 
 impl Core {
     pub(super) fn look(&mut self, look: Look) -> Result<Reply, Refusal> {
-        let slot = self.topic_of(&look.topic)?;
+        let slot = self.topic_in(&look.topic, look.group.as_ref())?;
         let rows = match look.which {
             LookWhich::First(count) => self.first_messages(slot, (count as usize).min(PAGE_MAX)),
             LookWhich::One(which) => {

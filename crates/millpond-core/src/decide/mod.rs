@@ -78,7 +78,9 @@ impl Core {
             Command::Pause { topic, prefix } => self.pause(topic, prefix, true, log).map(Some),
             Command::Resume { topic, prefix } => self.pause(topic, prefix, false, log).map(Some),
             Command::Forget { topic, dedup_hash } => self.forget(&topic, dedup_hash, log).map(Some),
-            Command::Purge { namespace, filter } => self.purge(ticket, &namespace, filter, log).map(|()| None),
+            Command::Purge { namespace, filter, group } => {
+                self.purge(ticket, &namespace, filter, group, log).map(|()| None)
+            }
             Command::NamespaceSet { name, policy, rules } => self.namespace_set(name, policy, rules, log).map(Some),
             Command::NamespaceDelete(name) => self.namespace_delete(&name, log).map(Some),
             Command::GroupCreate { namespace, name, start } => {
@@ -87,7 +89,7 @@ impl Core {
             Command::GroupDelete { namespace, name } => self.group_delete(&namespace, &name, log).map(Some),
             Command::Namespaces => Ok(Some(self.namespaces(log))),
             Command::Stats(name) => self.stats(&name, log).map(Some),
-            Command::Topics(listing) => self.list(ticket, &listing, log).map(|()| None),
+            Command::Topics { listing, group } => self.list(ticket, &listing, &group, log).map(|()| None),
             Command::Topic(topic) => self.topic(&topic).map(Some),
             Command::Top(top) => self.top(ticket, &top, log).map(|()| None),
             Command::DeadList { listing, group } => self.dead_list(ticket, &listing, &group, log).map(|()| None),
@@ -143,6 +145,20 @@ impl Core {
                 Code::TopicUnknown,
                 format!("nothing is left of a topic {}; a topic exists while it holds messages", topic.name),
             )
+        })
+    }
+
+    /// The topic of a name in one group, or the first in the order of groups.
+    pub(crate) fn topic_in(&self, topic: &TopicRef, group: Option<&GroupName>) -> Result<TopicSlot, Refusal> {
+        let Some(name) = group else { return self.topic_of(topic) };
+        let group = self.group_of(self.namespace_of(&topic.namespace)?, name)?;
+        let found = self.state.topics.find(group, &topic.name);
+        found.filter(|slot| !self.state.topics[*slot].is_empty()).ok_or_else(|| {
+            let detail = format!(
+                "nothing is left of a topic {} in group {name}; it exists there while it holds messages",
+                topic.name
+            );
+            (Code::TopicUnknown, detail)
         })
     }
 

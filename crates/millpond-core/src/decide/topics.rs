@@ -26,6 +26,7 @@ impl Core {
             scan: level.scan(),
             completion: level.completion(),
             next: level.next,
+            lag: level.held(),
         });
         Ok(Reply::Topics(Vec::from([TopicView { paused, cursors: cursors.collect(), ..found.view() }])))
     }

@@ -1,9 +1,9 @@
-//! A page of a namespace's topics, in the order of their names.
+//! A page of a group's topics, in the order of their names.
 
 use alloc::vec::Vec;
 
-use millpond_types::TopicView;
 use millpond_types::limits::PAGE_MAX;
+use millpond_types::{GroupName, TopicView};
 
 use super::walk::{Place, Walk};
 use super::{Step, Task, cost};
@@ -22,17 +22,19 @@ pub(super) struct ListJob {
 
 impl Core {
     /// Begins a page; the answer comes when it is full or there are no more topics.
-    pub(crate) fn list(&mut self, ticket: Ticket, listing: &Listing, log: &mut dyn FactLog) -> Result<(), Refusal> {
+    pub(crate) fn list(
+        &mut self,
+        ticket: Ticket,
+        listing: &Listing,
+        group: &GroupName,
+        log: &mut dyn FactLog,
+    ) -> Result<(), Refusal> {
         let namespace = self.namespace_of(&listing.namespace)?;
+        let group = self.group_of(namespace, group)?;
         let limit = (listing.limit as usize).clamp(1, PAGE_MAX);
         let from = if listing.after.is_empty() { Vec::new() } else { Name::behind(&listing.after) };
         let job = ListJob { limit, rows: Vec::new() };
-        self.begin(
-            ticket,
-            self.default_group(namespace),
-            (Walk::of_prefix(&listing.prefix, from), Task::List(job)),
-            log,
-        )
+        self.begin(ticket, group, (Walk::of_prefix(&listing.prefix, from), Task::List(job)), log)
     }
 }
 

@@ -6,7 +6,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use millpond_types::{EndReason, Filter, NamespaceName, Priority, Sequence, TopicName, TopicNumber};
+use millpond_types::{EndReason, Filter, GroupName, NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 
 use super::walk::{Place, Walk};
 use super::{Needs, Step, TOPICS_HELD, Task, WRITING};
@@ -58,12 +58,13 @@ struct Rest {
 }
 
 impl Core {
-    /// Begins to purge the topics that a filter admits, in one group after the other.
+    /// Begins to purge the topics that a filter admits, in one group or in one after the other.
     pub(crate) fn purge(
         &mut self,
         ticket: Ticket,
         namespace: &NamespaceName,
         filter: Filter,
+        group: Option<GroupName>,
         log: &mut dyn FactLog,
     ) -> Result<(), Refusal> {
         let namespace = self.namespace_of(namespace)?;
@@ -77,7 +78,10 @@ impl Core {
                 Over::Topics(names)
             }
         };
-        let mut groups: VecDeque<_> = self.state.namespaces[namespace].groups.iter().copied().collect();
+        let mut groups: VecDeque<_> = match group {
+            Some(group) => VecDeque::from([self.group_of(namespace, &group)?]),
+            None => self.state.namespaces[namespace].groups.iter().copied().collect(),
+        };
         let group = groups.pop_front().expect("a namespace has a group");
         let (walk, names) = over.of_a_group();
         let job = PurgeJob { over, groups, names, held: 0, current: None, purged: 0 };

@@ -1,4 +1,4 @@
-//! Which topics of a namespace stand out.
+//! Which topics of a group stand out.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -29,14 +29,10 @@ impl Core {
     /// Begins to look for the topics that stand out; the answer comes when all have been looked at.
     pub(crate) fn top(&mut self, ticket: Ticket, top: &Top, log: &mut dyn FactLog) -> Result<(), Refusal> {
         let namespace = self.namespace_of(&top.namespace)?;
+        let group = self.group_of(namespace, &top.group)?;
         let limit = (top.limit as usize).clamp(1, TOP_MAX);
         let job = TopJob { by: top.by, limit, found: BTreeMap::new() };
-        self.begin(
-            ticket,
-            self.default_group(namespace),
-            (Walk::of_prefix(&top.prefix, Vec::new()), Task::Top(job)),
-            log,
-        )
+        self.begin(ticket, group, (Walk::of_prefix(&top.prefix, Vec::new()), Task::Top(job)), log)
     }
 }
 

@@ -34,7 +34,7 @@ impl State {
             | Command::Reschedule { topic, .. }
             | Command::Forget { topic, .. }
             | Command::Topic(topic) => (&topic.namespace, one(&topic.name)),
-            Command::Purge { namespace, filter: Filter::Topics(names) } => (namespace, names.clone()),
+            Command::Purge { namespace, filter: Filter::Topics(names), .. } => (namespace, names.clone()),
             Command::DeadMove(DeadMove { namespace, .. }) => {
                 return self.namespaces.get(*namespace).map(|_| Needs {
                     namespace: *namespace,
@@ -70,7 +70,7 @@ impl State {
             | Command::GroupDelete { .. }
             | Command::Namespaces
             | Command::Stats(_)
-            | Command::Topics(_)
+            | Command::Topics { .. }
             | Command::Top(_)
             | Command::Purge { .. }
             | Command::DeadList { .. }

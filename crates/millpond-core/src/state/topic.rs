@@ -278,6 +278,12 @@ impl Level {
         !self.line.is_empty() || !self.ready.is_empty()
     }
 
+    /// How many messages are not finished.
+    pub(crate) fn held(&self) -> u64 {
+        let aside = self.aside.values().map(|aside| u64::from(aside.run.count));
+        self.line.waiting() + aside.sum::<u64>()
+    }
+
     /// The next sequence that was never looked at.
     pub(crate) fn scan(&self) -> Sequence {
         self.line.first().unwrap_or(self.next)

@@ -149,7 +149,7 @@ fn receive() -> Command {
 
 fn purge(run: &mut Run, topic: &str) {
     let filter = Filter::Topics(vec![name(topic)]);
-    run.give(Command::Purge { namespace: NamespaceName::default(), filter });
+    run.give(Command::Purge { namespace: NamespaceName::default(), filter, group: None });
 }
 
 /// The id of the message that was stored last, by this publish.

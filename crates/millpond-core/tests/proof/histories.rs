@@ -217,14 +217,17 @@ impl History {
         let (namespace, group) = (NamespaceName::default(), GroupName::default());
         let listing = Listing { namespace: namespace.clone(), prefix: "".into(), after: "".into(), limit: 1000 };
         let names: Vec<TopicName> = self.model.topics.keys().cloned().collect();
-        let Reply::Topics(topics) = self.shell.ask(Command::Topics(listing.clone())) else { panic!("topics") };
+        let Reply::Topics(topics) = self.shell.ask(Command::Topics { listing: listing.clone(), group: group.clone() })
+        else {
+            panic!("topics")
+        };
         assert!(topics.iter().map(|topic| &topic.name).eq(&names), "the topics that exist");
         let mut all = Counts::default();
         for (name, listed) in names.iter().zip(&topics) {
             let topic = TopicRef { namespace: namespace.clone(), name: name.clone() };
             let Reply::Topics(view) = self.shell.ask(Command::Topic(topic.clone())) else { panic!("a topic") };
             let which = LookWhich::First(1000);
-            let Reply::Messages(rows) = self.shell.ask(Command::Look(Look { topic, which })) else {
+            let Reply::Messages(rows) = self.shell.ask(Command::Look(Look { topic, which, group: None })) else {
                 panic!("messages")
             };
             let rows: Vec<String> = rows

@@ -172,7 +172,8 @@ fn topic(view: &TopicView, now: Now) -> Vec<String> {
     lines.extend(view.cursors.iter().map(|c| {
         let (priority, scan, completion, next) = (c.priority.level(), c.scan.0, c.completion.0, c.next.0);
         let group = if c.group.as_str() == "default" { String::new() } else { format!("{}, ", c.group) };
-        format!("  {group}priority {priority}: completion {completion}, scan {scan}, next {next}")
+        let lag = if c.lag > 0 { format!(", {} behind", c.lag) } else { String::new() };
+        format!("  {group}priority {priority}: completion {completion}, scan {scan}, next {next}{lag}")
     }));
     lines
 }

@@ -186,7 +186,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
                 Some(word) => LookWhich::One(line.which(word, names)),
                 None => LookWhich::First(line.number("first").unwrap_or(100)),
             };
-            Command::Look(Look { topic: line.topic(), which })
+            Command::Look(Look { topic: line.topic(), which, group: line.option("group").map(|_| group) })
         }
         "cancel" => Command::Cancel { topic: line.topic(), which: line.which(line.words[1], names) },
         "reschedule" => {
@@ -200,7 +200,9 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             let dedup_hash = line.hash(&topic.name, line.words[1].trim_start_matches('#'));
             Command::Forget { topic, dedup_hash }
         }
-        "purge" => Command::Purge { namespace, filter: filter(&line.words) },
+        "purge" => {
+            Command::Purge { namespace, filter: filter(&line.words), group: line.option("group").map(|_| group) }
+        }
         "namespace" => {
             let name = NamespaceName::try_from(line.words[0]).unwrap();
             let (policy, rules) = policies(line, text);
@@ -218,11 +220,11 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "group-delete" => Command::GroupDelete { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
         "namespaces" => Command::Namespaces,
         "stats" => Command::Stats(namespace),
-        "topics" => Command::Topics(line.listing(names)),
+        "topics" => Command::Topics { listing: line.listing(names), group },
         "top" => {
             let by = if line.words == ["age"] { TopBy::Age } else { TopBy::Depth };
             let Listing { namespace, prefix, limit, .. } = line.listing(names);
-            Command::Top(Top { namespace, prefix, by, limit })
+            Command::Top(Top { namespace, group, prefix, by, limit })
         }
         "topic" => Command::Topic(line.topic()),
         "dead" => Command::DeadList { listing: line.listing(names), group },

@@ -296,14 +296,17 @@ impl Draw {
             "Look" => {
                 let first = self.flag();
                 let which = if first { LookWhich::First(self.u32()) } else { LookWhich::One(self.which()) };
-                Request::Look { topic: self.topic_ref(), which }
+                Request::Look { topic: self.topic_ref(), which, group: self.option(Draw::group) }
             }
             "Cancel" => Request::Cancel { topic: self.topic_ref(), which: self.which() },
             "Reschedule" => Request::Reschedule { topic: self.topic_ref(), which: self.which(), delay: self.millis() },
             "Pause" => Request::Pause { topic: self.topic_ref(), prefix: self.flag() },
             "Resume" => Request::Resume { topic: self.topic_ref(), prefix: self.flag() },
             "Forget" => Request::Forget { topic: self.topic_ref(), dedup_id: self.bytes(1, DEDUP_ID_MAX) },
-            "Purge" => Request::Purge { namespace: self.namespace(), filter: self.filter() },
+            "Purge" => {
+                let group = self.option(Draw::group);
+                Request::Purge { namespace: self.namespace(), filter: self.filter(), group }
+            }
             "NamespaceSet" => {
                 Request::NamespaceSet { namespace: self.namespace(), policy: self.policy(), rules: self.rules() }
             }
@@ -314,13 +317,14 @@ impl Draw {
             "GroupDelete" => Request::GroupDelete { namespace: self.namespace(), group: self.group() },
             "Namespaces" => Request::Namespaces,
             "Stats" => Request::Stats { namespace: self.namespace() },
-            "Topics" => Request::Topics(self.listing()),
+            "Topics" => Request::Topics { listing: self.listing(), group: self.group() },
             "Topic" => Request::Topic(self.topic_ref()),
             "TopTopics" => Request::TopTopics {
                 namespace: self.namespace(),
                 prefix: self.bytes(0, TOPIC_NAME_MAX),
                 by: if self.flag() { TopBy::Depth } else { TopBy::Age },
                 limit: self.u32(),
+                group: self.group(),
             },
             "DeadList" => Request::DeadList { listing: self.listing(), group: self.group() },
             "DeadRedrive" => {
@@ -408,6 +412,7 @@ impl Draw {
             scan: Sequence(d.u64()),
             completion: Sequence(d.u64()),
             next: Sequence(d.u64()),
+            lag: d.u64(),
         };
         TopicView {
             name: self.topic(),

@@ -4,7 +4,7 @@ use millpond_core::command::{self, Command, DedupMark};
 use millpond_core::dedup_hash;
 use millpond_protocol::{self as frame, Block};
 use millpond_types::limits::{FRAME_MAX, REASON_MAX, TOPIC_NAME_MAX};
-use millpond_types::{Code, Filter, NamespaceName, Policy, Receipt, Rules, TopicName};
+use millpond_types::{Code, Filter, GroupName, NamespaceName, Policy, Receipt, Rules, TopicName};
 
 /// The key of the directory's hashes, which dedup ids become here.
 pub(crate) type HashKey = [u64; 2];
@@ -124,13 +124,18 @@ pub(crate) fn which(which: frame::Which, topic: &command::TopicRef, key: HashKey
     }
 }
 
-pub(crate) fn look(topic_ref: frame::TopicRef, looked_at: frame::LookWhich, key: HashKey) -> Command {
+pub(crate) fn look(
+    topic_ref: frame::TopicRef,
+    looked_at: frame::LookWhich,
+    group: Option<GroupName>,
+    key: HashKey,
+) -> Command {
     let topic = topic(topic_ref);
     let which = match looked_at {
         frame::LookWhich::One(one) => command::LookWhich::One(which(one, &topic, key)),
         frame::LookWhich::First(count) => command::LookWhich::First(count),
     };
-    Command::Look(command::Look { topic, which })
+    Command::Look(command::Look { topic, which, group })
 }
 
 pub(crate) fn listing(listing: frame::Listing) -> command::Listing {

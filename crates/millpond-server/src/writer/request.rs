@@ -102,7 +102,9 @@ fn held(command: &Command) -> usize {
             DeadWhich::One(topic, _) => topic.as_bytes().len(),
             DeadWhich::Filter(filter) => filtered(filter),
         },
-        Command::Topics(listing) | Command::DeadList { listing, .. } => listing.prefix.len() + listing.after.len(),
+        Command::Topics { listing, .. } | Command::DeadList { listing, .. } => {
+            listing.prefix.len() + listing.after.len()
+        }
         Command::Top(top) => top.prefix.len(),
         Command::Move(Move { name, block, .. }) => name.as_bytes().len() + block.len(),
         Command::DeadMove(DeadMove { topic, block, .. }) => topic.as_bytes().len() + block.len(),
@@ -167,7 +169,7 @@ mod tests {
             assert!(weight >= bytes, "{weight} of {bytes}");
         };
         let namespace = NamespaceName::default();
-        least(Command::Purge { namespace: namespace.clone(), filter: filter.clone() }, 500_000);
+        least(Command::Purge { namespace: namespace.clone(), filter: filter.clone(), group: None }, 500_000);
         let group = Default::default();
         least(Command::DeadPurge { namespace, group, which: DeadWhich::Filter(filter) }, 500_000);
         least(Command::Heartbeat { session: SessionId(1), except: vec![receipt; 10_000] }, 200_000);

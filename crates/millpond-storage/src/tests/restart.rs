@@ -105,7 +105,7 @@ fn made(directory: &Path, short: bool) -> Vec<millpond_core::page::Page> {
     while short && opened.committer.written() < 1024 * 1024 {
         publish(&mut opened, 0..500);
         let purge = millpond_types::Filter::All;
-        turn(&mut opened, Command::Purge { namespace: NamespaceName::default(), filter: purge });
+        turn(&mut opened, Command::Purge { namespace: NamespaceName::default(), filter: purge, group: None });
     }
     publish(&mut opened, 0..50);
     checkpoint(&mut opened);

@@ -194,7 +194,7 @@ impl Target {
 
     fn remove_namespace(&self) -> Result<(), Failure> {
         let mut wire = Wire::connect(self.address)?;
-        let purge = Request::Purge { namespace: self.namespace.clone(), filter: Filter::All };
+        let purge = Request::Purge { namespace: self.namespace.clone(), filter: Filter::All, group: None };
         match wire.call(&purge)? {
             Response::Count(_) => {}
             other => return Err(unexpected(&other)),

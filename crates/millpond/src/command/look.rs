@@ -2,10 +2,11 @@
 
 use clap::Args;
 use millpond_client::{LookWhich, Which};
-use millpond_types::MessageId;
 use millpond_types::limits::PAGE_MAX;
+use millpond_types::{GroupName, MessageId};
 use millpond_types::{TopicName, block};
 
+use super::receive::group;
 use crate::address::TopicAddress;
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
@@ -22,6 +23,9 @@ pub struct Look {
     topic: TopicAddress,
     #[command(flatten)]
     which: LookArgs,
+    /// As this group has them [default: the first that has the topic]
+    #[arg(long, value_name = "G", value_parser = group)]
+    group: Option<GroupName>,
 }
 
 #[derive(Args)]
@@ -52,7 +56,8 @@ impl Look {
             LookArgs { dedup_id: Some(id), .. } => LookWhich::One(Which::Dedup(id.into())),
             LookArgs { first, .. } => LookWhich::First(first.unwrap_or(FIRST_DEFAULT)),
         };
-        let messages = with_client(globals, async |client| Ok(client.look(self.topic.into(), which).await?))?;
+        let messages =
+            with_client(globals, async |client| Ok(client.look(self.topic.into(), which, self.group).await?))?;
         match globals.output {
             Output::Json => messages.iter().for_each(|view| print_json(&topic, view)),
             Output::Table => {

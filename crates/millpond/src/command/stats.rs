@@ -1,8 +1,9 @@
 //! `stats`: how many messages a namespace holds in each state, all counted at one journal position.
 
 use clap::Args;
-use millpond_types::{GroupView, NamespaceName, NamespaceView, Quotas};
+use millpond_types::{GroupName, GroupView, NamespaceName, NamespaceView, Quotas};
 
+use super::receive::group;
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
 use crate::failure::Failure;
@@ -16,6 +17,9 @@ pub struct Stats {
     /// The namespace [default: all of them]
     #[arg(value_name = "NS", value_parser = super::namespace::name)]
     namespace: Option<NamespaceName>,
+    /// Only this group
+    #[arg(long, value_name = "G", value_parser = group, requires = "namespace")]
+    group: Option<GroupName>,
     /// Print JSON; the same as --output json
     #[arg(long)]
     json: bool,
@@ -24,10 +28,18 @@ pub struct Stats {
 impl Stats {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let views = with_client(globals, async |client| match self.namespace {
+        let mut views = with_client(globals, async |client| match self.namespace {
             Some(namespace) => Ok(vec![client.stats(namespace).await?]),
             None => Ok(client.namespaces().await?),
         })?;
+        if let Some(group) = &self.group {
+            views.iter_mut().for_each(|view| view.groups.retain(|view| view.name == *group));
+            if views.iter().all(|view| view.groups.is_empty()) {
+                return Err(Failure::refused(format!(
+                    "there is no group {group} there: `millpond group list` tells which are"
+                )));
+            }
+        }
         if self.json || globals.output == Output::Json {
             views.iter().for_each(|view| say::line(json::stats(view)));
         } else {

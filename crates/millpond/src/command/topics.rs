@@ -4,8 +4,9 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use millpond_client::Listing;
 use millpond_types::limits::{PAGE_MAX, TOP_MAX};
-use millpond_types::{TopBy, TopicName, TopicView};
+use millpond_types::{GroupName, TopBy, TopicName, TopicView};
 
+use super::receive::group;
 use crate::address::{Address, Place};
 use crate::cli::{Globals, Output};
 use crate::connection::with_client;
@@ -20,6 +21,9 @@ pub struct Topics {
     /// A namespace, a prefix of topics, or one topic
     #[arg(value_name = "NS[/TOPIC|/PREFIX*]")]
     topics: Address,
+    /// As this group has them [default: default, and of one topic the cursors of all]
+    #[arg(long, value_name = "G", value_parser = group)]
+    group: Option<GroupName>,
     /// At most so many; what follows is named at the end
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=PAGE_MAX as i64))]
     limit: u32,
@@ -51,25 +55,30 @@ impl Topics {
             Place::All => Bytes::new(),
             Place::Prefix(prefix) => prefix.bytes().clone(),
             Place::Topic(topic) => {
-                let view = with_client(globals, async |client| Ok(client.topic(namespace, topic).await?))?;
+                let mut view = with_client(globals, async |client| Ok(client.topic(namespace, topic).await?))?;
+                if let Some(group) = &self.group {
+                    view.cursors.retain(|cursors| cursors.group == *group);
+                }
                 print_one(globals, &view);
                 return Ok(());
             }
         };
+        let group = self.group.unwrap_or_default();
         if let Some(by) = self.top {
             let by = match by {
                 By::Depth => TopBy::Depth,
                 By::Age => TopBy::Age,
             };
             let limit = self.limit.min(TOP_MAX as u32);
-            let views =
-                with_client(globals, async |client| Ok(client.top_topics(namespace, prefix, by, limit).await?))?;
+            let views = with_client(globals, async |client| {
+                Ok(client.top_topics(namespace, group, prefix, by, limit).await?)
+            })?;
             print_page(globals, &views);
             return Ok(());
         }
         let after = self.after.map_or_else(Bytes::new, |name| name.bytes().clone());
         let listing = Listing { namespace, prefix, after, limit: self.limit };
-        let views = with_client(globals, async |client| Ok(client.topics(listing).await?))?;
+        let views = with_client(globals, async |client| Ok(client.topics(listing, group).await?))?;
         print_page(globals, &views);
         if let Some(last) = views.last()
             && views.len() == self.limit as usize
@@ -83,7 +92,7 @@ impl Topics {
 fn print_one(globals: &Globals, view: &TopicView) {
     print_page(globals, std::slice::from_ref(view));
     if globals.output == Output::Table {
-        let mut table = Table::new(&["group", "priority", "completion", "scan", "next"]);
+        let mut table = Table::new(&["group", "priority", "completion", "scan", "next", "lag"]);
         for cursors in &view.cursors {
             table.row([
                 cursors.group.to_string(),
@@ -91,6 +100,7 @@ fn print_one(globals: &Globals, view: &TopicView) {
                 cursors.completion.0.to_string(),
                 cursors.scan.0.to_string(),
                 cursors.next.0.to_string(),
+                cursors.lag.to_string(),
             ]);
         }
         say::print(format!("\n{table}"));
@@ -102,7 +112,7 @@ fn print_page(globals: &Globals, views: &[TopicView]) {
         views.iter().for_each(|view| say::line(json::topic(view)));
         return;
     }
-    let mut table = Table::new(&["topic", "paused", "waiting", "delayed", "retrying", "leased", "oldest"]);
+    let mut table = Table::new(&["topic", "paused", "waiting", "delayed", "retrying", "leased", "lag", "oldest"]);
     for view in views {
         table.row([
             view.name.to_string(),
@@ -111,6 +121,7 @@ fn print_page(globals: &Globals, views: &[TopicView]) {
             view.counts.delayed.to_string(),
             view.counts.retrying.to_string(),
             view.counts.leased.to_string(),
+            view.counts.unfinished().to_string(),
             view.oldest.map_or("-".into(), json::time_text),
         ]);
     }

@@ -307,6 +307,22 @@ fn every_group_is_given_every_message_until_it_is_deleted() {
     assert_eq!([of(0), of(1)], [(json!("default"), json!(0)), (json!("audit"), json!(1))]);
     assert_eq!(receive(&["--group", "audit"])[0]["body"], "one");
     publish(&broker, "a", &["two"]);
+    publish(&broker, "b", &["three"]);
+    assert_eq!(receive(&["--max", "1"])[0]["body"], "three");
+    let rows = |args: &[&str]| broker.json(&[args, &["--output", "json"]].concat());
+    let names = |group: &str| {
+        let rows = rows(&["topics", "default", "--group", group]);
+        rows.iter().map(|row| (row["topic"].clone(), row["lag"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(names("default"), [(json!("a"), json!(1))]);
+    assert_eq!(names("audit"), [(json!("a"), json!(1)), (json!("b"), json!(1))]);
+    assert_eq!(rows(&["topics", "default/a", "--group", "audit"])[0]["cursors"][0]["lag"], 1);
+    assert_eq!(rows(&["look", "default/b", "--group", "audit"])[0]["body"], "three");
+    broker.call(&["look", "default/b", "--group", "default"]).failed(1, &["topic_unknown"]);
+    assert_eq!(broker.ok(&["purge", "default/b", "--group", "audit"]).trim(), "purged 1");
+    let groups = rows(&["stats", "default", "--group", "audit"])[0]["groups"].clone();
+    assert_eq!((groups.as_object().unwrap().len(), &groups["audit"]["waiting"]), (1, &json!(1)));
+    broker.call(&["stats", "default", "--group", "nowhere"]).failed(1, &["no group nowhere"]);
     broker.ok(&["group", "delete", "default", "audit"]);
     broker.call(&["receive", "default", "--group", "audit"]).failed(1, &["group_unknown"]);
     broker.call(&["group", "delete", "default", "default"]).failed(1, &["group_in_use"]);

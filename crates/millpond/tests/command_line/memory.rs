@@ -61,7 +61,7 @@ fn clients_that_ask_and_do_not_read_share_a_bound() {
     encode_request(&Request::Hello { version: VERSION, client: "greedy".into() }, 1, &mut asked);
     // More than the system takes on its way.
     for correlation in 2..12 {
-        let look = Request::Look { topic: topic.clone(), which: LookWhich::First(4) };
+        let look = Request::Look { topic: topic.clone(), which: LookWhich::First(4), group: None };
         encode_request(&look, correlation, &mut asked);
     }
     let greedy = |_| {

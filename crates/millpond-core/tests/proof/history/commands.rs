@@ -131,7 +131,7 @@ impl Op {
             Op::Forget { topic: at, dedup } => {
                 Command::Forget { topic: topic(*at), dedup_hash: hash(TOPICS[*at], *dedup) }
             }
-            Op::Purge(at) => Command::Purge { namespace, filter: filter(*at) },
+            Op::Purge(at) => Command::Purge { namespace, filter: filter(*at), group: None },
             Op::Redrive(at) => Command::DeadRedrive { namespace, group, which: DeadWhich::Filter(filter(*at)) },
             Op::DeadPurge(at) => Command::DeadPurge { namespace, group, which: DeadWhich::Filter(filter(*at)) },
             Op::Policy(at) => set_policy(*at, weight),

@@ -17,7 +17,7 @@ const TOPICS: usize = 2_500;
 
 fn top() -> Command {
     let (namespace, prefix) = (NamespaceName::default(), Bytes::new());
-    Command::Top(Top { namespace, prefix, by: TopBy::Depth, limit: 3 })
+    Command::Top(Top { namespace, group: GroupName::default(), prefix, by: TopBy::Depth, limit: 3 })
 }
 
 fn publish(topic: &str, messages: usize) -> Command {
@@ -77,7 +77,7 @@ fn filled_twice(topics: usize) -> (Shell, u64) {
 #[test]
 fn a_purge_goes_over_all_groups_slice_by_slice() {
     let (mut shell, messages) = filled_twice(TOPICS);
-    let purge = Command::Purge { namespace: NamespaceName::default(), filter: Filter::All };
+    let purge = Command::Purge { namespace: NamespaceName::default(), filter: Filter::All, group: None };
     let (turns, reply) = answered(&mut shell, purge);
     assert_eq!(reply, Reply::Count(2 * messages));
     assert!(turns > 2 * TOPICS / 1_000, "{turns} turns for {TOPICS} topics of two groups");
@@ -90,7 +90,7 @@ fn a_purge_goes_on_without_a_group_that_is_deleted_meanwhile() {
     let (namespace, name) = (NamespaceName::default(), GroupName::try_from("audit").unwrap());
     let ticket = shell.ticket();
     let filter = Filter::Prefixes(vec![TopicName::try_from("t/").unwrap()]);
-    shell.turn(vec![(ticket, Command::Purge { namespace: namespace.clone(), filter })]);
+    shell.turn(vec![(ticket, Command::Purge { namespace: namespace.clone(), filter, group: None })]);
     let (_, reply) = answered(&mut shell, Command::GroupDelete { namespace, name });
     assert_eq!(reply, Reply::Done);
     let mut purged = None;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::fact::Fact;
 use millpond_core::output::Reply;
-use millpond_types::{Counts, Filter, Millis, NamespaceName, Priority, TopBy, TopicView};
+use millpond_types::{Counts, Filter, GroupName, Millis, NamespaceName, Priority, TopBy, TopicView};
 
 use super::cold::{Cold, SLICE, prefix};
 
@@ -18,15 +18,21 @@ fn names(topics: usize) -> impl Iterator<Item = String> {
 
 fn list(prefix: &'static str, after: &str, limit: u32) -> Command {
     let (namespace, prefix, after) = (NamespaceName::default(), Bytes::from(prefix), Bytes::from(after.to_owned()));
-    Command::Topics(Listing { namespace, prefix, after, limit })
+    Command::Topics { listing: Listing { namespace, prefix, after, limit }, group: GroupName::default() }
 }
 
 fn purge(filter: Filter) -> Command {
-    Command::Purge { namespace: NamespaceName::default(), filter }
+    Command::Purge { namespace: NamespaceName::default(), filter, group: None }
 }
 
 fn top(by: TopBy) -> Command {
-    Command::Top(Top { namespace: NamespaceName::default(), prefix: Bytes::from("t/"), by, limit: 2 })
+    Command::Top(Top {
+        namespace: NamespaceName::default(),
+        group: GroupName::default(),
+        prefix: Bytes::from("t/"),
+        by,
+        limit: 2,
+    })
 }
 
 fn rows(reply: Reply) -> Vec<TopicView> {

@@ -244,17 +244,19 @@ impl Run {
                 let command = |(at, id)| Command::Reschedule { topic: topic(at), which: Which::Id(id), delay };
                 found.map(command).into_iter().collect()
             }
-            Change::Look(at) => vec![Command::Look(Look { topic: topic(*at), which: LookWhich::First(100) })],
+            Change::Look(at) => {
+                vec![Command::Look(Look { topic: topic(*at), which: LookWhich::First(100), group: None })]
+            }
             Change::Topic(at) => vec![Command::Topic(topic(*at))],
             Change::Purge(at) => {
-                vec![Command::Purge { namespace, filter: Filter::Topics(vec![name(TOPICS[*at])]) }]
+                vec![Command::Purge { namespace, filter: Filter::Topics(vec![name(TOPICS[*at])]), group: None }]
             }
             Change::PurgePrefix(at) => {
                 let filter = match PREFIXES[*at] {
                     "" => Filter::All,
                     prefix => Filter::Prefixes(vec![name(prefix)]),
                 };
-                vec![Command::Purge { namespace, filter }]
+                vec![Command::Purge { namespace, filter, group: None }]
             }
             Change::List { prefix, top, quiet } => {
                 let (prefix, limit) = (Bytes::from(PREFIXES[*prefix]), 100);
@@ -262,8 +264,13 @@ impl Run {
                     self.names_only.insert(Ticket(self.tickets + 1));
                 }
                 vec![match top {
-                    true => Command::Top(Top { namespace, prefix, by: TopBy::Depth, limit }),
-                    false => Command::Topics(Listing { namespace, prefix, after: Bytes::new(), limit }),
+                    true => {
+                        Command::Top(Top { namespace, group: GroupName::default(), prefix, by: TopBy::Depth, limit })
+                    }
+                    false => {
+                        let listing = Listing { namespace, prefix, after: Bytes::new(), limit };
+                        Command::Topics { listing, group: GroupName::default() }
+                    }
                 }]
             }
             Change::Move(index) => {
@@ -285,7 +292,7 @@ impl Run {
             if topic.starts_with(prefix) {
                 self.unanswered.insert(Ticket(self.tickets + 1));
                 let topic = TopicRef { namespace: NamespaceName::default(), name: name(topic) };
-                self.submit(vec![Command::Look(Look { topic, which: LookWhich::First(1) })]);
+                self.submit(vec![Command::Look(Look { topic, which: LookWhich::First(1), group: None })]);
             } else {
                 let anchor = self.anchor(topic);
                 self.submit(vec![anchor]);

@@ -77,12 +77,12 @@ fn question(turn: usize) -> Option<Command> {
     let topic = || TopicRef { namespace: NamespaceName::default(), name: name(TOPICS[turn / 16 % TOPICS.len()]) };
     let listing = || Listing { namespace: NamespaceName::default(), prefix: "".into(), after: "".into(), limit: 1000 };
     Some(match turn % 16 {
-        2 => Command::Topics(listing()),
-        4 => Command::Look(Look { topic: topic(), which: LookWhich::First(1000) }),
+        2 => Command::Topics { listing: listing(), group },
+        4 => Command::Look(Look { topic: topic(), which: LookWhich::First(1000), group: None }),
         6 => Command::Topic(topic()),
         8 => Command::DeadList { listing: listing(), group },
         10 => Command::Stats(namespace),
-        12 => Command::Top(Top { namespace, prefix: "".into(), by: TopBy::Depth, limit: 10 }),
+        12 => Command::Top(Top { namespace, group, prefix: "".into(), by: TopBy::Depth, limit: 10 }),
         _ => return None,
     })
 }

@@ -82,7 +82,7 @@ impl Conversation {
                 None => (Kind::Receive, convert::receive(receive)),
                 Some(why) => return self.refuse(correlation, Code::QuotaExceeded, &why),
             },
-            frame::Request::Look { topic, which } => manage(convert::look(topic, which, key)),
+            frame::Request::Look { topic, which, group } => manage(convert::look(topic, which, group, key)),
             frame::Request::Cancel { topic, which } => {
                 let topic = convert::topic(topic);
                 let which = convert::which(which, &topic, key);
@@ -102,7 +102,7 @@ impl Conversation {
                 let dedup_hash = millpond_core::dedup_hash(key, &topic.namespace, &topic.name, &dedup_id);
                 manage(Command::Forget { topic, dedup_hash })
             }
-            frame::Request::Purge { namespace, filter } => manage(Command::Purge { namespace, filter }),
+            frame::Request::Purge { namespace, filter, group } => manage(Command::Purge { namespace, filter, group }),
             frame::Request::NamespaceSet { namespace, policy, rules } => {
                 manage(convert::namespace_set(&namespace, policy, rules))
             }
@@ -113,10 +113,12 @@ impl Conversation {
             frame::Request::GroupDelete { namespace, group: name } => manage(Command::GroupDelete { namespace, name }),
             frame::Request::Namespaces => manage(Command::Namespaces),
             frame::Request::Stats { namespace } => manage(Command::Stats(namespace)),
-            frame::Request::Topics(listing) => manage(Command::Topics(convert::listing(listing))),
+            frame::Request::Topics { listing, group } => {
+                manage(Command::Topics { listing: convert::listing(listing), group })
+            }
             frame::Request::Topic(topic) => manage(Command::Topic(convert::topic(topic))),
-            frame::Request::TopTopics { namespace, prefix, by, limit } => {
-                manage(Command::Top(Top { namespace, prefix, by, limit }))
+            frame::Request::TopTopics { namespace, prefix, by, limit, group } => {
+                manage(Command::Top(Top { namespace, group, prefix, by, limit }))
             }
             frame::Request::DeadList { listing, group } => {
                 manage(Command::DeadList { listing: convert::listing(listing), group })
