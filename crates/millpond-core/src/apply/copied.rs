@@ -1,10 +1,10 @@
 //! A group that starts is given messages that other groups hold. They stand before all that was published to the topic
 //! since the group was made, so they may come behind that.
 
-use millpond_types::{Priority, Sequence};
+use millpond_types::{Priority, Sequence, WallTime};
 
 use crate::fact::CopiedRun;
-use crate::page::Reached;
+use crate::page::{Reached, RunPage};
 use crate::state::topic::AsideWhy;
 use crate::state::{State, Timer, TopicSlot};
 use crate::store::Name;
@@ -23,13 +23,7 @@ impl State {
         self.touch(slot);
     }
 
-    fn copy_in(
-        &mut self,
-        slot: TopicSlot,
-        priority: Priority,
-        run: crate::page::RunPage,
-        due: Option<millpond_types::WallTime>,
-    ) {
+    fn copy_in(&mut self, slot: TopicSlot, priority: Priority, run: RunPage, due: Option<WallTime>) {
         let topic = &mut self.topics[slot];
         let level = topic.level_or_new(priority);
         assert!(run.end() <= level.next, "what is copied was published before");

@@ -21,6 +21,7 @@ use super::walk::{Upcoming, Walk};
 use super::{Asked, MESSAGES, Needs, Step, TOPICS_HELD, Task, WRITING};
 use crate::Core;
 use crate::fact::{CopiedRun, Fact, FactLog, GroupNumber};
+use crate::output::Reply;
 use crate::page::{Page, RunPage};
 use crate::state::{State, TopicSlot};
 use crate::store::{Key, KeyBytes, Name, Want};
@@ -88,7 +89,7 @@ impl Core {
             };
             if names.is_empty() {
                 self.commit(Fact::GroupStarted { group }, log);
-                return Step::Done(Ok(crate::output::Reply::Done));
+                return Step::Done(Ok(Reply::Done));
             }
             let missing = self.bring_all(job, group, &names, needs);
             if !missing.is_empty() {
