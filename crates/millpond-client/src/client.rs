@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_protocol::{Request, Response};
-use millpond_types::Receipt;
+use millpond_types::{GroupName, Receipt, Standing};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -46,6 +46,13 @@ pub enum Event {
     SessionLost {
         /// How many leases.
         leases: u64,
+    },
+    /// A subscription to an exclusive group was told what it is from now on.
+    Standing {
+        /// The group.
+        group: GroupName,
+        /// What it is.
+        standing: Standing,
     },
     /// The client is closed for good.
     Closed {
@@ -246,6 +253,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Request::Forget { .. } => "forget",
         Request::Purge { .. } => "purge",
         Request::NamespaceSet { .. } | Request::NamespaceDelete { .. } | Request::Namespaces => "namespace verb",
+        Request::Resign { .. } => "resignation",
         Request::GroupCreate { .. } | Request::GroupDelete { .. } => "group verb",
         Request::Stats { .. } => "stats",
         Request::Topics { .. } | Request::Topic(_) | Request::TopTopics { .. } => "listing of topics",

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
 use millpond_protocol::LeasedRun;
-use millpond_types::{LeaseNumber, MessageId, Priority, Receipt, Sequence, TopicName, WallTime, block};
+use millpond_types::{LeaderEpoch, LeaseNumber, MessageId, Priority, Receipt, Sequence, TopicName, WallTime, block};
 
 use crate::leases::Spent;
 use crate::receipts::Receipts;
@@ -31,6 +31,9 @@ pub struct Delivery {
     pub deliveries: u32,
     /// How often it failed.
     pub failures: u32,
+    /// That of the office which this client held when it came, where the group is exclusive: it grows with every leader, so
+    /// another store can fence with it.
+    pub epoch: Option<LeaderEpoch>,
     headers: Bytes,
 }
 
@@ -71,9 +74,15 @@ impl Delivery {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Deliveries {
-    /// Each run's block holds exactly its `count` messages.
-    runs: VecDeque<LeasedRun>,
+    runs: VecDeque<Run>,
     messages: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Run {
+    epoch: Option<LeaderEpoch>,
+    /// Its block holds exactly its `count` messages.
+    leased: LeasedRun,
 }
 
 impl Deliveries {
@@ -90,23 +99,28 @@ impl Deliveries {
     /// The receipts of the messages that are left.
     pub fn receipts(&self) -> Receipts {
         let mut receipts = Receipts::default();
-        self.runs.iter().for_each(|run| receipts.push_run(run.receipt, run.count));
+        self.runs().for_each(|run| receipts.push_run(run.receipt, run.count));
         receipts
     }
 
     /// The messages as the broker sent them: runs of one topic with consecutive leases and sequences.
     pub fn runs(&self) -> impl Iterator<Item = &LeasedRun> {
-        self.runs.iter()
+        self.runs.iter().map(|run| &run.leased)
+    }
+
+    /// The epoch of the first.
+    pub(crate) fn epoch(&self) -> Option<LeaderEpoch> {
+        self.runs.front()?.epoch
     }
 
     /// The credit that they have used up.
     pub(crate) fn spent(&self) -> Spent {
-        let bytes = self.runs.iter().map(|run| run.block.len() as u64).sum();
+        let bytes = self.runs().map(|run| run.block.len() as u64).sum();
         Spent { messages: self.messages as u32, bytes }
     }
 
     /// Takes runs as they came, after making sure that each block holds what its run says.
-    pub(crate) fn checked(runs: Vec<LeasedRun>) -> Result<Deliveries, String> {
+    pub(crate) fn checked(runs: Vec<LeasedRun>, epoch: Option<LeaderEpoch>) -> Result<Deliveries, String> {
         for run in &runs {
             let mut found = 0_u32;
             for message in block::messages(&run.block) {
@@ -118,7 +132,7 @@ impl Deliveries {
             }
         }
         let messages = runs.iter().map(|run| run.count as usize).sum();
-        Ok(Deliveries { runs: runs.into(), messages })
+        Ok(Deliveries { runs: runs.into_iter().map(|leased| Run { epoch, leased }).collect(), messages })
     }
 
     pub(crate) fn append(&mut self, later: Deliveries) {
@@ -139,13 +153,13 @@ impl Deliveries {
         while front.messages < most {
             let run = self.runs.front_mut().expect("fewer messages were asked for than there are");
             let wanted = most - front.messages;
-            let taken = if run.count as usize <= wanted {
+            let taken = if run.leased.count as usize <= wanted {
                 self.runs.pop_front().expect("it was just looked at")
             } else {
-                cut_front(run, wanted as u32)
+                Run { leased: cut_front(&mut run.leased, wanted as u32), ..*run }
             };
-            front.messages += taken.count as usize;
-            self.messages -= taken.count as usize;
+            front.messages += taken.leased.count as usize;
+            self.messages -= taken.leased.count as usize;
             front.runs.push_back(taken);
         }
         front
@@ -168,7 +182,7 @@ impl Iterator for Deliveries {
     type Item = Delivery;
 
     fn next(&mut self) -> Option<Delivery> {
-        let run = self.runs.front_mut()?;
+        let Run { epoch, leased: run } = self.runs.front_mut()?;
         let parts = block::first(&run.block).expect("the block was checked");
         let delivery = Delivery {
             topic: run.topic.clone(),
@@ -179,6 +193,7 @@ impl Iterator for Deliveries {
             published: run.published,
             deliveries: run.deliveries,
             failures: run.failures,
+            epoch: *epoch,
             headers: slice(&run.block, parts.headers),
         };
         let length = parts.length;
@@ -241,7 +256,7 @@ mod tests {
 
     #[test]
     fn runs_are_taken_apart_and_cut_anywhere() {
-        let all = Deliveries::checked(vec![run(1, &["a", "bb", "ccc"]), run(9, &["d"])]).unwrap();
+        let all = Deliveries::checked(vec![run(1, &["a", "bb", "ccc"]), run(9, &["d"])], None).unwrap();
         let whole = [(1, 10, "a"), (2, 11, "bb"), (3, 12, "ccc"), (9, 90, "d")].map(|(l, s, b)| (l, s, b.to_owned()));
         assert_eq!(seen(all.clone()), whole);
         for cut in 0..=5 {
@@ -258,9 +273,9 @@ mod tests {
     fn a_block_that_does_not_hold_what_its_run_says_is_refused() {
         let mut short = run(1, &["a"]);
         short.count = 2;
-        assert!(Deliveries::checked(vec![short]).is_err());
+        assert!(Deliveries::checked(vec![short], None).is_err());
         let mut torn = run(1, &["abc"]);
         torn.block.truncate(torn.block.len() - 1);
-        assert!(Deliveries::checked(vec![torn]).is_err());
+        assert!(Deliveries::checked(vec![torn], None).is_err());
     }
 }

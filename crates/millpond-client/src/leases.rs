@@ -76,6 +76,20 @@ impl Leases {
         }
     }
 
+    /// Takes out all that a consumer holds.
+    pub(crate) fn remove_all(&mut self, consumer: u32, mut freed: impl FnMut(u32, Spent)) {
+        let mut removed = 0;
+        self.runs.retain(|_, run| {
+            let stays = run.consumer != consumer;
+            if !stays {
+                removed += u64::from(run.count);
+                freed(run.consumer, run.bound);
+            }
+            stays
+        });
+        self.count -= removed;
+    }
+
     /// Lets those of `count` leases from `first` on that are held run out; `freed` is told of the credit they bound.
     pub(crate) fn let_go(&mut self, first: Receipt, count: u32, mut freed: impl FnMut(u32, Spent)) {
         for (key, run) in self.cut_out(first, count) {

@@ -37,6 +37,7 @@
 //!   able to see a message twice.
 
 mod batch;
+mod career;
 mod client;
 mod delivery;
 mod error;
@@ -58,6 +59,7 @@ mod verbs;
 mod workers;
 
 pub use batch::{Batch, BatchBuilder};
+pub use career::Career;
 pub use client::{Client, Event};
 pub use delivery::{Deliveries, Delivery};
 pub use error::{Error, Result};
@@ -76,7 +78,8 @@ pub use millpond_protocol::{DeadWhich, FinishVerb, LeasedRun, Level, Listing, Lo
 pub use millpond_types::block;
 pub use millpond_types::{
     Advice, BadId, BadName, BadPolicy, BadRules, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome,
-    GroupCursors, GroupName, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView,
-    OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Receipt, Retry,
-    Rule, Rules, Sequence, Tally, TopicName, TopicNumber, TopicView, WallTime,
+    GroupCursors, GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis,
+    NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy,
+    Priority, ProducerId, PublishOutcome, Receipt, Retry, Role, Rule, Rules, Sequence, Standing, Tally, TopicName,
+    TopicNumber, TopicView, WallTime,
 };

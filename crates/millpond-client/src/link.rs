@@ -242,7 +242,11 @@ impl Link {
 
     fn dispatch(&self, incoming: Incoming<Response>) -> Result<(), Loss> {
         match incoming.frame {
-            Response::Delivery { consumer, leases } => self.session.delivered(self, consumer, leases),
+            Response::Delivery { consumer, epoch, leases } => self.session.delivered(self, consumer, epoch, leases),
+            Response::Standing { consumer, standing } => {
+                self.session.told_standing(self, consumer, standing);
+                Ok(())
+            }
             Response::PublishCredit { bytes } => {
                 self.credit.add_permits(bytes as usize);
                 Ok(())

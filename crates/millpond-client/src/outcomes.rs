@@ -77,7 +77,7 @@ impl Outcomes<FinishOutcome> {
 
     /// Leases that the verb was carried out on, those that thereby made a dead letter included.
     pub fn done(&self) -> usize {
-        self.len() - self.lost()
+        self.count(|outcome| matches!(outcome, FinishOutcome::Done | FinishOutcome::Dead))
     }
 
     /// Receipts whose lease was not current any more.

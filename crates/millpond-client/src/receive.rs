@@ -64,9 +64,8 @@ impl Client {
         let receive =
             Receive { namespace, group, filter, messages, bytes, lease, wait: wait_ms, at_most_once, request };
         match self.shared().call(Request::Receive(receive), repeat, wait).await? {
-            Response::Received(runs) => {
-                Deliveries::checked(runs).map_err(|detail| Error::Protocol { server: self.server().to_owned(), detail })
-            }
+            Response::Received(runs) => Deliveries::checked(runs, None)
+                .map_err(|detail| Error::Protocol { server: self.server().to_owned(), detail }),
             other => Err(self.wrong_answer("receive", &other)),
         }
     }

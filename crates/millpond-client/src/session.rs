@@ -1,11 +1,12 @@
 //! The consumer session of a client: its consumers and the leases it holds. It outlives connections.
 //!
 //! Invariant: nothing is handed out while the connection is lost or once the session is, so no stale delivery reaches a
-//! handler from here. Handing out is in `handout`, the window in `credit`, and what a new connection has to be told in
-//! `sync`.
+//! handler from here. Handing out is in `handout`, the window in `credit`, the offices of exclusive groups in `office`,
+//! and what a new connection has to be told in `sync`.
 
 mod credit;
 mod handout;
+pub(crate) mod office;
 mod sync;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use std::task::Waker;
 
 use millpond_protocol::{Finish, FinishVerb, Request};
 use millpond_types::limits::RECEIPTS_MAX;
-use millpond_types::{Millis, Receipt, SessionId};
-use tokio::sync::{Notify, broadcast};
+use millpond_types::{Millis, Receipt, SessionId, Standing};
+use tokio::sync::{Notify, broadcast, watch};
 
 use crate::client::Event;
 use crate::delivery::Deliveries;
@@ -38,7 +39,7 @@ pub(crate) struct Session {
     syncing: tokio::sync::Mutex<()>,
     /// Wakes the supervisor when the session has to be begun anew on a connection that is up.
     resync: Notify,
-    /// Wakes the supervisor's heart when a session was begun.
+    /// Wakes the supervisor's heart when a session was begun, or an office came.
     begun: Notify,
     /// Wakes those who wait for the loss of a lease.
     lost: Notify,
@@ -69,6 +70,8 @@ struct Consumer {
     waker: Option<Waker>,
     /// Why it was refused.
     refused: Option<Error>,
+    /// What it was told last, in an exclusive group.
+    standing: watch::Sender<Option<Standing>>,
 }
 
 impl Session {
@@ -95,9 +98,9 @@ impl Session {
         let number = state.last_consumer;
         let buffer = Deliveries::default();
         let returned = Spent::default();
-        state
-            .consumers
-            .insert(number, Consumer { options, attached_on: 0, buffer, returned, waker: None, refused: None });
+        let standing = watch::Sender::new(None);
+        let consumer = Consumer { options, attached_on: 0, buffer, returned, waker: None, refused: None, standing };
+        state.consumers.insert(number, consumer);
         Ok(number)
     }
 
@@ -187,7 +190,8 @@ impl Session {
     /// How often the broker wants a heartbeat, if there is a session.
     pub(crate) fn heartbeat_time(&self) -> Option<Millis> {
         let state = self.state();
-        (state.id != SessionId::default()).then_some(state.heartbeat)
+        let terms = state.consumers.values().filter_map(|consumer| Some(consumer.standing.borrow().as_ref()?.term));
+        (state.id != SessionId::default()).then(|| terms.fold(state.heartbeat, Millis::min))
     }
 
     pub(crate) async fn begun(&self) {

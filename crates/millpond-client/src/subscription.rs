@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use millpond_protocol::Request;
-use millpond_types::{Filter, GroupName, NamespaceName};
+use millpond_types::{Filter, GroupName, NamespaceName, Standing};
+use tokio::sync::watch;
 
 use crate::client::{Client, Phase, Repeat};
 use crate::delivery::{Deliveries, Delivery};
@@ -150,6 +151,21 @@ impl Subscription {
         }
     }
 
+    /// What this subscription is in its exclusive group, as the broker tells it; `None` before that, and always in a shared
+    /// group. See [`Career`](crate::Career) for a leader's life on top of it.
+    pub fn standing(&self) -> watch::Receiver<Option<Standing>> {
+        self.client.shared().session.standing(self.number)
+    }
+
+    /// Gives up the office of the exclusive group, and waits for it again behind all others. What was not handed out is
+    /// released; what was may be finished.
+    ///
+    /// # Errors
+    /// `Refused` with `not_leader` if it is not held.
+    pub async fn resign(&self) -> Result<()> {
+        self.client.done("resignation", Request::Resign { consumer: self.number }, Repeat::Never).await
+    }
+
     /// The client that finishes what this subscription delivers.
     pub fn client(&self) -> &Client {
         &self.client
@@ -160,8 +176,18 @@ impl Subscription {
         Poll::Ready(Ok(self.local.next().expect("it was filled")))
     }
 
+    /// Gives back what was not handed out of an office that is lost.
+    pub(crate) fn drop_unseen(&mut self) {
+        if self.local.epoch().is_some() {
+            let phase = self.client.shared().phase.borrow().clone();
+            let link = if let Phase::Up(link) = &phase { Some(&**link) } else { None };
+            self.client.shared().session.drop_unseen(self.number, &mut self.local, link);
+        }
+    }
+
     /// Makes sure that there is something to hand out, and that it may be.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.drop_unseen();
         let session = &self.client.shared().session;
         if !self.local.is_empty() {
             if session.stamp() == self.stamp {

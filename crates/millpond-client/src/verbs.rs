@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
 use millpond_types::{
-    DeadView, Filter, GroupName, MessageView, NamespaceName, NamespaceView, Policy, Rules, Start, TopBy, TopicName,
-    TopicView,
+    DeadView, Filter, GroupKind, GroupName, MessageView, NamespaceName, NamespaceView, Policy, Rules, Start, TopBy,
+    TopicName, TopicView,
 };
 
 use crate::client::{Client, Repeat};
@@ -114,9 +114,16 @@ impl Client {
         self.done("namespace verb", Request::NamespaceDelete { namespace }, Repeat::Never).await
     }
 
-    /// Makes a group, which has all that is published from then on, and of what was published before what `start` says.
-    pub async fn create_group(&self, namespace: NamespaceName, group: GroupName, start: Start) -> Result<()> {
-        self.done("group verb", Request::GroupCreate { namespace, group, start }, Repeat::Never).await
+    /// Makes a group of this kind, which has all that is published from then on, and of what was published before what
+    /// `start` says.
+    pub async fn create_group(
+        &self,
+        namespace: NamespaceName,
+        group: GroupName,
+        start: Start,
+        kind: GroupKind,
+    ) -> Result<()> {
+        self.done("group verb", Request::GroupCreate { namespace, group, start, kind }, Repeat::Never).await
     }
 
     /// Deletes a group. Nobody finds it any more; what it holds ends after that.
@@ -163,7 +170,7 @@ impl Client {
 }
 
 impl Client {
-    async fn done(&self, what: &str, request: Request, repeat: Repeat) -> Result<()> {
+    pub(crate) async fn done(&self, what: &str, request: Request, repeat: Repeat) -> Result<()> {
         match self.call(request, repeat).await? {
             Response::Done => Ok(()),
             other => Err(self.wrong_answer(what, &other)),

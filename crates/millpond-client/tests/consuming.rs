@@ -45,7 +45,11 @@ async fn deliveries_come_one_by_one_or_in_batches_and_are_acked_as_runs() {
     let peer = Peer::new().await;
     let (client, mut connection, mut subscription) = subscribed(&peer, window(100)).await;
     connection
-        .tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b", "c"]), leased(8, &["d"])] })
+        .tell(Response::Delivery {
+            consumer: 1,
+            epoch: None,
+            leases: vec![leased(1, &["a", "b", "c"]), leased(8, &["d"])],
+        })
         .await;
     assert_eq!(body(&mut subscription).await, "a");
     let batch = subscription.next_batch(2).await.unwrap();
@@ -73,7 +77,7 @@ async fn credit_comes_back_as_deliveries_are_finished() {
     let (client, mut connection, mut subscription) = subscribed(&peer, window(8)).await;
     let run = leased(1, &["a", "b", "c", "d", "e", "f", "g", "h"]);
     let bytes = run.block.len() as u64;
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![run] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![run] }).await;
     assert_eq!(subscription.next_batch(8).await.unwrap().len(), 8);
     // A quarter of the window is given back at a time: one ack alone brings nothing.
     for lease in 1..=3 {
@@ -102,7 +106,9 @@ async fn credit_comes_back_as_deliveries_are_finished() {
 async fn a_session_is_resumed_with_what_it_holds_and_deliveries_go_on() {
     let peer = Peer::new().await;
     let (client, mut connection, mut subscription) = subscribed(&peer, window(10)).await;
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b", "c", "d"])] }).await;
+    connection
+        .tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a", "b", "c", "d"])] })
+        .await;
     assert_eq!(body(&mut subscription).await, "a");
     client.ack_unconfirmed(receipt(1)).await.unwrap();
     next_finish(&mut connection).await;
@@ -128,7 +134,7 @@ async fn a_session_is_resumed_with_what_it_holds_and_deliveries_go_on() {
     assert_eq!((attach.messages, attach.bytes), (10 - 2, window(10).bytes - two));
     assert_eq!(body(&mut subscription).await, "b");
     assert_eq!(body(&mut subscription).await, "c");
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(5, &["e"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(5, &["e"])] }).await;
     assert_eq!(body(&mut subscription).await, "d");
     assert_eq!(body(&mut subscription).await, "e");
 }
@@ -142,7 +148,7 @@ async fn deliveries_of_a_lost_session_are_not_handed_out() {
     let peer = Peer::new().await;
     let (client, mut connection, mut subscription) = subscribed(&peer, window(10)).await;
     let mut events = client.events();
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a", "b"])] }).await;
     assert_eq!(body(&mut subscription).await, "a");
     drop(connection);
 
@@ -151,7 +157,7 @@ async fn deliveries_of_a_lost_session_are_not_handed_out() {
     let (attach, ()) = tokio::join!(connection.begin_session(SessionId(8), false), client.lease_lost(&first));
     assert_eq!(attach.messages, 10);
     assert!(!client.is_current(&receipt(1)) && !client.is_current(&receipt(2)));
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(9, &["b"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(9, &["b"])] }).await;
     let delivery = subscription.next().await.unwrap();
     assert_eq!((delivery.receipt, &delivery.body[..]), (receipt(9), &b"b"[..]));
     let lost = loop {
@@ -166,7 +172,7 @@ async fn deliveries_of_a_lost_session_are_not_handed_out() {
 async fn a_session_that_expires_on_a_live_connection_is_begun_anew() {
     let peer = Peer::new().await;
     let (client, mut connection, mut subscription) = subscribed(&peer, window(10)).await;
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a"])] }).await;
     connection.tell(Response::SessionExpired).await;
     let begin = connection.next().await;
     let fresh = Request::SessionBegin { session: SessionId::default(), resume: Millis::ZERO, held: Vec::new() };
@@ -174,7 +180,7 @@ async fn a_session_that_expires_on_a_live_connection_is_begun_anew() {
     connection.begun(begin.correlation, SessionId(8), false).await;
     connection.attach().await;
     assert!(!client.is_current(&receipt(1)));
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(2, &["a"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(2, &["a"])] }).await;
     assert_eq!(subscription.next().await.unwrap().receipt, receipt(2));
 }
 
@@ -189,7 +195,7 @@ async fn heartbeats_leave_out_what_was_let_go() {
         connection.attach().await;
     });
     let mut subscription = subscription.unwrap();
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a", "b"])] }).await;
     subscription.next_batch(2).await.unwrap();
     assert_eq!(next_heartbeat(&mut connection).await, []);
     client.let_go(receipt(2));
@@ -211,14 +217,14 @@ async fn next_heartbeat(connection: &mut Connection) -> Vec<millpond_client::Rec
 async fn a_dropped_subscription_detaches_and_releases_what_it_did_not_hand_out() {
     let peer = Peer::new().await;
     let (_client, mut connection, mut subscription) = subscribed(&peer, window(10)).await;
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a", "b", "c"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a", "b", "c"])] }).await;
     assert_eq!(body(&mut subscription).await, "a");
     drop(subscription);
     assert_eq!(connection.next().await.frame, Request::Detach { consumer: 1 });
     let (_, finish) = next_finish(&mut connection).await;
     assert_eq!((finish.verb, finish.receipts), (FinishVerb::Release { delay: Millis::ZERO }, vec![(receipt(2), 2)]));
     // What was on its way meanwhile goes back too.
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(4, &["d"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(4, &["d"])] }).await;
     let (_, finish) = next_finish(&mut connection).await;
     assert_eq!(finish.receipts, [(receipt(4), 1)]);
 }
@@ -250,7 +256,7 @@ async fn a_refused_subscription_is_an_error_and_a_lost_lease_an_outcome() {
 async fn an_extend_that_finds_its_lease_lost_tells_the_handler() {
     let peer = Peer::new().await;
     let (client, mut connection, mut subscription) = subscribed(&peer, window(1)).await;
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["a"])] }).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a"])] }).await;
     let delivery = subscription.next().await.unwrap();
     let broker = async {
         let (correlation, _) = next_finish(&mut connection).await;
@@ -290,7 +296,9 @@ async fn workers_finish_as_their_handlers_decide_and_stop_in_order() {
             _ => Decision::Ack,
         }
     });
-    connection.tell(Response::Delivery { consumer: 1, leases: vec![leased(1, &["ok", "bad", "panic", "ok"])] }).await;
+    connection
+        .tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["ok", "bad", "panic", "ok"])] })
+        .await;
     let mut verbs = Vec::new();
     while verbs.len() < 4 {
         let incoming = connection.next().await;

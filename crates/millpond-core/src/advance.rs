@@ -58,6 +58,7 @@ impl Core {
         while let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now) {
             self.session_expired(session, log);
         }
+        self.tend_offices(log);
         self.start_groups();
         self.go_on_with_jobs(log);
         self.end_groups(log);
@@ -164,7 +165,7 @@ impl Core {
         for (slot, number, count) in self.leases_of(session) {
             self.fail(slot, number, count, DeadReason::LeaseExpired, Bytes::new(), log);
         }
-        self.dispatcher.end(session);
+        self.session_over(session, log);
         self.outputs.push(Output::SessionExpired(session));
     }
 }

@@ -6,8 +6,8 @@ use core::fmt;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt, RequestId,
-    Rules, SessionId, Start, TopBy, TopicName,
+    Filter, GroupKind, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt,
+    RequestId, Rules, SessionId, Start, TopBy, TopicName,
 };
 
 use crate::fact::{GroupNumber, NamespaceNumber};
@@ -56,6 +56,11 @@ pub enum Command {
         session: SessionId,
         consumer: u32,
     },
+    /// The session of a consumer gives the office of its group up, and waits for it again behind all others.
+    Resign {
+        session: SessionId,
+        consumer: u32,
+    },
     Look(Look),
     Cancel {
         topic: TopicRef,
@@ -98,6 +103,7 @@ pub enum Command {
         namespace: NamespaceName,
         name: GroupName,
         start: Start,
+        kind: GroupKind,
     },
     /// Deletes a group, with all that it holds.
     GroupDelete {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use millpond_types::{Code, GroupName, Millis, NamespaceName, Policy, Rules, Start};
+use millpond_types::{Code, GroupKind, GroupName, Millis, NamespaceName, Policy, Rules, Start};
 
 use crate::command::{Command, Ticket};
 use crate::decide::dedup::LookedUp;
@@ -71,8 +71,8 @@ impl Core {
         core.commit(Fact::Created { hash_key }, log);
         let (name, policy, rules) = (NamespaceName::default(), Policy::default(), Rules::default());
         core.commit(Fact::NamespaceSet { number: 0, name, policy, rules, version: 1 }, log);
-        let (name, start) = (GroupName::default(), Start::Latest);
-        core.commit(Fact::GroupCreated { group: 0, namespace: 0, name, start }, log);
+        let (name, start, kind) = (GroupName::default(), Start::Latest, GroupKind::Shared);
+        core.commit(Fact::GroupCreated { group: 0, namespace: 0, name, start, kind }, log);
         core
     }
 
@@ -124,10 +124,13 @@ impl Core {
             let floor = self.state.numbers.floor().max(self.state.numbers.next_topic) + RAISE;
             self.commit(Fact::Raised { floor }, log);
         }
-        self.dispatcher.grace = now.run + GRACE;
+        // Where nobody has anything there is nobody to wait for.
+        let is_awaited = !self.state.leases.is_empty() || self.state.is_led();
+        self.dispatcher.grace = if is_awaited { now.run + GRACE } else { now.run };
         for id in self.state.holders_in_order() {
-            self.dispatcher.restore(id, now.run + GRACE);
+            self.dispatcher.restore(id, now.run, now.run + GRACE);
         }
+        self.dispatcher.restore_offices(&self.state);
     }
 
     /// Begins a turn. Neither time may go back.
@@ -193,7 +196,8 @@ impl Core {
         // Receives whose time is up wait for what is being fetched, and that brings a turn of its own.
         let waiting = self.dispatcher.waiting.first().map(|(until, _)| until.0).filter(|_| !self.is_fetching());
         let losing = self.dispatcher.losing.first().map(|(at, _)| at.0);
-        let in_run = [run_timer, waiting, losing].into_iter().flatten().map(|at| at.saturating_sub(run.0));
+        let office = self.dispatcher.offices.next().map(|at| at.0);
+        let in_run = [run_timer, waiting, losing, office].into_iter().flatten().map(|at| at.saturating_sub(run.0));
         let ahead = self.next_look_ahead().map(|at| at.0);
         // Where enough pieces are on their way, those bring turns of their own.
         let pieces = self.state.piece_timers.next().filter(|_| self.has_room_for_due_pieces());

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    EndReason, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Rules, RunTime,
-    Sequence, SessionId, Start, TopicName, TopicNumber, WallTime,
+    EndReason, GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority,
+    ProducerId, Rules, RunTime, Sequence, SessionId, Start, TopicName, TopicNumber, WallTime,
 };
 
 pub use crate::command::DedupMark;
@@ -63,6 +63,8 @@ pub enum Fact {
         name: GroupName,
         /// Where it begins. What that says it is given by the facts that follow.
         start: Start,
+        /// How its consumers share its messages.
+        kind: GroupKind,
     },
     /// A group that starts has of a topic what the other groups hold of it, or the next part of that.
     Copied {
@@ -86,6 +88,28 @@ pub enum Fact {
     },
     /// A group has all that it starts with.
     GroupStarted {
+        /// The group.
+        group: GroupNumber,
+    },
+    /// A session holds the office of an exclusive group from here on. Nothing is delivered to it before leases of an
+    /// earlier leader are over.
+    OfficeTaken {
+        /// The group.
+        group: GroupNumber,
+        /// The leader.
+        session: SessionId,
+        /// Higher than that of any leader before.
+        epoch: LeaderEpoch,
+    },
+    /// The leader of a group does not hold its office any more.
+    OfficeLeft {
+        /// The group.
+        group: GroupNumber,
+        /// Until when leases of the group last at most: this leader's, or those that it has waited for itself.
+        until: RunTime,
+    },
+    /// No lease of an earlier leader is left: the group's messages are those of whoever holds its office.
+    HandedOver {
         /// The group.
         group: GroupNumber,
     },
@@ -466,6 +490,9 @@ impl Fact {
             | Fact::GroupCreated { .. }
             | Fact::GroupReached { .. }
             | Fact::GroupStarted { .. }
+            | Fact::OfficeTaken { .. }
+            | Fact::OfficeLeft { .. }
+            | Fact::HandedOver { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::NamespaceDeleted { .. }

@@ -1,6 +1,8 @@
 //! What always holds of the state, as named functions: called by scripts, properties and the simulation after every
 //! step. Each panics with what it found.
 
+mod offices;
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -36,6 +38,7 @@ pub fn check(core: &Core) {
     timers_are_as_many_as_what_waits(state);
     ready_topics_are_offered(core);
     jobs_read_ahead_what_is_not_in_memory(core);
+    offices::check(core);
 }
 
 /// What a job knows of a topic besides what memory says is the truth, and never much.

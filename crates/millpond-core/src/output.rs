@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Code, DeadView, FinishOutcome, LeaseNumber, MessageId, MessageView, NamespaceName, NamespaceView, OutcomeRun,
-    Priority, PublishOutcome, Receipt, Sequence, SessionId, TopicName, TopicView, WallTime,
+    Code, DeadView, FinishOutcome, LeaderEpoch, LeaseNumber, MessageId, MessageView, NamespaceName, NamespaceView,
+    OutcomeRun, Priority, PublishOutcome, Receipt, Sequence, SessionId, Standing, TopicName, TopicView, WallTime,
 };
 
 use crate::command::{Level, Ticket};
@@ -29,8 +29,19 @@ pub enum Output {
         session: SessionId,
         /// Its number there.
         consumer: u32,
+        /// That of the leader, where the group is exclusive.
+        epoch: Option<LeaderEpoch>,
         /// The messages.
         leases: Vec<LeasedRun>,
+    },
+    /// What a consumer of an exclusive group is from now on.
+    Standing {
+        /// Its session.
+        session: SessionId,
+        /// Its number there.
+        consumer: u32,
+        /// What it is.
+        standing: Standing,
     },
     /// The session is over: it was not resumed in time. Its leases have expired.
     SessionExpired(SessionId),

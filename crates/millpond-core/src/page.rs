@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Counts, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Rules, RunTime,
-    Sequence, SessionId, Start, Tally, TopicName, TopicNumber, WallTime,
+    Counts, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis, NamespaceName, OfficeTerms, Policy, Priority,
+    ProducerId, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName, TopicNumber, WallTime,
 };
 
 use crate::fact::{DeadReason, Epoch, GroupNumber, NamespaceNumber};
@@ -53,6 +53,8 @@ pub struct NumbersPage {
     pub next_group: GroupNumber,
     /// Above every sequence and lease number ever given out.
     pub high_water: u64,
+    /// The highest epoch that an office ever had.
+    pub epochs: LeaderEpoch,
     /// Every number given out from the last raise on is at least this.
     pub raised: u64,
     /// Where run time stood.
@@ -95,6 +97,8 @@ pub struct GroupPage {
     pub start: Start,
     /// How far its start has come; `None` if it is over.
     pub starting: Option<Reached>,
+    /// Its office, if it is exclusive.
+    pub office: Option<Box<OfficePage>>,
     /// What its messages are doing.
     pub counts: Counts,
     /// What has become of what was published to it.
@@ -114,6 +118,19 @@ pub struct Reached {
     pub at: Vec<u8>,
     /// Of the topic that stands there: the first message, in the order of descending priorities, that was not gone over.
     pub rest: Option<(Priority, Sequence)>,
+}
+
+/// The office of an exclusive group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OfficePage {
+    /// How long it is held.
+    pub terms: OfficeTerms,
+    /// That of the last leader.
+    pub epoch: LeaderEpoch,
+    /// Who holds it.
+    pub leader: Option<SessionId>,
+    /// Whose leases may last, and until when at most: nothing is delivered before they are over.
+    pub outgoing: Option<(SessionId, RunTime)>,
 }
 
 /// A group's topic.

@@ -154,10 +154,20 @@ impl Core {
 
 impl State {
     pub(crate) fn set_numbers(&mut self, page: NumbersPage) {
-        let NumbersPage { hash_key: _, next_topic, next_namespace, next_group, high_water, raised, run, wall, epoch } =
-            page;
+        let NumbersPage {
+            hash_key: _,
+            next_topic,
+            next_namespace,
+            next_group,
+            high_water,
+            epochs,
+            raised,
+            run,
+            wall,
+            epoch,
+        } = page;
         (self.now, self.epoch) = (Now { run, wall }, epoch);
-        self.numbers = Numbers { next_topic, next_namespace, next_group, high_water, raised };
+        self.numbers = Numbers { next_topic, next_namespace, next_group, high_water, epochs, raised };
     }
 
     /// A namespace, all of whose topics are in the store.
@@ -174,9 +184,9 @@ impl State {
     }
 
     pub(crate) fn numbers_page(&self) -> NumbersPage {
-        let Numbers { next_topic, next_namespace, next_group, high_water, raised } = self.numbers;
+        let Numbers { next_topic, next_namespace, next_group, high_water, epochs, raised } = self.numbers;
         let (hash_key, epoch, Now { run, wall }) = (self.hash_key, self.epoch, self.now);
-        NumbersPage { hash_key, next_topic, next_namespace, next_group, high_water, raised, run, wall, epoch }
+        NumbersPage { hash_key, next_topic, next_namespace, next_group, high_water, epochs, raised, run, wall, epoch }
     }
 
     pub(crate) fn topic_page(&self, slot: TopicSlot) -> TopicPage {

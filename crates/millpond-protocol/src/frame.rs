@@ -9,8 +9,8 @@ mod publishing;
 
 use bytes::Bytes;
 use millpond_types::{
-    Code, DeadView, Filter, FinishOutcome, GroupName, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun,
-    Policy, PublishOutcome, Receipt, Rules, SessionId, Start, TopBy, TopicView,
+    Code, DeadView, Filter, FinishOutcome, GroupKind, GroupName, LeaderEpoch, MessageView, Millis, NamespaceName,
+    NamespaceView, OutcomeRun, Policy, PublishOutcome, Receipt, Rules, SessionId, Standing, Start, TopBy, TopicView,
 };
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
@@ -72,6 +72,12 @@ pub enum Request<B = Bytes> {
     },
     /// Deliveries to the consumer end; its leases stay with the session. Answered by [`Response::Done`].
     Detach {
+        /// The consumer.
+        consumer: u32,
+    },
+    /// Gives up the office that a consumer's group has: its session waits for it again, behind all others. Answered by
+    /// [`Response::Done`], and [`Response::Standing`] follows.
+    Resign {
         /// The consumer.
         consumer: u32,
     },
@@ -153,6 +159,8 @@ pub enum Request<B = Bytes> {
         group: GroupName,
         /// What it is given of what was published before.
         start: Start,
+        /// How its consumers share its messages.
+        kind: GroupKind,
     },
     /// Deletes a group with all that it holds. Answered by [`Response::Done`] at once; what it holds ends after that.
     GroupDelete {
@@ -217,8 +225,8 @@ pub enum Request<B = Bytes> {
     },
 }
 
-/// A frame from the broker. All but [`Response::Delivery`], [`Response::PublishCredit`], [`Response::SessionExpired`]
-/// and [`Response::Closing`] carry the correlation number of the request that they answer.
+/// A frame from the broker. All but [`Response::Delivery`], [`Response::Standing`], [`Response::PublishCredit`],
+/// [`Response::SessionExpired`] and [`Response::Closing`] carry the correlation number of the request that they answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Response {
     /// Answers a hello.
@@ -260,8 +268,17 @@ pub enum Response {
     Delivery {
         /// The consumer.
         consumer: u32,
+        /// That of the leader, where the group is exclusive.
+        epoch: Option<LeaderEpoch>,
         /// The messages.
         leases: Vec<LeasedRun>,
+    },
+    /// What a consumer of an exclusive group is from now on.
+    Standing {
+        /// The consumer.
+        consumer: u32,
+        /// What it is.
+        standing: Standing,
     },
     /// The session was not extended in time; its leases have expired.
     SessionExpired,

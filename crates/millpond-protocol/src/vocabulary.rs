@@ -6,10 +6,11 @@ use millpond_types::limits::{
     RECEIPTS_MAX, RULES_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX,
 };
 use millpond_types::{
-    BadName, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, GroupView,
-    LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun,
-    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry,
-    Rule, Rules, Sequence, SessionId, Start, Tally, TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime,
+    BadName, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName,
+    GroupView, LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView,
+    OfficeTerms, OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId,
+    PublishOutcome, Quotas, Receipt, RequestId, Retry, Role, Rule, Rules, Sequence, SessionId, Standing, Start, Tally,
+    TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime,
 };
 
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, put_rows, record, take};
@@ -31,7 +32,7 @@ macro_rules! newtype {
     )*};
 }
 
-newtype!(TopicNumber Sequence LeaseNumber SessionId ProducerId RequestId Millis WallTime);
+newtype!(TopicNumber Sequence LeaseNumber LeaderEpoch SessionId ProducerId RequestId Millis WallTime);
 
 fn bad_name(bad: BadName) -> Bad {
     Bad::new(Code::NameInvalid, bad.to_string())
@@ -212,16 +213,21 @@ impl Row for OutcomeRun<FinishOutcome> {
 }
 
 choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail }, 3 Coalesced { id, replaced } });
-choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept });
+choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept, 4 Deposed });
 choice!(TopBy { 0 Depth, 1 Age });
 choice!(Start { 0 Latest, 1 Earliest, 2 At(time) });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
 
 record!(Counts { waiting, delayed, retrying, leased, dead });
-record!(NamespaceView { name, policy, rules, version, usage, groups, tally, paused, position });
+record!(NamespaceView { name, policy, rules, version, usage, groups, offices, tally, paused, position });
 record!(Usage { messages, bytes, topics, connections });
 record!(Tally { accepted, declined, superseded, dropped });
 record!(GroupView { name, start, is_starting, reached, counts });
+choice!(GroupKind { 0 Shared, 1 Exclusive(terms) });
+record!(OfficeTerms { term, handover });
+record!(OfficeView { group, terms, epoch, leader, is_handing_over, candidates });
+record!(Standing { role, epoch, term, handover });
+choice!(Role { 0 Candidate, 1 Inaugurate, 2 Lead, 3 Deposed });
 record!(TopicView { name, paused, counts, oldest, cursors });
 record!(GroupCursors { group, priority, scan, completion, next, lag });
 record!(MessageView { id, state, published, expires, deliveries, failures, block });
@@ -233,6 +239,11 @@ impl Row for NamespaceView {
 
 impl Row for GroupView {
     const MAX: usize = GROUPS_MAX;
+}
+
+/// As many offices as a frame holds.
+impl Row for OfficeView {
+    const MAX: usize = FRAME_MAX;
 }
 
 /// As many pauses as a frame holds.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use millpond_core::Core;
 use millpond_core::output::Extent;
-use millpond_core::page::{AsideState, Page, RunPage};
+use millpond_core::page::{AsideState, Page, PiecePage, RunPage, TopicPage};
 use millpond_storage::{ReadError, Reader};
 use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber};
 
@@ -18,6 +18,9 @@ pub fn audit(core: &Core, reader: &Reader, ledger: &Ledger) -> Result<(), Violat
     let mut found = BTreeMap::new();
     for page in core.pages() {
         let (topic, levels) = match page {
+            Page::Topic(TopicPage { group, .. }) | Page::Piece(PiecePage { group, .. }) if ledger.is_aside(group) => {
+                continue;
+            }
             Page::Topic(page) => (page.number, page.levels),
             Page::Piece(page) => {
                 for run in page.runs {

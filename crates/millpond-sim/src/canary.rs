@@ -11,6 +11,8 @@ pub enum Canary {
     Lost,
     /// Acks are confirmed when they are written only: a power cut brings ended messages back.
     Back,
+    /// Leaders are told when it is written only: a power cut lets another one have their epoch.
+    Reigns,
     /// A delivery is dropped on its way, and its session goes on extending the lease.
     Stuck,
     /// What is moved is not what was read: the last byte of its body is another one.
@@ -23,6 +25,7 @@ impl Canary {
         match name {
             "lost" => Some(Canary::Lost),
             "back" => Some(Canary::Back),
+            "reigns" => Some(Canary::Reigns),
             "stuck" => Some(Canary::Stuck),
             "moved" => Some(Canary::Moved),
             _ => None,
@@ -31,11 +34,11 @@ impl Canary {
 
     /// Whether an output that has to wait for the sync is told without.
     pub fn tells_early(self, output: &Output) -> bool {
-        let Output::Reply { reply, .. } = output else { return false };
-        match self {
-            Canary::Lost => matches!(reply, Reply::Published { .. }),
-            Canary::Back => matches!(reply, Reply::Finished(_)),
-            Canary::Stuck | Canary::Moved => false,
+        match (self, output) {
+            (Canary::Lost, Output::Reply { reply, .. }) => matches!(reply, Reply::Published { .. }),
+            (Canary::Back, Output::Reply { reply, .. }) => matches!(reply, Reply::Finished(_)),
+            (Canary::Reigns, Output::Standing { .. } | Output::Delivery { epoch: Some(_), .. }) => true,
+            _ => false,
         }
     }
 
@@ -54,6 +57,6 @@ impl Canary {
 
     /// Whether an output is dropped on its way.
     pub fn swallows(self, output: &Output) -> bool {
-        self == Canary::Stuck && matches!(output, Output::Delivery { .. })
+        self == Canary::Stuck && matches!(output, Output::Delivery { epoch: None, .. })
     }
 }

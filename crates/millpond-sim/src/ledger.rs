@@ -4,10 +4,12 @@
 //! from those before it, and goes back with the journal when a crash takes facts away. [`crate::lost`] and
 //! [`crate::back`] hold what clients were told against it, and [`crate::audit`] the core's own state.
 
+mod aside;
 mod follow;
 mod moved;
 
-use millpond_core::fact::{Fact, FactLog};
+use aside::Aside;
+use millpond_core::fact::{Fact, FactLog, GroupNumber};
 use millpond_types::{
     EndReason, LeaseNumber, MessageId, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
 };
@@ -88,6 +90,7 @@ pub struct Ledger {
     namespaces: Versioned<u32, NamespaceName>,
     /// Unfinished messages of each topic's life.
     open: Versioned<TopicNumber, u64>,
+    aside: Aside,
     violation: Option<Violation>,
     /// What was seen.
     pub sights: Sights,
@@ -106,6 +109,7 @@ impl Ledger {
             dedups,
             namespaces,
             open,
+            aside: _,
             violation: _,
             sights: _,
         } = self;
@@ -138,6 +142,11 @@ impl Ledger {
         self.violation.take().map_or(Ok(()), Err)
     }
 
+    /// Whether a group is one that the ledger leaves alone.
+    pub fn is_aside(&self, group: GroupNumber) -> bool {
+        self.aside.holds(group)
+    }
+
     /// The message that a tag was stored as.
     pub fn tagged(&self, tag: u64) -> Option<MessageId> {
         self.tags.get(&tag).copied()
@@ -155,8 +164,9 @@ pub struct Witness<'a> {
 impl FactLog for Witness<'_> {
     fn append(&mut self, fact: &Fact) -> u64 {
         let position = self.log.append(fact);
-        let result = self.ledger.follow(fact, position);
-        if let Err(violation) = result {
+        if !self.ledger.aside.takes(fact)
+            && let Err(violation) = self.ledger.follow(fact, position)
+        {
             self.ledger.violation.get_or_insert(violation);
         }
         position

@@ -10,7 +10,7 @@
 //!
 //! One thread, one clock, one source of randomness: the same seed leads to the same life, byte by byte. The clients do
 //! what clients do and more; the process and the power go at any step, in mid-operation, and in the start after that;
-//! the disk tears, reorders and loses what was not synced, fails and fills up. Three checkers hold what clients were
+//! the disk tears, reorders and loses what was not synced, fails and fills up. Four checkers hold what clients were
 //! told against a plain model that reads the facts along.
 //!
 //! What it leaves to others: sockets, threads and real files (the tests of `millpond-server` and `millpond`), and
@@ -21,6 +21,7 @@ mod back;
 mod bodies;
 mod broker;
 mod canary;
+mod candidates;
 mod clients;
 mod clock;
 mod consumer;
@@ -28,6 +29,7 @@ mod hand;
 mod ledger;
 mod losses;
 mod lost;
+mod offices;
 mod operator;
 mod plan;
 mod producer;

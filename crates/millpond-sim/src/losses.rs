@@ -156,6 +156,7 @@ impl World {
         self.open.clear();
         self.moves.clear();
         self.clients.connections_lost();
+        self.candidates.connections_lost();
         self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;
         self.back.after_restart(&self.ledger)?;
         audit(&broker.core, &broker.reader, &self.ledger)?;

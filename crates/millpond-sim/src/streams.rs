@@ -14,6 +14,8 @@ pub struct Streams {
     pub plan: Stream,
     /// What the clients do.
     pub load: Stream,
+    /// What the candidates of an exclusive group do.
+    pub offices: Stream,
     /// Who is next: a turn, the disk, the housekeeper.
     pub schedule: Stream,
     /// How time passes.
@@ -31,6 +33,7 @@ impl Streams {
         Streams {
             plan: stream("plan"),
             load: stream("load"),
+            offices: stream("offices"),
             schedule: stream("schedule"),
             time: stream("time"),
             crashes: stream("crashes"),

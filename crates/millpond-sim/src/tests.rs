@@ -41,6 +41,11 @@ fn a_move_that_changes_a_message_is_caught() {
     assert_caught(Canary::Moved, Checker::Lost);
 }
 
+#[test]
+fn an_office_that_is_told_without_a_sync_is_caught() {
+    assert_caught(Canary::Reigns, Checker::Offices);
+}
+
 fn assert_caught(canary: Canary, by: Checker) {
     let options = Options { canary: Some(canary), steps: 400, ..Options::default() };
     let caught = (0..CANARY_LIVES).find_map(|seed| live(seed, options).verdict.err());

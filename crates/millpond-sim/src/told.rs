@@ -26,10 +26,21 @@ impl World {
                     self.judge(&asked, &reply)?;
                     self.clients.answer(&asked, &reply, &mut self.sights)?;
                 }
-                Output::Delivery { session, leases, .. } => {
+                Output::Delivery { session, epoch, leases, .. } => {
+                    if let Some(epoch) = epoch {
+                        self.sights.saw("delivered by an office");
+                        self.offices.delivered(session, epoch)?;
+                    }
+                    if self.candidates.deliver(session, epoch, &leases) {
+                        continue;
+                    }
                     if self.clients.deliver(session, &leases) {
                         self.delivered(&leases)?;
                     }
+                }
+                Output::Standing { session, standing, .. } => {
+                    let is_led = self.offices.standing(session, standing)?;
+                    self.sights.saw_many("offices led", u64::from(is_led));
                 }
                 Output::SessionExpired(_) => self.sights.saw("sessions expired"),
             }
@@ -137,6 +148,7 @@ impl World {
             match outcome {
                 FinishOutcome::LeaseLost => self.sights.saw("lease lost"),
                 FinishOutcome::Kept => return Err(Violation::lost("a finish keeps no lease".to_owned())),
+                FinishOutcome::Deposed => return Err(Violation::lost("only leaders are deposed".to_owned())),
                 FinishOutcome::Done if verb == Verb::Extend => self.sights.saw("extended"),
                 FinishOutcome::Done | FinishOutcome::Dead => {
                     self.back.spent(*receipt)?;

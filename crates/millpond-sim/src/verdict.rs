@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The three promises that are watched.
+/// The four promises that are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checker {
     /// Confirmed and lost: what was confirmed is there, with the body that was sent, or has ended by one reason.
@@ -12,6 +12,8 @@ pub enum Checker {
     Back,
     /// Ready and stuck: with willing consumers and enough time everything comes to its end.
     Stuck,
+    /// Office and epoch: an epoch is one leader's, and deliveries of two never mix.
+    Offices,
     /// The life itself was no use: it saw too little to prove anything.
     Sights,
 }
@@ -22,6 +24,7 @@ impl fmt::Display for Checker {
             Checker::Lost => "confirmed and lost",
             Checker::Back => "ended and back",
             Checker::Stuck => "ready and stuck",
+            Checker::Offices => "office and epoch",
             Checker::Sights => "saw too little",
         })
     }
@@ -48,6 +51,11 @@ impl Violation {
         Violation { checker: Checker::Back, what }
     }
 
+    /// Two leaders at a time, or messages of one among those of another.
+    pub fn offices(what: String) -> Violation {
+        Violation { checker: Checker::Offices, what }
+    }
+
     /// Something does not come to its end.
     pub fn stuck(what: String) -> Violation {
         Violation { checker: Checker::Stuck, what }
@@ -70,7 +78,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 40] = [
+pub const EVERY_RANGE: [&str; 42] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -84,6 +92,7 @@ pub const EVERY_RANGE: [&str; 40] = [
     "delivered again",
     "disk full refusals",
     "duplicates",
+    "delivered by an office",
     "expired",
     "faults of the disk",
     "kills",
@@ -95,6 +104,7 @@ pub const EVERY_RANGE: [&str; 40] = [
     "moved",
     "namespaces deleted",
     "namespaces made",
+    "offices led",
     "orderly stops",
     "paused",
     "policies changed",

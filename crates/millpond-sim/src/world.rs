@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millpond_core::command::{Command, Ticket};
 use millpond_core::invariants;
+use millpond_core::page::Page;
 use millpond_storage::Failure;
 use millpond_storage::twin::{Fault, TwinDisk};
 
@@ -11,10 +12,12 @@ use crate::Options;
 use crate::audit::audit;
 use crate::back::Back;
 use crate::broker::{Broker, Loss, Progress};
+use crate::candidates::{self, Candidates};
 use crate::clients::{Asked, Clients, Request};
 use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::lost::Lost;
+use crate::offices::Offices;
 use crate::plan::Plan;
 use crate::streams::Streams;
 use crate::stuck;
@@ -35,6 +38,7 @@ pub struct World {
     pub(crate) broker: Option<Broker>,
     pub(crate) clock: Clock,
     pub(crate) clients: Clients,
+    pub(crate) candidates: Candidates,
     /// What each open ticket is about.
     pub(crate) open: BTreeMap<Ticket, Asked>,
     next_ticket: u64,
@@ -43,6 +47,7 @@ pub struct World {
     pub(crate) ledger: Ledger,
     pub(crate) lost: Lost,
     pub(crate) back: Back,
+    pub(crate) offices: Offices,
     pub(crate) tape: Tape,
     pub(crate) options: Options,
     /// What was planned to go wrong at some operation of the disk.
@@ -60,6 +65,7 @@ impl World {
         World {
             disk: TwinDisk::new(plan.sector),
             clients: Clients::new(&plan, &mut streams.load),
+            candidates: Candidates::new(&mut streams.offices),
             streams,
             plan,
             broker: None,
@@ -70,6 +76,7 @@ impl World {
             ledger: Ledger::default(),
             lost: Lost::default(),
             back: Back::default(),
+            offices: Offices::default(),
             tape: Tape::new(options.trace),
             options,
             planned: None,
@@ -81,7 +88,8 @@ impl World {
     /// Leads the life to its end.
     pub fn live(&mut self) -> Result<(), Violation> {
         self.begin()?;
-        let requests = self.clients.set_up();
+        let mut requests = self.clients.set_up();
+        requests.extend(self.candidates.set_up());
         self.turn(requests)?;
         self.settle()?;
         for step in 0..self.options.steps {
@@ -119,7 +127,9 @@ impl World {
         match self.streams.schedule.weighted(&[10, 14, 4, 1, 3]) {
             0 => {
                 let clients = self.streams.schedule.below(4);
-                let requests = (0..clients).flat_map(|_| self.clients.act(&mut self.streams.load)).collect();
+                let requests = (0..clients).flat_map(|_| self.clients.act(&mut self.streams.load));
+                let mut requests: Vec<Request> = requests.collect();
+                requests.extend(self.candidates.act(&mut self.streams.offices));
                 self.turn(requests)?;
             }
             1 => {
@@ -240,10 +250,12 @@ impl World {
         self.heal()?;
         let (mut idle, mut ended) = (0, 0);
         for _ in 0..ROUNDS {
-            let requests = self.clients.finish();
+            let mut requests = self.clients.finish();
+            let is_led = self.is_anything_led();
+            requests.extend(self.candidates.finish(is_led));
             self.turn(requests)?;
             self.settle()?;
-            if stuck::left(&self.ledger).is_none() {
+            if stuck::left(&self.ledger).is_none() && !self.is_anything_led() {
                 return self.look_at_the_end();
             }
             let wake = self.broker().core.next_wake();
@@ -255,6 +267,16 @@ impl World {
             }
         }
         Err(stuck::violation(&self.ledger))
+    }
+
+    /// Whether anything is left of what the candidates were published.
+    fn is_anything_led(&self) -> bool {
+        let core = &self.broker.as_ref().expect("the broker runs").core;
+        let of = core.pages().find_map(|page| match page {
+            Page::Namespace(page) if page.name.as_str() == candidates::NAMESPACE => Some(page.groups),
+            _ => None,
+        });
+        of.expect("nobody deletes it").iter().any(|group| group.topics > 0)
     }
 
     fn look_at_the_end(&mut self) -> Result<(), Violation> {

@@ -21,6 +21,7 @@ mod dead;
 mod entry;
 mod fact;
 mod messages;
+mod office;
 mod page;
 mod piece;
 mod policy;

@@ -25,7 +25,8 @@ use millpond_core::page::RunPage;
 use millpond_core::{Core, Now};
 use millpond_types::block::{self, Sizes};
 use millpond_types::{
-    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, Start, TopicName, TopicNumber, WallTime,
+    GroupKind, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, Start, TopicName, TopicNumber,
+    WallTime,
 };
 
 use crate::disk::{Disk, LockError, RealDisk};
@@ -225,6 +226,7 @@ impl Fresh {
                     namespace: number,
                     name,
                     start: Start::Latest,
+                    kind: GroupKind::Shared,
                 });
             }
         }

@@ -38,6 +38,8 @@ pub enum Code {
     StorageFailed = 51,
     Overloaded = 52,
     QuotaExceeded = 65,
+    GroupExclusive = 75,
+    NotLeader = 76,
 }
 
 /// What the caller should do about an error.
@@ -53,7 +55,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 32] = [
+    pub const ALL: [Code; 34] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -86,6 +88,8 @@ impl Code {
         Code::StorageFailed,
         Code::Overloaded,
         Code::QuotaExceeded,
+        Code::GroupExclusive,
+        Code::NotLeader,
     ];
 
     /// The code's number.
@@ -152,6 +156,10 @@ impl Code {
             Code::StorageFailed => ("storage_failed", Report, "a write or a sync failed; the broker has stopped"),
             Code::Overloaded => ("overloaded", Retry, "the broker has as much to do as it may hold"),
             Code::QuotaExceeded => ("quota_exceeded", Retry, "the namespace holds as much as its policy lets it"),
+            Code::GroupExclusive => {
+                ("group_exclusive", Fix, "the group delivers to one leader, who has to be an attached consumer")
+            }
+            Code::NotLeader => ("not_leader", Fix, "the session does not hold the office of the group"),
         }
     }
 }

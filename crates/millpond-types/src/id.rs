@@ -21,6 +21,13 @@ pub struct LeaseNumber(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SessionId(pub u64);
 
+impl SessionId {
+    /// The half of it that may be shown to others: who knows all of it can take the session over.
+    pub const fn public(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 /// A producer, chosen by the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ProducerId(pub u128);

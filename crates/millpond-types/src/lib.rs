@@ -12,6 +12,7 @@ mod code;
 mod id;
 pub mod limits;
 mod name;
+mod office;
 mod outcome;
 mod policy;
 mod rule;
@@ -24,6 +25,7 @@ pub use id::{
     BadId, LeaseNumber, MessageId, Priority, ProducerId, Receipt, RequestId, Sequence, SessionId, TopicNumber,
 };
 pub use name::{BadName, Filter, GroupName, NamespaceName, TopicName};
+pub use office::{GroupKind, LeaderEpoch, OfficeTerms, OfficeView, Role, Standing};
 pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
 pub use policy::{BadPolicy, Coalesce, DedupWindow, OnExpiry, Overflow, Policy, Quotas, Retry};
 pub use rule::{BadRules, Overrides, Pattern, Rule, Rules};

@@ -56,3 +56,9 @@ pub const LEASE_MAX: Millis = Millis(12 * 60 * 60 * 1000);
 pub const WEIGHT_MAX: u32 = 1000;
 /// Rules of a namespace: what a person can oversee. All of them are told with every change of one.
 pub const RULES_MAX: usize = 256;
+/// The shortest term of an office: less is lost by a scheduling hiccup.
+pub const TERM_MIN: Millis = Millis(500);
+/// The longest term of an office: nobody works for so long after a leader has died.
+pub const TERM_MAX: Millis = Millis(10 * 60 * 1000);
+/// The longest hand-over of an office: as long as a lease may be.
+pub const HANDOVER_MAX: Millis = LEASE_MAX;

@@ -57,6 +57,9 @@ pub enum FinishOutcome {
     LeaseLost,
     /// The lease is current, and stays so: another part of the same call was refused, so nothing of it was done.
     Kept,
+    /// The lease is current and was not extended: its session has lost the office of the group. It can be finished for as
+    /// long as it lasts.
+    Deposed,
 }
 
 /// Where a message is.

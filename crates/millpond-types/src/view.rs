@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::id::{MessageId, Priority, Sequence};
 use crate::name::{GroupName, NamespaceName, TopicName};
+use crate::office::OfficeView;
 use crate::outcome::MessageState;
 use crate::policy::Policy;
 use crate::rule::Rules;
@@ -101,6 +102,8 @@ pub struct NamespaceView {
     pub usage: Usage,
     /// Its groups, `default` first.
     pub groups: Vec<GroupView>,
+    /// The offices of exclusive groups.
+    pub offices: Vec<OfficeView>,
     /// What has become of what was published, all groups together.
     pub tally: Tally,
     /// Names and prefixes that are paused.

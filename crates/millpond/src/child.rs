@@ -129,6 +129,9 @@ fn start(task: &Task, delivery: &Delivery) -> std::io::Result<Child> {
     command.env("MILLPOND_ID", delivery.id.to_string());
     command.env("MILLPOND_RECEIPT", delivery.receipt.to_string());
     command.env("MILLPOND_LEASE", delivery.lease().0.to_string());
+    if let Some(epoch) = delivery.epoch {
+        command.env("MILLPOND_EPOCH", epoch.0.to_string());
+    }
     command.env("MILLPOND_PRIORITY", delivery.priority().level().to_string());
     command.env("MILLPOND_DELIVERIES", delivery.deliveries.to_string());
     command.env("MILLPOND_FAILURES", delivery.failures.to_string());

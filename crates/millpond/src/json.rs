@@ -6,12 +6,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millpond_types::{
-    Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, Overrides, Pattern, Policy, Quotas, Start,
-    TopicName, TopicView, WallTime, block,
+    Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, OfficeView, Overrides, Pattern, Policy,
+    Quotas, Start, TopicName, TopicView, WallTime, block,
 };
 use serde_json::{Map, Value, json};
 
 use crate::policy;
+use crate::quantity::millis_text;
 
 /// A time, in UTC.
 pub fn time_text(time: WallTime) -> String {
@@ -106,8 +107,31 @@ fn quotas(quotas: Quotas) -> Value {
     json!({ "messages": messages, "bytes": bytes, "topics": topics, "connections": connections })
 }
 
+/// Who leads an exclusive group, as people are told.
+pub fn leader(office: &OfficeView) -> String {
+    match office.leader {
+        Some(leader) if office.is_handing_over => format!("{leader:08x} (handing over)"),
+        Some(leader) => format!("{leader:08x}"),
+        None if office.is_handing_over => "none (handing over)".to_owned(),
+        None => "none".to_owned(),
+    }
+}
+
+/// The office of an exclusive group.
+pub fn office(office: &OfficeView) -> Value {
+    json!({
+        "leader": office.leader.map(|leader| format!("{leader:08x}")),
+        "epoch": office.epoch.0,
+        "handing_over": office.is_handing_over,
+        "candidates": office.candidates,
+        "term": millis_text(office.terms.term),
+        "handover": millis_text(office.terms.handover),
+    })
+}
+
 /// What `stats` says of a namespace.
 pub fn stats(view: &NamespaceView) -> Value {
+    let offices: Map<_, _> = view.offices.iter().map(|of| (of.group.to_string(), office(of))).collect();
     let groups: Map<_, _> =
         view.groups.iter().map(|group| (group.name.to_string(), Value::Object(counts(&group.counts)))).collect();
     json!({
@@ -118,6 +142,7 @@ pub fn stats(view: &NamespaceView) -> Value {
         "connections": view.usage.connections,
         "quotas": quotas(view.policy.quotas),
         "groups": groups,
+        "offices": offices,
         "accepted": view.tally.accepted,
         "declined": view.tally.declined,
         "superseded": view.tally.superseded,
@@ -127,9 +152,10 @@ pub fn stats(view: &NamespaceView) -> Value {
 }
 
 /// What `group list` says of a group.
-pub fn group(view: &GroupView) -> Value {
+pub fn group(view: &GroupView, office: Option<&OfficeView>) -> Value {
     let mut fields = counts(&view.counts);
     fields.insert("group".into(), view.name.as_str().into());
+    fields.insert("office".into(), office.map(self::office).into());
     fields.insert("start".into(), start_text(view.start).into());
     fields.insert("starting".into(), view.is_starting.into());
     fields.insert("reached".into(), view.reached.as_ref().map(|name| name.as_str()).into());

@@ -67,7 +67,7 @@ impl Session {
 }
 
 impl State {
-    fn give_back(&mut self, link: &Link, change: impl FnOnce(&mut Leases, &mut dyn FnMut(u32, Spent))) {
+    pub(super) fn give_back(&mut self, link: &Link, change: impl FnOnce(&mut Leases, &mut dyn FnMut(u32, Spent))) {
         let State { held, consumers, .. } = self;
         let mut touched: Vec<u32> = Vec::new();
         change(held, &mut |number, spent| {

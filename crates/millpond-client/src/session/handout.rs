@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use millpond_protocol::LeasedRun;
-use millpond_types::Receipt;
+use millpond_types::{LeaderEpoch, Receipt};
 
 use super::{Session, State, release};
 use crate::delivery::Deliveries;
@@ -14,8 +14,14 @@ use crate::link::{Link, Loss};
 
 impl Session {
     /// Takes in what the broker delivers.
-    pub(crate) fn delivered(&self, link: &Link, number: u32, runs: Vec<LeasedRun>) -> std::result::Result<(), Loss> {
-        let deliveries = Deliveries::checked(runs).map_err(Loss::passing)?;
+    pub(crate) fn delivered(
+        &self,
+        link: &Link,
+        number: u32,
+        epoch: Option<LeaderEpoch>,
+        runs: Vec<LeasedRun>,
+    ) -> std::result::Result<(), Loss> {
+        let deliveries = Deliveries::checked(runs, epoch).map_err(Loss::passing)?;
         let waker = {
             let mut state = self.state();
             let State { held, consumers, .. } = &mut *state;

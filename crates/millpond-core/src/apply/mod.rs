@@ -7,6 +7,7 @@ mod copied;
 mod finish;
 mod lease;
 pub(crate) mod moves;
+mod office;
 mod publish;
 mod settle;
 mod supersede;
@@ -18,7 +19,7 @@ use millpond_types::{NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 use crate::apply::moves::Moving;
 use crate::fact::{Fact, GroupNumber, NamespaceNumber};
 use crate::output::{Extent, Notice};
-use crate::page::Reached;
+use crate::page::{OfficePage, Reached};
 use crate::state::State;
 use crate::state::group::Group;
 use crate::state::line::InLine;
@@ -44,16 +45,20 @@ impl State {
                 self.set_policies(*number, name, policies);
                 self.notify(|state| state.namespaces[*number].notice());
             }
-            Fact::GroupCreated { group, namespace, name, start } => {
+            Fact::GroupCreated { group, namespace, name, start, kind } => {
                 self.numbers.next_group = self.numbers.next_group.max(group + 1);
                 self.namespaces[*namespace].groups.push(*group);
-                self.groups.insert(*group, Group::new(*namespace, name.clone(), *start));
+                let office = OfficePage::of(*kind, self.numbers.epochs);
+                self.groups.insert(*group, Group::new(*namespace, name.clone(), *start, office));
             }
             Fact::Copied { topic, group, messages, rest } => self.copied(self.slot(*topic, *group), messages, *rest),
             Fact::GroupReached { group, at, rest } => {
                 self.groups[*group].starting = Some(Reached { at: at.clone(), rest: *rest });
             }
             Fact::GroupStarted { group } => self.groups.started(*group),
+            Fact::OfficeTaken { group, session, epoch } => self.office_taken(*group, *session, *epoch),
+            Fact::OfficeLeft { group, until } => self.office_left(*group, *until),
+            Fact::HandedOver { group } => self.handed_over(*group),
             Fact::GroupEnding { group } => {
                 self.groups.end(*group);
                 let home = &mut self.namespaces[self.groups[*group].namespace];

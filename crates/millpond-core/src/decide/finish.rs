@@ -95,11 +95,12 @@ impl Core {
             FinishVerb::Fail { reason } => self.fail(slot, lease, count, DeadReason::Failed, reason.clone(), log),
             FinishVerb::Reject { reason } => self.bury(slot, lease, count, DeadReason::Rejected, reason.clone(), log),
             FinishVerb::Damaged => self.bury(slot, lease, count, DeadReason::Damaged, Bytes::new(), log),
+            FinishVerb::Extend { .. } if self.is_deposed(group) => FinishOutcome::Deposed,
             FinishVerb::Extend { lease: asked } => {
                 let duration = asked.unwrap_or(self.state.policy(slot).lease);
                 let slot = self.state.topics[slot].lease(lease).expect("the lease is current");
                 let holder = self.state.leases[slot as usize].holder;
-                let deadline = now.run + duration;
+                let deadline = self.let_go_until(group, duration);
                 self.commit(Fact::Extended { topic, group, lease, count, holder, duration, deadline }, log);
                 FinishOutcome::Done
             }

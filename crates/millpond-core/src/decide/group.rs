@@ -3,7 +3,7 @@
 use alloc::format;
 
 use millpond_types::limits::GROUPS_MAX;
-use millpond_types::{Code, GroupName, NamespaceName, Start};
+use millpond_types::{Code, GroupKind, GroupName, NamespaceName, Start};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -17,6 +17,7 @@ impl Core {
         namespace: &NamespaceName,
         name: GroupName,
         start: Start,
+        kind: GroupKind,
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(namespace)?;
@@ -35,8 +36,14 @@ impl Core {
             let detail = "a group has all that is published from its making on, so it cannot start later than now";
             return Err((Code::ArgumentInvalid, detail.into()));
         }
+        if let GroupKind::Exclusive(terms) = kind
+            && !terms.is_valid()
+        {
+            let detail = "a term is from 500 ms to 10 min, and a hand-over at most 12 h".into();
+            return Err((Code::ArgumentInvalid, detail));
+        }
         let group = self.state.numbers.next_group;
-        self.commit(Fact::GroupCreated { group, namespace, name, start }, log);
+        self.commit(Fact::GroupCreated { group, namespace, name, start, kind }, log);
         Ok(Reply::Done)
     }
 
@@ -57,6 +64,8 @@ impl Core {
             let detail = format!("{users} consumers are attached to group {name}; detach them first");
             return Err((Code::GroupInUse, detail));
         }
+        let leader = self.state.office(group).and_then(|office| office.leader);
+        self.dispatcher.close_office(group, leader);
         self.commit(Fact::GroupEnding { group }, log);
         self.dispatcher.scopes.close_group(group);
         Ok(Reply::Done)

@@ -9,6 +9,7 @@ mod group;
 mod look;
 mod moves;
 mod namespace;
+mod office;
 mod overflow;
 mod producer;
 mod publish;
@@ -71,7 +72,8 @@ impl Core {
                 self.credit(session, consumer, messages, bytes);
                 Ok(None)
             }
-            Command::Detach { session, consumer } => self.detach(session, consumer).map(Some),
+            Command::Detach { session, consumer } => self.detach(session, consumer, log).map(Some),
+            Command::Resign { session, consumer } => self.resign(session, consumer, log).map(Some),
             Command::Look(look) => self.look(look).map(Some),
             Command::Cancel { topic, which } => self.cancel(&topic, which, log).map(Some),
             Command::Reschedule { topic, which, delay } => self.reschedule(&topic, which, delay, log).map(Some),
@@ -83,8 +85,8 @@ impl Core {
             }
             Command::NamespaceSet { name, policy, rules } => self.namespace_set(name, policy, rules, log).map(Some),
             Command::NamespaceDelete(name) => self.namespace_delete(&name, log).map(Some),
-            Command::GroupCreate { namespace, name, start } => {
-                self.group_create(&namespace, name, start, log).map(Some)
+            Command::GroupCreate { namespace, name, start, kind } => {
+                self.group_create(&namespace, name, start, kind, log).map(Some)
             }
             Command::GroupDelete { namespace, name } => self.group_delete(&namespace, &name, log).map(Some),
             Command::Namespaces => Ok(Some(self.namespaces(log))),

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::NAMESPACES_MAX;
-use millpond_types::{Code, GroupName, NamespaceName, NamespaceView, Policy, Rules, Start, Tally, Usage};
+use millpond_types::{Code, GroupKind, GroupName, NamespaceName, NamespaceView, Policy, Rules, Start, Tally, Usage};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -32,7 +32,8 @@ impl Core {
         self.commit(Fact::NamespaceSet { number, name, policy, rules, version }, log);
         if version == 1 {
             let (group, name) = (self.state.numbers.next_group, GroupName::default());
-            self.commit(Fact::GroupCreated { group, namespace: number, name, start: Start::Latest }, log);
+            let (start, kind) = (Start::Latest, GroupKind::Shared);
+            self.commit(Fact::GroupCreated { group, namespace: number, name, start, kind }, log);
         }
         Ok(Reply::Done)
     }
@@ -57,6 +58,10 @@ impl Core {
         if users > 0 {
             let detail = format!("{users} consumers are attached to namespace {name}; detach them first");
             return Err((Code::NamespaceInUse, detail));
+        }
+        for group in &groups {
+            let leader = self.state.office(*group).and_then(|office| office.leader);
+            self.dispatcher.close_office(*group, leader);
         }
         self.commit(Fact::NamespaceDeleted { number }, log);
         groups.into_iter().for_each(|group| self.dispatcher.scopes.close_group(group));
@@ -83,6 +88,7 @@ impl Core {
             version: namespace.policies.version,
             usage: groups().map(Group::usage).fold(Usage::default(), Usage::most),
             groups: groups().map(Group::view).collect(),
+            offices: self.offices(namespace).collect(),
             tally: groups().fold(Tally::default(), |sum, group| sum + group.tally),
             paused: namespace.paused.iter().cloned().collect(),
             position,

@@ -13,6 +13,7 @@ use crate::Core;
 use crate::command::{Receive, Ticket};
 use crate::decide::Refusal;
 use crate::dispatch::consumer::{Kind, NewConsumer};
+use crate::dispatch::offices::Seat;
 use crate::dispatch::repeats::RepeatKey;
 use crate::fact::{FactLog, ReturnPlace};
 use crate::output::{LeasedRun, Reply};
@@ -21,6 +22,13 @@ impl Core {
     pub(super) fn receive(&mut self, ticket: Ticket, receive: Receive) -> Result<(), Refusal> {
         let namespace = self.namespace_of(&receive.namespace)?;
         let group = self.group_of(namespace, &receive.group)?;
+        if self.state.office(group).is_some() {
+            let detail = format!(
+                "group {} is exclusive: its messages go to the session that leads it, and a receive has none; attach a consumer, as `millpond work` does, or receive from another group",
+                receive.group
+            );
+            return Err((Code::GroupExclusive, detail));
+        }
         check_filter(&receive.filter)?;
         self.check_lease(receive.lease)?;
         if receive.messages == 0 || receive.bytes == 0 {
@@ -42,6 +50,7 @@ impl Core {
         let new = NewConsumer {
             kind: Kind::Once { ticket, until, repeat },
             group,
+            seat: Seat::Shared,
             filter: &receive.filter,
             messages: receive.messages.min(CREDIT_MESSAGES_MAX),
             bytes: receive.bytes,

@@ -11,6 +11,7 @@ use crate::command::{Attach, ReceiptRun, SessionBegin};
 use crate::decide::Refusal;
 use crate::decide::receive::{check_filter, too_many_prefixes};
 use crate::dispatch::consumer::{Kind, NewConsumer};
+use crate::dispatch::offices::Seat;
 use crate::fact::{Fact, FactLog, GroupNumber, ReturnPlace};
 use crate::output::Reply;
 use crate::state::TopicSlot;
@@ -18,7 +19,7 @@ use crate::state::topic::Topic;
 
 impl Core {
     pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Reply {
-        let resumed = self.dispatcher.begin(begin.session, begin.resume);
+        let resumed = self.dispatcher.begin(begin.session, begin.resume, self.state.now.run);
         let held = in_order(begin.held);
         for (slot, lease, count) in self.leases_of(begin.session) {
             let Topic { number, group, .. } = self.state.topics[slot];
@@ -33,11 +34,19 @@ impl Core {
         for (slot, lease, count) in self.leases_of(session) {
             self.give_back(slot, lease, count, false, ReturnPlace::Head, log);
         }
+        self.session_over(session, log);
+    }
+
+    /// Nothing is left of a session but leases that others will get.
+    pub(crate) fn session_over(&mut self, session: SessionId, log: &mut dyn FactLog) {
+        self.dispatcher.drop_consumers(session);
+        self.leave_offices(session, log);
         self.dispatcher.end(session);
     }
 
     /// The session extends its leases by being there, so only the exceptions are facts: nobody holds them any more.
     pub(super) fn heartbeat(&mut self, session: SessionId, except: &[Receipt], log: &mut dyn FactLog) {
+        self.renew_offices(session);
         for receipt in except {
             let slot = self.state.topics.by_number(receipt.topic, receipt.group);
             let Some(topic) = slot.map(|slot| &self.state.topics[slot]) else { continue };
@@ -47,10 +56,11 @@ impl Core {
             if lease.end() <= receipt.lease || lease.holder != session {
                 continue;
             }
-            let (duration, deadline) = (lease.duration, self.state.now.run + lease.duration);
+            let (duration, group) = (lease.duration, receipt.group);
+            let deadline = self.let_go_until(group, duration);
             let fact = Fact::Extended {
                 topic: receipt.topic,
-                group: receipt.group,
+                group,
                 lease: receipt.lease,
                 count: 1,
                 holder: SessionId(0),
@@ -73,16 +83,20 @@ impl Core {
             let detail = format!("consumer {} is attached in this session already; detach it first", attach.consumer);
             return Err((Code::ConsumerExists, detail));
         }
+        let seat = if self.state.office(group).is_some() { Seat::New } else { Seat::Shared };
         let new = NewConsumer {
             kind: Kind::Attached { session: attach.session, number: attach.consumer },
             group,
+            seat,
             filter: &attach.filter,
             messages: attach.messages.min(CREDIT_MESSAGES_MAX),
             bytes: attach.bytes,
             lease: attach.lease,
             at_most_once: attach.at_most_once,
         };
-        self.dispatcher.add(new, &self.state).map(|_| Reply::Done).ok_or_else(too_many_prefixes)
+        self.dispatcher.add(new, &self.state).ok_or_else(too_many_prefixes)?;
+        self.heard_in(attach.session, group);
+        Ok(Reply::Done)
     }
 
     pub(super) fn credit(&mut self, session: SessionId, number: u32, messages: u32, bytes: u64) {
@@ -93,11 +107,12 @@ impl Core {
         self.dispatcher.feed(slot);
     }
 
-    pub(super) fn detach(&mut self, session: SessionId, number: u32) -> Result<Reply, Refusal> {
-        let slot = self.dispatcher.attached(session, number);
-        let slot =
-            slot.ok_or_else(|| (Code::ConsumerUnknown, format!("no consumer {number} is attached in this session")))?;
-        self.dispatcher.remove(slot);
+    pub(super) fn detach(&mut self, session: SessionId, number: u32, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
+        let slot = self.dispatcher.attached(session, number).ok_or_else(|| consumer_unknown(number))?;
+        let consumer = self.dispatcher.remove(slot);
+        if consumer.seat != Seat::Shared {
+            self.leave_offices(session, log);
+        }
         Ok(Reply::Done)
     }
 
@@ -109,6 +124,10 @@ impl Core {
         leases.sort_unstable_by_key(|(slot, number, _)| (topic(*slot).number, topic(*slot).group, *number));
         leases
     }
+}
+
+pub(super) fn consumer_unknown(number: u32) -> Refusal {
+    (Code::ConsumerUnknown, format!("no consumer {number} is attached in this session"))
 }
 
 /// What a lease is of: a topic, in a group.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use millpond_types::{Filter, Millis, RunTime, SessionId};
 
 use crate::command::Ticket;
+use crate::dispatch::offices::Seat;
 use crate::dispatch::repeats::RepeatKey;
 use crate::dispatch::scope::ScopeSlot;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
@@ -15,8 +16,9 @@ use crate::state::State;
 pub(crate) struct Consumer {
     pub(crate) kind: Kind,
     pub(crate) group: GroupNumber,
+    pub(crate) seat: Seat,
     /// What it is served from.
-    scope: ScopeSlot,
+    pub(super) scope: ScopeSlot,
     /// Whether it stands among the hungry of its scope.
     pub(crate) queued: bool,
     /// Messages that may still be delivered.
@@ -39,7 +41,7 @@ pub(crate) enum Kind {
 
 impl Consumer {
     pub(crate) fn is_hungry(&self) -> bool {
-        self.messages > 0 && self.bytes > 0
+        self.messages > 0 && self.bytes > 0 && self.seat.is_served()
     }
 
     pub(crate) fn holder(&self) -> SessionId {
@@ -54,6 +56,7 @@ impl Consumer {
 pub(crate) struct NewConsumer<'a> {
     pub(crate) kind: Kind,
     pub(crate) group: GroupNumber,
+    pub(crate) seat: Seat,
     pub(crate) filter: &'a Filter,
     pub(crate) messages: u32,
     pub(crate) bytes: u64,
@@ -68,6 +71,7 @@ impl Dispatcher {
         let consumer = Consumer {
             kind: new.kind,
             group: new.group,
+            seat: new.seat,
             scope,
             queued: false,
             messages: new.messages,
@@ -100,6 +104,9 @@ impl Dispatcher {
             Kind::Attached { session, .. } => {
                 if let Some(session) = self.sessions.get_mut(&session) {
                     session.consumers.retain(|other| *other != slot);
+                }
+                if consumer.seat != Seat::Shared {
+                    self.left_seat(session, consumer.group);
                 }
             }
             Kind::Once { ticket, until, repeat } => {

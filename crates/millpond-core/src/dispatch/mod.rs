@@ -6,6 +6,7 @@
 mod cold;
 pub(crate) mod consumer;
 mod domain;
+pub(crate) mod offices;
 pub(crate) mod reach;
 pub(crate) mod repeats;
 pub(crate) mod scope;
@@ -28,6 +29,7 @@ use slab::Slab;
 
 use crate::command::Ticket;
 use crate::dispatch::consumer::Consumer;
+use crate::dispatch::offices::Offices;
 use crate::dispatch::reach::Reach;
 use crate::dispatch::repeats::Repeats;
 use crate::dispatch::scopes::Scopes;
@@ -42,6 +44,8 @@ pub(crate) struct Dispatcher {
     pub(crate) consumers: Slab<Consumer>,
     pub(crate) scopes: Scopes,
     pub(crate) reach: Reach,
+    /// Of exclusive groups.
+    pub(crate) offices: Offices,
     pub(crate) sessions: HashMap<SessionId, Session, FixedState>,
     /// Sessions whose connection is gone, by the time at which they expire.
     pub(crate) losing: BTreeSet<(RunTime, SessionId)>,

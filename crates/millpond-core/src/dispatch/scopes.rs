@@ -63,12 +63,10 @@ impl Scopes {
     /// A consumer no longer uses the scope; `queued` is whether it stands among the hungry. A set of prefixes keeps
     /// its turns for the next one, and so does a list, unless there are too many.
     pub(crate) fn close(&mut self, slot: ScopeSlot, consumer: ConsumerSlot, queued: bool) {
-        let scope = &mut self.slots[slot as usize];
         if queued {
-            // Receives give up in about the order in which they came, so this one stands near the front.
-            let at = scope.hungry.iter().position(|hungry| *hungry == consumer);
-            scope.hungry.remove(at.expect("a consumer that is queued stands among the hungry"));
+            self.starve(slot, consumer);
         }
+        let scope = &mut self.slots[slot as usize];
         scope.users -= 1;
         if scope.users == 0 && matches!(scope.domain, Domain::List(_)) {
             let idle = &mut self.homes.get_mut(&scope.group).expect("a scope has a home").idle_lists;
@@ -92,6 +90,14 @@ impl Scopes {
     pub(crate) fn feed(&mut self, slot: ScopeSlot, consumer: ConsumerSlot) {
         self.slots[slot as usize].hungry.push_back(consumer);
         self.stirred.insert(slot);
+    }
+
+    /// A consumer stands among the hungry of the scope no more.
+    pub(crate) fn starve(&mut self, slot: ScopeSlot, consumer: ConsumerSlot) {
+        let hungry = &mut self.slots[slot as usize].hungry;
+        // Receives give up in about the order in which they came, so this one stands near the front.
+        let at = hungry.iter().position(|hungry| *hungry == consumer);
+        hungry.remove(at.expect("a consumer that is queued stands among the hungry"));
     }
 
     /// Takes the scopes that something has happened to, in the order of this turn.

@@ -239,7 +239,8 @@ impl Core {
             let leases = core::mem::take(&mut consumer.got);
             match consumer.kind {
                 Kind::Attached { session, number } => {
-                    self.outputs.push(Output::Delivery { session, consumer: number, leases });
+                    let epoch = consumer.seat.epoch();
+                    self.outputs.push(Output::Delivery { session, consumer: number, epoch, leases });
                 }
                 Kind::Once { ticket, repeat, .. } => {
                     if let Some(key) = repeat {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use millpond_types::{Millis, RunTime, SessionId};
 
 use crate::dispatch::{ConsumerSlot, Dispatcher};
+use crate::fact::GroupNumber;
 
 /// The time for resuming where neither the client nor a running session says: also that of sessions known only by the
 /// leases that they left in the journal.
@@ -16,17 +17,27 @@ pub(crate) struct Session {
     /// When it expires, while its connection is gone.
     pub(crate) lost: Option<RunTime>,
     pub(crate) consumers: Vec<ConsumerSlot>,
+    /// When its client gave a sign of life.
+    pub(crate) heard: RunTime,
+    /// The exclusive groups whose offices it holds.
+    pub(crate) leads: Vec<GroupNumber>,
+}
+
+impl Session {
+    fn new(resume: Millis, lost: Option<RunTime>, heard: RunTime) -> Session {
+        Session { resume, lost, consumers: Vec::new(), heard, leads: Vec::new() }
+    }
 }
 
 impl Dispatcher {
     /// Begins or resumes a session; its consumers are to be attached anew. True if it was there.
-    pub(crate) fn begin(&mut self, id: SessionId, resume: Millis) -> bool {
+    pub(crate) fn begin(&mut self, id: SessionId, resume: Millis, now: RunTime) -> bool {
         let is_there = self.sessions.contains_key(&id);
         if is_there {
             self.drop_consumers(id);
         }
-        let session = self.sessions.entry(id).or_insert(Session { resume, lost: None, consumers: Vec::new() });
-        session.resume = resume;
+        let session = self.sessions.entry(id).or_insert(Session::new(resume, None, now));
+        (session.resume, session.heard) = (resume, now);
         if let Some(at) = session.lost.take() {
             self.losing.remove(&(at, id));
         }
@@ -43,11 +54,16 @@ impl Dispatcher {
         }
     }
 
-    /// A session known only by leases that it held before a restart.
-    pub(crate) fn restore(&mut self, id: SessionId, until: RunTime) {
-        let session = Session { resume: RESUME_DEFAULT, lost: Some(until), consumers: Vec::new() };
-        self.sessions.insert(id, session);
+    /// A session known only by leases or an office that it held before a restart.
+    pub(crate) fn restore(&mut self, id: SessionId, now: RunTime, until: RunTime) -> &mut Session {
         self.losing.insert((until, id));
+        self.sessions.entry(id).or_insert(Session::new(RESUME_DEFAULT, Some(until), now))
+    }
+
+    /// The first of the sessions that wait for an office, but for those that were not heard of for a term.
+    pub(crate) fn first_present(&self, group: GroupNumber, term: Millis, now: RunTime) -> Option<SessionId> {
+        let mut candidates = self.offices.candidates(group);
+        candidates.find(|session| self.sessions[session].heard + term > now)
     }
 
     /// The session is over.
@@ -58,7 +74,7 @@ impl Dispatcher {
         }
     }
 
-    fn drop_consumers(&mut self, id: SessionId) {
+    pub(crate) fn drop_consumers(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         for slot in core::mem::take(&mut session.consumers) {
             self.remove(slot);

@@ -45,7 +45,7 @@ impl World {
         let policies = Policies::new(Policy::default(), Rules::default(), 1);
         state.namespaces.insert(0, Namespace::new(NamespaceName::default(), policies));
         state.namespaces[0].groups.push(0);
-        state.groups.insert(0, Group::new(0, GroupName::default(), Start::Latest));
+        state.groups.insert(0, Group::new(0, GroupName::default(), Start::Latest, None));
         let mut dispatcher = Dispatcher::default();
         let names = |of: &[&str]| of.iter().map(|text| name(text)).collect();
         let filters = [

@@ -62,6 +62,7 @@ impl State {
             | Command::Attach(_)
             | Command::Credit { .. }
             | Command::Detach { .. }
+            | Command::Resign { .. }
             | Command::Pause { .. }
             | Command::Resume { .. }
             | Command::NamespaceSet { .. }

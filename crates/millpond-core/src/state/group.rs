@@ -1,11 +1,12 @@
 //! Groups: each is a namespace's own set of topics, with what is counted of them.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use millpond_types::{Counts, GroupName, Start, Tally, TopicName, Usage};
 
 use crate::fact::{GroupNumber, NamespaceNumber};
-use crate::page::{GroupPage, Reached};
+use crate::page::{GroupPage, OfficePage, Reached};
 use crate::store::{Name, SHELVES, Shelf};
 
 #[derive(Clone, Default)]
@@ -26,6 +27,8 @@ pub(crate) struct Group {
     pub(crate) start: Start,
     /// How far its start has come; `None` if it is over.
     pub(crate) starting: Option<Reached>,
+    /// Of an exclusive group, until it is being deleted.
+    pub(crate) office: Option<Box<OfficePage>>,
     pub(crate) topics: u64,
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
@@ -59,6 +62,7 @@ impl Groups {
     /// A group is being deleted from here on.
     pub(crate) fn end(&mut self, number: GroupNumber) {
         self[number].is_ending = true;
+        self[number].office = None;
         self.ending.insert(number);
         self.started(number);
     }
@@ -112,23 +116,50 @@ impl core::ops::IndexMut<GroupNumber> for Groups {
 }
 
 impl Group {
-    pub(crate) fn new(namespace: NamespaceNumber, name: GroupName, start: Start) -> Group {
+    pub(crate) fn new(namespace: NamespaceNumber, name: GroupName, start: Start, office: Option<OfficePage>) -> Group {
         let (counts, tally, shelves) = (Counts::default(), Tally::default(), [0; SHELVES]);
         let starting = (start != Start::Latest).then(Reached::default);
         let (is_ending, topics, bytes, cold) = (false, 0, 0, shelves);
-        Group { namespace, name, is_ending, start, starting, topics, counts, tally, bytes, shelves, cold }
+        let office = office.map(Box::new);
+        Group { namespace, name, is_ending, office, start, starting, topics, counts, tally, bytes, shelves, cold }
     }
 
     /// A group, all of whose topics are in the store.
     pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
-        let GroupPage { number: _, name, is_ending, start, starting, counts, tally, bytes, topics, shelves } = page;
-        Group { namespace, name, is_ending, start, starting, topics, counts, tally, bytes, shelves, cold: shelves }
+        let GroupPage { number: _, name, is_ending, office, start, starting, counts, tally, bytes, topics, shelves } =
+            page;
+        Group {
+            namespace,
+            name,
+            is_ending,
+            office,
+            start,
+            starting,
+            topics,
+            counts,
+            tally,
+            bytes,
+            shelves,
+            cold: shelves,
+        }
     }
 
     pub(crate) fn page(&self, number: GroupNumber) -> GroupPage {
-        let Group { namespace: _, name, is_ending, start, starting, topics, counts, tally, bytes, shelves, cold: _ } =
-            self.clone();
-        GroupPage { number, name, is_ending, start, starting, counts, tally, bytes, topics, shelves }
+        let Group {
+            namespace: _,
+            name,
+            is_ending,
+            office,
+            start,
+            starting,
+            topics,
+            counts,
+            tally,
+            bytes,
+            shelves,
+            cold: _,
+        } = self.clone();
+        GroupPage { number, name, is_ending, office, start, starting, counts, tally, bytes, topics, shelves }
     }
 
     /// Whether its start has still to come to a topic. What was published there since waits until then, for older messages

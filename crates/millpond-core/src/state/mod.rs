@@ -14,6 +14,7 @@ pub(crate) mod holders;
 pub(crate) mod line;
 pub(crate) mod namespace;
 pub(crate) mod numbers;
+pub(crate) mod office;
 pub(crate) mod order;
 pub(crate) mod pauses;
 pub(crate) mod pieces;

@@ -1,5 +1,7 @@
 //! The numbers that outlive what they name.
 
+use millpond_types::LeaderEpoch;
+
 use crate::fact::{GroupNumber, NamespaceNumber};
 
 /// High-water marks. Nothing is kept per absent topic: a topic that comes (back) into being starts above them.
@@ -13,6 +15,8 @@ pub(crate) struct Numbers {
     pub(crate) next_group: GroupNumber,
     /// Above every sequence and every lease number ever given out.
     pub(crate) high_water: u64,
+    /// The highest epoch that an office ever had.
+    pub(crate) epochs: LeaderEpoch,
     /// Whatever is given out now is at least this; set at a start after anything but an orderly stop.
     pub(crate) raised: u64,
 }

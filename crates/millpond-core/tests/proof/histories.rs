@@ -118,6 +118,7 @@ impl History {
                 Output::Reply { ticket, .. } if unseen.contains(&ticket) => {}
                 Output::Reply { ticket, reply } => _ = found.insert(ticket, self.flat(&reply)),
                 Output::SessionExpired(session) => gone.push(session.0),
+                Output::Standing { .. } => panic!("no group of a history is exclusive"),
             }
         }
         assert_eq!(found, expected, "the answers");
@@ -133,7 +134,7 @@ impl History {
         let mut answered = BTreeSet::new();
         for output in outputs {
             let (who, leases) = match output {
-                Output::Delivery { session, consumer, leases } => {
+                Output::Delivery { session, consumer, leases, .. } => {
                     (Who::Attached { session: session.0, consumer: *consumer }, leases)
                 }
                 Output::Reply { ticket, reply: Reply::Received(leases) } => {
@@ -200,6 +201,7 @@ impl History {
                     FinishOutcome::Dead => "dead",
                     FinishOutcome::LeaseLost => "lease_lost",
                     FinishOutcome::Kept => "kept",
+                    FinishOutcome::Deposed => "deposed",
                 };
                 let runs = outcomes.iter().map(|run| vec![name(run.outcome.clone()).to_owned(); run.count as usize]);
                 runs.flatten().collect()

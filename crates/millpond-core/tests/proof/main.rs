@@ -14,6 +14,7 @@ mod jobs;
 mod journal;
 mod model;
 mod moves;
+mod offices;
 mod parking;
 mod pieces;
 mod producers;

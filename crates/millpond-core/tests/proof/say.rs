@@ -4,8 +4,8 @@
 use millpond_core::Now;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
-    Counts, FinishOutcome, GroupView, MessageState, MessageView, NamespaceView, OutcomeRun, Priority, PublishOutcome,
-    Tally, TopicView,
+    Counts, FinishOutcome, GroupView, MessageState, MessageView, Millis, NamespaceView, OfficeView, OutcomeRun,
+    Priority, PublishOutcome, Role, Standing, Tally, TopicView,
 };
 
 use crate::journal::Journal;
@@ -21,8 +21,12 @@ pub fn output(output: &Output, journal: &Journal, names: &Names, now: Now) -> Ve
                 None => lines,
             }
         }
-        Output::Delivery { session, consumer, leases } => {
-            leases.iter().map(|run| format!("s{}.{consumer} <- {}", session.0, leased(run, journal))).collect()
+        Output::Delivery { session, consumer, epoch, leases } => {
+            let epoch = epoch.map_or(String::new(), |epoch| format!(", epoch {}", epoch.0));
+            leases.iter().map(|run| format!("s{}.{consumer} <- {}{epoch}", session.0, leased(run, journal))).collect()
+        }
+        Output::Standing { session, consumer, standing } => {
+            vec![format!("s{}.{consumer} {}", session.0, self::standing(standing))]
         }
         Output::SessionExpired(session) => vec![format!("s{} expired", session.0)],
     }
@@ -82,6 +86,7 @@ fn finished(outcome: &FinishOutcome) -> String {
         FinishOutcome::Dead => "dead".into(),
         FinishOutcome::LeaseLost => "lease_lost".into(),
         FinishOutcome::Kept => "kept".into(),
+        FinishOutcome::Deposed => "deposed".into(),
     }
 }
 
@@ -142,6 +147,22 @@ fn counts(counts: &Counts) -> String {
     all.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {n} {name}")).collect()
 }
 
+fn standing(standing: &Standing) -> String {
+    let (epoch, Millis(handover)) = (standing.epoch.0, standing.handover);
+    match standing.role {
+        Role::Candidate => "waits".into(),
+        Role::Inaugurate => format!("inaugurates epoch {epoch}"),
+        Role::Lead => format!("leads epoch {epoch}"),
+        Role::Deposed => format!("is deposed, hand-over {handover} ms"),
+    }
+}
+
+fn office(view: &OfficeView) -> String {
+    let leader = if view.leader.is_some() { "led" } else { "vacant" };
+    let handing = if view.is_handing_over { ", handing over" } else { "" };
+    format!("; office of {}, epoch {}, {leader}{handing}, {} waiting", view.group, view.epoch.0, view.candidates)
+}
+
 fn namespace(view: &NamespaceView) -> String {
     let paused: String =
         view.paused.iter().map(|(name, prefix)| format!(", {name}{} paused", if *prefix { "*" } else { "" })).collect();
@@ -162,7 +183,9 @@ fn namespace(view: &NamespaceView) -> String {
         ("topics", quotas.topics, usage.topics),
     ];
     let quotas = quotas.iter().filter_map(|(name, quota, used)| Some(format!(", {used} of {} {name}", (*quota)?)));
-    format!("{}: {} topics{of}{tally}{paused}{}", view.name, usage.topics, quotas.collect::<String>())
+    let quotas: String = quotas.collect();
+    let offices: String = view.offices.iter().map(office).collect();
+    format!("{}: {} topics{of}{tally}{paused}{quotas}{offices}", view.name, usage.topics)
 }
 
 fn topic(view: &TopicView, now: Now) -> Vec<String> {

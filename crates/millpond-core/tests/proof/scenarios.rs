@@ -141,7 +141,7 @@ impl Script {
                 leases.iter().for_each(|run| self.take_receipts(run));
             }
             Output::Reply { reply: Reply::Dead { next, .. }, .. } => self.names.next_page = next.clone(),
-            Output::Reply { .. } | Output::SessionExpired(_) => {}
+            Output::Reply { .. } | Output::Standing { .. } | Output::SessionExpired(_) => {}
         }
     }
 

@@ -12,9 +12,9 @@ use millpond_core::command::*;
 use millpond_core::dedup_hash;
 use millpond_types::block;
 use millpond_types::{
-    Coalesce, DedupWindow, Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OnExpiry, Overflow,
-    Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Receipt, RequestId, Retry, Rule, Rules, SessionId, Start,
-    TopBy, TopicName, TopicNumber, WallTime,
+    Coalesce, DedupWindow, Filter, GroupKind, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OfficeTerms,
+    OnExpiry, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Receipt, RequestId, Retry, Rule,
+    Rules, SessionId, Start, TopBy, TopicName, TopicNumber, WallTime,
 };
 
 use crate::journal::sizes_of;
@@ -181,6 +181,10 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             let (session, consumer) = consumer(line.words[0]);
             Command::Detach { session, consumer }
         }
+        "resign" => {
+            let (session, consumer) = consumer(line.words[0]);
+            Command::Resign { session, consumer }
+        }
         "look" => {
             let which = match line.words.get(1) {
                 Some(word) => LookWhich::One(line.which(word, names)),
@@ -215,7 +219,14 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
                 Some("earliest") => Start::Earliest,
                 Some(ago) => Start::At(WallTime(names.wall.0 - duration(ago).0)),
             };
-            Command::GroupCreate { namespace, name: GroupName::try_from(line.words[0]).unwrap(), start }
+            let kind = match line.words.get(1) {
+                Some(&"exclusive") => GroupKind::Exclusive(OfficeTerms {
+                    term: line.time("term").unwrap_or(Millis::seconds(10)),
+                    handover: line.time("handover").unwrap_or(Millis::seconds(30)),
+                }),
+                _ => GroupKind::Shared,
+            };
+            Command::GroupCreate { namespace, name: GroupName::try_from(line.words[0]).unwrap(), start, kind }
         }
         "group-delete" => Command::GroupDelete { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
         "namespaces" => Command::Namespaces,

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use millpond_types::limits::*;
 use millpond_types::{
-    Advice, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupView, MessageId,
-    MessageState, MessageView, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy, PublishOutcome, Quotas,
-    Receipt, Retry, Rule, Start, Tally, TopBy, TopicView, Usage,
+    Advice, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupKind, GroupView,
+    MessageId, MessageState, MessageView, NamespaceView, OfficeTerms, OfficeView, OnExpiry, Overflow, Overrides,
+    Pattern, Policy, PublishOutcome, Quotas, Receipt, Retry, Role, Rule, Standing, Start, Tally, TopBy, TopicView,
+    Usage,
 };
 
 use super::{Record, vectors};
@@ -62,6 +63,9 @@ fn every_record_has_its_fields() {
         ("Pattern", Pattern::FIELDS),
         ("Rule", Rule::FIELDS),
         ("Counts", Counts::FIELDS),
+        ("OfficeTerms", OfficeTerms::FIELDS),
+        ("OfficeView", OfficeView::FIELDS),
+        ("Standing", Standing::FIELDS),
         ("Tally", Tally::FIELDS),
         ("Usage", Usage::FIELDS),
         ("NamespaceView", NamespaceView::FIELDS),
@@ -88,6 +92,8 @@ fn every_choice_has_its_numbers_and_fields() {
         ("Which", Which::TABLE),
         ("LookWhich", LookWhich::TABLE),
         ("TopBy", TopBy::TABLE),
+        ("GroupKind", GroupKind::TABLE),
+        ("Role", Role::TABLE),
         ("DeadWhich", DeadWhich::TABLE),
         ("Start", Start::TABLE),
         ("Retry", Retry::TABLE),

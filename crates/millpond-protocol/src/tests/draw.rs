@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use millpond_types::limits::{DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
 use millpond_types::{
-    Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupName, GroupView,
-    LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OnExpiry, OutcomeRun,
-    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry,
-    Rule, Rules, Sequence, SessionId, Start, Tally, TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime, block,
+    Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName,
+    GroupView, LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView,
+    OfficeTerms, OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId,
+    PublishOutcome, Quotas, Receipt, RequestId, Retry, Role, Rule, Rules, Sequence, SessionId, Standing, Start, Tally,
+    TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime, block,
 };
 
 use crate::*;
@@ -293,6 +294,7 @@ impl Draw {
             }),
             "Credit" => Request::Credit { consumer: self.u32(), messages: self.u32(), bytes: self.u64() },
             "Detach" => Request::Detach { consumer: self.u32() },
+            "Resign" => Request::Resign { consumer: self.u32() },
             "Look" => {
                 let first = self.flag();
                 let which = if first { LookWhich::First(self.u32()) } else { LookWhich::One(self.which()) };
@@ -312,7 +314,8 @@ impl Draw {
             }
             "NamespaceDelete" => Request::NamespaceDelete { namespace: self.namespace() },
             "GroupCreate" => {
-                Request::GroupCreate { namespace: self.namespace(), group: self.group(), start: self.start() }
+                let kind = self.option(Draw::terms).map_or(GroupKind::Shared, GroupKind::Exclusive);
+                Request::GroupCreate { namespace: self.namespace(), group: self.group(), start: self.start(), kind }
             }
             "GroupDelete" => Request::GroupDelete { namespace: self.namespace(), group: self.group() },
             "Namespaces" => Request::Namespaces,
@@ -399,10 +402,31 @@ impl Draw {
             version: self.u64(),
             usage: Usage { messages: self.u64(), bytes: self.u64(), topics: self.u64(), connections: self.u64() },
             groups: self.list(0, Draw::group_view),
+            offices: self.list(0, Draw::office),
             tally: Tally { accepted: self.u64(), declined: self.u64(), superseded: self.u64(), dropped: self.u64() },
             paused: self.list(0, |d| (d.topic(), d.flag())),
             position: self.u64(),
         }
+    }
+
+    fn terms(&mut self) -> OfficeTerms {
+        OfficeTerms { term: self.millis(), handover: self.millis() }
+    }
+
+    fn office(&mut self) -> OfficeView {
+        OfficeView {
+            group: self.group(),
+            terms: self.terms(),
+            epoch: LeaderEpoch(self.u64()),
+            leader: self.option(Draw::u32),
+            is_handing_over: self.flag(),
+            candidates: self.u32(),
+        }
+    }
+
+    fn standing(&mut self) -> Standing {
+        let role = [Role::Candidate, Role::Inaugurate, Role::Lead, Role::Deposed][self.below(4)];
+        Standing { role, epoch: LeaderEpoch(self.u64()), term: self.millis(), handover: self.millis() }
     }
 
     fn topic_view(&mut self) -> TopicView {
@@ -430,8 +454,8 @@ impl Draw {
 
     /// A response of the kind.
     pub(crate) fn response(&mut self, kind: &str) -> Response {
-        const FINISHED: [FinishOutcome; 4] =
-            [FinishOutcome::Done, FinishOutcome::Dead, FinishOutcome::LeaseLost, FinishOutcome::Kept];
+        use FinishOutcome::{Dead, Deposed, Done, Kept, LeaseLost};
+        const FINISHED: [FinishOutcome; 5] = [Done, Dead, LeaseLost, Kept, Deposed];
         let code = self.code();
         match kind {
             "Welcome" => {
@@ -455,8 +479,12 @@ impl Draw {
                 let session = SessionId(self.u64());
                 Response::SessionBegun { session, resumed: self.flag(), heartbeat: self.millis() }
             }
-            "Delivery" => Response::Delivery { consumer: self.u32(), leases: self.list(0, Draw::leased) },
+            "Delivery" => {
+                let (consumer, epoch) = (self.u32(), self.option(|d| LeaderEpoch(d.u64())));
+                Response::Delivery { consumer, epoch, leases: self.list(0, Draw::leased) }
+            }
             "SessionExpired" => Response::SessionExpired,
+            "Standing" => Response::Standing { consumer: self.u32(), standing: self.standing() },
             "Done" => Response::Done,
             "Count" => Response::Count(self.u64()),
             "Messages" => Response::Messages(self.list(0, Draw::message)),

@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millpond_core::output::{LeasedRun, Reply};
-use millpond_types::Code;
+use millpond_types::{Code, LeaderEpoch, Standing};
 use tokio::sync::Notify;
 
 /// Weight at which a connection is closed: its client asks and does not read. The weight is in bytes, roughly; bodies
@@ -20,7 +20,9 @@ pub(crate) enum Out {
     /// The answer of the request in this place.
     Reply { index: u32, reply: Reply },
     /// Messages for a consumer of the connection's session.
-    Delivery { consumer: u32, leases: Vec<LeasedRun> },
+    Delivery { consumer: u32, epoch: Option<LeaderEpoch>, leases: Vec<LeasedRun> },
+    /// For a consumer of an exclusive group.
+    Standing { consumer: u32, standing: Standing },
     /// The connection's session was not extended in time.
     SessionExpired,
     /// Answer what was asked, then close.
@@ -116,7 +118,7 @@ impl Out {
             Out::Reply { reply: Reply::Dead { rows, .. }, .. } => {
                 rows.iter().map(|row| row.extent.length as usize).sum()
             }
-            Out::Reply { .. } | Out::SessionExpired | Out::Drain => 0,
+            Out::Reply { .. } | Out::Standing { .. } | Out::SessionExpired | Out::Drain => 0,
         };
         self.weight() + bodies
     }

@@ -108,7 +108,7 @@ impl Entries {
                 let number = parts(*ticket).0;
                 self.connections.get(&number).map(|outbox| (number, &**outbox))
             }
-            Output::Delivery { session, .. } | Output::SessionExpired(session) => {
+            Output::Delivery { session, .. } | Output::Standing { session, .. } | Output::SessionExpired(session) => {
                 self.sessions.get(session).map(|(number, outbox)| (*number, &**outbox))
             }
         }
@@ -126,7 +126,8 @@ impl Entries {
 fn item(output: Output) -> Out {
     match output {
         Output::Reply { ticket, reply } => Out::Reply { index: parts(ticket).1, reply },
-        Output::Delivery { consumer, leases, .. } => Out::Delivery { consumer, leases },
+        Output::Delivery { consumer, epoch, leases, .. } => Out::Delivery { consumer, epoch, leases },
+        Output::Standing { consumer, standing, .. } => Out::Standing { consumer, standing },
         Output::SessionExpired(_) => Out::SessionExpired,
     }
 }

@@ -121,6 +121,7 @@ fn held(command: &Command) -> usize {
         | Command::SessionEnd(_)
         | Command::Credit { .. }
         | Command::Detach { .. }
+        | Command::Resign { .. }
         | Command::NamespaceSet { .. }
         | Command::NamespaceDelete(_)
         | Command::GroupCreate { .. }

@@ -28,6 +28,9 @@ impl Ledger {
             | Fact::GroupStarted { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
+            | Fact::OfficeTaken { .. }
+            | Fact::OfficeLeft { .. }
+            | Fact::HandedOver { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Declined { .. }

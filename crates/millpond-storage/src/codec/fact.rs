@@ -179,12 +179,13 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(26);
             sink.number32(*group);
         }
-        Fact::GroupCreated { group, namespace, name, start } => {
+        Fact::GroupCreated { group, namespace, name, start, kind } => {
             sink.byte(24);
             sink.number32(*group);
             sink.number32(*namespace);
             sink.string(name.as_bytes());
             sink.start(*start);
+            sink.group_kind(*kind);
         }
         Fact::Copied { topic, group, messages, rest } => {
             sink.byte(40);
@@ -225,6 +226,21 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.next_topic(*topic);
             sink.number32(*group);
             sink.number32(*count);
+        }
+        Fact::OfficeTaken { group, session, epoch } => {
+            sink.byte(45);
+            sink.number32(*group);
+            sink.number(session.0);
+            sink.number(epoch.0);
+        }
+        Fact::OfficeLeft { group, until } => {
+            sink.byte(46);
+            sink.number32(*group);
+            sink.number(until.0);
+        }
+        Fact::HandedOver { group } => {
+            sink.byte(47);
+            sink.number32(*group);
         }
     }
     *context = sink.context;
@@ -349,6 +365,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             namespace: source.number32()?,
             name: source.group_name()?,
             start: source.start()?,
+            kind: source.group_kind()?,
         },
         40 => Fact::Copied {
             topic: source.next_topic()?,
@@ -380,6 +397,11 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             until: source.option(|source| source.number().map(RunTime))?,
         },
         29 => Fact::Declined { topic: source.next_topic()?, group: source.number32()?, count: source.number32()? },
+        45 => {
+            Fact::OfficeTaken { group: source.number32()?, session: source.session()?, epoch: source.leader_epoch()? }
+        }
+        46 => Fact::OfficeLeft { group: source.number32()?, until: RunTime(source.number()?) },
+        47 => Fact::HandedOver { group: source.number32()? },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }

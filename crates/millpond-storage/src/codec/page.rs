@@ -91,6 +91,7 @@ impl Sink<'_> {
                     next_namespace,
                     next_group,
                     high_water,
+                    epochs,
                     raised,
                     run,
                     wall,
@@ -101,6 +102,7 @@ impl Sink<'_> {
                 self.number32(*next_namespace);
                 self.number32(*next_group);
                 self.number(*high_water);
+                self.number(epochs.0);
                 self.number(*raised);
                 self.number(run.0);
                 self.number(wall.0);
@@ -152,6 +154,7 @@ impl Source<'_> {
                 next_namespace: self.number32()?,
                 next_group: self.number32()?,
                 high_water: self.number()?,
+                epochs: self.leader_epoch()?,
                 raised: self.number()?,
                 run: RunTime(self.number()?),
                 wall: self.wall()?,
@@ -204,6 +207,7 @@ impl Source<'_> {
             is_ending: self.flag()?,
             start: self.start()?,
             starting: self.option(Source::reached)?,
+            office: self.option(Source::office)?.map(Box::new),
             counts: self.counts()?,
             tally: self.tally()?,
             bytes: self.number()?,
@@ -267,12 +271,14 @@ impl Source<'_> {
 
 impl Sink<'_> {
     fn group(&mut self, group: &GroupPage) {
-        let GroupPage { number, name, is_ending, start, starting, counts, tally, bytes, topics, shelves } = group;
+        let GroupPage { number, name, is_ending, office, start, starting, counts, tally, bytes, topics, shelves } =
+            group;
         self.number32(*number);
         self.string(name.as_bytes());
         self.flag(*is_ending);
         self.start(*start);
         self.option(starting.as_ref(), Sink::reached);
+        self.option(office.as_deref(), Sink::office);
         self.counts(counts);
         self.tally(tally);
         self.number(*bytes);

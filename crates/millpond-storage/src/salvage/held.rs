@@ -129,6 +129,9 @@ impl Held {
             | Fact::GroupStarted { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
+            | Fact::OfficeTaken { .. }
+            | Fact::OfficeLeft { .. }
+            | Fact::HandedOver { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Extended { .. }

@@ -9,7 +9,7 @@ use millpond_core::output::{Extent, Holdings};
 use millpond_core::page::{NumbersPage, Page};
 use millpond_core::store::{Answer, Key, Store, Want};
 use millpond_types::block::Sizes;
-use millpond_types::{Priority, RunTime, Sequence, TopicNumber, WallTime};
+use millpond_types::{LeaderEpoch, Priority, RunTime, Sequence, TopicNumber, WallTime};
 
 use crate::store::LayeredStore;
 use crate::twin::{Fault, SECTOR, Seed, TwinDisk};
@@ -66,6 +66,7 @@ impl Replica for Tape {
             next_namespace: 1,
             next_group: 1,
             high_water: 1,
+            epochs: LeaderEpoch(1),
             raised: 1,
             run: RunTime(1),
             wall: WallTime(1),

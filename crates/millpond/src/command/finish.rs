@@ -143,13 +143,18 @@ impl Leases {
                 FinishOutcome::Dead => "dead",
                 FinishOutcome::LeaseLost => "lease_lost",
                 FinishOutcome::Kept => "kept",
+                FinishOutcome::Deposed => "deposed",
             };
             match globals.output {
                 Output::Table => say::line(format!("{outcome} {receipt}")),
                 Output::Json => say::line(json!({ "outcome": outcome, "receipt": receipt.to_string() })),
             }
         }
+        let deposed = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::Deposed).count();
         match outcomes.lost() {
+            0 if deposed > 0 => Err(Failure::refused(format!(
+                "{deposed} leases are those of a leader that was replaced, and end with the hand-over: finish them before"
+            ))),
             0 => Ok(()),
             lost => Err(Failure::refused(format!(
                 "{lost} of {} leases are lost: finished already, expired or taken over. Receive the messages again",

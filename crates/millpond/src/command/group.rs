@@ -1,7 +1,9 @@
 //! `group`: makes, lists and deletes the groups of a namespace.
 
 use clap::{Args, Subcommand};
-use millpond_types::{Counts, GroupName, GroupView, NamespaceName, NamespaceView, Start};
+use millpond_types::{
+    Counts, GroupKind, GroupName, GroupView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, Start,
+};
 
 use crate::cli::{Globals, Output};
 use crate::command::namespace::name;
@@ -31,6 +33,15 @@ pub struct Create {
     /// What it is given of what was published before: all that other groups still hold, nothing, or what of it was published at this time or later, in RFC 3339 or as in '10m ago' [default: latest]
     #[arg(long, value_name = "earliest|latest|TIME", value_parser = quantity::start)]
     start: Option<Start>,
+    /// Let one consumer have all messages, the leader, and another one only when the leader is gone
+    #[arg(long)]
+    exclusive: bool,
+    /// How long a leader may be silent before another one takes over: 500ms to 10m [default: 10s]
+    #[arg(long, requires = "exclusive", value_name = "TIME", value_parser = quantity::millis)]
+    term: Option<Millis>,
+    /// How long a leader that was replaced may finish what it has, at most 12h [default: 30s]
+    #[arg(long, requires = "exclusive", value_name = "TIME", value_parser = quantity::millis)]
+    handover: Option<Millis>,
 }
 
 #[derive(Args)]
@@ -58,16 +69,20 @@ impl Group {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         match self {
-            Group::Create(Create { of: One { namespace, group }, start }) => with_client(globals, async |client| {
-                Ok(client.create_group(namespace, group, start.unwrap_or_default()).await?)
-            }),
+            Group::Create(create) => {
+                let (kind, start) = (create.kind(), create.start.unwrap_or_default());
+                let One { namespace, group } = create.of;
+                with_client(globals, async |client| Ok(client.create_group(namespace, group, start, kind).await?))
+            }
             Group::Delete(One { namespace, group }) => {
                 with_client(globals, async |client| Ok(client.delete_group(namespace, group).await?))
             }
             Group::List(List { namespace }) => {
                 let view = with_client(globals, async |client| Ok(client.stats(namespace).await?))?;
                 match globals.output {
-                    Output::Json => view.groups.iter().for_each(|group| say::line(json::group(group))),
+                    Output::Json => view.groups.iter().for_each(|group| {
+                        say::line(json::group(group, office_of(&view, &group.name)));
+                    }),
                     Output::Table => say::print(table(&view)),
                 }
                 Ok(())
@@ -76,13 +91,36 @@ impl Group {
     }
 }
 
+impl Create {
+    fn kind(&self) -> GroupKind {
+        if !self.exclusive {
+            return GroupKind::Shared;
+        }
+        let usual = OfficeTerms::default();
+        GroupKind::Exclusive(OfficeTerms {
+            term: self.term.unwrap_or(usual.term),
+            handover: self.handover.unwrap_or(usual.handover),
+        })
+    }
+}
+
+fn office_of<'a>(view: &'a NamespaceView, group: &GroupName) -> Option<&'a OfficeView> {
+    view.offices.iter().find(|office| office.group == *group)
+}
+
 fn table(view: &NamespaceView) -> Table {
-    let mut table = Table::new(&["group", "start", "waiting", "delayed", "retrying", "leased", "dead"]);
+    let heads = ["group", "start", "waiting", "delayed", "retrying", "leased", "dead", "leader", "epoch", "candidates"];
+    let mut table = Table::new(&heads);
     for group in &view.groups {
         let Counts { waiting, delayed, retrying, leased, dead } = group.counts;
         let [waiting, delayed, retrying, leased, dead] =
             [waiting, delayed, retrying, leased, dead].map(|count| count.to_string());
-        table.row([group.name.to_string(), start(group), waiting, delayed, retrying, leased, dead]);
+        let office = office_of(view, &group.name);
+        let of = |say: fn(&OfficeView) -> String| office.map_or_else(String::new, say);
+        let (leader, epoch) = (of(json::leader), of(|office| office.epoch.0.to_string()));
+        let candidates = of(|office| office.candidates.to_string());
+        let name = group.name.to_string();
+        table.row([name, start(group), waiting, delayed, retrying, leased, dead, leader, epoch, candidates]);
     }
     table
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use millpond_client::{Client, Event, Report, SubscribeOptions, Workers};
-use millpond_types::GroupName;
+use millpond_types::{GroupName, LeaderEpoch, Millis, Role, Standing};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 
@@ -25,6 +25,7 @@ The body is the command's stdin; variables say the rest:
   MILLPOND_NAMESPACE, MILLPOND_TOPIC, MILLPOND_ID, MILLPOND_RECEIPT, MILLPOND_PRIORITY,
   MILLPOND_DELIVERIES, MILLPOND_FAILURES
   MILLPOND_LEASE          a number that grows with each lease of the topic: a fencing token
+  MILLPOND_EPOCH          in an exclusive group: a number that grows with each leader
   MILLPOND_HEADER_NAME    each header, its name in capitals, _ for all but letters and digits
   MILLPOND_SERVER         the broker, so that the command can publish
 
@@ -158,9 +159,25 @@ async fn tell_events(mut events: broadcast::Receiver<Event>) {
         match event {
             Event::Disconnected { reason } => say::note(format!("the connection is lost ({reason}); trying again")),
             Event::Reconnected => say::note("the connection is back"),
+            Event::Standing { group, standing } => say::note(told(&group, &standing)),
             Event::SessionLost { leases } => say::note(format!("{leases} leases are lost with the session")),
             _ => {}
         }
+    }
+}
+
+/// What a worker of an exclusive group is, in words.
+fn told(group: &GroupName, standing: &Standing) -> String {
+    let Standing { role, epoch: LeaderEpoch(epoch), handover: Millis(left), .. } = *standing;
+    match role {
+        Role::Candidate => format!("waiting for the office of group {group}, which is in epoch {epoch}"),
+        Role::Inaugurate => {
+            format!(
+                "leading group {group} in epoch {epoch} as soon as its last leader is done, in {left} ms at the latest"
+            )
+        }
+        Role::Lead => format!("leading group {group} in epoch {epoch}"),
+        Role::Deposed => format!("no longer leading group {group}: commands that run have {left} ms to finish"),
     }
 }
 

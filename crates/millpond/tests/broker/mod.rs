@@ -117,7 +117,7 @@ impl Broker {
 
     /// A call that goes on while the test does.
     pub fn spawn(&self, args: &[&str]) -> Running {
-        Running(Some(self.command(args).spawn().expect("the binary runs")))
+        Running::of(&mut self.command(args))
     }
 
     /// A call that has to succeed; what it prints.
@@ -178,6 +178,11 @@ impl Drop for Broker {
 }
 
 impl Running {
+    /// A call that goes on while the test does.
+    pub fn of(command: &mut Command) -> Running {
+        Running(Some(command.spawn().expect("the binary runs")))
+    }
+
     fn child(&mut self) -> &mut Child {
         self.0.as_mut().expect("it is taken at the end alone")
     }

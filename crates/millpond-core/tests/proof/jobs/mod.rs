@@ -8,7 +8,7 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::output::{Output, Reply};
 use millpond_core::page::Page;
-use millpond_types::{Code, Counts, Filter, GroupName, Millis, NamespaceName, Start, TopBy, TopicName};
+use millpond_types::{Code, Counts, Filter, GroupKind, GroupName, Millis, NamespaceName, Start, TopBy, TopicName};
 
 use crate::script::{self, Line, Names};
 use crate::shell::Shell;
@@ -65,6 +65,7 @@ fn filled_twice(topics: usize) -> (Shell, u64) {
         namespace: NamespaceName::default(),
         name: GroupName::try_from("audit").unwrap(),
         start: Start::Latest,
+        kind: GroupKind::Shared,
     };
     let ticket = shell.ticket();
     shell.turn(vec![(ticket, create)]);

@@ -165,13 +165,13 @@ impl Model {
     /// The broker was started anew; `raised` is what its numbers were raised to.
     pub fn restart(&mut self, raised: u64) {
         self.raised = raised;
-        self.grace = self.run + 10_000;
         self.consumers.clear();
         self.waits.clear();
         let leased = self.topics.values().flat_map(|topic| topic.messages.values());
-        let holders: BTreeSet<u64> = leased.filter_map(|message| message.holder()).filter(|id| *id != 0).collect();
+        let holders: BTreeSet<u64> = leased.filter_map(|message| message.holder()).collect();
+        self.grace = if holders.is_empty() { self.run } else { self.run + 10_000 };
         let lost = |_| Session { resume: 10_000, lost: Some(self.grace) };
-        self.sessions = holders.into_iter().map(|id| (id, lost(id))).collect();
+        self.sessions = holders.into_iter().filter(|id| *id != 0).map(|id| (id, lost(id))).collect();
     }
 
     /// The topic's messages that are ready, in the order of delivery, over all priorities.

@@ -494,7 +494,7 @@ impl Run {
                     }
                 }
             }
-            Output::SessionExpired(_) => {}
+            Output::Standing { .. } | Output::SessionExpired(_) => {}
         }
     }
 

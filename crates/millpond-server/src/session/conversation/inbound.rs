@@ -78,6 +78,10 @@ impl Conversation {
                 }
                 None => return self.refuse(correlation, Code::SessionUnknown, NO_SESSION),
             },
+            frame::Request::Resign { consumer } => match &self.session {
+                Some(session) => (Kind::Plain, Command::Resign { session: session.id, consumer }),
+                None => return self.refuse(correlation, Code::SessionUnknown, NO_SESSION),
+            },
             frame::Request::Receive(receive) => match self.may_not_use(&receive.namespace) {
                 None => (Kind::Receive, convert::receive(receive)),
                 Some(why) => return self.refuse(correlation, Code::QuotaExceeded, &why),
@@ -107,8 +111,8 @@ impl Conversation {
                 manage(convert::namespace_set(&namespace, policy, rules))
             }
             frame::Request::NamespaceDelete { namespace } => manage(Command::NamespaceDelete(namespace)),
-            frame::Request::GroupCreate { namespace, group: name, start } => {
-                manage(Command::GroupCreate { namespace, name, start })
+            frame::Request::GroupCreate { namespace, group: name, start, kind } => {
+                manage(Command::GroupCreate { namespace, name, start, kind })
             }
             frame::Request::GroupDelete { namespace, group: name } => manage(Command::GroupDelete { namespace, name }),
             frame::Request::Namespaces => manage(Command::Namespaces),

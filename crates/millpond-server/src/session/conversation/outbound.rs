@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use millpond_core::output::Reply;
 use millpond_protocol::{LeasedRun, Response};
 use millpond_types::limits::FRAME_MAX;
-use millpond_types::{Code, Millis};
+use millpond_types::{Code, LeaderEpoch, Millis};
 
 use super::Conversation;
 use crate::bodies::{Read, Reading, Unread};
@@ -88,14 +88,19 @@ impl Conversation {
                     self.write(Response::SessionExpired, 0);
                 }
             }
-            Out::Delivery { consumer, leases } => {
+            Out::Standing { consumer, standing } => {
+                if self.session.as_ref().is_some_and(|session| session.begun) {
+                    self.write(Response::Standing { consumer, standing }, 0);
+                }
+            }
+            Out::Delivery { consumer, epoch, leases } => {
                 // Before its session has begun here, a delivery belongs to the connection that was lost.
                 if self.session.as_ref().is_some_and(|session| session.begun) {
                     let spent = leases.iter().fold(NOTHING, |spent, run| Grant {
                         messages: spent.messages + run.count,
                         bytes: spent.bytes + u64::from(run.extent.length),
                     });
-                    self.read(Telling::Delivery { consumer, spent }, Unread::Leases(leases));
+                    self.read(Telling::Delivery { consumer, epoch, spent }, Unread::Leases(leases));
                 }
             }
             Out::Reply { index, reply } => {
@@ -155,7 +160,9 @@ impl Conversation {
 
     fn told(&mut self, what: Telling, read: Read) {
         match (what, read) {
-            (Telling::Delivery { consumer, spent }, Read::Leases(runs)) => self.deliver(consumer, spent, runs),
+            (Telling::Delivery { consumer, epoch, spent }, Read::Leases(runs)) => {
+                self.deliver(consumer, epoch, spent, runs);
+            }
             (Telling::Answer { correlation }, Read::Leases(runs)) => self.write(Response::Received(runs), correlation),
             (Telling::Answer { correlation }, Read::Messages(rows)) => {
                 self.write(Response::Messages(rows), correlation)
@@ -169,7 +176,7 @@ impl Conversation {
 
     /// Writes a delivery, in several frames where one would be too large. `spent` is the credit that the core counts for
     /// it: more than the client sees, where a message could not be read.
-    fn deliver(&mut self, consumer: u32, spent: Grant, runs: Vec<LeasedRun>) {
+    fn deliver(&mut self, consumer: u32, epoch: Option<LeaderEpoch>, spent: Grant, runs: Vec<LeasedRun>) {
         let mut used = NOTHING;
         let mut frame = Vec::new();
         let mut length = 0;
@@ -178,14 +185,14 @@ impl Conversation {
             used.bytes += run.block.len() as u64;
             let cost = run.topic.as_bytes().len() + run.block.len() + RUN_ENVELOPE;
             if length + cost > FRAME_MAX - RUN_ENVELOPE && !frame.is_empty() {
-                self.write(Response::Delivery { consumer, leases: std::mem::take(&mut frame) }, 0);
+                self.write(Response::Delivery { consumer, epoch, leases: std::mem::take(&mut frame) }, 0);
                 length = 0;
             }
             length += cost;
             frame.push(run);
         }
         if !frame.is_empty() {
-            self.write(Response::Delivery { consumer, leases: frame }, 0);
+            self.write(Response::Delivery { consumer, epoch, leases: frame }, 0);
         }
         let window = self.windows.iter_mut().find(|(number, _)| *number == consumer);
         if let Some(told) = window.and_then(|(_, window)| window.written(spent, used)) {
@@ -199,6 +206,6 @@ impl Conversation {
 pub(crate) enum Telling {
     /// The answer of a request.
     Answer { correlation: u32 },
-    /// A consumer, and the credit that the core counts for the delivery.
-    Delivery { consumer: u32, spent: Grant },
+    /// A consumer, the epoch that it leads in, and the credit that the core counts for the delivery.
+    Delivery { consumer: u32, epoch: Option<LeaderEpoch>, spent: Grant },
 }

@@ -126,7 +126,7 @@ fn a_delivery_of_before_the_resumption_is_not_told() {
     let mut rig = Rig::new();
     let begin = Asked::SessionBegin { session: SessionId(7), resume: Default::default(), held: Vec::new() };
     rig.accept(begin).unwrap();
-    let delivery = || Out::Delivery { consumer: 1, leases: Vec::new() };
+    let delivery = || Out::Delivery { consumer: 1, epoch: None, leases: Vec::new() };
     rig.output(delivery()).unwrap();
     assert!(rig.said().is_empty());
     rig.output(Out::Reply { index: 0, reply: Reply::SessionBegun { resumed: true } }).unwrap();

@@ -24,7 +24,7 @@ fn replies_find_their_connection_and_deliveries_the_session() {
         reply(first, 6),
         reply(77, 1),
         reply(second, 7),
-        Output::Delivery { session: SESSION, consumer: 3, leases: Vec::new() },
+        Output::Delivery { session: SESSION, consumer: 3, epoch: None, leases: Vec::new() },
     ];
     registry.release(outputs.into_iter());
     assert!(matches!(taken(&one)[..], [Out::Reply { index: 5, .. }, Out::Reply { index: 6, .. }]));

@@ -1,0 +1,49 @@
+//! Office and epoch: what the candidates of an exclusive group are told, over all losses. An epoch is one session's for
+//! ever, and deliveries of one never come among those of another.
+//!
+//! That leases of one epoch are over before deliveries of the next begin is an invariant of the core, and is checked
+//! after each turn.
+
+use std::collections::BTreeMap;
+
+use millpond_types::{LeaderEpoch, Role, SessionId, Standing};
+
+use crate::verdict::Violation;
+
+/// See the module.
+#[derive(Default)]
+pub struct Offices {
+    leaders: BTreeMap<LeaderEpoch, SessionId>,
+    /// The epoch of the last delivery.
+    delivered: LeaderEpoch,
+}
+
+impl Offices {
+    /// A candidate was told what it is; true if it leads.
+    pub fn standing(&mut self, session: SessionId, standing: Standing) -> Result<bool, Violation> {
+        let Standing { role, epoch, .. } = standing;
+        if matches!(role, Role::Inaugurate | Role::Lead) {
+            self.leads(session, epoch)?;
+        }
+        Ok(role == Role::Lead)
+    }
+
+    /// Messages came.
+    pub fn delivered(&mut self, session: SessionId, epoch: LeaderEpoch) -> Result<(), Violation> {
+        self.leads(session, epoch)?;
+        let before = std::mem::replace(&mut self.delivered, epoch);
+        if epoch < before {
+            return Err(Violation::offices(format!("a delivery of epoch {} comes after {}", epoch.0, before.0)));
+        }
+        Ok(())
+    }
+
+    fn leads(&mut self, session: SessionId, epoch: LeaderEpoch) -> Result<(), Violation> {
+        let known = *self.leaders.entry(epoch).or_insert(session);
+        if known != session {
+            let what = format!("epoch {} is that of {session:?}, and was that of {known:?}", epoch.0);
+            return Err(Violation::offices(what));
+        }
+        Ok(())
+    }
+}
