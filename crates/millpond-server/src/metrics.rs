@@ -46,6 +46,7 @@ struct Kept {
     resident_bytes: Gauge,
     parked: Gauge,
     messages_over_quota: Counter,
+    forgotten: Counter,
     pushed_back: Family<Label, Gauge>,
     store_bytes: Family<Label, Gauge>,
     tree_reads: Counter,
@@ -147,6 +148,11 @@ impl Metrics {
             ("connections_accepted", "Connections taken in", &self.connected),
             ("connections_refused", "Connections closed because there were too many", &self.refused),
             (
+                "forgotten",
+                "Topics and scopes that somebody should have been told of, found by the watch: a bug, please report it",
+                &self.kept.forgotten,
+            ),
+            (
                 "messages_over_quota",
                 "Messages refused because their namespace held as much as it may",
                 &self.kept.messages_over_quota,
@@ -227,6 +233,11 @@ impl Metrics {
         self.kept.parked.set(core.parked_count() as i64);
         let over_quota = &self.kept.messages_over_quota;
         over_quota.inc_by(core.over_quota() - over_quota.get());
+        let forgotten = &self.kept.forgotten;
+        if core.forgotten() > forgotten.get() {
+            forgotten.inc_by(core.forgotten() - forgotten.get());
+            tracing::error!("a consumer was not told of a topic, and is now; report this");
+        }
     }
 
     /// Notes why publishes wait, if they do.

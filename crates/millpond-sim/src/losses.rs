@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millpond_core::Core;
+use millpond_core::{Core, WATCH_EVERY};
 use millpond_storage::twin::{Fault, TwinDisk};
 use millpond_storage::{Disk, OpenError, Recovery, open};
 
@@ -12,6 +12,8 @@ use crate::ledger::Ledger;
 use crate::verdict::Violation;
 use crate::world::World;
 
+/// Steps of a life between losses of wake-ups, about.
+const WAKE_UPS_LOST: u64 = 400;
 /// Attempts to start, each with its own fault, before one is left alone.
 const FAULTY_STARTS: u32 = 3;
 
@@ -25,6 +27,9 @@ impl World {
     pub(crate) fn trouble(&mut self) -> Result<(), Violation> {
         if self.plan.disk_is_bad {
             self.trouble_disk();
+        }
+        if self.streams.crashes.one_in(WAKE_UPS_LOST) {
+            self.lose_wake_ups();
         }
         let crashes = &mut self.streams.crashes;
         if !crashes.one_in(self.plan.steps_per_loss) {
@@ -64,6 +69,15 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// Dispatch forgets whom it was to tell: the watch has to find out.
+    fn lose_wake_ups(&mut self) {
+        let Some(broker) = &mut self.broker else { return };
+        broker.core.forget_wake_ups();
+        self.numb_until = Some(broker.core.now().run + WATCH_EVERY);
+        self.sights.saw("wake-ups lost");
+        self.tape.note(format_args!("wake-ups are lost"));
     }
 
     fn plan_fault(&mut self, after: u64, fault: Fault) {
@@ -155,6 +169,7 @@ impl World {
         self.sights.saw_many("unconfirmed ends taken back", over.saturating_sub(self::over(&self.ledger)));
         self.open.clear();
         self.moves.clear();
+        (self.numb_until, self.found) = (None, 0);
         self.clients.connections_lost();
         self.candidates.connections_lost();
         self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;

@@ -78,7 +78,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 42] = [
+pub const EVERY_RANGE: [&str; 44] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -120,6 +120,8 @@ pub const EVERY_RANGE: [&str; 42] = [
     "sessions resumed",
     "topics back",
     "torn batches",
+    "wake-ups lost",
+    "who was forgotten found",
     "unconfirmed ends taken back",
 ];
 

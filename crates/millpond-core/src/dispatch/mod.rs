@@ -17,6 +17,7 @@ mod stretches;
 mod sweep;
 mod turns;
 mod view;
+pub(crate) mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use crate::dispatch::reach::Reach;
 use crate::dispatch::repeats::Repeats;
 use crate::dispatch::scopes::Scopes;
 use crate::dispatch::session::Session;
+use crate::dispatch::watch::Watch;
 use crate::state::hash::FixedState;
 
 /// A consumer's place in memory.
@@ -54,6 +56,7 @@ pub(crate) struct Dispatcher {
     pub(crate) receives: HashMap<Ticket, ConsumerSlot, FixedState>,
     /// Receives that may be asked for again.
     pub(crate) repeats: Repeats,
+    pub(crate) watch: Watch,
     /// No lease expires before: the start of the broker and some grace, so that consumers can come back.
     pub(crate) grace: RunTime,
 }

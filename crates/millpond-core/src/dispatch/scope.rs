@@ -48,6 +48,13 @@ pub(crate) struct Turn {
     pub(crate) ahead: Option<Span>,
 }
 
+impl Turn {
+    /// Whether it is at one of some priorities, a bit each.
+    pub(super) fn is_at(&self, priorities: u16) -> bool {
+        priorities & 1 << self.priority.level() != 0
+    }
+}
+
 impl Scope {
     pub(super) fn new(group: GroupNumber, domain: Domain) -> Scope {
         // What there is for it shows when it is first served.
@@ -86,6 +93,18 @@ impl Scope {
     pub(crate) fn served(&mut self, turn: &Turn, left: u32, state: &State) {
         let turns = self.turns[turn.priority.level()].as_mut().expect("it was asked whose turn it is");
         turns.served(turn.slot, left, state);
+    }
+
+    /// Nothing is known to be offered.
+    pub(super) fn forget(&mut self) {
+        self.maybe = 0;
+    }
+
+    /// Anything may be offered at every priority; where it was known before that it may be.
+    pub(super) fn tell_all(&mut self) -> u16 {
+        let before = self.maybe;
+        (0..PRIORITIES as u8).filter_map(Priority::new).for_each(|priority| self.tell(priority, None));
+        before
     }
 
     /// A topic of a tenant, or with `None` of any tenant, may be offered at a priority.

@@ -119,6 +119,15 @@ impl Scopes {
         self.stirred.insert(slot);
     }
 
+    pub(super) fn is_stirred(&self, slot: ScopeSlot) -> bool {
+        self.stirred.contains(&slot)
+    }
+
+    pub(super) fn forget_wake_ups(&mut self) {
+        self.stirred.clear();
+        self.slots.iter_mut().for_each(|(_, scope)| scope.forget());
+    }
+
     /// A topic is offered at another priority than before, or no longer: tells every scope that admits it.
     pub(crate) fn tell(&mut self, slot: TopicSlot, state: &State) {
         let topic = &state.topics[slot];

@@ -37,6 +37,7 @@ impl Core {
         for at in 0..self.state.touched.len() {
             self.refresh(self.state.touched[at]);
         }
+        self.watch();
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
             let is_first = fed.is_empty();

@@ -145,6 +145,11 @@ impl Topics {
         }
     }
 
+    /// Every slot lies below this.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.capacity()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }

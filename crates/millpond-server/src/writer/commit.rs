@@ -8,6 +8,7 @@
 
 use std::time::{Duration, Instant};
 
+use millpond_core::WATCH_EVERY;
 use millpond_core::fact::FactLog;
 use millpond_storage::{Failure, Mark};
 
@@ -145,7 +146,8 @@ impl Writer {
         let core = self.core.next_wake().map(|wake| Duration::from_millis(wake.0).min(TURN_MAX));
         // What makes publishes wait may end in another thread, which tells nobody.
         let pressed = self.pressure.is_on().then_some(PRESSED_AGAIN);
-        let core = core.into_iter().chain(pressed).min();
+        let watch = self.core.is_watched().then_some(Duration::from_millis(WATCH_EVERY.0));
+        let core = core.into_iter().chain(pressed).chain(watch).min();
         if self.committer.is_none() {
             return core;
         }
