@@ -239,7 +239,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
     match request {
         Request::Hello { .. } => "hello",
         Request::Ping => "ping",
-        Request::Publish(_) => "publish",
+        Request::Publish(_) | Request::Route(_) => "publish",
         Request::Forward(_) => "forward",
         Request::Receive(_) => "receive",
         Request::Finish(finish) => crate::finish::verb(&finish.verb),
@@ -255,6 +255,12 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Request::NamespaceSet { .. } | Request::NamespaceDelete { .. } | Request::Namespaces => "namespace verb",
         Request::Resign { .. } => "resignation",
         Request::GroupCreate { .. } | Request::GroupDelete { .. } => "group verb",
+        Request::ExchangeCreate { .. }
+        | Request::ExchangeDelete { .. }
+        | Request::Exchanges { .. }
+        | Request::Bind { .. }
+        | Request::Unbind { .. }
+        | Request::Bindings { .. } => "exchange verb",
         Request::Stats { .. } => "stats",
         Request::Topics { .. } | Request::Topic(_) | Request::TopTopics { .. } => "listing of topics",
         Request::DeadList { .. } | Request::DeadRedrive { .. } | Request::DeadPurge { .. } => "dead letter verb",

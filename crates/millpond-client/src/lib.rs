@@ -52,6 +52,7 @@ mod producer;
 mod publish;
 mod receipts;
 mod receive;
+mod route;
 mod session;
 mod subscription;
 mod supervisor;
@@ -70,6 +71,7 @@ pub use outcomes::Outcomes;
 pub use producer::{Confirmation, Producer, ProducerOptions};
 pub use receipts::Receipts;
 pub use receive::ReceiveOptions;
+pub use route::Routed;
 pub use subscription::{SubscribeOptions, Subscription};
 pub use verbs::DeadPage;
 pub use workers::{Decision, Report, Workers};
@@ -77,9 +79,10 @@ pub use workers::{Decision, Report, Workers};
 pub use millpond_protocol::{DeadWhich, FinishVerb, LeasedRun, Level, Listing, LookWhich, TopicRef, Which};
 pub use millpond_types::block;
 pub use millpond_types::{
-    Advice, BadId, BadName, BadPolicy, BadRules, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome,
-    GroupCursors, GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis,
-    NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy,
-    Priority, ProducerId, PublishOutcome, Receipt, Retry, Role, Rule, Rules, Sequence, Standing, Tally, TopicName,
-    TopicNumber, TopicView, WallTime,
+    Advice, BadBinding, BadId, BadName, BadPolicy, BadRules, Binding, Coalesce, Code, Condition, Counts, DeadView,
+    DedupWindow, ExchangeKind, ExchangeName, ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName,
+    LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms,
+    OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome,
+    Receipt, Retry, Role, RoutingKey, Rule, Rules, Sequence, Standing, Tally, TopicName, TopicNumber, TopicView,
+    Unroutable, WallTime,
 };

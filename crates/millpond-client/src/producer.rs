@@ -18,9 +18,10 @@ use crate::batch::Batch;
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::outcomes::Outcomes;
+use crate::route::Routed;
 
-use producing::Producing;
 pub(crate) use producing::Unsettled;
+use producing::{Producing, What};
 
 /// Who a producer is, and how it publishes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,7 +98,7 @@ impl Producer {
         let mut confirmation =
             Confirmation { parts: VecDeque::new(), outcomes: Outcomes::default(), _session: Arc::clone(&self.session) };
         for part in batch.parts() {
-            match self.session.send(self.client.shared(), part).await {
+            match self.session.send(self.client.shared(), What::Runs(part.runs.clone())).await {
                 Ok(receiver) => confirmation.parts.push_back(receiver),
                 Err(error) if confirmation.parts.is_empty() => return Err(error),
                 Err(error) => {
@@ -110,6 +111,18 @@ impl Producer {
             }
         }
         Ok(confirmation)
+    }
+
+    /// Hands a message for an exchange to the connection, as [`Producer::send`] does a batch. Each topic that it goes to has its
+    /// outcome. A message that is sent again goes where it went the first time, whatever is bound to the exchange by then.
+    ///
+    /// # Errors
+    /// As for [`Producer::send`]; `Invalid` for a message that no publish holds.
+    pub async fn route(&self, message: &Routed) -> Result<Confirmation> {
+        let what = What::Routed(message.parts()?);
+        let receiver = self.session.send(self.client.shared(), what).await?;
+        let (parts, outcomes) = (VecDeque::from([receiver]), Outcomes::default());
+        Ok(Confirmation { parts, outcomes, _session: Arc::clone(&self.session) })
     }
 
     /// The producer's id, for those who keep it beyond the process.

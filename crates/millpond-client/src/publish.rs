@@ -7,7 +7,7 @@ use millpond_types::{Code, NamespaceName, PublishOutcome};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::batch::{Batch, Part};
+use crate::batch::Batch;
 use crate::client::{Client, Shared};
 use crate::error::{Error, Result};
 use crate::link::{Link, Pending};
@@ -44,7 +44,9 @@ impl Client {
     ) -> Result<Outcomes<PublishOutcome>> {
         let mut outcomes = Outcomes::default();
         for part in batch.parts() {
-            match self.shared().publish_part(namespace, level, part).await {
+            let runs = part.runs.clone();
+            let request = Request::Publish(Publish { namespace: namespace.clone(), level, producer: None, runs });
+            match self.shared().publish(request, level).await {
                 Ok(more) => outcomes.append(more),
                 Err(error) if outcomes.is_empty() => return Err(error),
                 Err(error) => return Err(Error::Partial { outcomes, source: Box::new(error) }),
@@ -55,15 +57,9 @@ impl Client {
 }
 
 impl Shared {
-    async fn publish_part(
-        &self,
-        namespace: &NamespaceName,
-        level: Level,
-        part: &Part,
-    ) -> Result<Outcomes<PublishOutcome>> {
+    /// Sends a publish and waits for what its level asks.
+    pub(crate) async fn publish(&self, request: Request, level: Level) -> Result<Outcomes<PublishOutcome>> {
         let deadline = self.deadline();
-        let runs = part.runs.clone();
-        let request = Request::Publish(Publish { namespace: namespace.clone(), level, producer: None, runs });
         let answer = loop {
             let link = self.link(deadline).await?;
             let (correlation, frame) = link.encode(&request);

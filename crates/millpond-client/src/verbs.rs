@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
 use millpond_types::{
-    DeadView, Filter, GroupKind, GroupName, MessageView, NamespaceName, NamespaceView, Policy, Rules, Start, TopBy,
-    TopicName, TopicView,
+    Binding, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, GroupKind, GroupName, MessageView,
+    NamespaceName, NamespaceView, Policy, Rules, Start, TopBy, TopicName, TopicView, Unroutable,
 };
 
 use crate::client::{Client, Repeat};
@@ -102,7 +102,7 @@ impl Client {
     }
 }
 
-/// Namespaces and groups.
+/// Namespaces, groups and exchanges.
 impl Client {
     /// Makes a namespace, or gives it another policy and other rules.
     pub async fn set_namespace(&self, namespace: NamespaceName, policy: Policy, rules: Rules) -> Result<()> {
@@ -129,6 +129,49 @@ impl Client {
     /// Deletes a group. Nobody finds it any more; what it holds ends after that.
     pub async fn delete_group(&self, namespace: NamespaceName, group: GroupName) -> Result<()> {
         self.done("group verb", Request::GroupDelete { namespace, group }, Repeat::Never).await
+    }
+
+    /// Makes an exchange.
+    pub async fn create_exchange(
+        &self,
+        namespace: NamespaceName,
+        exchange: ExchangeName,
+        kind: ExchangeKind,
+        unroutable: Unroutable,
+    ) -> Result<()> {
+        let request = Request::ExchangeCreate { namespace, exchange, kind, unroutable };
+        self.done("exchange verb", request, Repeat::Never).await
+    }
+
+    /// Deletes an exchange with its bindings.
+    pub async fn delete_exchange(&self, namespace: NamespaceName, exchange: ExchangeName) -> Result<()> {
+        self.done("exchange verb", Request::ExchangeDelete { namespace, exchange }, Repeat::Never).await
+    }
+
+    /// Adds a binding to an exchange; whether it was not there.
+    pub async fn bind(&self, namespace: NamespaceName, exchange: ExchangeName, binding: Binding) -> Result<bool> {
+        Ok(self.count("exchange verb", Request::Bind { namespace, exchange, binding }).await? > 0)
+    }
+
+    /// Drops a binding of an exchange; whether it was there.
+    pub async fn unbind(&self, namespace: NamespaceName, exchange: ExchangeName, binding: Binding) -> Result<bool> {
+        Ok(self.count("exchange verb", Request::Unbind { namespace, exchange, binding }).await? > 0)
+    }
+
+    /// The exchanges of a namespace.
+    pub async fn exchanges(&self, namespace: NamespaceName) -> Result<Vec<ExchangeView>> {
+        match self.call(Request::Exchanges { namespace }, Repeat::Harmless).await? {
+            Response::Exchanges(exchanges) => Ok(exchanges),
+            other => Err(self.wrong_answer("listing of exchanges", &other)),
+        }
+    }
+
+    /// The bindings of an exchange.
+    pub async fn bindings(&self, namespace: NamespaceName, exchange: ExchangeName) -> Result<Vec<Binding>> {
+        match self.call(Request::Bindings { namespace, exchange }, Repeat::Harmless).await? {
+            Response::Bindings(bindings) => Ok(bindings),
+            other => Err(self.wrong_answer("listing of bindings", &other)),
+        }
     }
 
     /// All namespaces.

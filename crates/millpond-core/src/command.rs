@@ -1,13 +1,15 @@
 //! What can be asked of the core. A request on any edge becomes one of these.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Filter, GroupKind, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority, ProducerId, Receipt,
-    RequestId, Rules, SessionId, Start, TopBy, TopicName,
+    Binding, Code, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName, LeaseNumber, MessageId, Millis,
+    NamespaceName, Policy, Priority, ProducerId, Receipt, RequestId, RoutingKey, Rules, SessionId, Start, TopBy,
+    TopicName, Unroutable,
 };
 
 use crate::fact::{GroupNumber, NamespaceNumber};
@@ -33,6 +35,7 @@ pub enum Command {
     },
     Finish(Finish),
     Forward(Forward),
+    Route(Route),
     SessionBegin(SessionBegin),
     /// The session's connection is gone; it may come back within its time for resuming. Never answered.
     SessionLost(SessionId),
@@ -109,6 +112,32 @@ pub enum Command {
     GroupDelete {
         namespace: NamespaceName,
         name: GroupName,
+    },
+    ExchangeCreate {
+        namespace: NamespaceName,
+        name: ExchangeName,
+        kind: ExchangeKind,
+        unroutable: Unroutable,
+    },
+    /// Deletes an exchange with its bindings.
+    ExchangeDelete {
+        namespace: NamespaceName,
+        name: ExchangeName,
+    },
+    Bind {
+        namespace: NamespaceName,
+        exchange: ExchangeName,
+        binding: Binding,
+    },
+    Unbind {
+        namespace: NamespaceName,
+        exchange: ExchangeName,
+        binding: Binding,
+    },
+    Exchanges(NamespaceName),
+    Bindings {
+        namespace: NamespaceName,
+        exchange: ExchangeName,
     },
     Namespaces,
     Stats(NamespaceName),
@@ -275,6 +304,54 @@ pub struct Forward {
     pub receipts: Vec<ReceiptRun>,
     /// What came of it; without a producer session.
     pub publish: Publish,
+}
+
+/// A message for whatever topics an exchange leads to, all of them or none. An edge fills in which these are
+/// ([`Exchange::resolve`](crate::routing::Exchange::resolve)); where it did not, or knew an older version of the exchange,
+/// the core does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The copies: one run of one message for each topic.
+    pub publish: Publish,
+    /// The exchange.
+    pub exchange: ExchangeName,
+    /// What the message is routed by.
+    pub key: RoutingKey,
+    /// The message.
+    pub message: Routed,
+    /// The version of the exchange that the copies are true of; zero for none.
+    pub version: u64,
+    /// Why there are no copies, if that is not as the exchange wants it.
+    pub refusal: Option<(Code, String)>,
+}
+
+/// A message without a topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Routed {
+    /// The priority.
+    pub priority: Priority,
+    /// How long the message stays invisible; zero for not at all.
+    pub delay: Millis,
+    /// How long the message is worth delivering; the policy's where `None`.
+    pub ttl: Option<Millis>,
+    /// The one message, in a valid block whose checksum is filled in.
+    pub block: Bytes,
+    /// Set where its body is larger than the edge takes.
+    pub too_large: Option<TooLarge>,
+}
+
+impl Route {
+    /// A message on its way to an exchange, of which nothing is known yet.
+    pub fn new(
+        namespace: NamespaceName,
+        (exchange, key): (ExchangeName, RoutingKey),
+        message: Routed,
+        producer: Option<ProducerBatch>,
+        level: Level,
+    ) -> Route {
+        let publish = Publish { namespace, producer, level, runs: Vec::new() };
+        Route { publish, exchange, key, message, version: 0, refusal: None }
+    }
 }
 
 /// So many leases of consecutive numbers.

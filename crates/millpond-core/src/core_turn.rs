@@ -114,7 +114,7 @@ impl Core {
         self.state.now = now;
         self.state.holdings.clear();
         self.state.replayed = None;
-        self.state.notices = self.state.namespaces.iter().map(|(_, namespace)| namespace.notice()).collect();
+        self.state.notices = self.state.all_notices();
         for (number, group) in self.state.groups.iter() {
             for shelf in Shelf::all() {
                 self.dispatcher.found_cold(number, shelf, group.cold[shelf.index()]);
@@ -141,7 +141,10 @@ impl Core {
     }
 
     /// Decides a command, or parks it until what it needs is loaded.
-    pub fn submit(&mut self, ticket: Ticket, command: Command, log: &mut dyn FactLog) -> Decision {
+    pub fn submit(&mut self, ticket: Ticket, mut command: Command, log: &mut dyn FactLog) -> Decision {
+        if let Command::Route(route) = &mut command {
+            self.route_anew(route);
+        }
         match self.park(ticket, command) {
             None => Decision::Parked,
             Some(command) => {

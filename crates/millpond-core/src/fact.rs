@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    EndReason, GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis, NamespaceName, Policy, Priority,
-    ProducerId, Rules, RunTime, Sequence, SessionId, Start, TopicName, TopicNumber, WallTime,
+    Binding, EndReason, ExchangeKind, ExchangeName, GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis,
+    NamespaceName, Policy, Priority, ProducerId, Rules, RunTime, Sequence, SessionId, Start, TopicName, TopicNumber,
+    Unroutable, WallTime,
 };
 
 pub use crate::command::DedupMark;
@@ -127,6 +128,48 @@ pub enum Fact {
     NamespaceDeleted {
         /// Its number.
         number: NamespaceNumber,
+    },
+    /// An exchange was made, without any binding.
+    ExchangeCreated {
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// Its name.
+        name: ExchangeName,
+        /// What its bindings ask.
+        kind: ExchangeKind,
+        /// What becomes of a message that none takes.
+        unroutable: Unroutable,
+        /// Its version: the journal position before this. So no two states of exchanges have one version.
+        version: u64,
+    },
+    /// An exchange was deleted, and its bindings with it.
+    ExchangeDeleted {
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// Its name.
+        name: ExchangeName,
+    },
+    /// An exchange has one more binding.
+    Bound {
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// The exchange.
+        exchange: ExchangeName,
+        /// The binding.
+        binding: Binding,
+        /// The exchange's version from here on.
+        version: u64,
+    },
+    /// An exchange has a binding no more.
+    Unbound {
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// The exchange.
+        exchange: ExchangeName,
+        /// The binding.
+        binding: Binding,
+        /// The exchange's version from here on.
+        version: u64,
     },
     /// Deliveries of a topic, or of all topics with a prefix, stop (or go on again).
     Paused {
@@ -496,6 +539,10 @@ impl Fact {
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::NamespaceDeleted { .. }
+            | Fact::ExchangeCreated { .. }
+            | Fact::ExchangeDeleted { .. }
+            | Fact::Bound { .. }
+            | Fact::Unbound { .. }
             | Fact::Paused { .. }
             | Fact::TopicCreated { .. }
             | Fact::ProducerBatch { .. }

@@ -33,6 +33,7 @@ pub mod page;
 mod pages;
 mod parking;
 mod replay;
+pub mod routing;
 mod run;
 mod state;
 pub mod store;

@@ -2,16 +2,19 @@
 //! of level `buffered`, which waits for the write only.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Code, DeadView, FinishOutcome, LeaderEpoch, LeaseNumber, MessageId, MessageView, NamespaceName, NamespaceView,
-    OutcomeRun, Priority, PublishOutcome, Receipt, Sequence, SessionId, Standing, TopicName, TopicView, WallTime,
+    Binding, Code, DeadView, ExchangeName, ExchangeView, FinishOutcome, LeaderEpoch, LeaseNumber, MessageId,
+    MessageView, NamespaceName, NamespaceView, OutcomeRun, Priority, PublishOutcome, Receipt, Sequence, SessionId,
+    Standing, TopicName, TopicView, WallTime,
 };
 
 use crate::command::{Level, Ticket};
 use crate::fact::GroupNumber;
+use crate::routing::Exchange;
 
 /// Something to tell, once the turn is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,6 +84,10 @@ pub enum Reply {
     Messages(Vec<Found<MessageView>>),
     /// To a listing of namespaces, or one for stats.
     Namespaces(Vec<NamespaceView>),
+    /// To a listing of exchanges.
+    Exchanges(Vec<ExchangeView>),
+    /// To a listing of the bindings of one.
+    Bindings(Vec<Binding>),
     /// To a listing of topics, or one topic.
     Topics(Vec<TopicView>),
     /// To a listing of dead letters.
@@ -121,6 +128,15 @@ pub enum Notice {
     },
     /// There is no namespace of this name any more.
     NamespaceGone(NamespaceName),
+    /// An exchange was made or is another one now.
+    Exchange {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: ExchangeName,
+        /// As it is now; `None` if it is gone.
+        exchange: Option<Arc<Exchange>>,
+    },
 }
 
 /// Bytes of the journal that hold messages in block form.

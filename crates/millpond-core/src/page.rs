@@ -10,8 +10,9 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Counts, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis, NamespaceName, OfficeTerms, Policy, Priority,
-    ProducerId, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName, TopicNumber, WallTime,
+    Binding, Counts, ExchangeKind, ExchangeName, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis, NamespaceName,
+    OfficeTerms, Policy, Priority, ProducerId, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName,
+    TopicNumber, Unroutable, WallTime,
 };
 
 use crate::fact::{DeadReason, Epoch, GroupNumber, NamespaceNumber};
@@ -38,6 +39,8 @@ pub enum Page {
     Due(DuePage),
     /// A piece of a topic's line.
     Piece(PiecePage),
+    /// An exchange; behind its namespace.
+    Exchange(Box<ExchangePage>),
 }
 
 /// The numbers that outlive what they name, and the times.
@@ -82,6 +85,23 @@ pub struct NamespacePage {
     pub paused: Vec<(TopicName, bool)>,
     /// Its groups, in the order of their numbers.
     pub groups: Vec<GroupPage>,
+}
+
+/// An exchange.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExchangePage {
+    /// Its namespace.
+    pub namespace: NamespaceNumber,
+    /// Its name.
+    pub name: ExchangeName,
+    /// What its bindings ask.
+    pub kind: ExchangeKind,
+    /// What becomes of a message that none takes.
+    pub unroutable: Unroutable,
+    /// Its version.
+    pub version: u64,
+    /// Its bindings, in order.
+    pub bindings: Vec<Binding>,
 }
 
 /// A group.

@@ -12,7 +12,8 @@ use crate::Core;
 use crate::fact::GroupNumber;
 use crate::output::Extent;
 use crate::page::{
-    AsidePage, AsideState, GroupPage, LevelPage, NamespacePage, NumbersPage, Page, RunPage, StoredPiece, TopicPage,
+    AsidePage, AsideState, ExchangePage, GroupPage, LevelPage, NamespacePage, NumbersPage, Page, RunPage, StoredPiece,
+    TopicPage,
 };
 use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
@@ -23,7 +24,7 @@ use crate::state::producer::is_forgotten;
 use crate::state::stored::Stored;
 use crate::state::topic::{AsideWhy, Level, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
-use crate::store::{Key, MemoryStore, SHELVES};
+use crate::store::{Key, MemoryStore, SHELVES, Shelf};
 
 /// Pages that are no state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +57,15 @@ impl Core {
                     state.add_namespace(NamespacePage { groups: groups.collect(), ..*page });
                 }
                 Page::Topic(page) => state.add_topic(page)?,
+                Page::Exchange(page) if state.namespaces.get(page.namespace).is_none() => {
+                    return Err(BadPage("an exchange's namespace comes before it"));
+                }
+                Page::Exchange(page) => {
+                    state
+                        .store
+                        .put(&Key::of(&Page::Exchange(page.clone()), Shelf::Idle), &Page::Exchange(page.clone()));
+                    state.add_exchange(*page);
+                }
                 Page::Piece(page) => {
                     state.store.put(&page.key(), &Page::Piece(page));
                 }
@@ -109,7 +119,12 @@ impl Core {
         let producers =
             producers.filter(move |page| is_known(page.namespace) && !is_forgotten(page.used, state.now.wall));
         let producers = producers.map(Page::Producer);
-        first.chain(namespaces).chain(topics).chain(pieces).chain(dedups).chain(producers).chain(dead)
+        let exchanges: Vec<Page> = state
+            .exchanges()
+            .map(|(number, name, exchange)| Page::Exchange(Box::new(ExchangePage::of(number, name, exchange))))
+            .collect();
+        let others = first.chain(namespaces).chain(topics).chain(pieces).chain(dedups).chain(producers).chain(dead);
+        others.chain(exchanges)
     }
 
     /// The topics that are not in memory.

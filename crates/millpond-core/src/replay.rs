@@ -30,6 +30,7 @@ impl Core {
         for page in pages {
             match page {
                 Page::Namespace(page) => state.add_namespace(*page),
+                Page::Exchange(page) if state.namespaces.get(page.namespace).is_some() => state.add_exchange(*page),
                 Page::Topic(page) => {
                     let home = state.groups.get(page.group);
                     if home.is_none_or(|home| home.cold[Shelf::Busy.index()] == 0) {

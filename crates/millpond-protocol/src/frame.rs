@@ -9,13 +9,14 @@ mod publishing;
 
 use bytes::Bytes;
 use millpond_types::{
-    Code, DeadView, Filter, FinishOutcome, GroupKind, GroupName, LeaderEpoch, MessageView, Millis, NamespaceName,
-    NamespaceView, OutcomeRun, Policy, PublishOutcome, Receipt, Rules, SessionId, Standing, Start, TopBy, TopicView,
+    Binding, Code, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, FinishOutcome, GroupKind, GroupName,
+    LeaderEpoch, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun, Policy, PublishOutcome, Receipt, Rules,
+    SessionId, Standing, Start, TopBy, TopicView, Unroutable,
 };
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
 pub use naming::{DeadWhich, Listing, LookWhich, TopicRef, Which};
-pub use publishing::{Forward, Level, ProducerBatch, Publish, PublishRun};
+pub use publishing::{Forward, Level, ProducerBatch, Publish, PublishRun, Route};
 
 /// The protocol's version, told in [`Request::Hello`].
 pub const VERSION: u16 = 1;
@@ -37,6 +38,9 @@ pub enum Request<B = Bytes> {
     /// Acks leases and stores messages, all of it or nothing. Answered by [`Response::Forwarded`], when that is durable, or
     /// [`Response::Error`].
     Forward(Forward<B>),
+    /// Gives a message to the topics that an exchange leads to, all of them or none. Answered by [`Response::Published`], with
+    /// an outcome for each topic, when the level allows, or [`Response::Error`].
+    Route(Route<B>),
     /// Leases messages once. Answered by [`Response::Received`].
     Receive(Receive),
     /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set.
@@ -169,6 +173,54 @@ pub enum Request<B = Bytes> {
         /// Its name.
         group: GroupName,
     },
+    /// Makes an exchange. Answered by [`Response::Done`].
+    ExchangeCreate {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        exchange: ExchangeName,
+        /// What its bindings ask of a message.
+        kind: ExchangeKind,
+        /// What becomes of a message that none takes.
+        unroutable: Unroutable,
+    },
+    /// Deletes an exchange with its bindings. Answered by [`Response::Done`].
+    ExchangeDelete {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        exchange: ExchangeName,
+    },
+    /// Lists the exchanges of a namespace. Answered by [`Response::Exchanges`].
+    Exchanges {
+        /// The namespace.
+        namespace: NamespaceName,
+    },
+    /// Adds a binding to an exchange. Answered by [`Response::Count`]: 0 if it was there.
+    Bind {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// The exchange.
+        exchange: ExchangeName,
+        /// The binding.
+        binding: Binding,
+    },
+    /// Drops a binding of an exchange. Answered by [`Response::Count`]: 0 if it was not there.
+    Unbind {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// The exchange.
+        exchange: ExchangeName,
+        /// The binding.
+        binding: Binding,
+    },
+    /// Lists the bindings of an exchange. Answered by [`Response::Bindings`].
+    Bindings {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// The exchange.
+        exchange: ExchangeName,
+    },
     /// Lists the namespaces. Answered by [`Response::Namespaces`].
     Namespaces,
     /// Counts a namespace's messages at one journal position. Answered by [`Response::Namespaces`] with one row.
@@ -290,6 +342,10 @@ pub enum Response {
     Messages(Vec<MessageView>),
     /// Namespaces.
     Namespaces(Vec<NamespaceView>),
+    /// Exchanges.
+    Exchanges(Vec<ExchangeView>),
+    /// Bindings of one exchange.
+    Bindings(Vec<Binding>),
     /// Topics.
     Topics(Vec<TopicView>),
     /// Dead letters.

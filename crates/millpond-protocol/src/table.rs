@@ -16,7 +16,7 @@ pub const REQUEST_KINDS: &[Kind] = <Request as Choice>::TABLE;
 pub const RESPONSE_KINDS: &[Kind] = <Response as Choice>::TABLE;
 
 /// The kinds that carry messages, and so spend publish credit.
-pub(crate) const PUBLISHING: [u8; 2] = [0x10, 0x11];
+pub(crate) const PUBLISHING: [u8; 3] = [0x10, 0x11, 0x7A];
 
 choice!(Request<B> {
     0x01 Hello { version: Opening, client },
@@ -51,6 +51,13 @@ choice!(Request<B> {
     0x70 DeadList { listing, group },
     0x71 DeadRedrive { namespace, group, which },
     0x72 DeadPurge { namespace, group, which },
+    0x74 ExchangeCreate { namespace, exchange, kind, unroutable },
+    0x75 ExchangeDelete { namespace, exchange },
+    0x76 Exchanges { namespace },
+    0x77 Bind { namespace, exchange, binding },
+    0x78 Unbind { namespace, exchange, binding },
+    0x79 Bindings { namespace, exchange },
+    0x7A Route(route),
 });
 
 choice!(Response {
@@ -71,6 +78,8 @@ choice!(Response {
     0xC3 Namespaces(rows),
     0xC4 Topics(rows),
     0xC5 Dead { rows, next: Short<TOKEN_MAX> },
+    0xC6 Exchanges(rows),
+    0xC7 Bindings(rows),
     0xE0 Error { code, detail },
     0xE1 Closing { code, detail },
 });
@@ -79,6 +88,7 @@ record!(TopicRef { namespace, name });
 record!(Publish<B> { namespace, level, producer, runs });
 choice!(Level { 0 Durable, 1 Buffered, 2 None });
 record!(Forward<B> { receipts, namespace, runs });
+record!(Route<B> { namespace, level, producer, exchange, key, priority, delay, ttl, block });
 record!(ProducerBatch { id, instance, sequence });
 record!(PublishRun<B> { topic, priority, delay, ttl, block });
 

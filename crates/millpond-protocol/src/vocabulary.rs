@@ -2,20 +2,23 @@
 
 use bytes::Bytes;
 use millpond_types::limits::{
-    CREDIT_MESSAGES_MAX, FILTER_MAX, FRAME_MAX, GROUPS_MAX, NAMESPACES_MAX, PAGE_MAX, PUBLISH_MESSAGES_MAX,
-    RECEIPTS_MAX, RULES_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX,
+    BINDING_HEADERS_MAX, BINDINGS_MAX, CREDIT_MESSAGES_MAX, EXCHANGES_MAX, FILTER_MAX, FRAME_MAX, GROUPS_MAX,
+    NAMESPACES_MAX, PAGE_MAX, PUBLISH_MESSAGES_MAX, RECEIPTS_MAX, ROUTING_KEY_MAX, RULES_MAX, SHORT_NAME_MAX,
+    TOPIC_NAME_MAX,
 };
 use millpond_types::{
-    BadName, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName,
-    GroupView, LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView,
-    OfficeTerms, OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId,
-    PublishOutcome, Quotas, Receipt, RequestId, Retry, Role, Rule, Rules, Sequence, SessionId, Standing, Start, Tally,
-    TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime,
+    BadName, Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, ExchangeKind, ExchangeName,
+    ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
+    MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
+    OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId,
+    Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy, TopicName, TopicNumber,
+    TopicView, Unroutable, Usage, WallTime,
 };
 
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, put_rows, record, take};
 
 // The lengths of names have to fit what is written before them.
+const _: () = assert!(ROUTING_KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(SHORT_NAME_MAX <= u8::MAX as usize && TOPIC_NAME_MAX <= u16::MAX as usize);
 
 macro_rules! newtype {
@@ -38,7 +41,7 @@ fn bad_name(bad: BadName) -> Bad {
     Bad::new(Code::NameInvalid, bad.to_string())
 }
 
-/// A name of at most 64 bytes behind one byte of length.
+/// A name or a key behind one byte of length.
 fn put_short_name(name: &[u8], out: &mut Vec<u8>) {
     out.push(name.len() as u8);
     out.extend_from_slice(name);
@@ -66,6 +69,27 @@ impl Wire for GroupName {
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         GroupName::new(take_short_name(from)?).map_err(bad_name)
+    }
+}
+
+impl Wire for ExchangeName {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_short_name(self.as_bytes(), out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        ExchangeName::new(take_short_name(from)?).map_err(bad_name)
+    }
+}
+
+/// As a short name, of at most 255 bytes.
+impl Wire for RoutingKey {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_short_name(self.as_bytes(), out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        RoutingKey::new(take_short_name(from)?).map_err(bad_name)
     }
 }
 
@@ -171,6 +195,25 @@ record!(Overrides {
     coalesce,
     weight
 });
+choice!(ExchangeKind { 0 Direct, 1 Topic, 2 Fanout, 3 Headers });
+choice!(Unroutable { 0 Refuse, 1 Drop });
+record!(Binding { condition, target });
+choice!(Condition { 0 Always, 1 Key(key), 2 Headers { all, headers } });
+record!(ExchangeView { name, kind, unroutable, bindings, version });
+
+impl Row for ExchangeView {
+    const MAX: usize = EXCHANGES_MAX;
+}
+
+impl Row for Binding {
+    const MAX: usize = BINDINGS_MAX;
+}
+
+/// A header that a binding asks for.
+impl Row for (Bytes, Bytes) {
+    const MAX: usize = BINDING_HEADERS_MAX;
+}
+
 record!(Pattern { is_prefix, name });
 record!(Rule { pattern, overrides });
 choice!(Retry { 0 Head, 1 Tail, 2 Backoff { first, longest } });

@@ -22,7 +22,7 @@ pub mod update_queue;
 mod writer;
 
 pub use broker::{
-    Answer, Broker, BrokerOptions, Call, CallError, Forwarded, Handle, Leased, Message, OpenError, Receive,
+    Answer, Broker, BrokerOptions, Call, CallError, Forwarded, Handle, Leased, Message, OpenError, Receive, Routed,
     ShutdownError,
 };
 pub use config::{BODY_MAX_LIMIT, BadConfig, CONNECTIONS_DEFAULT, Config, ValidConfig};

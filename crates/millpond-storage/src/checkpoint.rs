@@ -47,7 +47,7 @@ pub(crate) struct Checkpoint {
     pub start: u32,
     pub live: LiveBytes,
     pub numbers: NumbersPage,
-    /// Namespaces, then the topics that are never cold.
+    /// Namespaces, then the topics that are never cold, then exchanges.
     pub pages: Vec<Page>,
 }
 
@@ -72,6 +72,7 @@ impl Checkpoint {
             let bound = |name: &[u8]| Key::topic_bound(number, Shelf::Busy, name);
             pages.extend(entries(tree, Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: u32::MAX })?);
         }
+        pages.extend(entries(tree, Range { from: vec![9], until: vec![10], limit: u32::MAX })?);
         Ok(Some(Checkpoint { position: head.position, start: head.start, live, numbers, pages }))
     }
 }

@@ -19,6 +19,7 @@
 mod context;
 mod dead;
 mod entry;
+mod exchange;
 mod fact;
 mod messages;
 mod office;

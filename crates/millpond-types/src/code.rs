@@ -38,6 +38,9 @@ pub enum Code {
     StorageFailed = 51,
     Overloaded = 52,
     QuotaExceeded = 65,
+    ExchangeUnknown = 66,
+    ExchangeExists = 67,
+    Unroutable = 68,
     GroupExclusive = 75,
     NotLeader = 76,
 }
@@ -55,7 +58,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 34] = [
+    pub const ALL: [Code; 37] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -88,6 +91,9 @@ impl Code {
         Code::StorageFailed,
         Code::Overloaded,
         Code::QuotaExceeded,
+        Code::ExchangeUnknown,
+        Code::ExchangeExists,
+        Code::Unroutable,
         Code::GroupExclusive,
         Code::NotLeader,
     ];
@@ -156,6 +162,9 @@ impl Code {
             Code::StorageFailed => ("storage_failed", Report, "a write or a sync failed; the broker has stopped"),
             Code::Overloaded => ("overloaded", Retry, "the broker has as much to do as it may hold"),
             Code::QuotaExceeded => ("quota_exceeded", Retry, "the namespace holds as much as its policy lets it"),
+            Code::ExchangeUnknown => ("exchange_unknown", Fix, "the namespace has no exchange of this name"),
+            Code::ExchangeExists => ("exchange_exists", Fix, "the namespace has an exchange of this name already"),
+            Code::Unroutable => ("unroutable", Fix, "no binding of the exchange takes the message"),
             Code::GroupExclusive => {
                 ("group_exclusive", Fix, "the group delivers to one leader, who has to be an attached consumer")
             }

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod block;
 mod code;
+mod exchange;
 mod id;
 pub mod limits;
 mod name;
@@ -21,10 +22,11 @@ mod time;
 mod view;
 
 pub use code::{Advice, Code};
+pub use exchange::{BadBinding, Binding, Condition, ExchangeKind, ExchangeView, KEY_PLACE, RoutingKey, Unroutable};
 pub use id::{
     BadId, LeaseNumber, MessageId, Priority, ProducerId, Receipt, RequestId, Sequence, SessionId, TopicNumber,
 };
-pub use name::{BadName, Filter, GroupName, NamespaceName, TopicName};
+pub use name::{BadName, ExchangeName, Filter, GroupName, NamespaceName, TopicName};
 pub use office::{GroupKind, LeaderEpoch, OfficeTerms, OfficeView, Role, Standing};
 pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
 pub use policy::{BadPolicy, Coalesce, DedupWindow, OnExpiry, Overflow, Policy, Quotas, Retry};

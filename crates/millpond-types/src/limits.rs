@@ -54,6 +54,19 @@ pub const LEASE_MIN: Millis = Millis(100);
 pub const LEASE_MAX: Millis = Millis(12 * 60 * 60 * 1000);
 /// The highest weight: a turn stays short.
 pub const WEIGHT_MAX: u32 = 1000;
+/// Exchanges of a namespace: what a person can oversee.
+pub const EXCHANGES_MAX: usize = 100;
+/// Bindings of an exchange: a publish is held against each of them, which takes some tens of microseconds with so many. It
+/// is also the most topics that one publish goes to.
+pub const BINDINGS_MAX: usize = 1_000;
+/// Bytes of a routing key, as in AMQP.
+pub const ROUTING_KEY_MAX: usize = 255;
+/// Words of a routing key: deeper than any hierarchy that a person has in mind, so that a pattern is matched in no time.
+pub const ROUTING_WORDS_MAX: usize = 64;
+/// Headers that a binding asks for.
+pub const BINDING_HEADERS_MAX: usize = 16;
+/// Bytes that these headers take together, so that a whole exchange stays small beside a batch of the journal.
+pub const BINDING_HEADERS_BYTES_MAX: usize = 1024;
 /// Rules of a namespace: what a person can oversee. All of them are told with every change of one.
 pub const RULES_MAX: usize = 256;
 /// The shortest term of an office: less is lost by a scheduling hiccup.

@@ -5,7 +5,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use crate::limits::{FILTER_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
+use crate::limits::{FILTER_MAX, ROUTING_WORDS_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
 
 /// The name of a topic: UTF-8 of 1..=512 bytes without control characters.
 ///
@@ -22,6 +22,10 @@ pub struct NamespaceName(Bytes);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupName(Bytes);
 
+/// The name of an exchange, of the same form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExchangeName(Bytes);
+
 /// Why a name was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadName {
@@ -35,6 +39,8 @@ pub enum BadName {
     Control,
     /// It holds something other than ASCII letters, digits, `-`, `_`, `.`, or begins with a sign.
     Character,
+    /// It is a routing key of more words than a key may have.
+    TooManyWords,
 }
 
 impl fmt::Display for BadName {
@@ -43,9 +49,10 @@ impl fmt::Display for BadName {
             BadName::Empty => f.write_str("a name needs at least one character"),
             BadName::TooLong(limit) => write!(f, "a name here has at most {limit} bytes"),
             BadName::NotUtf8 => f.write_str("a name is UTF-8 text"),
-            BadName::Control => f.write_str("a topic's name holds no control characters"),
+            BadName::Control => f.write_str("the name of a topic, or a routing key, holds no control characters"),
+            BadName::TooManyWords => write!(f, "a routing key has at most {ROUTING_WORDS_MAX} words with dots between"),
             BadName::Character => f.write_str(
-                "the name of a namespace or group holds letters, digits, '-', '_' and '.', and begins with a letter or digit",
+                "the name of a namespace, group or exchange holds letters, digits, '-', '_' and '.', and begins with a letter or digit",
             ),
         }
     }
@@ -130,7 +137,11 @@ macro_rules! short_name {
                 Ok($name(name))
             }
         }
+    };
+}
 
+macro_rules! default_name {
+    ($name:ident) => {
         impl Default for $name {
             /// The one that always exists: `default`.
             fn default() -> Self {
@@ -140,11 +151,22 @@ macro_rules! short_name {
     };
 }
 
+impl ExchangeName {
+    /// The same name in a buffer of its own.
+    pub fn detach(&self) -> ExchangeName {
+        ExchangeName(Bytes::copy_from_slice(&self.0))
+    }
+}
+
 name!(TopicName);
 name!(NamespaceName);
 name!(GroupName);
+name!(ExchangeName);
 short_name!(NamespaceName);
 short_name!(GroupName);
+short_name!(ExchangeName);
+default_name!(NamespaceName);
+default_name!(GroupName);
 
 fn check_length(name: &[u8], limit: usize) -> Result<(), BadName> {
     match name.len() {

@@ -71,6 +71,8 @@ enum Command {
     Namespace(namespace::Namespace),
     #[command(subcommand)]
     Group(group::Group),
+    #[command(subcommand)]
+    Exchange(exchange::Exchange),
     Topics(topics::Topics),
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -103,6 +105,7 @@ impl Cli {
             Command::Purge(command) => command.run(globals),
             Command::Namespace(command) => command.run(globals),
             Command::Group(command) => command.run(globals),
+            Command::Exchange(command) => command.run(globals),
             Command::Topics(command) => command.run(globals),
             Command::Dead(command) => command.run(globals),
             Command::Stats(command) => command.run(globals),

@@ -15,12 +15,12 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::ProducerOptions;
-use crate::batch::Part;
 use crate::client::{Phase, Shared};
 use crate::error::{Error, Result};
 use crate::link::{Link, Pending};
 use crate::outcomes::Outcomes;
 use crate::publish::outcomes;
+use crate::route::Parts;
 
 /// The producer session.
 pub(super) struct Producing {
@@ -50,11 +50,18 @@ struct State {
 struct Sent {
     instance: u32,
     sequence: u64,
-    runs: Vec<PublishRun>,
+    what: What,
     /// Whether it was handed to an earlier connection too.
     repeated: bool,
     reply: oneshot::Sender<Result<Outcomes<PublishOutcome>>>,
     _window: OwnedSemaphorePermit,
+}
+
+/// What is sent under one number.
+#[derive(Clone)]
+pub(super) enum What {
+    Runs(Vec<PublishRun>),
+    Routed(Parts),
 }
 
 /// Names a batch in a link's list of who waits.
@@ -96,11 +103,11 @@ impl Producing {
         self.state().instance
     }
 
-    /// Numbers a part of a batch and hands it to the connection; its outcomes come out of the receiver.
+    /// Numbers a part of a batch, or a message for an exchange, and hands it to the connection; its outcomes come out of the receiver.
     pub(super) async fn send(
         self: &Arc<Self>,
         shared: &Shared,
-        part: &Part,
+        what: What,
     ) -> Result<oneshot::Receiver<Result<Outcomes<PublishOutcome>>>> {
         let window = Arc::clone(&self.window).acquire_owned().await.expect("the window is never closed");
         let _order = self.order.lock().await;
@@ -117,7 +124,7 @@ impl Producing {
                 }
                 (state.instance, state.next)
             };
-            let request = self.publish(instance, sequence, part.runs.clone());
+            let request = self.publish(instance, sequence, what.clone());
             let (correlation, frame) = link.encode(&request);
             if !shared.granted(&link, frame.len(), deadline).await? {
                 continue;
@@ -131,8 +138,7 @@ impl Producing {
             }
             let (reply, receiver) = oneshot::channel();
             state.next += 1;
-            let runs = part.runs.clone();
-            state.unsettled.push_back(Sent { instance, sequence, runs, repeated: false, reply, _window: window });
+            state.unsettled.push_back(Sent { instance, sequence, what, repeated: false, reply, _window: window });
             drop(state);
             // If the link is lost by now, the batch is sent again on the next.
             let _ = link.submit(frame, Some((correlation, Pending::Batch(self.unsettled(instance, sequence)))));
@@ -157,7 +163,7 @@ impl Producing {
                 };
                 sent.repeated = true;
                 last = (sent.instance, sent.sequence);
-                self.publish(sent.instance, sent.sequence, sent.runs.clone())
+                self.publish(sent.instance, sent.sequence, sent.what.clone())
             };
             let (correlation, frame) = link.encode(&request);
             if !shared.granted(link, frame.len(), deadline).await? {
@@ -170,9 +176,13 @@ impl Producing {
         }
     }
 
-    fn publish(&self, instance: u32, sequence: u64, runs: Vec<PublishRun>) -> Request {
+    fn publish(&self, instance: u32, sequence: u64, what: What) -> Request {
+        let (namespace, level) = (self.namespace.clone(), self.level);
         let producer = Some(ProducerBatch { id: self.id, instance, sequence });
-        Request::Publish(Publish { namespace: self.namespace.clone(), level: self.level, producer, runs })
+        match what {
+            What::Runs(runs) => Request::Publish(Publish { namespace, level, producer, runs }),
+            What::Routed(parts) => parts.request(namespace, level, producer),
+        }
     }
 
     fn unsettled(self: &Arc<Self>, instance: u32, sequence: u64) -> Unsettled {

@@ -12,6 +12,7 @@ mod publish;
 mod settle;
 mod supersede;
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use millpond_types::{NamespaceName, Priority, Sequence, TopicName, TopicNumber};
@@ -20,6 +21,7 @@ use crate::apply::moves::Moving;
 use crate::fact::{Fact, GroupNumber, NamespaceNumber};
 use crate::output::{Extent, Notice};
 use crate::page::{OfficePage, Reached};
+use crate::routing::Exchange;
 use crate::state::State;
 use crate::state::group::Group;
 use crate::state::line::InLine;
@@ -73,9 +75,27 @@ impl State {
             Fact::NamespaceDeleted { number } => {
                 let name = self.namespaces[*number].name.clone();
                 self.notify(|_| Notice::NamespaceGone(name));
+                let exchanges: Vec<_> = self.namespaces[*number].exchanges.keys().cloned().collect();
+                exchanges.iter().for_each(|name| self.remove_exchange(*number, name));
                 self.namespaces.remove(*number).into_iter().for_each(|group| self.groups.remove(group));
                 self.store.remove(&Key::Namespace(*number));
                 self.remove_producers(*number);
+            }
+            Fact::ExchangeCreated { namespace, name, kind, unroutable, version } => {
+                let (kind, unroutable, version) = (*kind, *unroutable, *version);
+                let exchange = Exchange { kind, unroutable, version, bindings: BTreeSet::new() };
+                self.set_exchange(*namespace, name.detach(), exchange);
+            }
+            Fact::ExchangeDeleted { namespace, name } => self.remove_exchange(*namespace, name),
+            Fact::Bound { namespace, exchange, binding, version } => {
+                self.rebind(*namespace, exchange, *version, |exchange| {
+                    assert!(exchange.bindings.insert(binding.detach()), "a binding is there once");
+                });
+            }
+            Fact::Unbound { namespace, exchange, binding, version } => {
+                self.rebind(*namespace, exchange, *version, |exchange| {
+                    assert!(exchange.bindings.remove(binding), "only a binding that is there ends");
+                });
             }
             Fact::Paused { namespace, name, prefix, paused } => {
                 let pauses = &mut self.namespaces[*namespace].paused;
@@ -154,14 +174,6 @@ impl State {
                 assert!(moved > 0, "a fact moves messages of some group");
             }
             Fact::DeadMoved { letter, .. } => self.dead_moved(letter, position),
-        }
-    }
-
-    /// Lets edges know of something. A start tells them all at once.
-    fn notify(&mut self, notice: impl FnOnce(&State) -> Notice) {
-        if self.replayed.is_none() {
-            let notice = notice(self);
-            self.notices.push(notice);
         }
     }
 

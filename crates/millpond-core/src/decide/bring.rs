@@ -10,7 +10,7 @@ use millpond_types::{
 };
 
 use crate::Core;
-use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, PublishRun, TopicRef, Which};
+use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, PublishRun, Route, TopicRef, Which};
 use crate::decide::dedup::LookedUp;
 use crate::fact::NamespaceNumber;
 use crate::state::TopicSlot;
@@ -20,7 +20,9 @@ impl Core {
     /// Brings back what a command needs; what has to be fetched for it, as far as that can be told by now.
     pub(crate) fn bring_for(&mut self, command: &Command) -> Vec<Want> {
         let brought = match command {
-            Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => {
+            Command::Publish(publish)
+            | Command::Forward(Forward { publish, .. })
+            | Command::Route(Route { publish, .. }) => {
                 return self.bring_publish(publish);
             }
             Command::Cancel { topic, which } => self.bring_cancelled(topic, *which),

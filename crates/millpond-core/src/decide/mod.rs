@@ -3,6 +3,7 @@
 mod bring;
 mod coalesce;
 pub(crate) mod dedup;
+mod exchange;
 mod finish;
 mod forward;
 mod group;
@@ -15,6 +16,7 @@ mod producer;
 mod publish;
 mod quota;
 pub(crate) mod receive;
+mod route;
 mod session;
 pub(crate) mod topics;
 
@@ -54,6 +56,7 @@ impl Core {
                 self.finish(finish, log).map(|reply| confirm.then_some(reply))
             }
             Command::Forward(forward) => self.forward(forward, log).map(Some),
+            Command::Route(route) => self.route(route, log).map(Some),
             Command::SessionBegin(begin) => Ok(Some(self.session_begin(begin, log))),
             Command::SessionLost(session) => {
                 self.dispatcher.lose(session, self.state.now.run);
@@ -89,6 +92,16 @@ impl Core {
                 self.group_create(&namespace, name, start, kind, log).map(Some)
             }
             Command::GroupDelete { namespace, name } => self.group_delete(&namespace, &name, log).map(Some),
+            Command::ExchangeCreate { namespace, name, kind, unroutable } => {
+                self.exchange_create(&namespace, name, (kind, unroutable), log).map(Some)
+            }
+            Command::ExchangeDelete { namespace, name } => self.exchange_delete(&namespace, name, log).map(Some),
+            Command::Bind { namespace, exchange, binding } => self.bind(&namespace, exchange, &binding, log).map(Some),
+            Command::Unbind { namespace, exchange, binding } => {
+                self.unbind(&namespace, exchange, &binding, log).map(Some)
+            }
+            Command::Exchanges(namespace) => self.exchanges(&namespace).map(Some),
+            Command::Bindings { namespace, exchange } => self.bindings(&namespace, &exchange).map(Some),
             Command::Namespaces => Ok(Some(self.namespaces(log))),
             Command::Stats(name) => self.stats(&name, log).map(Some),
             Command::Topics { listing, group } => self.list(ticket, &listing, &group, log).map(|()| None),

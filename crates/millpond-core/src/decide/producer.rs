@@ -12,12 +12,13 @@ use crate::decide::publish::{DISK_FULL, Runs, messages};
 use crate::fact::NamespaceNumber;
 
 impl Core {
-    /// The outcomes of a batch that was decided before; `None` if the batch is the next one.
+    /// The outcomes of a batch that was decided before; `None` if the batch is the next one. Where its messages are not
+    /// known, for they are as many as the topics of an exchange, their number is not held against those outcomes.
     pub(super) fn repeated(
         &self,
         namespace: NamespaceNumber,
         batch: ProducerBatch,
-        runs: &[PublishRun],
+        runs: Option<&[PublishRun]>,
     ) -> Result<Option<Runs>, Refusal> {
         let known = self.state.producers.get(&(namespace, batch.id));
         let known = known.filter(|producer| !producer.is_forgotten(self.state.now.wall));
@@ -42,8 +43,9 @@ impl Core {
         match producer.outcomes(batch.sequence) {
             Some(outcomes) => {
                 let decided = outcomes.messages();
-                let came = messages(runs);
-                if decided != came {
+                if let Some(came) = runs.map(messages)
+                    && decided != came
+                {
                     let detail = format!(
                         "batch {} was decided with {decided} messages, and this one has {came}: it is another batch; a producer that starts anew takes a higher instance",
                         batch.sequence

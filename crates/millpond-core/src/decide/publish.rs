@@ -18,7 +18,7 @@ use millpond_types::{
 };
 
 use crate::Core;
-use crate::command::{Publish, PublishRun};
+use crate::command::{ProducerBatch, Publish, PublishRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::{Coming, LookedUp};
 use crate::decide::quota::Pending;
@@ -123,32 +123,46 @@ impl Core {
     pub(super) fn publish(&mut self, publish: Publish, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(&publish.namespace)?;
         if let Some(batch) = publish.producer
-            && let Some(outcomes) = self.repeated(namespace, batch, &publish.runs)?
+            && let Some(outcomes) = self.repeated(namespace, batch, Some(&publish.runs))?
         {
             return Ok(Reply::Published { level: publish.level, outcomes });
         }
         check_size(&publish.runs)?;
         let looked_up = core::mem::take(&mut self.looked_up);
-        if self.disk_full && publish.producer.is_some() && !looked_up.are_all_seen(messages(&publish.runs)) {
-            return Err((Code::DiskFull, DISK_FULL.into()));
-        }
+        self.check_disk(publish.producer, &looked_up, &publish.runs)?;
         let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), way: Way::Each(&mut *log) };
         for run in &publish.runs {
             self.publish_run(run, &mut storing);
         }
         let outcomes = storing.outcomes;
-        if let Some(batch) = publish.producer {
-            let fact = Fact::ProducerBatch {
-                namespace,
-                producer: batch.id,
-                instance: batch.instance,
-                sequence: batch.sequence,
-                at: self.state.now.wall,
-                outcomes: Outcomes::new(&outcomes),
-            };
-            self.commit(fact, log);
-        }
+        self.note_batch(namespace, publish.producer, &outcomes, log);
         Ok(Reply::Published { level: publish.level, outcomes })
+    }
+
+    /// Refuses a session's batch while the disk is full, unless all of it was seen before.
+    pub(super) fn check_disk(
+        &self,
+        producer: Option<ProducerBatch>,
+        looked_up: &LookedUp,
+        runs: &[PublishRun],
+    ) -> Result<(), Refusal> {
+        if self.disk_full && producer.is_some() && !looked_up.are_all_seen(messages(runs)) {
+            return Err((Code::DiskFull, DISK_FULL.into()));
+        }
+        Ok(())
+    }
+
+    /// Keeps what became of a session's batch.
+    pub(super) fn note_batch(
+        &mut self,
+        namespace: NamespaceNumber,
+        producer: Option<ProducerBatch>,
+        outcomes: &Runs,
+        log: &mut dyn FactLog,
+    ) {
+        let Some(ProducerBatch { id: producer, instance, sequence }) = producer else { return };
+        let (at, outcomes) = (self.state.now.wall, Outcomes::new(outcomes));
+        self.commit(Fact::ProducerBatch { namespace, producer, instance, sequence, at, outcomes }, log);
     }
 
     /// Stores the messages of a run, each for itself.

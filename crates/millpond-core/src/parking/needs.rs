@@ -5,7 +5,7 @@ use core::mem::size_of;
 
 use millpond_types::{Filter, ProducerId, TopicName};
 
-use crate::command::{Command, DeadMove, Forward, Look, Move, Publish};
+use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, Route};
 use crate::fact::NamespaceNumber;
 use crate::state::State;
 
@@ -22,7 +22,9 @@ impl State {
         let one = |topic: &TopicName| Vec::from([topic.clone()]);
         let mut producer = None;
         let (namespace, names) = match command {
-            Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => {
+            Command::Publish(publish)
+            | Command::Forward(Forward { publish, .. })
+            | Command::Route(Route { publish, .. }) => {
                 let Publish { namespace, runs, .. } = publish;
                 producer = publish.producer.map(|batch| batch.id);
                 let mut names: Vec<TopicName> = runs.iter().map(|run| run.topic.clone()).collect();
@@ -69,6 +71,12 @@ impl State {
             | Command::NamespaceDelete(_)
             | Command::GroupCreate { .. }
             | Command::GroupDelete { .. }
+            | Command::ExchangeCreate { .. }
+            | Command::ExchangeDelete { .. }
+            | Command::Bind { .. }
+            | Command::Unbind { .. }
+            | Command::Exchanges(_)
+            | Command::Bindings { .. }
             | Command::Namespaces
             | Command::Stats(_)
             | Command::Topics { .. }
@@ -92,6 +100,10 @@ pub(super) fn bytes_of(command: &Command) -> usize {
                 size_of_val(run) + run.topic.as_bytes().len() + run.block.len() + marks
             })
             .sum()
+        }
+        Command::Route(Route { publish, message, .. }) => {
+            let copies = publish.runs.iter().map(|run| size_of_val(run) + run.topic.as_bytes().len());
+            copies.sum::<usize>() + message.block.len()
         }
         Command::Move(Move { block, .. }) => block.len(),
         _ => 0,

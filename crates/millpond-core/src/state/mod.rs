@@ -7,6 +7,7 @@
 pub(crate) mod dead;
 pub(crate) mod dedup;
 pub(crate) mod entries;
+pub(crate) mod exchanges;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod held;
@@ -165,6 +166,14 @@ impl State {
     /// Whether a topic that holds nothing stays, because the start of its group has still to come to it.
     pub(crate) fn is_kept_empty(&self, topic: &Topic) -> bool {
         topic.is_held && !self.groups[topic.group].is_ending
+    }
+
+    /// Lets edges know of something. A start tells them all at once.
+    pub(crate) fn notify(&mut self, notice: impl FnOnce(&State) -> Notice) {
+        if self.replayed.is_none() {
+            let notice = notice(self);
+            self.notices.push(notice);
+        }
     }
 
     /// The policy of a topic.

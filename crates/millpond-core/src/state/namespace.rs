@@ -1,13 +1,15 @@
 //! Namespaces: policies, what is paused, the groups.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use millpond_types::NamespaceName;
+use millpond_types::{ExchangeName, NamespaceName};
 
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::output::Notice;
 use crate::page::NamespacePage;
+use crate::routing::Exchange;
 use crate::state::group::Groups;
 use crate::state::pauses::Pauses;
 use crate::state::policies::Policies;
@@ -23,6 +25,7 @@ pub(crate) struct Namespace {
     pub(crate) name: NamespaceName,
     pub(crate) policies: Policies,
     pub(crate) paused: Pauses,
+    pub(crate) exchanges: BTreeMap<ExchangeName, Arc<Exchange>>,
     /// Its groups, in the order of their numbers. The first is `default`.
     pub(crate) groups: Vec<GroupNumber>,
     /// Those that are being deleted, and that nobody finds any more.
@@ -79,7 +82,8 @@ impl core::ops::IndexMut<NamespaceNumber> for Namespaces {
 
 impl Namespace {
     pub(crate) fn new(name: NamespaceName, policies: Policies) -> Namespace {
-        Namespace { name, policies, paused: Pauses::default(), groups: Vec::new(), ending: Vec::new() }
+        let (paused, exchanges) = (Pauses::default(), BTreeMap::new());
+        Namespace { name, policies, paused, exchanges, groups: Vec::new(), ending: Vec::new() }
     }
 
     /// What edges have to know of it.

@@ -10,6 +10,7 @@
 //! | dedup | `06`, namespace (4), hash (16) |
 //! | producer | `07`, namespace (4), producer (16) |
 //! | dead letter | `08`, namespace (4), group (4), name, `00`, topic (8), priority (1), sequence (8) |
+//! | exchange | `09`, namespace (4), name |
 //!
 //! A shelf is its priority, 10 for idle and 11 for busy. A name is written with its first `/` as `01`, which no name
 //! holds: so a tenant's topics stand together, the one that is called like the tenant first.
@@ -19,7 +20,7 @@ use core::cmp::Ordering;
 
 use bytes::Bytes;
 use millpond_types::limits::PRIORITIES;
-use millpond_types::{MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{ExchangeName, MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
 
 use super::{Key, Range, SHELVES, Shelf};
 use crate::fact::{GroupNumber, NamespaceNumber};
@@ -164,6 +165,7 @@ impl Key {
             }
             Key::Dedup { namespace, hash } => joined(&[&[6], &namespace.to_be_bytes(), &hash.to_be_bytes()]),
             Key::Producer { namespace, id } => joined(&[&[7], &namespace.to_be_bytes(), &id.0.to_be_bytes()]),
+            Key::Exchange { namespace, name } => joined(&[&[9], &namespace.to_be_bytes(), name.as_bytes()]),
             Key::Dead { namespace, group, topic, id } => joined(&[
                 &Key::dead_bound(*namespace, *group, &Name::bytes(topic.as_bytes())),
                 &[0],
@@ -204,6 +206,7 @@ impl Key {
             Page::Namespace(page) => Key::Namespace(page.number),
             Page::Topic(page) => Key::Topic { group: page.group, shelf, name: page.name.clone() },
             Page::Piece(page) => page.key(),
+            Page::Exchange(page) => Key::Exchange { namespace: page.namespace, name: page.name.clone() },
             Page::Dead(page) => {
                 Key::Dead { namespace: page.namespace, group: page.group, topic: page.topic.clone(), id: page.id }
             }
@@ -265,6 +268,10 @@ impl Key {
                 let (topic, priority, sequence) = take_message(&id[1..])?;
                 let id = (id[0] == 0).then_some(MessageId { topic, priority, sequence })?;
                 Key::Dead { namespace, group, topic: Name::parse(name)?, id }
+            }
+            (9, rest) => {
+                let (namespace, name) = take_u32(rest)?;
+                Key::Exchange { namespace, name: ExchangeName::new(Bytes::copy_from_slice(name)).ok()? }
             }
             _ => return None,
         })
@@ -345,6 +352,7 @@ mod tests {
             Key::Dedup { namespace: 1, hash: 1 << 100 },
             Key::Producer { namespace: 1, id: ProducerId(1 << 90) },
             Key::Dead { namespace: 1, group: 2, topic: name("d/e"), id },
+            Key::Exchange { namespace: 1, name: ExchangeName::try_from("events").unwrap() },
         ];
         for key in keys {
             assert_eq!(Key::parse(&key.bytes()), Some(key));

@@ -22,7 +22,7 @@ mod spread;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use millpond_types::{MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{ExchangeName, MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
 
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::Page;
@@ -80,6 +80,13 @@ pub enum Key {
         namespace: NamespaceNumber,
         /// The producer.
         id: ProducerId,
+    },
+    /// An exchange.
+    Exchange {
+        /// Its namespace.
+        namespace: NamespaceNumber,
+        /// Its name.
+        name: ExchangeName,
     },
     /// A dead letter, in the order of topics.
     Dead {

@@ -77,7 +77,9 @@ pub fn recover(store: &SharedStore, kept: &[Page]) -> Core {
     for (key, page) in store.disk() {
         match (key, page) {
             (_, Page::Numbers(page)) => numbers = Some(page),
-            (Key::Topic { shelf: Shelf::Busy, .. } | Key::Namespace(_), page) => pages.push(page),
+            (Key::Topic { shelf: Shelf::Busy, .. } | Key::Namespace(_) | Key::Exchange { .. }, page) => {
+                pages.push(page)
+            }
             _ => {}
         }
     }

@@ -19,6 +19,7 @@ mod parking;
 mod pieces;
 mod producers;
 mod rooms;
+mod routes;
 mod say;
 mod scenarios;
 mod script;

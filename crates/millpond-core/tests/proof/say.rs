@@ -1,11 +1,12 @@
 //! What the core says, as lines that a reviewer reads. What is as usual (priority 4, the first delivery, no failure) is
 //! left out.
 
+use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
-    Counts, FinishOutcome, GroupView, MessageState, MessageView, Millis, NamespaceView, OfficeView, OutcomeRun,
-    Priority, PublishOutcome, Role, Standing, Tally, TopicView,
+    Binding, Condition, Counts, ExchangeView, FinishOutcome, GroupView, MessageState, MessageView, Millis,
+    NamespaceView, OfficeView, OutcomeRun, Priority, PublishOutcome, Role, Standing, Tally, TopicView,
 };
 
 use crate::journal::Journal;
@@ -34,6 +35,7 @@ pub fn output(output: &Output, journal: &Journal, names: &Names, now: Now) -> Ve
 
 fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
     match reply {
+        Reply::Published { outcomes, .. } if outcomes.is_empty() => vec!["goes nowhere".into()],
         Reply::Published { outcomes, .. } => runs(outcomes, |outcome| published(outcome, now)),
         Reply::Received(leases) if leases.is_empty() => vec!["nothing".into()],
         Reply::Received(leases) => leases.iter().map(|run| leased(run, journal)).collect(),
@@ -51,6 +53,15 @@ fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
             rows.iter().map(|found| message(&journal.read(found.extent).concat(), &found.row, now)).collect()
         }
         Reply::Namespaces(views) => views.iter().map(namespace).collect(),
+        Reply::Exchanges(views) if views.is_empty() => vec!["nothing".into()],
+        Reply::Exchanges(views) => {
+            let line = |view: &ExchangeView| {
+                format!("{}: {:?}, {:?}, {} bindings", view.name, view.kind, view.unroutable, view.bindings)
+            };
+            views.iter().map(line).collect()
+        }
+        Reply::Bindings(bindings) if bindings.is_empty() => vec!["nothing".into()],
+        Reply::Bindings(bindings) => bindings.iter().map(binding).collect(),
         Reply::Topics(views) if views.is_empty() => vec!["nothing".into()],
         Reply::Topics(views) => views.iter().flat_map(|view| topic(view, now)).collect(),
         Reply::Dead { rows, next } => {
@@ -73,6 +84,19 @@ fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
         }
         Reply::Refused { code, .. } => vec![format!("refused {}", code.name())],
     }
+}
+
+fn binding(binding: &Binding) -> String {
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let condition = match &binding.condition {
+        Condition::Always => "all".to_owned(),
+        Condition::Key(key) => format!("key {key}"),
+        Condition::Headers { all, headers } => {
+            let headers: Vec<_> = headers.iter().map(|(key, value)| format!("{}:{}", text(key), text(value))).collect();
+            format!("{} of {}", if *all { "all" } else { "any" }, headers.join(","))
+        }
+    };
+    format!("{condition} -> {}", binding.target)
 }
 
 fn runs<T>(outcomes: &[OutcomeRun<T>], say: impl Fn(&T) -> String) -> Vec<String> {

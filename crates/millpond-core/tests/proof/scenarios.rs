@@ -7,7 +7,7 @@ use std::path::Path;
 use std::{env, fs, panic};
 
 use millpond_core::command::{Command, Ticket};
-use millpond_core::output::{LeasedRun, Output, Reply};
+use millpond_core::output::{LeasedRun, Notice, Output, Reply};
 use millpond_types::{LeaseNumber, MessageId, PublishOutcome, Receipt, Sequence};
 
 use crate::moves::moves;
@@ -31,7 +31,7 @@ fn scenarios() {
 fn check(path: &Path) {
     let expected = fs::read_to_string(path).unwrap();
     let mut found = String::new();
-    let mut script = Script { shell: Shell::new(), names: Names::default(), publishes: Vec::new() };
+    let mut script = Script { shell: Shell::new(), names: Names::default(), publishes: Vec::new(), follows: true };
     for (number, line) in expected.lines().enumerate() {
         if line.starts_with("    ") {
             continue;
@@ -55,6 +55,8 @@ struct Script {
     names: Names,
     /// Bodies by the publish that carried them.
     publishes: Vec<(Ticket, Vec<String>)>,
+    /// Whether the edge hears what it has to know.
+    follows: bool,
 }
 
 impl Script {
@@ -69,6 +71,10 @@ impl Script {
             "restart" => self.shell.restart(false),
             "crash" => self.shell.restart(true),
             "checkpoint" => self.shell.checkpoint(),
+            "edge" => {
+                self.follows = line.words == ["follows"];
+                self.follow();
+            }
             "room" => self.shell.core.set_room(line.words[0].parse().expect("bytes")),
             "disk" => self.shell.core.set_disk_full(line.words[0] == "full"),
             "wake" => return vec![self.shell.next_wake().map_or("never".into(), |wait| format!("in {wait} ms"))],
@@ -80,6 +86,7 @@ impl Script {
     fn turn(&mut self, texts: Vec<&str>) -> Vec<String> {
         let commands: Vec<(Ticket, Command)> = texts.iter().map(|text| self.command(text)).collect();
         let outputs = self.shell.turn(commands);
+        self.follow();
         outputs.iter().for_each(|output| self.take_note(output));
         outputs.iter().flat_map(|o| say::output(o, &self.shell.journal, &self.names, self.shell.now)).collect()
     }
@@ -116,6 +123,21 @@ impl Script {
         found.swap_remove(place.unwrap_or(found.len()) - 1)
     }
 
+    /// Lets the edge know what it has to know.
+    fn follow(&mut self) {
+        for notice in self.shell.notices.extract_if(.., |_| self.follows) {
+            match notice {
+                Notice::Exchange { namespace, name, exchange: Some(exchange) } => {
+                    self.names.exchanges.insert((namespace, name), exchange);
+                }
+                Notice::Exchange { namespace, name, exchange: None } => {
+                    self.names.exchanges.remove(&(namespace, name));
+                }
+                Notice::Namespace { .. } | Notice::NamespaceGone(_) => {}
+            }
+        }
+    }
+
     /// Learns the ids and receipts of bodies.
     fn take_note(&mut self, output: &Output) {
         match output {
@@ -123,7 +145,8 @@ impl Script {
                 ticket,
                 reply: Reply::Published { outcomes, .. } | Reply::Forwarded { published: outcomes, .. },
             } => {
-                let (_, bodies) = self.publishes.iter().find(|(of, _)| of == ticket).expect("a publish of this script");
+                // What was published to an exchange has as many outcomes as it has topics.
+                let Some((_, bodies)) = self.publishes.iter().find(|(of, _)| of == ticket) else { return };
                 let mut bodies = bodies.iter();
                 for run in outcomes {
                     for (n, body) in (0..u64::from(run.count)).zip(&mut bodies) {

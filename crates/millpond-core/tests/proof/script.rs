@@ -3,18 +3,21 @@
 //! `VERB WORD... KEY=VALUE...`. Messages are known by their bodies: `ack m1` takes the last receipt that `m1` was
 //! delivered with, `ack m1@1` that of its first delivery. `m*3` stands for `m1 m2 m3`, and `m1#x` carries the dedup id
 //! `x`. `body_max=2` says that the edge takes no body of more bytes. `move m1` moves the run that was stored with `m1` in front. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
-//! one turn. `forward m1 m2 -> a m3 + b m4` acks the first and publishes the others.
+//! one turn. `route X m1 key=K` publishes to an exchange, by what the edge knows of it. `forward m1 m2 -> a m3 + b m4` acks the first and publishes the others.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::dedup_hash;
+use millpond_core::routing::Exchange;
 use millpond_types::block;
 use millpond_types::{
-    Coalesce, DedupWindow, Filter, GroupKind, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, OfficeTerms,
-    OnExpiry, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Receipt, RequestId, Retry, Rule,
-    Rules, SessionId, Start, TopBy, TopicName, TopicNumber, WallTime,
+    Binding, Coalesce, Condition, DedupWindow, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName, LeaseNumber,
+    MessageId, Millis, NamespaceName, OfficeTerms, OnExpiry, Overflow, Overrides, Pattern, Policy, Priority,
+    ProducerId, Quotas, Receipt, RequestId, Retry, RoutingKey, Rule, Rules, SessionId, Start, TopBy, TopicName,
+    TopicNumber, Unroutable, WallTime,
 };
 
 use crate::journal::sizes_of;
@@ -33,6 +36,8 @@ pub struct Names {
     pub wall: WallTime,
     /// Receives that were given a name.
     pub tickets: BTreeMap<String, Ticket>,
+    /// The exchanges that the edge knows.
+    pub exchanges: BTreeMap<(NamespaceName, ExchangeName), Arc<Exchange>>,
 }
 
 /// A line taken apart.
@@ -229,6 +234,29 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             Command::GroupCreate { namespace, name: GroupName::try_from(line.words[0]).unwrap(), start, kind }
         }
         "group-delete" => Command::GroupDelete { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
+        "route" => {
+            let mut route = route(line);
+            if let Some(exchange) = names.exchanges.get(&(route.publish.namespace.clone(), route.exchange.clone())) {
+                exchange.resolve(&mut route, HASH_KEY);
+            }
+            Command::Route(route)
+        }
+        "exchange" => {
+            let kind = match line.option("kind").expect("kind=") {
+                "direct" => ExchangeKind::Direct,
+                "topic" => ExchangeKind::Topic,
+                "fanout" => ExchangeKind::Fanout,
+                _ => ExchangeKind::Headers,
+            };
+            let drops = line.option("unroutable") == Some("drop");
+            let unroutable = if drops { Unroutable::Drop } else { Unroutable::Refuse };
+            Command::ExchangeCreate { namespace, name: exchange(line.words[0]), kind, unroutable }
+        }
+        "exchange-delete" => Command::ExchangeDelete { namespace, name: exchange(line.words[0]) },
+        "bind" => Command::Bind { namespace, exchange: exchange(line.words[0]), binding: binding(line) },
+        "unbind" => Command::Unbind { namespace, exchange: exchange(line.words[0]), binding: binding(line) },
+        "exchanges" => Command::Exchanges(namespace),
+        "bindings" => Command::Bindings { namespace, exchange: exchange(line.words[0]) },
         "namespaces" => Command::Namespaces,
         "stats" => Command::Stats(namespace),
         "topics" => Command::Topics { listing: line.listing(names), group },
@@ -283,11 +311,57 @@ fn publish(line: &Line<'_>, text: &str) -> Publish {
         (run.sizes, run.block) = (sizes_of(&bytes), bytes.into());
         run
     });
-    let producer = line.option("producer").map(|text| {
+    let producer = producer(line);
+    Publish { namespace: line.namespace(), producer, level: Level::Durable, runs: runs.collect() }
+}
+
+fn producer(line: &Line<'_>) -> Option<ProducerBatch> {
+    line.option("producer").map(|text| {
         let parts: Vec<u64> = text.split('.').map(|part| part.parse().expect("ID.INSTANCE.SEQUENCE")).collect();
         ProducerBatch { id: ProducerId(u128::from(parts[0])), instance: parts[1] as u32, sequence: parts[2] }
-    });
-    Publish { namespace: line.namespace(), producer, level: Level::Durable, runs: runs.collect() }
+    })
+}
+
+/// A message for an exchange, of which nothing is known yet.
+fn route(line: &Line<'_>) -> Route {
+    let (body, dedup_id) = body_of(line.words[1]);
+    let (mut block, headers) = (Vec::new(), headers(line));
+    let headers: Vec<(&[u8], &[u8])> = headers.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    block::push(&mut block, dedup_id.unwrap_or_default().as_bytes(), &headers, body.as_bytes()).unwrap();
+    let over = |limit: &u32| body.len() > *limit as usize;
+    let message = Routed {
+        priority: Priority::new(line.number("prio").unwrap_or(4)).expect("a priority"),
+        delay: line.time("delay").unwrap_or_default(),
+        ttl: line.time("ttl"),
+        block: block.into(),
+        too_large: line.number("body_max").filter(over).map(|limit| TooLarge {
+            index: 0,
+            bytes: body.len() as u32,
+            limit,
+        }),
+    };
+    let key = RoutingKey::try_from(line.option("key").unwrap_or_default()).expect("a key");
+    Route::new(line.namespace(), (exchange(line.words[0]), key), message, producer(line), Level::Durable)
+}
+
+fn exchange(word: &str) -> ExchangeName {
+    ExchangeName::try_from(word).unwrap()
+}
+
+fn binding(line: &Line<'_>) -> Binding {
+    let condition = match (line.option("key"), line.option("headers")) {
+        (Some(key), _) => Condition::Key(RoutingKey::try_from(key).expect("a key")),
+        (None, Some(_)) => Condition::Headers { all: line.option("match") != Some("any"), headers: headers(line) },
+        (None, None) => Condition::Always,
+    };
+    Binding { condition, target: name(line.words[1]) }
+}
+
+/// `KEY:VALUE,...`
+fn headers(line: &Line<'_>) -> Vec<(Bytes, Bytes)> {
+    let pairs = line.option("headers").into_iter().flat_map(|text| text.split(','));
+    let bytes = |text: &str| Bytes::from(text.to_owned());
+    pairs.map(|pair| pair.split_once(':').expect("KEY:VALUE")).map(|(key, value)| (bytes(key), bytes(value))).collect()
 }
 
 /// A policy and, behind each ` + `, a rule: a topic or `PREFIX*`, and what is otherwise for it.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::{Command, Ticket};
 use millpond_core::fact::GroupNumber;
-use millpond_core::output::{Holdings, Output, Reply};
+use millpond_core::output::{Holdings, Notice, Output, Reply};
 use millpond_core::page::Page;
 use millpond_core::store::Want;
 use millpond_core::{Core, LineBounds, Now, invariants};
@@ -41,6 +41,8 @@ pub struct Shell {
     replica: Core,
     applied: usize,
     holdings: Holdings,
+    /// What edges have to know, and were not told yet.
+    pub notices: Vec<Notice>,
     tickets: u64,
     /// How much of its lines the core keeps in memory. The replica keeps more.
     bounds: LineBounds,
@@ -74,6 +76,7 @@ impl Shell {
             replica,
             applied: 0,
             holdings,
+            notices: Vec::new(),
             tickets: 0,
             bounds,
         };
@@ -129,6 +132,7 @@ impl Shell {
         self.holdings.stored.append(stored);
         self.holdings.shared.append(shared);
         self.holdings.freed.append(freed);
+        self.notices.append(self.core.notices());
         std::mem::take(self.core.outputs())
     }
 

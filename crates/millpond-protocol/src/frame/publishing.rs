@@ -1,7 +1,7 @@
 //! What a publish holds.
 
 use bytes::Bytes;
-use millpond_types::{Millis, NamespaceName, Priority, ProducerId, Receipt, TopicName};
+use millpond_types::{ExchangeName, Millis, NamespaceName, Priority, ProducerId, Receipt, RoutingKey, TopicName};
 
 /// Messages to store.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +25,29 @@ pub struct Forward<B = Bytes> {
     pub namespace: NamespaceName,
     /// The messages.
     pub runs: Vec<PublishRun<B>>,
+}
+
+/// A message for an exchange.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route<B = Bytes> {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// When to confirm.
+    pub level: Level,
+    /// Its place in a producer session, if the client keeps one.
+    pub producer: Option<ProducerBatch>,
+    /// The exchange.
+    pub exchange: ExchangeName,
+    /// What it is routed by.
+    pub key: RoutingKey,
+    /// The priority.
+    pub priority: Priority,
+    /// The delay, zero for none.
+    pub delay: Millis,
+    /// The TTL; the policy's where `None`.
+    pub ttl: Option<Millis>,
+    /// The message ([`millpond_types::block`]), exactly one.
+    pub block: B,
 }
 
 /// When a publish is confirmed.

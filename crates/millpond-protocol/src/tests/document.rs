@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use millpond_types::limits::*;
 use millpond_types::{
-    Advice, Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupKind, GroupView,
-    MessageId, MessageState, MessageView, NamespaceView, OfficeTerms, OfficeView, OnExpiry, Overflow, Overrides,
-    Pattern, Policy, PublishOutcome, Quotas, Receipt, Retry, Role, Rule, Standing, Start, Tally, TopBy, TopicView,
-    Usage,
+    Advice, Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, ExchangeKind, ExchangeView, Filter,
+    FinishOutcome, GroupCursors, GroupKind, GroupView, MessageId, MessageState, MessageView, NamespaceView,
+    OfficeTerms, OfficeView, OnExpiry, Overflow, Overrides, Pattern, Policy, PublishOutcome, Quotas, Receipt, Retry,
+    Role, Rule, Standing, Start, Tally, TopBy, TopicView, Unroutable, Usage,
 };
 
 use super::{Record, vectors};
@@ -36,6 +36,7 @@ fn every_frame_has_its_number_name_and_fields() {
         let expected = match kind.name {
             "Publish" => <Publish as Record>::FIELDS,
             "Forward" => <Forward as Record>::FIELDS,
+            "Route" => <Route as Record>::FIELDS,
             "Receive" => Receive::FIELDS,
             "Finish" => Finish::FIELDS,
             "Attach" => Attach::FIELDS,
@@ -67,6 +68,8 @@ fn every_record_has_its_fields() {
         ("OfficeView", OfficeView::FIELDS),
         ("Standing", Standing::FIELDS),
         ("Tally", Tally::FIELDS),
+        ("Binding", Binding::FIELDS),
+        ("ExchangeView", ExchangeView::FIELDS),
         ("Usage", Usage::FIELDS),
         ("NamespaceView", NamespaceView::FIELDS),
         ("TopicView", TopicView::FIELDS),
@@ -99,6 +102,9 @@ fn every_choice_has_its_numbers_and_fields() {
         ("Retry", Retry::TABLE),
         ("OnExpiry", OnExpiry::TABLE),
         ("Overflow", Overflow::TABLE),
+        ("ExchangeKind", ExchangeKind::TABLE),
+        ("Unroutable", Unroutable::TABLE),
+        ("Condition", Condition::TABLE),
         ("Coalesce", Coalesce::TABLE),
         ("DedupWindow", DedupWindow::TABLE),
     ];
@@ -130,7 +136,7 @@ fn every_limit_is_the_one_of_the_code() {
         text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
     };
     let found: Vec<_> = rows("## Limits").iter().map(|row| numbers(row[1])).collect();
-    let expected: [&[usize]; 13] = [
+    let expected: [&[usize]; 15] = [
         &[FRAME_MAX],
         &[BODY_MAX_DEFAULT],
         &[PUBLISH_BYTES_MAX],
@@ -144,6 +150,8 @@ fn every_limit_is_the_one_of_the_code() {
         &[REASON_MAX, TOKEN_MAX, TEXT_MAX],
         &[PRODUCER_WINDOW],
         &[PUBLISH_CREDIT as usize],
+        &[EXCHANGES_MAX, BINDINGS_MAX],
+        &[ROUTING_KEY_MAX, ROUTING_WORDS_MAX, BINDING_HEADERS_MAX, BINDING_HEADERS_BYTES_MAX],
     ];
     assert_eq!(found, expected);
     assert!(TEXT.contains(&format!("**{PUBLISH_CREDIT} bytes**")));

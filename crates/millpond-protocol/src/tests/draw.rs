@@ -1,13 +1,14 @@
 //! Draws frames at random, from a seed. A kind that is missing here fails the tests.
 
 use bytes::Bytes;
-use millpond_types::limits::{DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
+use millpond_types::limits::{BINDING_HEADERS_MAX, DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
 use millpond_types::{
-    Coalesce, Code, Counts, DeadView, DedupWindow, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName,
-    GroupView, LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView,
-    OfficeTerms, OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId,
-    PublishOutcome, Quotas, Receipt, RequestId, Retry, Role, Rule, Rules, Sequence, SessionId, Standing, Start, Tally,
-    TopBy, TopicName, TopicNumber, TopicView, Usage, WallTime, block,
+    Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, ExchangeKind, ExchangeName, ExchangeView,
+    Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber, MessageId,
+    MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry, OutcomeRun,
+    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry,
+    Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy, TopicName, TopicNumber,
+    TopicView, Unroutable, Usage, WallTime, block,
 };
 
 use crate::*;
@@ -206,6 +207,41 @@ impl Draw {
         }
     }
 
+    fn exchange(&mut self) -> ExchangeName {
+        ExchangeName::try_from(["events", "x"][self.below(2)]).unwrap()
+    }
+
+    fn key(&mut self) -> RoutingKey {
+        RoutingKey::try_from(["", "a.b", "*.#"][self.below(3)]).unwrap()
+    }
+
+    fn exchange_kind(&mut self) -> ExchangeKind {
+        [ExchangeKind::Direct, ExchangeKind::Topic, ExchangeKind::Fanout, ExchangeKind::Headers][self.below(4)]
+    }
+
+    fn unroutable(&mut self) -> Unroutable {
+        if self.flag() { Unroutable::Refuse } else { Unroutable::Drop }
+    }
+
+    fn binding(&mut self) -> Binding {
+        let condition = match self.below(3) {
+            0 => Condition::Always,
+            1 => Condition::Key(self.key()),
+            _ => {
+                let (all, header) = (self.flag(), |d: &mut Draw| (d.bytes(0, 40), d.bytes(0, 40)));
+                let mut headers = self.list(1, header);
+                headers.truncate(BINDING_HEADERS_MAX);
+                Condition::Headers { all, headers }
+            }
+        };
+        Binding { condition, target: self.topic() }
+    }
+
+    fn exchange_view(&mut self) -> ExchangeView {
+        let (name, kind, unroutable) = (self.exchange(), self.exchange_kind(), self.unroutable());
+        ExchangeView { name, kind, unroutable, bindings: self.u64(), version: self.u64() }
+    }
+
     fn which(&mut self) -> Which {
         if self.flag() { Which::Id(self.id()) } else { Which::Dedup(self.bytes(1, DEDUP_ID_MAX)) }
     }
@@ -264,6 +300,25 @@ impl Draw {
                 let Publish { namespace, runs, .. } = self.publish();
                 Request::Forward(Forward { receipts: self.receipts(), namespace, runs })
             }
+            "Route" => {
+                let Publish { namespace, level, producer, mut runs } = self.publish();
+                let PublishRun { priority, delay, ttl, block, .. } = runs.remove(0);
+                let (exchange, key) = (self.exchange(), self.key());
+                Request::Route(Route { namespace, level, producer, exchange, key, priority, delay, ttl, block })
+            }
+            "ExchangeCreate" => Request::ExchangeCreate {
+                namespace: self.namespace(),
+                exchange: self.exchange(),
+                kind: self.exchange_kind(),
+                unroutable: self.unroutable(),
+            },
+            "ExchangeDelete" => Request::ExchangeDelete { namespace: self.namespace(), exchange: self.exchange() },
+            "Exchanges" => Request::Exchanges { namespace: self.namespace() },
+            "Bind" => Request::Bind { namespace: self.namespace(), exchange: self.exchange(), binding: self.binding() },
+            "Unbind" => {
+                Request::Unbind { namespace: self.namespace(), exchange: self.exchange(), binding: self.binding() }
+            }
+            "Bindings" => Request::Bindings { namespace: self.namespace(), exchange: self.exchange() },
             "Receive" => Request::Receive(Receive {
                 namespace: self.namespace(),
                 group: self.group(),
@@ -489,6 +544,8 @@ impl Draw {
             "Count" => Response::Count(self.u64()),
             "Messages" => Response::Messages(self.list(0, Draw::message)),
             "Namespaces" => Response::Namespaces(self.list(0, Draw::namespace_view)),
+            "Exchanges" => Response::Exchanges(self.list(0, Draw::exchange_view)),
+            "Bindings" => Response::Bindings(self.list(0, Draw::binding)),
             "Topics" => Response::Topics(self.list(0, Draw::topic_view)),
             "Dead" => Response::Dead { rows: self.list(0, Draw::dead), next: self.bytes(0, TOKEN_MAX) },
             "Error" => Response::Error { code, detail: self.text() },

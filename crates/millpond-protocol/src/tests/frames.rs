@@ -31,6 +31,12 @@ fn as_sent(request: &Request<Block>) -> String {
             let forward = Forward { receipts: receipts.clone(), namespace: namespace.clone(), runs };
             format!("{:?}", Request::Forward(forward))
         }
+        Request::Route(route) => {
+            let Route { namespace, level, producer, exchange, key, priority, delay, ttl, block } = route.clone();
+            let block = block.bytes;
+            let route = Route { namespace, level, producer, exchange, key, priority, delay, ttl, block };
+            format!("{:?}", Request::Route(route))
+        }
         Request::Publish(publish) => {
             let runs = publish.runs.iter().map(plain).collect();
             let Publish { namespace, level, producer, .. } = publish;

@@ -10,7 +10,7 @@ use millpond_types::{
 };
 
 use super::call::{Answered, Call, CallError};
-use super::message::{Message, runs};
+use super::message::{Message, Routed, runs};
 use crate::bodies::Read;
 use crate::session::Shared;
 use crate::update_queue::Refused;
@@ -120,6 +120,25 @@ impl Handle {
             Ok(runs) => {
                 let publish = Publish { namespace, producer: None, level: Level::Durable, runs };
                 self.submit(Command::Publish(publish), turn)
+            }
+            Err(too_large) => {
+                let refused = CallError::Refused { code: Code::MessageTooLarge, detail: too_large.to_string() };
+                Call::refused(refused, self.shared.bodies.clone(), turn)
+            }
+        }
+    }
+
+    /// Publishes a message to an exchange, durably: to all topics that it leads to or to none. Each topic has its outcome; where
+    /// it leads nowhere and lets such messages go, there are none.
+    pub fn route(&self, namespace: NamespaceName, message: Routed) -> Call<Vec<OutcomeRun<PublishOutcome>>> {
+        let turn = |answered| match answered {
+            Answered::Reply(Reply::Published { outcomes, .. }) => Ok(outcomes),
+            _ => unreachable!("a publish is answered by its outcomes"),
+        };
+        match message.command(namespace) {
+            Ok(mut route) => {
+                self.shared.known.resolve(&mut route, self.shared.hash_key);
+                self.submit(Command::Route(route), turn)
             }
             Err(too_large) => {
                 let refused = CallError::Refused { code: Code::MessageTooLarge, detail: too_large.to_string() };

@@ -1,10 +1,10 @@
 //! A message that the program publishes itself, and how messages become runs.
 
 use bytes::Bytes;
-use millpond_core::command::{DedupMark, PublishRun};
+use millpond_core::command::{self, DedupMark, Level, PublishRun, Route};
 use millpond_core::dedup_hash;
 use millpond_types::block::{self, PREFIX, Sizes, TooLarge};
-use millpond_types::{Millis, NamespaceName, Priority, TopicName};
+use millpond_types::{ExchangeName, Millis, NamespaceName, Priority, RoutingKey, TopicName};
 
 use crate::convert::request::HashKey;
 
@@ -47,6 +47,54 @@ impl Message {
     }
 }
 
+/// A message for an exchange.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Routed {
+    /// The exchange.
+    pub exchange: ExchangeName,
+    /// What it is routed by.
+    pub key: RoutingKey,
+    /// Its body.
+    pub body: Bytes,
+    /// Its headers.
+    pub headers: Vec<(Bytes, Bytes)>,
+    /// 9 goes first.
+    pub priority: Priority,
+    /// How long it stays invisible; zero for not at all.
+    pub delay: Millis,
+    /// How long it is worth delivering; the policy's where `None`, and zero for ever.
+    pub ttl: Option<Millis>,
+    /// Empty for none.
+    pub dedup_id: Bytes,
+}
+
+impl Routed {
+    /// A message with a body and defaults for the rest.
+    pub fn new(exchange: ExchangeName, key: RoutingKey, body: impl Into<Bytes>) -> Routed {
+        let (headers, dedup_id) = (Vec::new(), Bytes::new());
+        let (body, priority, delay, ttl) = (body.into(), Priority::DEFAULT, Millis::ZERO, None);
+        Routed { exchange, key, body, headers, priority, delay, ttl, dedup_id }
+    }
+
+    pub(super) fn command(self, namespace: NamespaceName) -> Result<Route, TooLarge> {
+        let mut block = Vec::new();
+        push(&mut block, &self.dedup_id, &self.headers, &self.body)?;
+        let Routed { exchange, key, priority, delay, ttl, .. } = self;
+        let message = command::Routed { priority, delay, ttl, block: block.into(), too_large: None };
+        Ok(Route::new(namespace, (exchange, key), message, None, Level::Durable))
+    }
+}
+
+/// Appends a message with its checksum.
+fn push(bytes: &mut Vec<u8>, dedup_id: &[u8], headers: &[(Bytes, Bytes)], body: &[u8]) -> Result<(), TooLarge> {
+    let start = bytes.len();
+    let headers: Vec<_> = headers.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    block::push(bytes, dedup_id, &headers, body)?;
+    let checksum = crc32c::crc32c(&bytes[start + PREFIX..]);
+    bytes[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+    Ok(())
+}
+
 /// Neighbours with equal terms become one run.
 pub(super) fn runs(namespace: &NamespaceName, messages: &[Message], key: HashKey) -> Result<Vec<PublishRun>, TooLarge> {
     messages.chunk_by(Message::goes_with).map(|messages| run(namespace, messages, key)).collect()
@@ -56,11 +104,7 @@ fn run(namespace: &NamespaceName, messages: &[Message], key: HashKey) -> Result<
     let (mut bytes, mut ends, mut dedup) = (Vec::new(), Vec::new(), Vec::new());
     let first = &messages[0];
     for (index, message) in messages.iter().enumerate() {
-        let start = bytes.len();
-        let headers: Vec<_> = message.headers.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-        block::push(&mut bytes, &message.dedup_id, &headers, &message.body)?;
-        let checksum = crc32c::crc32c(&bytes[start + PREFIX..]);
-        bytes[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+        push(&mut bytes, &message.dedup_id, &message.headers, &message.body)?;
         ends.push(u32::try_from(bytes.len()).map_err(|_| TooLarge("a publish has at most 4 MiB"))?);
         if !message.dedup_id.is_empty() {
             let hash = dedup_hash(key, namespace, &message.topic, &message.dedup_id);

@@ -42,7 +42,7 @@ use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
 
 pub use call::{Call, CallError};
 pub use handle::{Answer, Forwarded, Handle, Leased, Receive};
-pub use message::Message;
+pub use message::{Message, Routed};
 
 use crate::bodies::{Bodies, ReaderThreads};
 use crate::health::Health;
@@ -52,7 +52,7 @@ use crate::moving::Moving;
 use crate::session::credit::Windows;
 use crate::session::intake::Receiving;
 use crate::session::room::Room;
-use crate::session::{Registry, Shared, Uses};
+use crate::session::{Known, Registry, Shared};
 use crate::update_queue::{Lane, UpdateQueue};
 use crate::writer::{Clock, FetchThreads, Journal, Parts, Writer, lanes};
 
@@ -165,7 +165,7 @@ impl Broker {
         let Opened { core, store, appender, committer, reader, housekeeper, mover, .. } = opened;
         let hash_key = core.hash_key();
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
-        let (registry, uses) = (Arc::new(Registry::default()), Arc::new(Uses::default()));
+        let (registry, known) = (Arc::new(Registry::default()), Arc::new(Known::default()));
 
         let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(|| {
             housekeeper.run(|damage| tracing::error!(file = damage.file, offset = damage.offset, "{damage}"))
@@ -184,7 +184,7 @@ impl Broker {
             clock,
             journal: journal.submitter(),
             registry: registry.clone(),
-            uses: uses.clone(),
+            known: known.clone(),
             metrics: metrics.clone(),
             health: health.clone(),
         };
@@ -196,7 +196,7 @@ impl Broker {
         let shared = Shared {
             writer: writer.submitter(),
             registry,
-            uses,
+            known,
             bodies,
             metrics,
             health,

@@ -19,16 +19,7 @@ pub(crate) struct Refusal {
 pub(crate) fn publish(publish: frame::Publish<Block>, key: HashKey) -> Command {
     let frame::Publish { namespace, level, producer, runs } = publish;
     let runs = self::runs(&namespace, runs, key);
-    let producer = producer.map(|batch| command::ProducerBatch {
-        id: batch.id,
-        instance: batch.instance,
-        sequence: batch.sequence,
-    });
-    let level = match level {
-        frame::Level::Durable => command::Level::Durable,
-        frame::Level::Buffered => command::Level::Buffered,
-        frame::Level::None => command::Level::None,
-    };
+    let (producer, level) = (producer.map(self::producer), self::level(level));
     Command::Publish(command::Publish { namespace, producer, level, runs })
 }
 
@@ -37,6 +28,32 @@ pub(crate) fn forward(forward: frame::Forward<Block>, key: HashKey) -> Result<Co
     let runs = self::runs(&namespace, runs, key);
     let publish = command::Publish { namespace, producer: None, level: command::Level::Durable, runs };
     Ok(Command::Forward(command::Forward { receipts: receipt_runs(receipts)?, publish }))
+}
+
+pub(crate) fn route(route: frame::Route<Block>) -> Result<command::Route, Refusal> {
+    let frame::Route { namespace, level, producer, exchange, key, priority, delay, ttl, block } = route;
+    let Block { bytes: block, count: 1, too_large, .. } = block else {
+        return Err(Refusal { code: Code::ArgumentInvalid, detail: "a publish to an exchange holds one message" });
+    };
+    let too_large = too_large.first().map(|large| self::too_large(*large));
+    let message = command::Routed { priority, delay, ttl, block, too_large };
+    Ok(command::Route::new(namespace, (exchange, key), message, producer.map(self::producer), self::level(level)))
+}
+
+fn producer(batch: frame::ProducerBatch) -> command::ProducerBatch {
+    command::ProducerBatch { id: batch.id, instance: batch.instance, sequence: batch.sequence }
+}
+
+fn level(level: frame::Level) -> command::Level {
+    match level {
+        frame::Level::Durable => command::Level::Durable,
+        frame::Level::Buffered => command::Level::Buffered,
+        frame::Level::None => command::Level::None,
+    }
+}
+
+fn too_large(frame::TooLarge { index, bytes, limit }: frame::TooLarge) -> command::TooLarge {
+    command::TooLarge { index, bytes, limit }
 }
 
 fn runs(namespace: &NamespaceName, runs: Vec<frame::PublishRun<Block>>, key: HashKey) -> Vec<command::PublishRun> {
@@ -48,12 +65,7 @@ fn runs(namespace: &NamespaceName, runs: Vec<frame::PublishRun<Block>>, key: Has
             .map(|id| DedupMark { index: id.index, hash: dedup_hash(key, namespace, &topic, block.dedup_bytes(*id)) });
         let dedup = dedup.collect();
         let Block { bytes, count, sizes, too_large, .. } = block;
-        let too_large = too_large.into_iter().map(|frame::TooLarge { index, bytes, limit }| command::TooLarge {
-            index,
-            bytes,
-            limit,
-        });
-        let too_large = too_large.collect();
+        let too_large = too_large.into_iter().map(self::too_large).collect();
         command::PublishRun { topic, priority, delay, ttl, count, block: bytes, sizes, dedup, too_large }
     });
     runs.collect()

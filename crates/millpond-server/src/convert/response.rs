@@ -18,6 +18,8 @@ pub(crate) fn response(reply: Reply) -> Response {
         Reply::Done => Response::Done,
         Reply::Count(count) => Response::Count(count),
         Reply::Namespaces(rows) => Response::Namespaces(rows),
+        Reply::Exchanges(rows) => Response::Exchanges(rows),
+        Reply::Bindings(rows) => Response::Bindings(rows),
         Reply::Topics(rows) => Response::Topics(rows),
         Reply::Refused { code, detail } => Response::Error { code, detail },
         Reply::Received(_) | Reply::Messages(_) | Reply::Dead { .. } | Reply::SessionBegun { .. } => {

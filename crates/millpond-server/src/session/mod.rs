@@ -9,6 +9,7 @@ pub(crate) mod connection;
 pub(crate) mod conversation;
 pub(crate) mod credit;
 pub(crate) mod intake;
+pub(crate) mod known;
 mod open;
 pub(crate) mod outbox;
 pub(crate) mod registry;
@@ -32,15 +33,15 @@ use crate::writer::Request;
 
 use credit::Windows;
 use intake::Receiving;
+pub(crate) use known::Known;
 pub(crate) use registry::Registry;
 use room::Room;
-pub(crate) use uses::Uses;
 
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) writer: Submitter<Request, Reply>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) uses: Arc<Uses>,
+    pub(crate) known: Arc<Known>,
     pub(crate) bodies: Bodies,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,

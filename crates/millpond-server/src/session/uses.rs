@@ -1,14 +1,13 @@
 //! Which connections use which namespaces, held against the namespaces' quotas of connections.
 //!
 //! A connection uses a namespace from the first publish, forward, receive or attach that it asks of it until it closes,
-//! or until another one takes its session over. Who looks, manages or finishes does not use it. The writer tells which
+//! or until another one takes its session over. Who looks, manages or finishes does not use it. The writer says which
 //! namespaces there are.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use millpond_core::output::Notice;
 use millpond_types::NamespaceName;
 
 #[derive(Default)]
@@ -45,18 +44,18 @@ pub(crate) enum Joined {
 }
 
 impl Uses {
-    /// What the core has to say of namespaces.
-    pub(crate) fn note(&self, notice: Notice) {
+    /// There is a namespace, which so many may use.
+    pub(crate) fn set_quota(&self, namespace: NamespaceName, quota: Option<u64>) {
+        self.lock().namespaces.entry(namespace).or_default().quota = quota;
+    }
+
+    /// A namespace is gone.
+    pub(crate) fn remove(&self, namespace: &NamespaceName) {
         let mut state = self.lock();
-        match notice {
-            Notice::Namespace { name, connections } => state.namespaces.entry(name).or_default().quota = connections,
-            Notice::NamespaceGone(name) => {
-                for connection in state.namespaces.remove(&name).into_iter().flat_map(|gone| gone.connections) {
-                    state.connections.entry(connection).or_default().retain(|used| *used != name);
-                }
-                self.deleted.fetch_add(1, Ordering::Relaxed);
-            }
+        for connection in state.namespaces.remove(namespace).into_iter().flat_map(|gone| gone.connections) {
+            state.connections.entry(connection).or_default().retain(|used| used != namespace);
         }
+        self.deleted.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A connection wants to use a namespace, or does so already.
@@ -114,20 +113,20 @@ mod tests {
     fn so_many_use_a_namespace_and_who_leaves_makes_room() {
         let uses = Uses::default();
         assert_eq!(uses.join(1, &name("a")), Joined::Unknown);
-        uses.note(Notice::Namespace { name: name("a"), connections: Some(2) });
-        uses.note(Notice::Namespace { name: name("b"), connections: None });
+        uses.set_quota(name("a"), Some(2));
+        uses.set_quota(name("b"), None);
         let joined = |connection| uses.join(connection, &name("a"));
         assert_eq!([1, 1, 2, 3].map(joined), [Joined::Yes, Joined::Yes, Joined::Yes, Joined::Full { quota: 2 }]);
         assert_eq!((uses.join(3, &name("b")), uses.count(&name("a"))), (Joined::Yes, 2));
         uses.leave(1);
         assert_eq!([3, 1].map(joined), [Joined::Yes, Joined::Full { quota: 2 }]);
-        uses.note(Notice::Namespace { name: name("a"), connections: Some(1) });
+        uses.set_quota(name("a"), Some(1));
         assert_eq!([2, 1].map(joined), [Joined::Yes, Joined::Full { quota: 1 }], "who is there may stay");
         uses.leave(3);
         assert_eq!((uses.count(&name("a")), uses.count(&name("b"))), (1, 0));
-        uses.note(Notice::NamespaceGone(name("a")));
+        uses.remove(&name("a"));
         assert_eq!((joined(2), uses.count(&name("a"))), (Joined::Unknown, 0));
-        uses.note(Notice::Namespace { name: name("a"), connections: Some(1) });
+        uses.set_quota(name("a"), Some(1));
         assert_eq!((uses.count(&name("a")), joined(1)), (0, Joined::Yes), "another one of that name has no users");
         uses.leave(2);
         assert_eq!(uses.count(&name("a")), 1);

@@ -37,7 +37,7 @@ use crate::memory::Shares;
 use crate::metrics::{Counting, Metrics};
 use crate::session::outbox::Close;
 use crate::session::ticket::{EMBEDDED, UNANSWERED, parts, ticket};
-use crate::session::{Registry, Uses};
+use crate::session::{Known, Registry};
 use crate::update_queue::{Answer, Batch, Next, State, Submitter};
 
 /// How much of a turn goes to what is done in slices. Publishing waits that much longer while there is something.
@@ -66,7 +66,7 @@ pub(crate) struct Writer {
     own: Submitter<Request, Reply>,
     journal: Submitter<(Committer, Job), journal::Committed>,
     registry: Arc<Registry>,
-    uses: Arc<Uses>,
+    known: Arc<Known>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) journal: Submitter<(Committer, Job), journal::Committed>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) uses: Arc<Uses>,
+    pub(crate) known: Arc<Known>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
 }
@@ -113,9 +113,9 @@ impl State for Writer {
 impl Writer {
     pub(crate) fn new(parts: Parts, own: Submitter<Request, Reply>) -> Writer {
         let Parts { mut core, store, shares, fetchers, appender, committer, clock, journal, .. } = parts;
-        let Parts { registry, uses, metrics, health, .. } = parts;
+        let Parts { registry, known, metrics, health, .. } = parts;
         core.set_room(shares.room);
-        core.notices().drain(..).for_each(|notice| uses.note(notice));
+        core.notices().drain(..).for_each(|notice| known.note(notice));
         Writer {
             core,
             appender,
@@ -133,7 +133,7 @@ impl Writer {
             own,
             journal,
             registry,
-            uses,
+            known,
             metrics,
             health,
         }
@@ -152,7 +152,7 @@ impl Writer {
         self.core.dispatch(&mut log);
         self.fetching.send(self.core.wanted(), &self.own);
         self.appender.hold(self.core.holdings());
-        self.core.notices().drain(..).for_each(|notice| self.uses.note(notice));
+        self.core.notices().drain(..).for_each(|notice| self.known.note(notice));
         self.sort_outputs(now);
         self.commit(now)?;
         self.unfinished = self.tidy();
@@ -226,7 +226,7 @@ impl Writer {
         for mut output in self.core.outputs().drain(..) {
             if let Output::Reply { reply: Reply::Namespaces(rows), .. } = &mut output {
                 // The core knows of no connections.
-                rows.iter_mut().for_each(|row| row.usage.connections = self.uses.count(&row.name));
+                rows.iter_mut().for_each(|row| row.usage.connections = self.known.uses.count(&row.name));
             }
             let to = match level(&output) {
                 Level::Durable => &mut self.filling.durable,

@@ -1,7 +1,7 @@
 //! What the writer is asked: its queue's requests and lanes.
 
 use millpond_core::command::{Command, DeadMove, DeadWhich, FinishVerb, Look, Move, PublishRun, Ticket};
-use millpond_types::{Filter, SessionId};
+use millpond_types::{Binding, Condition, Filter, SessionId};
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
@@ -86,6 +86,11 @@ fn held(command: &Command) -> usize {
             let runs = forward.publish.runs.iter().map(published);
             size_of_val(&forward.receipts[..]) + runs.sum::<usize>()
         }
+        Command::Route(route) => {
+            // The copies share the message.
+            let copies = route.publish.runs.iter().map(|run| published(run) - run.block.len());
+            copies.sum::<usize>() + route.message.block.len()
+        }
         Command::Finish(finish) => {
             let reason = match &finish.verb {
                 FinishVerb::Fail { reason } | FinishVerb::Reject { reason } => reason.len(),
@@ -126,8 +131,13 @@ fn held(command: &Command) -> usize {
         | Command::NamespaceDelete(_)
         | Command::GroupCreate { .. }
         | Command::GroupDelete { .. }
+        | Command::ExchangeCreate { .. }
+        | Command::ExchangeDelete { .. }
+        | Command::Exchanges(_)
+        | Command::Bindings { .. }
         | Command::Namespaces
         | Command::Stats(_) => 0,
+        Command::Bind { binding, .. } | Command::Unbind { binding, .. } => bound(binding),
     }
 }
 
@@ -140,6 +150,15 @@ fn published(run: &PublishRun) -> usize {
         + sizes
         + size_of_val(&run.dedup[..])
         + size_of_val(&run.too_large[..])
+}
+
+fn bound(binding: &Binding) -> usize {
+    let condition = match &binding.condition {
+        Condition::Always => 0,
+        Condition::Key(key) => key.as_bytes().len(),
+        Condition::Headers { headers, .. } => headers.iter().map(|(key, value)| key.len() + value.len()).sum(),
+    };
+    condition + binding.target.as_bytes().len()
 }
 
 fn filtered(filter: &Filter) -> usize {

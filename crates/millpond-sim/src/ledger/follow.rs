@@ -31,6 +31,10 @@ impl Ledger {
             | Fact::OfficeTaken { .. }
             | Fact::OfficeLeft { .. }
             | Fact::HandedOver { .. }
+            | Fact::ExchangeCreated { .. }
+            | Fact::ExchangeDeleted { .. }
+            | Fact::Bound { .. }
+            | Fact::Unbound { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Declined { .. }

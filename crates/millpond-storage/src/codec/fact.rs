@@ -242,6 +242,33 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(47);
             sink.number32(*group);
         }
+        Fact::ExchangeCreated { namespace, name, kind, unroutable, version } => {
+            sink.byte(55);
+            sink.number32(*namespace);
+            sink.string(name.as_bytes());
+            sink.exchange_kind(*kind);
+            sink.unroutable(*unroutable);
+            sink.number(*version);
+        }
+        Fact::ExchangeDeleted { namespace, name } => {
+            sink.byte(56);
+            sink.number32(*namespace);
+            sink.string(name.as_bytes());
+        }
+        Fact::Bound { namespace, exchange, binding, version } => {
+            sink.byte(57);
+            sink.number32(*namespace);
+            sink.string(exchange.as_bytes());
+            sink.binding(binding);
+            sink.number(*version);
+        }
+        Fact::Unbound { namespace, exchange, binding, version } => {
+            sink.byte(58);
+            sink.number32(*namespace);
+            sink.string(exchange.as_bytes());
+            sink.binding(binding);
+            sink.number(*version);
+        }
     }
     *context = sink.context;
 }
@@ -402,6 +429,26 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
         }
         46 => Fact::OfficeLeft { group: source.number32()?, until: RunTime(source.number()?) },
         47 => Fact::HandedOver { group: source.number32()? },
+        55 => Fact::ExchangeCreated {
+            namespace: source.number32()?,
+            name: source.exchange_name()?,
+            kind: source.exchange_kind()?,
+            unroutable: source.unroutable()?,
+            version: source.number()?,
+        },
+        56 => Fact::ExchangeDeleted { namespace: source.number32()?, name: source.exchange_name()? },
+        57 => Fact::Bound {
+            namespace: source.number32()?,
+            exchange: source.exchange_name()?,
+            binding: source.binding()?,
+            version: source.number()?,
+        },
+        58 => Fact::Unbound {
+            namespace: source.number32()?,
+            exchange: source.exchange_name()?,
+            binding: source.binding()?,
+            version: source.number()?,
+        },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }

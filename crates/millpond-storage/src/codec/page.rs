@@ -1,8 +1,8 @@
 //! The byte form of pages.
 
 use millpond_core::page::{
-    AsidePage, AsideState, DedupPage, DuePage, GroupPage, LevelPage, NamespacePage, NumbersPage, Page, PiecePage,
-    ProducerPage, TopicPage,
+    AsidePage, AsideState, DedupPage, DuePage, ExchangePage, GroupPage, LevelPage, NamespacePage, NumbersPage, Page,
+    PiecePage, ProducerPage, TopicPage,
 };
 use millpond_core::store::{Key, SHELVES, Shelf};
 use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId, Tally};
@@ -44,6 +44,11 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.number32(page.group);
             sink.string(page.name.as_bytes());
         }
+        Page::Exchange(page) => {
+            sink.byte(9);
+            sink.number32(page.namespace);
+            sink.string(page.name.as_bytes());
+        }
         Page::Piece(page) => {
             sink.byte(8);
             sink.number32(page.group);
@@ -75,6 +80,7 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
             priority: source.priority()?,
             first: Sequence(source.number()?),
         },
+        9 => Key::Exchange { namespace: source.number32()?, name: source.exchange_name()? },
         _ => return Err(source.bad("is a page of an unknown kind")),
     };
     source.rest_of_page(&key)
@@ -140,6 +146,13 @@ impl Sink<'_> {
             }
             Page::Due(DuePage { at: _, group: _, name: _, shelf }) => self.byte(shelf.byte()),
             Page::Piece(PiecePage { topic: _, group: _, priority: _, runs }) => self.piece(runs),
+            Page::Exchange(page) => {
+                let ExchangePage { namespace: _, name: _, kind, unroutable, version, bindings } = &**page;
+                self.exchange_kind(*kind);
+                self.unroutable(*unroutable);
+                self.number(*version);
+                self.list(bindings, Sink::binding);
+            }
         }
     }
 }
@@ -187,6 +200,14 @@ impl Source<'_> {
                 let batches = self.list(Source::outcomes)?;
                 Page::Producer(ProducerPage { namespace: *namespace, id: *id, instance, used, last, batches })
             }
+            Key::Exchange { namespace, name } => Page::Exchange(Box::new(ExchangePage {
+                namespace: *namespace,
+                name: name.clone(),
+                kind: self.exchange_kind()?,
+                unroutable: self.unroutable()?,
+                version: self.number()?,
+                bindings: self.list(Source::binding)?,
+            })),
             Key::Due { at, group, name } => {
                 let (at, group, name) = (*at, *group, name.clone());
                 Page::Due(DuePage { at, group, name, shelf: self.shelf()? })

@@ -6,7 +6,7 @@ use millpond_core::outcomes::Outcomes;
 use millpond_core::output::Extent;
 use millpond_core::store::Shelf;
 use millpond_types::{
-    GroupName, MessageId, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
+    ExchangeName, GroupName, MessageId, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
 };
 
 use super::{BadRecord, Sink, Source};
@@ -57,6 +57,11 @@ impl Source<'_> {
     pub(super) fn group_name(&mut self) -> Result<GroupName, BadRecord> {
         let bad = self.bad("has a group's name that breaks the rules for names");
         GroupName::new(self.copied()?).map_err(|_| bad)
+    }
+
+    pub(super) fn exchange_name(&mut self) -> Result<ExchangeName, BadRecord> {
+        let bad = self.bad("has an exchange's name that breaks the rules for names");
+        ExchangeName::new(self.copied()?).map_err(|_| bad)
     }
 
     pub(super) fn message_id(&mut self) -> Result<MessageId, BadRecord> {

@@ -132,6 +132,10 @@ impl Held {
             | Fact::OfficeTaken { .. }
             | Fact::OfficeLeft { .. }
             | Fact::HandedOver { .. }
+            | Fact::ExchangeCreated { .. }
+            | Fact::ExchangeDeleted { .. }
+            | Fact::Bound { .. }
+            | Fact::Unbound { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Extended { .. }

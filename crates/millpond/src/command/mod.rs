@@ -2,6 +2,7 @@
 
 pub mod cancel;
 pub mod dead;
+pub mod exchange;
 pub mod finish;
 pub mod forget;
 pub mod group;

@@ -1,17 +1,21 @@
-//! `publish`: one message from the command line or stdin, or one for each line of stdin.
+//! `publish`: one message from the command line or stdin, or one for each line of stdin, to a topic or to an exchange.
 
 use std::io::{IsTerminal, Read};
+use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use millpond_client::{Batch, Client, Level, Message};
+use millpond_client::{Batch, Client, Level, Message, Routed};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
-use millpond_types::{MessageId, Millis, OutcomeRun, Priority, PublishOutcome, Sequence};
+use millpond_types::{
+    ExchangeName, MessageId, Millis, OutcomeRun, Priority, PublishOutcome, RoutingKey, Sequence, TopicName,
+};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use crate::address::TopicAddress;
+use crate::address::{Address, Place};
 use crate::cli::{Globals, Output};
+use crate::command::exchange;
 use crate::connection::with_client;
 use crate::failure::{Exit, Failure};
 use crate::{json, quantity, say};
@@ -21,12 +25,18 @@ use crate::{json, quantity, say};
 #[command(after_help = "Without BODY, or with -, the body is what stdin holds. \
     An empty message is published with an empty BODY, \"\".")]
 pub struct Publish {
-    /// The topic
-    #[arg(value_name = "NS/TOPIC")]
-    topic: TopicAddress,
+    /// The topic; with --exchange, the namespace
+    #[arg(value_name = "NS/TOPIC|NS")]
+    address: Address,
     /// The body; - for stdin
     #[arg(value_name = "BODY|-")]
     body: Option<String>,
+    /// Publish to the topics that this exchange of the namespace leads to: to all of them or to none
+    #[arg(long, value_name = "NAME", value_parser = exchange::exchange)]
+    exchange: Option<ExchangeName>,
+    /// What the exchange routes the message by [default: empty]
+    #[arg(long, value_name = "KEY", value_parser = exchange::key, requires = "exchange")]
+    key: Option<RoutingKey>,
     /// Publish each line of stdin as a message of its own, without its line end
     #[arg(long, conflicts_with = "dedup_id")]
     lines: bool,
@@ -57,6 +67,12 @@ enum PublishLevel {
     None,
 }
 
+/// Where messages go.
+enum To {
+    Topic(TopicName),
+    Exchange(ExchangeName, RoutingKey),
+}
+
 /// Lines that are published together: enough to share a sync, few enough that the first is not kept waiting.
 const LINES_MAX: usize = 1000;
 /// Bytes of lines that are published together, for the same reasons and the limit of one publish.
@@ -65,22 +81,39 @@ const LINES_BYTES_MAX: usize = 1024 * 1024;
 impl Publish {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
+        let to = self.to()?;
         if self.lines {
-            return self.run_lines(globals);
+            return self.run_lines(globals, &to);
         }
         let body = match self.body.as_deref() {
             None | Some("-") => read_body()?,
             Some(body) => Bytes::copy_from_slice(body.as_bytes()),
         };
-        let batch = Batch::try_from(self.message(body))?;
         with_client(globals, async |client| {
             let mut told = Told::new(globals.output);
-            told.add(self.publish(client, &batch).await?);
+            self.publish(client, &to, vec![body], &mut told).await?;
             told.finish()
         })
     }
 
-    fn run_lines(&self, globals: &Globals) -> Result<(), Failure> {
+    fn to(&self) -> Result<To, Failure> {
+        let namespace = &self.address.namespace;
+        match (&self.address.place, &self.exchange) {
+            (Place::Topic(topic), None) => Ok(To::Topic(topic.clone())),
+            (Place::All, Some(exchange)) => Ok(To::Exchange(exchange.clone(), self.key.clone().unwrap_or_default())),
+            (Place::All, None) => Err(Failure::usage(format!(
+                "a topic is needed here: write {namespace}/TOPIC, or name an exchange with --exchange"
+            ))),
+            (Place::Prefix(_), None) => Err(Failure::usage(
+                "one topic is needed here, and a * at the end means many; a star in a name is written \\*",
+            )),
+            (_, Some(_)) => {
+                Err(Failure::usage(format!("an exchange knows the topics by itself: write {namespace} alone")))
+            }
+        }
+    }
+
+    fn run_lines(&self, globals: &Globals, to: &To) -> Result<(), Failure> {
         match self.body.as_deref() {
             Some("-") => {}
             None if !std::io::stdin().is_terminal() => {}
@@ -94,7 +127,7 @@ impl Publish {
             let mut input = BufReader::with_capacity(LINES_BYTES_MAX, tokio::io::stdin());
             let mut published = 0;
             loop {
-                match self.publish_lines(client, &mut input, &mut told).await {
+                match self.publish_lines(client, to, &mut input, &mut told).await {
                     Ok((lines, false)) => published += lines,
                     Ok((_, true)) => return told.finish(),
                     Err(failure) => {
@@ -111,47 +144,25 @@ impl Publish {
     async fn publish_lines(
         &self,
         client: &Client,
+        to: &To,
         input: &mut BufReader<tokio::io::Stdin>,
         told: &mut Told,
     ) -> Result<(usize, bool), Failure> {
-        let (batch, is_end) = self.next_lines(input).await?;
-        if !batch.is_empty() {
-            told.add(self.publish(client, &batch).await?);
+        let (lines, is_end) = next_lines(input).await?;
+        let count = lines.len();
+        if count > 0 {
+            self.publish(client, to, lines, told).await?;
         }
-        Ok((batch.len(), is_end))
+        Ok((count, is_end))
     }
 
-    /// The lines that are there, at least one unless stdin has ended.
-    async fn next_lines(&self, input: &mut BufReader<tokio::io::Stdin>) -> Result<(Batch, bool), Failure> {
-        let (mut builder, mut count, mut bytes) = (Batch::builder(), 0, 0);
-        loop {
-            let mut line = Vec::new();
-            let read = (&mut *input).take(TOO_LARGE).read_until(b'\n', &mut line).await;
-            if read.map_err(|why| Failure::usage(format!("stdin cannot be read: {why}")))? == 0 {
-                return Ok((builder.build(), true));
-            }
-            if line.last() == Some(&b'\n') {
-                line.pop();
-            } else if line.len() as u64 == TOO_LARGE {
-                return Err(too_large("a line"));
-            }
-            count += 1;
-            bytes += line.len();
-            builder.push(&self.message(line.into()))?;
-            // What is not there yet is not waited for: a slow source has its lines published as they come.
-            if count >= LINES_MAX || bytes >= LINES_BYTES_MAX || !input.buffer().contains(&b'\n') {
-                return Ok((builder.build(), false));
-            }
-        }
-    }
-
-    fn message(&self, body: Bytes) -> Message {
-        let mut message = Message::new(self.topic.topic.clone(), body).priority(self.priority.unwrap_or_default());
+    fn message(&self, topic: &TopicName, body: Bytes) -> Message {
+        let mut message = Message::new(topic.clone(), body).priority(self.priority.unwrap_or_default());
         if let Some(delay) = self.delay {
-            message = message.delay(std::time::Duration::from_millis(delay.0));
+            message = message.delay(Duration::from_millis(delay.0));
         }
         if let Some(ttl) = self.ttl {
-            message = message.ttl(std::time::Duration::from_millis(ttl.0));
+            message = message.ttl(Duration::from_millis(ttl.0));
         }
         if let Some(dedup_id) = &self.dedup_id {
             message = message.dedup_id(dedup_id.clone());
@@ -159,13 +170,69 @@ impl Publish {
         self.headers.iter().fold(message, |message, (key, value)| message.header(key.clone(), value.clone()))
     }
 
-    async fn publish(&self, client: &Client, batch: &Batch) -> Result<Vec<OutcomeRun<PublishOutcome>>, Failure> {
+    fn routed(&self, exchange: &ExchangeName, key: &RoutingKey, body: Bytes) -> Routed {
+        let message = Routed::new(exchange.clone(), key.clone(), body);
+        let mut message = message.priority(self.priority.unwrap_or_default());
+        if let Some(delay) = self.delay {
+            message = message.delay(Duration::from_millis(delay.0));
+        }
+        if let Some(ttl) = self.ttl {
+            message = message.ttl(Duration::from_millis(ttl.0));
+        }
+        if let Some(dedup_id) = &self.dedup_id {
+            message = message.dedup_id(dedup_id.clone());
+        }
+        self.headers.iter().fold(message, |message, (key, value)| message.header(key.clone(), value.clone()))
+    }
+
+    /// Publishes messages: to a topic together, to an exchange one after the other.
+    async fn publish(&self, client: &Client, to: &To, bodies: Vec<Bytes>, told: &mut Told) -> Result<(), Failure> {
         let level = match self.level {
             PublishLevel::Durable => Level::Durable,
             PublishLevel::Buffered => Level::Buffered,
             PublishLevel::None => Level::None,
         };
-        Ok(client.publish_batch(&self.topic.namespace, level, batch).await?.runs().to_vec())
+        let namespace = &self.address.namespace;
+        match to {
+            To::Topic(topic) => {
+                let messages: Vec<Message> = bodies.into_iter().map(|body| self.message(topic, body)).collect();
+                let batch = Batch::try_from(messages)?;
+                told.add(client.publish_batch(namespace, level, &batch).await?.runs().to_vec());
+            }
+            To::Exchange(exchange, key) => {
+                for body in bodies {
+                    let outcomes = client.route(namespace, level, &self.routed(exchange, key, body)).await?;
+                    if outcomes.is_empty() && level != Level::None {
+                        told.nowhere();
+                    }
+                    told.add(outcomes.runs().to_vec());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines that are there, at least one unless stdin has ended.
+async fn next_lines(input: &mut BufReader<tokio::io::Stdin>) -> Result<(Vec<Bytes>, bool), Failure> {
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut *input).take(TOO_LARGE).read_until(b'\n', &mut line).await;
+        if read.map_err(|why| Failure::usage(format!("stdin cannot be read: {why}")))? == 0 {
+            return Ok((lines, true));
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if line.len() as u64 == TOO_LARGE {
+            return Err(too_large("a line"));
+        }
+        bytes += line.len();
+        lines.push(line.into());
+        // What is not there yet is not waited for: a slow source has its lines published as they come.
+        if lines.len() >= LINES_MAX || bytes >= LINES_BYTES_MAX || !input.buffer().contains(&b'\n') {
+            return Ok((lines, false));
+        }
     }
 }
 
@@ -234,6 +301,15 @@ impl Told {
                 }
             }
         }
+    }
+
+    /// No binding takes a message, and the exchange lets such messages go.
+    fn nowhere(&mut self) {
+        self.flush();
+        say::line(match self.output {
+            Output::Json => json!({ "outcome": "unroutable" }).to_string(),
+            Output::Table => "went nowhere: no binding takes it".to_owned(),
+        });
     }
 
     fn flush(&mut self) {

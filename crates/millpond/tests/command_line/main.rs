@@ -6,6 +6,7 @@ mod broker;
 mod benching;
 mod coalescing;
 mod device;
+mod exchanges;
 mod forwarding;
 mod inspecting;
 mod leading;

@@ -41,6 +41,7 @@ impl Conversation {
             }
             frame::Request::Publish(publish) => return self.publish(publish, correlation, bytes),
             frame::Request::Forward(forward) => return self.forward(forward, correlation, bytes),
+            frame::Request::Route(route) => return self.route(route, correlation, bytes),
             frame::Request::Finish(finish) => {
                 self.finish(finish, correlation);
                 return Ok(());
@@ -115,6 +116,20 @@ impl Conversation {
                 manage(Command::GroupCreate { namespace, name, start, kind })
             }
             frame::Request::GroupDelete { namespace, group: name } => manage(Command::GroupDelete { namespace, name }),
+            frame::Request::ExchangeCreate { namespace, exchange: name, kind, unroutable } => {
+                manage(Command::ExchangeCreate { namespace, name, kind, unroutable })
+            }
+            frame::Request::ExchangeDelete { namespace, exchange: name } => {
+                manage(Command::ExchangeDelete { namespace, name })
+            }
+            frame::Request::Exchanges { namespace } => manage(Command::Exchanges(namespace)),
+            frame::Request::Bind { namespace, exchange, binding } => {
+                manage(Command::Bind { namespace, exchange, binding })
+            }
+            frame::Request::Unbind { namespace, exchange, binding } => {
+                manage(Command::Unbind { namespace, exchange, binding })
+            }
+            frame::Request::Bindings { namespace, exchange } => manage(Command::Bindings { namespace, exchange }),
             frame::Request::Namespaces => manage(Command::Namespaces),
             frame::Request::Stats { namespace } => manage(Command::Stats(namespace)),
             frame::Request::Topics { listing, group } => {
@@ -193,6 +208,29 @@ impl Conversation {
         Ok(())
     }
 
+    fn route(&mut self, route: frame::Route<Block>, correlation: u32, bytes: u32) -> Result<(), Close> {
+        self.spend(bytes)?;
+        let silent = route.level == frame::Level::None;
+        let refusal = match self.may_not_use(&route.namespace) {
+            Some(detail) => (Code::QuotaExceeded, detail),
+            None => match convert::route(route) {
+                Ok(mut route) => {
+                    self.shared.known.resolve(&mut route, self.shared.hash_key);
+                    if !self.ask(correlation, Kind::Publish { bytes, silent }, Command::Route(route)) {
+                        self.give_back(bytes);
+                    }
+                    return Ok(());
+                }
+                Err(refusal) => (refusal.code, refusal.detail.to_owned()),
+            },
+        };
+        self.give_back(bytes);
+        if !silent {
+            self.write(Response::Error { code: refusal.0, detail: refusal.1 }, correlation);
+        }
+        Ok(())
+    }
+
     fn spend(&mut self, bytes: u32) -> Result<(), Close> {
         if self.credit.spend(bytes) {
             return Ok(());
@@ -256,7 +294,7 @@ impl Conversation {
             Command::SessionBegin(command::SessionBegin { session: id, resume, held }),
         ) {
             if let Some(other) = self.shared.registry.take_session(id, self.number, &self.outbox) {
-                self.shared.uses.leave(other);
+                self.shared.known.uses.leave(other);
             }
             let resume = Duration::from_millis(resume.0);
             self.session = Some(Session { id, begun: false, resume, heartbeat: now });

@@ -141,7 +141,7 @@ impl Conversation {
 
     /// Why the connection may not use a namespace, if it may not.
     fn may_not_use(&mut self, namespace: &NamespaceName) -> Option<String> {
-        let uses = &self.shared.uses;
+        let uses = &self.shared.known.uses;
         let epoch = uses.epoch();
         if self.used.as_ref().is_some_and(|(of, used)| *of == epoch && used == namespace) {
             return None;
@@ -173,7 +173,7 @@ impl Drop for Conversation {
     /// However the connection ends, what of its requests may go on for long is withdrawn and its session may be resumed
     /// elsewhere.
     fn drop(&mut self) {
-        self.shared.uses.leave(self.number);
+        self.shared.known.uses.leave(self.number);
         let place = self.goodbye.take().expect("a conversation says goodbye once");
         let withdrawn: Vec<_> = self.open.withdrawable().map(|index| ticket(self.number, index)).collect();
         let session = self.session.as_ref().map(|session| session.id);

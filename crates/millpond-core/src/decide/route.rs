@@ -1,0 +1,66 @@
+//! A publish to an exchange: one message, and a copy of it for each topic that it goes to, all of them or none.
+//!
+//! Where it goes is found by the edge and is true of one version of the exchange. If another one is true when the publish
+//! comes in, it is found anew here, so that a publish is routed by the bindings as they are at its arrival, whether or not
+//! its topics have still to be fetched; and the batches of a producer keep their order.
+
+use alloc::vec::Vec;
+
+use millpond_types::{OutcomeRun, PublishOutcome};
+
+use crate::Core;
+use crate::command::{Publish, PublishRun, Route};
+use crate::decide::Refusal;
+use crate::decide::dedup::LookedUp;
+use crate::decide::exchange::exchange_unknown;
+use crate::decide::forward::is_refused;
+use crate::decide::publish::{Runs, Trial};
+use crate::fact::{FactLog, NamespaceNumber};
+use crate::output::Reply;
+
+impl Core {
+    /// Sees to it that a publish that has just come in goes where the bindings lead now.
+    pub(crate) fn route_anew(&self, route: &mut Route) {
+        let namespace = self.state.namespaces.number(&route.publish.namespace);
+        match namespace.and_then(|number| self.state.namespaces[number].exchanges.get(&route.exchange)) {
+            Some(exchange) if exchange.version == route.version => {}
+            Some(exchange) => exchange.resolve(route, self.state.hash_key),
+            None => (route.version, route.refusal, route.publish.runs) = (0, None, Vec::new()),
+        }
+    }
+
+    pub(super) fn route(&mut self, route: Route, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
+        let Route { publish, exchange, version, refusal, .. } = route;
+        let Publish { namespace, producer, level, runs } = publish;
+        let namespace = self.namespace_of(&namespace)?;
+        if let Some(batch) = producer
+            && let Some(outcomes) = self.repeated(namespace, batch, None)?
+        {
+            return Ok(Reply::Published { level, outcomes });
+        }
+        if version == 0 {
+            return Err(exchange_unknown(&exchange));
+        }
+        let looked_up = core::mem::take(&mut self.looked_up);
+        self.check_disk(producer, &looked_up, &runs)?;
+        let outcomes = match refusal {
+            Some((code, detail)) => {
+                Vec::from([OutcomeRun { count: 1, outcome: PublishOutcome::Refused { code, detail } }])
+            }
+            None => self.publish_all_or_none(namespace, &runs, looked_up, log),
+        };
+        self.note_batch(namespace, producer, &outcomes, log);
+        Ok(Reply::Published { level, outcomes })
+    }
+
+    fn publish_all_or_none(
+        &mut self,
+        namespace: NamespaceNumber,
+        runs: &[PublishRun],
+        looked_up: LookedUp,
+        log: &mut dyn FactLog,
+    ) -> Runs {
+        let tried = self.try_publish(namespace, runs, looked_up.clone(), Trial::default());
+        if tried.iter().any(is_refused) { tried } else { self.publish_together(namespace, runs, looked_up, log) }
+    }
+}

@@ -1,0 +1,145 @@
+//! Bindings that come and go while messages are published to an exchange by an edge that is behind: each message goes to
+//! the topics that a plain look over all bindings gives, once, over restarts and with topics on the disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use millpond_core::command::Command;
+use millpond_core::output::{Notice, Output, Reply};
+use millpond_core::routing::Exchange;
+use millpond_types::{NamespaceName, PublishOutcome};
+use proptest::prelude::*;
+
+use crate::history::config;
+use crate::script::{Line, Names, command};
+use crate::shell::Shell;
+
+const KEYS: [&str; 6] = ["", "a", "b", "a.b", "b.a", "a.b.c"];
+const PATTERNS: [&str; 8] = ["#", "a", "*", "a.*", "#.b", "a.#", "*.#.a", "a.b.c"];
+const TARGETS: [&str; 4] = ["x", "y", "z/{key}", "w"];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Bind(usize, usize),
+    Unbind(usize, usize),
+    Route(usize),
+    /// The edge hears of all changes so far.
+    Follow,
+    Leave,
+    Checkpoint,
+    Restart(bool),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let binding = || (0..PATTERNS.len(), 0..TARGETS.len());
+    prop_oneof![
+        3 => binding().prop_map(|(pattern, target)| Op::Bind(pattern, target)),
+        2 => binding().prop_map(|(pattern, target)| Op::Unbind(pattern, target)),
+        6 => (0..KEYS.len()).prop_map(Op::Route),
+        2 => Just(Op::Follow),
+        1 => Just(Op::Leave),
+        1 => Just(Op::Checkpoint),
+        1 => any::<bool>().prop_map(Op::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(config(120))]
+
+    #[test]
+    fn a_message_goes_where_the_bindings_lead(ops in proptest::collection::vec(op(), 1..60)) {
+        let mut world = World { shell: Shell::new(), edge: None, bindings: BTreeSet::new(), held: BTreeMap::new() };
+        assert_eq!(world.say("exchange events kind=topic unroutable=drop"), Reply::Done);
+        for op in ops {
+            world.carry_out(&op);
+        }
+        let Reply::Topics(topics) = world.say("topics") else { panic!("a list of topics") };
+        let found: BTreeMap<String, u64> =
+            topics.iter().map(|topic| (topic.name.to_string(), topic.counts.waiting)).collect();
+        assert_eq!(found, world.held, "each topic holds what was sent to it");
+    }
+}
+
+struct World {
+    shell: Shell,
+    /// The exchange as the edge knows it.
+    edge: Option<Arc<Exchange>>,
+    bindings: BTreeSet<(usize, usize)>,
+    /// Messages by topic.
+    held: BTreeMap<String, u64>,
+}
+
+impl World {
+    fn carry_out(&mut self, op: &Op) {
+        match *op {
+            Op::Bind(pattern, target) => {
+                let is_new = self.bindings.insert((pattern, target));
+                let line = format!("bind events {} key={}", TARGETS[target], PATTERNS[pattern]);
+                assert_eq!(self.say(&line), Reply::Count(is_new.into()));
+            }
+            Op::Unbind(pattern, target) => {
+                let was_there = self.bindings.remove(&(pattern, target));
+                let line = format!("unbind events {} key={}", TARGETS[target], PATTERNS[pattern]);
+                assert_eq!(self.say(&line), Reply::Count(was_there.into()));
+            }
+            Op::Route(key) => self.route(KEYS[key]),
+            Op::Follow => {
+                for notice in self.shell.notices.drain(..) {
+                    if let Notice::Exchange { exchange, .. } = notice {
+                        self.edge = exchange;
+                    }
+                }
+            }
+            Op::Leave => self.shell.core.set_room(0),
+            Op::Checkpoint => self.shell.checkpoint(),
+            Op::Restart(crash) => self.shell.restart(crash),
+        }
+    }
+
+    fn route(&mut self, key: &str) {
+        let words: Vec<&str> = key.split('.').filter(|_| !key.is_empty()).collect();
+        let taken = self.bindings.iter().filter(|(pattern, _)| {
+            let pattern: Vec<&str> = PATTERNS[*pattern].split('.').collect();
+            takes(&pattern, &words)
+        });
+        let targets: BTreeSet<String> = taken.map(|(_, target)| TARGETS[*target].replace("{key}", key)).collect();
+        let Reply::Published { outcomes, .. } = self.say(&format!("route events m key={key}")) else {
+            panic!("a publish is decided")
+        };
+        let stored = outcomes.iter().map(|run| {
+            assert!(matches!(run.outcome, PublishOutcome::Queued { .. }), "{run:?}");
+            run.count as usize
+        });
+        assert_eq!(stored.sum::<usize>(), targets.len(), "an outcome for each topic");
+        targets.into_iter().for_each(|topic| *self.held.entry(topic).or_default() += 1);
+    }
+
+    fn say(&mut self, text: &str) -> Reply {
+        let mut names = Names::default();
+        if let Some(edge) = &self.edge {
+            let events = "events".try_into().expect("a name");
+            names.exchanges.insert((NamespaceName::default(), events), edge.clone());
+        }
+        let command: Command = command(&Line::new(text), text, &names);
+        let ticket = self.shell.ticket();
+        let mut outputs = self.shell.turn(vec![(ticket, command)]);
+        while outputs.is_empty() {
+            outputs = self.shell.turn(Vec::new());
+        }
+        match outputs.pop() {
+            Some(Output::Reply { reply, .. }) if outputs.is_empty() => reply,
+            other => panic!("one answer, and no other output: {other:?}"),
+        }
+    }
+}
+
+/// As it is said: `*` is one word, `#` any number of them.
+fn takes(pattern: &[&str], words: &[&str]) -> bool {
+    match pattern {
+        [] => words.is_empty(),
+        ["#", rest @ ..] => (0..=words.len()).any(|from| takes(rest, &words[from..])),
+        [word, rest @ ..] => {
+            words.first().is_some_and(|first| *word == "*" || word == first) && takes(rest, &words[1..])
+        }
+    }
+}
