@@ -43,7 +43,8 @@ const _: () = assert!(FILTER_MAX <= u16::MAX as usize, "the index of a name in a
 #[derive(Clone)]
 pub(crate) struct Cursor {
     pub(crate) slot: TopicSlot,
-    /// Tells this topic from a later one in the same slot.
+    /// With the number it tells this topic from a later one in the same slot: siblings have one number.
+    pub(crate) group: GroupNumber,
     pub(crate) number: TopicNumber,
     pub(crate) tenant: u64,
     pub(crate) name: TopicName,
@@ -153,11 +154,11 @@ impl List {
 impl Cursor {
     pub(crate) fn at(slot: TopicSlot, state: &State) -> Cursor {
         let topic = &state.topics[slot];
-        Cursor { slot, number: topic.number, tenant: topic.tenant, name: topic.name.clone() }
+        Cursor { slot, group: topic.group, number: topic.number, tenant: topic.tenant, name: topic.name.clone() }
     }
 
     /// Whether the topic is still in its place in memory.
     pub(crate) fn is_there(&self, state: &State) -> bool {
-        state.topics.get(self.slot).is_some_and(|topic| topic.number == self.number)
+        state.topics.get(self.slot).is_some_and(|topic| (topic.group, topic.number) == (self.group, self.number))
     }
 }

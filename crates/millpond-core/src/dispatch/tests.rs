@@ -12,6 +12,7 @@ use millpond_types::{
 use proptest::prelude::*;
 
 use super::Dispatcher;
+use super::domain::Cursor;
 use super::reach::{READ_AHEAD, READ_AHEAD_MIN, Reach};
 use super::stretches::Span;
 use crate::page::{DuePage, Page};
@@ -314,6 +315,19 @@ fn what_is_paused_by_its_name_is_read_once() {
     assert!(world.cold.contains(&name("b/1")), "it stays where it is");
     world.pause(&name("b/1"), false, false);
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/1")));
+}
+
+#[test]
+fn a_cursor_is_at_its_own_topic_and_not_at_a_sibling_in_its_place() {
+    let mut world = World::new(4);
+    world.publish(&name("a/1"), Priority::DEFAULT, 1);
+    let slot = world.state.topics.find(0, &name("a/1")).unwrap();
+    let cursor = Cursor::at(slot, &world.state);
+    assert!(cursor.is_there(&world.state));
+    let mut topic = world.state.topics.remove(slot);
+    (topic.group, topic.offered) = (1, None);
+    assert_eq!(world.state.topics.insert(topic), slot, "the place is used again");
+    assert!(!cursor.is_there(&world.state), "the topic of another group has the same number");
 }
 
 #[test]
