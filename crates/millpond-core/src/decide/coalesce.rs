@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use millpond_types::{MessageId, Priority, PublishOutcome, RunTime, Sequence, WallTime};
 
 use crate::Core;
-use crate::decide::publish::{Part, Runs, Terms, push};
+use crate::decide::storing::{Part, Runs, Terms, push};
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
 use crate::state::TopicSlot;
 use crate::state::topic::AsideWhy;

@@ -12,7 +12,8 @@ use crate::command::{FinishVerb, Forward, PublishRun, ReceiptRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::LookedUp;
 use crate::decide::finish::check_receipts;
-use crate::decide::publish::{Runs, Storing, Trial, Way, check_size};
+use crate::decide::publish::check_size;
+use crate::decide::storing::{Runs, Storing, Trial, Way};
 use crate::fact::{FactLog, NamespaceNumber};
 use crate::output::Reply;
 

@@ -18,6 +18,7 @@ mod quota;
 pub(crate) mod receive;
 mod route;
 mod session;
+mod storing;
 pub(crate) mod topics;
 
 use alloc::format;

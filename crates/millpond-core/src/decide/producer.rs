@@ -8,7 +8,8 @@ use millpond_types::Code;
 use crate::Core;
 use crate::command::{ProducerBatch, PublishRun};
 use crate::decide::Refusal;
-use crate::decide::publish::{DISK_FULL, Runs, messages};
+use crate::decide::publish::{DISK_FULL, messages};
+use crate::decide::storing::Runs;
 use crate::fact::NamespaceNumber;
 
 impl Core {

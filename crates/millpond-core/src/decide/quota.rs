@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use millpond_types::{Code, LeaseNumber, NamespaceName, PublishOutcome, Quotas, TopicName, Usage};
 
 use crate::Core;
-use crate::decide::publish::{Part, Storing, Taking, Terms, Way, push};
+use crate::decide::storing::{Part, Storing, Taking, Terms, Way, push};
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 

@@ -14,7 +14,7 @@ use crate::decide::Refusal;
 use crate::decide::dedup::LookedUp;
 use crate::decide::exchange::exchange_unknown;
 use crate::decide::forward::is_refused;
-use crate::decide::publish::{Runs, Trial};
+use crate::decide::storing::{Runs, Trial};
 use crate::fact::{FactLog, NamespaceNumber};
 use crate::output::Reply;
 
