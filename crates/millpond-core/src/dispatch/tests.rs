@@ -22,7 +22,7 @@ use crate::state::namespace::Namespace;
 use crate::state::policies::Policies;
 use crate::state::topic::{Siblings, Topic};
 use crate::state::{State, TopicSlot};
-use crate::store::{Gather, Key, KeyBytes, MemoryStore, Part, Range, Shelf, Spread, Want};
+use crate::store::{Gather, Key, KeyBytes, MemoryStore, Part, Range, Shelf, Spread, Taken, Want};
 
 const NAMES: [&str; 14] = ["a", "a/1", "a/2", "a/3", "a-b", "b", "b/1", "b/2", "b/22", "b/3", "c", "d/1", "d/1/1", "e"];
 const PREFIXES: [&str; 3] = ["b", "b/2", "d/"];
@@ -156,7 +156,7 @@ impl World {
                 let mut gather = Gather::new(&Spread { range: Range { limit, ..range.clone() }, of_tenant });
                 let shelf = Shelf::Idle;
                 let page = |name| Page::Due(DuePage { at: WallTime(0), group: 0, name, shelf });
-                if found.into_iter().all(|(key, name)| gather.take(key, page(name))) {
+                if found.into_iter().all(|(key, name)| gather.take(key, page(name)) != Taken::Full) {
                     gather.end(&range.until);
                 }
                 for Part { from, until, entries } in gather.parts() {

@@ -74,10 +74,9 @@ impl Core {
             return;
         }
         let turn = scope.next_turn(&self.state, &self.dispatcher.reach);
-        let is_known =
-            is_stirred && turn.as_ref().is_ok_and(|turn| turn.as_ref().is_none_or(|turn| turn.is_at(before)));
         // Where it takes a read to know, nobody can say that it was forgotten.
-        self.dispatcher.watch.forgotten += u64::from(!is_known && matches!(turn, Ok(Some(_))));
+        let is_forgotten = matches!(&turn, Ok(Some(turn)) if !is_stirred || !turn.is_at(before));
+        self.dispatcher.watch.forgotten += u64::from(is_forgotten);
         if !matches!(turn, Ok(None)) {
             scopes.stir(slot);
         }

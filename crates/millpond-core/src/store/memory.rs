@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Bound::{Excluded, Included};
 
-use super::{Answer, Found, Gather, Key, KeyBytes, Part, Range, Spread, Store, Want};
+use super::{Answer, Found, Gather, Key, KeyBytes, Part, Range, Spread, Store, Taken, Want};
 use crate::page::Page;
 
 /// An entry, or the news that it is gone.
@@ -61,7 +61,7 @@ impl MemoryStore {
 
     fn parts(&self, spread: &Spread) -> Vec<Part> {
         let mut gather = Gather::new(spread);
-        if self.entries(&spread.range).all(|(key, page)| gather.take(key, page)) {
+        if self.entries(&spread.range).all(|(key, page)| gather.take(key, page) != Taken::Full) {
             gather.end(&spread.range.until);
         }
         gather.parts()

@@ -29,7 +29,7 @@ use crate::page::Page;
 
 pub use key::{KeyBytes, Name};
 pub use memory::MemoryStore;
-pub use spread::{Gather, Part, Shares, Spread};
+pub use spread::{Gather, Part, Shares, Spread, Taken};
 
 /// What an entry is found by. [`Key::bytes`] is its place in the order of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -43,6 +43,17 @@ pub struct Gather {
     parts: Vec<Part>,
 }
 
+/// What became of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// It is part of the answer.
+    Kept,
+    /// Its tenant has its share; [`Gather::next`] is behind that.
+    PassedOver,
+    /// There are as many as there may be.
+    Full,
+}
+
 impl Shares {
     /// At most so many of a tenant.
     pub fn new(of_tenant: u32) -> Shares {
@@ -76,23 +87,28 @@ impl Gather {
         self.from = self.from.clone().max(from);
     }
 
-    /// Takes the next entry. False if there are as many as there may be.
-    pub fn take(&mut self, key: KeyBytes, page: Page) -> bool {
+    /// Takes the next entry.
+    pub fn take(&mut self, key: KeyBytes, page: Page) -> Taken {
         if key < self.from {
-            return true;
+            return Taken::PassedOver;
         }
         if let Some(next) = self.shares.exceeded_by(&key) {
             self.end(&key);
             self.from = next;
-            return true;
+            return Taken::PassedOver;
         }
         if self.left == 0 {
             self.end(&key);
-            return false;
+            return Taken::Full;
         }
         self.left -= 1;
         self.entries.push((key, page));
-        true
+        Taken::Kept
+    }
+
+    /// The first key that could be taken next.
+    pub fn next(&self) -> KeyBytes {
+        self.entries.last().map_or_else(|| self.from.clone(), |(key, _)| [&key[..], &[0]].concat())
     }
 
     /// Before this key there are no more.

@@ -5,9 +5,9 @@ use std::iter::once;
 use millpond_core::command::*;
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Now};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, RunTime, WallTime};
+use millpond_types::{Millis, NamespaceName, RunTime, WallTime};
 
-use crate::history::{Known, publish_run};
+use crate::history::{Known, publish_run, receive};
 use crate::journal::Journal;
 use crate::shell::HASH_KEY;
 use crate::store::SharedStore;
@@ -81,18 +81,4 @@ fn publish(topics: u32) -> Command {
     let runs = (0..topics).map(|at| publish_run(&mut known, &format!("{at:05}"), 1, None));
     let (namespace, level) = (NamespaceName::default(), Level::Durable);
     Command::Publish(Publish { namespace, producer: None, level, runs: runs.collect() })
-}
-
-fn receive(messages: u32) -> Command {
-    Command::Receive(Receive {
-        namespace: NamespaceName::default(),
-        group: GroupName::default(),
-        filter: Filter::All,
-        messages,
-        bytes: u64::MAX,
-        lease: None,
-        wait: Millis::ZERO,
-        at_most_once: false,
-        request: None,
-    })
 }

@@ -249,3 +249,18 @@ impl NotEmpty for Command {
         }
     }
 }
+
+/// A receive from all topics that does not wait.
+pub fn receive(messages: u32) -> Command {
+    Command::Receive(Receive {
+        namespace: NamespaceName::default(),
+        group: GroupName::default(),
+        filter: Filter::All,
+        messages,
+        bytes: u64::MAX,
+        lease: None,
+        wait: Millis::ZERO,
+        at_most_once: false,
+        request: None,
+    })
+}

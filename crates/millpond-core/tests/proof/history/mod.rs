@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, RngSeed};
 
 use commands::{FILTERS, POLICIES};
 
-pub use commands::{Known, hash, name, publish_run, set_policy};
+pub use commands::{Known, hash, name, publish_run, receive, set_policy};
 
 /// How properties are run here: so many cases, and the same ones each time. `PROPTEST_RNG_SEED` and `PROPTEST_CASES`
 /// ask for others, and for more.

@@ -7,9 +7,9 @@ use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_core::store::{Answer, Want};
 use millpond_core::{Core, LineBounds, Now, invariants};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime, WallTime};
+use millpond_types::{Filter, Millis, NamespaceName, Priority, RunTime, WallTime};
 
-use crate::history::{Known, name, publish_run};
+use crate::history::{Known, name, publish_run, receive};
 use crate::journal::Journal;
 use crate::shell::HASH_KEY;
 use crate::store::SharedStore;
@@ -192,18 +192,7 @@ impl Cold {
 
     /// What a receive is given, which is acked.
     pub fn receive(&mut self, messages: u32) -> Vec<LeasedRun> {
-        let receive = Command::Receive(Receive {
-            namespace: NamespaceName::default(),
-            group: GroupName::default(),
-            filter: Filter::All,
-            messages,
-            bytes: u64::MAX,
-            lease: None,
-            wait: Millis::ZERO,
-            at_most_once: false,
-            request: None,
-        });
-        let Reply::Received(runs) = self.answered(receive) else { panic!("a receive is answered by leases") };
+        let Reply::Received(runs) = self.answered(receive(messages)) else { panic!("a receive is answered by leases") };
         let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
         self.begin(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
         runs
