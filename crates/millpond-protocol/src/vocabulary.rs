@@ -52,46 +52,21 @@ fn take_short_name(from: &mut Reader<'_>) -> Result<Bytes, Bad> {
     Ok(from.part(length)?.freeze())
 }
 
-impl Wire for NamespaceName {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_short_name(self.as_bytes(), out);
-    }
+macro_rules! short_name {
+    ($($name:ty)*) => {
+        $(impl Wire for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                put_short_name(self.as_bytes(), out);
+            }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        NamespaceName::new(take_short_name(from)?).map_err(bad_name)
-    }
+            fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+                <$name>::new(take_short_name(from)?).map_err(bad_name)
+            }
+        })*
+    };
 }
 
-impl Wire for GroupName {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_short_name(self.as_bytes(), out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        GroupName::new(take_short_name(from)?).map_err(bad_name)
-    }
-}
-
-impl Wire for ExchangeName {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_short_name(self.as_bytes(), out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        ExchangeName::new(take_short_name(from)?).map_err(bad_name)
-    }
-}
-
-/// As a short name, of at most 255 bytes.
-impl Wire for RoutingKey {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_short_name(self.as_bytes(), out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        RoutingKey::new(take_short_name(from)?).map_err(bad_name)
-    }
-}
+short_name!(NamespaceName GroupName ExchangeName RoutingKey);
 
 impl Wire for TopicName {
     fn put(&self, out: &mut Vec<u8>) {

@@ -31,7 +31,7 @@ use millpond_types::{
 
 use crate::disk::{Disk, LockError, RealDisk};
 use crate::format::Format;
-use crate::journal::live::ByGroup;
+use crate::journal::live::{ByGroup, OPEN};
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segment::{SegmentHeader, segment_base};
 use crate::journal::segments::Segment;
@@ -109,7 +109,7 @@ impl Old {
             let Some(base) = segment_base(&name) else { continue };
             let file = disk.open(&name)?;
             let bytes = file.length()?;
-            segments.push(Segment { base, end: u64::MAX, name, file, bytes, live: ByGroup::default() });
+            segments.push(Segment { base, end: OPEN, name, file, bytes, live: ByGroup::default() });
         }
         segments.sort_by_key(|segment| segment.base);
         let by_header = || segments.iter().find_map(|segment| SegmentHeader::read(segment.file.as_ref()).ok());

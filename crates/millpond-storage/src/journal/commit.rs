@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use millpond_types::{Millis, RunTime};
 
 use super::batch::Batch;
-use super::live::ByGroup;
+use super::live::{ByGroup, OPEN};
 use super::segment::{SEGMENT_HEADER, SegmentHeader, segment_name};
 use super::segments::Segment;
 use super::shared::{Failure, Hold, Shared};
@@ -118,7 +118,7 @@ impl Committer {
         let header = SegmentHeader { start: shared.start, base: self.written, directory: shared.directory };
         let bytes = begin_segment(shared, file.as_ref(), &header, &spare, &name)
             .map_err(|error| shared.poison(&name, "beginning the segment", &error))?;
-        self.segment = Segment { base: self.written, end: u64::MAX, name, file, bytes, live: ByGroup::default() };
+        self.segment = Segment { base: self.written, end: OPEN, name, file, bytes, live: ByGroup::default() };
         self.begun = None;
         shared.segments.add(self.segment.clone());
         shared.ring();

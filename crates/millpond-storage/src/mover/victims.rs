@@ -48,7 +48,7 @@ pub fn choose(segments: &[Segment], checkpoint: u64, tree: u64, slack: u64) -> V
 mod tests {
     use super::*;
     use crate::disk::Disk;
-    use crate::journal::live::ByGroup;
+    use crate::journal::live::{ByGroup, OPEN};
     use crate::twin::TwinDisk;
 
     /// Segments of 100 bytes at 0, 100, ..., which hold so much.
@@ -57,7 +57,7 @@ mod tests {
         let segment = |(n, bytes): (u64, &u64)| {
             let mut live = ByGroup::default();
             live.add(0, *bytes);
-            Segment { base: n * 100, end: u64::MAX, name: String::new(), file: file.clone(), bytes: 100, live }
+            Segment { base: n * 100, end: OPEN, name: String::new(), file: file.clone(), bytes: 100, live }
         };
         (0..).zip(live).map(segment).collect()
     }

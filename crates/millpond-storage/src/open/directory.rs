@@ -5,7 +5,7 @@ use std::io;
 use super::{OpenError, OpenOptions};
 use crate::disk::{Disk, Preallocate, TREE, is_full};
 use crate::format::{FORMAT_UNFINISHED, Format};
-use crate::journal::live::ByGroup;
+use crate::journal::live::{ByGroup, OPEN};
 use crate::journal::segment::{BadSegment, SEGMENT_HEADER, SegmentHeader, segment_base, segment_name};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
@@ -74,7 +74,7 @@ pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segm
             return Err(damaged("has the header of another segment or data directory"));
         }
         let bytes = file.length().map_err(io(place))?;
-        segments.push(Segment { base, end: u64::MAX, name, file, bytes, live: ByGroup::default() });
+        segments.push(Segment { base, end: OPEN, name, file, bytes, live: ByGroup::default() });
     }
     segments.sort_by_key(|segment| segment.base);
     let bases: Vec<u64> = segments.iter().skip(1).map(|next| next.base).collect();

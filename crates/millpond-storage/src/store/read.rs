@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_core::page::Page;
-use millpond_core::store::{Answer, Gather, Key, KeyBytes, Range, Shares, Spread, Want};
+use millpond_core::store::{Answer, Gather, Key, KeyBytes, Part, Range, Spread, Taken, Want};
 
 use super::{LayeredStore, Shared, State};
 use crate::codec::decode_entry;
@@ -39,14 +39,7 @@ pub struct Resolved {
 enum Pending {
     Entry { key: KeyBytes, page: Option<Page> },
     Range { range: Range, rows: Vec<(KeyBytes, Page)>, next: KeyBytes, slice: u32, complete: bool },
-    Spread { spread: Spread, parts: Vec<Rows> },
-}
-
-/// All rows of a part of a range.
-struct Rows {
-    from: KeyBytes,
-    until: KeyBytes,
-    rows: Vec<(KeyBytes, Page)>,
+    Spread { spread: Spread, parts: Vec<Part> },
 }
 
 /// Says that a read has begun and is not resolved.
@@ -134,33 +127,26 @@ impl LayeredStore {
         Ticket { store: self.0.clone(), generation }
     }
 
-    fn read_spread(&self, Spread { range, of_tenant }: &Spread) -> Result<Vec<Rows>, TreeError> {
-        let (mut shares, mut left) = (Shares::new(*of_tenant), range.limit);
-        let (mut parts, mut rows, mut from) = (Vec::new(), Vec::new(), range.from.clone());
-        let (mut next, mut slice) = (from.clone(), *of_tenant);
+    fn read_spread(&self, spread: &Spread) -> Result<Vec<Part>, TreeError> {
+        let Spread { range, of_tenant } = spread;
+        let (mut gather, mut slice) = (Gather::new(spread), *of_tenant);
         'scan: loop {
             // One more than may be taken, to know where what is known ends. Where tenants have little, more at a time.
-            let limit = slice.min(left).saturating_add(1);
-            let found = self.0.tree.scan(&Range { from: next.clone(), until: range.until.clone(), limit })?;
+            let (from, until, limit) = (gather.next(), range.until.clone(), slice.min(range.limit).saturating_add(1));
+            let found = self.0.tree.scan(&Range { from, until, limit })?;
             for (key, value) in found.entries {
-                let key = KeyBytes::from(&key[..]);
-                if let Some(end) = shares.exceeded_by(&key) {
-                    parts.push(Rows { from, until: key, rows: std::mem::take(&mut rows) });
-                    (from, next, slice) = (end.clone(), end, *of_tenant);
-                    continue 'scan;
+                match gather.take(KeyBytes::from(&key[..]), decoded(&key, &value)?) {
+                    Taken::Kept => {}
+                    Taken::PassedOver => {
+                        slice = *of_tenant;
+                        continue 'scan;
+                    }
+                    Taken::Full => return Ok(gather.parts()),
                 }
-                if left == 0 {
-                    parts.push(Rows { from, until: key, rows });
-                    return Ok(parts);
-                }
-                left -= 1;
-                next = [&key[..], &[0]].concat();
-                let page = decoded(&key, &value)?;
-                rows.push((key, page));
             }
             if found.complete {
-                parts.push(Rows { from, until: range.until.clone(), rows });
-                return Ok(parts);
+                gather.end(&range.until);
+                return Ok(gather.parts());
             }
             slice = slice.saturating_mul(2);
         }
@@ -194,11 +180,11 @@ impl State {
             }
             Pending::Spread { spread, parts } => {
                 let mut gather = Gather::new(&spread);
-                for Rows { from, until, rows } in parts {
+                for Part { from, until, entries: rows } in parts {
                     let layers = self.layers(since).map(|layer| layer.range(&from, &until).peekable());
                     let mut merged = Merged { layers: layers.collect(), rows: rows.into_iter().peekable() };
                     gather.begin(from.clone());
-                    if !merged.all(|(key, page)| gather.take(key, page)) {
+                    if merged.any(|(key, page)| gather.take(key, page) == Taken::Full) {
                         break;
                     }
                     gather.end(&until);

@@ -112,6 +112,17 @@ fn published(body: usize) -> Fact {
     }
 }
 
+/// The same, with a checksum that a reader verifies.
+fn checked(body: usize) -> Fact {
+    let mut fact = published(body);
+    let Fact::Published { block, .. } = &mut fact else { unreachable!("it is published") };
+    let mut bytes = block.to_vec();
+    let checksum = crc32c::crc32c(&bytes[millpond_types::block::PREFIX..]);
+    bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+    *block = bytes.into();
+    fact
+}
+
 const NOW: Now = Now { run: RunTime(1), wall: WallTime(1) };
 
 /// Writes a batch with one fact, and returns where the fact stands and where the batch begins.
@@ -365,6 +376,31 @@ fn bodies_stay_until_what_ended_them_is_durable() {
     opened.committer.sync().unwrap();
     while opened.housekeeper.step().unwrap() {}
     assert!(matches!(opened.reader.read(extent), Err(ReadError::Gone(_))));
+}
+
+#[test]
+fn a_place_in_a_segment_that_is_gone_is_not_damage_of_the_one_before() {
+    let disk = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&disk).unwrap();
+    let pin = Extent { position: write(&mut opened, &published(700)).0, length: 709 };
+    // Too much for the first segment, and a message at its front that would lie within that file.
+    let position = opened.appender.append(&checked(700));
+    let behind = opened.appender.append(&published(3 * SEGMENT as usize));
+    let gone = [Extent { position, length: 709 }, Extent { position: behind, length: 3 * SEGMENT as u32 + 9 }];
+    opened.appender.hold(&mut holdings(gone.iter().map(|extent| u64::from(extent.length)).sum(), &[]));
+    let batch = opened.appender.seal(NOW).unwrap();
+    opened.committer.write(batch).unwrap();
+    opened.appender.hold(&mut holdings(0, &gone));
+    write(&mut opened, &published(3000));
+    opened.committer.sync().unwrap();
+    opened.appender.checkpoint(&mut opened.core);
+    while opened.housekeeper.step().unwrap() {}
+    let is_gone = |opened: &Opened<Tape>| matches!(opened.reader.read(gone[0]), Err(ReadError::Gone(_)));
+    assert!(is_gone(&opened));
+    disk.kill();
+    let opened = open_tape(&disk).unwrap();
+    assert!(is_gone(&opened), "{:?}", opened.reader.read(gone[0]));
+    opened.reader.read(pin).expect("the segment before is needed");
 }
 
 #[test]
