@@ -33,6 +33,8 @@ impl State {
             }
             Timer::Expiry { slot, priority, first } => (topics[slot].number, priority, first, 1, topics[slot].group),
             Timer::Ripe { slot, priority, first } => (topics[slot].number, priority, first, 2, topics[slot].group),
+            Timer::Raise(slot) => (topics[slot].number, Priority::HIGHEST, Sequence(u64::MAX), 4, topics[slot].group),
+            Timer::Refill(slot) => (topics[slot].number, Priority::HIGHEST, Sequence(u64::MAX), 3, topics[slot].group),
         };
         run_timers.advance(now.run.0, place);
         wall_timers.advance(now.wall.0, place);
@@ -52,6 +54,11 @@ impl Core {
                 Timer::Lease(lease) => self.lease_ran_out(lease, log),
                 Timer::Ripe { slot, priority, first } => self.ripen(slot, priority, first, log),
                 Timer::Expiry { slot, priority, first } => self.ttl_passed(slot, priority, first, log),
+                Timer::Refill(slot) => self.refill(slot, log),
+                Timer::Raise(slot) => {
+                    self.state.disarm_raise(slot);
+                    self.age(slot, log);
+                }
             }
         }
         let now = self.state.now.run;
@@ -113,6 +120,16 @@ impl Core {
         // A TTL that passed in the same turn, and before, has ended it.
         let Some(count) = aside.map(|aside| aside.run.count) else { return };
         self.commit(Fact::Ripened { topic: topic.number, group: topic.group, priority, first, count }, log);
+    }
+
+    /// There is a token for a topic again, or its bucket is full and it may vanish.
+    fn refill(&mut self, slot: TopicSlot, log: &mut dyn FactLog) {
+        self.state.disarm_bucket(slot);
+        let topic = &self.state.topics[slot];
+        if topic.is_dry() {
+            self.commit(Fact::Refilled { topic: topic.number, group: topic.group }, log);
+        }
+        self.state.touch(slot);
     }
 
     fn ttl_passed(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {

@@ -201,12 +201,11 @@ impl Core {
         let losing = self.dispatcher.losing.first().map(|(at, _)| at.0);
         let office = self.dispatcher.offices.next().map(|at| at.0);
         let in_run = [run_timer, waiting, losing, office].into_iter().flatten().map(|at| at.saturating_sub(run.0));
-        let ahead = self.next_look_ahead().map(|at| at.0);
         // Where enough pieces are on their way, those bring turns of their own.
         let pieces = self.state.piece_timers.next().filter(|_| self.has_room_for_due_pieces());
-        let in_wall = [self.state.wall_timers.next(), pieces, ahead].into_iter().flatten();
+        let in_wall = [self.state.wall_timers.next(), pieces].into_iter().flatten();
         let in_wall = in_wall.map(|at| at.saturating_sub(wall.0));
-        in_run.chain(in_wall).min().map(Millis)
+        in_run.chain(in_wall).chain(self.next_look_ahead()).min().map(Millis)
     }
 
     /// Begins a checkpoint of the state behind the last turn. The one before must have been written.

@@ -298,6 +298,35 @@ pub enum Fact {
         /// When they run out, where no session holds them.
         deadline: RunTime,
     },
+    /// What was leased took tokens of a topic's rate, or there are fewer of them than there were by another rate.
+    Drawn {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// When all tokens are there again, in nanoseconds of run time.
+        full: u64,
+        /// Until when there is none; `None` if some are left.
+        dry: Option<RunTime>,
+    },
+    /// What waits in a topic is raised for its age: from here on the topic stands at this level.
+    Aged {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+        /// The level, unless something of a higher priority is ready.
+        level: Priority,
+        /// When it stands one higher, if nothing happens to it before.
+        raise: Option<WallTime>,
+    },
+    /// There is a token again for a topic that had none.
+    Refilled {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+    },
     /// Messages were finished by their consumer.
     Acked {
         /// The topic.
@@ -513,6 +542,9 @@ impl Fact {
             | Fact::Copied { topic, group, .. }
             | Fact::TopicVanished { topic, group }
             | Fact::Leased { topic, group, .. }
+            | Fact::Drawn { topic, group, .. }
+            | Fact::Refilled { topic, group }
+            | Fact::Aged { topic, group, .. }
             | Fact::Extended { topic, group, .. }
             | Fact::Acked { topic, group, .. }
             | Fact::Delivered { topic, group, .. }

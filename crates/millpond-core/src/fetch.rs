@@ -7,14 +7,14 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use millpond_types::{Millis, TopicName, WallTime};
+use millpond_types::{Millis, RunTime, TopicName, WallTime};
 
 use crate::Core;
 use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::Entries;
 use crate::page::{DuePage, Page, TopicPage};
-use crate::state::TopicSlot;
-use crate::store::{Answer, Found, Key, KeyBytes, Part, Range, Shelf, Want};
+use crate::state::{Now, TopicSlot};
+use crate::store::{Answer, Clock, Found, Key, KeyBytes, Moment, Part, Range, Shelf, Want};
 
 /// Deadlines of topics in the store are looked for this far ahead: longer than any answer takes.
 pub(crate) const HORIZON: Millis = Millis::seconds(60);
@@ -31,18 +31,19 @@ pub(crate) struct Fetching {
     wanted: Vec<Want>,
     /// Pieces of lines that were asked for because a TTL has passed in them.
     pub(crate) due_pieces: BTreeSet<Want>,
-    horizon: Horizon,
+    wall: Horizon,
+    run: Horizon,
 }
 
-/// How far ahead the deadlines of topics in the store are known.
+/// How far ahead the deadlines of topics in the store are known, by one clock. Its moments are in milliseconds.
 #[derive(Default)]
 struct Horizon {
     /// Up to here: topics with a deadline up to this moment are in memory, or asked for.
-    seen: WallTime,
+    seen: u64,
     /// The last moment of the stretch that is looked at, and where in it to go on.
-    rest: Option<(WallTime, KeyBytes)>,
+    rest: Option<(u64, KeyBytes)>,
     /// The slice that was asked for, and the last moment of its stretch.
-    slice: Option<(Want, WallTime)>,
+    slice: Option<(Want, u64)>,
     /// Topics of the last slice that have not come.
     loading: BTreeSet<KeyBytes>,
 }
@@ -62,7 +63,7 @@ impl Core {
         match answer {
             Answer::Entry(key, page) => {
                 self.fetching.lookups -= usize::from(was_asked && Key::is_looked_up(&key));
-                self.fetching.horizon.loading.remove(&key);
+                self.fetching.horizons().into_iter().for_each(|horizon| _ = horizon.loading.remove(&key));
                 self.take_in(&key, page);
                 self.arrived(&key);
             }
@@ -77,10 +78,11 @@ impl Core {
             Answer::Range { entries, complete, .. } if self.jobs.wait_for(&want) => {
                 for_jobs = Some(Entries { entries, complete });
             }
-            Answer::Range { entries, complete, .. }
-                if self.fetching.horizon.slice.as_ref().is_some_and(|(slice, _)| *slice == want) =>
-            {
-                self.saw_deadlines(entries, complete);
+            Answer::Range { entries, complete, .. } if self.fetching.wall.waits_for(&want) => {
+                self.saw_deadlines(Clock::Wall, entries, complete);
+            }
+            Answer::Range { entries, complete, .. } if self.fetching.run.waits_for(&want) => {
+                self.saw_deadlines(Clock::Run, entries, complete);
             }
             Answer::Range { range, entries, complete } => {
                 let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
@@ -110,9 +112,8 @@ impl Core {
 
     /// Whether something is on its way that may be ready to be served.
     pub(crate) fn is_fetching(&self) -> bool {
-        let horizon = &self.fetching.horizon;
-        let others = horizon.loading.len() + usize::from(horizon.slice.is_some()) + self.fetching.lookups;
-        let others = others + self.jobs.waiting();
+        let Fetching { wall, run, lookups, .. } = &self.fetching;
+        let others = wall.asked() + run.asked() + lookups + self.jobs.waiting();
         self.fetching.asked.len() > others
     }
 
@@ -195,56 +196,96 @@ impl Core {
 
     /// Looks for topics in the store that time is about to change.
     pub(crate) fn look_ahead(&mut self) {
-        let (now, horizon) = (self.state.now.wall, &mut self.fetching.horizon);
-        if self.state.cold == 0 || horizon.slice.is_some() || !horizon.loading.is_empty() {
-            return;
+        if self.state.cold > 0 {
+            let Now { run, wall } = self.state.now;
+            let wants = [self.fetching.wall.look(Clock::Wall, wall.0), self.fetching.run.look(Clock::Run, run.0)];
+            wants.into_iter().flatten().for_each(|want| self.want(want));
         }
-        let (until, from) = match horizon.rest.take() {
-            Some(rest) => rest,
-            None if horizon.seen > now + Millis(HORIZON.0 / 2) => return,
-            None => {
-                let until = now + HORIZON;
-                (until, Key::due_range(WallTime(horizon.seen.0 + 1), until, 0).from)
-            }
-        };
-        let range = Key::due_range(until, WallTime(until.0 + 1), DUE_SLICE);
-        let want = Want::Range(Range { from, ..range });
-        horizon.slice = Some((want.clone(), until));
-        self.want(want);
     }
 
-    /// When the next look ahead is due.
-    pub(crate) fn next_look_ahead(&self) -> Option<WallTime> {
-        let horizon = &self.fetching.horizon;
-        if self.state.cold == 0 || horizon.slice.is_some() || !horizon.loading.is_empty() {
-            return None;
-        }
-        match horizon.rest {
-            Some(_) => Some(self.state.now.wall),
-            None => Some(WallTime(horizon.seen.0.saturating_sub(HORIZON.0 / 2))),
-        }
+    /// How long until the next look ahead is due.
+    pub(crate) fn next_look_ahead(&self) -> Option<u64> {
+        let Now { run, wall } = self.state.now;
+        let waits = [self.fetching.wall.next_look(wall.0), self.fetching.run.next_look(run.0)];
+        waits.into_iter().flatten().min().filter(|_| self.state.cold > 0)
     }
 
     /// No topic leaves memory that time changes up to this moment.
-    pub(crate) fn horizon(&self) -> WallTime {
-        self.fetching.horizon.seen.max(self.state.now.wall + HORIZON)
+    pub(crate) fn horizon(&self) -> Now {
+        let Now { run, wall } = self.state.now;
+        let (seen_run, seen_wall) = (RunTime(self.fetching.run.seen), WallTime(self.fetching.wall.seen));
+        Now { run: seen_run.max(run + HORIZON), wall: seen_wall.max(wall + HORIZON) }
     }
 
-    fn saw_deadlines(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool) {
-        let horizon = &mut self.fetching.horizon;
+    fn saw_deadlines(&mut self, clock: Clock, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+        let horizon = self.fetching.horizon(clock);
         let (_, until) = horizon.slice.take().expect("a slice was asked for");
         horizon.seen = until;
         if let Some((key, Page::Due(last))) = entries.last().filter(|_| !complete) {
-            horizon.seen = last.at;
+            horizon.seen = last.at.at;
             horizon.rest = Some((until, [&key[..], &[0]].concat()));
         }
         for (_, page) in entries {
             let Page::Due(DuePage { group, name, shelf, .. }) = page else { continue };
             if self.state.topics.find(group, &name).is_none() {
                 let key = Key::Topic { group, shelf, name }.bytes();
-                self.fetching.horizon.loading.insert(key.clone());
+                self.fetching.horizon(clock).loading.insert(key.clone());
                 self.want(Want::Entry(key));
             }
         }
+    }
+}
+
+impl Fetching {
+    fn horizon(&mut self, clock: Clock) -> &mut Horizon {
+        match clock {
+            Clock::Wall => &mut self.wall,
+            Clock::Run => &mut self.run,
+        }
+    }
+
+    fn horizons(&mut self) -> [&mut Horizon; 2] {
+        [&mut self.wall, &mut self.run]
+    }
+}
+
+impl Horizon {
+    /// The next slice, if it is time to look at it.
+    fn look(&mut self, clock: Clock, now: u64) -> Option<Want> {
+        if self.is_busy() {
+            return None;
+        }
+        let bound = |at| Key::due_bound(Moment { clock, at });
+        let (until, from) = match self.rest.take() {
+            Some(rest) => rest,
+            None if self.seen > now + HORIZON.0 / 2 => return None,
+            None => (now + HORIZON.0, bound(self.seen + 1)),
+        };
+        let want = Want::Range(Range { from, until: bound(until + 1), limit: DUE_SLICE });
+        self.slice = Some((want.clone(), until));
+        Some(want)
+    }
+
+    /// How long until it is time to look.
+    fn next_look(&self, now: u64) -> Option<u64> {
+        if self.is_busy() {
+            return None;
+        }
+        let at = if self.rest.is_some() { now } else { self.seen.saturating_sub(HORIZON.0 / 2) };
+        Some(at.saturating_sub(now))
+    }
+
+    /// Whether a slice is on its way, or topics of the last one are.
+    fn is_busy(&self) -> bool {
+        self.slice.is_some() || !self.loading.is_empty()
+    }
+
+    fn waits_for(&self, want: &Want) -> bool {
+        self.slice.as_ref().is_some_and(|(slice, _)| slice == want)
+    }
+
+    /// How much is on its way.
+    fn asked(&self) -> usize {
+        self.loading.len() + usize::from(self.slice.is_some())
     }
 }

@@ -6,7 +6,7 @@ mod offices;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use millpond_types::{Counts, SessionId};
+use millpond_types::{Counts, RunTime, SessionId, WallTime};
 
 use crate::Core;
 use crate::jobs::ROWS;
@@ -36,6 +36,8 @@ pub fn check(core: &Core) {
     entries_are_counted(state);
     residents_are_weighed(state);
     timers_are_as_many_as_what_waits(state);
+    buckets_have_their_timers(state);
+    raises_have_their_timers(state);
     ready_topics_are_offered(core);
     jobs_read_ahead_what_is_not_in_memory(core);
     offices::check(core);
@@ -256,9 +258,38 @@ fn timers_are_as_many_as_what_waits(state: &State) {
             }
         }
     }
+    run += state.topics.iter().filter(|(_, topic)| timer_of_bucket(topic).is_some()).count();
+    wall += state.topics.iter().filter(|(_, topic)| timer_of_raise(topic).is_some()).count();
     run += state.leases.iter().filter(|(_, lease)| lease.timer.is_some()).count();
     assert_eq!(state.piece_timers.len(), pieces, "each stored piece with a TTL has one timer");
     assert_eq!((state.run_timers.len(), state.wall_timers.len()), (run, wall), "each deadline has one timer");
+}
+
+/// When the timer of a topic's bucket goes off.
+fn timer_of_bucket(topic: &Topic) -> Option<RunTime> {
+    topic.bucket.as_ref().and_then(|bucket| bucket.deadline())
+}
+
+/// When the timer of a topic's next raise goes off.
+fn timer_of_raise(topic: &Topic) -> Option<WallTime> {
+    topic.age.as_ref().and_then(|age| age.deadline())
+}
+
+/// Whoever waits for a raise is raised then.
+fn raises_have_their_timers(state: &State) {
+    for (_, topic) in state.topics.iter().filter(|(_, topic)| !topic.touched) {
+        let is_up = topic.highest_ready().is_some() && !topic.is_dry();
+        let expected = topic.age.as_ref().and_then(|age| age.page().raise).filter(|_| is_up);
+        assert_eq!(timer_of_raise(topic), expected, "the timer of the next raise of {}", topic.name);
+    }
+}
+
+/// Whoever waits for a token is told when there is one, and nobody else waits for his bucket but a topic that is empty.
+fn buckets_have_their_timers(state: &State) {
+    for (_, topic) in state.topics.iter().filter(|(_, topic)| !topic.touched) {
+        let expected = topic.bucket.as_ref().and_then(|bucket| bucket.page().deadline(topic.is_empty()));
+        assert_eq!(timer_of_bucket(topic), expected, "the timer of the bucket of {}", topic.name);
+    }
 }
 
 /// Nothing is ready while a consumer that could have it has credit, once a dispatch is over and every sweep done.

@@ -18,7 +18,7 @@ use millpond_types::{
 use crate::fact::{DeadReason, Epoch, GroupNumber, NamespaceNumber};
 pub use crate::marks::Marks;
 use crate::outcomes::Outcomes;
-use crate::store::{SHELVES, Shelf};
+use crate::store::{Moment, SHELVES, Shelf};
 
 /// A piece of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,6 +170,28 @@ pub struct TopicPage {
     pub epoch: Epoch,
     /// What it holds, by priority, lowest first; priorities never used are absent.
     pub levels: Vec<LevelPage>,
+    /// Its tokens, where something was leased under a rate.
+    pub bucket: Option<BucketPage>,
+    /// Where it stands, if something that waits in it was raised or will be.
+    pub age: Option<AgePage>,
+}
+
+/// Where a topic stands for the time that its messages have waited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AgePage {
+    /// The level, unless something of a higher priority is ready.
+    pub level: Priority,
+    /// When it stands one higher, if nothing happens to it before.
+    pub raise: Option<WallTime>,
+}
+
+/// The tokens of a topic's rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BucketPage {
+    /// When all of them are there again, in nanoseconds of run time.
+    pub full: u64,
+    /// Until when there is none, where that was so when something was leased last.
+    pub dry: Option<RunTime>,
 }
 
 /// One priority of a topic.
@@ -205,6 +227,8 @@ pub struct StoredPiece {
     pub end: Sequence,
     /// How many messages there are. Those missing in between are finished, or aside.
     pub messages: u64,
+    /// When the first message was published.
+    pub head: WallTime,
     /// When the oldest was published.
     pub published: WallTime,
     /// When the first TTL passes; [`WallTime::NEVER`] for none.
@@ -255,6 +279,8 @@ pub struct AsidePage {
     pub deliveries: u32,
     /// Failures.
     pub failures: u32,
+    /// Since when they wait, but for the times at which they were leased.
+    pub since: WallTime,
     /// Why they are out of line.
     pub state: AsideState,
 }
@@ -332,7 +358,7 @@ pub struct DedupPage {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DuePage {
     /// The moment.
-    pub at: WallTime,
+    pub at: Moment,
     /// The topic's group.
     pub group: GroupNumber,
     /// The topic's name.

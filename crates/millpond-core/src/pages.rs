@@ -15,6 +15,8 @@ use crate::page::{
     AsidePage, AsideState, ExchangePage, GroupPage, LevelPage, NamespacePage, NumbersPage, Page, RunPage, StoredPiece,
     TopicPage,
 };
+use crate::state::ageing::Age;
+use crate::state::bucket::Bucket;
 use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
@@ -22,7 +24,7 @@ use crate::state::numbers::Numbers;
 use crate::state::policies::Policies;
 use crate::state::producer::is_forgotten;
 use crate::state::stored::Stored;
-use crate::state::topic::{AsideWhy, Level, Topic};
+use crate::state::topic::{AsideWhy, Level, Past, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
 use crate::store::{Key, MemoryStore, SHELVES, Shelf};
 
@@ -221,11 +223,15 @@ impl State {
             next_lease: topic.next_lease,
             epoch: topic.stored.epoch,
             levels: levels.collect(),
+            bucket: topic.bucket.as_ref().map(|bucket| bucket.page()),
+            age: topic.age.as_ref().map(|age| age.page()),
         }
     }
 
     /// Gives a topic without contents those of a page.
     fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
+        self.topics[slot].bucket = page.bucket.map(|page| Box::new(Bucket::of_page(page)));
+        self.topics[slot].age = page.age.map(|page| Box::new(Age::of_page(page)));
         self.topics[slot].levels.reserve_exact(page.levels.len());
         for level in page.levels {
             let priority = level.priority;
@@ -253,17 +259,18 @@ impl State {
     }
 
     fn fill_aside(&mut self, slot: TopicSlot, priority: Priority, page: AsidePage) {
-        let (run, tries) = (page.run, (page.deliveries, page.failures));
+        let AsidePage { run, deliveries, failures, since, state } = page;
+        let past = Past { deliveries, failures, since };
         let ripe = Timer::Ripe { slot, priority, first: run.first };
-        let why = match page.state {
+        let why = match state {
             AsideState::Ready { behind } => AsideWhy::Ready { behind },
             AsideState::Delayed { due } => AsideWhy::Delayed { due, timer: self.wall_timers.insert(due.0, ripe) },
             AsideState::Retrying { due } => AsideWhy::Retrying { due, timer: self.run_timers.insert(due.0, ripe) },
             AsideState::Leased { lease, holder, duration, deadline } => {
-                return self.begin_lease(slot, priority, run, tries, (lease, holder, duration, deadline));
+                return self.begin_lease(slot, priority, run, past, (lease, holder, duration, deadline));
             }
         };
-        self.set_aside(slot, priority, run, tries, why);
+        self.set_aside(slot, priority, run, past, why);
     }
 
     fn aside_page(&self, aside: &crate::state::topic::Aside) -> AsidePage {
@@ -277,8 +284,8 @@ impl State {
                 AsideState::Leased { lease, holder, duration, deadline }
             }
         };
-        let (deliveries, failures) = (aside.deliveries, aside.failures);
-        AsidePage { run: aside.run.compact(), deliveries, failures, state }
+        let Past { deliveries, failures, since } = aside.past();
+        AsidePage { run: aside.run.compact(), deliveries, failures, since, state }
     }
 
     fn add_topic(&mut self, page: TopicPage) -> Result<(), BadPage> {

@@ -7,12 +7,12 @@ use millpond_types::limits::{
     TOPIC_NAME_MAX,
 };
 use millpond_types::{
-    BadName, Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, ExchangeKind, ExchangeName,
+    BadName, Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, Dispatch, ExchangeKind, ExchangeName,
     ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
-    OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId,
-    Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy, TopicName, TopicNumber,
-    TopicView, Unroutable, Usage, WallTime,
+    OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate, Receipt,
+    RequestId, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy, TopicName,
+    TopicNumber, TopicView, Unroutable, Usage, WallTime,
 };
 
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, put_rows, record, take};
@@ -153,8 +153,11 @@ record!(Policy {
     max_waiting,
     overflow,
     coalesce,
+    rate,
     weight,
-    quotas
+    quotas,
+    dispatch,
+    ageing
 });
 record!(Quotas { messages, bytes, topics, connections });
 record!(Overrides {
@@ -168,6 +171,7 @@ record!(Overrides {
     max_waiting,
     overflow,
     coalesce,
+    rate,
     weight
 });
 choice!(ExchangeKind { 0 Direct, 1 Topic, 2 Fanout, 3 Headers });
@@ -190,7 +194,9 @@ impl Row for (Bytes, Bytes) {
 }
 
 record!(Pattern { is_prefix, name });
+record!(Rate { count, period, burst });
 record!(Rule { pattern, overrides });
+choice!(Dispatch { 0 Priority, 1 Fair });
 choice!(Retry { 0 Head, 1 Tail, 2 Backoff { first, longest } });
 choice!(Overflow { 0 Reject, 1 DropOldest });
 choice!(Coalesce { 0 Off, 1 KeepFirst, 2 KeepLatest });

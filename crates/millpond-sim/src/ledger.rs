@@ -57,6 +57,8 @@ pub struct Topic {
     pub namespace: u32,
     /// Its name.
     pub name: TopicName,
+    /// Whether it has no token of its rate.
+    pub dry: bool,
     /// Whether it has vanished.
     pub gone: bool,
 }

@@ -5,8 +5,8 @@ use millpond_core::command::Command;
 use millpond_storage::tree::TreeOptions;
 use millpond_storage::{BATCH_BYTES, Identity, OpenOptions, SLACK};
 use millpond_types::{
-    Coalesce, DedupWindow, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Retry, Rule,
-    Rules, TopicName,
+    Coalesce, DedupWindow, Dispatch, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas,
+    Rate, Retry, Rule, Rules, TopicName,
 };
 
 use crate::streams::Stream;
@@ -96,6 +96,8 @@ fn policy(stream: &mut Stream) -> Policy {
         _ => *stream.pick(&[Coalesce::Off, Coalesce::Off, Coalesce::KeepFirst, Coalesce::KeepLatest]),
     };
     let max_waiting = *stream.pick(&[None, None, Some(5)]);
+    let burst = stream.between(1, 5) as u32;
+    let rate = Rate { count: stream.between(5, 50) as u32, period: Millis(1000), burst };
     Policy {
         lease: Millis(stream.between(100, 20_000)),
         max_failures: stream.below(4) as u32,
@@ -107,10 +109,13 @@ fn policy(stream: &mut Stream) -> Policy {
         max_waiting: max_waiting.filter(|_| coalesce == Coalesce::Off),
         overflow: *stream.pick(&[Overflow::Reject, Overflow::DropOldest]),
         coalesce,
+        rate: *stream.pick(&[None, None, None, Some(rate)]),
         weight: stream.between(1, 3) as u32,
         quotas: Quotas {
             messages: *stream.pick(&[None, None, None, None, None, None, None, Some(100)]),
             ..Quotas::default()
         },
+        dispatch: *stream.pick(&[Dispatch::Priority, Dispatch::Fair]),
+        ageing: *stream.pick(&[None, None, Some(Millis(1000))]),
     }
 }

@@ -3,7 +3,7 @@
 use crate::{Canary, Checker, Options, live};
 
 /// Lives in which a canary has to be caught: each of them meets several crashes.
-const CANARY_LIVES: u64 = 30;
+const CANARY_LIVES: u64 = 60;
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {

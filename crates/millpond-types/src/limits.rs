@@ -54,6 +54,13 @@ pub const LEASE_MIN: Millis = Millis(100);
 pub const LEASE_MAX: Millis = Millis(12 * 60 * 60 * 1000);
 /// The highest weight: a turn stays short.
 pub const WEIGHT_MAX: u32 = 1000;
+/// The shortest step of ageing: in each of them every topic that waits is raised, and that is a record of the journal.
+pub const AGEING_MIN: Millis = Millis(1000);
+/// The least time between two tokens of a rate, in nanoseconds: at a million a second a broker is at its own limit.
+pub const TOKEN_MIN_NANOS: u64 = 1_000;
+/// The longest time in which the bucket of a rate fills: so long a topic is remembered for its sake when it is empty, and
+/// after so long everybody goes by a rate that has changed.
+pub const RATE_FILL_MAX: Millis = Millis(24 * 60 * 60 * 1000);
 /// Exchanges of a namespace: what a person can oversee.
 pub const EXCHANGES_MAX: usize = 100;
 /// Bindings of an exchange: a publish is held against each of them, which takes some tens of microseconds with so many. It

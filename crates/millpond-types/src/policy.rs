@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::limits::{LEASE_MAX, LEASE_MIN, WEIGHT_MAX};
+use crate::limits::{AGEING_MIN, LEASE_MAX, LEASE_MIN, WEIGHT_MAX};
+use crate::rate::Rate;
 use crate::time::Millis;
 
 /// The policy of a namespace. Facts carry the values resolved from it, so a change never rewrites what has happened.
@@ -28,10 +29,16 @@ pub struct Policy {
     pub overflow: Overflow,
     /// Whether one message that waits is enough.
     pub coalesce: Coalesce,
+    /// Messages of a topic that may be leased in a time, per group; `None` is no limit.
+    pub rate: Option<Rate>,
     /// Messages that a topic is given in one turn of the round robin.
     pub weight: u32,
     /// What all topics of the namespace may hold together. A rule says nothing of it.
     pub quotas: Quotas,
+    /// What comes first in the order of delivery. It is that of the whole namespace: no rule says otherwise.
+    pub dispatch: Dispatch,
+    /// In steps of this time what waits is raised a priority; `None` for never. Likewise of the whole namespace.
+    pub ageing: Option<Millis>,
 }
 
 /// What a namespace may hold at most; `None` is no limit. Of several groups the one that holds most counts.
@@ -72,6 +79,15 @@ pub enum Coalesce {
     KeepFirst,
     /// The newcomer takes the place of the one that waits.
     KeepLatest,
+}
+
+/// What comes first in the order of delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dispatch {
+    /// The highest priority, and then the tenant whose turn it is.
+    Priority,
+    /// The tenant whose turn it is, and then the highest priority of its topics.
+    Fair,
 }
 
 /// Where a failed message goes.
@@ -123,8 +139,11 @@ impl Default for Policy {
             max_waiting: None,
             overflow: Overflow::Reject,
             coalesce: Coalesce::Off,
+            rate: None,
             weight: 1,
             quotas: Quotas::default(),
+            dispatch: Dispatch::Priority,
+            ageing: None,
         }
     }
 }
@@ -180,6 +199,12 @@ impl Policy {
             if self.retry == Retry::Tail {
                 return Err(BadPolicy("coalesce lets one message wait, so it has no tail: retry is head or backoff"));
             }
+        }
+        if self.ageing.is_some_and(|step| step < AGEING_MIN) {
+            return Err(BadPolicy("a step of ageing is at least 1 s: each of them is work for every topic that waits"));
+        }
+        if let Some(rate) = &self.rate {
+            rate.validate()?;
         }
         if let Retry::Backoff { first, longest } = self.retry
             && (first.0 == 0 || first > longest)

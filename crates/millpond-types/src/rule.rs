@@ -8,6 +8,7 @@ use core::fmt;
 use crate::limits::RULES_MAX;
 use crate::name::TopicName;
 use crate::policy::{Coalesce, DedupWindow, OnExpiry, Overflow, Policy, Retry};
+use crate::rate::Rate;
 use crate::time::Millis;
 
 /// A pattern and what the policy says otherwise for the topics that it is for.
@@ -43,7 +44,7 @@ macro_rules! overrides {
             $(#[doc = concat!("In place of [`Policy::", stringify!($field), "`].")] pub $field: Option<$type>,)*
         }
 
-        /// All values.
+        /// All of those values.
         impl From<&Policy> for Overrides {
             fn from(policy: &Policy) -> Overrides {
                 Overrides { $($field: Some(policy.$field),)* }
@@ -70,6 +71,7 @@ overrides! {
     max_waiting: Option<u32>,
     overflow: Overflow,
     coalesce: Coalesce,
+    rate: Option<Rate>,
     weight: u32,
 }
 

@@ -11,8 +11,8 @@ use millpond_types::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::policy;
 use crate::quantity::millis_text;
+use crate::{policy, quantity};
 
 /// A time, in UTC.
 pub fn time_text(time: WallTime) -> String {
@@ -214,7 +214,10 @@ pub fn pattern_text(pattern: &Pattern) -> String {
 
 /// A policy, by the names of its flags.
 pub fn policy(policy: &Policy) -> Value {
-    values(&Overrides::from(policy))
+    let mut values = values(&Overrides::from(policy));
+    values["dispatch"] = quantity::dispatch_text(policy.dispatch).into();
+    values["ageing"] = policy.ageing.map_or_else(|| "none".into(), quantity::millis_text).into();
+    values
 }
 
 fn values(overrides: &Overrides) -> Value {

@@ -1,6 +1,8 @@
 //! Policies and rules in text: as they may be typed, and what each value means.
 
-use millpond_types::{Coalesce, DedupWindow, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Retry, Rule};
+use millpond_types::{
+    Coalesce, DedupWindow, Dispatch, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Rate, Retry, Rule,
+};
 
 use crate::address::{self, Place};
 use crate::quantity::{self, dedup_window_text, millis_text, retry_text, size_text};
@@ -40,7 +42,9 @@ fn set(overrides: &mut Overrides, key: &str, text: &str) -> Result<(), String> {
         "max-waiting" => overrides.max_waiting = Some(quantity::count_or_none(text)?),
         "overflow" => overrides.overflow = Some(quantity::overflow(text)?),
         "coalesce" => overrides.coalesce = Some(quantity::coalesce(text)?),
+        "rate" => overrides.rate = Some(quantity::rate(text)?),
         "weight" => overrides.weight = Some(number()?),
+        "dispatch" | "ageing" => return Err("it is that of the whole namespace, and no rule says otherwise".into()),
         _ => return Err("no such value; a rule takes those of `millpond namespace set`, by the same names".into()),
     }
     Ok(())
@@ -63,6 +67,7 @@ pub fn entries(overrides: &Overrides) -> Vec<(&'static str, String)> {
         ("max-waiting", overrides.max_waiting.map(|n| n.map_or_else(none, |n| n.to_string()))),
         ("overflow", overrides.overflow.map(|overflow| quantity::overflow_text(overflow).into())),
         ("coalesce", overrides.coalesce.map(|coalesce| quantity::coalesce_text(coalesce).into())),
+        ("rate", overrides.rate.map(quantity::rate_text)),
         ("weight", overrides.weight.map(|n| n.to_string())),
     ];
     entries.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
@@ -86,9 +91,12 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
         max_waiting,
         overflow,
         coalesce,
+        rate,
         weight,
         // Told by [`alone`].
         quotas: _,
+        dispatch: _,
+        ageing: _,
     } = policy;
     let retry = match retry {
         Retry::Head => "a failed message is ready again at once, before all others".into(),
@@ -147,6 +155,13 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
             Coalesce::KeepFirst => "while a message of a topic waits, another one is declined".into(),
             Coalesce::KeepLatest => "while a message of a topic waits, another one takes its place".into(),
         },
+        match rate {
+            None => "messages of a topic go as fast as they are asked for".into(),
+            Some(Rate { count, period, burst }) => format!(
+                "{count} messages of a topic go in {}, evenly; {burst} at once where none went for long enough",
+                millis_text(*period)
+            ),
+        },
         match weight {
             1 => "a topic is given one message in its turn".into(),
             n => format!("a topic is given up to {n} messages in its turn"),
@@ -155,19 +170,30 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
 }
 
 /// The values of a policy that are of the namespace alone: their names, as they may be typed, and what they mean.
-pub fn alone(policy: &Policy) -> [(&'static str, String, String); 4] {
+pub fn alone(policy: &Policy) -> Vec<(&'static str, String, String)> {
     let Quotas { messages, bytes, topics, connections } = policy.quotas;
     let quota = |name, quota: Option<u64>, text: fn(u64) -> String, what: &str| match quota.map(text) {
         None => (name, "none".to_owned(), format!("any number of {what}")),
         Some(most) => (name, most.clone(), format!("at most {most} {what}; beyond that quota_exceeded")),
     };
     let number = |number: u64| number.to_string();
-    [
+    let dispatch = match policy.dispatch {
+        Dispatch::Priority => "the highest priority goes first, and at that tenants take turns",
+        Dispatch::Fair => "tenants take turns, and of each the highest priority goes first",
+    };
+    let ageing = policy.ageing.map(millis_text);
+    let meaning = match &ageing {
+        None => "what waits keeps its priority, and may wait for ever behind higher ones".into(),
+        Some(step) => format!("what waits goes as one of a higher priority after each {step}"),
+    };
+    Vec::from([
+        ("ageing", ageing.unwrap_or_else(|| "none".into()), meaning),
+        ("dispatch", quantity::dispatch_text(policy.dispatch).into(), dispatch.into()),
         quota("quota-messages", messages, number, "messages in the namespace, dead letters among them"),
         quota("quota-bytes", bytes, size_text, "bytes that its messages take in the journal"),
         quota("quota-topics", topics, number, "topics in the namespace"),
         quota("quota-connections", connections, number, "connections that publish to it or receive from it"),
-    ]
+    ])
 }
 
 #[cfg(test)]
@@ -179,6 +205,7 @@ mod tests {
         for (text, pattern) in [
             ("acme/* max-in-flight=1,weight=3", "acme/*"),
             ("a b lease=5s,ttl=none,retry=backoff:1s..2s", "a b"),
+            ("a* rate=10/m:2,max-in-flight=none", "a*"),
             (r"a\* max-failures=0,on-expiry=dead,dedup-window=off", "a*"),
         ] {
             let found = rule(text).unwrap();

@@ -3,7 +3,9 @@
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use millpond_types::{Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Priority, Retry, Start, WallTime};
+use millpond_types::{
+    Coalesce, DedupWindow, Dispatch, Millis, OnExpiry, Overflow, Priority, Rate, Retry, Start, WallTime,
+};
 
 /// A duration with its unit: `100ms`, `5s`, `10m`, `1h`, `7d`.
 pub fn millis(text: &str) -> Result<Millis, String> {
@@ -173,6 +175,47 @@ pub fn coalesce_text(coalesce: Coalesce) -> &'static str {
     }
 }
 
+/// `N/PERIOD`, `N/PERIOD:BURST`, or `none`. The period is `s`, `m`, `h`, `d`, or a duration; the burst is what comes in a
+/// period, unless it is said.
+pub fn rate(text: &str) -> Result<Option<Rate>, String> {
+    let form = || "a rate is written N/PERIOD or N/PERIOD:BURST as in 100/s, 10/m:1 or 5/10s, or none".to_string();
+    if text == "none" {
+        return Ok(None);
+    }
+    let (count, rest) = text.split_once('/').ok_or_else(form)?;
+    let (period, burst) = rest.split_once(':').unwrap_or((rest, count));
+    let period =
+        if period.starts_with(|c: char| c.is_ascii_digit()) { millis(period)? } else { millis(&format!("1{period}"))? };
+    let number = |text: &str| text.parse().map_err(|_| form());
+    Ok(Some(Rate { count: number(count)?, period, burst: number(burst)? }))
+}
+
+/// A rate as it may be written.
+pub fn rate_text(rate: Option<Rate>) -> String {
+    let Some(Rate { count, period, burst }) = rate else { return "none".into() };
+    let period = millis_text(period);
+    let unit = period.strip_prefix('1').filter(|unit| unit.chars().all(|c| c.is_ascii_alphabetic()));
+    let rate = format!("{count}/{}", unit.unwrap_or(&period));
+    if burst == count { rate } else { format!("{rate}:{burst}") }
+}
+
+/// `priority` or `fair`.
+pub fn dispatch(text: &str) -> Result<Dispatch, String> {
+    match text {
+        "priority" => Ok(Dispatch::Priority),
+        "fair" => Ok(Dispatch::Fair),
+        _ => Err("the highest priority goes first, or the tenant whose turn it is: priority or fair".into()),
+    }
+}
+
+/// What comes first, as it may be written.
+pub fn dispatch_text(dispatch: Dispatch) -> &'static str {
+    match dispatch {
+        Dispatch::Priority => "priority",
+        Dispatch::Fair => "fair",
+    }
+}
+
 /// `off`, a duration, or `forever`.
 pub fn dedup_window(text: &str) -> Result<DedupWindow, String> {
     match text {
@@ -226,6 +269,13 @@ mod tests {
         }
         for text in ["off", "10m", "forever"] {
             assert_eq!(dedup_window_text(dedup_window(text).unwrap()), text);
+        }
+        for text in ["none", "100/s", "10/m", "10/m:1", "5/10s", "1/h", "3/1m30s:7"] {
+            assert_eq!(rate_text(rate(text).unwrap()), text);
+        }
+        assert_eq!(rate("10/m").unwrap(), Some(Rate { count: 10, period: Millis(60_000), burst: 10 }));
+        for bad in ["", "10", "/s", "10/", "10/x", "x/s", "10/s:", "10/s:x", "-1/s"] {
+            assert!(rate(bad).is_err(), "{bad}");
         }
         for bad in ["", "backoff", "backoff:1s", "backoff:1..2", "sometimes"] {
             assert!(retry(bad).is_err(), "{bad}");

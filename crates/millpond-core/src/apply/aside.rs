@@ -6,25 +6,19 @@ use alloc::boxed::Box;
 use millpond_types::{Priority, Sequence, WallTime};
 
 use crate::page::RunPage;
-use crate::state::topic::{Aside, AsideWhy};
+use crate::state::topic::{Aside, AsideWhy, Past};
 use crate::state::{State, Timer, TopicSlot};
 
 impl State {
-    /// Puts a run aside. `tries` are its deliveries and failures so far.
-    pub(crate) fn set_aside(
-        &mut self,
-        slot: TopicSlot,
-        priority: Priority,
-        run: RunPage,
-        tries: (u32, u32),
-        why: AsideWhy,
-    ) {
+    /// Puts a run aside.
+    pub(crate) fn set_aside(&mut self, slot: TopicSlot, priority: Priority, run: RunPage, past: Past, why: AsideWhy) {
         self.count(slot, why, i64::from(run.count));
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
         if let AsideWhy::Ready { behind } = why {
             level.ready.insert((behind, run.first));
         }
-        let aside = Aside { deliveries: tries.0, failures: tries.1, state: why, run };
+        let Past { deliveries, failures, since } = past;
+        let aside = Aside { deliveries, failures, since, state: why, run };
         let other = level.aside.insert(aside.run.first, Box::new(aside));
         assert!(other.is_none(), "a message is aside once");
         self.touch(slot);
@@ -52,9 +46,10 @@ impl State {
         let mut whole = self.take_aside(slot, priority, first);
         let before = whole.run.split_front((sequence.0 - first.0) as u32);
         let middle = whole.run.split_front(count);
+        let past = whole.past();
         for part in [before, whole.run].into_iter().filter(|run| run.count > 0) {
             let why = self.same_again(whole.state, slot, priority, part.first);
-            self.set_aside(slot, priority, part, (whole.deliveries, whole.failures), why);
+            self.set_aside(slot, priority, part, past, why);
         }
         Aside { run: middle, ..whole }
     }
@@ -79,19 +74,15 @@ impl State {
         let aside = self.take_aside(slot, priority, first);
         assert_eq!(aside.run.count, count, "what was set aside together ripens together");
         let why = AsideWhy::Ready { behind: Sequence(0) };
-        self.set_aside(slot, priority, aside.run, (aside.deliveries, aside.failures), why);
+        let past = aside.past();
+        self.set_aside(slot, priority, aside.run, past, why);
     }
 
     pub(super) fn rescheduled(&mut self, slot: TopicSlot, priority: Priority, sequence: Sequence, due: WallTime) {
-        let (run, tries) = match self.place_of(slot, priority, sequence) {
-            super::Place::Line => (self.carve_line(slot, priority, sequence, 1), (0, 0)),
-            super::Place::Aside(_) => {
-                let aside = self.carve_aside(slot, priority, sequence, 1);
-                (aside.run, (aside.deliveries, aside.failures))
-            }
-        };
+        let aside = self.take_unleased(slot, priority, sequence, 1);
+        let past = Past { since: due, ..aside.past() };
         let timer = self.wall_timers.insert(due.0, Timer::Ripe { slot, priority, first: sequence });
-        self.set_aside(slot, priority, run, tries, AsideWhy::Delayed { due, timer });
+        self.set_aside(slot, priority, aside.run, past, AsideWhy::Delayed { due, timer });
     }
 
     /// The same reason for a part that was cut off, with a timer of its own.

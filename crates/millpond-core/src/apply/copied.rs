@@ -5,7 +5,7 @@ use millpond_types::{Priority, Sequence, WallTime};
 
 use crate::fact::CopiedRun;
 use crate::page::{Reached, RunPage};
-use crate::state::topic::AsideWhy;
+use crate::state::topic::{AsideWhy, Past};
 use crate::state::{State, Timer, TopicSlot};
 use crate::store::Name;
 
@@ -31,7 +31,8 @@ impl State {
         self.arm_expiry(slot, priority, &run);
         if let Some(due) = due {
             let timer = self.wall_timers.insert(due.0, Timer::Ripe { slot, priority, first: run.first });
-            return self.set_aside(slot, priority, run, (0, 0), AsideWhy::Delayed { due, timer });
+            let past = Past { since: due, ..Past::of_line(&run) };
+            return self.set_aside(slot, priority, run, past, AsideWhy::Delayed { due, timer });
         }
         let topic = &mut self.topics[slot];
         self.groups[topic.group].counts.waiting += u64::from(run.count);

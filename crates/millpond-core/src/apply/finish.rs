@@ -6,7 +6,7 @@ use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, Wall
 use crate::apply::Place;
 use crate::fact::{DeadReason, ReturnPlace, Victims};
 use crate::page::{DeadPage, RunPage};
-use crate::state::topic::{Aside, AsideWhy, Lease, Topic};
+use crate::state::topic::{Aside, AsideWhy, Lease, Past, Topic};
 use crate::state::{State, Timer, TopicSlot};
 
 impl State {
@@ -25,7 +25,7 @@ impl State {
         place: ReturnPlace,
     ) {
         let (priority, aside) = self.end_lease(slot, lease, count);
-        let tries = (aside.deliveries, aside.failures + u32::from(failed));
+        let past = Past { failures: aside.failures + u32::from(failed), ..aside.past() };
         let why = match place {
             ReturnPlace::Head => AsideWhy::Ready { behind: Sequence(0) },
             ReturnPlace::Tail => AsideWhy::Ready { behind: self.topics[slot].next(priority) },
@@ -34,7 +34,7 @@ impl State {
                 AsideWhy::Retrying { due, timer: self.run_timers.insert(due.0, what) }
             }
         };
-        self.set_aside(slot, priority, aside.run, tries, why);
+        self.set_aside(slot, priority, aside.run, past, why);
     }
 
     pub(super) fn died(&mut self, slot: TopicSlot, which: Victims, reason: DeadReason, detail: &Bytes, at: WallTime) {
@@ -86,7 +86,8 @@ impl State {
             Place::Aside(_) => self.carve_aside(slot, priority, first, count),
             Place::Line => {
                 let run: RunPage = self.carve_line(slot, priority, first, count);
-                Aside { run, deliveries: 0, failures: 0, state: AsideWhy::Ready { behind: first } }
+                let Past { deliveries, failures, since } = Past::of_line(&run);
+                Aside { run, deliveries, failures, since, state: AsideWhy::Ready { behind: first } }
             }
         }
     }
@@ -106,11 +107,11 @@ impl State {
         let mut whole = self.take_aside(slot, lease.priority, lease.first);
         let before = whole.run.split_front((number.0 - lease.number.0) as u32);
         let middle = whole.run.split_front(count);
-        let tries = (whole.deliveries, whole.failures);
+        let past = whole.past();
         for part in [before, whole.run.clone()].into_iter().filter(|run| run.count > 0) {
             let number = LeaseNumber(lease.number.0 + (part.first.0 - lease.first.0));
             let terms = (number, lease.holder, lease.duration, lease.deadline);
-            self.begin_lease(slot, lease.priority, part, tries, terms);
+            self.begin_lease(slot, lease.priority, part, past, terms);
         }
         (lease.priority, Aside { run: middle, ..whole })
     }

@@ -4,7 +4,7 @@ use millpond_types::{LeaseNumber, Millis, Priority, RunTime, SessionId};
 
 use crate::fact::Fact;
 use crate::page::RunPage;
-use crate::state::topic::{AsideWhy, Lease};
+use crate::state::topic::{AsideWhy, Lease, Past};
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 
 impl State {
@@ -13,18 +13,13 @@ impl State {
             unreachable!("called for this fact alone")
         };
         let slot = self.slot(*topic, *group);
-        let (run, tries) = match self.place_of(slot, *priority, *first) {
-            super::Place::Line => (self.carve_line(slot, *priority, *first, *count), (0, 0)),
-            super::Place::Aside(_) => {
-                let aside = self.carve_aside(slot, *priority, *first, *count);
-                (aside.run, (aside.deliveries, aside.failures))
-            }
-        };
+        let aside = self.take_unleased(slot, *priority, *first, *count);
+        let past = Past { deliveries: aside.deliveries + 1, ..aside.past() };
         let topic = &mut self.topics[slot];
         assert!(*lease >= topic.next_lease, "lease numbers grow strictly");
         topic.next_lease = LeaseNumber(lease.0 + u64::from(*count));
         self.numbers.note(topic.next_lease.0);
-        self.begin_lease(slot, *priority, run, (tries.0 + 1, tries.1), (*lease, *holder, *duration, *deadline));
+        self.begin_lease(slot, *priority, aside.run, past, (*lease, *holder, *duration, *deadline));
     }
 
     /// Puts a run aside as leased; also for the parts of a lease that was cut, and for pages.
@@ -33,7 +28,7 @@ impl State {
         slot: TopicSlot,
         priority: Priority,
         run: RunPage,
-        tries: (u32, u32),
+        past: Past,
         (number, holder, duration, deadline): (LeaseNumber, SessionId, Millis, RunTime),
     ) {
         let (first, count) = (run.first, run.count);
@@ -55,7 +50,7 @@ impl State {
         self.hold(lease_slot);
         let other = self.topics[slot].leases.insert(number, lease_slot);
         assert!(other.is_none(), "a lease number is given out once");
-        self.set_aside(slot, priority, run, tries, AsideWhy::Leased(lease_slot));
+        self.set_aside(slot, priority, run, past, AsideWhy::Leased(lease_slot));
     }
 
     pub(super) fn extended(
@@ -68,8 +63,8 @@ impl State {
         deadline: RunTime,
     ) {
         let (priority, aside) = self.end_lease(slot, lease, count);
-        let tries = (aside.deliveries, aside.failures);
-        self.begin_lease(slot, priority, aside.run, tries, (lease, holder, duration, deadline));
+        let past = aside.past();
+        self.begin_lease(slot, priority, aside.run, past, (lease, holder, duration, deadline));
     }
 
     /// Sets the timer of a lease that no session holds.

@@ -20,9 +20,10 @@ use millpond_types::{NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 use crate::apply::moves::Moving;
 use crate::fact::{Fact, GroupNumber, NamespaceNumber};
 use crate::output::{Extent, Notice};
-use crate::page::{OfficePage, Reached};
+use crate::page::{AgePage, OfficePage, Reached};
 use crate::routing::Exchange;
 use crate::state::State;
+use crate::state::bucket::Draw;
 use crate::state::group::Group;
 use crate::state::line::InLine;
 use crate::state::namespace::Namespace;
@@ -139,6 +140,13 @@ impl State {
                 self.producer_batch((*namespace, *producer), (*instance, *sequence), *at, outcomes)
             }
             Fact::Leased { .. } => self.leased(fact),
+            Fact::Drawn { topic, group, full, dry } => {
+                self.drawn(self.slot(*topic, *group), Draw { full: *full, dry: *dry })
+            }
+            Fact::Aged { topic, group, level, raise } => {
+                self.stands(self.slot(*topic, *group), AgePage { level: *level, raise: *raise })
+            }
+            Fact::Refilled { topic, group } => self.refilled(self.slot(*topic, *group)),
             Fact::Extended { topic, group, lease, count, holder, duration, deadline } => {
                 self.extended(self.slot(*topic, *group), *lease, *count, *holder, *duration, *deadline)
             }

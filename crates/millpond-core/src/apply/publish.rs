@@ -5,7 +5,7 @@ use millpond_types::{MessageId, Priority, Sequence, WallTime};
 
 use crate::fact::{Fact, GroupNumber, Letter, Remembered};
 use crate::page::{DedupPage, Marks, RunPage};
-use crate::state::topic::AsideWhy;
+use crate::state::topic::{AsideWhy, Past};
 use crate::state::{State, Timer, TopicSlot};
 
 impl State {
@@ -77,7 +77,8 @@ impl State {
             Some(due) => {
                 self.advance_next(slot, priority, run.end());
                 let timer = self.wall_timers.insert(due.0, Timer::Ripe { slot, priority, first: run.first });
-                self.set_aside(slot, priority, run, (0, 0), AsideWhy::Delayed { due, timer });
+                let past = Past { since: due, ..Past::of_line(&run) };
+                self.set_aside(slot, priority, run, past, AsideWhy::Delayed { due, timer });
             }
         }
     }

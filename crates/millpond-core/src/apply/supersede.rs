@@ -1,7 +1,7 @@
 //! A message takes the place of others of its topic.
 
 use crate::fact::{Fact, Victims};
-use crate::state::topic::AsideWhy;
+use crate::state::topic::{AsideWhy, Past};
 use crate::state::{State, Timer};
 
 impl State {
@@ -35,6 +35,7 @@ impl State {
             }
             None => self.same_again(heir.state, slot, *priority, *by),
         };
-        self.set_aside(slot, *priority, heir.run, (heir.deliveries, *failures), why);
+        let past = Past { failures: *failures, ..heir.past() };
+        self.set_aside(slot, *priority, heir.run, past, why);
     }
 }

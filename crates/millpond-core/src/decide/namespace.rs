@@ -29,7 +29,9 @@ impl Core {
             }
             None => (self.state.numbers.next_namespace, 1),
         };
+        let dispatch = policy.dispatch;
         self.commit(Fact::NamespaceSet { number, name, policy, rules, version }, log);
+        self.dispatcher.scopes.set_dispatch(&self.state.namespaces[number].groups, dispatch);
         if version == 1 {
             let (group, name) = (self.state.numbers.next_group, GroupName::default());
             let (start, kind) = (Start::Latest, GroupKind::Shared);

@@ -6,6 +6,7 @@
 mod cold;
 pub(crate) mod consumer;
 mod domain;
+mod fair;
 pub(crate) mod offices;
 pub(crate) mod reach;
 pub(crate) mod repeats;

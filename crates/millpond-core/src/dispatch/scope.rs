@@ -6,12 +6,13 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use millpond_types::Priority;
 use millpond_types::limits::PRIORITIES;
+use millpond_types::{Dispatch, Priority};
 
 use crate::dispatch::ConsumerSlot;
 use crate::dispatch::domain::Domain;
-use crate::dispatch::reach::{Reach, Unknown};
+use crate::dispatch::fair::{self, FairTurns, UnknownAt};
+use crate::dispatch::reach::Reach;
 use crate::dispatch::stretches::Span;
 use crate::dispatch::turns::Turns;
 use crate::dispatch::view::View;
@@ -24,10 +25,11 @@ pub(crate) type ScopeSlot = u32;
 pub(crate) struct Scope {
     pub(crate) group: GroupNumber,
     pub(super) domain: Domain,
-    /// The priorities at which topics may be offered, a bit each.
-    maybe: u16,
+    maybe: Maybe,
     /// Per priority that was served from.
     turns: [Option<Box<Turns>>; PRIORITIES],
+    /// In place of these, where tenants come before priorities.
+    fair: Option<Box<FairTurns>>,
     /// Whether what comes next is being read.
     pub(crate) is_held: bool,
     /// Consumers with credit, in the order of their turns.
@@ -42,43 +44,87 @@ pub(crate) struct Turn {
     pub(crate) priority: Priority,
     /// What is left of the turn; zero for a whole one.
     pub(crate) left: u32,
-    /// Whether no other topic is offered at this priority.
+    /// Whether no other topic is offered at this priority; where tenants come before priorities, at any.
     pub(crate) is_only: bool,
     /// What had better be read meanwhile.
     pub(crate) ahead: Option<Span>,
 }
 
 impl Turn {
-    /// Whether it is at one of some priorities, a bit each.
-    pub(super) fn is_at(&self, priorities: u16) -> bool {
-        priorities & 1 << self.priority.level() != 0
+    /// Whether it is at one of some priorities.
+    pub(super) fn is_at(&self, priorities: Maybe) -> bool {
+        priorities.priorities().any(|priority| priority == self.priority)
+    }
+}
+
+/// The priorities at which topics may be offered, a bit each.
+#[derive(Clone, Copy)]
+pub(super) struct Maybe(u16);
+
+impl Maybe {
+    fn all() -> Maybe {
+        Maybe((1 << PRIORITIES) - 1)
+    }
+
+    /// The highest first.
+    pub(super) fn priorities(mut self) -> impl Iterator<Item = Priority> {
+        core::iter::from_fn(move || {
+            let priority = Priority::new(self.0.checked_ilog2()? as u8).expect("a level is a priority");
+            self.rule_out(priority);
+            Some(priority)
+        })
+    }
+
+    pub(super) fn rule_out(&mut self, priority: Priority) {
+        self.0 &= !(1 << priority.level());
+    }
+
+    fn note(&mut self, priority: Priority) {
+        self.0 |= 1 << priority.level();
     }
 }
 
 impl Scope {
     pub(super) fn new(group: GroupNumber, domain: Domain) -> Scope {
         // What there is for it shows when it is first served.
-        let (maybe, turns) = ((1 << PRIORITIES) - 1, [const { None }; PRIORITIES]);
-        Scope { group, domain, maybe, turns, is_held: false, hungry: VecDeque::new(), users: 0 }
+        let (maybe, turns) = (Maybe::all(), [const { None }; PRIORITIES]);
+        Scope { group, domain, maybe, turns, fair: None, is_held: false, hungry: VecDeque::new(), users: 0 }
+    }
+
+    /// Lets tenants come before priorities, or not. Turns begin anew where that changes.
+    pub(super) fn set_dispatch(&mut self, dispatch: Dispatch) {
+        if (dispatch == Dispatch::Fair) != self.fair.is_some() {
+            self.turns = [const { None }; PRIORITIES];
+            self.fair = (dispatch == Dispatch::Fair).then(Box::default);
+        }
     }
 
     /// The topic whose turn it is at the highest priority, or what has to be read before that is known.
-    pub(crate) fn next_turn(&mut self, state: &State, reach: &Reach) -> Result<Option<Turn>, (Priority, Unknown)> {
-        while let Some(level) = self.maybe.checked_ilog2() {
-            let priority = Priority::new(level as u8).expect("a level is a priority");
-            let view = View { state, reach, group: self.group, domain: &self.domain, priority };
-            let turns = self.turns[level as usize].get_or_insert_default();
-            let turn = turns.next(view).and_then(|next| match next {
-                None => Ok(None),
-                Some((slot, left)) => {
-                    let (is_only, ahead) = (view.is_only(slot)?, view.ahead(slot));
-                    Ok(Some(Turn { slot, priority, left, is_only, ahead }))
-                }
-            });
-            match turn {
-                Ok(None) => self.maybe &= !(1 << level),
-                Ok(turn) => return Ok(turn),
-                Err(unknown) => return Err((priority, unknown)),
+    pub(crate) fn next_turn(&mut self, state: &State, reach: &Reach) -> Result<Option<Turn>, UnknownAt> {
+        let view = View { state, reach, group: self.group, domain: &self.domain, priority: Priority::HIGHEST };
+        let next = match &mut self.fair {
+            Some(turns) => turns.next(&mut self.maybe, view)?,
+            None => Scope::next_by_priority(&mut self.maybe, &mut self.turns, view)?,
+        };
+        let Some((slot, priority, left)) = next else { return Ok(None) };
+        let view = view.at(priority);
+        let mut is_only = view.is_only(slot).map_err(|unknown| (priority, unknown))?;
+        if is_only && self.fair.is_some() {
+            is_only = fair::is_only(priority, &mut self.maybe, view)?;
+        }
+        Ok(Some(Turn { slot, priority, left, is_only, ahead: view.ahead(slot) }))
+    }
+
+    fn next_by_priority(
+        maybe: &mut Maybe,
+        turns: &mut [Option<Box<Turns>>; PRIORITIES],
+        view: View<'_>,
+    ) -> Result<Option<(TopicSlot, Priority, u32)>, UnknownAt> {
+        while let Some(priority) = maybe.priorities().next() {
+            let turns = turns[priority.level()].get_or_insert_default();
+            match turns.next(view.at(priority)).map_err(|unknown| (priority, unknown))? {
+                None => maybe.rule_out(priority),
+                Some((slot, left)) => return Ok(Some((slot, priority, left))),
             }
         }
         Ok(None)
@@ -86,22 +132,30 @@ impl Scope {
 
     /// In how many places dispatch goes on at a priority.
     pub(crate) fn places(&self, priority: Priority) -> usize {
-        self.turns[priority.level()].as_ref().map_or(1, |turns| turns.places())
+        match &self.fair {
+            Some(turns) => turns.places(priority),
+            None => self.turns[priority.level()].as_ref().map_or(1, |turns| turns.places()),
+        }
     }
 
     /// A topic was served; `left` messages of its turn are for later.
     pub(crate) fn served(&mut self, turn: &Turn, left: u32, state: &State) {
-        let turns = self.turns[turn.priority.level()].as_mut().expect("it was asked whose turn it is");
-        turns.served(turn.slot, left, state);
+        match &mut self.fair {
+            Some(turns) => turns.served(turn.slot, turn.priority, left, state),
+            None => {
+                let turns = self.turns[turn.priority.level()].as_mut().expect("it was asked whose turn it is");
+                turns.served(turn.slot, left, state);
+            }
+        }
     }
 
     /// Nothing is known to be offered.
     pub(super) fn forget(&mut self) {
-        self.maybe = 0;
+        self.maybe = Maybe(0);
     }
 
     /// Anything may be offered at every priority; where it was known before that it may be.
-    pub(super) fn tell_all(&mut self) -> u16 {
+    pub(super) fn tell_all(&mut self) -> Maybe {
         let before = self.maybe;
         (0..PRIORITIES as u8).filter_map(Priority::new).for_each(|priority| self.tell(priority, None));
         before
@@ -109,7 +163,7 @@ impl Scope {
 
     /// A topic of a tenant, or with `None` of any tenant, may be offered at a priority.
     pub(super) fn tell(&mut self, priority: Priority, tenant: Option<u64>) {
-        self.maybe |= 1 << priority.level();
+        self.maybe.note(priority);
         if let Some(turns) = &mut self.turns[priority.level()] {
             turns.heard_of(tenant);
         }

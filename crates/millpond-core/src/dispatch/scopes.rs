@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use millpond_types::limits::PREFIXES_MAX;
-use millpond_types::{Filter, Priority, TopicName};
+use millpond_types::{Dispatch, Filter, Priority, TopicName};
 use slab::Slab;
 
 use crate::dispatch::ConsumerSlot;
@@ -56,7 +56,10 @@ impl Scopes {
             Filter::Topics(names) => self.list(group, names, of),
             Filter::Prefixes(prefixes) => self.prefixes(group, prefixes)?,
         };
-        self.slots[found as usize].users += 1;
+        let namespace = of.0.groups[group].namespace;
+        let scope = &mut self.slots[found as usize];
+        scope.set_dispatch(of.0.namespaces[namespace].policies.base.dispatch);
+        scope.users += 1;
         Some(found)
     }
 
@@ -76,6 +79,12 @@ impl Scopes {
                 self.remove(oldest);
             }
         }
+    }
+
+    /// The dispatch of a namespace with some groups is this from here on.
+    pub(crate) fn set_dispatch(&mut self, groups: &[GroupNumber], dispatch: Dispatch) {
+        let of_them = self.slots.iter_mut().map(|(_, scope)| scope).filter(|scope| groups.contains(&scope.group));
+        of_them.for_each(|scope| scope.set_dispatch(dispatch));
     }
 
     /// The scopes of a group that is deleted go with it.

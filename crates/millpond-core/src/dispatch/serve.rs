@@ -15,8 +15,10 @@ use crate::dispatch::sweep::SLICE;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
 use crate::fact::{Fact, FactLog};
 use crate::output::{LeasedRun, Output, Reply};
+use crate::page::AgePage;
 use crate::state::TopicSlot;
-use crate::state::topic::Front;
+use crate::state::bucket::Draw;
+use crate::state::topic::{Front, Topic};
 
 /// Messages that a consumer is given before the next one's turn, so that a scarce supply is shared.
 const SHARE: u32 = 32;
@@ -35,7 +37,9 @@ impl Core {
     pub fn dispatch(&mut self, log: &mut dyn FactLog) {
         self.sweep();
         for at in 0..self.state.touched.len() {
-            self.refresh(self.state.touched[at]);
+            let slot = self.state.touched[at];
+            self.age(slot, log);
+            self.refresh(slot);
         }
         self.watch();
         let mut fed = Vec::new();
@@ -105,14 +109,24 @@ impl Core {
                 }
                 continue;
             }
+            let tokens = self.state.tokens(turn.slot);
+            if tokens == 0 {
+                // The rate has changed since the topic had a token.
+                self.draw(turn.slot, 0, log);
+                self.refresh(turn.slot);
+                continue;
+            }
             let whole = if turn.left > 0 { turn.left } else { policy.weight };
             // With nobody else at this priority, every turn is its turn.
-            let quota = if turn.is_only { share } else { whole.min(share) };
-            let served = self.serve_topic(turn.slot, turn.priority, consumer, quota, log);
+            let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
+            let quota = if turn.is_only { share } else { whole.min(share) }.min(tokens);
+            let served = self.serve_topic(turn.slot, (of, turn.priority), consumer, quota, log);
             if served == 0 {
                 return ControlFlow::Break(Held::Up);
             }
             share -= served;
+            self.draw(turn.slot, served, log);
+            self.age(turn.slot, log);
             // The consumer's share or credit may have run out in mid-turn: the next one goes on with it.
             let left = if turn.is_only { 0 } else { whole.saturating_sub(served) };
             self.refresh(turn.slot);
@@ -149,11 +163,11 @@ impl Core {
         }
     }
 
-    /// Leases up to `quota` messages of one topic and priority to a consumer; returns how many.
+    /// Leases up to `quota` messages of one topic and priority, that stand at a level, to a consumer; returns how many.
     fn serve_topic(
         &mut self,
         slot: TopicSlot,
-        priority: Priority,
+        (priority, stand): (Priority, Priority),
         consumer_slot: ConsumerSlot,
         quota: u32,
         log: &mut dyn FactLog,
@@ -169,6 +183,14 @@ impl Core {
             let topic = &self.state.topics[slot];
             let policy = self.state.policy(slot);
             let level = topic.level(priority).expect("a ready level is there");
+            if let Some(step) = policy.ageing
+                && served > 0
+                && (topic.next_up(policy, self.state.now.wall) != Some(priority)
+                    || topic.level_of_head(priority, step, self.state.now.wall) < Some(stand))
+            {
+                // What comes next is younger, or of another priority.
+                break;
+            }
             let room = u32::try_from(topic.room(policy)).unwrap_or(u32::MAX);
             let allowed = (quota - served).min(consumer.messages).min(room);
             let Some(front) = level.front().filter(|_| allowed > 0 && consumer.is_hungry()) else { break };
@@ -219,6 +241,22 @@ impl Core {
             served += count;
         }
         served
+    }
+
+    /// Takes note of where a topic stands by now, for what waits in it.
+    pub(crate) fn age(&mut self, slot: TopicSlot, log: &mut dyn FactLog) {
+        if let Some(AgePage { level, raise }) = self.state.age(slot) {
+            let Topic { number: topic, group, .. } = self.state.topics[slot];
+            self.commit(Fact::Aged { topic, group, level, raise }, log);
+        }
+    }
+
+    /// Takes tokens out of the bucket of a topic, if its rate has a limit.
+    fn draw(&mut self, slot: TopicSlot, count: u32, log: &mut dyn FactLog) {
+        if let Some(Draw { full, dry }) = self.state.draw(slot, count) {
+            let Topic { number: topic, group, .. } = self.state.topics[slot];
+            self.commit(Fact::Drawn { topic, group, full, dry }, log);
+        }
     }
 
     /// Sees to it that the front of a line is in memory, and enough of what comes next. False if what is to be served
@@ -284,6 +322,8 @@ impl Core {
             } else {
                 self.state.used(slot);
                 self.refresh(slot);
+                self.state.arm_bucket(slot);
+                self.state.arm_raise(slot);
             }
         }
         empty.sort_unstable();

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::{
-    Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Start, TopicName, TopicNumber, WallTime,
+    Dispatch, Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Start, TopicName, TopicNumber,
 };
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ use crate::state::namespace::Namespace;
 use crate::state::policies::Policies;
 use crate::state::topic::{Siblings, Topic};
 use crate::state::{State, TopicSlot};
-use crate::store::{Gather, Key, KeyBytes, MemoryStore, Part, Range, Shelf, Spread, Taken, Want};
+use crate::store::{Clock, Gather, Key, KeyBytes, MemoryStore, Moment, Part, Range, Shelf, Spread, Taken, Want};
 
 const NAMES: [&str; 14] = ["a", "a/1", "a/2", "a/3", "a-b", "b", "b/1", "b/2", "b/22", "b/3", "c", "d/1", "d/1/1", "e"];
 const PREFIXES: [&str; 3] = ["b", "b/2", "d/"];
@@ -42,8 +42,12 @@ struct World {
 
 impl World {
     fn new(limit: usize) -> World {
+        World::with(limit, Dispatch::Priority)
+    }
+
+    fn with(limit: usize, dispatch: Dispatch) -> World {
         let mut state = State::new([1, 2], Box::new(MemoryStore::default()));
-        let policies = Policies::new(Policy::default(), Rules::default(), 1);
+        let policies = Policies::new(Policy { dispatch, ..Policy::default() }, Rules::default(), 1);
         state.namespaces.insert(0, Namespace::new(NamespaceName::default(), policies));
         state.namespaces[0].groups.push(0);
         state.groups.insert(0, Group::new(0, GroupName::default(), Start::Latest, None));
@@ -155,7 +159,8 @@ impl World {
                 let found = self.cold_in(&range);
                 let mut gather = Gather::new(&Spread { range: Range { limit, ..range.clone() }, of_tenant });
                 let shelf = Shelf::Idle;
-                let page = |name| Page::Due(DuePage { at: WallTime(0), group: 0, name, shelf });
+                let page =
+                    |name| Page::Due(DuePage { at: Moment { clock: Clock::Wall, at: 0 }, group: 0, name, shelf });
                 if found.into_iter().all(|(key, name)| gather.take(key, page(name)) != Taken::Full) {
                     gather.end(&range.until);
                 }
@@ -198,6 +203,8 @@ impl World {
             retrying: 0,
             paused: false,
             is_held: false,
+            bucket: None,
+            age: None,
             offered: None,
             touched: false,
             stored: Default::default(),
@@ -242,8 +249,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn turns_do_not_depend_on_what_is_in_memory(steps in proptest::collection::vec(step(), 1..80), limit in 1..5usize) {
-        let (mut hot, mut cold) = (World::new(limit), World::new(limit));
+    fn turns_do_not_depend_on_what_is_in_memory(
+        steps in proptest::collection::vec(step(), 1..80),
+        limit in 1..5usize,
+        is_fair: bool,
+    ) {
+        let dispatch = if is_fair { Dispatch::Fair } else { Dispatch::Priority };
+        let (mut hot, mut cold) = (World::with(limit, dispatch), World::with(limit, dispatch));
         for step in steps {
             match step {
                 Step::Publish(at, high, count) => {

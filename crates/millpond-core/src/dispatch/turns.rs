@@ -68,7 +68,7 @@ impl Turns {
 
     /// How many tenants go on somewhere.
     pub(crate) fn places(&self) -> usize {
-        self.tenants.cursors.len() + 1
+        self.tenants.places()
     }
 
     /// A topic was served; `left` of its turn are for later.
@@ -92,7 +92,7 @@ impl Turns {
 
 /// Where tenants go on, by the hashes of their names.
 #[derive(Default)]
-struct Tenants {
+pub(super) struct Tenants {
     /// With the number under which the tenant stands in `by_use`.
     cursors: HashMap<u64, (u64, Cursor), FixedState>,
     by_use: BTreeMap<u64, u64>,
@@ -101,7 +101,7 @@ struct Tenants {
 
 impl Tenants {
     /// The topic that a tenant goes on with, of which a topic is given.
-    fn resume(&self, of: TopicSlot, view: View<'_>) -> Result<TopicSlot, Unknown> {
+    pub(super) fn resume(&self, of: TopicSlot, view: View<'_>) -> Result<TopicSlot, Unknown> {
         if let Some((_, cursor)) = self.cursors.get(&view.tenant(of))
             && let Some(behind) = view.next_of_tenant(cursor)?
         {
@@ -110,7 +110,12 @@ impl Tenants {
         Ok(view.next(From::TenantStart(of))?.expect("a topic of the tenant is offered"))
     }
 
-    fn keep(&mut self, cursor: Cursor) {
+    /// How many there are, with one that begins.
+    pub(super) fn places(&self) -> usize {
+        self.cursors.len() + 1
+    }
+
+    pub(super) fn keep(&mut self, cursor: Cursor) {
         let tenant = cursor.tenant;
         self.uses += 1;
         self.by_use.insert(self.uses, tenant);
@@ -123,7 +128,7 @@ impl Tenants {
         }
     }
 
-    fn forget(&mut self, tenant: u64) {
+    pub(super) fn forget(&mut self, tenant: u64) {
         if !self.cursors.is_empty()
             && let Some((used, _)) = self.cursors.remove(&tenant)
         {

@@ -23,6 +23,7 @@ pub(crate) enum From<'a> {
     Start,
     Behind(&'a Cursor),
     BehindTopic(TopicSlot),
+    Tenant(&'a [u8]),
     TenantEnd(&'a Cursor),
     /// Before all topics of the tenant of a topic.
     TenantStart(TopicSlot),
@@ -37,7 +38,12 @@ pub(crate) struct View<'a> {
     pub(crate) priority: Priority,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    /// The same at another priority.
+    pub(crate) fn at(self, priority: Priority) -> View<'a> {
+        View { priority, ..self }
+    }
+
     /// The first topic from a place on.
     pub(crate) fn next(&self, from: From<'_>) -> Result<Option<TopicSlot>, Unknown> {
         let found = self.next_in_memory(from);
@@ -136,12 +142,13 @@ impl View<'_> {
         self.within(self.seek(self.edge(from))?)
     }
 
-    fn edge<'a>(&'a self, from: From<'a>) -> Edge<'a> {
+    fn edge<'b>(&'b self, from: From<'b>) -> Edge<'b> {
         match (from, self.domain) {
             (From::Start, Domain::Prefixes(prefixes)) => Edge::Before(prefixes[0].as_bytes()),
             (From::Start, _) => Edge::Before(b""),
             (From::Behind(last), _) => Edge::Behind(last.name.as_bytes()),
             (From::BehindTopic(slot), _) => Edge::Behind(self.name(slot).as_bytes()),
+            (From::Tenant(tenant), _) => Edge::Before(tenant),
             (From::TenantEnd(last), _) => Edge::TenantEnd(last.name.tenant()),
             (From::TenantStart(slot), _) => Edge::Before(self.name(slot).tenant()),
         }

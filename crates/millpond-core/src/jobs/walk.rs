@@ -76,7 +76,7 @@ impl Walk {
             if let Some(want) = ahead.want(group, from, state) {
                 return Place::Before(want);
             }
-            // One that is empty is gone at the end of this turn.
+            // One that is empty is gone at the end of this turn, or shown no more than if it were.
             let in_memory = state.topics.walk(group, Edge::Key(from)).find(|(_, topic)| !topic.is_empty());
             let in_memory = in_memory.map(|(_, topic)| topic).filter(|topic| ahead.holds(&topic.name));
             let is_first = |topic: &&Topic| {

@@ -102,6 +102,14 @@ impl Line {
         }
     }
 
+    /// When the first message was published.
+    pub(crate) fn head(&self) -> Option<WallTime> {
+        self.pieces.front().map(|piece| match piece {
+            Piece::Loaded(runs) => runs[0].published,
+            Piece::Stored(piece, _) => piece.head,
+        })
+    }
+
     /// The stored piece that is to be loaded because the front has come to it, or is close to it.
     pub(crate) fn wanted(&self) -> Option<Sequence> {
         let mut runs = 0;

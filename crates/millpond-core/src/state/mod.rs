@@ -4,6 +4,8 @@
 //! [`crate::Core`] (consumers and their turns, parked commands) is derived or belongs to connections, and is never journaled.
 //! Timers live here because facts set them; what falls due is decided in [`crate::advance`].
 
+pub(crate) mod ageing;
+pub(crate) mod bucket;
 pub(crate) mod dead;
 pub(crate) mod dedup;
 pub(crate) mod entries;
@@ -78,6 +80,10 @@ pub(crate) enum Timer {
     Ripe { slot: TopicSlot, priority: Priority, first: Sequence },
     /// The TTL of a published run passes.
     Expiry { slot: TopicSlot, priority: Priority, first: Sequence },
+    /// There is a token for a topic again, or all of them.
+    Refill(TopicSlot),
+    /// What waits in a topic for long enough is raised a level.
+    Raise(TopicSlot),
 }
 
 pub(crate) struct State {
@@ -165,7 +171,7 @@ impl State {
 
     /// Whether a topic that holds nothing stays, because the start of its group has still to come to it.
     pub(crate) fn is_kept_empty(&self, topic: &Topic) -> bool {
-        topic.is_held && !self.groups[topic.group].is_ending
+        (topic.is_held || self.is_filling(topic)) && !self.groups[topic.group].is_ending
     }
 
     /// Lets edges know of something. A start tells them all at once.
@@ -201,6 +207,8 @@ impl State {
             self.store_middles(slot);
             self.used(slot);
             self.refresh(slot);
+            self.arm_bucket(slot);
+            self.arm_raise(slot);
         }
     }
 

@@ -6,10 +6,12 @@
 use alloc::collections::VecDeque;
 use core::mem::size_of;
 
-use millpond_types::{Sequence, WallTime};
+use millpond_types::Sequence;
 
+use crate::state::ageing::Age;
+use crate::state::bucket::Bucket;
 use crate::state::topic::{Aside, AsideWhy, Lease, Level, Topic};
-use crate::state::{State, TopicSlot};
+use crate::state::{Now, State, TopicSlot};
 
 /// Bytes that the tables by name and by number take for a topic, at the fill that they have on average.
 const INDEX_BYTES: usize = 64;
@@ -96,6 +98,8 @@ impl State {
     /// Lets a topic go from memory.
     pub(crate) fn dismiss(&mut self, slot: TopicSlot) -> Topic {
         self.unlink(slot);
+        self.disarm_bucket(slot);
+        self.disarm_raise(slot);
         let topic = self.topics.remove(slot);
         self.residents.bytes -= topic.residence.bytes;
         topic
@@ -131,10 +135,14 @@ impl State {
 
     /// Whether a topic can do without memory for now: nothing of it is leased or in retry, and time changes nothing of it
     /// up to `horizon`.
-    pub(crate) fn can_leave(&self, slot: TopicSlot, horizon: WallTime) -> bool {
+    pub(crate) fn can_leave(&self, slot: TopicSlot, horizon: Now) -> bool {
         let topic = &self.topics[slot];
-        let is_soon = |at: u64| at <= horizon.0;
+        let is_soon = |at: u64| at <= horizon.wall.0;
+        let refill = topic.bucket.as_ref().and_then(|bucket| bucket.deadline());
+        let raise = topic.age.as_ref().and_then(|age| age.deadline());
         !topic.touched
+            && raise.is_none_or(|at| !is_soon(at.0))
+            && refill.is_none_or(|at| at > horizon.run)
             && topic.in_flight == 0
             && topic.retrying == 0
             && !topic.levels.iter().any(|level| {
@@ -184,7 +192,9 @@ impl Topic {
         let levels = self.levels.capacity() * size_of::<Level>();
         let held: usize = self.levels.iter().map(Level::weight).sum();
         let leases = map_bytes(self.leases.len(), 16) + self.leases.len() * (size_of::<Lease>() + TIMER_BYTES);
-        size_of::<Topic>() + INDEX_BYTES + self.name.as_bytes().len() + levels + held + leases
+        let bucket = if self.bucket.is_some() { size_of::<Bucket>() + TIMER_BYTES } else { 0 };
+        let age = if self.age.is_some() { size_of::<Age>() + TIMER_BYTES } else { 0 };
+        size_of::<Topic>() + INDEX_BYTES + self.name.as_bytes().len() + levels + held + leases + bucket + age
     }
 }
 

@@ -13,25 +13,34 @@ use hashbrown::hash_map::Entry;
 use millpond_types::{TopicName, TopicNumber, WallTime};
 
 use crate::fact::{Epoch, Fact, GroupNumber, NamespaceNumber};
-use crate::page::{DuePage, NamespacePage, Page, TopicPage};
+use crate::page::{DuePage, LevelPage, NamespacePage, Page, TopicPage};
 use crate::state::hash::FixedState;
 use crate::state::producer::ProducerKey;
 use crate::state::topic::{AsideWhy, Topic};
 use crate::state::{State, TopicSlot};
-use crate::store::{Key, Shelf};
+use crate::store::{Clock, Key, Moment, Shelf};
 
 /// What a topic in memory knows of its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Stored {
     /// Where the entry is, stale or not; `None` if the store has none.
     pub(crate) shelf: Option<Shelf>,
-    /// The moment of the [`Page::Due`] that goes with the entry.
-    pub(crate) due: Option<WallTime>,
+    /// The moments of the [`Page::Due`]s that go with the entry.
+    pub(crate) due: Dues,
     /// The epoch of the first change since the entry was put or loaded; `None` if the entry is as the topic is.
     pub(crate) changed: Option<Epoch>,
     /// The epoch in which the topic last came into being or was recalled.
     pub(crate) epoch: Epoch,
 }
+
+/// The first moments at which time changes a topic, by each clock; [`NEVER`] for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Dues {
+    wall: u64,
+    run: u64,
+}
+
+const NEVER: u64 = u64::MAX;
 
 /// A checkpoint that is being captured.
 pub(crate) struct Capture {
@@ -143,7 +152,7 @@ impl State {
 
     /// Takes a topic into memory, from its entry on a shelf.
     pub(crate) fn take_in(&mut self, page: TopicPage, shelf: Shelf) -> TopicSlot {
-        let due = page.first_deadline().filter(|_| shelf != Shelf::Busy);
+        let due = page.dues(shelf);
         let stored = Stored { shelf: Some(shelf), due, changed: None, epoch: page.epoch };
         let home = &mut self.groups[page.group];
         home.cold[shelf.index()] -= 1;
@@ -187,7 +196,7 @@ impl State {
         let topic = &self.topics[slot];
         let Some(shelf) = topic.stored.shelf else { return };
         let (group, name) = (topic.group, topic.name.clone());
-        if let Some(at) = topic.stored.due {
+        for at in topic.stored.due.moments() {
             self.store.remove(&Key::Due { at, group, name: name.clone() });
         }
         self.store.remove(&Key::Topic { group, shelf, name });
@@ -199,13 +208,12 @@ impl State {
         let topic = &self.topics[slot];
         let (before, shelf, group, name) = (topic.stored, topic.shelf(), topic.group, topic.name.clone());
         let page = self.topic_page(slot);
-        // What is busy is loaded by every start.
-        let due = page.first_deadline().filter(|_| shelf != Shelf::Busy);
+        let due = page.dues(shelf);
         if (before.due, before.shelf) != (due, Some(shelf)) {
-            if let Some(at) = before.due {
+            for at in before.due.moments() {
                 self.write(layer, &Key::Due { at, group, name: name.clone() }, None);
             }
-            if let Some(at) = due {
+            for at in due.moments() {
                 let page = Page::Due(DuePage { at, group, name: name.clone(), shelf });
                 self.write(layer, &Key::Due { at, group, name: name.clone() }, Some(&page));
             }
@@ -282,8 +290,41 @@ impl Replayed {
     }
 }
 
+impl Default for Dues {
+    fn default() -> Self {
+        Dues { wall: NEVER, run: NEVER }
+    }
+}
+
+impl Dues {
+    fn moments(self) -> impl Iterator<Item = Moment> {
+        let of = [(Clock::Wall, self.wall), (Clock::Run, self.run)];
+        of.into_iter().filter(|(_, at)| *at != NEVER).map(|(clock, at)| Moment { clock, at })
+    }
+}
+
 impl TopicPage {
-    /// The first moment at which time changes the topic, if it ever does.
+    /// When time changes the topic on a shelf, if it is looked for then.
+    fn dues(&self, shelf: Shelf) -> Dues {
+        if shelf == Shelf::Busy {
+            // It is loaded by every start, and stays.
+            return Dues::default();
+        }
+        let is_ready = matches!(shelf, Shelf::Ready(_));
+        let raise = self.age.and_then(|age| age.raise).filter(|_| is_ready);
+        let refill = self.bucket.as_ref().and_then(|bucket| bucket.deadline(self.is_empty()));
+        Dues {
+            wall: self.first_deadline().into_iter().chain(raise).min().map_or(NEVER, |at| at.0),
+            run: refill.map_or(NEVER, |at| at.0),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let is_empty = |level: &LevelPage| level.runs.is_empty() && level.stored.is_empty() && level.aside.is_empty();
+        self.levels.iter().all(is_empty)
+    }
+
+    /// The first moment at which a delay or a TTL is over.
     fn first_deadline(&self) -> Option<WallTime> {
         use crate::page::AsideState::Delayed;
         let runs = self.levels.iter().flat_map(|level| &level.runs).filter_map(|run| run.expiry());

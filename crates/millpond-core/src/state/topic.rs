@@ -20,6 +20,8 @@ use millpond_types::{
 
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::RunPage;
+use crate::state::ageing::Age;
+use crate::state::bucket::Bucket;
 use crate::state::line::{Line, LineBounds};
 use crate::state::policies::Ruling;
 use crate::state::resident::Residence;
@@ -56,6 +58,10 @@ pub(crate) struct Topic {
     /// Whether the start of its group has still to come to it. Until then nothing of it is delivered, and it stays though
     /// it is empty: that is how the start knows, when it comes, what came later.
     pub(crate) is_held: bool,
+    /// Of a topic that was leased from under a rate.
+    pub(crate) bucket: Option<Box<Bucket>>,
+    /// Where it stands, if that is not for the topic's messages alone to say.
+    pub(crate) age: Option<Box<Age>>,
     /// The priority at which it stands in the order as ready to deliver.
     pub(crate) offered: Option<Priority>,
     /// How much of its lines stays in memory.
@@ -96,7 +102,30 @@ pub(crate) struct Aside {
     pub(crate) run: RunPage,
     pub(crate) deliveries: u32,
     pub(crate) failures: u32,
+    /// Since when they wait, but for the times at which they were leased: from their publish on, or the end of a delay.
+    pub(crate) since: WallTime,
     pub(crate) state: AsideWhy,
+}
+
+/// What messages that are put aside have been through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Past {
+    pub(crate) deliveries: u32,
+    pub(crate) failures: u32,
+    pub(crate) since: WallTime,
+}
+
+impl Past {
+    /// Of what was published and never looked at.
+    pub(crate) fn of_line(run: &RunPage) -> Past {
+        Past { deliveries: 0, failures: 0, since: run.published }
+    }
+}
+
+impl Aside {
+    pub(crate) fn past(&self) -> Past {
+        Past { deliveries: self.deliveries, failures: self.failures, since: self.since }
+    }
 }
 
 /// Why messages are aside.
@@ -161,6 +190,8 @@ impl Topic {
             retrying: 0,
             paused,
             is_held,
+            bucket: None,
+            age: None,
             offered: None,
             bounds,
             touched: false,
@@ -219,12 +250,12 @@ impl Topic {
         self.levels.iter().rev().find_map(|level| Some((level.priority, level.last_waiting()?)))
     }
 
-    /// The highest priority at which a message could be delivered now, if any.
+    /// The level at which a message could be delivered now, if any: its priority, unless it was raised.
     pub(crate) fn ready_level(&self, policy: &Policy) -> Option<Priority> {
-        if self.paused || self.is_held || self.room(policy) == 0 {
+        if self.paused || self.is_held || self.is_dry() || self.room(policy) == 0 {
             return None;
         }
-        self.highest_ready()
+        self.highest_ready().map(|ready| self.stand(ready))
     }
 
     /// The highest priority at which a message is ready, whatever keeps it from being delivered.
@@ -236,10 +267,15 @@ impl Topic {
     pub(crate) fn shelf(&self) -> Shelf {
         match self.highest_ready() {
             _ if self.in_flight > 0 || self.retrying > 0 => Shelf::Busy,
-            _ if self.is_held => Shelf::Idle,
-            Some(priority) => Shelf::Ready(priority),
+            _ if self.is_held || self.is_dry() => Shelf::Idle,
+            Some(priority) => Shelf::Ready(self.stand(priority)),
             None => Shelf::Idle,
         }
+    }
+
+    /// Whether it has to wait for a token of its rate.
+    pub(crate) fn is_dry(&self) -> bool {
+        self.bucket.as_ref().is_some_and(|bucket| bucket.dry.is_some())
     }
 
     /// How many more messages may be leased now.

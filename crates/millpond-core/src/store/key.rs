@@ -6,13 +6,13 @@
 //! | namespace | `02`, number (4) |
 //! | topic | `03`, group (4), shelf (1), name |
 //! | piece | `04`, group (4), topic (8), priority (1), first (8) |
-//! | due | `05`, moment (8), group (4), name |
+//! | due | `05`, clock (1), moment (8), group (4), name |
 //! | dedup | `06`, namespace (4), hash (16) |
 //! | producer | `07`, namespace (4), producer (16) |
 //! | dead letter | `08`, namespace (4), group (4), name, `00`, topic (8), priority (1), sequence (8) |
 //! | exchange | `09`, namespace (4), name |
 //!
-//! A shelf is its priority, 10 for idle and 11 for busy. A name is written with its first `/` as `01`, which no name
+//! A shelf is its priority, 10 for idle and 11 for busy. A clock is 0 for wall time and 1 for run time. A name is written with its first `/` as `01`, which no name
 //! holds: so a tenant's topics stand together, the one that is called like the tenant first.
 
 use alloc::vec::Vec;
@@ -20,9 +20,9 @@ use core::cmp::Ordering;
 
 use bytes::Bytes;
 use millpond_types::limits::PRIORITIES;
-use millpond_types::{ExchangeName, MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{ExchangeName, MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber};
 
-use super::{Key, Range, SHELVES, Shelf};
+use super::{Clock, Key, Moment, SHELVES, Shelf};
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::Page;
 
@@ -146,6 +146,21 @@ impl Shelf {
     }
 }
 
+impl Clock {
+    /// Its byte in keys.
+    pub fn byte(self) -> u8 {
+        match self {
+            Clock::Wall => 0,
+            Clock::Run => 1,
+        }
+    }
+
+    /// The clock of a byte.
+    pub fn from_byte(byte: u8) -> Option<Clock> {
+        [Clock::Wall, Clock::Run].into_iter().find(|clock| clock.byte() == byte)
+    }
+}
+
 impl Key {
     /// Its place in the order of the store.
     pub fn bytes(&self) -> KeyBytes {
@@ -161,7 +176,7 @@ impl Key {
                 &first.0.to_be_bytes(),
             ]),
             Key::Due { at, group, name } => {
-                joined(&[&[5], &at.0.to_be_bytes(), &group.to_be_bytes(), &Name::bytes(name.as_bytes())])
+                joined(&[&Key::due_bound(*at), &group.to_be_bytes(), &Name::bytes(name.as_bytes())])
             }
             Key::Dedup { namespace, hash } => joined(&[&[6], &namespace.to_be_bytes(), &hash.to_be_bytes()]),
             Key::Producer { namespace, id } => joined(&[&[7], &namespace.to_be_bytes(), &id.0.to_be_bytes()]),
@@ -193,10 +208,9 @@ impl Key {
         joined(&[&[8], &namespace.to_be_bytes(), &group.to_be_bytes(), name])
     }
 
-    /// The moments from `from` on and before `until`.
-    pub fn due_range(from: WallTime, until: WallTime, limit: u32) -> Range {
-        let bound = |at: WallTime| joined(&[&[5], &at.0.to_be_bytes()]);
-        Range { from: bound(from), until: bound(until), limit }
+    /// Where the topics begin that are due at a moment.
+    pub fn due_bound(Moment { clock, at }: Moment) -> KeyBytes {
+        joined(&[&[5, clock.byte()], &at.to_be_bytes()])
     }
 
     /// The key of a page; a topic's is that on `shelf`.
@@ -249,9 +263,11 @@ impl Key {
                 Key::Piece { group, topic, priority, first }
             }
             (5, rest) => {
+                let (clock, rest) = rest.split_first()?;
                 let (at, rest) = rest.split_first_chunk::<8>()?;
                 let (group, name) = take_u32(rest)?;
-                Key::Due { at: WallTime(u64::from_be_bytes(*at)), group, name: Name::parse(name)? }
+                let at = Moment { clock: Clock::from_byte(*clock)?, at: u64::from_be_bytes(*at) };
+                Key::Due { at, group, name: Name::parse(name)? }
             }
             (6, rest) => {
                 let (namespace, hash) = take_u32(rest)?;
@@ -348,7 +364,8 @@ mod tests {
             Key::Topic { group: 1, shelf: Shelf::Idle, name: name("a/b") },
             Key::Topic { group: 1, shelf: Shelf::Busy, name: name("a") },
             Key::Piece { group: 5, topic: id.topic, priority: id.priority, first },
-            Key::Due { at: WallTime(99), group: 2, name: name("x/y/z") },
+            Key::Due { at: Moment { clock: Clock::Wall, at: 99 }, group: 2, name: name("x/y/z") },
+            Key::Due { at: Moment { clock: Clock::Run, at: 98 }, group: 2, name: name("x/y/z") },
             Key::Dedup { namespace: 1, hash: 1 << 100 },
             Key::Producer { namespace: 1, id: ProducerId(1 << 90) },
             Key::Dead { namespace: 1, group: 2, topic: name("d/e"), id },

@@ -22,7 +22,7 @@ mod spread;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use millpond_types::{ExchangeName, MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{ExchangeName, MessageId, Priority, ProducerId, Sequence, TopicName, TopicNumber};
 
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::Page;
@@ -61,7 +61,7 @@ pub enum Key {
     /// A cold topic that time changes at this moment, if not before.
     Due {
         /// The moment.
-        at: WallTime,
+        at: Moment,
         /// The topic's group.
         group: GroupNumber,
         /// The topic's name.
@@ -99,6 +99,24 @@ pub enum Key {
         /// Its id.
         id: MessageId,
     },
+}
+
+/// A moment by one of the two clocks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Moment {
+    /// The clock.
+    pub clock: Clock,
+    /// The moment, in milliseconds.
+    pub at: u64,
+}
+
+/// By what time is told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Clock {
+    /// That of [`WallTime`](millpond_types::WallTime).
+    Wall,
+    /// That of [`RunTime`](millpond_types::RunTime).
+    Run,
 }
 
 /// What a topic has to offer, and so where in the store it is looked for.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use millpond_core::Core;
 use millpond_core::fact::GroupNumber;
-use millpond_core::page::{AsideState, Page, Reached, RunPage, TopicPage};
-use millpond_core::store::{Key, Name, SHELVES, Shelf};
+use millpond_core::page::{AsideState, BucketPage, LevelPage, Page, Reached, RunPage, TopicPage};
+use millpond_core::store::{Clock, Key, Moment, Name, SHELVES, Shelf};
 use millpond_types::limits::PRODUCER_EXPIRY;
 use millpond_types::{Priority, TopicNumber, WallTime};
 
@@ -109,8 +109,13 @@ fn entries_are_where_they_belong(disk: &[(Key, Page)]) {
                 let expected = if is_held(page) { Shelf::Idle } else { shelf_of(page) };
                 assert_eq!(*shelf, expected, "the shelf of {name}");
                 shelves.entry(*group).or_default()[shelf.index()] += 1;
-                let at = first_deadline(page).filter(|_| *shelf != Shelf::Busy);
-                expected_due.extend(at.map(|at| (at, *group, name.clone(), *shelf)));
+                if *shelf != Shelf::Busy {
+                    let due = |at| (at, *group, name.clone(), *shelf);
+                    let raise = page.age.and_then(|age| age.raise).filter(|_| *shelf != Shelf::Idle);
+                    let raise = raise.map(|at| Moment { clock: Clock::Wall, at: at.0 });
+                    let in_wall = first_deadline(page).into_iter().chain(raise).min();
+                    expected_due.extend([in_wall, refill(page)].into_iter().flatten().map(due));
+                }
             }
             (_, Page::Due(page)) => due.push((page.at, page.group, page.name.clone(), page.shelf)),
             _ => {}
@@ -141,10 +146,24 @@ fn shelf_of(page: &TopicPage) -> Shelf {
             shelf = Shelf::Ready(level.priority);
         }
     }
-    shelf
+    let is_dry = page.bucket.is_some_and(|bucket| bucket.dry.is_some());
+    match (shelf, page.age) {
+        _ if is_dry => Shelf::Idle,
+        (Shelf::Ready(ready), Some(age)) => Shelf::Ready(ready.max(age.level)),
+        (shelf, _) => shelf,
+    }
 }
 
-fn first_deadline(page: &TopicPage) -> Option<WallTime> {
+/// When there is a token for the topic again, or when it may vanish.
+fn refill(page: &TopicPage) -> Option<Moment> {
+    let is_empty = |level: &LevelPage| level.runs.is_empty() && level.stored.is_empty() && level.aside.is_empty();
+    let BucketPage { full, dry } = page.bucket?;
+    let full = page.levels.iter().all(is_empty).then_some(full.div_ceil(1_000_000));
+    let at = dry.map(|at| at.0).or(full)?;
+    Some(Moment { clock: Clock::Run, at })
+}
+
+fn first_deadline(page: &TopicPage) -> Option<Moment> {
     let mut first = None;
     let mut note = |at: Option<WallTime>| first = first.into_iter().chain(at).min();
     for level in &page.levels {
@@ -157,5 +176,5 @@ fn first_deadline(page: &TopicPage) -> Option<WallTime> {
             }
         }
     }
-    first.filter(|at| *at != WallTime::NEVER)
+    first.filter(|at| *at != WallTime::NEVER).map(|at| Moment { clock: Clock::Wall, at: at.0 })
 }

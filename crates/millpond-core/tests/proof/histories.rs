@@ -150,7 +150,14 @@ impl History {
             given.extend(leases.iter().map(|run| (run.receipt, (who, run))));
         }
         for (fact, _) in &self.shell.journal.facts[facts..] {
-            let Fact::Leased { topic, lease, .. } = fact else { continue };
+            let (topic, lease) = match fact {
+                Fact::Leased { topic, lease, .. } => (topic, lease),
+                Fact::Drawn { topic, full, dry, .. } => {
+                    self.model.drawn(*topic, *full, dry.map(|at| at.0));
+                    continue;
+                }
+                _ => continue,
+            };
             let receipt = Receipt { topic: *topic, group: 0, lease: *lease };
             let (who, run) = given.remove(&receipt).expect("what is leased is delivered, once");
             self.model.leased_run(who, run, &self.shell.journal.read(run.extent));
@@ -218,7 +225,8 @@ impl History {
     fn look_at_everything(&mut self) {
         let (namespace, group) = (NamespaceName::default(), GroupName::default());
         let listing = Listing { namespace: namespace.clone(), prefix: "".into(), after: "".into(), limit: 1000 };
-        let names: Vec<TopicName> = self.model.topics.keys().cloned().collect();
+        let holding = self.model.topics.iter().filter(|(_, topic)| !topic.messages.is_empty());
+        let names: Vec<TopicName> = holding.map(|(name, _)| name.clone()).collect();
         let Reply::Topics(topics) = self.shell.ask(Command::Topics { listing: listing.clone(), group: group.clone() })
         else {
             panic!("topics")

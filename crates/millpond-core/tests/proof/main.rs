@@ -26,3 +26,4 @@ mod script;
 mod shell;
 mod small_room;
 mod store;
+mod weights;

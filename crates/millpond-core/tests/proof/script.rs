@@ -14,10 +14,10 @@ use millpond_core::dedup_hash;
 use millpond_core::routing::Exchange;
 use millpond_types::block;
 use millpond_types::{
-    Binding, Coalesce, Condition, DedupWindow, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName, LeaseNumber,
-    MessageId, Millis, NamespaceName, OfficeTerms, OnExpiry, Overflow, Overrides, Pattern, Policy, Priority,
-    ProducerId, Quotas, Receipt, RequestId, Retry, RoutingKey, Rule, Rules, SessionId, Start, TopBy, TopicName,
-    TopicNumber, Unroutable, WallTime,
+    Binding, Coalesce, Condition, DedupWindow, Dispatch, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName,
+    LeaseNumber, MessageId, Millis, NamespaceName, OfficeTerms, OnExpiry, Overflow, Overrides, Pattern, Policy,
+    Priority, ProducerId, Quotas, Rate, Receipt, RequestId, Retry, RoutingKey, Rule, Rules, SessionId, Start, TopBy,
+    TopicName, TopicNumber, Unroutable, WallTime,
 };
 
 use crate::journal::sizes_of;
@@ -380,7 +380,13 @@ fn policies(line: &Line<'_>, text: &str) -> (Policy, Rules) {
         topics: quota("quota_topics"),
         connections: quota("quota_connections"),
     };
-    let policy = Policy { quotas, ..overrides(&of_namespace).over(&Policy::default()) };
+    let dispatch = if of_namespace.option("dispatch") == Some("fair") { Dispatch::Fair } else { Dispatch::Priority };
+    let policy = Policy {
+        quotas,
+        dispatch,
+        ageing: of_namespace.time("ageing"),
+        ..overrides(&of_namespace).over(&Policy::default())
+    };
     (policy, Rules::new(rules.collect()).expect("rules that are rules"))
 }
 
@@ -414,8 +420,17 @@ fn overrides(line: &Line<'_>) -> Overrides {
             "keep_latest" => Coalesce::KeepLatest,
             _ => Coalesce::Off,
         }),
+        rate: line.option("rate").map(rate),
         weight: line.number("weight"),
     }
+}
+
+/// `N/PERIOD:BURST`, or none.
+fn rate(text: &str) -> Option<Rate> {
+    let (count, rest) = text.split_once('/')?;
+    let (period, burst) = rest.split_once(':').expect("rate=N/PERIOD:BURST or none");
+    let number = |text: &str| text.parse().expect("a number");
+    Some(Rate { count: number(count), period: duration(period), burst: number(burst) })
 }
 
 fn filter(words: &[&str]) -> Filter {

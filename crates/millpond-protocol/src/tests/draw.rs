@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use millpond_types::limits::{BINDING_HEADERS_MAX, DEDUP_ID_MAX, REASON_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
 use millpond_types::{
-    Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, ExchangeKind, ExchangeName, ExchangeView,
-    Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber, MessageId,
-    MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry, OutcomeRun,
-    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Receipt, RequestId, Retry,
-    Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy, TopicName, TopicNumber,
-    TopicView, Unroutable, Usage, WallTime, block,
+    Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, Dispatch, ExchangeKind, ExchangeName,
+    ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
+    MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
+    OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate, Receipt,
+    RequestId, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy, TopicName,
+    TopicNumber, TopicView, Unroutable, Usage, WallTime, block,
 };
 
 use crate::*;
@@ -162,6 +162,7 @@ impl Draw {
             max_waiting: self.option(Draw::u32),
             overflow: [Overflow::Reject, Overflow::DropOldest][self.below(2)],
             coalesce: [Coalesce::Off, Coalesce::KeepFirst, Coalesce::KeepLatest][self.below(3)],
+            rate: self.option(|d| Rate { count: d.u32(), period: d.millis(), burst: d.u32() }),
             weight: self.u32(),
             quotas: Quotas {
                 messages: self.option(Draw::u64),
@@ -169,6 +170,8 @@ impl Draw {
                 topics: self.option(Draw::u64),
                 connections: self.option(Draw::u64),
             },
+            dispatch: [Dispatch::Priority, Dispatch::Fair][self.below(2)],
+            ageing: self.option(Draw::millis),
         }
     }
 
@@ -186,6 +189,7 @@ impl Draw {
                 max_waiting: d.option(|_| policy.max_waiting),
                 overflow: d.option(|_| policy.overflow),
                 coalesce: d.option(|_| policy.coalesce),
+                rate: d.option(|_| policy.rate),
                 weight: d.option(|_| policy.weight),
             };
             Rule { pattern: Pattern { is_prefix: d.flag(), name: d.topic() }, overrides }

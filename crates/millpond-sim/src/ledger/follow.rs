@@ -38,6 +38,7 @@ impl Ledger {
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Declined { .. }
+            | Fact::Aged { .. }
             | Fact::Rescheduled { .. } => Ok(()),
             Fact::NamespaceSet { number, name, .. } => {
                 self.namespaces.set(at, *number, Some(name.clone()));
@@ -57,7 +58,7 @@ impl Ledger {
                     self.sights.saw("topics back");
                 }
                 let (namespace, name) = (*namespace, name.clone());
-                self.topics.set(at, *topic, Some(Topic { namespace, name, gone: false }));
+                self.topics.set(at, *topic, Some(Topic { namespace, name, dry: false, gone: false }));
                 Ok(())
             }
             Fact::TopicRecalled { topic, namespace, name, .. } => {
@@ -77,6 +78,11 @@ impl Ledger {
                 Ok(())
             }
             Fact::Published { .. } => self.published(fact, at),
+            Fact::Drawn { topic, dry, .. } => {
+                self.sights.saw_many("out of tokens", u64::from(dry.is_some()));
+                self.dry(*topic, dry.is_some(), at)
+            }
+            Fact::Refilled { topic, .. } => self.dry(*topic, false, at),
             Fact::Leased { topic, priority, first, count, lease, .. } => {
                 self.leased((*topic, *priority, *first, *count), *lease, at)
             }
@@ -200,6 +206,9 @@ impl Ledger {
 
     fn leased(&mut self, run: Run, first: LeaseNumber, at: u64) -> Followed {
         let life = self.topic(run.0)?;
+        if life.dry {
+            return Err(Violation::back(format!("topic {} is out of tokens, and {run:?} is leased", life.name)));
+        }
         let key = (life.namespace, life.name.clone());
         if self.highest_lease.get(&key).is_some_and(|highest| *highest >= first) {
             return Err(Violation::back(format!("lease {} of topic {} is not a higher one", first.0, key.1)));
@@ -210,6 +219,12 @@ impl Ledger {
             self.change(id, Place::Open, Place::Leased(number), at)?;
             self.leases.set(at, (id.topic, number), Some(Lease { id, current: true }));
         }
+        Ok(())
+    }
+
+    fn dry(&mut self, topic: TopicNumber, dry: bool, at: u64) -> Followed {
+        let life = Topic { dry, ..self.topic(topic)?.clone() };
+        self.topics.set(at, topic, Some(life));
         Ok(())
     }
 

@@ -242,6 +242,25 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(47);
             sink.number32(*group);
         }
+        Fact::Drawn { topic, group, full, dry } => {
+            sink.byte(50);
+            sink.next_topic(*topic);
+            sink.number32(*group);
+            sink.number(*full);
+            sink.option(*dry, |sink, until| sink.number(until.0));
+        }
+        Fact::Refilled { topic, group } => {
+            sink.byte(51);
+            sink.next_topic(*topic);
+            sink.number32(*group);
+        }
+        Fact::Aged { topic, group, level, raise } => {
+            sink.byte(52);
+            sink.next_topic(*topic);
+            sink.number32(*group);
+            sink.priority(*level);
+            sink.option(*raise, Sink::far);
+        }
         Fact::ExchangeCreated { namespace, name, kind, unroutable, version } => {
             sink.byte(55);
             sink.number32(*namespace);
@@ -429,6 +448,17 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
         }
         46 => Fact::OfficeLeft { group: source.number32()?, until: RunTime(source.number()?) },
         47 => Fact::HandedOver { group: source.number32()? },
+        50 => Fact::Drawn {
+            topic: source.next_topic()?,
+            group: source.number32()?,
+            full: source.number()?,
+            dry: source.option(|source| source.number().map(RunTime))?,
+        },
+        51 => Fact::Refilled { topic: source.next_topic()?, group: source.number32()? },
+        52 => {
+            let (topic, group) = (source.next_topic()?, source.number32()?);
+            Fact::Aged { topic, group, level: source.priority()?, raise: source.option(Source::far)? }
+        }
         55 => Fact::ExchangeCreated {
             namespace: source.number32()?,
             name: source.exchange_name()?,

@@ -1,11 +1,11 @@
 //! The byte form of pages.
 
 use millpond_core::page::{
-    AsidePage, AsideState, DedupPage, DuePage, ExchangePage, GroupPage, LevelPage, NamespacePage, NumbersPage, Page,
-    PiecePage, ProducerPage, TopicPage,
+    AgePage, AsidePage, AsideState, BucketPage, DedupPage, DuePage, ExchangePage, GroupPage, LevelPage, NamespacePage,
+    NumbersPage, Page, PiecePage, ProducerPage, TopicPage,
 };
-use millpond_core::store::{Key, SHELVES, Shelf};
-use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId, Tally};
+use millpond_core::store::{Clock, Key, Moment, SHELVES, Shelf};
+use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId, Tally, WallTime};
 
 use super::run::Before;
 use super::{BadRecord, Sink, Source};
@@ -40,7 +40,8 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
         }
         Page::Due(page) => {
             sink.byte(7);
-            sink.number(page.at.0);
+            sink.byte(page.at.clock.byte());
+            sink.number(page.at.at);
             sink.number32(page.group);
             sink.string(page.name.as_bytes());
         }
@@ -73,7 +74,7 @@ pub fn decode_page(source: &mut Source<'_>) -> Result<Page, BadRecord> {
         4 => source.key_of_dead()?,
         5 => Key::Dedup { namespace: source.number32()?, hash: source.wide()? },
         6 => Key::Producer { namespace: source.number32()?, id: ProducerId(source.wide()?) },
-        7 => Key::Due { at: source.wall()?, group: source.number32()?, name: source.topic_name()? },
+        7 => Key::Due { at: source.moment_of_clock()?, group: source.number32()?, name: source.topic_name()? },
         8 => Key::Piece {
             group: source.number32()?,
             topic: source.topic()?,
@@ -126,12 +127,23 @@ impl Sink<'_> {
                 });
                 self.list(groups, Sink::group);
             }
-            Page::Topic(TopicPage { number, group: _, name: _, floor, next_lease, epoch, levels }) => {
+            Page::Topic(TopicPage { number, group: _, name: _, floor, next_lease, epoch, levels, bucket, age }) => {
                 self.number(number.0);
                 self.number(*floor);
                 self.difference(next_lease.0, *floor);
                 self.number32(*epoch);
-                self.list(levels, |sink, level| sink.level(level, *floor));
+                // Most topics have one level and nothing else, and very many of them are kept.
+                let more = u64::from(bucket.is_some()) + 2 * u64::from(age.is_some());
+                self.number(4 * levels.len() as u64 + more);
+                levels.iter().for_each(|level| self.level(level, *floor));
+                if let Some(BucketPage { full, dry }) = bucket {
+                    self.number(*full);
+                    self.option(*dry, |sink, until| sink.number(until.0));
+                }
+                if let Some(AgePage { level, raise }) = age {
+                    self.priority(*level);
+                    self.option(*raise, |sink, at| sink.number(at.0));
+                }
             }
             Page::Dead(dead) => self.rest_of_dead(dead),
             Page::Dedup(DedupPage { namespace: _, hash: _, id, until }) => {
@@ -186,9 +198,12 @@ impl Source<'_> {
                 let (number, floor) = (self.topic()?, self.number()?);
                 let next_lease = LeaseNumber(self.beside(floor)?);
                 let epoch = self.number32()?;
-                let levels = self.list(|source| source.level(floor))?;
+                let parts = self.number()?;
+                let levels = (0..parts / 4).map(|_| self.level(floor)).collect::<Result<_, _>>()?;
+                let bucket = if parts & 1 != 0 { Some(self.bucket()?) } else { None };
+                let age = if parts & 2 != 0 { Some(self.age()?) } else { None };
                 let (group, name) = (*group, name.clone());
-                Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch, levels })
+                Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch, levels, bucket, age })
             }
             Key::Dead { .. } => Page::Dead(self.rest_of_dead(key)?),
             Key::Dedup { namespace, hash } => {
@@ -237,6 +252,20 @@ impl Source<'_> {
         })
     }
 
+    fn bucket(&mut self) -> Result<BucketPage, BadRecord> {
+        let full = self.number()?;
+        Ok(BucketPage { full, dry: self.option(|source| source.number().map(RunTime))? })
+    }
+
+    fn age(&mut self) -> Result<AgePage, BadRecord> {
+        Ok(AgePage { level: self.priority()?, raise: self.option(Self::wall)? })
+    }
+
+    fn moment_of_clock(&mut self) -> Result<Moment, BadRecord> {
+        let clock = Clock::from_byte(self.byte()?).ok_or(self.bad("has an unknown clock"))?;
+        Ok(Moment { clock, at: self.number()? })
+    }
+
     fn tally(&mut self) -> Result<Tally, BadRecord> {
         let (accepted, declined) = (self.number()?, self.number()?);
         Ok(Tally { accepted, declined, superseded: self.number()?, dropped: self.number()? })
@@ -264,8 +293,10 @@ impl Source<'_> {
             runs: self.list(|source| source.run(&mut before))?,
             next: Sequence(self.beside(before.end())?),
             aside: self.list(|source| {
+                let run = source.run(&mut before)?;
                 Ok(AsidePage {
-                    run: source.run(&mut before)?,
+                    since: WallTime(source.beside(run.published.0)?),
+                    run,
                     deliveries: source.number32()?,
                     failures: source.number32()?,
                     state: source.aside_state()?,
@@ -324,8 +355,9 @@ impl Sink<'_> {
         self.stored_pieces(stored, floor);
         self.list(runs, |sink, run| sink.run(run, &mut before));
         self.difference(next.0, before.end());
-        self.list(aside, |sink, AsidePage { run, deliveries, failures, state }| {
+        self.list(aside, |sink, AsidePage { run, deliveries, failures, since, state }| {
             sink.run(run, &mut before);
+            sink.difference(since.0, run.published.0);
             sink.number32(*deliveries);
             sink.number32(*failures);
             sink.aside_state(*state);

@@ -24,6 +24,7 @@ impl Sink<'_> {
             sink.number(length);
             sink.number(length - piece.messages);
             sink.difference(piece.published.0, earlier);
+            sink.difference(piece.head.0, piece.published.0);
             sink.option(piece.expiry().map(|at| at.0.wrapping_sub(piece.published.0)), Self::number);
             (before, earlier) = (piece.end.0, piece.published.0);
         });
@@ -43,6 +44,7 @@ impl Source<'_> {
             let first = source.beside(before)?;
             let (length, missing) = (source.number()?, source.number()?);
             let published = source.beside(earlier)?;
+            let head = WallTime(source.beside(published)?);
             let ttl = source.option(Self::number)?;
             let bad = source.bad("has a piece of a line without messages");
             let messages = length.checked_sub(missing).filter(|messages| *messages > 0).ok_or(bad)?;
@@ -52,6 +54,7 @@ impl Source<'_> {
                 first: Sequence(first),
                 end: Sequence(end),
                 messages,
+                head,
                 published: WallTime(published),
                 expires: ttl.map_or(WallTime::NEVER, |ttl| WallTime(published.wrapping_add(ttl))),
             })

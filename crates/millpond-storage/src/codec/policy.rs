@@ -1,7 +1,8 @@
 //! The byte forms of policies, and of the rules that say otherwise for some topics.
 
 use millpond_types::{
-    Coalesce, DedupWindow, Millis, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Retry, Rule, Rules,
+    Coalesce, DedupWindow, Dispatch, Millis, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Rate, Retry, Rule,
+    Rules,
 };
 
 use super::{BadRecord, Sink, Source};
@@ -45,10 +46,13 @@ values! {
         max_waiting number32_or_none,
         overflow overflow,
         coalesce coalesce,
+        rate rate,
         weight number32,
     }
     alone: {
         quotas quotas,
+        dispatch dispatch,
+        ageing millis_or_none,
     }
 }
 
@@ -104,6 +108,18 @@ impl Sink<'_> {
             Coalesce::Off => 0,
             Coalesce::KeepFirst => 1,
             Coalesce::KeepLatest => 2,
+        });
+    }
+
+    fn dispatch(&mut self, dispatch: Dispatch) {
+        self.flag(dispatch == Dispatch::Fair);
+    }
+
+    fn rate(&mut self, rate: Option<Rate>) {
+        self.option(rate, |sink, Rate { count, period, burst }| {
+            sink.number32(count);
+            sink.millis(period);
+            sink.number32(burst);
         });
     }
 
@@ -169,6 +185,17 @@ impl Source<'_> {
             1 => Coalesce::KeepFirst,
             2 => Coalesce::KeepLatest,
             _ => return Err(self.bad("has an unknown way to coalesce")),
+        })
+    }
+
+    fn dispatch(&mut self) -> Result<Dispatch, BadRecord> {
+        Ok(if self.flag()? { Dispatch::Fair } else { Dispatch::Priority })
+    }
+
+    fn rate(&mut self) -> Result<Option<Rate>, BadRecord> {
+        self.option(|source| {
+            let (count, period, burst) = (source.number32()?, source.millis()?, source.number32()?);
+            Ok(Rate { count, period, burst })
         })
     }
 

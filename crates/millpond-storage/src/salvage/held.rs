@@ -140,6 +140,9 @@ impl Held {
             | Fact::ProducerBatch { .. }
             | Fact::Extended { .. }
             | Fact::Declined { .. }
+            | Fact::Drawn { .. }
+            | Fact::Refilled { .. }
+            | Fact::Aged { .. }
             | Fact::Ripened { .. }
             | Fact::Forgotten { .. } => {}
         }

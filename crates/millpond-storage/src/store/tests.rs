@@ -48,7 +48,8 @@ fn topic(number: u64, floor: u64) -> Page {
     let next = Sequence(floor + 1);
     let level = LevelPage { priority: Priority::DEFAULT, next, runs: vec![run], stored: Vec::new(), aside: Vec::new() };
     let (number, next_lease) = (TopicNumber(number), LeaseNumber(floor));
-    Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch: 1, levels: vec![level] })
+    let levels = vec![level];
+    Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch: 1, levels, bucket: None, age: None })
 }
 
 fn dedup(hash: u128) -> (Key, Page) {

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use millpond_client::Client;
 use millpond_types::{
-    Coalesce, DedupWindow, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides, Pattern, Policy,
-    Quotas, Retry, Rule, Rules, TopicName,
+    Coalesce, DedupWindow, Dispatch, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides, Pattern,
+    Policy, Quotas, Rate, Retry, Rule, Rules, TopicName,
 };
 
 use crate::cli::{Globals, Output};
@@ -85,8 +85,8 @@ struct PolicyArgs {
     #[arg(long, value_name = "head|tail|backoff:FIRST..LONGEST", value_parser = quantity::retry)]
     retry: Option<Retry>,
     /// How long after its publishing a message is worth delivering [default: none]
-    #[arg(long, value_name = "TIME|none", value_parser = ttl)]
-    ttl: Option<Ttl>,
+    #[arg(long, value_name = "TIME|none", value_parser = time_or_none)]
+    ttl: Option<TimeOrNone>,
     /// What becomes of a message past its TTL [default: drop]
     #[arg(long, value_name = "drop|dead", value_parser = quantity::on_expiry)]
     on_expiry: Option<OnExpiry>,
@@ -105,6 +105,9 @@ struct PolicyArgs {
     /// While one message of a topic waits, decline another one or put it in its place; one is worked on at a time [default: off]
     #[arg(long, value_name = "off|keep-first|keep-latest", value_parser = quantity::coalesce)]
     coalesce: Option<Coalesce>,
+    /// Messages of a topic that go in a period, evenly, and at once; the burst is those of a period unless it is said [default: none]
+    #[arg(long, value_name = "N/PERIOD[:BURST]|none", value_parser = rate)]
+    rate: Option<RateOrNone>,
     /// Messages that a topic is given in one turn, 1 to 1000 [default: 1]
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
@@ -120,11 +123,17 @@ struct PolicyArgs {
     /// Connections that may publish to the namespace or receive from it [default: none]
     #[arg(long, value_name = "N|none", value_parser = quota)]
     quota_connections: Option<Quota>,
+    /// What goes first: the highest priority, or the tenant whose turn it is. No rule says otherwise [default: priority]
+    #[arg(long, value_name = "priority|fair", value_parser = quantity::dispatch)]
+    dispatch: Option<Dispatch>,
+    /// What waits is raised a priority in each step of this time, up to 9. No rule says otherwise [default: none]
+    #[arg(long, value_name = "TIME|none", value_parser = time_or_none)]
+    ageing: Option<TimeOrNone>,
 }
 
-/// A TTL or none: clap would take an `Option` for a flag that may be left out.
+/// A time or none: clap would take an `Option` for a flag that may be left out.
 #[derive(Clone, Copy)]
-struct Ttl(Option<Millis>);
+struct TimeOrNone(Option<Millis>);
 
 /// A limit or none, for the same reason.
 #[derive(Clone, Copy)]
@@ -134,8 +143,16 @@ struct Limit(Option<u32>);
 #[derive(Clone, Copy)]
 struct Quota(Option<u64>);
 
-fn ttl(text: &str) -> Result<Ttl, String> {
-    quantity::millis_or_none(text).map(Ttl)
+/// A rate or none, likewise.
+#[derive(Clone, Copy)]
+struct RateOrNone(Option<Rate>);
+
+fn rate(text: &str) -> Result<RateOrNone, String> {
+    quantity::rate(text).map(RateOrNone)
+}
+
+fn time_or_none(text: &str) -> Result<TimeOrNone, String> {
+    quantity::millis_or_none(text).map(TimeOrNone)
 }
 
 fn limit(text: &str) -> Result<Limit, String> {
@@ -238,9 +255,12 @@ impl PolicyArgs {
             max_waiting: self.max_waiting.map(|limit| limit.0),
             overflow: self.overflow,
             coalesce: self.coalesce,
+            rate: self.rate.map(|rate| rate.0),
             weight: self.weight,
         };
-        Policy { quotas, ..overrides.over(base) }
+        let dispatch = self.dispatch.unwrap_or(base.dispatch);
+        let ageing = self.ageing.map_or(base.ageing, |ageing| ageing.0);
+        Policy { quotas, dispatch, ageing, ..overrides.over(base) }
     }
 }
 

@@ -12,6 +12,7 @@ mod inspecting;
 mod leading;
 mod managing;
 mod memory;
+mod ordering;
 mod proxy;
 mod publishing;
 mod quotas;

@@ -181,7 +181,10 @@ fn namespaces_are_made_changed_shown_and_deleted() {
         ["--on-expiry", "dead"],
         ["--dedup-window", "forever"],
         ["--max-in-flight", "1"],
+        ["--rate", "10/m:3"],
         ["--weight", "7"],
+        ["--dispatch", "fair"],
+        ["--ageing", "30s"],
     ];
     broker.ok(&[&["namespace", "create", "orders"], policy.as_flattened()].concat());
     let show = || broker.json(&["namespace", "show", "orders", "--output", "json"])[0]["policy"].clone();
@@ -205,6 +208,10 @@ fn namespaces_are_made_changed_shown_and_deleted() {
     broker.call(&["namespace", "delete", "orders"]).failed(1, &["namespace_unknown"]);
     let contradiction = ["namespace", "set", "default", "--max-in-flight", "1", "--retry", "tail"];
     broker.call(&contradiction).failed(2, &["strict order"]);
+    broker.call(&["namespace", "set", "default", "--rate", "1/d:2"]).failed(2, &["within a day"]);
+    broker.call(&["namespace", "set", "default", "--ageing", "10ms"]).failed(2, &["at least 1 s"]);
+    let rule = ["namespace", "set", "default", "--rule", "a dispatch=fair"];
+    broker.call(&rule).failed(2, &["of the whole namespace"]);
 }
 
 #[test]

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::dedup_hash;
 use millpond_types::{
-    Coalesce, DedupWindow, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern,
-    Policy, Priority, ProducerId, Quotas, Receipt, Retry, Rule, Rules, SessionId, TopicName, block,
+    Coalesce, DedupWindow, Dispatch, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Overflow,
+    Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Rate, Receipt, Retry, Rule, Rules, SessionId, TopicName,
+    block,
 };
 
 use super::{Op, TOPICS};
@@ -178,7 +179,7 @@ fn filter(at: usize) -> Filter {
 }
 
 /// Without rules.
-const BASE: usize = 13;
+const BASE: usize = 15;
 pub const POLICIES: usize = BASE + 4;
 
 /// Gives the namespace one of some policies, whose rules turn to others of them.
@@ -192,11 +193,15 @@ pub fn set_policy(at: usize, weight: u32) -> Command {
         None => Vec::new(),
         Some(0) => vec![rule("a/*", 2), rule("a/2", 3)],
         Some(1) => vec![rule("a*", 4), rule("a/1", 2), rule("b/*", 1)],
-        Some(2) => vec![rule("a/1", 6), rule("b*", 7), rule("c", 8)],
+        Some(2) => vec![rule("a/1", 6), rule("b*", 7), rule("c", 8), rule("a/2", 10)],
         Some(_) => vec![rule("a/1", 3), rule("c*", 5)],
     };
     let rules = Rules::new(rules).expect("rules that are rules");
-    Command::NamespaceSet { name: NamespaceName::default(), policy: policy(at % BASE, weight), rules }
+    let dispatch = if at % 3 == 2 { Dispatch::Fair } else { Dispatch::Priority };
+    // One for a whole history as well: a change of it counts for a topic when something happens to that.
+    let ageing = (weight == 3).then_some(Millis(1000));
+    let policy = Policy { dispatch, ageing, ..policy(at % BASE, weight) };
+    Command::NamespaceSet { name: NamespaceName::default(), policy, rules }
 }
 
 /// Policies whose back-off has no jitter. `weight` is one for a whole history: turns are counted in it.
@@ -217,7 +222,9 @@ fn policy(at: usize, weight: u32) -> Policy {
         9 => Policy { quotas: Quotas { messages: Some(6), topics: Some(3), ..none }, max_waiting: Some(4), ..of },
         10 => Policy { quotas: Quotas { messages: Some(3), ..none }, coalesce: Coalesce::KeepLatest, ..of },
         11 => Policy { quotas: Quotas { bytes: Some(60), ..none }, ..of },
-        _ => Policy { retry: backoff, max_waiting: Some(2), max_in_flight: Some(2), ..of },
+        12 => Policy { retry: backoff, max_waiting: Some(2), max_in_flight: Some(2), ..of },
+        13 => Policy { rate: Some(Rate { count: 1, period: Millis(700), burst: 3 }), ..of },
+        _ => Policy { rate: Some(Rate { count: 1, period: Millis(4000), burst: 1 }), retry: backoff, ..of },
     }
 }
 

@@ -9,6 +9,7 @@ use millpond_types::{
 
 use super::finish::each;
 use super::quota::{Pending, size};
+use super::rate::Tokens;
 use super::{Consumer, Message, Model, Session, State, Topic, Who};
 
 impl Model {
@@ -95,7 +96,8 @@ impl Model {
                 Err(code) => one(code.name()),
                 Ok(key) => {
                     let due = self.wall + delay.0;
-                    self.message(&topic.name, key).state = State::Delayed(due);
+                    let message = self.message(&topic.name, key);
+                    (message.state, message.since) = (State::Delayed(due), due);
                     one("ok")
                 }
             },
@@ -119,6 +121,9 @@ impl Model {
                 vec![purged.len().to_string()]
             }
             Command::NamespaceSet { policy, rules, .. } => {
+                if policy.dispatch != self.policy.dispatch {
+                    self.waits.clear();
+                }
                 (self.policy, self.rules) = (policy.clone(), rules.clone());
                 one("ok")
             }
@@ -210,6 +215,7 @@ impl Model {
                 body: String::from_utf8(parts.body.to_vec()).unwrap(),
                 size: parts.length as u64,
                 published: wall,
+                since: wall + run.delay.0,
                 expires: run.ttl.or(policy.ttl).map(|ttl| wall + ttl.0),
                 dedup: hash,
                 deliveries: 0,
@@ -248,7 +254,8 @@ impl Model {
             let number = self.next_topic.max(self.raised);
             self.next_topic = number + 1;
             let (next, messages) = Default::default();
-            Topic { number: TopicNumber(number), floor, next, next_lease: floor, messages }
+            let tokens = Tokens::default();
+            Topic { number: TopicNumber(number), floor, next, next_lease: floor, tokens, messages }
         });
         let next = topic.next.entry(priority).or_insert(topic.floor);
         let sequence = (*next).max(self.raised);
@@ -263,7 +270,9 @@ impl Model {
         let newer = self.topics.contains_key(&key.0) && self.slot(&key.0).is_some();
         let dead = self.dead.remove(key).unwrap().message;
         let hash = dead.dedup;
-        let message = Message { expires: None, deliveries: 0, failures: 0, state: State::InLine, ..dead };
+        // It waits since its publish, like all that is in line, though it was delayed in its first life.
+        let since = dead.published;
+        let message = Message { since, expires: None, deliveries: 0, failures: 0, state: State::InLine, ..dead };
         let id = self.store(&key.0, key.1.priority, message);
         if let Some(entry) = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == key.1) {
             entry.0 = id;

@@ -1,11 +1,13 @@
-//! Whether what the core dispatched is what the order of dispatch allows: the highest priority first, inside a topic
+//! Whether what the core dispatched is what the order of dispatch allows: the highest priority first, of all or of the
+//! tenant whose turn it is, inside a topic
 //! exactly the next message, no tenant and no topic overtaken by more than a turn, no limit or credit overrun, and
 //! nothing left ready that a consumer could have had.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::output::LeasedRun;
-use millpond_types::{Filter, Priority, TopicName};
+use millpond_types::{Dispatch, Filter, Priority, TopicName};
 
 use super::{Consumer, Message, Model, State, Who};
 
@@ -41,16 +43,20 @@ impl Model {
         let consumer = &self.consumers[at];
         let (name, priority, count) = (&run.topic, run.priority, u64::from(run.count));
         assert!(consumer.filter.admits(name), "{name} is not asked for by {:?}", consumer.filter);
-        assert_eq!(self.ready_level(name), Some(priority), "{name} is ready at its highest priority");
-        for other in self.topics.keys().filter(|other| consumer.filter.admits(other)) {
-            assert!(self.ready_level(other) <= Some(priority), "{other} goes before {name}");
+        let stand = self.ready_level(name).expect("what is leased is ready");
+        assert_eq!(self.next_up(name), Some(priority), "what goes next of {name}");
+        let goes_before = |other: &TopicName| !self.is_fair() || other.tenant() == name.tenant();
+        for other in self.topics.keys().filter(|other| consumer.filter.admits(other) && goes_before(other)) {
+            assert!(self.ready_level(other) <= Some(stand), "{other} goes before {name}");
         }
         let topic = &self.topics[name];
         assert!(count <= self.room(name), "{name} has no room for {count} more leases");
+        assert!(count <= self.tokens(name), "{name} has no tokens for {count} more leases");
         let lease = topic.next_lease.max(self.raised);
         assert_eq!((run.receipt.topic, run.receipt.lease.0), (topic.number, lease), "the next lease number");
 
-        let next: Vec<_> = Model::ready(topic).into_iter().take(run.count as usize).collect();
+        let of_priority = Model::ready(topic).into_iter().filter(|((of, _), _)| *of == priority);
+        let next: Vec<_> = of_priority.take(run.count as usize).collect();
         let size: u64 = next.iter().map(|(_, message)| message.size).sum();
         assert!(consumer.messages >= count && consumer.bytes > 0, "there is credit");
         assert!(count == 1 || size <= consumer.bytes, "the bytes fit, or it is one message");
@@ -63,7 +69,7 @@ impl Model {
         let (scope, holder) = (consumer.scope(), consumer.holder());
         let duration = consumer.lease.unwrap_or(self.policy_of(name).lease.0);
         for n in 0..count {
-            self.count_turn(&scope, name, priority);
+            self.count_turn(&scope, name, stand);
             let state = State::Leased { lease: lease + n, holder, duration, deadline: self.run + duration };
             let message = self.message(name, (priority, run.first.0 + n));
             (message.state, message.deliveries) = (state, message.deliveries + 1);
@@ -71,7 +77,10 @@ impl Model {
         if self.consumers[at].at_most_once {
             (0..count).for_each(|n| _ = self.take(name, (priority, run.first.0 + n)));
         }
-        self.topics.get_mut(name).unwrap().next_lease = lease + count;
+        let is_limited = self.policy_of(name).rate.is_some();
+        let topic = self.topics.get_mut(name).unwrap();
+        topic.next_lease = lease + count;
+        topic.tokens.leased += if is_limited { count } else { 0 };
         self.high_water = self.high_water.max(lease + count);
         let consumer = &mut self.consumers[at];
         consumer.messages -= count;
@@ -106,13 +115,40 @@ impl Model {
         self.waits.0 = waits;
     }
 
-    /// The highest priority at which a topic can deliver now.
+    /// The level at which a topic can deliver now: the highest that any of its heads was raised to.
     fn ready_level(&self, name: &TopicName) -> Option<Priority> {
-        let topic = &self.topics[name];
-        if self.is_paused(name) || self.room(name) == 0 {
+        if self.is_paused(name) || self.room(name) == 0 || !self.has_token(name) {
             return None;
         }
-        Model::ready(topic).first().map(|((priority, _), _)| *priority)
+        self.heads(name).into_iter().map(|(level, ..)| level).max()
+    }
+
+    /// The priority whose messages go next.
+    fn next_up(&self, name: &TopicName) -> Option<Priority> {
+        let next = self.heads(name).into_iter().max();
+        next.map(|(_, _, priority)| priority)
+    }
+
+    /// What is next at each priority that competes: the level that it was raised to, since when it waits, and its priority.
+    fn heads(&self, name: &TopicName) -> Vec<(Priority, Reverse<u64>, Priority)> {
+        let policy = self.policy_of(name);
+        let mut heads: Vec<((Priority, u64), &Message)> = Vec::new();
+        for head in Model::ready(&self.topics[name]) {
+            let is_first = heads.last().is_none_or(|(of, _)| of.0 != head.0.0);
+            if is_first {
+                heads.push(head);
+            }
+        }
+        let is_strict = policy.leases_at_a_time() == Some(1) || policy.ageing.is_none();
+        heads.truncate(if is_strict { 1 } else { usize::MAX });
+        let level = |priority: Priority, since: u64| {
+            let steps = policy.ageing.map_or(0, |step| self.wall.saturating_sub(since) / step.0);
+            Priority::new((priority.level() as u64 + steps).min(9) as u8).unwrap()
+        };
+        let head = |((priority, _), message): ((Priority, u64), &Message)| {
+            (level(priority, message.since), Reverse(message.since), priority)
+        };
+        heads.into_iter().map(head).collect()
     }
 
     fn room(&self, name: &TopicName) -> u64 {
@@ -128,6 +164,10 @@ impl Model {
         }
     }
 
+    fn is_fair(&self) -> bool {
+        self.policy.dispatch == Dispatch::Fair
+    }
+
     fn count_turn(&mut self, scope: &Scope, name: &TopicName, priority: Priority) {
         let served = [Waiting::Tenant(name.tenant().to_vec()), Waiting::Topic(name.clone())];
         for waiting in self.ready_in(scope, priority) {
@@ -136,7 +176,11 @@ impl Model {
                 Waiting::Topic(topic) if topic.tenant() == name.tenant() => &served[1],
                 Waiting::Topic(_) => continue,
             };
-            let turns = self.waits.0.entry((scope.clone(), priority, waiting.clone())).or_default();
+            let at = match &waiting {
+                Waiting::Tenant(_) if self.is_fair() => Priority::HIGHEST,
+                _ => priority,
+            };
+            let turns = self.waits.0.entry((scope.clone(), at, waiting.clone())).or_default();
             if served.contains(&waiting) {
                 turns.clear();
                 continue;
@@ -154,8 +198,13 @@ impl Model {
             Scope::Prefixes(prefixes) => prefixes.iter().any(|p| name.as_bytes().starts_with(p.as_bytes())),
             Scope::List(names) => names.contains(name),
         };
-        let names = self.topics.keys().filter(|name| admits(name) && self.ready_level(name) == Some(priority));
-        names.flat_map(|name| [Waiting::Tenant(name.tenant().to_vec()), Waiting::Topic(name.clone())]).collect()
+        let is_ready = |name: &&TopicName| admits(name) && self.ready_level(name) == Some(priority);
+        let topics = self.topics.keys().filter(is_ready).map(|name| Waiting::Topic(name.clone()));
+        // Where tenants come before priorities, they wait for each other whatever the priority.
+        let waits =
+            |name: &&TopicName| is_ready(name) || self.is_fair() && admits(name) && self.ready_level(name).is_some();
+        let tenants = self.topics.keys().filter(waits).map(|name| Waiting::Tenant(name.tenant().to_vec()));
+        topics.chain(tenants).collect()
     }
 }
 

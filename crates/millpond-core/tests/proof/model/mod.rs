@@ -9,6 +9,7 @@ mod decide;
 mod dispatch;
 mod finish;
 mod quota;
+mod rate;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,7 @@ pub struct Topic {
     floor: u64,
     pub next: BTreeMap<Priority, u64>,
     next_lease: u64,
+    tokens: rate::Tokens,
     /// All that are not finished.
     pub messages: BTreeMap<(Priority, u64), Message>,
 }
@@ -47,6 +49,8 @@ pub struct Message {
     pub body: String,
     size: u64,
     published: u64,
+    /// Since when it waits, but for the times at which it was leased.
+    since: u64,
     expires: Option<u64>,
     dedup: Option<u128>,
     pub deliveries: u32,
@@ -138,6 +142,9 @@ impl Model {
         }) {
             self.message(&name, key).state = State::Back(0);
         }
+        for topic in self.topics.values_mut() {
+            topic.tokens.dry = topic.tokens.dry.filter(|until| *until > run);
+        }
         let is_over = |message: &Message| {
             message.expires.is_some_and(|at| at <= wall) && !matches!(message.state, State::Leased { .. })
         };
@@ -157,9 +164,10 @@ impl Model {
         expired.into_iter().map(|(_, session)| session).collect()
     }
 
-    /// Nothing is left of empty topics.
+    /// Nothing is left of empty topics, but for those whose tokens are not all there.
     pub fn vanish(&mut self) {
-        self.topics.retain(|_, topic| !topic.messages.is_empty());
+        let run = self.run;
+        self.topics.retain(|_, topic| !topic.messages.is_empty() || topic.tokens.full > run);
     }
 
     /// The broker was started anew; `raised` is what its numbers were raised to.

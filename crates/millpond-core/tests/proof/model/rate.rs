@@ -1,0 +1,50 @@
+//! Tokens, counted in whole milliseconds: the rates of the histories have no others.
+
+use millpond_types::{Rate, TopicName, TopicNumber};
+
+use super::Model;
+
+/// The tokens of a topic.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Tokens {
+    /// When all of them are there again.
+    pub full: u64,
+    /// Until when there is none.
+    pub dry: Option<u64>,
+    /// Messages that were leased and not counted yet.
+    pub leased: u64,
+}
+
+impl Model {
+    /// Whether a topic has a token, as far as its rate has a limit.
+    pub(super) fn has_token(&self, name: &TopicName) -> bool {
+        self.topics[name].tokens.dry.is_none() && self.tokens(name) > 0
+    }
+
+    pub(super) fn tokens(&self, name: &TopicName) -> u64 {
+        let Some(Rate { period, burst, .. }) = self.policy_of(name).rate else { return u64::MAX };
+        let Tokens { leased, .. } = self.topics[name].tokens;
+        (u64::from(burst) * period.0 - self.missing(name)) / period.0 - leased
+    }
+
+    /// The time until all tokens of a topic are there.
+    fn missing(&self, name: &TopicName) -> u64 {
+        let Rate { count, period, burst } = self.policy_of(name).rate.expect("a rate with a limit");
+        assert_eq!(count, 1, "a token of a history takes whole milliseconds");
+        self.topics[name].tokens.full.saturating_sub(self.run).min(u64::from(burst) * period.0)
+    }
+
+    /// What the core says of the tokens of a topic.
+    pub fn drawn(&mut self, number: TopicNumber, full: u64, dry: Option<u64>) {
+        let (name, topic) = self.topics.iter().find(|(_, topic)| topic.number == number).expect("a topic");
+        let (name, leased) = (name.clone(), topic.tokens.leased);
+        let Rate { period, burst, .. } = self.policy_of(&name).rate.expect("a rate with a limit");
+        let left = self.tokens(&name);
+        let missing = self.missing(&name) + leased * period.0;
+        assert!(leased > 0 || left == 0, "nothing is told of the tokens of {name} that is not new");
+        assert_eq!(full, (self.run + missing) * 1_000_000, "when all tokens of {name} are there again");
+        let next = self.run + missing - u64::from(burst - 1) * period.0;
+        assert_eq!(dry, (left == 0).then_some(next), "until when there is no token for {name}");
+        self.topics.get_mut(&name).unwrap().tokens = Tokens { full: self.run + missing, dry, leased: 0 };
+    }
+}

@@ -1,0 +1,40 @@
+//! How many messages of a topic may be leased in a time.
+
+use crate::limits::{RATE_FILL_MAX, TOKEN_MIN_NANOS};
+use crate::policy::BadPolicy;
+use crate::time::Millis;
+
+/// A bucket of tokens per topic and group: it holds up to `burst`, and `count` of them come in each `period`, evenly. Each
+/// message that is leased takes one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate {
+    /// Messages in a period.
+    pub count: u32,
+    /// The period.
+    pub period: Millis,
+    /// Messages at once, where none came for long enough.
+    pub burst: u32,
+}
+
+impl Rate {
+    pub(crate) fn validate(&self) -> Result<(), BadPolicy> {
+        let Rate { count, period, burst } = *self;
+        if count == 0 || period == Millis::ZERO || burst == 0 {
+            return Err(BadPolicy("a rate is of at least one message; to stop deliveries, pause the topics"));
+        }
+        // Compared without a division, in more bits than any of it has.
+        let (period, count, burst) = (u128::from(period.0), u128::from(count), u128::from(burst));
+        if period * 1_000_000 < count * u128::from(TOKEN_MIN_NANOS) {
+            return Err(BadPolicy(
+                "a rate is of at most a million messages a second; where there is no limit, say none",
+            ));
+        }
+        if period * burst > count * u128::from(RATE_FILL_MAX.0) {
+            return Err(BadPolicy(
+                "a whole burst comes back within a day: a rate lets one message a day go at least, and a burst no more than \
+                 a day's",
+            ));
+        }
+        Ok(())
+    }
+}
