@@ -67,6 +67,7 @@ impl Core {
         }
         self.tend_offices(log);
         self.start_groups();
+        self.age_groups();
         self.go_on_with_jobs(log);
         self.end_groups(log);
     }

@@ -189,6 +189,7 @@ impl Core {
         if self.jobs.any()
             || self.has_groups_to_end()
             || self.has_groups_to_start()
+            || self.has_groups_to_age()
             || !self.state.sweeps.is_empty()
             || !self.state.touched.is_empty()
         {

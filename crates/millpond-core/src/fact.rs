@@ -92,6 +92,11 @@ pub enum Fact {
         /// The group.
         group: GroupNumber,
     },
+    /// All topics of a group were aged by the policy.
+    TopicsAged {
+        /// The group.
+        group: GroupNumber,
+    },
     /// A session holds the office of an exclusive group from here on. Nothing is delivered to it before leases of an
     /// earlier leader are over.
     OfficeTaken {
@@ -565,6 +570,7 @@ impl Fact {
             | Fact::GroupCreated { .. }
             | Fact::GroupReached { .. }
             | Fact::GroupStarted { .. }
+            | Fact::TopicsAged { .. }
             | Fact::OfficeTaken { .. }
             | Fact::OfficeLeft { .. }
             | Fact::HandedOver { .. }

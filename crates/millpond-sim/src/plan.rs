@@ -93,7 +93,14 @@ fn policy(stream: &mut Stream) -> Policy {
     let window = DedupWindow::For(Millis(stream.between(100, 20_000)));
     let coalesce = match (max_in_flight, retry) {
         (Some(3), _) | (_, Retry::Tail) => Coalesce::Off,
-        _ => *stream.pick(&[Coalesce::Off, Coalesce::Off, Coalesce::KeepFirst, Coalesce::KeepLatest]),
+        _ => *stream.pick(&[
+            Coalesce::Off,
+            Coalesce::Off,
+            Coalesce::Off,
+            Coalesce::KeepFirst,
+            Coalesce::KeepLatest,
+            Coalesce::KeepLatest,
+        ]),
     };
     let max_waiting = *stream.pick(&[None, None, Some(5)]);
     let burst = stream.between(1, 5) as u32;

@@ -59,6 +59,7 @@ impl State {
                 self.groups[*group].starting = Some(Reached { at: at.clone(), rest: *rest });
             }
             Fact::GroupStarted { group } => self.groups.started(*group),
+            Fact::TopicsAged { group } => self.groups.aged(*group),
             Fact::OfficeTaken { group, session, epoch } => self.office_taken(*group, *session, *epoch),
             Fact::OfficeLeft { group, until } => self.office_left(*group, *until),
             Fact::HandedOver { group } => self.handed_over(*group),
@@ -242,6 +243,10 @@ impl State {
             return self.namespaces.insert(number, Namespace::new(name.clone(), policies));
         };
         let before = core::mem::replace(&mut namespace.policies, policies);
+        if namespace.policies.age_unlike(&before) {
+            let version = namespace.policies.version;
+            namespace.groups.iter().for_each(|group| self.groups.age(*group, version));
+        }
         // All else of a policy counts when a topic is next touched, but a topic that waits for room hears of more room.
         if namespace.policies.holds_back_unlike(&before) {
             self.sweep_prefix(number, b"");

@@ -243,12 +243,12 @@ impl Core {
         served
     }
 
-    /// Takes note of where a topic stands by now, for what waits in it.
-    pub(crate) fn age(&mut self, slot: TopicSlot, log: &mut dyn FactLog) {
-        if let Some(AgePage { level, raise }) = self.state.age(slot) {
-            let Topic { number: topic, group, .. } = self.state.topics[slot];
-            self.commit(Fact::Aged { topic, group, level, raise }, log);
-        }
+    /// Takes note of where a topic stands by now, for what waits in it. Whether that is news.
+    pub(crate) fn age(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
+        let Some(AgePage { level, raise }) = self.state.age(slot) else { return false };
+        let Topic { number: topic, group, .. } = self.state.topics[slot];
+        self.commit(Fact::Aged { topic, group, level, raise }, log);
+        true
     }
 
     /// Takes tokens out of the bucket of a topic, if its rate has a limit.

@@ -1,5 +1,5 @@
 //! What goes over many entries: commands, which are lists of topics and which of them stand out, purges, and dead letters
-//! by filter; and what the state itself asks for, which is the start of a group.
+//! by filter; and what the state itself asks for, which is the start of a group, and that its topics age.
 //!
 //! No turn looks at more than a slice, so such a job may take many turns, others pass meanwhile, and each entry
 //! counts as it was in the turn that came to it. The answer comes at the end. Jobs take turns with each other, a slice
@@ -9,6 +9,8 @@
 //!
 //! Where the store answers at once, a job does in each turn what it would do if all were in memory.
 
+mod ageing;
+mod coming;
 mod dead;
 pub(crate) mod ending;
 mod list;
@@ -32,6 +34,7 @@ use crate::state::entries::Fetched;
 use crate::state::topic::Topic;
 use crate::store::{Key, KeyBytes, Want};
 
+use ageing::AgeJob;
 use dead::DeadJob;
 pub(crate) use dead::DeadVerb;
 use list::ListJob;
@@ -96,6 +99,7 @@ struct Needs {
 }
 
 enum Task {
+    Ageing(AgeJob),
     Dead(DeadJob),
     List(ListJob),
     Purge(PurgeJob),
@@ -200,7 +204,7 @@ impl Task {
             Task::Dead(dead) => dead.so_far(),
             Task::List(list) => list.so_far(),
             Task::Purge(purge) => purge.so_far(),
-            Task::Starting(_) => Reply::Done,
+            Task::Ageing(_) | Task::Starting(_) => Reply::Done,
             Task::Top(top) => top.so_far(),
         }
     }

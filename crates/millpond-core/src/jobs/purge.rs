@@ -8,15 +8,15 @@ use alloc::vec::Vec;
 
 use millpond_types::{EndReason, Filter, GroupName, NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 
-use super::walk::{Place, Walk};
-use super::{Needs, Step, TOPICS_HELD, Task, WRITING};
+use super::coming::{Coming, Next};
+use super::walk::Walk;
+use super::{Needs, Step, Task, WRITING};
 use crate::Core;
 use crate::command::Ticket;
 use crate::decide::Refusal;
 use crate::decide::receive::check_filter;
 use crate::fact::{Fact, FactLog, GroupNumber};
 use crate::output::Reply;
-use crate::state::State;
 use crate::state::topic::{AsideWhy, Topic};
 use crate::store::{Name, Want};
 
@@ -25,9 +25,7 @@ pub(super) struct PurgeJob {
     /// The groups that come after the one that it goes over.
     groups: VecDeque<GroupNumber>,
     /// Topics that come next: those that were named, or that the walk has found.
-    names: VecDeque<TopicName>,
-    /// How many of these are in memory or do not exist.
-    held: usize,
+    coming: Coming,
     /// The one that it has come to.
     current: Option<Current>,
     /// Messages ended.
@@ -83,8 +81,8 @@ impl Core {
             None => self.state.namespaces[namespace].groups.iter().copied().collect(),
         };
         let group = groups.pop_front().expect("a namespace has a group");
-        let (walk, names) = over.of_a_group();
-        let job = PurgeJob { over, groups, names, held: 0, current: None, purged: 0 };
+        let (walk, coming) = over.of_a_group();
+        let job = PurgeJob { over, groups, coming, current: None, purged: 0 };
         self.begin(ticket, group, (walk, Task::Purge(job)), log)
     }
 
@@ -100,7 +98,7 @@ impl Core {
         while *left > 0 {
             if self.state.groups.is_over(*group) {
                 *walk = Walk::default();
-                (job.names, job.held, job.current) = (VecDeque::new(), 0, None);
+                (job.coming, job.current) = (Coming::default(), None);
             }
             if let Some(current) = &mut job.current {
                 match self.purge_topic(current, *group, &mut job.purged, left, log) {
@@ -110,45 +108,23 @@ impl Core {
                 }
                 continue;
             }
-            if job.held == 0 {
-                needs.topics.clear();
-                if let Some(want) = job.find_names(walk, *group, &self.state, left) {
-                    return Step::Waits(Vec::from([want]));
-                }
-                if job.names.is_empty() {
+            let name = match self.come_to_next(&mut job.coming, walk, *group, left, needs, |_| true) {
+                Next::Topic(name) => name,
+                Next::Waits(wants) => return Step::Waits(wants),
+                Next::Later => return Step::Later,
+                Next::End => {
                     let Some(next) = job.groups.pop_front() else { return Step::Done(Ok(job.so_far())) };
                     *group = next;
-                    (*walk, job.names) = job.over.of_a_group();
+                    (*walk, job.coming) = job.over.of_a_group();
                     // A group of which nothing is purged costs something as well.
                     *left = left.saturating_sub(1);
                     continue;
                 }
-                let wants = self.hold(job, *group, needs);
-                if !wants.is_empty() {
-                    return Step::Waits(wants);
-                }
-            }
-            let name = job.names.pop_front().expect("those that are held are among them");
-            job.held -= 1;
-            // What finding it has cost may have been the last.
-            *left = left.saturating_sub(1);
+            };
             let slot = self.state.topics.find(*group, &name);
             job.current = slot.map(|slot| Current::of(&self.state.topics[slot]));
         }
         Step::Later
-    }
-
-    /// Keeps the next topics in memory; what has to be fetched for that.
-    fn hold(&mut self, job: &mut PurgeJob, group: GroupNumber, needs: &mut Needs) -> Vec<Want> {
-        let mut missing = Vec::new();
-        for name in job.names.iter().take(TOPICS_HELD) {
-            needs.topics.insert(name.clone());
-            if self.state.topics.find(group, name).is_none() {
-                self.look_up_in(group, name, &mut missing);
-            }
-        }
-        job.held = needs.topics.len();
-        missing.into_iter().map(Want::Entry).collect()
     }
 
     /// Goes on with a topic. True if that is over; an error tells what has to be fetched before.
@@ -206,28 +182,13 @@ impl PurgeJob {
     pub(super) fn so_far(&mut self) -> Reply {
         Reply::Count(self.purged)
     }
-
-    /// Finds as many topics as can be kept in memory, if there are; what it waits for if it has found none.
-    fn find_names(&mut self, walk: &mut Walk, group: GroupNumber, state: &State, left: &mut usize) -> Option<Want> {
-        while self.names.len() < TOPICS_HELD && *left > 0 {
-            match walk.next(group, state) {
-                Place::At(view) => {
-                    self.names.push_back(view.name);
-                    *left -= 1;
-                }
-                Place::Before(want) => return Some(want).filter(|_| self.names.is_empty()),
-                Place::End => break,
-            }
-        }
-        None
-    }
 }
 
 impl Over {
-    fn of_a_group(&self) -> (Walk, VecDeque<TopicName>) {
+    fn of_a_group(&self) -> (Walk, Coming) {
         match self {
-            Over::Topics(names) => (Walk::default(), names.iter().cloned().collect()),
-            Over::Spans(spans) => (Walk::new(spans.iter().cloned().collect()), VecDeque::new()),
+            Over::Topics(names) => (Walk::default(), Coming::of(names.iter().cloned().collect())),
+            Over::Spans(spans) => (Walk::new(spans.iter().cloned().collect()), Coming::default()),
         }
     }
 }

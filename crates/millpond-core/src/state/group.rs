@@ -16,6 +16,8 @@ pub(crate) struct Groups {
     ending: BTreeSet<GroupNumber>,
     /// Those that are being given what they begin with.
     starting: BTreeSet<GroupNumber>,
+    /// Those whose topics are gone over because what ages has changed.
+    ageing: BTreeSet<GroupNumber>,
 }
 
 #[derive(Clone)]
@@ -27,6 +29,8 @@ pub(crate) struct Group {
     pub(crate) start: Start,
     /// How far its start has come; `None` if it is over.
     pub(crate) starting: Option<Reached>,
+    /// The version of the policy by which all its topics have still to be aged; `None` if they are.
+    pub(crate) ageing: Option<u64>,
     /// Of an exclusive group, until it is being deleted.
     pub(crate) office: Option<Box<OfficePage>>,
     pub(crate) topics: u64,
@@ -48,6 +52,9 @@ impl Groups {
         if group.starting.is_some() {
             self.starting.insert(number);
         }
+        if group.ageing.is_some() {
+            self.ageing.insert(number);
+        }
         let other = self.by_number.insert(number, group);
         assert!(other.is_none(), "a group's number is given out once");
     }
@@ -57,6 +64,7 @@ impl Groups {
         assert!(gone.is_empty(), "only an empty group is deleted");
         self.ending.remove(&number);
         self.starting.remove(&number);
+        self.ageing.remove(&number);
     }
 
     /// A group is being deleted from here on.
@@ -65,6 +73,7 @@ impl Groups {
         self[number].office = None;
         self.ending.insert(number);
         self.started(number);
+        self.aged(number);
     }
 
     /// The start of a group is over.
@@ -76,6 +85,23 @@ impl Groups {
     /// The groups whose start is not over.
     pub(crate) fn starting(&self) -> impl Iterator<Item = GroupNumber> {
         self.starting.iter().copied()
+    }
+
+    /// From here on all topics of a group have to be aged, by the policy of a version.
+    pub(crate) fn age(&mut self, number: GroupNumber, version: u64) {
+        self[number].ageing = Some(version);
+        self.ageing.insert(number);
+    }
+
+    /// All topics of a group are aged.
+    pub(crate) fn aged(&mut self, number: GroupNumber) {
+        self[number].ageing = None;
+        self.ageing.remove(&number);
+    }
+
+    /// The groups that have topics which are not aged.
+    pub(crate) fn ageing(&self) -> impl Iterator<Item = GroupNumber> {
+        self.ageing.iter().copied()
     }
 
     /// The groups that are being deleted.
@@ -119,15 +145,8 @@ impl Group {
     pub(crate) fn new(namespace: NamespaceNumber, name: GroupName, start: Start, office: Option<OfficePage>) -> Group {
         let (counts, tally, shelves) = (Counts::default(), Tally::default(), [0; SHELVES]);
         let starting = (start != Start::Latest).then(Reached::default);
-        let (is_ending, topics, bytes, cold) = (false, 0, 0, shelves);
+        let (is_ending, ageing, topics, bytes, cold) = (false, None, 0, 0, shelves);
         let office = office.map(Box::new);
-        Group { namespace, name, is_ending, office, start, starting, topics, counts, tally, bytes, shelves, cold }
-    }
-
-    /// A group, all of whose topics are in the store.
-    pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
-        let GroupPage { number: _, name, is_ending, office, start, starting, counts, tally, bytes, topics, shelves } =
-            page;
         Group {
             namespace,
             name,
@@ -135,6 +154,40 @@ impl Group {
             office,
             start,
             starting,
+            ageing,
+            topics,
+            counts,
+            tally,
+            bytes,
+            shelves,
+            cold,
+        }
+    }
+
+    /// A group, all of whose topics are in the store.
+    pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
+        let GroupPage {
+            number: _,
+            name,
+            is_ending,
+            office,
+            start,
+            starting,
+            ageing,
+            counts,
+            tally,
+            bytes,
+            topics,
+            shelves,
+        } = page;
+        Group {
+            namespace,
+            name,
+            is_ending,
+            office,
+            start,
+            starting,
+            ageing,
             topics,
             counts,
             tally,
@@ -152,6 +205,7 @@ impl Group {
             office,
             start,
             starting,
+            ageing,
             topics,
             counts,
             tally,
@@ -159,7 +213,7 @@ impl Group {
             shelves,
             cold: _,
         } = self.clone();
-        GroupPage { number, name, is_ending, office, start, starting, counts, tally, bytes, topics, shelves }
+        GroupPage { number, name, is_ending, office, start, starting, ageing, counts, tally, bytes, topics, shelves }
     }
 
     /// Whether its start has still to come to a topic. What was published there since waits until then, for older messages

@@ -62,6 +62,12 @@ impl Policies {
         resolved.map(held_back_by).any(|held| held != first)
     }
 
+    /// Whether a topic may stand elsewhere under these than under others, for the time that its messages have waited.
+    pub(crate) fn age_unlike(&self, other: &Policies) -> bool {
+        let is_strict_otherwise = || self.holds_back_unlike(other);
+        self.base.ageing != other.base.ageing || self.base.ageing.is_some() && is_strict_otherwise()
+    }
+
     fn ruling(&self, name: &TopicName) -> Ruling {
         Ruling { version: self.version, rule: self.rules.find(name).map(|at| at as u16) }
     }

@@ -26,6 +26,7 @@ impl Ledger {
             | Fact::Copied { .. }
             | Fact::GroupReached { .. }
             | Fact::GroupStarted { .. }
+            | Fact::TopicsAged { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::OfficeTaken { .. }

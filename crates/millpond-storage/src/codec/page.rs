@@ -243,6 +243,7 @@ impl Source<'_> {
             is_ending: self.flag()?,
             start: self.start()?,
             starting: self.option(Source::reached)?,
+            ageing: self.option(Source::number)?,
             office: self.option(Source::office)?.map(Box::new),
             counts: self.counts()?,
             tally: self.tally()?,
@@ -323,13 +324,26 @@ impl Source<'_> {
 
 impl Sink<'_> {
     fn group(&mut self, group: &GroupPage) {
-        let GroupPage { number, name, is_ending, office, start, starting, counts, tally, bytes, topics, shelves } =
-            group;
+        let GroupPage {
+            number,
+            name,
+            is_ending,
+            office,
+            start,
+            starting,
+            ageing,
+            counts,
+            tally,
+            bytes,
+            topics,
+            shelves,
+        } = group;
         self.number32(*number);
         self.string(name.as_bytes());
         self.flag(*is_ending);
         self.start(*start);
         self.option(starting.as_ref(), Sink::reached);
+        self.option(*ageing, Sink::number);
         self.option(office.as_deref(), Sink::office);
         self.counts(counts);
         self.tally(tally);

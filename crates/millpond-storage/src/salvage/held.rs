@@ -127,6 +127,7 @@ impl Held {
             | Fact::Copied { .. }
             | Fact::GroupReached { .. }
             | Fact::GroupStarted { .. }
+            | Fact::TopicsAged { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::OfficeTaken { .. }

@@ -198,8 +198,7 @@ pub fn set_policy(at: usize, weight: u32) -> Command {
     };
     let rules = Rules::new(rules).expect("rules that are rules");
     let dispatch = if at % 3 == 2 { Dispatch::Fair } else { Dispatch::Priority };
-    // One for a whole history as well: a change of it counts for a topic when something happens to that.
-    let ageing = (weight == 3).then_some(Millis(1000));
+    let ageing = (weight == 3).then(|| [Some(Millis(1000)), None, Some(Millis(3000))][at % 3]).flatten();
     let policy = Policy { dispatch, ageing, ..policy(at % BASE, weight) };
     Command::NamespaceSet { name: NamespaceName::default(), policy, rules }
 }

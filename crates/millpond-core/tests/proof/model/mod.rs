@@ -239,8 +239,15 @@ impl Model {
         found
     }
 
+    /// In the order in which a session gives back what it holds: that of the topics' numbers, and of the leases.
     fn held_by(&self, session: u64) -> Vec<(TopicName, (Priority, u64))> {
-        self.find(|message| message.holder() == Some(session))
+        let mut held = self.find(|message| message.holder() == Some(session));
+        held.sort_by_key(|(name, key)| {
+            let topic = &self.topics[name];
+            let State::Leased { lease, .. } = topic.messages[key].state else { unreachable!("it is held") };
+            (topic.number, lease)
+        });
+        held
     }
 
     fn message(&mut self, name: &TopicName, key: (Priority, u64)) -> &mut Message {
