@@ -100,14 +100,14 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    /// The topic that a tenant goes on with, of which a topic is given.
-    pub(super) fn resume(&self, of: TopicSlot, view: View<'_>) -> Result<TopicSlot, Unknown> {
-        if let Some((_, cursor)) = self.cursors.get(&view.tenant(of))
-            && let Some(behind) = view.next_of_tenant(cursor)?
+    /// The topic that a tenant goes on with. Its first one in memory is given.
+    pub(super) fn resume(&self, first: TopicSlot, view: View<'_>) -> Result<TopicSlot, Unknown> {
+        if let Some((_, cursor)) = self.cursors.get(&view.tenant(first))
+            && let Some(behind) = view.next_of_tenant(cursor, first)?
         {
             return Ok(behind);
         }
-        Ok(view.next(From::TenantStart(of))?.expect("a topic of the tenant is offered"))
+        view.first_of_tenant(first)
     }
 
     /// How many there are, with one that begins.

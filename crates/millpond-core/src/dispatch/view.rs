@@ -25,7 +25,7 @@ pub(crate) enum From<'a> {
     BehindTopic(TopicSlot),
     Tenant(&'a [u8]),
     TenantEnd(&'a Cursor),
-    /// Before all topics of the tenant of a topic.
+    /// Before all topics of the tenant of a topic, which is the first of them in memory.
     TenantStart(TopicSlot),
 }
 
@@ -56,8 +56,8 @@ impl<'a> View<'a> {
         self.next(From::Start)
     }
 
-    /// A topic of the first tenant from a place on that has one. Which of the tenant's topics comes first is not told: to
-    /// find out the tenant, none of what it has on the shelf need be known.
+    /// Of the first tenant from a place on that has a topic, the first one in memory. Whether others come before it is not
+    /// told: to find out the tenant, none of what it has on the shelf need be known.
     pub(crate) fn first_tenant(&self, from: From<'_>) -> Result<Option<TopicSlot>, Unknown> {
         let found = self.next_in_memory(from);
         let known = self.check_known(from, found.map(|slot| Edge::Before(self.name(slot).tenant())));
@@ -65,20 +65,29 @@ impl<'a> View<'a> {
         Ok(found)
     }
 
-    /// The first topic of a tenant behind a cursor of it.
-    pub(crate) fn next_of_tenant(&self, cursor: &Cursor) -> Result<Option<TopicSlot>, Unknown> {
-        let (from, end) = (From::Behind(cursor), Edge::TenantEnd(cursor.name.tenant()));
-        let found = self.next_in_memory(from).filter(|slot| self.tenant(*slot) == cursor.tenant);
-        self.check_known(from, Some(found.map_or(end, |slot| Edge::Before(self.name(slot).as_bytes()))))?;
+    /// The first topic of a tenant, of which the first one in memory is given.
+    pub(crate) fn first_of_tenant(&self, first: TopicSlot) -> Result<TopicSlot, Unknown> {
+        self.check_known(From::TenantStart(first), Some(Edge::Before(self.name(first).as_bytes())))?;
+        Ok(first)
+    }
+
+    /// The first topic of a tenant behind a cursor of it. The first one of the tenant in memory is given.
+    pub(crate) fn next_of_tenant(&self, cursor: &Cursor, first: TopicSlot) -> Result<Option<TopicSlot>, Unknown> {
+        let is_behind = Name::compare(self.name(first).as_bytes(), cursor.name.as_bytes()).is_gt();
+        let found = if is_behind { Some(first) } else { self.next_of_tenant_in_memory(cursor) };
+        let until =
+            found.map_or(Edge::TenantEnd(cursor.name.tenant()), |slot| Edge::Before(self.name(slot).as_bytes()));
+        self.check_known(From::Behind(cursor), Some(until))?;
         Ok(found)
     }
 
     /// Whether a tenant has a topic behind a cursor of it.
     pub(crate) fn has_more(&self, cursor: &Cursor) -> Result<bool, Unknown> {
-        match self.next_in_memory(From::Behind(cursor)).is_some_and(|slot| self.tenant(slot) == cursor.tenant) {
-            true => Ok(true),
-            false => Ok(self.next_of_tenant(cursor)?.is_some()),
+        if self.next_of_tenant_in_memory(cursor).is_some() {
+            return Ok(true);
         }
+        self.check_known(From::Behind(cursor), Some(Edge::TenantEnd(cursor.name.tenant())))?;
+        Ok(false)
     }
 
     /// Whether a topic is the only one. Where another one is in memory, nothing else need be known.
@@ -113,6 +122,10 @@ impl<'a> View<'a> {
         self.first_unknown(self.reach.read_on(self.group, self.priority, name)?, None)
     }
 
+    fn next_of_tenant_in_memory(&self, cursor: &Cursor) -> Option<TopicSlot> {
+        self.next_in_memory(From::Behind(cursor)).filter(|slot| self.tenant(*slot) == cursor.tenant)
+    }
+
     fn next_in_memory(&self, from: From<'_>) -> Option<TopicSlot> {
         let mut found = self.step(from)?;
         // A sweep tells the topics of a pause by prefix of it. Until it has been there, they are passed over.
@@ -127,13 +140,17 @@ impl<'a> View<'a> {
     fn step(&self, from: From<'_>) -> Option<TopicSlot> {
         let (order, wanted) = (&self.state.topics.order, offer(Some(self.priority)));
         if !matches!(self.domain, Domain::List(_)) {
+            // From a topic in memory it is a step or two, and no walk down from the root.
             let place = match from {
-                From::Behind(last) if last.is_there(self.state) => Some(last.slot),
-                From::BehindTopic(slot) => Some(slot),
+                From::BehindTopic(slot) => Some(order.position(slot).behind()),
+                From::Behind(last) if last.is_there(self.state) => Some(order.position(last.slot).behind()),
+                From::TenantEnd(last) if last.is_there(self.state) => {
+                    Some(order.seek_from(last.slot, |slot| self.tenant(slot) == last.tenant))
+                }
                 _ => None,
             };
-            if let Some(slot) = place {
-                return self.within(order.next_after(slot, wanted)?);
+            if let Some(place) = place {
+                return self.within(order.next(place, wanted)?);
             }
         }
         if matches!((from, self.domain), (From::Start, Domain::All)) {

@@ -65,6 +65,12 @@ impl Both {
         assert_eq!(place.is_some(), all().next().is_some(), "a group without topics has no places");
         assert_eq!(place.and_then(|place| self.order.next(place, wanted)), expected(from));
         assert_eq!(self.order.first(group, wanted), expected(0));
+        let before = all().take_while(|(key, _)| key.1 < from).map(|(_, (slot, _))| *slot);
+        for slot in before.clone().take(1).chain(before.clone().last()).chain(before.step_by(97)) {
+            let known = self.names[slot as usize].1;
+            let place = self.order.seek_from(slot, |slot| (known..from).contains(&self.names[slot as usize].1));
+            assert_eq!(self.order.next(place, wanted), expected(from));
+        }
         if let Some((slot, _)) = self.model.get(&(group, from)) {
             assert_eq!(self.order.next_after(*slot, wanted), expected(from + 1));
         }

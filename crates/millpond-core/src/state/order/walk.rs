@@ -1,5 +1,7 @@
 //! Finding places in the order, and stepping on from them.
 
+use core::ops::Range;
+
 use super::{NONE, NodeId, Offers, Order};
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
@@ -36,6 +38,39 @@ impl Order {
             }
             // What comes before the first topic of all still belongs into the first child.
             node = place.children[firsts[1..].partition_point(|slot| is_before(*slot))];
+        }
+    }
+
+    /// The place between the topics from one on that come before something and those that do not, where that one does. The
+    /// nearer it is, the fewer others are looked at, and none before the one.
+    pub(crate) fn seek_from(&self, slot: TopicSlot, is_before: impl Fn(TopicSlot) -> bool) -> Position {
+        let Position { mut node, mut at } = self.position(slot);
+        let mut found = None;
+        loop {
+            let place = &self.nodes[node as usize];
+            let end = gallop(at + 1..place.len(), |at| is_before(place.firsts[at]));
+            match place.children.get(end - 1) {
+                None => found = Some(Position { node, at: end }),
+                Some(child) if end > at + 1 => found = Some(self.seek_below(*child, &is_before)),
+                Some(_) => {}
+            }
+            if end < place.len() || place.parent == NONE {
+                return found.expect("it was looked for in a leaf first");
+            }
+            at = self.nodes[place.parent as usize].index_of(node);
+            node = place.parent;
+        }
+    }
+
+    /// The place in a node whose first topic comes before something.
+    fn seek_below(&self, mut node: NodeId, is_before: impl Fn(TopicSlot) -> bool) -> Position {
+        loop {
+            let place = &self.nodes[node as usize];
+            let at = gallop(1..place.len(), |at| is_before(place.firsts[at]));
+            match place.children.get(at - 1) {
+                None => return Position { node, at },
+                Some(child) => node = *child,
+            }
         }
     }
 
@@ -81,4 +116,18 @@ impl Order {
         }
         self.nodes[node as usize].firsts[at]
     }
+}
+
+/// The first index of a range of which something is not so that is so of all before it; in steps that grow.
+fn gallop(range: Range<usize>, is_so: impl Fn(usize) -> bool) -> usize {
+    let (Range { mut start, mut end }, mut step) = (range, 1);
+    while start < end {
+        let probe = (start + step - 1).min(end - 1);
+        if is_so(probe) {
+            (start, step) = (probe + 1, step * 2);
+        } else {
+            (end, step) = (probe, 1.max((probe - start) / 2));
+        }
+    }
+    start
 }
