@@ -166,7 +166,7 @@ impl Broker {
         let batch = self.appender.seal(self.core.now());
         let waiting = std::mem::take(&mut self.filling);
         self.flight = Some(Flight { batch, sync, waiting });
-        if self.appender.checkpoint_due(&self.core) {
+        if self.appender.checkpoint_due(&self.core, false) {
             self.appender.checkpoint(&mut self.core);
         }
         Progress::Told(Vec::new())
@@ -194,6 +194,9 @@ impl Broker {
         let Some(batch) = rests.then(|| self.appender.mark(self.core.now(), Mark::Idle)).flatten() else {
             return Ok(false);
         };
+        if self.appender.checkpoint_due(&self.core, true) {
+            self.appender.checkpoint(&mut self.core);
+        }
         self.flight = Some(Flight { batch: Some(batch), sync: true, waiting: Waiting::default() });
         Ok(true)
     }

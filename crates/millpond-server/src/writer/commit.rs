@@ -111,12 +111,12 @@ impl Writer {
         self.filling.unsynced = if sync { None } else { Some((oldest.unwrap_or(now), unsynced)) };
         let written = std::mem::take(&mut self.filling.written);
         let durable = if sync { std::mem::take(&mut self.filling.durable) } else { Outgoing::default() };
-        self.checkpoint_if_due();
+        self.checkpoint_if_due(false);
         self.run(Job { batch, sync, written, durable }, now)
     }
 
-    fn checkpoint_if_due(&mut self) {
-        if !self.core.is_capturing() && self.appender.checkpoint_due(&self.core) {
+    fn checkpoint_if_due(&mut self, at_rest: bool) {
+        if !self.core.is_capturing() && self.appender.checkpoint_due(&self.core, at_rest) {
             tracing::info!(position = self.appender.position(), "a checkpoint begins");
             self.appender.checkpoint(&mut self.core);
             self.checkpoint = Some(Instant::now());
@@ -147,7 +147,9 @@ impl Writer {
         // What makes publishes wait may end in another thread, which tells nobody.
         let pressed = self.pressure.is_on().then_some(PRESSED_AGAIN);
         let watch = self.core.is_watched().then_some(Duration::from_millis(WATCH_EVERY.0));
-        let core = core.into_iter().chain(pressed).chain(watch).min();
+        // Nor does a checkpoint that is on the disk, behind which another one may be due.
+        let checkpoint = self.checkpoint.map(|_| QUIET);
+        let core = core.into_iter().chain(pressed).chain(watch).chain(checkpoint).min();
         if self.committer.is_none() {
             return core;
         }
@@ -228,14 +230,18 @@ impl Writer {
 
     /// A journal that rests is marked, which tells a torn tail from damage in what stands before.
     fn mark_if_quiet(&mut self, now: Instant) -> Result<(), Failure> {
-        if self.filling.sealed.is_none_or(|sealed| now < sealed + QUIET) {
+        let Some(sealed) = self.filling.sealed else {
+            self.checkpoint_if_due(true);
+            return Ok(());
+        };
+        if now < sealed + QUIET {
             return Ok(());
         }
         self.filling.sealed = None;
         let times = self.core.now();
         let Some(batch) = self.appender.mark(times, Mark::Idle) else { return Ok(()) };
-        // On a full disk what the last batch freed makes one due, and perhaps no further batch can be.
-        self.checkpoint_if_due();
+        // On a full disk, too, what the last batch freed makes one due, and perhaps no further batch can be.
+        self.checkpoint_if_due(true);
         self.run(
             Job { batch: Some(batch), sync: true, written: Outgoing::default(), durable: Outgoing::default() },
             now,

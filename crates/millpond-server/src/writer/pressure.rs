@@ -19,7 +19,7 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// What there is too much of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
-    /// Topics that cannot do without memory.
+    /// Topics in memory, because they cannot do without or because others come faster than they leave.
     Topics,
     /// Commands that wait for topics from the disk.
     Parked,
@@ -44,7 +44,7 @@ impl Reason {
 
     fn because(self) -> &'static str {
         match self {
-            Reason::Topics => "topics that are leased, in retry or waited for take all memory that there is for topics",
+            Reason::Topics => "topics take all memory that there is for them, and leave it more slowly than others come",
             Reason::Parked => "commands wait for topics from the disk, as many as there may be",
             Reason::Entries => "checkpoints are written more slowly than topics change",
             Reason::Filter => "the filter over the keys on the disk takes all memory that there is for it",

@@ -24,6 +24,8 @@ use crate::tree::TreeError;
 /// A batch's lengths are 32-bit numbers, and far below that something is wrong.
 const BATCH_MAX: usize = 1 << 30;
 
+/// While the journal rests, a checkpoint is due at one part in so many of what it is due at otherwise.
+const REST_SHARE: usize = 8;
 /// Topics that are captured for a checkpoint between two turns: some tenths of a millisecond.
 const CAPTURE_SLICE: usize = 256;
 
@@ -154,15 +156,16 @@ impl Appender {
         self.shared.checkpointing.load(Ordering::Acquire)
     }
 
-    /// Whether it is time for a checkpoint.
-    pub fn checkpoint_due<R: Replica>(&self, core: &R) -> bool {
+    /// Whether it is time for a checkpoint. One comes earlier while the journal rests: there is time for it, and the next
+    /// start has so much less to replay.
+    pub fn checkpoint_due<R: Replica>(&self, core: &R, at_rest: bool) -> bool {
         let behind = self.position - self.checkpointed;
         if behind == 0 || self.is_checkpointing() {
             return false;
         }
-        let young = self.store.young();
-        behind >= self.checkpoint_after
-            || young.changes + core.changed() >= self.checkpoint_entries
+        let (share, young) = (if at_rest { REST_SHARE } else { 1 }, self.store.young());
+        behind >= self.checkpoint_after / share as u64
+            || young.changes + core.changed() >= self.checkpoint_entries / share
             || young.bytes >= self.young_bytes
             // On a full disk a checkpoint is the only way to get a segment back.
             || (self.disk_full() && self.shared.segments.any_dead())

@@ -115,7 +115,7 @@ fn a_full_disk_refuses_publishes_and_finishing_brings_the_space_back() {
         workload.ack(&mut opened).unwrap();
     }
     workload.mark(&mut opened, Mark::Idle).unwrap();
-    assert!(opened.appender.checkpoint_due(&opened.core), "a checkpoint would give space back");
+    assert!(opened.appender.checkpoint_due(&opened.core, false), "a checkpoint would give space back");
     checkpoint(&mut opened);
     assert!(!opened.appender.disk_full(), "{} used", workload.disk.used());
     let outputs = workload.turn(&mut opened, publish(&mut seed)).unwrap();
@@ -136,7 +136,7 @@ fn a_disk_that_fills_at_any_moment_of_a_checkpoint_or_a_move_stops_publishes_alo
         full += u32::from(opened.appender.disk_full());
         // The reserve is for checkpoints as well.
         workload.mark(&mut opened, Mark::Idle).unwrap();
-        if opened.appender.checkpoint_due(&opened.core) {
+        if opened.appender.checkpoint_due(&opened.core, false) {
             opened.appender.checkpoint(&mut opened.core);
         }
         while opened.housekeeper.step().expect("a full disk is no failure") {}

@@ -166,12 +166,26 @@ fn a_newer_format_and_missing_files_are_told_apart() {
 }
 
 #[test]
+fn a_journal_that_rests_is_checkpointed_earlier() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open_at(directory.path()).unwrap();
+    opened.core.start(Now::default(), false, &mut opened.appender);
+    turn(&mut opened, 1, publish(1, 100));
+    assert!(!opened.appender.checkpoint_due(&opened.core, true), "there is next to nothing to replay");
+    turn(&mut opened, 2, publish(50, 900));
+    assert!(opened.appender.checkpoint_due(&opened.core, true));
+    assert!(!opened.appender.checkpoint_due(&opened.core, false));
+    checkpoint(&mut opened);
+    assert!(!opened.appender.checkpoint_due(&opened.core, true));
+}
+
+#[test]
 fn a_checkpoint_lets_dead_segments_go_and_is_started_from() {
     let directory = tempfile::tempdir().unwrap();
     let mut opened = open_at(directory.path()).unwrap();
     opened.core.start(Now::default(), false, &mut opened.appender);
     let mut time = 0;
-    while !opened.appender.checkpoint_due(&opened.core) {
+    while !opened.appender.checkpoint_due(&opened.core, false) {
         time += 1;
         turn(&mut opened, time, publish(10, 700));
         for run in match turn(&mut opened, time, receive(1000)).pop() {

@@ -100,7 +100,7 @@ impl Workload {
             12 => self.mark(opened, Mark::Idle)?,
             13 => _ = self.move_some(opened)?,
             _ => {
-                if opened.appender.checkpoint_due(&opened.core) {
+                if opened.appender.checkpoint_due(&opened.core, false) {
                     self.mark(opened, Mark::Idle)?;
                     opened.appender.checkpoint(&mut opened.core);
                 }
