@@ -24,6 +24,8 @@ use crate::store::{Key, KeyBytes, Name, Range, Shelf, Spread, Want};
 pub(crate) const READ_AHEAD: u32 = 512;
 /// Topics asked for at once at least, wherever it goes and however little room there is.
 pub(crate) const READ_AHEAD_MIN: u32 = 4;
+/// Topics of each tenant in a read that looks for tenants: so it finds sixteen of them at least.
+const OF_TENANT_MAX: u32 = READ_AHEAD / 16;
 /// One part in so many of the room for topics is for what is read ahead: there are two reads of each stretch in memory,
 /// the one that is served and the next, and what was served stays until it is finished.
 const AHEAD_SHARE: usize = 8;
@@ -119,7 +121,7 @@ impl Reach {
         if let Some((range, each)) = self.range(group, priority, span, places) {
             // Among more tenants than are remembered, none goes on with what is read for later: it is served with one
             // topic, and another one tells that it has more.
-            let of_tenant = if places > TENANTS_MAX { 2 } else { each };
+            let of_tenant = if places > TENANTS_MAX { 2 } else { each.min(OF_TENANT_MAX) };
             self.wanted.push(Want::Spread(Spread { range, of_tenant }));
         }
     }

@@ -67,7 +67,7 @@ impl<'a> View<'a> {
 
     /// The first topic of a tenant, of which the first one in memory is given.
     pub(crate) fn first_of_tenant(&self, first: TopicSlot) -> Result<TopicSlot, Unknown> {
-        self.check_known(From::TenantStart(first), Some(Edge::Before(self.name(first).as_bytes())))?;
+        self.check_tenant(From::TenantStart(first), self.name(first), Edge::Before(self.name(first).as_bytes()))?;
         Ok(first)
     }
 
@@ -77,7 +77,7 @@ impl<'a> View<'a> {
         let found = if is_behind { Some(first) } else { self.next_of_tenant_in_memory(cursor) };
         let until =
             found.map_or(Edge::TenantEnd(cursor.name.tenant()), |slot| Edge::Before(self.name(slot).as_bytes()));
-        self.check_known(From::Behind(cursor), Some(until))?;
+        self.check_tenant(From::Behind(cursor), &cursor.name, until)?;
         Ok(found)
     }
 
@@ -86,7 +86,7 @@ impl<'a> View<'a> {
         if self.next_of_tenant_in_memory(cursor).is_some() {
             return Ok(true);
         }
-        self.check_known(From::Behind(cursor), Some(Edge::TenantEnd(cursor.name.tenant())))?;
+        self.check_tenant(From::Behind(cursor), &cursor.name, Edge::TenantEnd(cursor.name.tenant()))?;
         Ok(false)
     }
 
@@ -119,7 +119,13 @@ impl<'a> View<'a> {
     /// What to read on with while a topic is served, so that nobody has to wait for it.
     pub(crate) fn ahead(&self, slot: TopicSlot) -> Option<Span> {
         let name = &self.state.topics[slot].name;
-        self.first_unknown(self.reach.read_on(self.group, self.priority, name)?, None)
+        let mut span = self.first_unknown(self.reach.read_on(self.group, self.priority, name)?, None)?;
+        let end = Name::tenant_end(name.tenant());
+        // What the next tenants begin with is read when it is looked for who they are.
+        if span.from < end {
+            span.until = span.until.min(end);
+        }
+        Some(span)
     }
 
     fn next_of_tenant_in_memory(&self, cursor: &Cursor) -> Option<TopicSlot> {
@@ -214,6 +220,16 @@ impl<'a> View<'a> {
             return if spans.is_empty() { Ok(()) } else { Err(Unknown { spans, is_tenant: false }) };
         }
         self.first_unknown(&from.key(), until.map(Edge::key)).map_or(Ok(()), |span| Err(Unknown::from(span)))
+    }
+
+    /// Whether all that may stand between two places of the tenant of a name is known. If not, nothing but what is the
+    /// tenant's need be read: what others begin with was served long since, mostly.
+    fn check_tenant(&self, from: From<'_>, name: &TopicName, until: Edge<'_>) -> Result<(), Unknown> {
+        self.check_known(from, Some(until)).map_err(|mut unknown| {
+            let end = Name::tenant_end(name.tenant());
+            unknown.spans.iter_mut().filter(|span| span.until > end).for_each(|span| span.until.clone_from(&end));
+            unknown
+        })
     }
 
     /// The domain from where it is not known what stands in it, if that is between two keys. What is paused by prefix need

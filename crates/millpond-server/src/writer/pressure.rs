@@ -44,7 +44,9 @@ impl Reason {
 
     fn because(self) -> &'static str {
         match self {
-            Reason::Topics => "topics take all memory that there is for them, and leave it more slowly than others come",
+            Reason::Topics => {
+                "topics take all memory that there is for them, and leave it more slowly than others come"
+            }
             Reason::Parked => "commands wait for topics from the disk, as many as there may be",
             Reason::Entries => "checkpoints are written more slowly than topics change",
             Reason::Filter => "the filter over the keys on the disk takes all memory that there is for it",

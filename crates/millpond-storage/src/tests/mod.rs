@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod inspect;
 mod mover;
+mod reads;
 mod real_disk;
 mod restart;
 mod salvage;

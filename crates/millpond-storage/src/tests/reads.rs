@@ -1,0 +1,83 @@
+//! How many rows are read for what is delivered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Ticket};
+use millpond_core::output::{Output, Reply};
+use millpond_core::{Core, Now};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+
+use super::workload::{checkpoint, receive};
+use crate::twin::{SECTOR, TwinDisk};
+use crate::{OpenOptions, Opened, open};
+
+const TENANTS: u32 = 50;
+const TOPICS: u32 = 200;
+/// Memory for topics: a dozen of each tenant may be read ahead.
+const ROOM: usize = 6 * 1024 * 1024;
+
+fn publish(tenant: u32) -> Command {
+    let mut block = Vec::new();
+    block::push(&mut block, b"", &[], b"body").unwrap();
+    let block = Bytes::from(block);
+    let runs = (0..TOPICS).map(|topic| PublishRun {
+        topic: TopicName::try_from(format!("{tenant:03}/{topic:05}").as_str()).unwrap(),
+        priority: Priority::DEFAULT,
+        delay: Millis::ZERO,
+        ttl: None,
+        count: 1,
+        sizes: Sizes::Uniform(block.len() as u32),
+        block: block.clone(),
+        dedup: Vec::new(),
+        too_large: Vec::new(),
+    });
+    let (namespace, runs) = (NamespaceName::default(), runs.collect());
+    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs })
+}
+
+fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {
+    let before = opened.core.now();
+    let now = Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) };
+    let Opened { core, store, appender, committer, .. } = opened;
+    core.set_time(now);
+    core.submit(Ticket(1), command, appender);
+    core.advance(appender);
+    core.dispatch(appender);
+    while store.supply(core, appender).unwrap() {
+        core.dispatch(appender);
+    }
+    appender.hold(core.holdings());
+    committer.write(appender.seal(now).unwrap()).unwrap();
+    committer.sync().unwrap();
+    core.outputs().drain(..).collect()
+}
+
+/// All tenants go on side by side. Where one of them ends, the next one's first topics were served long since: they are
+/// gone in memory and still on the disk, and reading on into them would cost the more, the more there were.
+#[test]
+fn a_topic_on_the_disk_is_read_about_once() {
+    let options = OpenOptions { room: ROOM, ..OpenOptions::default() };
+    let mut opened = open::<Core>(Arc::new(TwinDisk::new(SECTOR)), &options).unwrap();
+    opened.start(Now { run: RunTime(1), wall: WallTime(1) }).unwrap();
+    (0..TENANTS).for_each(|tenant| _ = turn(&mut opened, publish(tenant)));
+    checkpoint(&mut opened);
+    opened.core.set_room(0);
+    while opened.core.make_room() {}
+    opened.core.set_room(ROOM);
+    assert_eq!(opened.core.cold_count(), u64::from(TENANTS * TOPICS));
+    let before = opened.store.tree().stats().keys_scanned;
+    let mut delivered = 0;
+    while delivered < TENANTS * TOPICS {
+        let Some(Output::Reply { reply: Reply::Received(runs), .. }) = turn(&mut opened, receive(100)).pop() else {
+            panic!("a receive is answered with what is there")
+        };
+        delivered += runs.iter().map(|run| run.count).sum::<u32>();
+        let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+        turn(&mut opened, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true }));
+    }
+    let rows = opened.store.tree().stats().keys_scanned - before;
+    let each = rows as f64 / f64::from(delivered);
+    assert!(each <= 1.5, "{each} rows read for each message");
+}
