@@ -23,10 +23,9 @@ pub(crate) enum From<'a> {
     Start,
     Behind(&'a Cursor),
     BehindTopic(TopicSlot),
+    /// Before all topics of a tenant.
     Tenant(&'a [u8]),
     TenantEnd(&'a Cursor),
-    /// Before all topics of the tenant of a topic, which is the first of them in memory.
-    TenantStart(TopicSlot),
 }
 
 #[derive(Clone, Copy)]
@@ -67,7 +66,8 @@ impl<'a> View<'a> {
 
     /// The first topic of a tenant, of which the first one in memory is given.
     pub(crate) fn first_of_tenant(&self, first: TopicSlot) -> Result<TopicSlot, Unknown> {
-        self.check_tenant(From::TenantStart(first), self.name(first), Edge::Before(self.name(first).as_bytes()))?;
+        let name = self.name(first);
+        self.check_tenant(From::Tenant(name.tenant()), name, Edge::Before(name.as_bytes()))?;
         Ok(first)
     }
 
@@ -173,7 +173,6 @@ impl<'a> View<'a> {
             (From::BehindTopic(slot), _) => Edge::Behind(self.name(slot).as_bytes()),
             (From::Tenant(tenant), _) => Edge::Before(tenant),
             (From::TenantEnd(last), _) => Edge::TenantEnd(last.name.tenant()),
-            (From::TenantStart(slot), _) => Edge::Before(self.name(slot).tenant()),
         }
     }
 
