@@ -1,5 +1,7 @@
 //! The real binary: a broker on a temporary directory and free ports, and calls of the command line against it.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;

@@ -1,0 +1,164 @@
+//! The broker, its clients, and what is done to them.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::broker::{Broker, Running, call, fresh_directory, serve_at};
+use crate::clients::{self, PUBLISHERS};
+use crate::ledger::{Scribe, files};
+use crate::load::{GROUPS, set_up};
+use crate::random::Random;
+use crate::verdict::{Figures, verdict};
+
+/// So little that topics leave it.
+const MEMORY: &str = "64MiB";
+/// What is not done by then is stuck.
+const STUCK: Duration = Duration::from_secs(120);
+
+pub struct Siege {
+    pub kills: u32,
+    broker: Option<Broker>,
+    address: String,
+    clients: Vec<Besieged>,
+    ledger: TempDir,
+}
+
+struct Besieged {
+    name: &'static str,
+    life: u32,
+    process: Running,
+    stopped: bool,
+}
+
+impl Siege {
+    /// Starts everything.
+    pub fn lay() -> Siege {
+        let ledger = fresh_directory();
+        // On a disk where there is one: a sync takes its time there.
+        let directory = TempDir::new().expect("there is room for a directory");
+        let broker = Broker::run_on(serve_at(directory.path(), "127.0.0.1:0").args(["--memory", MEMORY]), directory);
+        set_up(&broker);
+        let address = broker.address.clone();
+        let start = |name| Besieged {
+            name,
+            life: 1,
+            process: clients::start(name, 1, &address, ledger.path()),
+            stopped: false,
+        };
+        let clients = clients::names().map(start).collect();
+        Siege { kills: 0, broker: Some(broker), address, clients, ledger }
+    }
+
+    /// Kills the broker and starts it again; now and then it is killed in its start too.
+    pub fn kill(&mut self, random: &mut Random) {
+        for client in &mut self.clients {
+            assert!(!client.process.has_ended(), "{} has ended by itself", client.name);
+        }
+        let directory = self.broker.take().expect("it is running").kill();
+        self.kills += 1;
+        while random.one_in(5) {
+            let starting = Running::of(serve_at(directory.path(), &self.address).args(["--memory", MEMORY]));
+            random.pause(0, 60);
+            drop(starting);
+            self.kills += 1;
+        }
+        let mut command = serve_at(directory.path(), &self.address);
+        self.broker = Some(Broker::run_on(command.args(["--memory", MEMORY]), directory));
+    }
+
+    /// Lets the broker stand still for a moment.
+    pub fn stop_the_broker(&mut self, random: &mut Random) {
+        let broker = self.broker.as_ref().expect("it is running");
+        broker.signal(Signal::STOP);
+        random.pause(50, 800);
+        broker.signal(Signal::CONT);
+        random.pause(0, 200);
+    }
+
+    /// Kills a client and starts another one in its place.
+    pub fn kill_a_client(&mut self, random: &mut Random) {
+        let index = random.below(self.clients.len() as u64) as usize;
+        let Besieged { name, life, .. } = self.clients[index];
+        let process = clients::start(name, life + 1, &self.address, self.ledger.path());
+        // The one before is killed as it is dropped.
+        self.clients[index] = Besieged { name, life: life + 1, process, stopped: false };
+    }
+
+    /// Lets a client stand still until all are let go on.
+    pub fn stop_a_client(&mut self, random: &mut Random) {
+        if self.clients.iter().filter(|client| client.stopped).count() > 2 {
+            return self.let_all_go_on();
+        }
+        let index = random.below(self.clients.len() as u64) as usize;
+        self.clients[index].process.signal(Signal::STOP);
+        self.clients[index].stopped = true;
+    }
+
+    pub fn let_all_go_on(&mut self) {
+        for client in self.clients.iter_mut().filter(|client| client.stopped) {
+            client.process.signal(Signal::CONT);
+            client.stopped = false;
+        }
+    }
+
+    /// Lets the work come to its end, and judges.
+    pub fn end(mut self) -> Figures {
+        self.let_all_go_on();
+        self.tell("stop", |name| PUBLISHERS.contains(&name));
+        self.wait_until_nothing_is_left();
+        self.tell("drained", |_| true);
+        let mut scribe = Scribe::new(self.ledger.path(), "letters");
+        let broker = self.broker.take().expect("it is running");
+        for (space, group) in GROUPS {
+            let listed =
+                broker.json(&["dead", "list", space, "--group", group, "--limit", "10000000", "--output", "json"]);
+            listed.iter().for_each(|row| scribe.letter(space, group, row["id"].as_str().expect("a letter has an id")));
+            assert_eq!(broker.json(&["topics", space, "--group", group, "--output", "json"]), Vec::<Value>::new());
+        }
+        scribe.write();
+        let (code, directory) = broker.stop();
+        assert_eq!(code, Some(0), "it stops in good order");
+        call(&["inspect".as_ref(), directory.path().as_os_str()]).ok();
+        let verdict = verdict(&files(self.ledger.path()));
+        if !verdict.broken.is_empty() {
+            let (ledger, directory): (PathBuf, PathBuf) = (self.ledger.keep(), directory.keep());
+            let first: Vec<_> = verdict.broken.iter().take(20).collect();
+            panic!(
+                "{} promises are broken: {first:#?}\nthe ledger is in {}, the data in {}",
+                verdict.broken.len(),
+                ledger.display(),
+                directory.display()
+            );
+        }
+        verdict.figures
+    }
+
+    /// Tells all clients a word, and waits until these have ended.
+    fn tell(&mut self, word: &str, to: impl Fn(&str) -> bool) {
+        std::fs::write(self.ledger.path().join(word), "").expect("there is room for an empty file");
+        let (told, others) = std::mem::take(&mut self.clients).into_iter().partition(|client| to(client.name));
+        self.clients = others;
+        for client in told {
+            let (name, said) = (client.name, client.process.wait());
+            assert_eq!(said.code, 0, "{name} has gone wrong");
+        }
+    }
+
+    fn wait_until_nothing_is_left(&self) {
+        let begun = Instant::now();
+        let broker = self.broker.as_ref().expect("it is running");
+        let left = |&(space, group): &(&'static str, &'static str)| {
+            let groups = &broker.json(&["stats", space, "--json"])[0]["groups"];
+            (space, group, groups[group]["unfinished"].as_u64().expect("a group has counts"))
+        };
+        while GROUPS.iter().map(left).any(|(_, _, unfinished)| unfinished > 0) {
+            let still: Vec<_> = GROUPS.iter().map(left).collect();
+            assert!(begun.elapsed() < STUCK, "stuck: {still:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Holds the ledger against what is promised, when all work is done.
+//!
+//! The files have no common order, so nothing here asks what came first. Lease numbers do: a message that was delivered
+//! under a higher one than that which ended it was delivered behind its end.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use millpond_client::{LeaseNumber, MessageId};
+
+use crate::ledger::{Entry, Place, entries};
+use crate::load::{COALESCING, GROUPS, LEAD, OUT, STRICT};
+
+/// What the ledger says.
+#[derive(Default)]
+pub struct Verdict {
+    /// Each broken promise, in words.
+    pub broken: Vec<String>,
+    pub figures: Figures,
+}
+
+/// What was seen: a run that saw too little proves nothing.
+#[derive(Default, Debug)]
+pub struct Figures {
+    pub confirmed: usize,
+    pub deliveries: usize,
+    pub repeated: usize,
+    pub ended: usize,
+    pub unanswered: usize,
+    pub letters: usize,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { confirmed, deliveries, repeated, ended, unanswered, letters } = self;
+        write!(
+            f,
+            "{confirmed} publishes confirmed, {deliveries} deliveries ({repeated} repeated), {ended} ends confirmed, \
+             {unanswered} ends asked for and never answered, {letters} dead letters"
+        )
+    }
+}
+
+/// What one group was told of one message.
+#[derive(Default)]
+struct Life<'a> {
+    /// By lease: how often it had been delivered.
+    deliveries: BTreeMap<LeaseNumber, u32>,
+    /// By lease: the verb, and what was answered.
+    ends: BTreeMap<LeaseNumber, (&'a str, Option<&'a str>)>,
+    is_letter: bool,
+}
+
+impl Life<'_> {
+    /// Whether something may have ended it: what was asked for and not answered may be done.
+    fn may_be_ended(&self) -> bool {
+        self.is_letter || self.ends.values().any(|end| matches!(end, ("ack" | "forward", None | Some("done"))))
+    }
+}
+
+/// Reads all files, and judges.
+pub fn verdict(files: &[(String, String)]) -> Verdict {
+    let mut all = Ledger::default();
+    for (name, text) in files {
+        entries(text).for_each(|entry| all.take(name, entry));
+    }
+    all.judge()
+}
+
+#[derive(Default)]
+struct Ledger<'a> {
+    /// By namespace and tag.
+    ids: HashMap<(&'a str, &'a str), MessageId>,
+    confirmed: HashSet<(&'a str, MessageId)>,
+    /// The last message of each topic that stands for others, or for itself.
+    last_confirmed: BTreeMap<(&'a str, &'a str), MessageId>,
+    last_ended: BTreeMap<(&'a str, &'a str), MessageId>,
+    topics: HashMap<(&'a str, MessageId), &'a str>,
+    lives: HashMap<Place<'a>, Life<'a>>,
+    /// By group and topic, in the order of leases: the message, who got it, and the epoch.
+    leases: BTreeMap<(&'a str, &'a str, &'a str), BTreeMap<LeaseNumber, (MessageId, &'a str, u64)>>,
+    verdict: Verdict,
+}
+
+impl<'a> Ledger<'a> {
+    fn take(&mut self, file: &'a str, entry: Entry<'a>) {
+        match entry {
+            Entry::Published { space, topic, id, tag } => {
+                self.know(space, tag, id);
+                self.confirmed.insert((space, id));
+                self.confirm(space, topic, id);
+            }
+            Entry::Coalesced { space, topic, id } => self.confirm(space, topic, id),
+            Entry::Delivered { place, topic, lease, deliveries, epoch, tag } => {
+                self.know(place.space, tag, place.id);
+                self.topics.insert((place.space, place.id), topic);
+                let before = self.lives.entry(place).or_default().deliveries.insert(lease, deliveries);
+                let of_topic = self.leases.entry((place.space, place.group, topic)).or_default();
+                let other = of_topic.insert(lease, (place.id, file, epoch));
+                // A receive that was asked for again is told the same leases.
+                if before.is_some_and(|before| before != deliveries)
+                    || other.is_some_and(|other| other != (place.id, file, epoch))
+                {
+                    self.broken(format!("{place:?}: lease {} was given out twice: {other:?} and {file}", lease.0));
+                }
+                self.verdict.figures.deliveries += 1;
+            }
+            Entry::Asked { verb, place, lease } => {
+                self.lives.entry(place).or_default().ends.insert(lease, (verb, None));
+            }
+            Entry::Answered { answer, verb, place, lease } => {
+                self.lives.entry(place).or_default().ends.insert(lease, (verb, Some(answer)));
+            }
+            Entry::Letter { place } => {
+                self.lives.entry(place).or_default().is_letter = true;
+                self.verdict.figures.letters += 1;
+            }
+        }
+    }
+
+    fn know(&mut self, space: &'a str, tag: &'a str, id: MessageId) {
+        let before = *self.ids.entry((space, tag)).or_insert(id);
+        if before != id {
+            self.broken(format!("{space}: {tag} was stored twice, as {before} and as {id}"));
+        }
+    }
+
+    fn confirm(&mut self, space: &'a str, topic: &'a str, id: MessageId) {
+        self.verdict.figures.confirmed += 1;
+        self.topics.insert((space, id), topic);
+        let last = self.last_confirmed.entry((space, topic)).or_insert(id);
+        *last = id.max(*last);
+    }
+
+    fn broken(&mut self, what: String) {
+        self.verdict.broken.push(what);
+    }
+
+    fn judge(mut self) -> Verdict {
+        let lives = std::mem::take(&mut self.lives);
+        for (place, life) in &lives {
+            self.judge_life(*place, life);
+        }
+        let messages: HashSet<_> = self.ids.iter().map(|((space, _), id)| (*space, *id)).collect();
+        if messages.len() != self.ids.len() {
+            self.broken("two messages have one id".to_owned());
+        }
+        for (space, id) in std::mem::take(&mut self.confirmed) {
+            let groups = GROUPS.iter().filter(|(of, _)| *of == space && !COALESCING.contains(of));
+            for group in groups.map(|(_, group)| *group) {
+                let life = lives.get(&Place { space, group, id });
+                if !life.is_some_and(Life::may_be_ended) {
+                    self.broken(format!("{space} {group}: {id} was confirmed and is lost"));
+                }
+            }
+        }
+        for ((space, topic), last) in std::mem::take(&mut self.last_confirmed) {
+            let ended = self.last_ended.get(&(space, topic));
+            if COALESCING.contains(&space) && ended.is_none_or(|ended| *ended < last) {
+                self.broken(format!("{space}: nothing was done behind {last} of {topic}, but for {ended:?}"));
+            }
+        }
+        self.judge_leases();
+        self.verdict
+    }
+
+    fn judge_life(&mut self, place: Place<'a>, life: &Life<'a>) {
+        self.verdict.figures.repeated += life.deliveries.len().saturating_sub(1);
+        let last = life.deliveries.last_key_value().map(|(lease, _)| *lease);
+        let mut ends = 0;
+        for (lease, (verb, answer)) in &life.ends {
+            let figures = &mut self.verdict.figures;
+            figures.ended += usize::from(matches!(answer, Some("done" | "dead")));
+            figures.unanswered += usize::from(answer.is_none());
+            let ended = matches!((*verb, *answer), ("ack" | "forward", Some("done")));
+            ends += u32::from(ended);
+            let is_dead = *answer == Some("dead");
+            if (ended || is_dead) && last.is_some_and(|last| last > *lease) {
+                self.broken(format!("{place:?} ended under lease {} and was delivered under {last:?}", lease.0));
+            }
+            if is_dead != life.is_letter && (is_dead || ended) {
+                self.broken(format!("{place:?}: a dead letter? told {answer:?} to {verb}, there: {}", life.is_letter));
+            }
+            // Nobody knows what became of the ack; but if the message came no more, it was taken, and the output with it.
+            let was_done = answer.is_none() && last == Some(*lease) && !life.is_letter;
+            let output = format!("out-{}", place.id);
+            if *verb == "forward" && (ended || was_done) && !self.ids.contains_key(&(OUT, output.as_str())) {
+                self.broken(format!("{place:?} was forwarded, and nothing came of it"));
+            }
+            if matches!((*verb, *answer), ("ack", None | Some("done")))
+                && let Some(topic) = self.topics.get(&(place.space, place.id))
+            {
+                let last = self.last_ended.entry((place.space, topic)).or_insert(place.id);
+                *last = place.id.max(*last);
+            }
+        }
+        if ends > 1 {
+            self.broken(format!("{place:?} ended {ends} times"));
+        }
+        let counts: Vec<u32> = life.deliveries.values().copied().collect();
+        if !counts.is_sorted_by(|a, b| a < b) {
+            self.broken(format!("{place:?}: its deliveries are counted {counts:?}"));
+        }
+    }
+
+    /// In the order of their numbers, leases of a topic are of ever later lives of it, in strict order of ever later
+    /// messages, and of ever later leaders, each of whom is one process.
+    fn judge_leases(&mut self) {
+        let mut leaders: HashMap<u64, &str> = HashMap::new();
+        for ((space, group, topic), leases) in std::mem::take(&mut self.leases) {
+            let told: Vec<_> = leases.into_values().collect();
+            for pair in told.windows(2) {
+                let [(before, _, epoch_before), (id, _, epoch)] = pair else { unreachable!("pairs") };
+                let is_later = before.topic <= id.topic && (!topic.starts_with(STRICT) || before <= id);
+                if !is_later || epoch_before > epoch {
+                    self.broken(format!("{space} {group} {topic}: {pair:?} is out of order"));
+                }
+            }
+            for (_, process, epoch) in told.iter().filter(|_| group == LEAD) {
+                let leader = *leaders.entry(*epoch).or_insert(process);
+                if leader != *process {
+                    self.broken(format!("{leader} and {process} have both been leader in epoch {epoch}"));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
