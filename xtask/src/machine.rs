@@ -2,13 +2,15 @@
 //! did not ask for, but for rustup's own components.
 //!
 //! * rustfmt and clippy: added with rustup where they are absent. Without them the run fails.
-//! * gcc: compiles the device example. If it is absent, its test is skipped.
+//! * gcc: compiles the device example, and a clock that can be set. If it is absent, their tests are skipped.
+//! * mount: small file systems in memory, full ones and read-only ones. Where that is not allowed (it takes root), their tests
+//!   are skipped.
 //! * Documentation sites: the HTML of three Debian packages, thousands of pages with real links, which the crawler
 //!   crawls. Taken from the machine where the packages are installed, else downloaded with apt-get into the target
 //!   directory (no root needed, nothing installed). If that fails, the crawler's test is skipped.
 //!
 //! A test that needs one of these never skips by itself. It is told through [`WITHOUT`], which names what could not be
-//! got (`gcc`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
+//! got (`gcc`, `mount`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
 //! each site. Where neither variable is set, as in a plain `cargo test`, the sites are in `sites` of the target
 //! directory, once `cargo xtask setup` has been run; what is absent then fails the test.
 
@@ -68,7 +70,14 @@ pub fn set_up(workspace: &Workspace) -> Result<Missing, String> {
     let mut missing = Missing::default();
     if !answers("gcc", "--version") {
         let why = "there is no gcc on this machine (apt-get install gcc)".to_owned();
-        missing.things.push(Thing { name: "gcc", skips: "the tests of the device example", why });
+        missing.things.push(Thing {
+            name: "gcc",
+            skips: "the tests of the device example, and of clocks that jump",
+            why,
+        });
+    }
+    if let Err(why) = can_mount(&workspace.target) {
+        missing.things.push(Thing { name: "mount", skips: "the tests of full and read-only disks", why });
     }
     if let Err(why) = have_sites(&workspace.target) {
         missing.things.push(Thing { name: "sites", skips: "the tests of the crawler over real sites", why });
@@ -99,6 +108,14 @@ fn have_component(name: &str) -> Outcome {
     }
     run(Command::new("rustup").args(["component", "add", name]))
         .map_err(|what| format!("{name} is not installed, and rustup could not add it: {what}"))
+}
+
+/// Whether this user may mount a small file system in memory.
+fn can_mount(target: &Path) -> Outcome {
+    let place = target.join("mount");
+    fs::create_dir_all(&place).map_err(|e| format!("{} could not be made: {e}", place.display()))?;
+    capture(Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&place))?;
+    capture(Command::new("umount").arg(&place)).map(drop)
 }
 
 fn have_sites(target: &Path) -> Outcome {

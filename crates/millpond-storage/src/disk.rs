@@ -15,6 +15,9 @@ pub use real::RealDisk;
 /// The name of the tree's directory.
 pub const TREE: &str = "tree";
 
+/// The name of the file that is locked.
+pub const LOCK: &str = "LOCK";
+
 /// A directory.
 pub trait Disk: Send + Sync {
     /// Makes a file, or empties the one that is there.
@@ -31,6 +34,9 @@ pub trait Disk: Send + Sync {
     fn sync_dir(&self) -> io::Result<()>;
     /// Takes the directory for this process until what is returned is dropped.
     fn lock(&self) -> Result<DirectoryLock, LockError>;
+    /// Whether the directory that was locked is still the one that its path leads to. Where it is not, everything may be
+    /// written and synced as before, and nobody will find any of it; and another process may lock the path.
+    fn is_still_there(&self) -> io::Result<()>;
     /// The tree that the directory has beside its files, made where there is none. It takes care of its own durability.
     fn tree(&self, options: TreeOptions) -> Result<Arc<dyn Tree>, TreeError>;
     /// Puts the tree where nothing finds it but a person, so that another one may be made.

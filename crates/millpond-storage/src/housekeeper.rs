@@ -1,5 +1,5 @@
-//! What is done in the background: space is made ready, checkpoints are written, dead segments are taken back, and old
-//! bytes are read again.
+//! What is done in the background: space is made ready, checkpoints are written, dead segments are taken back, old bytes
+//! are read again, and the directory is looked at, whether it is still there.
 //!
 //! The server runs it in a thread; the simulation and the tests call [`Housekeeper::step`] where they choose, so that
 //! a run is the same each time. Nothing here is on the way of a message, and nothing waits for it but a full disk.
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::disk::{Preallocate, TREE, is_full};
+use crate::disk::{LOCK, Preallocate, TREE, is_full};
 use crate::journal::lock;
 use crate::journal::segments::Segment;
 use crate::journal::shared::{Failure, Hold, Shared};
@@ -18,7 +18,8 @@ use crate::scrub::{Damage, Scrub, Scrubbed};
 use crate::store::LayeredStore;
 use crate::tree::{Compactor, TreeError};
 
-/// How long the housekeeper waits before it looks for space again on a full disk.
+/// How long the housekeeper waits before it looks for space again on a full disk, and at the directory: what is confirmed
+/// after it was removed is lost.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long after a start the first pass of the scrub begins: a start has enough to read.
@@ -46,7 +47,13 @@ impl Housekeeper {
         let compactor = self.store.keep().map_err(|error| self.shared.poison(TREE, "starting a thread for", &error))?;
         self.compactor = Some(compactor);
         let mut scrub_at = Instant::now() + SCRUB_FIRST;
+        let mut look_at = Instant::now();
         while !self.shared.is_closing() {
+            if Instant::now() >= look_at {
+                let there = self.shared.disk.is_still_there();
+                there.map_err(|error| self.shared.poison(LOCK, "keeping", &error))?;
+                look_at = Instant::now() + AGAIN;
+            }
             if self.step()? {
                 continue;
             }

@@ -167,8 +167,12 @@ impl Broker {
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
         let (registry, known) = (Arc::new(Registry::default()), Arc::new(Known::default()));
 
-        let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(|| {
-            housekeeper.run(|damage| tracing::error!(file = damage.file, offset = damage.offset, "{damage}"))
+        let told = health.clone();
+        let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(move || {
+            let kept =
+                housekeeper.run(|damage| tracing::error!(file = damage.file, offset = damage.offset, "{damage}"));
+            // A broker that nobody asks for anything would not notice.
+            kept.inspect_err(|failure| told.fail(failure.to_string()))
         });
         let housekeeper = housekeeper.map_err(OpenError::Thread)?;
         let journal = Journal { registry: registry.clone(), metrics: metrics.clone() };

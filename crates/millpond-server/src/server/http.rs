@@ -1,5 +1,7 @@
 //! The HTTP listener: `GET /health` (the process answers), `GET /ready` (requests are served) and `GET /metrics`.
 
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +12,14 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::serve::Listener;
 use millpond_core::command::Command;
 use millpond_core::output::Reply;
 use millpond_types::{Counts, Usage};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+use super::limits::OpenFiles;
 use crate::metrics::Readings;
 use crate::session::Shared;
 use crate::writer::{FINISHING, PUBLISHING, Request};
@@ -29,14 +33,38 @@ struct Watched {
     data: PathBuf,
 }
 
+/// Takes connections in as long as the process has files for them.
+struct Sparing {
+    listener: TcpListener,
+    files: OpenFiles,
+}
+
+impl Listener for Sparing {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            let (stream, address) = Listener::accept(&mut self.listener).await;
+            if self.files.are_left_beside(&stream) {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
 /// Serves until the task is ended.
-pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: PathBuf) {
+pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: PathBuf, files: OpenFiles) {
     let routes = Router::new()
         .route("/health", get(health))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
         .with_state(Arc::new(Watched { shared, data }));
-    if let Err(error) = axum::serve(listener, routes).await {
+    if let Err(error) = axum::serve(Sparing { listener, files }, routes).await {
         tracing::error!(%error, "the HTTP listener ended; the broker goes on without it");
     }
 }

@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{unconstrained, yield_now};
 
 use super::ServeError;
+use super::limits::OpenFiles;
 use crate::session::{Shared, connection};
 
 /// Connections that the system holds until they are taken in: room for a burst of thousands. The system may lower it
@@ -51,7 +52,7 @@ pub(super) fn advice(error: &io::Error) -> &'static str {
 }
 
 /// Takes connections in for ever. Each becomes a task.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, connections_max: usize) {
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, connections_max: usize, files: OpenFiles) {
     let mut in_a_row = 0;
     loop {
         if in_a_row == IN_A_ROW {
@@ -61,6 +62,10 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, connectio
         in_a_row += 1;
         // The runtime would have a task that is never without work pause more often than that.
         match unconstrained(listener.accept()).await {
+            Ok((stream, _)) if !files.are_left_beside(&stream) => {
+                shared.metrics.refused.inc();
+                connection::turn_away(stream);
+            }
             Ok((stream, _)) => {
                 // Frames are written when they are ready, many in one write; waiting for more would only cost time.
                 if let Err(error) = stream.set_nodelay(true) {

@@ -22,6 +22,7 @@ use crate::broker::{Broker, BrokerOptions, Handle, OpenError, ShutdownError};
 use crate::config::ValidConfig;
 use crate::session::Shared;
 use crate::session::outbox::{Close, Out};
+use limits::OpenFiles;
 
 /// A running server.
 pub struct Server {
@@ -88,7 +89,7 @@ impl Server {
     /// Opens the data directory and listens. Returns once connections are taken in.
     pub fn start(config: ValidConfig) -> Result<Server, ServeError> {
         let config = config.get();
-        let files = limits::raise_open_files();
+        let files = OpenFiles::raise();
         // Half the cores: the writer, the journal and the clients' work want theirs.
         let workers = std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -111,12 +112,12 @@ impl Server {
         if connections_max < config.connections_max {
             tracing::info!(connections_max, "the memory is enough for so many connections; give more for more");
         }
-        let mut listeners = vec![runtime.spawn(listen::accept(listener, shared.clone(), connections_max))];
+        let mut listeners = vec![runtime.spawn(listen::accept(listener, shared.clone(), connections_max, files))];
         let http = match http {
             Some(socket) => {
                 let listener = listen::start(socket, config.http.expect("its socket was made for it"))?;
                 let address = listener.local_addr().map_err(ServeError::Runtime)?;
-                listeners.push(runtime.spawn(http::serve(listener, shared, config.data.clone())));
+                listeners.push(runtime.spawn(http::serve(listener, shared, config.data.clone(), files)));
                 Some(address)
             }
             None => None,
@@ -125,7 +126,7 @@ impl Server {
             %address,
             http = http.map(|http| http.to_string()),
             workers,
-            open_files = files,
+            open_files = files.limit,
             "ready"
         );
         Ok(Server { runtime, broker, address, http, listeners })

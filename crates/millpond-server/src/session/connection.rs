@@ -6,7 +6,7 @@
 //! buffers. While the broker does not read, for reasons of its own, no silence is held against the client.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -299,6 +299,20 @@ async fn refuse(stream: &mut TcpStream, close: Close) {
     let mut frame = Vec::new();
     encode_response(&Response::Closing { code: close.code, detail: close.detail }, 0, &mut frame);
     farewell(stream, &frame).await;
+}
+
+/// Closes a connection at once, because the files of the process are needed elsewhere. Whether the client reads why is up
+/// to the network: it is not waited for.
+pub(crate) fn turn_away(stream: TcpStream) {
+    let detail =
+        "the broker's limit of open files leaves no more for connections; close some, or raise it (`ulimit -n`)";
+    let closing = Response::Closing { code: Code::Overloaded, detail: detail.to_owned() };
+    let mut frame = Vec::new();
+    encode_response(&closing, 0, &mut frame);
+    let told = stream.into_std().and_then(|mut stream| stream.write_all(&frame));
+    if let Err(error) = told {
+        tracing::debug!(%error, "a client that is turned away was not told why");
+    }
 }
 
 /// Writes the last bytes, and reads on for a moment so that the client's unread bytes do not destroy them on their way.

@@ -2,18 +2,17 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{DirectoryLock, Disk, DiskFile, LockError, Preallocate, TREE};
+use super::{DirectoryLock, Disk, DiskFile, LOCK, LockError, Preallocate, TREE};
 use crate::tree::{LsmTree, MemoryTree, Tree, TreeError, TreeOptions};
 
 /// Bytes that a filling preallocation writes between two syncs: a journal's own sync waits for one slice at most.
 const FILL_SLICE: usize = 1024 * 1024;
-const LOCK: &str = "LOCK";
 /// Where a damaged tree is kept for whoever wants to look.
 const TREE_ASIDE: &str = "tree.damaged";
 
@@ -21,19 +20,21 @@ const TREE_ASIDE: &str = "tree.damaged";
 pub struct RealDisk {
     directory: PathBuf,
     read_only: bool,
+    /// Device and number of the file that was locked; it is open for as long, so nothing else gets them.
+    locked: OnceLock<(u64, u64)>,
 }
 
 impl RealDisk {
     /// Uses a directory, which is made if it is not there.
     pub fn create(directory: &Path) -> io::Result<RealDisk> {
         std::fs::create_dir_all(directory)?;
-        Ok(RealDisk { directory: directory.to_path_buf(), read_only: false })
+        Ok(RealDisk { directory: directory.to_path_buf(), read_only: false, locked: OnceLock::new() })
     }
 
     /// Uses a directory that is there, for reading alone.
     pub fn read_only(directory: &Path) -> io::Result<RealDisk> {
         std::fs::read_dir(directory)?;
-        Ok(RealDisk { directory: directory.to_path_buf(), read_only: true })
+        Ok(RealDisk { directory: directory.to_path_buf(), read_only: true, locked: OnceLock::new() })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -75,9 +76,26 @@ impl Disk for RealDisk {
         let create = !self.read_only;
         let file = OpenOptions::new().read(true).write(create).create(create).truncate(false).open(self.path(LOCK))?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(file)),
+            Ok(()) => {
+                let metadata = file.metadata()?;
+                // A disk is locked once, or again when its lock was let go; the file stays the same.
+                let _ = self.locked.set((metadata.dev(), metadata.ino()));
+                Ok(Box::new(file))
+            }
             Err(TryLockError::WouldBlock) => Err(LockError::InUse),
             Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
+        }
+    }
+
+    fn is_still_there(&self) -> io::Result<()> {
+        let found = std::fs::metadata(self.path(LOCK)).map(|metadata| (metadata.dev(), metadata.ino()));
+        match found {
+            Ok(found) if self.locked.get().is_none_or(|locked| *locked == found) => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it was removed or replaced while the broker was running, and with it maybe the whole directory",
+            )),
         }
     }
 

@@ -64,6 +64,12 @@ pub fn fresh_directory() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("there is room for a directory")
 }
 
+/// Whether the tests were told to do without something that this machine lacks (`cargo xtask test` tells them, and says so
+/// at its end). Nothing is left out otherwise.
+pub fn is_left_out(thing: &str) -> bool {
+    std::env::var("MILLPOND_TEST_WITHOUT").is_ok_and(|without| without.split(',').any(|name| name == thing))
+}
+
 impl Broker {
     /// A broker on a fresh directory.
     pub fn start() -> Broker {

@@ -19,6 +19,8 @@ mod quotas;
 mod receiving;
 mod restarting;
 mod serving;
+mod standing_still;
 mod starting;
+mod starving;
 mod working;
 mod wrong_usage;

@@ -5,8 +5,6 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-use tempfile::TempDir;
-
 use crate::broker::{Broker, Said, call, fresh_directory, millpond, serve};
 
 #[test]
@@ -104,53 +102,7 @@ fn a_directory_of_another_version_is_told() {
     assert_eq!(Broker::start_on(directory).counts("default")["waiting"], 1);
 }
 
-#[test]
-fn a_full_disk_refuses_publishes_and_lets_work_go_on() {
-    let Some(disk) = SmallDisk::mount("320m") else {
-        eprintln!("NOT TESTED: a full disk, because no small file system can be mounted here");
-        return;
-    };
-    let broker = Broker::run(&mut serve(&disk.directory.path().join("data")));
-    let body = vec![b'x'; 1024 * 1024];
-    broker.ok(&["publish", "default/a", "first"]);
-    let said = (0..400)
-        .map(|_| broker.call_with(&["publish", "default/b"], &body))
-        .find(|said| said.code != 0)
-        .expect("400 MiB do not fit");
-    said.failed(1, &["disk_full"]);
-    // What is there can be worked on, and room that comes back is used again.
-    assert_eq!(broker.json(&["receive", "default/a", "--ack"])[0]["body"], "first");
-    broker.ok(&["purge", "default"]);
-    let is_back = (0..200).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        broker.call(&["publish", "default/a", "again"]).code == 0
-    });
-    assert!(is_back, "the room of what was purged does not come back");
-}
-
 /// Serves a directory, which has to be refused with these words.
 fn refused(directory: &Path, words: &[&str]) {
     Said::of(serve(directory).output().unwrap()).failed(1, words);
-}
-
-/// A small file system in memory; only root may mount one.
-struct SmallDisk {
-    directory: TempDir,
-}
-
-impl SmallDisk {
-    fn mount(size: &str) -> Option<SmallDisk> {
-        let directory = fresh_directory();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(directory.path());
-        let mounted = mount.output().is_ok_and(|output| output.status.success());
-        mounted.then_some(SmallDisk { directory })
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: the broker in the test may be dropped after this.
-        let _ = Command::new("umount").arg("-l").arg(self.directory.path()).status();
-    }
 }

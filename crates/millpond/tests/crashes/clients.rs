@@ -40,7 +40,7 @@ const CONSUMERS: [(&str, &str, &str); 9] = [
 ];
 
 /// Messages that wait in a group while its publishers go on; a crash meets a backlog, and the end comes soon.
-const BACKLOG: u64 = 10_000;
+const BACKLOG: u64 = 3_000;
 /// How often a file is looked for that tells to end.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -176,9 +176,9 @@ impl Process {
     /// Waits until the consumers have come closer.
     async fn pace(&mut self, space: &str) {
         tokio::time::sleep(Duration::from_millis(1 + self.random.below(4))).await;
-        while self.random.one_in(20) && !self.is_told("stop") {
-            let Some(view) = passing(self.client.stats(name(space)).await) else { return };
-            if view.groups.iter().all(|group| group.counts.unfinished() < BACKLOG) {
+        while self.random.one_in(4) && !self.is_told("stop") {
+            let view = passing(self.client.stats(name(space)).await);
+            if view.is_some_and(|view| view.groups.iter().all(|group| group.counts.unfinished() < BACKLOG)) {
                 return;
             }
             tokio::time::sleep(TICK).await;

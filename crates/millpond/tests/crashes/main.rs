@@ -48,7 +48,7 @@ fn killed_at_random_moments_nothing_is_lost_ended_twice_or_stuck() {
             _ => {}
         }
         siege.kill(&mut random);
-        if siege.kills % CALM_AFTER == 0 {
+        if siege.kills.is_multiple_of(CALM_AFTER) {
             siege.let_all_go_on();
             std::thread::sleep(CALM);
         }

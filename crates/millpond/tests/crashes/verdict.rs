@@ -67,6 +67,9 @@ pub fn verdict(files: &[(String, String)]) -> Verdict {
     all.judge()
 }
 
+/// The leases of a topic, in their order: the message, who got it, and the epoch.
+type Leases<'a> = BTreeMap<LeaseNumber, (MessageId, &'a str, u64)>;
+
 #[derive(Default)]
 struct Ledger<'a> {
     /// By namespace and tag.
@@ -77,8 +80,8 @@ struct Ledger<'a> {
     last_ended: BTreeMap<(&'a str, &'a str), MessageId>,
     topics: HashMap<(&'a str, MessageId), &'a str>,
     lives: HashMap<Place<'a>, Life<'a>>,
-    /// By group and topic, in the order of leases: the message, who got it, and the epoch.
-    leases: BTreeMap<(&'a str, &'a str, &'a str), BTreeMap<LeaseNumber, (MessageId, &'a str, u64)>>,
+    /// By namespace, group and topic.
+    leases: BTreeMap<(&'a str, &'a str, &'a str), Leases<'a>>,
     verdict: Verdict,
 }
 
