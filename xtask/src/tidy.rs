@@ -7,6 +7,7 @@ mod layers;
 mod lengths;
 mod links;
 mod modules;
+mod named;
 mod words;
 
 use crate::workspace::Workspace;
@@ -25,6 +26,7 @@ pub fn check(workspace: &Workspace) -> Outcome {
         modules::check(&texts),
         lengths::check(&texts),
         links::check(&texts),
+        named::check(&texts),
         documents::check_chores(&texts),
     ]
     .concat();

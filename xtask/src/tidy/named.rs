@@ -1,0 +1,69 @@
+//! What docs/semantics.md names in the code is there: its tests first of all, so that no promise stands on a test that was
+//! renamed or removed.
+
+use std::collections::BTreeSet;
+
+use crate::workspace::Text;
+
+const DOCUMENT: &str = "docs/semantics.md";
+/// Where the scripts are that the document names by their files.
+const SCENARIOS: &str = "crates/millpond-core/tests/scenarios/";
+/// A word of so many parts is a test's, or stands in the code for something else that can be renamed.
+const PARTS_MIN: usize = 3;
+/// What figures begin with; the code names them without.
+const FIGURES: &str = "millpond_";
+
+/// Complaints about scripts and names that are not there.
+pub fn check(texts: &[Text]) -> Vec<String> {
+    let named = texts.iter().filter(|text| text.path == DOCUMENT).flat_map(|text| spans(&text.text));
+    let code = words(texts);
+    let lost = |name: &&str| match name.strip_suffix(".txt") {
+        Some(script) => {
+            !texts.iter().any(|text| text.path.strip_prefix(SCENARIOS).is_some_and(|file| fits(file, script)))
+        }
+        None => is_name(name) && !code.contains(name.strip_prefix(FIGURES).unwrap_or(name)),
+    };
+    let lost: BTreeSet<&str> = named.filter(lost).collect();
+    lost.into_iter().map(|name| format!("{DOCUMENT}: there is no `{name}` any more")).collect()
+}
+
+/// What stands between backticks.
+fn spans(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+fn is_name(span: &str) -> bool {
+    let is_of_names = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    span.chars().all(is_of_names) && span.split('_').count() >= PARTS_MIN
+}
+
+/// Whether a file is a script of this name, in which a `*` at the end stands for anything.
+fn fits(file: &str, script: &str) -> bool {
+    let Some(file) = file.strip_suffix(".txt") else { return false };
+    script.strip_suffix('*').map_or(file == script, |begin| file.starts_with(begin))
+}
+
+/// All words of the code.
+fn words(texts: &[Text]) -> BTreeSet<&str> {
+    let code = texts.iter().filter(|text| text.path.ends_with(".rs"));
+    code.flat_map(|text| text.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_is_gone_is_missed() {
+        let complaints = |document: &str| {
+            let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
+            let code = text("crates/a/tests/b.rs", "fn what_was_there_stays() {}\nname(\"over_all\");\n");
+            let script = text("crates/millpond-core/tests/scenarios/office_lost.txt", "");
+            check(&[text(DOCUMENT, document), code, script]).len()
+        };
+        assert_eq!(complaints("It holds (`what_was_there_stays`, `office_lost.txt`, `office*.txt`)."), 0);
+        assert_eq!(complaints("`millpond_over_all` counts it, `some_word` is short, `in a_b_c d` is no name."), 0);
+        assert_eq!(complaints("It holds (`what_was_there_goes`)."), 1);
+        assert_eq!(complaints("It holds (`office.txt`, `leases*.txt`)."), 2);
+    }
+}
