@@ -115,7 +115,7 @@ pub struct Recovery {
     pub batches: u64,
     /// Facts replayed.
     pub facts: u64,
-    /// Bytes of a torn batch that were given up; nothing of it had been confirmed.
+    /// Bytes of a torn batch that were given up, at least; nothing of it had been confirmed.
     pub torn: u64,
     /// Whether everything from [`Recovery::end`] on was cut off by a person's order.
     pub cut: bool,
@@ -254,8 +254,8 @@ impl<R: Replica> Replay<'_, R> {
                     let place = disk.place(&segment.name);
                     return Err(OpenError::Version { place, version: version.into() });
                 }
-                Found::Torn(header) => {
-                    self.report.torn = header.total();
+                Found::Torn(bytes) => {
+                    self.report.torn = bytes;
                     break "holds a batch that does not match its checksum";
                 }
                 Found::Nothing => break "does not hold a batch",

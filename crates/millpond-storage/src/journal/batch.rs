@@ -69,6 +69,8 @@ pub struct BatchHeader {
 pub enum NoHeader {
     /// Something else stands here, or nothing.
     Other,
+    /// A header of this place stood here, or was being written: what is left of it does not match its checksum.
+    Broken,
     /// The header is whole, and of a version that this build does not know.
     Version(u8),
 }
@@ -78,8 +80,12 @@ impl BatchHeader {
     pub fn read(bytes: &[u8; HEADER], position: u64, directory: u128) -> Result<BatchHeader, NoHeader> {
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        if bytes[..4] != MAGIC || u64_at(16) != position || u32_at(60) != header_checksum(bytes, directory) {
-            return Err(NoHeader::Other);
+        let (is_header, is_here) = (bytes[..4] == MAGIC, u64_at(16) == position);
+        let is_whole = u32_at(60) == header_checksum(bytes, directory);
+        if !(is_header && is_here && is_whole) {
+            // What an earlier use left here is whole, and of another place. Space that was never used says 0 of everything.
+            let is_left_of_one = !is_whole && (is_header || is_here && position > 0);
+            return Err(if is_left_of_one { NoHeader::Broken } else { NoHeader::Other });
         }
         if bytes[4] != codec::VERSION {
             return Err(NoHeader::Version(bytes[4]));

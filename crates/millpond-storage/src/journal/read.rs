@@ -18,7 +18,7 @@ pub struct Reader(Arc<Shared>);
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The bytes are not what was written. The message that begins at this offset is the first that is damaged.
-    #[error("a message in {file} at offset {offset} does not match its checksum: the disk has damaged it")]
+    #[error("a message in {file} at offset {offset} is not what was written: the disk has damaged it")]
     Damaged {
         /// The file.
         file: String,
@@ -63,10 +63,17 @@ impl Reader {
             return Ok(bytes);
         }
         let segments = &self.0.segments;
-        let segment = segments.find(extent.position).filter(|segment| segment.holds(extent));
+        let segment = segments.find(extent.position).filter(|segment| extent.position < segment.end);
         let segment = segment.ok_or(ReadError::Gone(extent.position))?;
         let place = || self.0.disk.place(&segment.name);
         let offset = segment.offset(extent.position);
+        if !segment.holds(extent) {
+            // The file was cut off by somebody. What was needed of it has not ended by that.
+            return Err(match segment.live.is_empty() {
+                true => ReadError::Gone(extent.position),
+                false => ReadError::Damaged { file: place(), offset },
+            });
+        }
         let mut block = vec![0; extent.length as usize];
         let result = segment.file.read_at(offset, &mut block);
         // The file may have become another segment while it was read.

@@ -34,8 +34,9 @@ pub enum Found {
     Batch(BatchHeader, Bytes),
     /// No header of this place.
     Nothing,
-    /// A header, and not the payload that belongs to it.
-    Torn(BatchHeader),
+    /// A batch of so many bytes, as far as one can tell, that is not whole: a header without the payload that belongs to
+    /// it, or what is left of a header.
+    Torn(u64),
     /// A batch that was written, and lost, by an earlier start.
     Lost,
     /// A header of a later version.
@@ -62,6 +63,7 @@ impl<'a> Scan<'a> {
         let header = match self.header(self.position)? {
             Ok(header) => header,
             Err(NoHeader::Other) => return Ok(Found::Nothing),
+            Err(NoHeader::Broken) => return Ok(Found::Torn(HEADER as u64)),
             Err(NoHeader::Version(version)) => return Ok(Found::Version(version)),
         };
         if header.start < self.start {
@@ -69,7 +71,7 @@ impl<'a> Scan<'a> {
         }
         let payload = self.window.get(offset + HEADER as u64, header.length as usize)?;
         match payload.filter(|payload| crc32c::crc32c(payload) == header.payload_checksum) {
-            None => Ok(Found::Torn(header)),
+            None => Ok(Found::Torn(header.total())),
             Some(payload) => {
                 assert!(header.end() > self.position, "a batch is longer than nothing");
                 self.position = header.end();

@@ -7,6 +7,7 @@ mod inspect;
 mod mover;
 mod reads;
 mod real_disk;
+mod regions;
 mod restart;
 mod salvage;
 mod start;

@@ -182,6 +182,11 @@ impl Workload {
         Ok(())
     }
 
+    /// The state behind the batch that ended there, if one did.
+    pub fn state_at(&self, end: u64) -> Option<&[Page]> {
+        self.history.get(&end).map(Vec::as_slice)
+    }
+
     /// Notes the state behind a batch that was just sealed.
     fn sealed(&mut self, opened: &Opened) {
         self.history.insert(opened.appender.position(), state(&opened.core));

@@ -1,0 +1,330 @@
+//! Every region of a directory, wounded in every way: bits flipped, files cut, sectors blanked, written elsewhere or in their
+//! state of before, files empty, gone or in each other's place.
+//!
+//! A start then does one of three things. It refuses, and names the file. It gives up a tail that nothing vouches for, and
+//! says so wherever there are bytes to say it of. Or everything is there, but for messages that say that they are damaged
+//! when they are read. What it never does is to panic, to take a wounded message for a whole one, or to call one ended that is not.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_core::Core;
+use millpond_core::fact::FactLog;
+use millpond_core::output::Extent;
+
+use super::workload::{Workload, checkpoint, options, publish, state};
+use crate::twin::{SECTOR, SMALL_SECTOR, Seed, TwinDisk};
+use crate::{Mark, OpenError, ReadError, Verdict, inspect_disk, open};
+
+type Files = BTreeMap<String, Vec<u8>>;
+/// What is done to files.
+type Blow = Box<dyn Fn(&mut Files)>;
+/// What is done to one of them.
+type FileBlow = Box<dyn Fn(&mut Vec<u8>)>;
+
+/// Bytes of the two kinds of headers, and what a segment's takes.
+const SEGMENT_FIELDS: usize = 44;
+const SEGMENT_HEADER: usize = 4096;
+const BATCH_HEADER: usize = 64;
+
+/// A directory in order, and what is true of it.
+struct Whole {
+    workload: Workload,
+    files: Files,
+    /// Every message that is needed.
+    blocks: BTreeMap<u64, Bytes>,
+    checkpoint: u64,
+    end: u64,
+    /// By position: file, offset and bytes with the header.
+    batches: BTreeMap<u64, Batch>,
+}
+
+#[derive(Clone)]
+struct Batch {
+    file: String,
+    offset: usize,
+    bytes: usize,
+    durable: u64,
+}
+
+/// What was done to it.
+struct Wound {
+    what: String,
+    file: String,
+    files: Files,
+}
+
+/// What came of all wounds.
+#[derive(Default, Debug)]
+struct Tally {
+    refused: u32,
+    torn: u32,
+    damaged: u32,
+    unharmed: u32,
+}
+
+#[test]
+fn no_wound_of_any_region_goes_unnoticed() {
+    let whole = Whole::make();
+    let mut tally = Tally::default();
+    let mut seed = Seed::new(17);
+    for wound in whole.wounds(&mut seed) {
+        whole.judge(&wound, &mut tally);
+    }
+    eprintln!("wounds: {tally:?}");
+    let Tally { refused, torn, damaged, unharmed } = tally;
+    assert!(refused > 500 && torn > 10 && damaged > 20 && unharmed > 100, "{tally:?}");
+}
+
+#[test]
+fn an_inspection_finds_whatever_a_read_finds() {
+    let whole = Whole::make();
+    for (at, block) in &whole.blocks {
+        let (file, offset) = whole.place(*at);
+        // In the middle of it, and where nothing is left of it.
+        for cut in [false, true] {
+            let mut files = whole.files.clone();
+            let bytes = files.get_mut(&file).unwrap();
+            if cut && *at < whole.checkpoint {
+                bytes.truncate(offset);
+            } else {
+                bytes[offset + block.len() / 2] ^= 4;
+            }
+            let disk = whole.disk(&files);
+            let mut told = Vec::new();
+            let verdict = inspect_disk(Arc::new(disk), false, &mut told).unwrap();
+            let told = String::from_utf8(told).unwrap();
+            assert!(verdict == Verdict::Damaged && told.contains(&file), "{file} at {offset}, cut: {cut}: {told}");
+        }
+    }
+}
+
+impl Whole {
+    /// Messages in several segments before a checkpoint, and behind it; two starts.
+    fn make() -> Whole {
+        let mut workload = Workload::new(TwinDisk::new(SECTOR), 33);
+        let mut opened = workload.open().unwrap();
+        let mut seed = Seed::new(6);
+        for round in 0..24 {
+            for _ in 0..3 {
+                workload.turn(&mut opened, publish(&mut seed)).unwrap();
+            }
+            if round % 8 == 0 {
+                workload.receive(&mut opened).unwrap();
+                workload.ack(&mut opened).unwrap();
+            }
+        }
+        (0..12).for_each(|_| _ = workload.turn(&mut opened, publish(&mut seed)).unwrap());
+        workload.mark(&mut opened, Mark::Idle).unwrap();
+        checkpoint(&mut opened);
+        workload.turn(&mut opened, publish(&mut seed)).unwrap();
+        workload.mark(&mut opened, Mark::Stop).unwrap();
+        drop(opened);
+        let mut opened = workload.open().unwrap();
+        (0..4).for_each(|_| _ = workload.turn(&mut opened, publish(&mut seed)).unwrap());
+        workload.mark(&mut opened, Mark::Stop).unwrap();
+
+        let mut blocks = BTreeMap::new();
+        opened.core.extents(&mut |_, extent: Extent| {
+            blocks.insert(extent.position, opened.reader.read(extent).unwrap());
+        });
+        let (end, checkpoint) = (opened.appender.position(), opened.report.checkpoint);
+        drop(opened);
+        let mut files = workload.disk.snapshot();
+        files.retain(|name, _| !name.starts_with("spare"));
+        let batches = files.iter().filter(|(name, _)| name.ends_with(".journal")).flat_map(batches).collect();
+        let whole = Whole { workload, files, blocks, checkpoint, end, batches };
+        let before = whole.blocks.range(..checkpoint).count();
+        let (needed, files) = (whole.blocks.len(), whole.files.len());
+        assert!(before > 8 && before < needed && files > 4, "{before} of {needed} in {files} files");
+        assert_eq!(whole.batches.last_key_value().map(|(position, last)| position + last.bytes as u64), Some(end));
+        whole
+    }
+
+    fn disk(&self, files: &Files) -> TwinDisk {
+        TwinDisk::from_snapshot(SECTOR, files).with_tree_of(&self.workload.disk)
+    }
+
+    /// The file and offset of a position.
+    fn place(&self, position: u64) -> (String, usize) {
+        let batch = self.batches.range(..=position).next_back().unwrap();
+        (batch.1.file.clone(), batch.1.offset + (position - batch.0) as usize)
+    }
+
+    fn wounds<'a>(&'a self, seed: &'a mut Seed) -> impl Iterator<Item = Wound> + 'a {
+        let every_bit = std::env::var_os("WOUNDS").is_some();
+        let mut plans: Vec<(String, String, Blow)> = Vec::new();
+        let mut plan = |what: String, file: &str, how: Blow| {
+            plans.push((what, file.to_owned(), how));
+        };
+        for (name, bytes) in &self.files {
+            let in_file = |how: FileBlow| {
+                let name = name.clone();
+                Box::new(move |files: &mut Files| how(files.get_mut(&name).unwrap())) as Blow
+            };
+            for at in self.bytes_that_matter(name, bytes, every_bit) {
+                let bits = if every_bit {
+                    0..8
+                } else {
+                    let bit = seed.below(8) as u8;
+                    bit..bit + 1
+                };
+                for bit in bits {
+                    plan(
+                        format!("bit {bit} of byte {at} flipped"),
+                        name,
+                        in_file(Box::new(move |bytes| bytes[at] ^= 1 << bit)),
+                    );
+                }
+            }
+            for at in self.cuts(name, bytes) {
+                plan(format!("cut to {at} bytes"), name, in_file(Box::new(move |bytes| bytes.truncate(at))));
+            }
+            let removed = name.clone();
+            plan("removed".into(), name, Box::new(move |files| _ = files.remove(&removed)));
+            for at in (0..bytes.len()).step_by(SMALL_SECTOR) {
+                let to = (at + SMALL_SECTOR).min(bytes.len());
+                for value in [0, 0xff] {
+                    plan(
+                        format!("{at}..{to} filled with {value}"),
+                        name,
+                        in_file(Box::new(move |bytes| bytes[at..to].fill(value))),
+                    );
+                }
+                if to + SMALL_SECTOR <= bytes.len() {
+                    let misdirected = Box::new(move |bytes: &mut Vec<u8>| bytes.copy_within(to..to + SMALL_SECTOR, at));
+                    plan(format!("{to}.. written over {at}"), name, in_file(misdirected));
+                }
+            }
+            for other in self.files.keys().filter(|other| *other != name) {
+                let contents = self.files[other].clone();
+                plan(
+                    format!("with the contents of {other}"),
+                    name,
+                    in_file(Box::new(move |bytes| bytes.clone_from(&contents))),
+                );
+            }
+        }
+        plans.into_iter().filter_map(|(what, file, how)| {
+            let mut files = self.files.clone();
+            how(&mut files);
+            (files != self.files).then_some(Wound { what, file, files })
+        })
+    }
+
+    /// All fields of headers, and samples of what is between them.
+    fn bytes_that_matter(&self, name: &str, bytes: &[u8], all: bool) -> Vec<usize> {
+        if !name.ends_with(".journal") {
+            return (0..bytes.len()).collect();
+        }
+        let mut matter: Vec<usize> = (0..SEGMENT_FIELDS).collect();
+        let of_file: Vec<&Batch> = self.batches.values().filter(|batch| batch.file == name).collect();
+        for (index, batch) in of_file.iter().enumerate() {
+            // The headers of the first, of one in the middle and of the last two, and of all the same fields.
+            let whole = all || index == 0 || index == of_file.len() / 2 || index + 2 >= of_file.len();
+            matter.extend((0..BATCH_HEADER).filter(|at| whole || at % 8 == 0).map(|at| batch.offset + at));
+            let payload = batch.offset + BATCH_HEADER..batch.offset + batch.bytes;
+            matter.extend(payload.clone().take(3).chain(payload.clone().rev().take(9)));
+            matter.extend(payload.step_by(if all { 1 } else { 241 }));
+        }
+        matter.sort_unstable();
+        matter.dedup();
+        matter
+    }
+
+    fn cuts(&self, name: &str, bytes: &[u8]) -> Vec<usize> {
+        let mut cuts = vec![0, 1, bytes.len() / 2, bytes.len() - 1];
+        if !name.ends_with(".journal") {
+            cuts.extend(0..bytes.len());
+        } else {
+            cuts.extend([SEGMENT_FIELDS - 1, SEGMENT_FIELDS, SEGMENT_HEADER - 1, SEGMENT_HEADER]);
+            for batch in self.batches.values().filter(|batch| batch.file == name) {
+                let of_batch =
+                    [0, 1, BATCH_HEADER - 1, BATCH_HEADER, BATCH_HEADER + 1, batch.bytes / 2, batch.bytes - 1];
+                cuts.extend(of_batch.map(|at| batch.offset + at));
+            }
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts
+    }
+
+    fn judge(&self, wound: &Wound, tally: &mut Tally) {
+        let Wound { what, file, files } = wound;
+        let what = format!("{file}, {what}");
+        let disk = self.disk(files);
+        let opened = catch_unwind(AssertUnwindSafe(|| open::<Core>(Arc::new(disk), &options())));
+        let opened = match opened.unwrap_or_else(|_| panic!("a panic: {what}")) {
+            Ok(opened) => opened,
+            Err(error) => {
+                // A file that is not there is named by what it held, or by the directory without it.
+                let names = error.to_string().contains(file.as_str())
+                    || matches!(
+                        error,
+                        OpenError::Missing { .. } | OpenError::FormatMissing(_) | OpenError::CheckpointGone(_)
+                    )
+                    || error.to_string().contains(".journal");
+                assert!(names, "{what}: {error}");
+                tally.refused += 1;
+                return;
+            }
+        };
+        let end = opened.report.end;
+        let vouched = self.vouched(files);
+        assert!(end >= vouched, "{what}: ends at {end}, and what is left says that {vouched} had been durable");
+        let expected = self.workload.state_at(end).unwrap_or_else(|| panic!("{what}: no batch ended at {end}"));
+        assert!(state(&opened.core) == *expected, "{what}: not the state at {end}");
+        if end < self.end {
+            // Nothing tells of a batch that is gone without a trace.
+            let (name, offset) = self.place(end);
+            let rest = files.get(&name).and_then(|bytes| bytes.get(offset..)).unwrap_or_default();
+            let is_trace = rest
+                .get(..BATCH_HEADER)
+                .is_some_and(|header| header.starts_with(b"MPB1") || header[16..24] == end.to_le_bytes());
+            assert!(opened.report.torn > 0 || !is_trace, "{what}: gives up what is behind {end} without a word");
+            tally.torn += 1;
+        }
+        let mut damaged = 0;
+        opened.core.extents(&mut |_, extent| match opened.reader.read(extent) {
+            Ok(block) => assert!(self.blocks.get(&extent.position).is_none_or(|whole| *whole == block), "{what}"),
+            Err(ReadError::Damaged { file: found, .. }) => {
+                assert!(found.ends_with(file.as_str()), "{what}: {found}");
+                damaged += 1;
+            }
+            Err(error) => panic!("{what}: a message that is needed: {error}"),
+        });
+        tally.damaged += u32::from(damaged > 0);
+        tally.unharmed += u32::from(damaged == 0 && end == self.end);
+    }
+
+    /// What is known to have been durable from what the wound has left: the checkpoint, the segments, and the headers that
+    /// still stand.
+    fn vouched(&self, files: &Files) -> u64 {
+        let stands = |batch: &&Batch| {
+            let header = batch.offset..batch.offset + BATCH_HEADER;
+            files.get(&batch.file).and_then(|bytes| bytes.get(header.clone())) == self.files[&batch.file].get(header)
+        };
+        let headers = self.batches.values().filter(stands).map(|batch| batch.durable);
+        headers.max().unwrap_or_default().max(self.checkpoint)
+    }
+}
+
+/// The batches of a segment.
+fn batches((name, bytes): (&String, &Vec<u8>)) -> Vec<(u64, Batch)> {
+    let base = u64::from_str_radix(&name[..16], 16).unwrap();
+    let (mut offset, mut found) = (SEGMENT_HEADER, Vec::new());
+    while let Some(header) = bytes.get(offset..offset + BATCH_HEADER) {
+        let position = base + (offset - SEGMENT_HEADER) as u64;
+        let u64_at = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap());
+        if header[..4] != *b"MPB1" || u64_at(16) != position {
+            break;
+        }
+        let payload = u32::from_le_bytes(header[8..12].try_into().unwrap()) as usize;
+        let bytes = BATCH_HEADER + payload.next_multiple_of(8);
+        found.push((position, Batch { file: name.clone(), offset, bytes, durable: u64_at(24) }));
+        offset += bytes;
+    }
+    found
+}
