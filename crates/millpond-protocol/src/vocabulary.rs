@@ -238,7 +238,7 @@ impl Row for OutcomeRun<FinishOutcome> {
 
 choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail }, 3 Coalesced { id, replaced } });
 choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept, 4 Deposed });
-choice!(TopBy { 0 Depth, 1 Age });
+choice!(TopBy { 0 Depth, 1 Age, 2 Due });
 choice!(Start { 0 Latest, 1 Earliest, 2 At(time) });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
 
@@ -252,7 +252,7 @@ record!(OfficeTerms { term, handover });
 record!(OfficeView { group, terms, epoch, leader, is_handing_over, candidates });
 record!(Standing { role, epoch, term, handover });
 choice!(Role { 0 Candidate, 1 Inaugurate, 2 Lead, 3 Deposed });
-record!(TopicView { name, paused, counts, oldest, cursors });
+record!(TopicView { name, paused, counts, oldest, due, cursors });
 record!(GroupCursors { group, priority, scan, completion, next, lag });
 record!(MessageView { id, state, published, expires, deliveries, failures, block });
 record!(DeadView { topic, message, reason, detail, died });

@@ -139,6 +139,8 @@ pub struct TopicView {
     pub counts: Counts,
     /// When the oldest message that waits was published; `None` if none waits.
     pub oldest: Option<WallTime>,
+    /// When the first of its delayed messages is due; `None` if none is delayed.
+    pub due: Option<WallTime>,
     /// Cursors per group and priority in use; empty in listings, filled where one topic is asked for.
     pub cursors: Vec<GroupCursors>,
 }
@@ -150,6 +152,8 @@ pub enum TopBy {
     Depth,
     /// How long ago the oldest message that waits was published.
     Age,
+    /// How soon the first of its delayed messages is due.
+    Due,
 }
 
 /// How far a group has come in one priority of a topic.

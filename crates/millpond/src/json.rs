@@ -235,6 +235,7 @@ pub fn topic(view: &TopicView) -> Value {
     object.append(&mut counts);
     object.insert("lag".into(), view.counts.unfinished().into());
     object.insert("oldest".into(), view.oldest.map_or(Value::Null, |time| time_text(time).into()));
+    object.insert("due".into(), view.due.map_or(Value::Null, |time| time_text(time).into()));
     if !view.cursors.is_empty() {
         let cursors = view.cursors.iter().map(|c| {
             json!({

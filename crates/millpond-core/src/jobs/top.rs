@@ -56,12 +56,13 @@ impl TopJob {
     }
 
     fn take(&mut self, view: TopicView) {
-        // Nothing stands out where nothing waits.
-        let Some(oldest) = view.oldest else { return };
+        // Nothing stands out where nothing waits, or nothing is delayed.
         let rank = match self.by {
-            TopBy::Depth => u64::MAX - view.counts.waiting,
-            TopBy::Age => oldest.0,
+            TopBy::Depth => view.oldest.map(|_| u64::MAX - view.counts.waiting),
+            TopBy::Age => view.oldest.map(|at| at.0),
+            TopBy::Due => view.due.map(|at| at.0),
         };
+        let Some(rank) = rank else { return };
         self.found.insert((rank, view.name.clone()), view);
         if self.found.len() > self.limit {
             self.found.pop_last();

@@ -20,7 +20,7 @@ impl Topic {
             for aside in level.aside.values() {
                 match aside.state {
                     AsideWhy::Ready { .. } => seen.is_back(&aside.run),
-                    AsideWhy::Delayed { .. } => seen.counts.delayed += u64::from(aside.run.count),
+                    AsideWhy::Delayed { due, .. } => seen.is_delayed(&aside.run, due),
                     AsideWhy::Retrying { .. } => seen.counts.retrying += u64::from(aside.run.count),
                     AsideWhy::Leased(_) => seen.counts.leased += u64::from(aside.run.count),
                 }
@@ -40,7 +40,7 @@ impl TopicPage {
             for aside in &level.aside {
                 match aside.state {
                     AsideState::Ready { .. } => seen.is_back(&aside.run),
-                    AsideState::Delayed { .. } => seen.counts.delayed += u64::from(aside.run.count),
+                    AsideState::Delayed { due } => seen.is_delayed(&aside.run, due),
                     AsideState::Retrying { .. } => seen.counts.retrying += u64::from(aside.run.count),
                     AsideState::Leased { .. } => seen.counts.leased += u64::from(aside.run.count),
                 }
@@ -65,6 +65,7 @@ impl Group {
 struct Seen {
     counts: Counts,
     oldest: Option<WallTime>,
+    due: Option<WallTime>,
 }
 
 impl Seen {
@@ -78,9 +79,14 @@ impl Seen {
         self.waits(u64::from(run.count), Some(run.published));
     }
 
+    fn is_delayed(&mut self, run: &RunPage, due: WallTime) {
+        self.counts.delayed += u64::from(run.count);
+        self.due = self.due.into_iter().chain([due]).min();
+    }
+
     fn of(self, name: &TopicName) -> TopicView {
         // A page's name may be part of all that was read with it.
-        let name = name.detach();
-        TopicView { name, paused: false, counts: self.counts, oldest: self.oldest, cursors: Vec::new() }
+        let (name, Seen { counts, oldest, due }) = (name.detach(), self);
+        TopicView { name, paused: false, counts, oldest, due, cursors: Vec::new() }
     }
 }

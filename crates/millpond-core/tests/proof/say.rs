@@ -215,7 +215,8 @@ fn namespace(view: &NamespaceView) -> String {
 fn topic(view: &TopicView, now: Now) -> Vec<String> {
     let paused = if view.paused { ", paused" } else { "" };
     let oldest = view.oldest.map_or(String::new(), |at| format!(", oldest {} ms", now.wall.since(at).0));
-    let mut lines = vec![format!("{}{}{oldest}{paused}", view.name, counts(&view.counts))];
+    let due = view.due.map_or(String::new(), |at| format!(", due in {} ms", at.since(now.wall).0));
+    let mut lines = vec![format!("{}{}{oldest}{due}{paused}", view.name, counts(&view.counts))];
     lines.extend(view.cursors.iter().map(|c| {
         let (priority, scan, completion, next) = (c.priority.level(), c.scan.0, c.completion.0, c.next.0);
         let group = if c.group.as_str() == "default" { String::new() } else { format!("{}, ", c.group) };

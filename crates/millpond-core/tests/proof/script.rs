@@ -261,7 +261,11 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "stats" => Command::Stats(namespace),
         "topics" => Command::Topics { listing: line.listing(names), group },
         "top" => {
-            let by = if line.words == ["age"] { TopBy::Age } else { TopBy::Depth };
+            let by = match line.words[..] {
+                ["age"] => TopBy::Age,
+                ["due"] => TopBy::Due,
+                _ => TopBy::Depth,
+            };
             let Listing { namespace, prefix, limit, .. } = line.listing(names);
             Command::Top(Top { namespace, group, prefix, by, limit })
         }

@@ -502,6 +502,7 @@ impl Draw {
             paused: self.flag(),
             counts: self.counts(),
             oldest: self.option(Draw::wall),
+            due: self.option(Draw::wall),
             cursors: self.list(0, cursors),
         }
     }

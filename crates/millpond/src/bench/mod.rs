@@ -20,6 +20,7 @@ mod producer;
 mod progress;
 mod publish;
 mod report;
+mod reschedule;
 mod scrape;
 mod seen;
 mod settle;
@@ -46,6 +47,7 @@ pub enum Bench {
     Latency(latency::Latency),
     Topics(topics::Topics),
     Backlog(backlog::Backlog),
+    Reschedule(reschedule::Reschedule),
     Soak(soak::Soak),
 }
 
@@ -59,6 +61,7 @@ impl Bench {
             Bench::Latency(command) => command.run(globals),
             Bench::Topics(command) => command.run(globals),
             Bench::Backlog(command) => command.run(globals),
+            Bench::Reschedule(command) => command.run(globals),
             Bench::Soak(command) => command.run(globals),
         }
     }

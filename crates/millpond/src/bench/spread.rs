@@ -155,7 +155,8 @@ impl Frame {
 }
 
 /// The name of a topic of tenant 0.
-fn topic_name(topic: u32) -> [u8; NAME] {
+/// The name of a topic of the first tenant.
+pub fn topic_name(topic: u32) -> [u8; NAME] {
     let mut name = *b"t00000/000000000";
     write_digits(u64::from(topic), &mut name[TOPIC]);
     name

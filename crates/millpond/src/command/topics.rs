@@ -30,7 +30,8 @@ pub struct Topics {
     /// Only topics after this name, the last one of the page before
     #[arg(long, value_name = "NAME", value_parser = topic)]
     after: Option<TopicName>,
-    /// The topics that stand out instead, at most 100: with the most messages that wait, or with the oldest of them
+    /// The topics that stand out instead, at most 100: with the most messages that wait, with the oldest of them, or with
+    /// those delayed messages that are due first
     #[arg(long, value_enum, value_name = "BY", conflicts_with = "after")]
     top: Option<By>,
 }
@@ -40,6 +41,7 @@ pub struct Topics {
 enum By {
     Depth,
     Age,
+    Due,
 }
 
 /// Reads the name of a topic as it is, without escapes.
@@ -68,6 +70,7 @@ impl Topics {
             let by = match by {
                 By::Depth => TopBy::Depth,
                 By::Age => TopBy::Age,
+                By::Due => TopBy::Due,
             };
             let limit = self.limit.min(TOP_MAX as u32);
             let views = with_client(globals, async |client| {
@@ -112,7 +115,8 @@ fn print_page(globals: &Globals, views: &[TopicView]) {
         views.iter().for_each(|view| say::line(json::topic(view)));
         return;
     }
-    let mut table = Table::new(&["topic", "paused", "waiting", "delayed", "retrying", "leased", "lag", "oldest"]);
+    let mut table =
+        Table::new(&["topic", "paused", "waiting", "delayed", "retrying", "leased", "lag", "oldest", "due"]);
     for view in views {
         table.row([
             view.name.to_string(),
@@ -123,6 +127,7 @@ fn print_page(globals: &Globals, views: &[TopicView]) {
             view.counts.leased.to_string(),
             view.counts.unfinished().to_string(),
             view.oldest.map_or("-".into(), json::time_text),
+            view.due.map_or("-".into(), json::time_text),
         ]);
     }
     say::print(table);

@@ -53,6 +53,15 @@ fn latency_and_burst_report() {
 }
 
 #[test]
+fn messages_are_rescheduled_while_others_publish() {
+    let broker = Broker::start();
+    let report = run(&broker, &["reschedule", "--messages", "2500", "--each", "1000"]);
+    let figures = &report["figures"];
+    assert_eq!((&figures["messages"], &figures["topics"]), (&2500.0.into(), &3.0.into()), "{report}");
+    assert!(figures["others_beside_p99_us"].is_number() && figures["rate_messages_per_s"].is_number(), "{report}");
+}
+
+#[test]
 fn a_broker_is_started_for_the_run() {
     let said = call(&["bench", "publish", "--spawn", "--duration", "50ms", "--json"]).ok();
     let report: Value = serde_json::from_str(&said).unwrap();
