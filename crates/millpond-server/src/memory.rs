@@ -13,7 +13,7 @@
 //! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
-//! | lanes | 30 | 22 MiB | requests that wait for the writer | publishes wait in their connections, then all requests do |
+//! | lanes | 30 | 8 MiB | requests that wait for the writer | publishes wait in their connections, then all requests do |
 //! | held | 30 | 26 MiB | publishes that connections have read while their lane is full | those connections are not read |
 //! | receiving | 30 | 26 MiB | frames that are not whole yet | large frames wait their turn |
 //! | sending | 40 | 35 MiB | bodies that are read and frames that wait to be written | further ones wait as envelopes |
@@ -49,8 +49,10 @@ const BATCHES: u64 = 10;
 const BATCH_MIN: u64 = 512 << 10;
 /// Larger ones would take too long on a slow disk.
 const BATCH_MAX: u64 = BATCH_BYTES;
-/// Finishing requests are small; more that wait than this are a second of a writer's work.
-const FINISHING_MAX: u64 = 16 << 20;
+/// Finishing requests are small: ten thousand acks fit, which is what a writer does in some ten milliseconds. Whoever asks for
+/// anything waits for all that is in front of it, so more would be time that a few clients take from everyone else; with
+/// 16 MiB, sixteen that guessed receipts held others up for seconds.
+const FINISHING_MAX: u64 = 2 << 20;
 /// What a turn takes of publishes beside a full batch stays below what a batch's memory has left.
 const PUBLISHING_MAX: u64 = 6 << 20;
 /// The largest answer finds room when it is alone.

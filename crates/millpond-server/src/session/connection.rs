@@ -16,6 +16,7 @@ use millpond_types::Code;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
 
 use super::Shared;
@@ -27,6 +28,11 @@ use crate::writer::{FINISHING, PUBLISHING, Request};
 
 /// How long a closing connection is given to take its last frame.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Frames that a connection takes in before others have a turn. A read brings thousands of small ones, and the runtime by
+/// itself lets a task that never waits go on for a hundred reads: sixteen clients that flooded a broker with pings held
+/// everyone else up for seconds.
+const FRAMES_IN_A_TURN: u32 = 512;
 
 /// How a connection ended.
 enum End {
@@ -68,6 +74,7 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
         held: 0,
         was_reading: true,
         last_sign: Instant::now(),
+        taken: 0,
     };
     let end = connection.run(&mut stream).await;
     if let End::Close(close) = end {
@@ -92,6 +99,8 @@ struct Connection {
     was_reading: bool,
     /// When the client was last heard of.
     last_sign: Instant,
+    /// Frames taken in since others had a turn.
+    taken: u32,
 }
 
 impl Connection {
@@ -112,6 +121,10 @@ impl Connection {
                     code: Code::Stopping,
                     detail: "the broker is shutting down; connect again soon".to_owned(),
                 }));
+            }
+            if self.taken >= FRAMES_IN_A_TURN {
+                self.taken = 0;
+                yield_now().await;
             }
             let is_writing = self.written < self.conversation.out.len();
             let is_reading = self.may_read();
@@ -162,6 +175,7 @@ impl Connection {
                 Err(FrameError::Fatal { code, detail }) => Err(Close { code, detail }),
             };
             self.last_sign = now;
+            self.taken = self.taken.saturating_add(1);
             taken.map_err(End::Close)?;
         }
     }

@@ -8,6 +8,7 @@ mod coalescing;
 mod device;
 mod exchanges;
 mod forwarding;
+mod hostility;
 mod inspecting;
 mod leading;
 mod managing;

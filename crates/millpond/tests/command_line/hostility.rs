@@ -1,0 +1,233 @@
+//! Clients by the thousand that rest, are slow, flood, take credit without end and guess: the broker stays within its memory,
+//! and a client beside them is served.
+//!
+//! `CROWD=10000 cargo test --release -p millpond --test command_line a_crowd -- --nocapture` is the same with so many
+//! connections; it prints what the broker took, and how long the client beside them waited.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use millpond_client::{Client, Message, ReceiveOptions};
+use millpond_protocol::{
+    Attach, Finish, FinishVerb, Level, LookWhich, Publish, PublishRun, Request, TopicRef, VERSION, encode_request,
+};
+use millpond_types::{
+    Filter, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Receipt, SessionId, TopicName, TopicNumber, block,
+};
+
+use crate::broker::{Broker, fresh_directory, serve};
+
+const MIB: u64 = 1 << 20;
+/// Connections that rest, in a run of all tests. Those that do something are a tenth of it each, or a few.
+const CROWD: usize = 300;
+/// How long each kind is at it.
+const BOUT: Duration = Duration::from_millis(400);
+const LONG_BOUT: Duration = Duration::from_secs(6);
+/// Bytes that a client sends in one go, where it is in a hurry and where it is not.
+const FAST: usize = MIB as usize;
+const SLOW: usize = 100;
+/// What the broker is given: enough for 10,000 connections, which is the larger part of it.
+const MEMORY: u64 = 640 * MIB;
+
+#[test]
+fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
+    let asked: Option<usize> = std::env::var("CROWD").ok().map(|text| text.parse().expect("CROWD is a number"));
+    let (crowd, bout) = asked.map_or((CROWD, BOUT), |crowd| (crowd, LONG_BOUT));
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--memory", &format!("{}MiB", MEMORY / MIB)]));
+    broker.ok(&["namespace", "create", "flood", "--quota-bytes", "64MiB"]);
+    let large = "x".repeat(MIB as usize);
+    (0..4).for_each(|_| drop(broker.call_with(&["publish", "default/large", "-"], large.as_bytes()).ok()));
+    let lines: String = (0..10_000).map(|n| format!("{n}\n")).collect();
+    broker.call_with(&["publish", "default/bait", "--lines"], lines.as_bytes()).ok();
+
+    let (alone, before) = (beside(&broker, bout, || {}), broker.resident());
+    println!("alone: {alone}, {} MiB resident", before / MIB);
+    // They stay while the others come and go.
+    let resting: Vec<Hostile> = (0..crowd).map(|_| Hostile::new(&broker, Vec::new(), Vec::new())).collect();
+    let rested = beside(&broker, bout, || {});
+    println!("{crowd} at rest: {rested}, {} MiB resident", broker.resident() / MIB);
+    for (kind, connections, first, again, pace) in kinds(crowd) {
+        let new = |_| Hostile { pace, ..Hostile::new(&broker, first.clone(), again.clone()) };
+        let mut clients: Vec<Hostile> = (0..connections).map(new).collect();
+        let mut most = 0;
+        let latency = beside(&broker, bout, || {
+            clients.iter_mut().for_each(Hostile::push);
+            most = most.max(broker.resident());
+        });
+        let (sent, open) =
+            (clients.iter().map(|client| client.sent).sum::<u64>(), clients.iter().filter(|c| c.open).count());
+        println!(
+            "{connections} that {kind}: {latency}, at most {} MiB resident, {sent} bytes sent, {open} still open",
+            most / MIB
+        );
+        assert!(most < MEMORY, "{connections} that {kind} make the broker take {most} bytes");
+    }
+    drop(resting);
+    // Nothing that they did has touched what is of others.
+    assert_eq!(broker.json(&["look", "default/large", "--output", "json"]).len(), 4);
+    assert_eq!(broker.counts("default")["dead"], 0);
+    let flooded = broker.json(&["stats", "flood", "--json"])[0]["groups"]["default"]["waiting"].as_u64().unwrap();
+    assert!(flooded <= 64, "{flooded} messages of a MiB in a namespace of 64 MiB");
+}
+
+/// What they do, how many, what they send first, what over and over, and how many bytes at a time.
+type Kind = (&'static str, usize, Vec<u8>, Vec<u8>, usize);
+
+fn kinds(crowd: usize) -> Vec<Kind> {
+    let topic = |name: &str| TopicName::try_from(name).unwrap();
+    let namespace = NamespaceName::default();
+    let (many, few) = ((crowd / 10).min(1_000), if crowd > CROWD { 16 } else { 4 });
+
+    let mut slow_frame = Vec::from((4_u32 << 20).to_le_bytes());
+    slow_frame.extend([0x11; 5000]);
+    let large = TopicRef { namespace: namespace.clone(), name: topic("large") };
+    let look = Request::Look { topic: large, which: LookWhich::First(4), group: None };
+    let mut body = Vec::new();
+    block::push(&mut body, b"", &[], &vec![b'y'; MIB as usize]).unwrap();
+    let block = body.repeat(4).into();
+    let run = PublishRun { topic: topic("f"), priority: Priority::DEFAULT, delay: Millis::ZERO, ttl: None, block };
+    let flood = NamespaceName::try_from("flood").unwrap();
+    let huge = Request::Publish(Publish { namespace: flood, level: Level::None, producer: None, runs: vec![run] });
+
+    let attach = Request::Attach(Attach {
+        consumer: 1,
+        namespace: namespace.clone(),
+        group: GroupName::default(),
+        filter: Filter::Topics(vec![topic("bait")]),
+        messages: 1_000_000,
+        bytes: u64::MAX,
+        lease: None,
+        at_most_once: false,
+    });
+    let session = Request::SessionBegin { session: SessionId(0), resume: Millis::ZERO, held: Vec::new() };
+    let credit = Request::Credit { consumer: 1, messages: u32::MAX, bytes: u64::MAX };
+    let receipt = |n: u64| Receipt {
+        topic: TopicNumber(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20),
+        group: n as u32 % 3,
+        lease: LeaseNumber(n.wrapping_mul(0xbf58_476d_1ce4_e5b9)),
+    };
+    let receipts = (0..10_000).map(|n| (receipt(n), 1)).collect();
+    let guess = Request::Finish(Finish { verb: FinishVerb::Ack, confirm: true, receipts });
+    let steal = |n: u64| {
+        let session = SessionId(n.wrapping_mul(0x94d0_49bb_1331_11eb) | 1);
+        encoded(&[Request::SessionBegin { session, resume: Millis::ZERO, held: Vec::new() }])
+    };
+    vec![
+        ("write slowly", many, Vec::new(), slow_frame, SLOW),
+        ("ask for much and do not read", many, encoded(&vec![look; 20]), Vec::new(), FAST),
+        ("flood with tiny frames", few, Vec::new(), encoded(&vec![Request::Ping; 1000]), FAST),
+        ("flood with huge frames", few, Vec::new(), encoded(&[huge]), FAST),
+        ("take all credit and give nothing back", many, encoded(&[session, attach]), encoded(&[credit]), FAST),
+        ("guess receipts", few, Vec::new(), encoded(&[guess]), FAST),
+        ("guess sessions", few, Vec::new(), (0..1000).flat_map(steal).collect(), FAST),
+    ]
+}
+
+fn encoded(requests: &[Request]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    requests.iter().for_each(|request| encode_request(request, 7, &mut bytes));
+    bytes
+}
+
+/// A client that means no good.
+struct Hostile {
+    stream: TcpStream,
+    /// What it sends, and how far it has come in it; then again from the beginning of the second part.
+    bytes: Vec<u8>,
+    again: usize,
+    at: usize,
+    reads: bool,
+    /// Bytes at a time at most.
+    pace: usize,
+    sent: u64,
+    open: bool,
+}
+
+impl Hostile {
+    fn new(broker: &Broker, first: Vec<u8>, again: Vec<u8>) -> Hostile {
+        let stream = TcpStream::connect(&broker.address).expect("it is let in");
+        let mut bytes = encoded(&[Request::Hello { version: VERSION, client: "hostile".into() }]);
+        bytes.extend(first);
+        let (start, reads) = (bytes.len(), !again.is_empty());
+        bytes.extend(again);
+        stream.set_nonblocking(true).unwrap();
+        let mut client = Hostile { stream, bytes, again: start, at: 0, reads, pace: FAST, sent: 0, open: true };
+        client.push();
+        client
+    }
+
+    /// Sends what the system takes, in one go of at most a frame, and throws away what has come.
+    fn push(&mut self) {
+        let mut rest = self.pace;
+        while self.open && rest > 0 && self.at < self.bytes.len() {
+            let to = self.bytes.len().min(self.at + rest);
+            match self.stream.write(&self.bytes[self.at..to]) {
+                Ok(sent) => {
+                    (self.at, self.sent, rest) = (self.at + sent, self.sent + sent as u64, rest - sent);
+                    if self.at == self.bytes.len() && self.again < self.at {
+                        self.at = self.again;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // It was closed, which is as good.
+                Err(_) => self.open = false,
+            }
+        }
+        let mut answer = [0; 64 * 1024];
+        while self.reads && self.open {
+            match self.stream.read(&mut answer) {
+                Ok(0) => self.open = false,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.open = false,
+            }
+        }
+    }
+}
+
+/// What a client beside the others waited for a message from its publish to its confirmed ack.
+fn beside(broker: &Broker, bout: Duration, mut hostile: impl FnMut()) -> String {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| quiet(&broker.address, &over));
+        let begun = Instant::now();
+        while begun.elapsed() < bout && !client.is_finished() {
+            hostile();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        over.store(true, Ordering::Release);
+        let mut waited = client.join().expect("a client beside the others is served");
+        waited.sort_unstable();
+        let at = |part: usize| waited[(waited.len() - 1) * part / 100];
+        format!("{} rounds, p50 {:.1?}, p99 {:.1?}", waited.len(), at(50), at(99))
+    })
+}
+
+fn quiet(address: &str, over: &AtomicBool) -> Vec<Duration> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(address).await.unwrap();
+        let (namespace, topic) = (NamespaceName::default(), TopicName::try_from("quiet").unwrap());
+        let filter = Filter::Topics(vec![topic.clone()]);
+        let mut waited = Vec::new();
+        loop {
+            let begun = Instant::now();
+            client.publish(&namespace, Message::new(topic.clone(), "quiet")).await.unwrap();
+            let options = ReceiveOptions {
+                filter: filter.clone(),
+                wait: Duration::from_secs(30),
+                ..ReceiveOptions::new(namespace.clone())
+            };
+            let received = client.receive(options).await.unwrap();
+            assert_eq!(received.len(), 1);
+            assert_eq!(client.ack(received.receipts()).await.unwrap().done(), 1);
+            waited.push(begun.elapsed());
+            if over.load(Ordering::Acquire) {
+                return waited;
+            }
+        }
+    })
+}
