@@ -103,8 +103,9 @@ impl Broker {
 
     /// A turn of the writer. It fails where the tree cannot be read: then the broker stops in the middle of it.
     pub fn turn(&mut self, now: Now, commands: Vec<(Ticket, Command)>, ledger: &mut Ledger) -> Result<(), Failure> {
-        self.core.set_time(now);
+        self.core.set_time(self.canary.map_or(now, |canary| canary.hurries(now)));
         self.core.set_disk_full(self.appender.disk_full());
+        ledger.now = now.wall;
         let mut log = Witness { log: &mut self.appender, ledger };
         for (ticket, command) in commands {
             self.core.submit(ticket, command, &mut log);

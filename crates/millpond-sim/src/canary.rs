@@ -1,8 +1,13 @@
 //! Faults put in on purpose, in the world around the core: each has to be caught by its checker, which proves that the
 //! checker looks.
 
+use millpond_core::Now;
 use millpond_core::command::{Command, DeadMove, Move};
 use millpond_core::output::{Output, Reply};
+use millpond_types::Millis;
+
+/// How far ahead of time a core is that is hurried.
+const HURRY: Millis = Millis::seconds(60);
 
 /// A deliberate fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +20,8 @@ pub enum Canary {
     Reigns,
     /// A delivery is dropped on its way, and its session goes on extending the lease.
     Stuck,
+    /// The core is told that it is later than it is.
+    Early,
     /// What is moved is not what was read: the last byte of its body is another one.
     Moved,
 }
@@ -27,9 +34,15 @@ impl Canary {
             "back" => Some(Canary::Back),
             "reigns" => Some(Canary::Reigns),
             "stuck" => Some(Canary::Stuck),
+            "early" => Some(Canary::Early),
             "moved" => Some(Canary::Moved),
             _ => None,
         }
+    }
+
+    /// What the core is told the time is.
+    pub fn hurries(self, now: Now) -> Now {
+        if self == Canary::Early { Now { wall: now.wall + HURRY, ..now } } else { now }
     }
 
     /// Whether an output that has to wait for the sync is told without.

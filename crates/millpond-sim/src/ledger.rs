@@ -24,6 +24,8 @@ pub struct Message {
     pub tag: u64,
     /// The hash of its dedup id.
     pub dedup: Option<u128>,
+    /// When it is due, until it has become ready.
+    pub due: Option<WallTime>,
     /// Where it is.
     pub place: Place,
 }
@@ -93,6 +95,8 @@ pub struct Ledger {
     /// Unfinished messages of each topic's life.
     open: Versioned<TopicNumber, u64>,
     aside: Aside,
+    /// What the time is.
+    pub now: WallTime,
     violation: Option<Violation>,
     /// What was seen.
     pub sights: Sights,
@@ -112,6 +116,7 @@ impl Ledger {
             namespaces,
             open,
             aside: _,
+            now: _,
             violation: _,
             sights: _,
         } = self;

@@ -42,6 +42,11 @@ fn a_move_that_changes_a_message_is_caught() {
 }
 
 #[test]
+fn a_delay_that_is_cut_short_is_caught() {
+    assert_caught(Canary::Early, Checker::Early);
+}
+
+#[test]
 fn an_office_that_is_told_without_a_sync_is_caught() {
     assert_caught(Canary::Reigns, Checker::Offices);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The four promises that are watched.
+/// The promises that are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checker {
     /// Confirmed and lost: what was confirmed is there, with the body that was sent, or has ended by one reason.
@@ -14,6 +14,8 @@ pub enum Checker {
     Stuck,
     /// Office and epoch: an epoch is one leader's, and deliveries of two never mix.
     Offices,
+    /// Delayed and early: nothing that is delayed is ready before its time.
+    Early,
     /// The life itself was no use: it saw too little to prove anything.
     Sights,
 }
@@ -25,6 +27,7 @@ impl fmt::Display for Checker {
             Checker::Back => "ended and back",
             Checker::Stuck => "ready and stuck",
             Checker::Offices => "office and epoch",
+            Checker::Early => "delayed and early",
             Checker::Sights => "saw too little",
         })
     }
@@ -56,6 +59,11 @@ impl Violation {
         Violation { checker: Checker::Offices, what }
     }
 
+    /// Something is ready before its time.
+    pub fn early(what: String) -> Violation {
+        Violation { checker: Checker::Early, what }
+    }
+
     /// Something does not come to its end.
     pub fn stuck(what: String) -> Violation {
         Violation { checker: Checker::Stuck, what }
@@ -78,7 +86,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 44] = [
+pub const EVERY_RANGE: [&str; 45] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -89,6 +97,7 @@ pub const EVERY_RANGE: [&str; 44] = [
     "dead letters purged",
     "dedup ids forgotten",
     "delayed",
+    "delays over",
     "delivered again",
     "disk full refusals",
     "duplicates",

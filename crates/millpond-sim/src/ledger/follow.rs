@@ -1,7 +1,7 @@
 //! What each fact does to the ledger, and which facts cannot be.
 
 use millpond_core::fact::{DeadReason, Fact, Victims};
-use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, TopicNumber};
+use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, TopicNumber, WallTime};
 
 use super::{Lease, Ledger, Message, Place, Topic};
 use crate::bodies;
@@ -39,8 +39,11 @@ impl Ledger {
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Declined { .. }
-            | Fact::Aged { .. }
-            | Fact::Rescheduled { .. } => Ok(()),
+            | Fact::Aged { .. } => Ok(()),
+            Fact::Rescheduled { topic, priority, sequence, due, .. } => {
+                let (topic, priority, sequence) = (*topic, *priority, *sequence);
+                self.set_due(MessageId { topic, priority, sequence }, Some(*due), at)
+            }
             Fact::NamespaceSet { number, name, .. } => {
                 self.namespaces.set(at, *number, Some(name.clone()));
                 Ok(())
@@ -114,7 +117,8 @@ impl Ledger {
             }
             Fact::Ripened { topic, priority, first, count, .. } => {
                 let run = (*topic, *priority, *first, *count);
-                self.move_all(run, Place::Open, Place::Open, at)
+                self.move_all(run, Place::Open, Place::Open, at)?;
+                ids(run).try_for_each(|id| self.ripened(id, at))
             }
             Fact::Delivered { topic, lease, count, .. } => {
                 self.end_leases(*topic, *lease, *count, Place::Ended(EndReason::Delivered), at)
@@ -184,7 +188,7 @@ impl Ledger {
             if let Some(twin) = self.tags.get(&tag) {
                 return Err(Violation::back(format!("the message of tag {tag} is stored as {twin} and as {id}")));
             }
-            self.store(id, Message { tag, dedup, place: Place::Open }, at)?;
+            self.store(id, Message { tag, dedup, due: *due, place: Place::Open }, at)?;
         }
         Ok(())
     }
@@ -217,9 +221,30 @@ impl Ledger {
         self.highest_lease.set(at, key, Some(LeaseNumber(first.0 + u64::from(run.3) - 1)));
         for (index, id) in ids(run).enumerate() {
             let number = LeaseNumber(first.0 + index as u64);
+            if let Some(due) = self.messages.get(&id).and_then(|message| message.due) {
+                return Err(Violation::early(format!("{id} is leased, and was never said to be ready; due {due:?}")));
+            }
             self.change(id, Place::Open, Place::Leased(number), at)?;
             self.leases.set(at, (id.topic, number), Some(Lease { id, current: true }));
         }
+        Ok(())
+    }
+
+    /// A delay is over, or a back-off, which the ledger leaves to the core.
+    fn ripened(&mut self, id: MessageId, at: u64) -> Followed {
+        let due = self.messages.get(&id).and_then(|message| message.due);
+        let Some(due) = due else { return Ok(()) };
+        if due > self.now {
+            return Err(Violation::early(format!("{id} is ready at {:?}, and due {due:?}", self.now)));
+        }
+        self.sights.saw("delays over");
+        self.set_due(id, None, at)
+    }
+
+    fn set_due(&mut self, id: MessageId, due: Option<WallTime>, at: u64) -> Followed {
+        let message = self.messages.get(&id).cloned();
+        let message = message.ok_or_else(|| Violation::back(format!("a fact names {id}, which was never stored")))?;
+        self.messages.set(at, id, Some(Message { due, ..message }));
         Ok(())
     }
 
@@ -249,7 +274,7 @@ impl Ledger {
         {
             self.dedups.set(at, hash, Some((id, until)));
         }
-        self.store(id, Message { place: Place::Open, ..message }, at)
+        self.store(id, Message { place: Place::Open, due: None, ..message }, at)
     }
 
     /// What was cancelled may be published again.
