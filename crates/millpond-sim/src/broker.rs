@@ -108,6 +108,10 @@ impl Broker {
         ledger.now = now.wall;
         let mut log = Witness { log: &mut self.appender, ledger };
         for (ticket, command) in commands {
+            let command = match self.canary {
+                Some(canary) => canary.halves(command),
+                None => command,
+            };
             self.core.submit(ticket, command, &mut log);
         }
         self.core.advance(&mut log);

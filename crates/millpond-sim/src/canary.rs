@@ -22,6 +22,8 @@ pub enum Canary {
     Stuck,
     /// The core is told that it is later than it is.
     Early,
+    /// Of an ack and a publish as one, the ack gets lost.
+    Halves,
     /// What is moved is not what was read: the last byte of its body is another one.
     Moved,
 }
@@ -35,6 +37,7 @@ impl Canary {
             "reigns" => Some(Canary::Reigns),
             "stuck" => Some(Canary::Stuck),
             "early" => Some(Canary::Early),
+            "halves" => Some(Canary::Halves),
             "moved" => Some(Canary::Moved),
             _ => None,
         }
@@ -43,6 +46,14 @@ impl Canary {
     /// What the core is told the time is.
     pub fn hurries(self, now: Now) -> Now {
         if self == Canary::Early { Now { wall: now.wall + HURRY, ..now } } else { now }
+    }
+
+    /// What becomes of a command on its way to the core.
+    pub fn halves(self, command: Command) -> Command {
+        match command {
+            Command::Forward(forward) if self == Canary::Halves => Command::Publish(forward.publish),
+            command => command,
+        }
     }
 
     /// Whether an output that has to wait for the sync is told without.

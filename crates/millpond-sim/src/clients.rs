@@ -46,6 +46,13 @@ pub enum Asked {
         /// Its receipts, in order.
         leases: Vec<(Receipt, MessageId)>,
     },
+    /// An ack and a publish as one.
+    Forward {
+        /// The receipts, in order.
+        leases: Vec<(Receipt, MessageId)>,
+        /// What came of them, in order.
+        outputs: Vec<Sent>,
+    },
     /// The begin of this consumer's session.
     Begin(usize),
     /// A cancel of this message.
@@ -141,7 +148,9 @@ impl Clients {
                 }
                 Ok(())
             }
-            Asked::Finish { .. } | Asked::Cancel(_) | Asked::Drained | Asked::Other(_) => Ok(()),
+            Asked::Finish { .. } | Asked::Forward { .. } | Asked::Cancel(_) | Asked::Drained | Asked::Other(_) => {
+                Ok(())
+            }
         }
     }
 

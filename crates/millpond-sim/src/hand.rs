@@ -24,6 +24,9 @@ pub enum Verb {
 /// Leases already given away that are still remembered, for verbs that come late.
 const SPENT_MAX: usize = 20;
 
+/// Leases one by one, and as a command names them.
+pub type Leases = (Vec<(Receipt, MessageId)>, Vec<ReceiptRun>);
+
 /// See the module.
 #[derive(Default)]
 pub struct Hand {
@@ -93,6 +96,19 @@ impl Hand {
         request(verb, finish, leases, confirm)
     }
 
+    /// Gives some leases away, now and then one that was given away before, for a verb of the caller's.
+    pub fn some(&mut self, load: &mut Stream) -> Option<Leases> {
+        let from = self.one(load)?;
+        let count = load.between(1, 3) as usize;
+        let mut leases: Vec<_> = self.held.range(from..).take(count).map(|(receipt, id)| (*receipt, *id)).collect();
+        leases.iter().for_each(|(receipt, _)| self.forget(*receipt));
+        if load.one_in(6) {
+            leases.push(self.spent[load.below(self.spent.len() as u64) as usize]);
+        }
+        let receipts = runs(&leases);
+        Some((leases, receipts))
+    }
+
     /// Acks everything.
     pub fn ack_all(&mut self) -> Option<Request> {
         let leases: Vec<_> = self.held.iter().map(|(receipt, id)| (*receipt, *id)).collect();
@@ -108,15 +124,19 @@ impl Hand {
     }
 }
 
-/// Neighbours become one run, as a client's batch of acks would.
 fn request(verb: Verb, finish: FinishVerb, leases: Vec<(Receipt, MessageId)>, confirm: bool) -> Option<Request> {
+    let command = Command::Finish(Finish { verb: finish, receipts: runs(&leases), confirm });
+    (!leases.is_empty()).then_some(Request { command, asked: Asked::Finish { verb, leases } })
+}
+
+/// Neighbours become one run, as a client's batch of acks would.
+fn runs(leases: &[(Receipt, MessageId)]) -> Vec<ReceiptRun> {
     let mut receipts: Vec<ReceiptRun> = Vec::new();
-    for (receipt, _) in &leases {
+    for (receipt, _) in leases {
         match receipts.last_mut() {
             Some(run) if run.first.topic == receipt.topic && run.end() == receipt.lease => run.count += 1,
             _ => receipts.push(ReceiptRun { first: *receipt, count: 1 }),
         }
     }
-    let command = Command::Finish(Finish { verb: finish, receipts, confirm });
-    (!leases.is_empty()).then_some(Request { command, asked: Asked::Finish { verb, leases } })
+    receipts
 }

@@ -25,6 +25,7 @@ mod candidates;
 mod clients;
 mod clock;
 mod consumer;
+mod forwards;
 mod hand;
 mod ledger;
 mod losses;

@@ -174,6 +174,7 @@ impl World {
         self.candidates.connections_lost();
         self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;
         self.back.after_restart(&self.ledger)?;
+        self.forwards.check(&self.ledger)?;
         audit(&broker.core, &broker.reader, &self.ledger)?;
         millpond_core::invariants::check(&broker.core);
         self.broker = Some(broker);

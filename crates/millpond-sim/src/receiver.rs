@@ -6,9 +6,13 @@ use millpond_types::{Filter, GroupName, Millis, NamespaceName, TopicName};
 
 use crate::clients::{Asked, Request};
 use crate::consumer::draw_filter;
+use crate::forwards::forward;
 use crate::hand::Hand;
 use crate::plan::Plan;
 use crate::streams::Stream;
+
+/// Tags of what is forwarded begin here.
+const FORWARDED: u64 = 1 << 48;
 
 /// See the module.
 pub struct Receiver {
@@ -17,13 +21,17 @@ pub struct Receiver {
     topics: Vec<TopicName>,
     waiting: bool,
     hand: Hand,
+    /// Of the next output of a forward.
+    next_tag: u64,
 }
 
 impl Receiver {
     /// The receiver of an index.
     pub fn new(index: usize, plan: &Plan, load: &mut Stream) -> Receiver {
         let (namespace, _) = load.pick(&plan.namespaces).clone();
-        Receiver { index, namespace, topics: plan.topics.clone(), waiting: false, hand: Hand::default() }
+        // No producer's tags are as high.
+        let next_tag = FORWARDED + ((index as u64 + 1) << 32);
+        Receiver { index, namespace, topics: plan.topics.clone(), waiting: false, hand: Hand::default(), next_tag }
     }
 
     /// Does something.
@@ -37,6 +45,11 @@ impl Receiver {
         // Now and then a client dies with its leases.
         if load.one_in(20) {
             self.hand.forget_all();
+        }
+        if load.one_in(3) {
+            let Some((leases, receipts)) = self.hand.some(load) else { return Vec::new() };
+            let to = (&self.namespace, &self.topics[..]);
+            return vec![forward(leases, receipts, to, &mut self.next_tag, load)];
         }
         self.hand.verb(load).into_iter().collect()
     }

@@ -6,6 +6,7 @@ use millpond_types::{Code, FinishOutcome, MessageId, OutcomeRun, PublishOutcome,
 
 use crate::audit::compare;
 use crate::clients::{Asked, Sent};
+use crate::forwards::is_done;
 use crate::hand::Verb;
 use crate::stuck;
 use crate::verdict::Violation;
@@ -68,6 +69,9 @@ impl World {
             }
             (Asked::Receive(_), Reply::Received(leases)) => self.delivered(leases),
             (Asked::Finish { verb, leases }, Reply::Finished(outcomes)) => self.finished(*verb, leases, outcomes),
+            (Asked::Forward { leases, outputs }, Reply::Forwarded { finished, published }) => {
+                self.forwarded(leases, outputs, finished, published)
+            }
             (Asked::Cancel(id), Reply::Done) => self.ended(*id),
             (Asked::Drained, reply) => stuck::check_views(reply, &self.ledger),
             (Asked::Other(what), Reply::Messages(rows)) => {
@@ -130,6 +134,22 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    fn forwarded(
+        &mut self,
+        leases: &[(Receipt, MessageId)],
+        outputs: &[Sent],
+        finished: &[OutcomeRun<FinishOutcome>],
+        published: &[OutcomeRun<PublishOutcome>],
+    ) -> Result<(), Violation> {
+        if is_done(finished)? {
+            self.sights.saw("forwarded");
+            self.finished(Verb::Ack, leases, finished)?;
+            return self.published(outputs, Level::Durable, published);
+        }
+        self.sights.saw("forwards refused");
+        outputs.iter().try_for_each(|sent| self.lost.refused(sent.tag, &self.ledger))
     }
 
     fn finished(

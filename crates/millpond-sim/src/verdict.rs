@@ -16,6 +16,8 @@ pub enum Checker {
     Offices,
     /// Delayed and early: nothing that is delayed is ready before its time.
     Early,
+    /// By halves: what is acked and published as one is both or neither.
+    Halves,
     /// The life itself was no use: it saw too little to prove anything.
     Sights,
 }
@@ -28,6 +30,7 @@ impl fmt::Display for Checker {
             Checker::Stuck => "ready and stuck",
             Checker::Offices => "office and epoch",
             Checker::Early => "delayed and early",
+            Checker::Halves => "forwarded by halves",
             Checker::Sights => "saw too little",
         })
     }
@@ -64,6 +67,11 @@ impl Violation {
         Violation { checker: Checker::Early, what }
     }
 
+    /// One half of what is one is there.
+    pub fn halves(what: String) -> Violation {
+        Violation { checker: Checker::Halves, what }
+    }
+
     /// Something does not come to its end.
     pub fn stuck(what: String) -> Violation {
         Violation { checker: Checker::Stuck, what }
@@ -86,7 +94,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 45] = [
+pub const EVERY_RANGE: [&str; 47] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -104,6 +112,8 @@ pub const EVERY_RANGE: [&str; 45] = [
     "delivered by an office",
     "expired",
     "faults of the disk",
+    "forwarded",
+    "forwards refused",
     "kills",
     "lease lost",
     "leases expired",

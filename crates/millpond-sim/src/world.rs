@@ -16,6 +16,7 @@ use crate::broker::{Broker, Loss, Progress};
 use crate::candidates::{self, Candidates};
 use crate::clients::{Asked, Clients, Request};
 use crate::clock::Clock;
+use crate::forwards::Forwards;
 use crate::ledger::Ledger;
 use crate::lost::Lost;
 use crate::offices::Offices;
@@ -52,6 +53,7 @@ pub struct World {
     pub(crate) ledger: Ledger,
     pub(crate) lost: Lost,
     pub(crate) back: Back,
+    pub(crate) forwards: Forwards,
     pub(crate) offices: Offices,
     pub(crate) tape: Tape,
     pub(crate) options: Options,
@@ -83,6 +85,7 @@ impl World {
             ledger: Ledger::default(),
             lost: Lost::default(),
             back: Back::default(),
+            forwards: Forwards::default(),
             offices: Offices::default(),
             tape: Tape::new(options.trace),
             options,
@@ -106,6 +109,7 @@ impl World {
         self.drain()?;
         self.lose(Loss::Nothing)?;
         self.lost.at_end(&self.ledger)?;
+        self.forwards.check(&self.ledger)?;
         self.tape.note(format_args!("the end"));
         Ok(())
     }
@@ -174,6 +178,9 @@ impl World {
             self.tape.note(format_args!("{} {}", ticket.0, brief(&command)));
             if let Asked::Publish { batch: Some(_), .. } = asked {
                 self.sights.saw("batches of a session");
+            }
+            if let Asked::Forward { leases, outputs } = &asked {
+                self.forwards.asked(leases, outputs);
             }
             self.open.insert(ticket, asked);
             commands.push((ticket, command));
