@@ -34,6 +34,9 @@ pub struct Delivery {
     /// That of the office which this client held when it came, where the group is exclusive: it grows with every leader, so
     /// another store can fence with it.
     pub epoch: Option<LeaderEpoch>,
+    /// The first lease of the run that it is of, where the policy leases runs. What comes in a run is worked on and finished in
+    /// the order of its leases; if something of it is not acked, the rest is not for this client any more.
+    pub run: Option<LeaseNumber>,
     headers: Bytes,
 }
 
@@ -194,6 +197,7 @@ impl Iterator for Deliveries {
             deliveries: run.deliveries,
             failures: run.failures,
             epoch: *epoch,
+            run: run.run,
             headers: slice(&run.block, parts.headers),
         };
         let length = parts.length;
@@ -241,6 +245,7 @@ mod tests {
             published: WallTime(1),
             deliveries: 1,
             failures: 0,
+            run: None,
             block: block.into(),
         }
     }

@@ -80,6 +80,11 @@ impl Outcomes<FinishOutcome> {
         self.count(|outcome| matches!(outcome, FinishOutcome::Done | FinishOutcome::Dead))
     }
 
+    /// Receipts of a run in which something that comes before them is not finished: their leases are current still.
+    pub fn out_of_order(&self) -> usize {
+        self.count(|outcome| matches!(outcome, FinishOutcome::OutOfOrder))
+    }
+
     /// Receipts whose lease was not current any more.
     pub fn lost(&self) -> usize {
         self.count(|outcome| matches!(outcome, FinishOutcome::LeaseLost))

@@ -1,9 +1,12 @@
 //! A pool of workers: handlers that run side by side over one subscription, each deciding what becomes of its message.
 //!
 //! Invariant: every delivery that a handler was given is finished as it decided, or counted as unconfirmed; a handler
-//! that panics has failed its message. Decisions are sent in batches: while one is being confirmed the next one fills.
+//! that panics has failed its message.
 
-use std::collections::{BTreeMap, HashMap};
+mod finisher;
+mod runs;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +16,12 @@ use millpond_types::Receipt;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinHandle, JoinSet};
 
-use crate::client::Client;
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::message::millis;
-use crate::receipts::Receipts;
 use crate::subscription::Subscription;
-
-/// Decisions that one finish call takes at most: small enough that its confirmation is not waited for long.
-const FINISH_MAX: usize = 1_000;
+use finisher::{Decided, finish_decided};
+use runs::{Of, Runs, Turn};
 
 /// What becomes of a message.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -43,7 +43,7 @@ pub enum Decision {
         /// What is wrong with it; at most 1,024 bytes.
         reason: Bytes,
     },
-    /// Nothing is left to do: the handler has finished it by itself, as with [`Client::forward`], or it came at most once.
+    /// Nothing is left to do: the handler has finished it by itself, as with [`Client::forward`](crate::Client::forward), or it came at most once.
     Settled,
 }
 
@@ -91,8 +91,9 @@ impl Workers {
     /// Puts `concurrency` handlers to work on a subscription. A window of about twice as many messages keeps them busy and
     /// leaves the rest to other pools.
     ///
-    /// The handler is called for each delivery, in a task of its own. One that has to know when its lease is lost watches
-    /// [`Client::lease_lost`].
+    /// The handler is called for each delivery, in a task of its own; for those of a [run](Delivery::run) one after the other, and
+    /// when it does not ack one, nor settle it, what comes behind that is given back. One that has to know when its lease is lost watches
+    /// [`Client::lease_lost`](crate::Client::lease_lost).
     ///
     /// # Panics
     /// If `concurrency` is zero.
@@ -154,13 +155,17 @@ where
         tokio::select! {
             biased;
             () = stop.notified() => break Ok(()),
-            Some(joined) = running.tasks.join_next_with_id() => running.decided(joined, &decided),
-            delivery = subscription.next(), if running.tasks.len() < concurrency => match delivery {
-                Ok(delivery) => {
-                    let receipt = delivery.receipt;
-                    let task = running.tasks.spawn(handler(delivery));
-                    running.receipts.insert(task.id(), receipt);
+            Some(joined) = running.tasks.join_next_with_id() => {
+                if let Some(next) = running.decided(joined, &decided) {
+                    running.begin(next, &handler);
                 }
+            }
+            delivery = subscription.next(), if running.tasks.len() < concurrency => match delivery {
+                Ok(delivery) => match running.runs.take(delivery) {
+                    Turn::Now(delivery) => running.begin(delivery, &handler),
+                    Turn::Later => {}
+                    Turn::Never(receipt) => _ = decided.send(Decided::NotBegun(receipt)),
+                },
                 Err(error) => break Err(error),
             },
         }
@@ -168,6 +173,8 @@ where
     // What was not handed out goes to others at once, before the last handlers are waited for. If the connection does not
     // let it be said, the session's end says it.
     let _ = subscription.close().await;
+    // The finisher ends after this sender.
+    running.runs.end_all().into_iter().for_each(|receipt| _ = decided.send(Decided::NotBegun(receipt)));
     while let Some(joined) = running.tasks.join_next_with_id().await {
         running.decided(joined, &decided);
     }
@@ -180,50 +187,38 @@ where
 #[derive(Default)]
 struct Running {
     tasks: JoinSet<Decision>,
-    receipts: HashMap<Id, Receipt>,
+    begun: HashMap<Id, (Receipt, Option<Of>)>,
+    runs: Runs,
 }
 
 impl Running {
+    fn begin<F>(&mut self, delivery: Delivery, handler: impl Fn(Delivery) -> F)
+    where
+        F: Future<Output = Decision> + Send + 'static,
+    {
+        let begun = (delivery.receipt, runs::of(&delivery));
+        let task = self.tasks.spawn(handler(delivery));
+        self.begun.insert(task.id(), begun);
+    }
+
+    /// Passes a decision on; what comes next of a run.
     fn decided(
         &mut self,
         joined: std::result::Result<(Id, Decision), JoinError>,
-        decided: &mpsc::UnboundedSender<(Receipt, Decision)>,
-    ) {
+        decided: &mpsc::UnboundedSender<Decided>,
+    ) -> Option<Delivery> {
         let (id, decision) = match joined {
             Ok((id, decision)) => (id, decision),
             Err(error) => (error.id(), Decision::fail("the handler panicked")),
         };
-        let receipt = self.receipts.remove(&id).expect("each task was noted when it was spawned");
+        let (receipt, of) = self.begun.remove(&id).expect("each task was noted when it was spawned");
+        let goes_on = matches!(decision, Decision::Ack | Decision::Settled);
         // The finisher ends after this sender.
-        let _ = decided.send((receipt, decision));
-    }
-}
-
-async fn finish_decided(client: Client, mut decisions: mpsc::UnboundedReceiver<(Receipt, Decision)>) -> Report {
-    let mut report = Report::default();
-    let mut batch = Vec::new();
-    while decisions.recv_many(&mut batch, FINISH_MAX).await > 0 {
-        let mut verbs: BTreeMap<Decision, Vec<Receipt>> = BTreeMap::new();
-        for (receipt, decision) in batch.drain(..) {
-            verbs.entry(decision).or_default().push(receipt);
+        let _ = decided.send(Decided::As(receipt, decision));
+        if goes_on {
+            return self.runs.goes_on(of?);
         }
-        for (decision, mut receipts) in verbs {
-            // Handlers end in any order; sorted, neighbours become runs.
-            receipts.sort_unstable();
-            let receipts: Receipts = receipts.into_iter().collect();
-            let count = receipts.len() as u64;
-            let Some(verb) = decision.verb() else {
-                report.finished += count;
-                continue;
-            };
-            match client.finish(verb, receipts).await {
-                Ok(outcomes) => {
-                    report.finished += outcomes.done() as u64;
-                    report.lost += outcomes.lost() as u64;
-                }
-                Err(_) => report.unconfirmed += count,
-            }
-        }
+        self.runs.ends(of?).into_iter().for_each(|receipt| _ = decided.send(Decided::NotBegun(receipt)));
+        None
     }
-    report
 }

@@ -9,8 +9,8 @@ use millpond_client::{
     Client, Code, Decision, Error, Event, FinishOutcome, FinishVerb, Millis, OutcomeRun, ReceiveOptions, Report,
     SubscribeOptions, Subscription, Workers,
 };
-use millpond_protocol::{Finish, Request, Response};
-use millpond_types::SessionId;
+use millpond_protocol::{Finish, LeasedRun, Request, Response};
+use millpond_types::{LeaseNumber, SessionId};
 use peer::{Connection, Peer, leased, namespace, receipt};
 
 const SESSION: SessionId = SessionId(7);
@@ -317,11 +317,49 @@ async fn workers_finish_as_their_handlers_decide_and_stop_in_order() {
     assert_eq!(report.unwrap(), Report { finished: 4, ..Report::default() });
 }
 
+#[tokio::test]
+async fn what_comes_in_a_run_is_handled_one_after_the_other_and_not_behind_a_failure() {
+    let peer = Peer::new().await;
+    let (_client, mut connection, subscription) = subscribed(&peer, window(100)).await;
+    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let go_on = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let may = go_on.clone();
+    let workers = Workers::start(subscription, 4, move |delivery| {
+        begun.send(delivery.body.clone()).unwrap();
+        let may = may.clone();
+        async move {
+            may.acquire().await.unwrap().forget();
+            if delivery.body == "b" { Decision::fail("on purpose") } else { Decision::Ack }
+        }
+    });
+    let of_run = |lease: u64, bodies: &[&str]| LeasedRun { run: Some(LeaseNumber(1)), ..leased(lease, bodies) };
+    let runs = vec![of_run(1, &["a", "b"]), of_run(3, &["c"]), leased(9, &["alone"])];
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: runs }).await;
+    assert_eq!(begins.recv().await.unwrap(), "a");
+    assert_eq!(begins.recv().await.unwrap(), "alone", "the rest of the run waits, and others do not");
+    let (mut finished, mut said) = (0, Vec::new());
+    go_on.add_permits(3);
+    while finished < 4 {
+        let (correlation, finish) = next_finish(&mut connection).await;
+        for (first, count) in &finish.receipts {
+            said.extend((0..u64::from(*count)).map(|n| (first.lease.0 + n, verb_name(&finish.verb))));
+            finished += count;
+        }
+        done(&mut connection, correlation, finish.receipts.iter().map(|(_, count)| *count).sum()).await;
+    }
+    said.sort_unstable();
+    assert_eq!(said, [(1, "ack"), (2, "fail"), (3, "release"), (9, "ack")]);
+    assert_eq!(begins.recv().await.unwrap(), "b");
+    assert!(begins.try_recv().is_err(), "nothing is begun behind what has failed");
+    drop(workers);
+}
+
 fn verb_name(verb: &FinishVerb) -> &'static str {
     match verb {
         FinishVerb::Ack => "ack",
         FinishVerb::Fail { .. } => "fail",
         FinishVerb::Reject { .. } => "reject",
+        FinishVerb::Release { .. } => "release",
         other => panic!("{other:?}"),
     }
 }

@@ -112,7 +112,7 @@ impl Core {
         }
         let lease = &self.state.leases[lease_slot as usize];
         let (slot, number, count) = (lease.slot, lease.number, lease.count);
-        self.fail(slot, number, count, DeadReason::LeaseExpired, Bytes::new(), log);
+        self.run_out(slot, number, count, log);
     }
 
     fn ripen(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {
@@ -181,7 +181,9 @@ impl Core {
 
     fn session_expired(&mut self, session: SessionId, log: &mut dyn FactLog) {
         for (slot, number, count) in self.leases_of(session) {
-            self.fail(slot, number, count, DeadReason::LeaseExpired, Bytes::new(), log);
+            if self.state.is_leased(slot, number) {
+                self.run_out(slot, number, count, log);
+            }
         }
         self.session_over(session, log);
         self.outputs.push(Output::SessionExpired(session));

@@ -196,6 +196,8 @@ pub struct LeasedRun {
     pub deliveries: u32,
     /// How often they failed.
     pub failures: u32,
+    /// The first lease of the run that they are part of, where the policy leases runs: these are finished in their order.
+    pub run: Option<LeaseNumber>,
     /// Where their blocks lie, in one piece.
     pub extent: Extent,
     /// Where each message lies, with the index in these sizes of the run's first message.
@@ -242,6 +244,7 @@ mod tests {
             published: WallTime(0),
             deliveries: 1,
             failures: 0,
+            run: None,
             extent: Extent { position: 1000, length: 25 },
             sizes: (Sizes::from_ends(&[10, 30, 35, 55]), 2),
         };

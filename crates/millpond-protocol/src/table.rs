@@ -113,7 +113,7 @@ choice!(FinishVerb {
     4 Extend { lease },
 });
 record!(Attach { consumer, namespace, group, filter, messages, bytes, lease, at_most_once });
-record!(LeasedRun { topic, receipt, priority, first, count, published, deliveries, failures, block });
+record!(LeasedRun { topic, receipt, priority, first, count, published, deliveries, failures, run, block });
 
 impl Row for LeasedRun {
     const MAX: usize = CREDIT_MESSAGES_MAX as usize;

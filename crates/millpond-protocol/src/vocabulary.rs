@@ -154,6 +154,7 @@ record!(Policy {
     overflow,
     coalesce,
     rate,
+    run,
     weight,
     quotas,
     dispatch,
@@ -172,6 +173,7 @@ record!(Overrides {
     overflow,
     coalesce,
     rate,
+    run,
     weight
 });
 choice!(ExchangeKind { 0 Direct, 1 Topic, 2 Fanout, 3 Headers });
@@ -237,7 +239,7 @@ impl Row for OutcomeRun<FinishOutcome> {
 }
 
 choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused { code, detail }, 3 Coalesced { id, replaced } });
-choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept, 4 Deposed });
+choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept, 4 Deposed, 5 OutOfOrder });
 choice!(TopBy { 0 Depth, 1 Age, 2 Due });
 choice!(Start { 0 Latest, 1 Earliest, 2 At(time) });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });

@@ -116,6 +116,7 @@ fn policy(stream: &mut Stream) -> Policy {
         max_waiting: max_waiting.filter(|_| coalesce == Coalesce::Off),
         overflow: *stream.pick(&[Overflow::Reject, Overflow::DropOldest]),
         coalesce,
+        run: 1,
         rate: *stream.pick(&[None, None, None, Some(rate)]),
         weight: stream.between(1, 3) as u32,
         quotas: Quotas {

@@ -168,6 +168,7 @@ impl World {
             match outcome {
                 FinishOutcome::LeaseLost => self.sights.saw("lease lost"),
                 FinishOutcome::Kept => return Err(Violation::lost("a finish keeps no lease".to_owned())),
+                FinishOutcome::OutOfOrder => return Err(Violation::lost("no life leases runs".to_owned())),
                 FinishOutcome::Deposed => return Err(Violation::lost("only leaders are deposed".to_owned())),
                 FinishOutcome::Done if verb == Verb::Extend => self.sights.saw("extended"),
                 FinishOutcome::Done | FinishOutcome::Dead => {

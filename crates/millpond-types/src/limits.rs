@@ -54,6 +54,8 @@ pub const LEASE_MIN: Millis = Millis(100);
 pub const LEASE_MAX: Millis = Millis(12 * 60 * 60 * 1000);
 /// The highest weight: a turn stays short.
 pub const WEIGHT_MAX: u32 = 1000;
+/// The longest run: all of it comes again if its first message fails, and it goes to one consumer whatever others could do.
+pub const RUN_MAX: u32 = 100;
 /// The shortest step of ageing: in each of them every topic that waits is raised, and that is a record of the journal.
 pub const AGEING_MIN: Millis = Millis(1000);
 /// The least time between two tokens of a rate, in nanoseconds: at a million a second a broker is at its own limit.

@@ -60,6 +60,8 @@ pub enum FinishOutcome {
     /// The lease is current and was not extended: its session has lost the office of the group. It can be finished for as
     /// long as it lasts.
     Deposed,
+    /// The lease is current, and stays so: it is of a run, and what comes before it there is not finished.
+    OutOfOrder,
 }
 
 /// Where a message is.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::limits::{AGEING_MIN, LEASE_MAX, LEASE_MIN, WEIGHT_MAX};
+use crate::limits::{AGEING_MIN, LEASE_MAX, LEASE_MIN, RUN_MAX, WEIGHT_MAX};
 use crate::rate::Rate;
 use crate::time::Millis;
 
@@ -31,6 +31,8 @@ pub struct Policy {
     pub coalesce: Coalesce,
     /// Messages of a topic that may be leased in a time, per group; `None` is no limit.
     pub rate: Option<Rate>,
+    /// In strict order, messages that one delivery leases to one consumer, who finishes them one after another.
+    pub run: u32,
     /// Messages that a topic is given in one turn of the round robin.
     pub weight: u32,
     /// What all topics of the namespace may hold together. A rule says nothing of it.
@@ -140,6 +142,7 @@ impl Default for Policy {
             overflow: Overflow::Reject,
             coalesce: Coalesce::Off,
             rate: None,
+            run: 1,
             weight: 1,
             quotas: Quotas::default(),
             dispatch: Dispatch::Priority,
@@ -164,6 +167,11 @@ impl Policy {
     /// Leases at a time, also where another value implies a limit.
     pub fn leases_at_a_time(&self) -> Option<u32> {
         if self.coalesce == Coalesce::Off { self.max_in_flight } else { Some(1) }
+    }
+
+    /// Whether messages are leased several together, to be finished one after another.
+    pub fn leases_runs(&self) -> bool {
+        self.run > 1
     }
 
     /// Whether the values make sense, each and together.
@@ -199,6 +207,17 @@ impl Policy {
             if self.retry == Retry::Tail {
                 return Err(BadPolicy("coalesce lets one message wait, so it has no tail: retry is head or backoff"));
             }
+        }
+        if self.run == 0 || self.run > RUN_MAX {
+            return Err(BadPolicy("run is from 1 to 100"));
+        }
+        if self.leases_runs() && self.coalesce != Coalesce::Off {
+            return Err(BadPolicy("coalesce works on one message of a topic at a time, so there is no run of several"));
+        }
+        if self.leases_runs() && self.max_in_flight != Some(1) {
+            return Err(BadPolicy(
+                "run is for strict order, which is max_in_flight 1; without it any number may be leased as it is",
+            ));
         }
         if self.ageing.is_some_and(|step| step < AGEING_MIN) {
             return Err(BadPolicy("a step of ageing is at least 1 s: each of them is work for every topic that waits"));

@@ -72,6 +72,7 @@ overrides! {
     overflow: Overflow,
     coalesce: Coalesce,
     rate: Option<Rate>,
+    run: u32,
     weight: u32,
 }
 

@@ -42,6 +42,7 @@ fn set(overrides: &mut Overrides, key: &str, text: &str) -> Result<(), String> {
         "max-waiting" => overrides.max_waiting = Some(quantity::count_or_none(text)?),
         "overflow" => overrides.overflow = Some(quantity::overflow(text)?),
         "coalesce" => overrides.coalesce = Some(quantity::coalesce(text)?),
+        "run" => overrides.run = Some(number()?),
         "rate" => overrides.rate = Some(quantity::rate(text)?),
         "weight" => overrides.weight = Some(number()?),
         "dispatch" | "ageing" => return Err("it is that of the whole namespace, and no rule says otherwise".into()),
@@ -67,6 +68,7 @@ pub fn entries(overrides: &Overrides) -> Vec<(&'static str, String)> {
         ("max-waiting", overrides.max_waiting.map(|n| n.map_or_else(none, |n| n.to_string()))),
         ("overflow", overrides.overflow.map(|overflow| quantity::overflow_text(overflow).into())),
         ("coalesce", overrides.coalesce.map(|coalesce| quantity::coalesce_text(coalesce).into())),
+        ("run", overrides.run.map(|n| n.to_string())),
         ("rate", overrides.rate.map(quantity::rate_text)),
         ("weight", overrides.weight.map(|n| n.to_string())),
     ];
@@ -91,6 +93,7 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
         max_waiting,
         overflow,
         coalesce,
+        run,
         rate,
         weight,
         // Told by [`alone`].
@@ -155,6 +158,12 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
             Coalesce::KeepFirst => "while a message of a topic waits, another one is declined".into(),
             Coalesce::KeepLatest => "while a message of a topic waits, another one takes its place".into(),
         },
+        match run {
+            1 => "messages of a topic are leased as they are ready, each by itself".into(),
+            n => format!(
+                "up to {n} messages of a topic are leased together to one consumer, who finishes them one after another"
+            ),
+        },
         match rate {
             None => "messages of a topic go as fast as they are asked for".into(),
             Some(Rate { count, period, burst }) => format!(
@@ -206,6 +215,7 @@ mod tests {
             ("acme/* max-in-flight=1,weight=3", "acme/*"),
             ("a b lease=5s,ttl=none,retry=backoff:1s..2s", "a b"),
             ("a* rate=10/m:2,max-in-flight=none", "a*"),
+            ("a* max-in-flight=1,run=4", "a*"),
             (r"a\* max-failures=0,on-expiry=dead,dedup-window=off", "a*"),
         ] {
             let found = rule(text).unwrap();

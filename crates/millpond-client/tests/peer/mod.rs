@@ -152,6 +152,7 @@ pub fn leased(lease: u64, bodies: &[&str]) -> LeasedRun {
         published: WallTime(1),
         deliveries: 1,
         failures: 0,
+        run: None,
         block: block.into(),
     }
 }

@@ -29,10 +29,19 @@ impl Core {
             self.check_lease(*lease)?;
         }
         let mut outcomes = Vec::new();
+        let comes_back = matches!(finish.verb, FinishVerb::Release { .. } | FinishVerb::Fail { .. });
+        let mut of_runs = Vec::new();
         for run in &finish.receipts {
             self.each_lease(run, &mut outcomes, |core, slot, lease, count| {
+                if comes_back && core.state.policy(slot).leases_runs() {
+                    of_runs.push((slot, lease));
+                }
                 core.finish_leases(&finish.verb, slot, lease, count, log)
             });
+        }
+        // What else is named in the call has ended as it was meant to.
+        for (slot, lease) in of_runs {
+            self.give_back_rest(slot, lease, log);
         }
         Ok(Reply::Finished(outcomes))
     }
@@ -83,6 +92,9 @@ impl Core {
         let Topic { number: topic, group, .. } = self.state.topics[slot];
         let now = self.state.now;
         match verb {
+            FinishVerb::Ack | FinishVerb::Reject { .. } if !self.is_next_of_run(slot, lease) => {
+                FinishOutcome::OutOfOrder
+            }
             FinishVerb::Ack => {
                 self.commit(Fact::Acked { topic, group, lease, count }, log);
                 FinishOutcome::Done

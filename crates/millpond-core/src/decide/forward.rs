@@ -33,9 +33,10 @@ impl Core {
         let looked_up = core::mem::take(&mut self.looked_up);
         let (mut finished, mut leases) = (Vec::new(), Vec::new());
         for run in &receipts {
-            self.each_lease(run, &mut finished, |_, slot, lease, count| {
+            self.each_lease(run, &mut finished, |core, slot, lease, count| {
+                let is_next = core.is_next_after(slot, lease, &leases);
                 leases.push((slot, lease, count));
-                FinishOutcome::Kept
+                if is_next { FinishOutcome::Kept } else { FinishOutcome::OutOfOrder }
             });
         }
         let mut trial = Trial::default();
@@ -43,7 +44,7 @@ impl Core {
             trial.pending = self.given_back(&leases, &publish.runs.iter().map(|run| &run.topic).collect());
         }
         let tried = self.try_publish(namespace, &publish.runs, looked_up.clone(), trial);
-        if finished.iter().any(is_lost) || tried.iter().any(is_refused) {
+        if finished.iter().any(is_not_to_end) || tried.iter().any(is_refused) {
             return Ok(Reply::Forwarded { finished, published: tried });
         }
         finished.clear();
@@ -84,8 +85,8 @@ impl Core {
     }
 }
 
-fn is_lost(run: &OutcomeRun<FinishOutcome>) -> bool {
-    run.outcome == FinishOutcome::LeaseLost
+fn is_not_to_end(run: &OutcomeRun<FinishOutcome>) -> bool {
+    matches!(run.outcome, FinishOutcome::LeaseLost | FinishOutcome::OutOfOrder)
 }
 
 pub(super) fn is_refused(run: &OutcomeRun<PublishOutcome>) -> bool {

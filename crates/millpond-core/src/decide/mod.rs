@@ -17,6 +17,7 @@ mod publish;
 mod quota;
 pub(crate) mod receive;
 mod route;
+mod runs;
 mod session;
 mod storing;
 pub(crate) mod topics;

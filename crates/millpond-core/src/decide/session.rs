@@ -12,7 +12,7 @@ use crate::decide::Refusal;
 use crate::decide::receive::{check_filter, too_many_prefixes};
 use crate::dispatch::consumer::{Kind, NewConsumer};
 use crate::dispatch::offices::Seat;
-use crate::fact::{Fact, FactLog, GroupNumber, ReturnPlace};
+use crate::fact::{Fact, FactLog, GroupNumber};
 use crate::output::Reply;
 use crate::state::TopicSlot;
 use crate::state::topic::Topic;
@@ -24,7 +24,7 @@ impl Core {
         for (slot, lease, count) in self.leases_of(begin.session) {
             let Topic { number, group, .. } = self.state.topics[slot];
             for (from, to) in gaps((number, group), lease, count, &held) {
-                self.give_back(slot, from, (to.0 - from.0) as u32, false, ReturnPlace::Head, log);
+                self.release_held(slot, from, (to.0 - from.0) as u32, log);
             }
         }
         Reply::SessionBegun { resumed }
@@ -32,7 +32,7 @@ impl Core {
 
     pub(super) fn session_end(&mut self, session: SessionId, log: &mut dyn FactLog) {
         for (slot, lease, count) in self.leases_of(session) {
-            self.give_back(slot, lease, count, false, ReturnPlace::Head, log);
+            self.release_held(slot, lease, count, log);
         }
         self.session_over(session, log);
     }

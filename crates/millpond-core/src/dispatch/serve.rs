@@ -116,15 +116,17 @@ impl Core {
                 self.refresh(turn.slot);
                 continue;
             }
-            let whole = if turn.left > 0 { turn.left } else { policy.weight };
+            let whole = if turn.left > 0 { turn.left } else { policy.weight.max(policy.run) };
             // With nobody else at this priority, every turn is its turn.
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
-            let quota = if turn.is_only { share } else { whole.min(share) }.min(tokens);
+            let quota = if turn.is_only { share } else { whole.min(share) };
+            // A run goes to one consumer, whatever is left of its share.
+            let quota = if policy.leases_runs() { policy.run } else { quota }.min(tokens);
             let served = self.serve_topic(turn.slot, (of, turn.priority), consumer, quota, log);
             if served == 0 {
                 return ControlFlow::Break(Held::Up);
             }
-            share -= served;
+            share = share.saturating_sub(served);
             self.draw(turn.slot, served, log);
             self.age(turn.slot, log);
             // The consumer's share or credit may have run out in mid-turn: the next one goes on with it.
@@ -173,6 +175,10 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> u32 {
         let mut served = 0;
+        let mut run = None;
+        if !self.bring_run(slot, priority, quota) {
+            return 0;
+        }
         self.state.topics.take_up(slot);
         self.state.served(slot);
         while served < quota {
@@ -185,24 +191,26 @@ impl Core {
             let level = topic.level(priority).expect("a ready level is there");
             if let Some(step) = policy.ageing
                 && served > 0
+                && run.is_none()
                 && (topic.next_up(policy, self.state.now.wall) != Some(priority)
                     || topic.level_of_head(priority, step, self.state.now.wall) < Some(stand))
             {
                 // What comes next is younger, or of another priority.
                 break;
             }
-            let room = u32::try_from(topic.room(policy)).unwrap_or(u32::MAX);
+            // A run that has begun goes on, up to the quota.
+            let room = if run.is_some() { u32::MAX } else { u32::try_from(topic.room(policy)).unwrap_or(u32::MAX) };
             let allowed = (quota - served).min(consumer.messages).min(room);
             let Some(front) = level.front().filter(|_| allowed > 0 && consumer.is_hungry()) else { break };
-            let (run, tries) = match front {
+            let (next, tries) = match front {
                 Front::Line => (level.line.front().expect("the front of the line was brought"), (0, 0)),
                 Front::Aside(first) => {
                     let aside = &level.aside[&first];
                     (&aside.run, (aside.deliveries, aside.failures))
                 }
             };
-            let count = allowed.min(run.count).min(run.fitting(consumer.bytes).max(1));
-            let part = run.clone().split_front(count);
+            let count = allowed.min(next.count).min(next.fitting(consumer.bytes).max(1));
+            let part = next.clone().split_front(count);
             let duration = consumer.lease.unwrap_or(policy.lease);
             let fact = Fact::Leased {
                 topic: topic.number,
@@ -216,6 +224,10 @@ impl Core {
                 deadline: self.state.now.run + duration,
             };
             let Fact::Leased { lease, .. } = fact else { unreachable!("made above") };
+            let at_most_once = consumer.at_most_once;
+            if policy.leases_runs() && !at_most_once {
+                run.get_or_insert(lease);
+            }
             let leased = LeasedRun {
                 topic: topic.name.clone(),
                 receipt: Receipt { topic: topic.number, group: consumer.group, lease },
@@ -225,10 +237,10 @@ impl Core {
                 published: part.published,
                 deliveries: tries.0 + 1,
                 failures: tries.1,
+                run,
                 extent: part.extent(),
                 sizes: (part.sizes.clone(), part.index),
             };
-            let at_most_once = consumer.at_most_once;
             self.commit(fact, log);
             if at_most_once {
                 let Receipt { topic, group, lease } = leased.receipt;

@@ -34,7 +34,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use millpond_types::{Policy, Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime};
+use millpond_types::{LeaseNumber, Policy, Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime};
 use slab::Slab;
 
 use crate::fact::{Epoch, GroupNumber, NamespaceNumber};
@@ -130,6 +130,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Whether a lease is current. One of a run ends with those before it.
+    pub(crate) fn is_leased(&self, slot: TopicSlot, number: LeaseNumber) -> bool {
+        self.topics[slot].lease(number).is_some_and(|lease| self.leases[lease as usize].end() > number)
+    }
+
     pub(crate) fn new(hash_key: [u64; 2], store: Box<dyn Store>) -> State {
         State {
             hash_key,

@@ -284,6 +284,7 @@ impl Topic {
             None => u64::MAX,
             // Strict order: a message in retry holds the topic, for nothing may overtake it.
             Some(1) if self.retrying > 0 => 0,
+            Some(1) if self.in_flight == 0 => u64::from(policy.run),
             Some(limit) => u64::from(limit).saturating_sub(self.in_flight),
         }
     }

@@ -209,6 +209,7 @@ impl History {
                     FinishOutcome::LeaseLost => "lease_lost",
                     FinishOutcome::Kept => "kept",
                     FinishOutcome::Deposed => "deposed",
+                    FinishOutcome::OutOfOrder => "out_of_order",
                 };
                 let runs = outcomes.iter().map(|run| vec![name(run.outcome.clone()).to_owned(); run.count as usize]);
                 runs.flatten().collect()

@@ -111,6 +111,7 @@ fn finished(outcome: &FinishOutcome) -> String {
         FinishOutcome::LeaseLost => "lease_lost".into(),
         FinishOutcome::Kept => "kept".into(),
         FinishOutcome::Deposed => "deposed".into(),
+        FinishOutcome::OutOfOrder => "out_of_order".into(),
     }
 }
 

@@ -424,6 +424,7 @@ fn overrides(line: &Line<'_>) -> Overrides {
             "keep_latest" => Coalesce::KeepLatest,
             _ => Coalesce::Off,
         }),
+        run: line.number("run"),
         rate: line.option("rate").map(rate),
         weight: line.number("weight"),
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use millpond_types::{
-    Filter, GroupName, Millis, NamespaceName, Priority, Receipt, RequestId, Sequence, TopicName, WallTime,
+    Filter, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Receipt, RequestId, Sequence, TopicName, WallTime,
 };
 
 /// A one-shot receive.
@@ -68,6 +68,8 @@ pub struct LeasedRun {
     pub deliveries: u32,
     /// How often they failed.
     pub failures: u32,
+    /// The first lease of the run that they are part of, where the policy leases runs: these are finished in their order.
+    pub run: Option<LeaseNumber>,
     /// The messages.
     pub block: Bytes,
 }

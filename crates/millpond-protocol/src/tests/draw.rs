@@ -162,6 +162,7 @@ impl Draw {
             max_waiting: self.option(Draw::u32),
             overflow: [Overflow::Reject, Overflow::DropOldest][self.below(2)],
             coalesce: [Coalesce::Off, Coalesce::KeepFirst, Coalesce::KeepLatest][self.below(3)],
+            run: self.u32(),
             rate: self.option(|d| Rate { count: d.u32(), period: d.millis(), burst: d.u32() }),
             weight: self.u32(),
             quotas: Quotas {
@@ -189,6 +190,7 @@ impl Draw {
                 max_waiting: d.option(|_| policy.max_waiting),
                 overflow: d.option(|_| policy.overflow),
                 coalesce: d.option(|_| policy.coalesce),
+                run: d.option(|_| policy.run),
                 rate: d.option(|_| policy.rate),
                 weight: d.option(|_| policy.weight),
             };
@@ -409,6 +411,7 @@ impl Draw {
             published: self.wall(),
             deliveries: self.u32(),
             failures: self.u32(),
+            run: self.option(|d| LeaseNumber(d.u64())),
             block: self.block(),
         }
     }
@@ -514,8 +517,8 @@ impl Draw {
 
     /// A response of the kind.
     pub(crate) fn response(&mut self, kind: &str) -> Response {
-        use FinishOutcome::{Dead, Deposed, Done, Kept, LeaseLost};
-        const FINISHED: [FinishOutcome; 5] = [Done, Dead, LeaseLost, Kept, Deposed];
+        use FinishOutcome::{Dead, Deposed, Done, Kept, LeaseLost, OutOfOrder};
+        const FINISHED: [FinishOutcome; 6] = [Done, Dead, LeaseLost, Kept, Deposed, OutOfOrder];
         let code = self.code();
         match kind {
             "Welcome" => {

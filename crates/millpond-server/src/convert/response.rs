@@ -39,6 +39,7 @@ pub(crate) fn leased(run: output::LeasedRun, block: Bytes) -> LeasedRun {
         published: run.published,
         deliveries: run.deliveries,
         failures: run.failures,
+        run: run.run,
         block,
     }
 }

@@ -47,6 +47,7 @@ values! {
         overflow overflow,
         coalesce coalesce,
         rate rate,
+        run number32,
         weight number32,
     }
     alone: {

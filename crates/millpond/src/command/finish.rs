@@ -144,6 +144,7 @@ impl Leases {
                 FinishOutcome::LeaseLost => "lease_lost",
                 FinishOutcome::Kept => "kept",
                 FinishOutcome::Deposed => "deposed",
+                FinishOutcome::OutOfOrder => "out_of_order",
             };
             match globals.output {
                 Output::Table => say::line(format!("{outcome} {receipt}")),
@@ -151,7 +152,11 @@ impl Leases {
             }
         }
         let deposed = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::Deposed).count();
+        let early = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::OutOfOrder).count();
         match outcomes.lost() {
+            0 if early > 0 => Err(Failure::refused(format!(
+                "{early} leases are of a run and come behind others that are not finished: finish those first"
+            ))),
             0 if deposed > 0 => Err(Failure::refused(format!(
                 "{deposed} leases are those of a leader that was replaced, and end with the hand-over: finish them before"
             ))),

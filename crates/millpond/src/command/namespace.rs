@@ -105,6 +105,9 @@ struct PolicyArgs {
     /// While one message of a topic waits, decline another one or put it in its place; one is worked on at a time [default: off]
     #[arg(long, value_name = "off|keep-first|keep-latest", value_parser = quantity::coalesce)]
     coalesce: Option<Coalesce>,
+    /// In strict order, messages of a topic that one consumer is leased at a time, to finish them one after another, 1 to 100 [default: 1]
+    #[arg(long, value_name = "N")]
+    run: Option<u32>,
     /// Messages of a topic that go in a period, evenly, and at once; the burst is those of a period unless it is said [default: none]
     #[arg(long, value_name = "N/PERIOD[:BURST]|none", value_parser = rate)]
     rate: Option<RateOrNone>,
@@ -255,6 +258,7 @@ impl PolicyArgs {
             max_waiting: self.max_waiting.map(|limit| limit.0),
             overflow: self.overflow,
             coalesce: self.coalesce,
+            run: self.run,
             rate: self.rate.map(|rate| rate.0),
             weight: self.weight,
         };

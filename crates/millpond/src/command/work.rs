@@ -51,6 +51,10 @@ pub struct Work {
     /// Commands at a time; of a range LOW..HIGH, HIGH counts, for commands run only while there are messages
     #[arg(long, value_name = "N", default_value = "1", value_parser = concurrency)]
     concurrency: u32,
+    /// Messages that this worker holds at a time, those that wait for a command included; where topics have runs, a run needs
+    /// as many [default: as many as run at a time]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    window: Option<u32>,
     /// How long a lease lasts that no heartbeat extends; a worker that died loses its leases with its session, 10s after
     /// its connection is gone or 20s after it fell silent [default: as the namespace says]
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
@@ -89,8 +93,8 @@ impl Work {
                 .subscribe(SubscribeOptions {
                     group: self.group.clone(),
                     filter,
-                    // No more than run: what waits here could run elsewhere.
-                    messages: self.concurrency,
+                    // No more than run, unless it is asked for: what waits here could run elsewhere.
+                    messages: self.window.map_or(self.concurrency, |window| window.max(self.concurrency)),
                     lease: self.lease,
                     at_most_once: self.at_most_once,
                     ..SubscribeOptions::new(namespace.clone())

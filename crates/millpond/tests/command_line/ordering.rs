@@ -17,24 +17,36 @@ const WORKERS: usize = 4;
 /// Each so many milliseconds one of the workers is killed, wherever it is.
 const LIFE: u64 = 150;
 
-/// A worker that takes down what it was given before it finishes it, and lets some of it fail.
+/// A worker that takes down what it was given before it finishes it, one after the other, and lets some of it fail. It leaves
+/// the rest where one fails, or is lost.
 const WORKER: &str = r#"
 while :; do
-    message=$("$0" receive strict --wait 2s --lease 300ms) || exit
-    [ -n "$message" ] || continue
-    printf '%s\n' "$message" >> "$1"
-    receipt=${message#*'"receipt":"'} lease=${message#*'"lease":'}
-    case ${lease%%,*} in
-        *3) "$0" fail strict "${receipt%%'"'*}" ;;
-        *) "$0" ack strict "${receipt%%'"'*}" ;;
-    esac
+    "$0" receive strict --max "$2" --wait 2s --lease 300ms > "$1.$$" || exit
+    while read -r message; do
+        printf '%s\n' "$message" >> "$1"
+        receipt=${message#*'"receipt":"'} lease=${message#*'"lease":'}
+        case ${lease%%,*} in
+            *3) "$0" fail strict "${receipt%%'"'*}"; break ;;
+            *) "$0" ack strict "${receipt%%'"'*}" || break ;;
+        esac
+    done < "$1.$$"
 done > /dev/null 2>&1
 "#;
 
 #[test]
 fn strict_order_survives_workers_that_are_killed() {
+    kill_workers_at("1");
+}
+
+#[test]
+fn runs_are_finished_in_order_though_workers_are_killed() {
+    kill_workers_at("4");
+}
+
+/// Lets workers be killed while they finish the messages of strict topics, so many of them at a time.
+fn kill_workers_at(run: &str) {
     let broker = Broker::start();
-    let policy = ["--max-in-flight", "1", "--retry", "backoff:50ms..50ms", "--max-failures", "1000000"];
+    let policy = ["--max-in-flight", "1", "--retry", "backoff:50ms..50ms", "--max-failures", "1000000", "--run", run];
     broker.ok(&[&["namespace", "create", "strict"][..], &policy].concat());
     let names: Vec<String> = (0..TOPICS).map(|topic| format!("tenant{}/{topic}", topic % 3)).collect();
     for name in &names {
@@ -45,13 +57,19 @@ fn strict_order_survives_workers_that_are_killed() {
             broker.call_with(&["publish", &to, "--lines", "--priority", priority], bodies).ok();
         }
     }
+    broker.call_with(&["publish", "strict/first", "--lines"], b"a\nb\nc\nd\ne\n").ok();
+    let at_once = broker.json(&["receive", "strict/first", "--max", "9"]);
+    assert_eq!(at_once.len().to_string(), run, "no more than a run goes together");
+    let receipts = at_once.iter().map(|message| message["receipt"].as_str().unwrap());
+    broker.ok(&["ack", "strict"].into_iter().chain(receipts).collect::<Vec<_>>());
+    broker.ok(&["purge", "strict/first"]);
     let directory = fresh_directory();
     let log = directory.path().join("given");
-    let mut workers: Vec<Worker> = (0..WORKERS).map(|_| Worker::start(&broker, &log)).collect();
+    let mut workers: Vec<Worker> = (0..WORKERS).map(|_| Worker::start(&broker, &log, run)).collect();
     let mut deaths = 0;
     while broker.counts("strict")["unfinished"] != 0 {
         thread::sleep(Duration::from_millis(LIFE));
-        workers[deaths % WORKERS] = Worker::start(&broker, &log);
+        workers[deaths % WORKERS] = Worker::start(&broker, &log, run);
         deaths += 1;
     }
     drop(workers);
@@ -70,6 +88,36 @@ fn strict_order_survives_workers_that_are_killed() {
         bodies.dedup();
         assert_eq!(bodies, ["a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2"], "the order of {topic}");
     }
+}
+
+#[test]
+fn a_worker_goes_on_with_a_run_where_nothing_has_failed() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--max-in-flight", "1", "--retry", "head", "--run", "3"]);
+    for topic in ["x", "y"] {
+        broker.call_with(&["publish", &format!("default/{topic}"), "--lines"], b"a\nb\nc\nd\ne\n").ok();
+    }
+    let directory = fresh_directory();
+    let log = directory.path().join("handled");
+    // Each second message fails once.
+    let script = r#"body=$(cat); echo "$MILLPOND_TOPIC $body" >> "$0"
+        case $body in b|d) [ "$MILLPOND_FAILURES" -gt 0 ] ;; esac"#;
+    let flags = ["--concurrency", "4", "--window", "8"];
+    let command = ["--", "sh", "-c", script, log.to_str().unwrap()];
+    let mut worker = broker.spawn(&[&["work", "default"][..], &flags, &command].concat());
+    while broker.counts("default")["unfinished"] != 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    worker.signal(Signal::TERM);
+    let told = worker.wait().ok();
+    assert!(!told.contains("lost"), "what was not begun is no loss: {told}");
+    let handled = std::fs::read_to_string(&log).unwrap();
+    for topic in ["x", "y"] {
+        let of = handled.lines().filter_map(|line| line.strip_prefix(topic)?.strip_prefix(' '));
+        assert_eq!(of.collect::<Vec<_>>(), ["a", "b", "b", "c", "d", "d", "e"], "the order of {topic}");
+    }
+    let refused = broker.call(&["namespace", "set", "default", "--max-in-flight", "none", "--run", "2"]);
+    assert!(refused.err.contains("run is for strict order"), "{}", refused.err);
 }
 
 #[test]
@@ -112,9 +160,9 @@ fn what_waits_is_raised_in_the_end() {
 struct Worker(Child);
 
 impl Worker {
-    fn start(broker: &Broker, log: &Path) -> Worker {
+    fn start(broker: &Broker, log: &Path, run: &str) -> Worker {
         let mut command = std::process::Command::new("sh");
-        command.args(["-c", WORKER, env!("CARGO_BIN_EXE_millpond")]).arg(log);
+        command.args(["-c", WORKER, env!("CARGO_BIN_EXE_millpond")]).arg(log).arg(run);
         command.env("MILLPOND_SERVER", &broker.address).process_group(0);
         Worker(command.spawn().expect("there is a shell"))
     }

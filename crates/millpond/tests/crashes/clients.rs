@@ -341,7 +341,7 @@ fn word(outcome: &FinishOutcome) -> &'static str {
         FinishOutcome::Done => "done",
         FinishOutcome::Dead => "dead",
         FinishOutcome::LeaseLost => "lost",
-        FinishOutcome::Kept | FinishOutcome::Deposed => "kept",
+        FinishOutcome::Kept | FinishOutcome::Deposed | FinishOutcome::OutOfOrder => "kept",
     }
 }
 

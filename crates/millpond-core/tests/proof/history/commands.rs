@@ -179,7 +179,7 @@ fn filter(at: usize) -> Filter {
 }
 
 /// Without rules.
-const BASE: usize = 15;
+const BASE: usize = 16;
 pub const POLICIES: usize = BASE + 4;
 
 /// Gives the namespace one of some policies, whose rules turn to others of them.
@@ -191,7 +191,7 @@ pub fn set_policy(at: usize, weight: u32) -> Command {
     };
     let rules = match at.checked_sub(BASE) {
         None => Vec::new(),
-        Some(0) => vec![rule("a/*", 2), rule("a/2", 3)],
+        Some(0) => vec![rule("a/*", 2), rule("a/2", 3), rule("c", 14)],
         Some(1) => vec![rule("a*", 4), rule("a/1", 2), rule("b/*", 1)],
         Some(2) => vec![rule("a/1", 6), rule("b*", 7), rule("c", 8), rule("a/2", 10)],
         Some(_) => vec![rule("a/1", 3), rule("c*", 5)],
@@ -223,6 +223,7 @@ fn policy(at: usize, weight: u32) -> Policy {
         11 => Policy { quotas: Quotas { bytes: Some(60), ..none }, ..of },
         12 => Policy { retry: backoff, max_waiting: Some(2), max_in_flight: Some(2), ..of },
         13 => Policy { rate: Some(Rate { count: 1, period: Millis(700), burst: 3 }), ..of },
+        14 => Policy { retry: backoff, max_in_flight: Some(1), run: 3, ..of },
         _ => Policy { rate: Some(Rate { count: 1, period: Millis(4000), burst: 1 }), retry: backoff, ..of },
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use millpond_core::command::*;
 use millpond_types::{
-    Coalesce, Code, DedupWindow, Filter, MessageId, Millis, Overflow, Priority, Sequence, TopicName, TopicNumber, block,
+    Coalesce, Code, DedupWindow, Filter, MessageId, Millis, Overflow, Priority, Receipt, Sequence, TopicName,
+    TopicNumber, block,
 };
 
 use super::finish::each;
@@ -53,9 +54,7 @@ impl Model {
             Command::SessionEnd(session) => {
                 self.detach_all(session.0);
                 self.sessions.remove(&session.0);
-                for (name, key) in self.held_by(session.0) {
-                    self.give_back(&name, key, State::Back(0));
-                }
+                self.release_all(self.held_by(session.0));
                 one("ok")
             }
             Command::Attach(attach) => {
@@ -144,13 +143,19 @@ impl Model {
     /// All of it or nothing.
     fn forward(&mut self, forward: &Forward) -> Vec<String> {
         let Forward { receipts, publish } = forward;
-        let is_current: Vec<bool> =
-            receipts.iter().flat_map(each).map(|receipt| self.leased(receipt).is_some()).collect();
+        let all: Vec<Receipt> = receipts.iter().flat_map(each).collect();
+        let stands = |(at, receipt): (usize, &Receipt)| match self.leased(*receipt) {
+            None => "lease_lost",
+            Some((name, _)) if !self.is_next_of_run(&name, receipt.lease.0, &all[..at]) => "out_of_order",
+            Some(_) => "kept",
+        };
+        let stands: Vec<&str> = all.iter().enumerate().map(stands).collect();
         let trial = self.try_publish(&publish.runs, self.given_back(receipts, &publish.runs));
         let let_in = Code::RefusedTogether.name();
-        if is_current.contains(&false) || trial.iter().any(|told| told != let_in && !told.starts_with("duplicate")) {
-            let mut lines: Vec<String> =
-                is_current.iter().map(|is| if *is { "kept" } else { "lease_lost" }.to_owned()).collect();
+        if stands.iter().any(|stands| *stands != "kept")
+            || trial.iter().any(|told| told != let_in && !told.starts_with("duplicate"))
+        {
+            let mut lines: Vec<String> = stands.into_iter().map(str::to_owned).collect();
             lines.extend(trial);
             return lines;
         }
@@ -287,12 +292,20 @@ impl Model {
         self.detach_all(id);
         let was_there = self.sessions.insert(id, Session { resume: begin.resume.0, lost: None }).is_some();
         let held: Vec<_> = begin.held.iter().flat_map(each).filter_map(|receipt| self.leased(receipt)).collect();
-        for (name, key) in self.held_by(id) {
-            if !held.contains(&(name.clone(), key)) {
-                self.give_back(&name, key, State::Back(0));
-            }
-        }
+        let mut gone = self.held_by(id);
+        gone.retain(|held_by| !held.contains(held_by));
+        self.release_all(gone);
         vec![if was_there { "resumed".into() } else { "begun".into() }]
+    }
+
+    /// A session gives back what it holds, with what comes behind it in a run.
+    fn release_all(&mut self, leases: Vec<(TopicName, (Priority, u64))>) {
+        for (name, key) in leases {
+            let message = self.topics[&name].messages.get(&key);
+            let Some(State::Leased { lease, .. }) = message.map(|message| message.state) else { continue };
+            self.give_back(&name, key, State::Back(0));
+            self.give_back_rest(&name, lease);
+        }
     }
 
     fn consume(

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::output::LeasedRun;
 use millpond_types::{Dispatch, Filter, Priority, TopicName};
 
-use super::{Consumer, Message, Model, State, Who};
+use super::{Consumer, InRun, Message, Model, State, Who};
 
 /// Per scope, priority and waiting one, what others were given since it began to wait.
 #[derive(Default)]
@@ -40,10 +40,13 @@ impl Model {
     /// Takes note of a run that the core leased, and holds it against the rules.
     pub fn leased_run(&mut self, who: Who, run: &LeasedRun, bodies: &[String]) {
         let at = self.consumers.iter().position(|consumer| consumer.who == who).expect("a consumer that is there");
+        self.in_run = self.in_run.take().filter(|of| (of.who, &of.name) == (who, &run.topic));
         let consumer = &self.consumers[at];
         let (name, priority, count) = (&run.topic, run.priority, u64::from(run.count));
         assert!(consumer.filter.admits(name), "{name} is not asked for by {:?}", consumer.filter);
         let stand = self.ready_level(name).expect("what is leased is ready");
+        // What comes behind in a run goes with its first message.
+        let stand = self.in_run.as_ref().map_or(stand, |of| of.stand);
         assert_eq!(self.next_up(name), Some(priority), "what goes next of {name}");
         let goes_before = |other: &TopicName| !self.is_fair() || other.tenant() == name.tenant();
         for other in self.topics.keys().filter(|other| consumer.filter.admits(other) && goes_before(other)) {
@@ -53,6 +56,15 @@ impl Model {
         assert!(count <= self.room(name), "{name} has no room for {count} more leases");
         assert!(count <= self.tokens(name), "{name} has no tokens for {count} more leases");
         let lease = topic.next_lease.max(self.raised);
+        if self.policy_of(name).run > 1 && !consumer.at_most_once {
+            let left = self.in_run.as_ref().map_or(u64::from(self.policy_of(name).run), |of| of.left) - count;
+            let first = self.in_run.as_ref().map_or(run.receipt.lease, |of| of.first);
+            assert_eq!(run.run, Some(first), "the run that it is of");
+            self.in_run = Some(InRun { who, name: name.clone(), first, left, stand });
+        } else {
+            assert_eq!(run.run, None, "it is of no run");
+        }
+        let topic = &self.topics[name];
         assert_eq!((run.receipt.topic, run.receipt.lease.0), (topic.number, lease), "the next lease number");
 
         let of_priority = Model::ready(topic).into_iter().filter(|((of, _), _)| *of == priority);
@@ -90,6 +102,7 @@ impl Model {
 
     /// The dispatch is over: the receives that must have been answered, and with how many messages in all.
     pub fn dispatched(&mut self, got: &BTreeMap<u64, u64>) -> BTreeSet<u64> {
+        self.in_run = None;
         for consumer in &self.consumers {
             let is_done = matches!(consumer.who, Who::Once { ticket, .. } if got.contains_key(&ticket));
             if consumer.messages > 0 && consumer.bytes > 0 && !is_done {
@@ -160,6 +173,8 @@ impl Model {
         match self.policy_of(name).leases_at_a_time() {
             None => u64::MAX,
             Some(1) if retrying > 0 => 0,
+            Some(1) if leased == 0 => u64::from(self.policy_of(name).run),
+            Some(1) => self.in_run.as_ref().filter(|of| of.name == *name).map_or(0, |of| of.left),
             Some(limit) => u64::from(limit).saturating_sub(leased),
         }
     }
@@ -169,6 +184,7 @@ impl Model {
     }
 
     fn count_turn(&mut self, scope: &Scope, name: &TopicName, priority: Priority) {
+        let most = self.policy.weight.max(self.policy_of(name).run);
         let served = [Waiting::Tenant(name.tenant().to_vec()), Waiting::Topic(name.clone())];
         for waiting in self.ready_in(scope, priority) {
             let rival = match &waiting {
@@ -187,7 +203,7 @@ impl Model {
             }
             let turn = turns.entry(rival.clone()).or_default();
             *turn += 1;
-            assert!(*turn <= self.policy.weight, "{rival:?} has more than a turn while {waiting:?} waits");
+            assert!(*turn <= most, "{rival:?} has more than a turn while {waiting:?} waits");
         }
     }
 

@@ -14,7 +14,9 @@ mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_types::{Filter, MessageId, OnExpiry, Pattern, Policy, Priority, Rules, Sequence, TopicName, TopicNumber};
+use millpond_types::{
+    Filter, LeaseNumber, MessageId, OnExpiry, Pattern, Policy, Priority, Rules, Sequence, TopicName, TopicNumber,
+};
 
 pub struct Model {
     pub run: u64,
@@ -32,6 +34,8 @@ pub struct Model {
     raised: u64,
     grace: u64,
     waits: dispatch::Waits,
+    /// The run that a consumer is being given.
+    in_run: Option<InRun>,
 }
 
 pub struct Topic {
@@ -87,6 +91,16 @@ pub struct Session {
     pub lost: Option<u64>,
 }
 
+struct InRun {
+    who: Who,
+    name: TopicName,
+    /// Its first lease.
+    first: LeaseNumber,
+    left: u64,
+    /// Where the topic stood when it began.
+    stand: Priority,
+}
+
 struct Consumer {
     who: Who,
     filter: Filter,
@@ -121,6 +135,7 @@ impl Model {
             raised: 0,
             grace: 0,
             waits: dispatch::Waits::default(),
+            in_run: None,
         }
     }
 
@@ -132,9 +147,14 @@ impl Model {
                 State::Leased { holder: 0, deadline, .. } => deadline <= run,
                 _ => false,
             };
-            for (name, key) in self.find(ran_out) {
-                self.fail(&name, key, "lease_expired");
-            }
+            let mut leases = self.find(ran_out);
+            // Those that ran out first, also while they had to wait for the grace after a start.
+            leases.sort_by_key(|(name, key)| {
+                let topic = &self.topics[name];
+                let State::Leased { deadline, .. } = topic.messages[key].state else { unreachable!("it is leased") };
+                (deadline.max(self.grace), topic.number, *key)
+            });
+            self.run_out(leases);
         }
         for (name, key) in self.find(|message| {
             matches!(message.state, State::Retrying(due) if due <= run)
@@ -157,9 +177,7 @@ impl Model {
         expired.sort_unstable();
         for (_, session) in &expired {
             self.sessions.remove(session);
-            for (name, key) in self.held_by(*session) {
-                self.fail(&name, key, "lease_expired");
-            }
+            self.run_out(self.held_by(*session));
         }
         expired.into_iter().map(|(_, session)| session).collect()
     }
