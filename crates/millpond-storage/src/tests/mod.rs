@@ -3,6 +3,7 @@
 mod cost;
 mod crash;
 mod damage;
+mod golden;
 mod inspect;
 mod mover;
 mod reads;

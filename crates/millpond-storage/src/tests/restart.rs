@@ -19,7 +19,7 @@ fn options() -> OpenOptions {
     OpenOptions { segment_bytes: 256 * 1024, room: ROOM, ..OpenOptions::default() }
 }
 
-fn open_at(directory: &Path) -> Result<Opened, OpenError> {
+pub fn open_at(directory: &Path) -> Result<Opened, OpenError> {
     open(Arc::new(RealDisk::create(directory).unwrap()), &options())
 }
 
@@ -61,7 +61,7 @@ fn turn(opened: &mut Opened, command: Command) {
     appender.capture(core);
 }
 
-fn stop(mut opened: Opened) {
+pub fn stop(mut opened: Opened) {
     let now = opened.core.now();
     let batch = opened.appender.mark(now, Mark::Stop).unwrap();
     opened.committer.write(batch).unwrap();

@@ -1,0 +1,171 @@
+//! A small directory of each format that there has been, kept in the repository: what is read of it stays the same.
+//!
+//! `GOLDEN=make cargo test -p millpond-storage golden` makes that of the present format anew. While no format was released, a
+//! change may do so; after that it makes another one beside it, and this one stays.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use millpond_core::Now;
+use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive, Ticket};
+use millpond_core::output::{Extent, Output, Reply};
+use millpond_core::page::Page;
+use millpond_types::block::{self, Sizes};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Policy, Priority, Rules, RunTime, TopicName, WallTime};
+
+use super::restart::{open_at, stop};
+use super::workload::checkpoint;
+use crate::{Opened, Verdict, inspect};
+
+/// The topics on both sides of the checkpoint, with two messages each.
+const TOPICS: usize = 12;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/format-1")
+}
+
+#[test]
+fn a_directory_of_format_1_is_read() {
+    if std::env::var_os("GOLDEN").is_some() {
+        make();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    copy(&golden(), directory.path());
+    let mut told = Vec::new();
+    let verdict = inspect(directory.path(), true, &mut told).unwrap();
+    assert_eq!(verdict, Verdict::InOrder, "{}", String::from_utf8_lossy(&told));
+    let opened = open_at(directory.path()).unwrap();
+    assert!(opened.report.orderly && opened.report.checkpoint > 0, "{:?}", opened.report);
+    assert_eq!(found(&opened), expected());
+}
+
+/// Namespace by namespace: the messages of each topic, and dead letters.
+fn found(opened: &Opened) -> Vec<String> {
+    let read = |extent: Extent| {
+        let block = opened.reader.read(extent).unwrap();
+        let bodies = block::messages(&block).map(|message| String::from_utf8(message.unwrap().body.to_vec()).unwrap());
+        bodies.collect::<Vec<_>>().join(" ")
+    };
+    let mut found = Vec::new();
+    for page in opened.core.pages() {
+        match page {
+            Page::Namespace(page) => found.push(format!("namespace {} of {} groups", page.name, page.groups.len())),
+            Page::Topic(page) => {
+                let runs = page.levels.iter().flat_map(|level| level.runs.iter().map(|run| run.extent()));
+                let bodies: Vec<String> = runs.map(read).collect();
+                found.push(format!("{}: {}", page.name, bodies.join(" ")));
+            }
+            Page::Dead(page) => {
+                found.push(format!("dead {:?}: {}", page.reason, String::from_utf8_lossy(&page.detail)))
+            }
+            _ => {}
+        }
+    }
+    found.sort();
+    found
+}
+
+fn expected() -> Vec<String> {
+    let mut expected: Vec<String> = (1..TOPICS).map(|topic| format!("t/{topic:02}: first second")).collect();
+    expected.push("dead Rejected: no good".to_owned());
+    expected.push("namespace default of 1 groups".to_owned());
+    expected.push("namespace other of 2 groups".to_owned());
+    expected.push("t/00: second".to_owned());
+    expected.sort();
+    expected
+}
+
+fn make() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open_at(directory.path()).unwrap();
+    opened.start(Now::default()).unwrap();
+    let other = NamespaceName::try_from("other").unwrap();
+    turn(
+        &mut opened,
+        Command::NamespaceSet { name: other.clone(), policy: Policy::default(), rules: Rules::default() },
+    );
+    let group = GroupName::try_from("audit").unwrap();
+    let (start, kind) = (millpond_types::Start::Latest, millpond_types::GroupKind::Shared);
+    turn(&mut opened, Command::GroupCreate { namespace: other, name: group, start, kind });
+    (0..TOPICS).for_each(|topic| drop(turn(&mut opened, publish(topic, "first"))));
+    checkpoint(&mut opened);
+    (0..TOPICS).for_each(|topic| drop(turn(&mut opened, publish(topic, "second"))));
+    let outputs = turn(&mut opened, receive());
+    let Some(Output::Reply { reply: Reply::Received(runs), .. }) = outputs.first() else { panic!("{outputs:?}") };
+    let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+    let verb = FinishVerb::Reject { reason: "no good".into() };
+    turn(&mut opened, Command::Finish(Finish { verb, receipts, confirm: true }));
+    stop(opened);
+    let _ = fs::remove_dir_all(golden());
+    copy(directory.path(), &golden());
+}
+
+/// A turn with one command and what it leads to, made durable.
+fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {
+    let before = opened.core.now();
+    let now = Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) };
+    let Opened { core, store, appender, committer, .. } = opened;
+    core.set_time(now);
+    core.submit(Ticket(1), command, appender);
+    core.dispatch(appender);
+    while store.supply(core, appender).unwrap() {
+        core.dispatch(appender);
+    }
+    appender.hold(core.holdings());
+    let outputs = core.outputs().drain(..).collect();
+    committer.write(appender.seal(now).unwrap()).unwrap();
+    committer.sync().unwrap();
+    outputs
+}
+
+fn publish(topic: usize, body: &str) -> Command {
+    let mut bytes = Vec::new();
+    block::push(&mut bytes, b"", &[(&b"key"[..], &b"value"[..])], body.as_bytes()).unwrap();
+    let checksum = crc32c::crc32c(&bytes[block::PREFIX..]);
+    bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+    let run = PublishRun {
+        topic: TopicName::try_from(format!("t/{topic:02}").as_str()).unwrap(),
+        priority: Priority::DEFAULT,
+        delay: Millis::ZERO,
+        ttl: None,
+        count: 1,
+        sizes: Sizes::Uniform(bytes.len() as u32),
+        block: bytes.into(),
+        dedup: Vec::new(),
+        too_large: Vec::new(),
+    };
+    let namespace = NamespaceName::default();
+    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
+}
+
+fn receive() -> Command {
+    Command::Receive(Receive {
+        namespace: NamespaceName::default(),
+        group: GroupName::default(),
+        filter: Filter::Topics(vec![TopicName::try_from("t/00").unwrap()]),
+        messages: 1,
+        bytes: u64::MAX,
+        lease: None,
+        wait: Millis::ZERO,
+        at_most_once: false,
+        request: None,
+    })
+}
+
+/// Without what means nothing: the lock, the space taken ahead, and of a segment what was never written.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+        let (name, target) = (entry.file_name().to_string_lossy().into_owned(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else if name != "LOCK" && !name.starts_with("spare") {
+            let mut bytes = fs::read(entry.path()).unwrap();
+            if name.ends_with(".journal") {
+                let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                bytes.truncate(used.next_multiple_of(8));
+            }
+            fs::write(target, bytes).unwrap();
+        }
+    }
+}
