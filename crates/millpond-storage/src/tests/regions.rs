@@ -75,7 +75,7 @@ fn no_wound_of_any_region_goes_unnoticed() {
     }
     eprintln!("wounds: {tally:?}");
     let Tally { refused, torn, damaged, unharmed } = tally;
-    assert!(refused > 500 && torn > 10 && damaged > 20 && unharmed > 100, "{tally:?}");
+    assert!(refused > 200 && torn > 10 && damaged > 20 && unharmed > 100, "{tally:?}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ impl Whole {
             }
             let removed = name.clone();
             plan("removed".into(), name, Box::new(move |files| _ = files.remove(&removed)));
-            for at in (0..bytes.len()).step_by(SMALL_SECTOR) {
+            for at in (0..bytes.len()).step_by(if every_bit { SMALL_SECTOR } else { 3 * SMALL_SECTOR }) {
                 let to = (at + SMALL_SECTOR).min(bytes.len());
                 for value in [0, 0xff] {
                     plan(
@@ -224,6 +224,9 @@ impl Whole {
         for (index, batch) in of_file.iter().enumerate() {
             // The headers of the first, of one in the middle and of the last two, and of all the same fields.
             let whole = all || index == 0 || index == of_file.len() / 2 || index + 2 >= of_file.len();
+            if !whole && index % 3 > 0 {
+                continue;
+            }
             matter.extend((0..BATCH_HEADER).filter(|at| whole || at % 8 == 0).map(|at| batch.offset + at));
             let payload = batch.offset + BATCH_HEADER..batch.offset + batch.bytes;
             matter.extend(payload.clone().take(3).chain(payload.clone().rev().take(9)));
