@@ -83,6 +83,6 @@ pub use millpond_types::{
     DedupWindow, ExchangeKind, ExchangeName, ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName,
     LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms,
     OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome,
-    Receipt, Retry, Role, RoutingKey, Rule, Rules, Sequence, Standing, Tally, TopicName, TopicNumber, TopicView,
-    Unroutable, WallTime,
+    Receipt, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, Standing, Tally, TopicName, TopicNumber,
+    TopicView, Unroutable, WallTime,
 };

@@ -13,6 +13,7 @@ use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
 use crate::jobs::Jobs;
 use crate::jobs::ending::Ending;
+use crate::jobs::retaining::Retaining;
 use crate::output::{Holdings, Notice, Output, Reply};
 use crate::parking::Parking;
 use crate::state::line::LineBounds;
@@ -42,6 +43,7 @@ pub struct Core {
     pub(crate) looked_up: LookedUp,
     pub(crate) jobs: Jobs,
     pub(crate) ending: Ending,
+    pub(crate) retaining: Retaining,
     pub(crate) fetching: Fetching,
     pub(crate) is_crowded: bool,
     /// Topics that were looked at in a row, and none could leave memory.
@@ -85,6 +87,7 @@ impl Core {
             looked_up: LookedUp::default(),
             jobs: Jobs::default(),
             ending: Ending::default(),
+            retaining: Retaining::default(),
             fetching: Fetching::default(),
             is_crowded: false,
             stayed: 0,
@@ -201,7 +204,9 @@ impl Core {
         let waiting = self.dispatcher.waiting.first().map(|(until, _)| until.0).filter(|_| !self.is_fetching());
         let losing = self.dispatcher.losing.first().map(|(at, _)| at.0);
         let office = self.dispatcher.offices.next().map(|at| at.0);
-        let in_run = [run_timer, waiting, losing, office].into_iter().flatten().map(|at| at.saturating_sub(run.0));
+        let retaining = self.next_retaining().map(|at| at.0);
+        let in_run =
+            [run_timer, waiting, losing, office, retaining].into_iter().flatten().map(|at| at.saturating_sub(run.0));
         // Where enough pieces are on their way, those bring turns of their own.
         let pieces = self.state.piece_timers.next().filter(|_| self.has_room_for_due_pieces());
         let in_wall = [self.state.wall_timers.next(), pieces].into_iter().flatten();

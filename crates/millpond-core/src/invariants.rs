@@ -6,7 +6,7 @@ mod offices;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use millpond_types::{Counts, RunTime, SessionId, WallTime};
+use millpond_types::{Counts, RunTime, Sequence, SessionId, WallTime};
 
 use crate::Core;
 use crate::jobs::ROWS;
@@ -33,6 +33,7 @@ pub fn check(core: &Core) {
     every_lease_has_a_topic(state);
     holders_hold_what_is_held(state);
     counts_are_right(state);
+    spans_count_what_was_published_in_them(state);
     entries_are_counted(state);
     residents_are_weighed(state);
     timers_are_as_many_as_what_waits(state);
@@ -216,7 +217,32 @@ fn counts_are_right(state: &State) {
             (counts.waiting, counts.delayed) = (waiting, delayed);
         }
         assert_eq!(counts, group.counts, "the counts of group {number}");
+        assert_eq!(group.spans.total(), counts.unfinished() - counts.leased, "what group {number} holds was published");
         assert_eq!(topics + cold, group.topics, "the topics of group {number}");
+    }
+}
+
+/// Where all is in memory, each span counts what was published in it and nobody has leased, and there is nothing else.
+fn spans_count_what_was_published_in_them(state: &State) {
+    for (number, group) in state.groups.iter().filter(|(_, group)| !group.is_cold()) {
+        let levels = || state.topics.iter().filter(|(_, topic)| topic.group == number).flat_map(|(_, of)| &of.levels);
+        if levels().any(|level| level.line.stored_from(Sequence(0)).next().is_some()) {
+            continue;
+        }
+        let line = levels().flat_map(|level| level.line.runs());
+        let aside = levels().flat_map(|level| level.aside.values());
+        let aside = aside.filter(|aside| !matches!(aside.state, AsideWhy::Leased(_))).map(|aside| &aside.run);
+        let mut held: Vec<(WallTime, u64)> = line.chain(aside).map(|run| (run.published, run.count.into())).collect();
+        held.sort_unstable();
+        let mut held = held.into_iter().peekable();
+        for span in group.spans.page() {
+            let mut count = 0;
+            while let Some((_, more)) = held.next_if(|(at, _)| span.first <= *at && *at <= span.last) {
+                count += more;
+            }
+            assert_eq!(count, span.count, "what group {number} holds of a span of time");
+        }
+        assert_eq!(held.next(), None, "group {number} counts when each of its messages was published");
     }
 }
 

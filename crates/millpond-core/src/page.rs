@@ -125,12 +125,25 @@ pub struct GroupPage {
     pub counts: Counts,
     /// What has become of what was published to it.
     pub tally: Tally,
+    /// When those of its messages were published that nobody has leased: spans of time, in order.
+    pub spans: Vec<Span>,
     /// Bytes of the journal that it needs.
     pub bytes: u64,
     /// How many topics it has.
     pub topics: u64,
     /// How many of them have an entry in the store, by [`Shelf::index`](crate::store::Shelf::index).
     pub shelves: [u64; SHELVES],
+}
+
+/// How many messages of a group were published in a span of time, of those that it holds and nobody has leased.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// When the first of them was published, or none that is there still.
+    pub first: WallTime,
+    /// The same of the last.
+    pub last: WallTime,
+    /// How many there are; at least one.
+    pub count: u64,
 }
 
 /// How far the start of a group has come: the topics before a place have what it is given of them.

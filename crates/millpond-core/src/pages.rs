@@ -316,7 +316,10 @@ impl State {
         let derived = (tenant_hash(self.hash_key, name.tenant()), is_paused, is_held, self.bounds);
         let topic = Topic::new(number, home, name, page.floor, page.next_lease, derived, stored);
         let slot = self.admit(topic);
+        // Its group knows when its messages were published, wherever they are.
+        let spans = core::mem::take(&mut self.groups[group].spans);
         self.fill_topic(slot, page);
+        self.groups[group].spans = spans;
         slot
     }
 }

@@ -11,8 +11,8 @@ use millpond_types::{
     ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
     OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate, Receipt,
-    RequestId, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy, TopicName,
-    TopicNumber, TopicView, Unroutable, Usage, WallTime,
+    RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy,
+    TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime,
 };
 
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, put_rows, record, take};
@@ -158,8 +158,10 @@ record!(Policy {
     weight,
     quotas,
     dispatch,
-    ageing
+    ageing,
+    retention
 });
+record!(Retention { age, count });
 record!(Quotas { messages, bytes, topics, connections });
 record!(Overrides {
     lease,
@@ -247,8 +249,8 @@ choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dea
 record!(Counts { waiting, delayed, retrying, leased, dead });
 record!(NamespaceView { name, policy, rules, version, usage, groups, offices, tally, paused, position });
 record!(Usage { messages, bytes, topics, connections });
-record!(Tally { accepted, declined, superseded, dropped });
-record!(GroupView { name, start, is_starting, reached, counts });
+record!(Tally { accepted, declined, superseded, dropped, retained_out });
+record!(GroupView { name, start, is_starting, reached, counts, retained_out });
 choice!(GroupKind { 0 Shared, 1 Exclusive(terms) });
 record!(OfficeTerms { term, handover });
 record!(OfficeView { group, terms, epoch, leader, is_handing_over, candidates });

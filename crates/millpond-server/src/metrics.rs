@@ -137,7 +137,7 @@ impl Metrics {
             ("messages_dead", "Messages that became dead letters", &self.dead),
             (
                 "messages_ended_otherwise",
-                "Messages that were cancelled, purged, superseded, dropped or expired",
+                "Messages that were cancelled, purged, superseded, dropped, retained out or expired",
                 &self.ended,
             ),
             ("messages_damaged", "Messages that could not be read back", &self.damaged),

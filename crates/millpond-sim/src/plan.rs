@@ -6,7 +6,7 @@ use millpond_storage::tree::TreeOptions;
 use millpond_storage::{BATCH_BYTES, Identity, OpenOptions, SLACK};
 use millpond_types::{
     Coalesce, DedupWindow, Dispatch, Millis, NamespaceName, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas,
-    Rate, Retry, Rule, Rules, TopicName,
+    Rate, Retention, Retry, Rule, Rules, TopicName,
 };
 
 use crate::streams::Stream;
@@ -125,5 +125,9 @@ fn policy(stream: &mut Stream) -> Policy {
         },
         dispatch: *stream.pick(&[Dispatch::Priority, Dispatch::Fair]),
         ageing: *stream.pick(&[None, None, Some(Millis(1000))]),
+        retention: Retention {
+            age: *stream.pick(&[None, None, None, None, None, Some(Millis::seconds(10))]),
+            count: *stream.pick(&[None, None, None, None, None, Some(20)]),
+        },
     }
 }

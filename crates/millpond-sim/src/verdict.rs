@@ -94,7 +94,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 47] = [
+pub const EVERY_RANGE: [&str; 48] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -130,6 +130,7 @@ pub const EVERY_RANGE: [&str; 47] = [
     "power cuts",
     "power cuts in a start",
     "purged",
+    "retained out",
     "redriven",
     "rejected",
     "released",

@@ -27,6 +27,7 @@ mod page;
 mod piece;
 mod policy;
 mod run;
+mod spans;
 mod start;
 mod value;
 

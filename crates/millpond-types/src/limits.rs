@@ -58,6 +58,8 @@ pub const WEIGHT_MAX: u32 = 1000;
 pub const RUN_MAX: u32 = 100;
 /// The shortest step of ageing: in each of them every topic that waits is raised, and that is a record of the journal.
 pub const AGEING_MIN: Millis = Millis(1000);
+/// The shortest age of a retention: it is looked at once a second, and told to a second.
+pub const RETENTION_AGE_MIN: Millis = Millis(10 * 1000);
 /// The least time between two tokens of a rate, in nanoseconds: at a million a second a broker is at its own limit.
 pub const TOKEN_MIN_NANOS: u64 = 1_000;
 /// The longest time in which the bucket of a rate fills: so long a topic is remembered for its sake when it is empty, and

@@ -103,4 +103,6 @@ pub enum EndReason {
     Superseded,
     /// Its topic held more than it may, and others came.
     Dropped,
+    /// Its group held more, or for longer, than it is to keep of what nobody takes.
+    RetainedOut,
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::limits::{AGEING_MIN, LEASE_MAX, LEASE_MIN, RUN_MAX, WEIGHT_MAX};
+use crate::limits::{AGEING_MIN, LEASE_MAX, LEASE_MIN, RETENTION_AGE_MIN, RUN_MAX, WEIGHT_MAX};
 use crate::rate::Rate;
 use crate::time::Millis;
 
@@ -41,6 +41,8 @@ pub struct Policy {
     pub dispatch: Dispatch,
     /// In steps of this time what waits is raised a priority; `None` for never. Likewise of the whole namespace.
     pub ageing: Option<Millis>,
+    /// How much each group keeps of what nobody takes from it. Likewise of the whole namespace.
+    pub retention: Retention,
 }
 
 /// What a namespace may hold at most; `None` is no limit. Of several groups the one that holds most counts.
@@ -60,6 +62,22 @@ impl Quotas {
     /// Whether a publish has to be held against them.
     pub fn limit_publishes(&self) -> bool {
         self.messages.is_some() || self.bytes.is_some() || self.topics.is_some()
+    }
+}
+
+/// How much a group keeps of what nobody has leased, the oldest going first; `None` is no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Retention {
+    /// For how long after their publish.
+    pub age: Option<Millis>,
+    /// How many messages, about.
+    pub count: Option<u64>,
+}
+
+impl Retention {
+    /// Whether it limits anything.
+    pub fn is_any(&self) -> bool {
+        self.age.is_some() || self.count.is_some()
     }
 }
 
@@ -147,6 +165,7 @@ impl Default for Policy {
             quotas: Quotas::default(),
             dispatch: Dispatch::Priority,
             ageing: None,
+            retention: Retention::default(),
         }
     }
 }
@@ -221,6 +240,14 @@ impl Policy {
         }
         if self.ageing.is_some_and(|step| step < AGEING_MIN) {
             return Err(BadPolicy("a step of ageing is at least 1 s: each of them is work for every topic that waits"));
+        }
+        if self.retention.age.is_some_and(|age| age < RETENTION_AGE_MIN) {
+            return Err(BadPolicy(
+                "retention-age is at least 10 s: it is a bound in the long run; for less there is ttl",
+            ));
+        }
+        if self.retention.count == Some(0) {
+            return Err(BadPolicy("retention-count is at least 1; a group that is to keep nothing is one to delete"));
         }
         if let Some(rate) = &self.rate {
             rate.validate()?;

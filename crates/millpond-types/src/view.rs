@@ -47,6 +47,8 @@ pub struct Tally {
     pub superseded: u64,
     /// Stored, and ended because there were too many.
     pub dropped: u64,
+    /// Stored, and ended because a group held more, or for longer, than it is to keep.
+    pub retained_out: u64,
 }
 
 impl core::ops::Add for Tally {
@@ -58,6 +60,7 @@ impl core::ops::Add for Tally {
             declined: self.declined + other.declined,
             superseded: self.superseded + other.superseded,
             dropped: self.dropped + other.dropped,
+            retained_out: self.retained_out + other.retained_out,
         }
     }
 }
@@ -125,6 +128,8 @@ pub struct GroupView {
     pub reached: Option<TopicName>,
     /// What its messages are doing.
     pub counts: Counts,
+    /// How many messages have ended in it because it held more, or for longer, than it is to keep.
+    pub retained_out: u64,
 }
 
 /// A topic.

@@ -133,7 +133,7 @@ pub fn office(office: &OfficeView) -> Value {
 pub fn stats(view: &NamespaceView) -> Value {
     let offices: Map<_, _> = view.offices.iter().map(|of| (of.group.to_string(), office(of))).collect();
     let groups: Map<_, _> =
-        view.groups.iter().map(|group| (group.name.to_string(), Value::Object(counts(&group.counts)))).collect();
+        view.groups.iter().map(|group| (group.name.to_string(), Value::Object(held(group)))).collect();
     json!({
         "namespace": view.name.as_str(),
         "topics": view.usage.topics,
@@ -147,13 +147,21 @@ pub fn stats(view: &NamespaceView) -> Value {
         "declined": view.tally.declined,
         "superseded": view.tally.superseded,
         "dropped": view.tally.dropped,
+        "retained_out": view.tally.retained_out,
         "position": view.position,
     })
 }
 
+/// What a group holds, and has let go of because it held too much.
+fn held(group: &GroupView) -> Map<String, Value> {
+    let mut fields = counts(&group.counts);
+    fields.insert("retained_out".into(), group.retained_out.into());
+    fields
+}
+
 /// What `group list` says of a group.
 pub fn group(view: &GroupView, office: Option<&OfficeView>) -> Value {
-    let mut fields = counts(&view.counts);
+    let mut fields = held(view);
     fields.insert("group".into(), view.name.as_str().into());
     fields.insert("office".into(), office.map(self::office).into());
     fields.insert("start".into(), start_text(view.start).into());
@@ -216,6 +224,8 @@ pub fn pattern_text(pattern: &Pattern) -> String {
 pub fn policy(policy: &Policy) -> Value {
     let mut values = values(&Overrides::from(policy));
     values["dispatch"] = quantity::dispatch_text(policy.dispatch).into();
+    values["retention-age"] = policy.retention.age.map_or_else(|| "none".into(), quantity::millis_text).into();
+    values["retention-count"] = policy.retention.count.map_or_else(|| "none".into(), |count| count.to_string()).into();
     values["ageing"] = policy.ageing.map_or_else(|| "none".into(), quantity::millis_text).into();
     values
 }

@@ -1,7 +1,8 @@
 //! Policies and rules in text: as they may be typed, and what each value means.
 
 use millpond_types::{
-    Coalesce, DedupWindow, Dispatch, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Rate, Retry, Rule,
+    Coalesce, DedupWindow, Dispatch, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Rate, Retention, Retry,
+    Rule,
 };
 
 use crate::address::{self, Place};
@@ -45,7 +46,9 @@ fn set(overrides: &mut Overrides, key: &str, text: &str) -> Result<(), String> {
         "run" => overrides.run = Some(number()?),
         "rate" => overrides.rate = Some(quantity::rate(text)?),
         "weight" => overrides.weight = Some(number()?),
-        "dispatch" | "ageing" => return Err("it is that of the whole namespace, and no rule says otherwise".into()),
+        "dispatch" | "ageing" | "retention-age" | "retention-count" => {
+            return Err("it is that of the whole namespace, and no rule says otherwise".into());
+        }
         _ => return Err("no such value; a rule takes those of `millpond namespace set`, by the same names".into()),
     }
     Ok(())
@@ -100,6 +103,7 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
         quotas: _,
         dispatch: _,
         ageing: _,
+        retention: _,
     } = policy;
     let retry = match retry {
         Retry::Head => "a failed message is ready again at once, before all others".into(),
@@ -195,9 +199,24 @@ pub fn alone(policy: &Policy) -> Vec<(&'static str, String, String)> {
         None => "what waits keeps its priority, and may wait for ever behind higher ones".into(),
         Some(step) => format!("what waits goes as one of a higher priority after each {step}"),
     };
+    let Retention { age, count } = policy.retention;
+    let (age, count) = (age.map(millis_text), count.map(number));
+    let old = match &age {
+        None => "a group holds messages for however long nobody takes them".into(),
+        Some(age) => format!("what nobody has taken ends when it is older than {age}, a third later at most"),
+    };
+    let many = match &count {
+        None => "a group holds any number of messages that nobody takes".into(),
+        Some(count) => {
+            format!("of what nobody takes a group holds {count} messages, a third more at most; the oldest end")
+        }
+    };
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| "none".into());
     Vec::from([
-        ("ageing", ageing.unwrap_or_else(|| "none".into()), meaning),
+        ("ageing", or_none(ageing), meaning),
         ("dispatch", quantity::dispatch_text(policy.dispatch).into(), dispatch.into()),
+        ("retention-age", or_none(age), old),
+        ("retention-count", or_none(count), many),
         quota("quota-messages", messages, number, "messages in the namespace, dead letters among them"),
         quota("quota-bytes", bytes, size_text, "bytes that its messages take in the journal"),
         quota("quota-topics", topics, number, "topics in the namespace"),

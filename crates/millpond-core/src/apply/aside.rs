@@ -6,13 +6,14 @@ use alloc::boxed::Box;
 use millpond_types::{Priority, Sequence, WallTime};
 
 use crate::page::RunPage;
+use crate::state::group::Group;
 use crate::state::topic::{Aside, AsideWhy, Past};
 use crate::state::{State, Timer, TopicSlot};
 
 impl State {
     /// Puts a run aside.
     pub(crate) fn set_aside(&mut self, slot: TopicSlot, priority: Priority, run: RunPage, past: Past, why: AsideWhy) {
-        self.count(slot, why, i64::from(run.count));
+        self.count(slot, why, run.published, i64::from(run.count));
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
         if let AsideWhy::Ready { behind } = why {
             level.ready.insert((behind, run.first));
@@ -34,7 +35,7 @@ impl State {
             AsideWhy::Retrying { timer, .. } => self.run_timers.remove(timer),
             AsideWhy::Leased(_) => {}
         }
-        self.count(slot, aside.state, -i64::from(aside.run.count));
+        self.count(slot, aside.state, aside.run.published, -i64::from(aside.run.count));
         self.touch(slot);
         aside
     }
@@ -63,9 +64,9 @@ impl State {
         count: u32,
     ) -> RunPage {
         let topic = &mut self.topics[slot];
-        self.groups[topic.group].counts.waiting -= u64::from(count);
         let level = topic.level_mut(priority).expect("a fact names a level that exists");
         let run = level.line.carve(sequence, count);
+        self.groups[topic.group].dequeue(&run);
         self.touch(slot);
         run
     }
@@ -102,11 +103,16 @@ impl State {
         }
     }
 
-    fn count(&mut self, slot: TopicSlot, why: AsideWhy, change: i64) {
+    fn count(&mut self, slot: TopicSlot, why: AsideWhy, published: WallTime, change: i64) {
         let topic = &mut self.topics[slot];
-        let counts = &mut self.groups[topic.group].counts;
+        let Group { counts, spans, .. } = &mut self.groups[topic.group];
         if !matches!(why, AsideWhy::Leased(_)) {
             topic.set_aside = topic.set_aside.strict_add_signed(change);
+            if change > 0 {
+                spans.add(published, change.unsigned_abs());
+            } else {
+                spans.remove(published, change.unsigned_abs());
+            }
         }
         let counter = match why {
             AsideWhy::Ready { .. } => &mut counts.waiting,

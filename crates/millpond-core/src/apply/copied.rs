@@ -35,7 +35,7 @@ impl State {
             return self.set_aside(slot, priority, run, past, AsideWhy::Delayed { due, timer });
         }
         let topic = &mut self.topics[slot];
-        self.groups[topic.group].counts.waiting += u64::from(run.count);
+        self.groups[topic.group].queue(&run);
         topic.level_or_new(priority).line.insert(run);
     }
 }

@@ -72,8 +72,11 @@ impl State {
         (first, count): (Sequence, u32),
         reason: EndReason,
     ) {
-        if reason == EndReason::Dropped {
-            self.groups[self.topics[slot].group].tally.dropped += u64::from(count);
+        let tally = &mut self.groups[self.topics[slot].group].tally;
+        match reason {
+            EndReason::Dropped => tally.dropped += u64::from(count),
+            EndReason::RetainedOut => tally.retained_out += u64::from(count),
+            _ => {}
         }
         let aside = self.take_unleased(slot, priority, first, count);
         self.free(slot, aside.run.extent());

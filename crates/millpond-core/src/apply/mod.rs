@@ -239,10 +239,11 @@ impl State {
     }
 
     fn set_policies(&mut self, number: NamespaceNumber, name: &NamespaceName, policies: Policies) {
-        let Some(namespace) = self.namespaces.get_mut(number) else {
+        if self.namespaces.get(number).is_none() {
             return self.namespaces.insert(number, Namespace::new(name.clone(), policies));
-        };
-        let before = core::mem::replace(&mut namespace.policies, policies);
+        }
+        let before = self.namespaces.set_policies(number, policies);
+        let namespace = &self.namespaces[number];
         if namespace.policies.age_unlike(&before) {
             let version = namespace.policies.version;
             namespace.groups.iter().for_each(|group| self.groups.age(*group, version));

@@ -117,7 +117,7 @@ impl State {
     fn put_in_line(&mut self, slot: TopicSlot, priority: Priority, run: RunPage) {
         self.advance_next(slot, priority, run.end());
         let topic = &mut self.topics[slot];
-        self.groups[topic.group].counts.waiting += u64::from(run.count);
+        self.groups[topic.group].queue(&run);
         topic.level_or_new(priority).line.push_back(run);
         self.touch(slot);
     }

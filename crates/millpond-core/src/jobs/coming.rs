@@ -44,7 +44,7 @@ impl Coming {
         group: GroupNumber,
         state: &State,
         left: &mut usize,
-        is_of_interest: fn(&TopicView) -> bool,
+        is_of_interest: impl Fn(&TopicView) -> bool,
     ) -> Option<Want> {
         while self.names.len() < TOPICS_HELD && *left > 0 {
             match walk.next(group, state) {
@@ -71,7 +71,7 @@ impl Core {
         group: GroupNumber,
         left: &mut usize,
         needs: &mut Needs,
-        is_of_interest: fn(&TopicView) -> bool,
+        is_of_interest: impl Fn(&TopicView) -> bool,
     ) -> Next {
         if coming.held == 0 {
             needs.topics.clear();

@@ -1,5 +1,6 @@
 //! What goes over many entries: commands, which are lists of topics and which of them stand out, purges, and dead letters
-//! by filter; and what the state itself asks for, which is the start of a group, and that its topics age.
+//! by filter; and what the state itself asks for, which is the start of a group, that its topics age, and
+//! that what it is not to keep ends.
 //!
 //! No turn looks at more than a slice, so such a job may take many turns, others pass meanwhile, and each entry
 //! counts as it was in the turn that came to it. The answer comes at the end. Jobs take turns with each other, a slice
@@ -15,6 +16,7 @@ mod dead;
 pub(crate) mod ending;
 mod list;
 mod purge;
+pub(crate) mod retaining;
 pub(crate) mod starting;
 mod top;
 mod turns;
@@ -39,6 +41,7 @@ use dead::DeadJob;
 pub(crate) use dead::DeadVerb;
 use list::ListJob;
 use purge::PurgeJob;
+use retaining::RetainJob;
 use starting::StartJob;
 use top::TopJob;
 pub(crate) use walk::ROWS;
@@ -103,6 +106,7 @@ enum Task {
     Dead(DeadJob),
     List(ListJob),
     Purge(PurgeJob),
+    Retaining(RetainJob),
     Starting(StartJob),
     Top(TopJob),
 }
@@ -204,7 +208,7 @@ impl Task {
             Task::Dead(dead) => dead.so_far(),
             Task::List(list) => list.so_far(),
             Task::Purge(purge) => purge.so_far(),
-            Task::Ageing(_) | Task::Starting(_) => Reply::Done,
+            Task::Ageing(_) | Task::Retaining(_) | Task::Starting(_) => Reply::Done,
             Task::Top(top) => top.so_far(),
         }
     }

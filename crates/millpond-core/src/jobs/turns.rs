@@ -108,6 +108,7 @@ impl Core {
             Task::Ageing(ageing) => self.age_step(ageing, walk, *group, left, needs, log),
             Task::Dead(dead) => self.dead_step(dead, *group, left, needs, log),
             Task::List(list) => list.step(walk, *group, &self.state, left),
+            Task::Retaining(retaining) => self.retain_step(retaining, walk, *group, left, needs, log),
             Task::Starting(start) => self.start_step(start, *group, left, needs, log),
             Task::Top(top) => top.step(walk, *group, &self.state, left),
         }

@@ -1,12 +1,15 @@
 //! Groups: each is a namespace's own set of topics, with what is counted of them.
 
+mod page;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use millpond_types::{Counts, GroupName, Start, Tally, TopicName, Usage};
 
 use crate::fact::{GroupNumber, NamespaceNumber};
-use crate::page::{GroupPage, OfficePage, Reached};
+use crate::page::{OfficePage, Reached, RunPage};
+use crate::state::spans::Spans;
 use crate::store::{Name, SHELVES, Shelf};
 
 #[derive(Clone, Default)]
@@ -36,6 +39,8 @@ pub(crate) struct Group {
     pub(crate) topics: u64,
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
+    /// When those of its messages were published that nobody has leased.
+    pub(crate) spans: Spans,
     /// Bytes of the journal that it needs: those of its messages and dead letters.
     pub(crate) bytes: u64,
     /// How many topics have an entry in the store, in memory or not, by [`Shelf::index`].
@@ -143,7 +148,7 @@ impl core::ops::IndexMut<GroupNumber> for Groups {
 
 impl Group {
     pub(crate) fn new(namespace: NamespaceNumber, name: GroupName, start: Start, office: Option<OfficePage>) -> Group {
-        let (counts, tally, shelves) = (Counts::default(), Tally::default(), [0; SHELVES]);
+        let (counts, tally, spans, shelves) = (Counts::default(), Tally::default(), Spans::default(), [0; SHELVES]);
         let starting = (start != Start::Latest).then(Reached::default);
         let (is_ending, ageing, topics, bytes, cold) = (false, None, 0, 0, shelves);
         let office = office.map(Box::new);
@@ -158,62 +163,11 @@ impl Group {
             topics,
             counts,
             tally,
+            spans,
             bytes,
             shelves,
             cold,
         }
-    }
-
-    /// A group, all of whose topics are in the store.
-    pub(crate) fn of_page(namespace: NamespaceNumber, page: GroupPage) -> Group {
-        let GroupPage {
-            number: _,
-            name,
-            is_ending,
-            office,
-            start,
-            starting,
-            ageing,
-            counts,
-            tally,
-            bytes,
-            topics,
-            shelves,
-        } = page;
-        Group {
-            namespace,
-            name,
-            is_ending,
-            office,
-            start,
-            starting,
-            ageing,
-            topics,
-            counts,
-            tally,
-            bytes,
-            shelves,
-            cold: shelves,
-        }
-    }
-
-    pub(crate) fn page(&self, number: GroupNumber) -> GroupPage {
-        let Group {
-            namespace: _,
-            name,
-            is_ending,
-            office,
-            start,
-            starting,
-            ageing,
-            topics,
-            counts,
-            tally,
-            bytes,
-            shelves,
-            cold: _,
-        } = self.clone();
-        GroupPage { number, name, is_ending, office, start, starting, ageing, counts, tally, bytes, topics, shelves }
     }
 
     /// Whether its start has still to come to a topic. What was published there since waits until then, for older messages
@@ -221,6 +175,18 @@ impl Group {
     pub(crate) fn is_before(&self, name: &TopicName) -> bool {
         let is_behind = |reached: &Reached| Name::compare_key(name.as_bytes(), &reached.at).is_ge();
         self.starting.as_ref().is_some_and(is_behind)
+    }
+
+    /// A run is in line.
+    pub(crate) fn queue(&mut self, run: &RunPage) {
+        self.counts.waiting += u64::from(run.count);
+        self.spans.add(run.published, run.count.into());
+    }
+
+    /// A run is no longer in line.
+    pub(crate) fn dequeue(&mut self, run: &RunPage) {
+        self.counts.waiting -= u64::from(run.count);
+        self.spans.remove(run.published, run.count.into());
     }
 
     /// What it holds of what the quotas of its namespace limit.

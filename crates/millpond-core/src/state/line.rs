@@ -10,6 +10,7 @@
 //! a piece has to be loaded first. When pieces leave and come back is not decided here.
 
 mod middle;
+mod older;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -24,6 +24,7 @@ pub(crate) mod pieces;
 pub(crate) mod policies;
 pub(crate) mod producer;
 pub(crate) mod resident;
+pub(crate) mod spans;
 pub(crate) mod stored;
 pub(crate) mod sweeps;
 pub(crate) mod topic;

@@ -1,6 +1,6 @@
 //! Namespaces: policies, what is paused, the groups.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -18,6 +18,8 @@ use crate::state::policies::Policies;
 pub(crate) struct Namespaces {
     by_number: BTreeMap<NamespaceNumber, Namespace>,
     by_name: BTreeMap<NamespaceName, NamespaceNumber>,
+    /// Those whose groups are not to keep all that they hold.
+    retaining: BTreeSet<NamespaceNumber>,
 }
 
 #[derive(Clone)]
@@ -40,6 +42,7 @@ impl Namespaces {
     pub(crate) fn insert(&mut self, number: NamespaceNumber, namespace: Namespace) {
         let other = self.by_name.insert(namespace.name.clone(), number);
         assert!(other.is_none(), "a name belongs to one namespace");
+        self.note_retention(number, &namespace.policies);
         self.by_number.insert(number, namespace);
     }
 
@@ -47,15 +50,30 @@ impl Namespaces {
     pub(crate) fn remove(&mut self, number: NamespaceNumber) -> Vec<GroupNumber> {
         let gone = self.by_number.remove(&number).expect("only a namespace that is there is deleted");
         self.by_name.remove(&gone.name);
+        self.retaining.remove(&number);
         gone.groups
+    }
+
+    /// A namespace has other policies. Returns those before.
+    pub(crate) fn set_policies(&mut self, number: NamespaceNumber, policies: Policies) -> Policies {
+        self.note_retention(number, &policies);
+        core::mem::replace(&mut self[number].policies, policies)
+    }
+
+    /// Those whose groups are not to keep all that they hold, in the order of their numbers.
+    pub(crate) fn retaining(&self) -> impl Iterator<Item = NamespaceNumber> {
+        self.retaining.iter().copied()
+    }
+
+    fn note_retention(&mut self, number: NamespaceNumber, policies: &Policies) {
+        match policies.base.retention.is_any() {
+            true => _ = self.retaining.insert(number),
+            false => _ = self.retaining.remove(&number),
+        }
     }
 
     pub(crate) fn get(&self, number: NamespaceNumber) -> Option<&Namespace> {
         self.by_number.get(&number)
-    }
-
-    pub(crate) fn get_mut(&mut self, number: NamespaceNumber) -> Option<&mut Namespace> {
-        self.by_number.get_mut(&number)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NamespaceNumber, &Namespace)> {

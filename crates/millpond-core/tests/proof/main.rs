@@ -18,6 +18,7 @@ mod offices;
 mod parking;
 mod pieces;
 mod producers;
+mod retention;
 mod rooms;
 mod routes;
 mod say;

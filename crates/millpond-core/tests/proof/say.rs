@@ -196,9 +196,16 @@ fn namespace(view: &NamespaceView) -> String {
         None => ", starting".into(),
         Some(reached) => format!(", starting at {reached}"),
     };
-    let others = view.groups[1..].iter().map(|of| format!("; {}{}{}", of.name, counts(&of.counts), starting(of)));
-    let of = format!("{}{}", counts(&view.groups[0].counts), others.collect::<String>());
-    let Tally { accepted: _, declined, superseded, dropped } = view.tally;
+    let retained = |group: &GroupView| match group.retained_out {
+        0 => String::new(),
+        n => format!(", {n} retained out"),
+    };
+    let others = view.groups[1..]
+        .iter()
+        .map(|of| format!("; {}{}{}{}", of.name, counts(&of.counts), retained(of), starting(of)));
+    let first = &view.groups[0];
+    let of = format!("{}{}{}", counts(&first.counts), retained(first), others.collect::<String>());
+    let Tally { accepted: _, declined, superseded, dropped, retained_out: _ } = view.tally;
     let tally = [("declined", declined), ("superseded", superseded), ("dropped", dropped)];
     let tally: String = tally.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {n} {name}")).collect();
     let (quotas, usage) = (view.policy.quotas, view.usage);

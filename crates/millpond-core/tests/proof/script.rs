@@ -16,8 +16,8 @@ use millpond_types::block;
 use millpond_types::{
     Binding, Coalesce, Condition, DedupWindow, Dispatch, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName,
     LeaseNumber, MessageId, Millis, NamespaceName, OfficeTerms, OnExpiry, Overflow, Overrides, Pattern, Policy,
-    Priority, ProducerId, Quotas, Rate, Receipt, RequestId, Retry, RoutingKey, Rule, Rules, SessionId, Start, TopBy,
-    TopicName, TopicNumber, Unroutable, WallTime,
+    Priority, ProducerId, Quotas, Rate, Receipt, RequestId, Retention, Retry, RoutingKey, Rule, Rules, SessionId,
+    Start, TopBy, TopicName, TopicNumber, Unroutable, WallTime,
 };
 
 use crate::journal::sizes_of;
@@ -389,6 +389,7 @@ fn policies(line: &Line<'_>, text: &str) -> (Policy, Rules) {
         quotas,
         dispatch,
         ageing: of_namespace.time("ageing"),
+        retention: Retention { age: of_namespace.time("retention_age"), count: of_namespace.number("retention_count") },
         ..overrides(&of_namespace).over(&Policy::default())
     };
     (policy, Rules::new(rules.collect()).expect("rules that are rules"))

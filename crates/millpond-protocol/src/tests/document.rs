@@ -5,8 +5,8 @@ use millpond_types::limits::*;
 use millpond_types::{
     Advice, Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, ExchangeKind, ExchangeView, Filter,
     FinishOutcome, GroupCursors, GroupKind, GroupView, MessageId, MessageState, MessageView, NamespaceView,
-    OfficeTerms, OfficeView, OnExpiry, Overflow, Overrides, Pattern, Policy, PublishOutcome, Quotas, Receipt, Retry,
-    Role, Rule, Standing, Start, Tally, TopBy, TopicView, Unroutable, Usage,
+    OfficeTerms, OfficeView, OnExpiry, Overflow, Overrides, Pattern, Policy, PublishOutcome, Quotas, Receipt,
+    Retention, Retry, Role, Rule, Standing, Start, Tally, TopBy, TopicView, Unroutable, Usage,
 };
 
 use super::{Record, vectors};
@@ -60,6 +60,7 @@ fn every_record_has_its_fields() {
         ("Listing", Listing::FIELDS),
         ("Policy", Policy::FIELDS),
         ("Quotas", Quotas::FIELDS),
+        ("Retention", Retention::FIELDS),
         ("Overrides", Overrides::FIELDS),
         ("Pattern", Pattern::FIELDS),
         ("Rule", Rule::FIELDS),

@@ -7,8 +7,8 @@ use millpond_types::{
     ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
     OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate, Receipt,
-    RequestId, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy, TopicName,
-    TopicNumber, TopicView, Unroutable, Usage, WallTime, block,
+    RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy,
+    TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime, block,
 };
 
 use crate::*;
@@ -173,6 +173,7 @@ impl Draw {
             },
             dispatch: [Dispatch::Priority, Dispatch::Fair][self.below(2)],
             ageing: self.option(Draw::millis),
+            retention: Retention { age: self.option(Draw::millis), count: self.option(Draw::u64) },
         }
     }
 
@@ -453,6 +454,7 @@ impl Draw {
             is_starting: self.flag(),
             reached: self.option(Draw::topic),
             counts: self.counts(),
+            retained_out: self.u64(),
         }
     }
 
@@ -465,7 +467,13 @@ impl Draw {
             usage: Usage { messages: self.u64(), bytes: self.u64(), topics: self.u64(), connections: self.u64() },
             groups: self.list(0, Draw::group_view),
             offices: self.list(0, Draw::office),
-            tally: Tally { accepted: self.u64(), declined: self.u64(), superseded: self.u64(), dropped: self.u64() },
+            tally: Tally {
+                accepted: self.u64(),
+                declined: self.u64(),
+                superseded: self.u64(),
+                dropped: self.u64(),
+                retained_out: self.u64(),
+            },
             paused: self.list(0, |d| (d.topic(), d.flag())),
             position: self.u64(),
         }

@@ -130,6 +130,7 @@ impl Ledger {
                     EndReason::Expired => self.sights.saw_many("expired", u64::from(*count)),
                     EndReason::Purged => self.sights.saw_many("purged", u64::from(*count)),
                     EndReason::Dropped => self.sights.saw_many("dropped", u64::from(*count)),
+                    EndReason::RetainedOut => self.sights.saw_many("retained out", u64::from(*count)),
                     EndReason::Acked | EndReason::Dead | EndReason::Delivered | EndReason::Superseded => {
                         return Err(Violation::back(format!("{run:?} ends by {reason:?} in a fact of another kind")));
                     }

@@ -519,7 +519,7 @@ impl Source<'_> {
     }
 }
 
-const END_REASONS: [EndReason; 8] = [
+const END_REASONS: [EndReason; 9] = [
     EndReason::Acked,
     EndReason::Dead,
     EndReason::Cancelled,
@@ -528,6 +528,7 @@ const END_REASONS: [EndReason; 8] = [
     EndReason::Delivered,
     EndReason::Superseded,
     EndReason::Dropped,
+    EndReason::RetainedOut,
 ];
 
 const fn end_reason_byte(reason: EndReason) -> u8 {
@@ -540,5 +541,6 @@ const fn end_reason_byte(reason: EndReason) -> u8 {
         EndReason::Delivered => 5,
         EndReason::Superseded => 6,
         EndReason::Dropped => 7,
+        EndReason::RetainedOut => 8,
     }
 }

@@ -247,6 +247,7 @@ impl Source<'_> {
             office: self.option(Source::office)?.map(Box::new),
             counts: self.counts()?,
             tally: self.tally()?,
+            spans: self.spans()?,
             bytes: self.number()?,
             topics: self.number()?,
             shelves: self.shelves()?,
@@ -269,7 +270,8 @@ impl Source<'_> {
 
     fn tally(&mut self) -> Result<Tally, BadRecord> {
         let (accepted, declined) = (self.number()?, self.number()?);
-        Ok(Tally { accepted, declined, superseded: self.number()?, dropped: self.number()? })
+        let (superseded, dropped) = (self.number()?, self.number()?);
+        Ok(Tally { accepted, declined, superseded, dropped, retained_out: self.number()? })
     }
 
     fn counts(&mut self) -> Result<Counts, BadRecord> {
@@ -334,6 +336,7 @@ impl Sink<'_> {
             ageing,
             counts,
             tally,
+            spans,
             bytes,
             topics,
             shelves,
@@ -347,14 +350,15 @@ impl Sink<'_> {
         self.option(office.as_deref(), Sink::office);
         self.counts(counts);
         self.tally(tally);
+        self.spans(spans);
         self.number(*bytes);
         self.number(*topics);
         shelves.iter().for_each(|topics| self.number(*topics));
     }
 
     fn tally(&mut self, tally: &Tally) {
-        let Tally { accepted, declined, superseded, dropped } = tally;
-        [accepted, declined, superseded, dropped].into_iter().for_each(|count| self.number(*count));
+        let Tally { accepted, declined, superseded, dropped, retained_out } = tally;
+        [accepted, declined, superseded, dropped, retained_out].into_iter().for_each(|count| self.number(*count));
     }
 
     fn counts(&mut self, counts: &Counts) {

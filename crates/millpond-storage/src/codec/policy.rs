@@ -1,8 +1,8 @@
 //! The byte forms of policies, and of the rules that say otherwise for some topics.
 
 use millpond_types::{
-    Coalesce, DedupWindow, Dispatch, Millis, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Rate, Retry, Rule,
-    Rules,
+    Coalesce, DedupWindow, Dispatch, Millis, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Rate, Retention,
+    Retry, Rule, Rules,
 };
 
 use super::{BadRecord, Sink, Source};
@@ -54,6 +54,7 @@ values! {
         quotas quotas,
         dispatch dispatch,
         ageing millis_or_none,
+        retention retention,
     }
 }
 
@@ -82,6 +83,11 @@ impl Sink<'_> {
     fn quotas(&mut self, quotas: Quotas) {
         let Quotas { messages, bytes, topics, connections } = quotas;
         [messages, bytes, topics, connections].into_iter().for_each(|quota| self.option(quota, Self::number));
+    }
+
+    fn retention(&mut self, retention: Retention) {
+        self.millis_or_none(retention.age);
+        self.option(retention.count, Self::number);
     }
 
     fn retry(&mut self, retry: Retry) {
@@ -161,6 +167,10 @@ impl Source<'_> {
             topics: self.option(Self::number)?,
             connections: self.option(Self::number)?,
         })
+    }
+
+    fn retention(&mut self) -> Result<Retention, BadRecord> {
+        Ok(Retention { age: self.millis_or_none()?, count: self.option(Self::number)? })
     }
 
     fn retry(&mut self) -> Result<Retry, BadRecord> {

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use millpond_client::Client;
 use millpond_types::{
     Coalesce, DedupWindow, Dispatch, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides, Pattern,
-    Policy, Quotas, Rate, Retry, Rule, Rules, TopicName,
+    Policy, Quotas, Rate, Retention, Retry, Rule, Rules, TopicName,
 };
 
 use crate::cli::{Globals, Output};
@@ -132,6 +132,12 @@ struct PolicyArgs {
     /// What waits is raised a priority in each step of this time, up to 9. No rule says otherwise [default: none]
     #[arg(long, value_name = "TIME|none", value_parser = time_or_none)]
     ageing: Option<TimeOrNone>,
+    /// How long a group keeps what nobody takes from it, the oldest going first; at least 10s. No rule says otherwise [default: none]
+    #[arg(long, value_name = "TIME|none", value_parser = time_or_none)]
+    retention_age: Option<TimeOrNone>,
+    /// How many messages a group keeps that nobody takes from it, about. No rule says otherwise [default: none]
+    #[arg(long, value_name = "N|none", value_parser = quota)]
+    retention_count: Option<Quota>,
 }
 
 /// A time or none: clap would take an `Option` for a flag that may be left out.
@@ -264,7 +270,11 @@ impl PolicyArgs {
         };
         let dispatch = self.dispatch.unwrap_or(base.dispatch);
         let ageing = self.ageing.map_or(base.ageing, |ageing| ageing.0);
-        Policy { quotas, dispatch, ageing, ..overrides.over(base) }
+        let retention = Retention {
+            age: self.retention_age.map_or(base.retention.age, |age| age.0),
+            count: or(self.retention_count, base.retention.count),
+        };
+        Policy { quotas, dispatch, ageing, retention, ..overrides.over(base) }
     }
 }
 

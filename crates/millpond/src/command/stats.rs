@@ -71,11 +71,22 @@ fn usage(view: &NamespaceView) -> Table {
 }
 
 fn table(views: &[NamespaceView]) -> Table {
-    let heads =
-        ["namespace", "group", "topics", "waiting", "delayed", "retrying", "leased", "dead", "unfinished", "position"];
+    let heads = [
+        "namespace",
+        "group",
+        "topics",
+        "waiting",
+        "delayed",
+        "retrying",
+        "leased",
+        "dead",
+        "unfinished",
+        "retained out",
+        "position",
+    ];
     let mut table = Table::new(&heads);
     for view in views {
-        for GroupView { name, counts, .. } in &view.groups {
+        for GroupView { name, counts, retained_out, .. } in &view.groups {
             table.row([
                 view.name.to_string(),
                 name.to_string(),
@@ -86,6 +97,7 @@ fn table(views: &[NamespaceView]) -> Table {
                 counts.leased.to_string(),
                 counts.dead.to_string(),
                 counts.unfinished().to_string(),
+                retained_out.to_string(),
                 view.position.to_string(),
             ]);
         }

@@ -19,6 +19,7 @@ mod publishing;
 mod quotas;
 mod receiving;
 mod restarting;
+mod retaining;
 mod serving;
 mod standing_still;
 mod starting;

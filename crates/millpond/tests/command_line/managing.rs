@@ -185,6 +185,8 @@ fn namespaces_are_made_changed_shown_and_deleted() {
         ["--weight", "7"],
         ["--dispatch", "fair"],
         ["--ageing", "30s"],
+        ["--retention-age", "7days"],
+        ["--retention-count", "1000000"],
     ];
     broker.ok(&[&["namespace", "create", "orders"], policy.as_flattened()].concat());
     let show = || broker.json(&["namespace", "show", "orders", "--output", "json"])[0]["policy"].clone();
@@ -210,6 +212,7 @@ fn namespaces_are_made_changed_shown_and_deleted() {
     broker.call(&contradiction).failed(2, &["strict order"]);
     broker.call(&["namespace", "set", "default", "--rate", "1/d:2"]).failed(2, &["within a day"]);
     broker.call(&["namespace", "set", "default", "--ageing", "10ms"]).failed(2, &["at least 1 s"]);
+    broker.call(&["namespace", "set", "default", "--retention-age", "1s"]).failed(2, &["at least 10 s"]);
     let rule = ["namespace", "set", "default", "--rule", "a dispatch=fair"];
     broker.call(&rule).failed(2, &["of the whole namespace"]);
 }
@@ -285,7 +288,8 @@ fn stats_count_every_state_at_one_position() {
     let receipt = |i: usize| receipts[i]["receipt"].as_str().unwrap();
     broker.ok(&["fail", "default", receipt(0)]);
     broker.ok(&["reject", "default", receipt(1)]);
-    let expected = json!({ "waiting": 1, "delayed": 1, "retrying": 1, "leased": 1, "dead": 1, "unfinished": 4 });
+    let mut expected = json!({ "waiting": 1, "delayed": 1, "retrying": 1, "leased": 1, "dead": 1, "unfinished": 4 });
+    expected["retained_out"] = 0.into();
     assert_eq!(broker.counts("default"), expected);
     let all = broker.json(&["stats", "--json"]);
     assert_eq!((&all[0]["namespace"], &all[0]["topics"]), (&json!("default"), &json!(1)));
