@@ -10,6 +10,7 @@ use millpond_storage::twin::{Fault, TwinDisk};
 use millpond_types::RunTime;
 
 use crate::Options;
+use crate::STEPS;
 use crate::audit::audit;
 use crate::back::Back;
 use crate::broker::{Broker, Loss, Progress};
@@ -24,12 +25,15 @@ use crate::plan::Plan;
 use crate::streams::Streams;
 use crate::stuck;
 use crate::tape::{Tape, brief};
-use crate::verdict::{Sights, Violation};
+use crate::verdict::{PUBLISHED_MIN, Sights, Violation};
 
 /// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
 const ROUNDS: u32 = 5000;
 /// Rounds without a deadline or an end after which what is left is stuck: answers and hand-overs take two or three.
 const ROUNDS_IDLE: u32 = 10;
+
+/// Steps of a life in which next to nothing can be published, at most: those where one message stands for all that come.
+const STEPS_MAX: u64 = 8 * STEPS;
 
 /// See the module.
 pub struct World {
@@ -102,9 +106,12 @@ impl World {
         requests.extend(self.candidates.set_up());
         self.turn(requests)?;
         self.settle()?;
-        for step in 0..self.options.steps {
+        let (mut step, steps) = (0, self.options.steps);
+        // Where little can be published, a life of the usual length goes on until it has seen enough to prove anything.
+        while step < steps || (STEPS..STEPS_MAX).contains(&step) && self.ledger.sights.of("published") < PUBLISHED_MIN {
             self.tape.note(format_args!("step {step}"));
             self.step()?;
+            step += 1;
         }
         self.drain()?;
         self.lose(Loss::Nothing)?;

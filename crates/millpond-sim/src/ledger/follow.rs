@@ -137,8 +137,13 @@ impl Ledger {
                 }
                 self.move_all(run, Place::Open, Place::Ended(*reason), at)
             }
-            Fact::Superseded { topic, which, priority, by, .. } => {
+            Fact::Superseded { topic, which, priority, by, until, .. } => {
                 self.sights.saw("superseded");
+                if until.is_some() {
+                    // The back-off that it takes over is longer than its own delay, and counted in run time.
+                    let (topic, priority, sequence) = (*topic, *priority, *by);
+                    self.set_due(MessageId { topic, priority, sequence }, None, at)?;
+                }
                 // What stands for them is there.
                 self.move_all((*topic, *priority, *by, 1), Place::Open, Place::Open, at)?;
                 let place = Place::Ended(EndReason::Superseded);
