@@ -270,6 +270,11 @@ impl State {
 
     /// Where the messages of a fact are, in memory by now.
     fn place_of(&mut self, slot: TopicSlot, priority: Priority, first: Sequence) -> Place {
+        let line = self.topics[slot].level(priority).and_then(|level| level.line.front());
+        if line.is_some_and(|run| run.contains(first)) {
+            // As it is for most of what is leased.
+            return Place::Line;
+        }
         self.bring(slot, priority, first).expect("what a fact needs is fetched before it is applied");
         self.where_is(slot, priority, first).expect("a fact names unfinished messages")
     }

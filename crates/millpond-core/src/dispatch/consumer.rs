@@ -29,6 +29,8 @@ pub(crate) struct Consumer {
     pub(crate) at_most_once: bool,
     /// What this turn has given it.
     pub(crate) got: Vec<LeasedRun>,
+    /// How much the last delivery was: the next one is probably no larger.
+    pub(crate) last: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +81,7 @@ impl Dispatcher {
             lease: new.lease,
             at_most_once: new.at_most_once,
             got: Vec::new(),
+            last: 0,
         };
         let slot = self.consumers.insert(consumer) as ConsumerSlot;
         match new.kind {

@@ -108,7 +108,8 @@ impl Scope {
         };
         let Some((slot, priority, left)) = next else { return Ok(None) };
         let view = view.at(priority);
-        let mut is_only = view.is_only(slot).map_err(|unknown| (priority, unknown))?;
+        let others = self.turns[priority.level()].as_ref().is_some_and(|turns| turns.left_more(slot, view));
+        let mut is_only = !others && view.is_only(slot).map_err(|unknown| (priority, unknown))?;
         if is_only && self.fair.is_some() {
             is_only = fair::is_only(priority, &mut self.maybe, view)?;
         }

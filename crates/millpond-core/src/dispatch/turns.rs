@@ -66,6 +66,12 @@ impl Turns {
         Ok(found.map(|slot| (slot, 0)))
     }
 
+    /// Whether the topic that was served last is another one than this, and has more. If so there are two, and nobody has
+    /// to look for a second.
+    pub(crate) fn left_more(&self, slot: TopicSlot, view: View<'_>) -> bool {
+        self.last.as_ref().is_some_and(|last| last.slot != slot && view.offers(last))
+    }
+
     /// How many tenants go on somewhere.
     pub(crate) fn places(&self) -> usize {
         self.tenants.places()

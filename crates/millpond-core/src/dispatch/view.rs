@@ -112,6 +112,14 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether a topic that was served is still in memory and offered, for sure.
+    pub(crate) fn offers(&self, cursor: &Cursor) -> bool {
+        // A sweep tells topics of a pause.
+        self.state.sweeps.is_empty()
+            && cursor.is_there(self.state)
+            && self.state.topics[cursor.slot].offered == Some(self.priority)
+    }
+
     pub(crate) fn tenant(&self, slot: TopicSlot) -> u64 {
         self.state.topics[slot].tenant
     }

@@ -116,8 +116,7 @@ impl Level {
 impl State {
     /// Where a topic stands from here on, if that is news.
     pub(crate) fn age(&self, slot: TopicSlot) -> Option<AgePage> {
-        let topic = &self.topics[slot];
-        let policy = self.policy(slot);
+        let (topic, policy) = (&self.topics[slot], self.policy(slot));
         if policy.ageing.is_none() && topic.age.is_none() {
             return None;
         }
