@@ -215,7 +215,7 @@ impl Apt {
 }
 
 /// Whether a program is there and can be started.
-fn answers(program: &str, arg: &str) -> bool {
+pub fn answers(program: &str, arg: &str) -> bool {
     let status = Command::new(program).arg(arg).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }

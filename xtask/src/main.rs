@@ -5,6 +5,7 @@
 
 mod commands;
 mod documents;
+mod fuzz;
 mod machine;
 mod no_std;
 mod steps;
@@ -20,35 +21,59 @@ use workspace::Workspace;
 type Outcome = Result<(), String>;
 
 /// A chore: name, what it does, how.
-type Chore = (&'static str, &'static str, fn(&Workspace) -> Outcome);
+type Chore = (&'static str, &'static str, Run);
+
+/// How a chore is done.
+enum Run {
+    /// As it is.
+    Plain(fn(&Workspace) -> Outcome),
+    /// With the words behind its name. It is done when it is asked for, and no part of `test`.
+    Worded(fn(&Workspace, &[String]) -> Outcome),
+}
+use Run::{Plain, Worded};
 
 const CHORES: &[Chore] = &[
-    ("test", "everything below, in this order; what a change has to pass", test),
-    ("setup", "fetch what the tests need and this machine lacks", |workspace| machine::set_up(workspace).map(drop)),
-    ("fmt", "is the code formatted as rustfmt would?", |workspace| workspace.cargo(&["fmt", "--all", "--check"])),
-    ("tidy", "dependency table, words, documents, lengths: the rules that no compiler holds", tidy::check),
-    ("clippy", "lints of the whole workspace, warnings denied", clippy),
-    ("no-std", "prove that the core and all it depends on do without std", no_std::check),
-    ("build", "the programs that tests start", |workspace| workspace.cargo(&["build", "--workspace", "--locked"])),
-    ("commands", "does the program know every command and flag that the documents show?", commands::check),
-    ("doc", "the documentation of the code, warnings denied", doc),
-    ("simulate", "a fixed number of simulated lives of a broker, each from a seed", simulate),
-    ("unit", "cargo test over the workspace, examples in the documentation included", unit),
+    ("test", "everything below but the last, in this order; what a change has to pass", Plain(test)),
+    (
+        "setup",
+        "fetch what the tests need and this machine lacks",
+        Plain(|workspace| machine::set_up(workspace).map(drop)),
+    ),
+    ("fmt", "is the code formatted as rustfmt would?", Plain(fmt)),
+    ("tidy", "dependency table, words, documents, lengths: the rules that no compiler holds", Plain(tidy::check)),
+    ("clippy", "lints of the whole workspace, warnings denied", Plain(clippy)),
+    ("no-std", "prove that the core and all it depends on do without std", Plain(no_std::check)),
+    (
+        "build",
+        "the programs that tests start",
+        Plain(|workspace| workspace.cargo(&["build", "--workspace", "--locked"])),
+    ),
+    ("commands", "does the program know every command and flag that the documents show?", Plain(commands::check)),
+    ("doc", "the documentation of the code, warnings denied", Plain(doc)),
+    ("simulate", "a fixed number of simulated lives of a broker, each from a seed", Plain(simulate)),
+    ("unit", "cargo test over the workspace, examples in the documentation included", Plain(unit)),
+    ("fuzz", "[--for 10m] [--keep] [TARGET]...: the fuzz targets, guided by what inputs reach", Worded(fuzz::fuzz)),
 ];
 
 /// Seeds of `simulate`: few enough for every run; longer runs are started by hand.
 const SIMULATED_SEEDS: &str = "50";
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    let (name, rest) = (words.next(), words.next());
-    let chore = CHORES.iter().find(|(chore, _, _)| Some(*chore) == name.as_deref());
-    let (Some((_, _, run)), None) = (chore, rest) else {
-        eprint!("{}", usage());
-        let asked = matches!(name.as_deref(), Some("help" | "--help" | "-h"));
-        return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (name, rest) = words.split_first().map_or((None, &words[..]), |(name, rest)| (Some(name.as_str()), rest));
+    let run = match CHORES.iter().find(|(chore, _, _)| Some(*chore) == name) {
+        Some((_, _, run)) if rest.is_empty() || matches!(run, Worded(_)) => run,
+        _ => {
+            eprint!("{}", usage());
+            let asked = matches!(name, Some("help" | "--help" | "-h"));
+            return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        }
     };
-    match Workspace::find().and_then(|workspace| run(&workspace)) {
+    let done = Workspace::find().and_then(|workspace| match run {
+        Plain(run) => run(&workspace),
+        Worded(run) => run(&workspace, rest),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(what) => {
             eprintln!("{what}");
@@ -70,12 +95,19 @@ fn test(workspace: &Workspace) -> Outcome {
         if steps.failed("build") {
             break;
         }
-        steps.run(name, || run(workspace));
+        if let Plain(run) = run {
+            steps.run(name, || run(workspace));
+        }
     }
     if !steps.failed("build") {
         steps.run("unit", || run_tests(workspace, &missing));
     }
     steps.summary(&missing.skipped_tests())
+}
+
+fn fmt(workspace: &Workspace) -> Outcome {
+    workspace.cargo(&["fmt", "--all", "--check"])?;
+    workspace.cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])
 }
 
 fn clippy(workspace: &Workspace) -> Outcome {

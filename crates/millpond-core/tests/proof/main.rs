@@ -4,6 +4,7 @@
 //! After every turn of the first two [`shell::Shell`] checks the invariants, that the facts replay to the same pages, that
 //! pages read back are the same pages, that numbers only grow, and that every byte published is live or freed, once.
 
+mod agreement;
 mod checkpoint;
 mod coalesce;
 mod dedup;

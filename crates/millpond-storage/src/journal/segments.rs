@@ -67,11 +67,12 @@ impl Segment {
 }
 
 impl Segments {
-    /// Adds a segment behind all others.
+    /// Adds a segment behind all others. It takes the place of one that begins where it begins: a file that was cut until
+    /// not even its first batch had room, and so holds nothing.
     pub fn add(&self, segment: Segment) {
         let segments = &mut self.write().by_base;
         if let Some(last) = segments.values_mut().next_back() {
-            assert!(last.base < segment.base, "segments come in order");
+            assert!(last.base <= segment.base, "segments come in order");
             last.end = last.end.min(segment.base);
         }
         segments.insert(segment.base, segment);

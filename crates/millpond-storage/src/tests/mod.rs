@@ -3,6 +3,7 @@
 mod cost;
 mod crash;
 mod damage;
+mod found;
 mod golden;
 mod inspect;
 mod mover;

@@ -127,7 +127,8 @@ pub fn ops(length: usize) -> impl Strategy<Value = Vec<Op>> {
     vec(op(), length / 2..length)
 }
 
-fn op() -> impl Strategy<Value = Op> {
+/// One operation.
+pub fn op() -> impl Strategy<Value = Op> {
     let topic = || 0..TOPICS.len();
     let time = || select(vec![0, 0, 0, 1, 500, 1000, 3000]);
     let ttl = option::weighted(0.2, select(vec![1, 1000, 2000]));

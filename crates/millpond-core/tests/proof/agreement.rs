@@ -1,0 +1,277 @@
+//! A history in the core and in the plain model: every answer, every delivery, and after each turn all that can be looked
+//! at are the same. The histories are drawn elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millpond_core::LineBounds;
+use millpond_core::command::*;
+use millpond_core::fact::Fact;
+use millpond_core::output::{LeasedRun, Output, Reply};
+use millpond_types::{
+    Counts, Filter, FinishOutcome, GroupName, LeaseNumber, MessageId, MessageState, NamespaceName, OutcomeRun,
+    PublishOutcome, Receipt, Sequence, TopicName,
+};
+
+use crate::history::{Known, Op, set_policy};
+use crate::model::{Model, Who};
+use crate::moves::moves;
+use crate::shell::Shell;
+
+/// Both, and what operations may refer to.
+pub struct History {
+    shell: Shell,
+    model: Model,
+    known: Known,
+    weight: u32,
+}
+
+impl History {
+    pub fn new(weight: u32, bounds: LineBounds) -> History {
+        let shell = Shell::with_lines(bounds);
+        let model = Model::new(shell.now.run.0, shell.now.wall.0);
+        let mut history = History { shell, model, known: Known::default(), weight };
+        history.commands(vec![set_policy(0, weight)]);
+        history
+    }
+
+    /// Some operations in one turn; those that are no commands come before it.
+    pub fn turn(&mut self, ops: &[Op]) {
+        for op in ops {
+            match op {
+                Op::Pass { run, wall } => self.shell.pass(*run, *wall),
+                Op::Wake => {
+                    let wait = self.shell.next_wake().unwrap_or(0);
+                    self.shell.pass(wait, wait);
+                }
+                Op::Restart { crash } => {
+                    self.set_time();
+                    self.shell.restart(*crash);
+                    self.model.restart(self.shell.core.numbers().raised);
+                    self.model.advance();
+                    self.model.vanish();
+                }
+                Op::Checkpoint => self.shell.checkpoint(),
+                _ => {}
+            }
+        }
+        self.known.moves = moves(&self.shell.journal.facts);
+        let commands = ops.iter().filter_map(|op| op.command(&mut self.known, self.weight)).collect();
+        self.commands(commands);
+        self.look_at_everything();
+        let wake = self.shell.next_wake();
+        assert!(wake != Some(0), "the core does not ask for a turn in which nothing happens");
+    }
+
+    fn set_time(&mut self) {
+        (self.model.run, self.model.wall) = (self.shell.now.run.0, self.shell.now.wall.0);
+    }
+
+    fn commands(&mut self, commands: Vec<Command>) {
+        self.set_time();
+        let commands: Vec<_> = commands.into_iter().map(|command| (self.shell.ticket(), command)).collect();
+        let mut expected = BTreeMap::new();
+        let mut unseen = BTreeSet::new();
+        for (ticket, command) in &commands {
+            if matches!(command, Command::Move(_) | Command::DeadMove(_)) {
+                // Where messages lie is nothing that the model knows of: nothing else may change.
+                unseen.insert(*ticket);
+                continue;
+            }
+            let answer = self.model.decide(*ticket, command);
+            if !answer.is_empty() {
+                expected.insert(*ticket, answer);
+            }
+            if matches!(command, Command::Receive(_)) {
+                self.known.receives.push(*ticket);
+            }
+            self.model.refresh_waits();
+        }
+        let expired = self.model.advance();
+        self.model.refresh_waits();
+
+        let facts = self.shell.journal.facts.len();
+        let outputs = self.shell.turn(commands);
+        self.deliveries(&outputs, facts);
+
+        let mut found = BTreeMap::new();
+        let mut gone = Vec::new();
+        for output in outputs {
+            match output {
+                Output::Reply { reply: Reply::Received(_), .. } | Output::Delivery { .. } => {}
+                Output::Reply { ticket, .. } if unseen.contains(&ticket) => {}
+                Output::Reply { ticket, reply } => _ = found.insert(ticket, self.flat(&reply)),
+                Output::SessionExpired(session) => gone.push(session.0),
+                Output::Standing { .. } => panic!("no group of a history is exclusive"),
+            }
+        }
+        assert_eq!(found, expected, "the answers");
+        assert_eq!(gone, expired, "the sessions that expired");
+        self.model.vanish();
+        self.model.refresh_waits();
+    }
+
+    /// Gives the model what was leased, in the order in which it was.
+    fn deliveries(&mut self, outputs: &[Output], facts: usize) {
+        let mut given: BTreeMap<Receipt, (Who, &LeasedRun)> = BTreeMap::new();
+        let mut got: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut answered = BTreeSet::new();
+        for output in outputs {
+            let (who, leases) = match output {
+                Output::Delivery { session, consumer, leases, .. } => {
+                    (Who::Attached { session: session.0, consumer: *consumer }, leases)
+                }
+                Output::Reply { ticket, reply: Reply::Received(leases) } => {
+                    answered.insert(ticket.0);
+                    let count: u64 = leases.iter().map(|run| u64::from(run.count)).sum();
+                    if count > 0 {
+                        got.insert(ticket.0, count);
+                    }
+                    (self.model.receive(ticket.0), leases)
+                }
+                _ => continue,
+            };
+            given.extend(leases.iter().map(|run| (run.receipt, (who, run))));
+        }
+        for (fact, _) in &self.shell.journal.facts[facts..] {
+            let (topic, lease) = match fact {
+                Fact::Leased { topic, lease, .. } => (topic, lease),
+                Fact::Drawn { topic, full, dry, .. } => {
+                    self.model.drawn(*topic, *full, dry.map(|at| at.0));
+                    continue;
+                }
+                _ => continue,
+            };
+            let receipt = Receipt { topic: *topic, group: 0, lease: *lease };
+            let (who, run) = given.remove(&receipt).expect("what is leased is delivered, once");
+            self.model.leased_run(who, run, &self.shell.journal.read(run.extent));
+            let each = (0..u64::from(run.count)).map(|n| LeaseNumber(lease.0 + n));
+            self.known.receipts.extend(each.map(|lease| Receipt { lease, ..receipt }));
+        }
+        assert!(given.is_empty(), "what is delivered was leased");
+        assert_eq!(answered, self.model.dispatched(&got), "the receives that are answered");
+    }
+
+    /// An answer, as the model says it.
+    fn flat(&mut self, reply: &Reply) -> Vec<String> {
+        match reply {
+            Reply::Forwarded { finished, published } => {
+                let mut lines = self.flat(&Reply::Finished(finished.clone()));
+                lines.extend(self.flat(&Reply::Published { level: Level::Durable, outcomes: published.clone() }));
+                lines
+            }
+            Reply::Published { outcomes, .. } => {
+                let mut lines = Vec::new();
+                for OutcomeRun { count, outcome } in outcomes {
+                    for n in 0..u64::from(*count) {
+                        lines.push(match outcome {
+                            PublishOutcome::Queued { id } => {
+                                let id = MessageId { sequence: Sequence(id.sequence.0 + n), ..*id };
+                                let of = self.model.topics.iter().find(|(_, topic)| topic.number == id.topic);
+                                let (name, _) = of.expect("a topic that was published to");
+                                self.known.ids.push((name.clone(), id));
+                                format!("queued {id}")
+                            }
+                            PublishOutcome::Duplicate { id, state } => format!("duplicate {id} {}", state_name(*state)),
+                            PublishOutcome::Coalesced { id, replaced: Some(old) } => {
+                                let of = self.model.topics.iter().find(|(_, topic)| topic.number == id.topic);
+                                let (name, _) = of.expect("a topic that was published to");
+                                self.known.ids.push((name.clone(), *id));
+                                format!("queued {id} in place of {old}")
+                            }
+                            PublishOutcome::Coalesced { id, replaced: None } => format!("declined {id}"),
+                            PublishOutcome::Refused { code, .. } => code.name().to_owned(),
+                        });
+                    }
+                }
+                lines
+            }
+            Reply::Finished(outcomes) => {
+                let name = |outcome| match outcome {
+                    FinishOutcome::Done => "done",
+                    FinishOutcome::Dead => "dead",
+                    FinishOutcome::LeaseLost => "lease_lost",
+                    FinishOutcome::Kept => "kept",
+                    FinishOutcome::Deposed => "deposed",
+                    FinishOutcome::OutOfOrder => "out_of_order",
+                };
+                let runs = outcomes.iter().map(|run| vec![name(run.outcome.clone()).to_owned(); run.count as usize]);
+                runs.flatten().collect()
+            }
+            Reply::SessionBegun { resumed } => vec![if *resumed { "resumed".into() } else { "begun".into() }],
+            Reply::Done => vec!["ok".into()],
+            Reply::Count(count) => vec![count.to_string()],
+            Reply::Refused { code, .. } => vec![code.name().to_owned()],
+            reply => panic!("the histories ask for no {reply:?}"),
+        }
+    }
+
+    /// Counts, cursors, the messages of each topic in the order of delivery, and the dead letters.
+    fn look_at_everything(&mut self) {
+        let (namespace, group) = (NamespaceName::default(), GroupName::default());
+        let listing = Listing { namespace: namespace.clone(), prefix: "".into(), after: "".into(), limit: 1000 };
+        let holding = self.model.topics.iter().filter(|(_, topic)| !topic.messages.is_empty());
+        let names: Vec<TopicName> = holding.map(|(name, _)| name.clone()).collect();
+        let Reply::Topics(topics) = self.shell.ask(Command::Topics { listing: listing.clone(), group: group.clone() })
+        else {
+            panic!("topics")
+        };
+        assert!(topics.iter().map(|topic| &topic.name).eq(&names), "the topics that exist");
+        let mut all = Counts::default();
+        for (name, listed) in names.iter().zip(&topics) {
+            let topic = TopicRef { namespace: namespace.clone(), name: name.clone() };
+            let Reply::Topics(view) = self.shell.ask(Command::Topic(topic.clone())) else { panic!("a topic") };
+            let which = LookWhich::First(1000);
+            let Reply::Messages(rows) = self.shell.ask(Command::Look(Look { topic, which, group: None })) else {
+                panic!("messages")
+            };
+            let rows: Vec<String> = rows
+                .iter()
+                .map(|found| {
+                    let (row, body) = (&found.row, self.shell.journal.read(found.extent).concat());
+                    format!("{} {body} {} {} {}", row.id, state_name(row.state), row.deliveries, row.failures)
+                })
+                .collect();
+            assert_eq!(rows, self.model.rows(name), "the messages of {name}");
+            assert_eq!(listed.counts, view[0].counts, "two views of {name}");
+            assert_eq!(listed.counts, self.model.counts(name), "the counts of {name}");
+            assert_eq!(listed.paused, self.model.is_paused(name), "whether {name} is paused");
+            for cursors in &view[0].cursors {
+                let found = (cursors.scan.0, cursors.completion.0, cursors.next.0);
+                assert_eq!(found, self.model.cursors(name, cursors.priority), "the cursors of {name}");
+            }
+            all.waiting += listed.counts.waiting;
+            all.delayed += listed.counts.delayed;
+            all.retrying += listed.counts.retrying;
+            all.leased += listed.counts.leased;
+        }
+        all.dead = self.model.dead.len() as u64;
+        let Reply::Namespaces(stats) = self.shell.ask(Command::Stats(namespace)) else { panic!("stats") };
+        assert_eq!(stats[0].groups[0].counts, all, "the counts of the namespace");
+        let Reply::Dead { rows, .. } = self.shell.ask(Command::DeadList { listing, group }) else {
+            panic!("dead letters")
+        };
+        let rows: Vec<String> = rows
+            .iter()
+            .map(|found| {
+                let (dead, body) = (&found.row, self.shell.journal.read(found.extent).concat());
+                let message = &dead.message;
+                format!(
+                    "{} {} {body} {} {} {}",
+                    dead.topic, message.id, dead.reason, message.deliveries, message.failures
+                )
+            })
+            .collect();
+        assert_eq!(rows, self.model.dead_rows(&Filter::All), "the dead letters");
+    }
+}
+
+fn state_name(state: MessageState) -> &'static str {
+    match state {
+        MessageState::Waiting => "waiting",
+        MessageState::Delayed { .. } => "delayed",
+        MessageState::Retrying => "retrying",
+        MessageState::Leased => "leased",
+        MessageState::Dead => "dead",
+        MessageState::Ended => "ended",
+    }
+}

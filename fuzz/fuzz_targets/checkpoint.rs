@@ -1,0 +1,4 @@
+//! The checkpoint's files, guided by coverage.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millpond_fuzz::targets::checkpoint::run(data));

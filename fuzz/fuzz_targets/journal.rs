@@ -1,0 +1,4 @@
+//! Starts from a directory, guided by coverage.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millpond_fuzz::targets::journal::run(data));

@@ -1,0 +1,4 @@
+//! Facts, pages and entries, guided by coverage.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millpond_fuzz::targets::records::run(data));

@@ -1,0 +1,4 @@
+//! What people type, guided by coverage.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millpond_fuzz::targets::words::run(data));

@@ -1,0 +1,228 @@
+//! `cargo xtask fuzz [--for 10m] [--keep] [TARGET]...`: the fuzz targets, guided by what their inputs reach.
+//!
+//! Each target, or each that is named, gets so much time, one after the other, and at the end a table says how many inputs that
+//! were. New inputs go to the target directory; `--keep` puts those that reach something new into `fuzz/corpus`. An input that
+//! finds something goes to `fuzz/artifacts`, and the way to run it again is printed.
+//!
+//! Beyond Rust this takes a nightly toolchain and cargo-fuzz, which are installed where they are absent, and a C++ compiler
+//! for libFuzzer. What could not be got is said; `cargo test -p millpond-fuzz` runs the same targets without any of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Outcome;
+use crate::machine::answers;
+use crate::workspace::{Workspace, capture, run};
+
+/// Time for each target unless `--for` says otherwise.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Seconds after which an input hangs. Nothing that a target does takes a tenth of it.
+const HANGS: &str = "-timeout=30";
+/// Mebibytes of memory that a target may have, the broker of some of them and libFuzzer's own included.
+const MEMORY: &str = "-rss_limit_mb=2048";
+/// Bytes of an input: longer ones only repeat what shorter ones do.
+const LENGTH: &str = "-max_len=8192";
+/// Bytes of an input that is kept in the repository.
+const KEPT_MAX: u64 = 4096;
+
+/// What was asked for.
+#[derive(PartialEq, Eq, Debug)]
+struct Asked {
+    time: Duration,
+    keep: bool,
+    targets: Vec<String>,
+}
+
+/// Runs the targets.
+pub fn fuzz(workspace: &Workspace, words: &[String]) -> Outcome {
+    let all = targets(workspace)?;
+    let asked = parse(words, &all)?;
+    let fuzzer = Fuzzer::get(workspace)?;
+    fuzzer.build()?;
+    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    for target in &asked.targets {
+        let begun = Instant::now();
+        let (executions, outcome) = fuzzer.run(target, asked.time)?;
+        rows.push((target, executions, begun.elapsed().as_secs_f64()));
+        match outcome {
+            Ok(()) if asked.keep => fuzzer.keep(target)?,
+            Ok(()) => {}
+            Err(what) => found.push(what),
+        }
+    }
+    println!("\ntarget      executions  seconds  a second");
+    for (target, executions, seconds) in rows {
+        println!("{target:<11} {executions:>10} {seconds:>8.0} {:>9.0}", executions as f64 / seconds);
+    }
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
+}
+
+/// The targets that have a wrapper.
+fn targets(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let folder = workspace.root.join("fuzz/fuzz_targets");
+    let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let names = entries.flatten().filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
+fn parse(words: &[String], all: &[String]) -> Result<Asked, String> {
+    let mut asked = Asked { time: MINUTE, keep: false, targets: Vec::new() };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--for" => asked.time = time(words.next().map_or("", String::as_str))?,
+            "--keep" => asked.keep = true,
+            target if all.iter().any(|known| known == target) => asked.targets.push(target.to_owned()),
+            other => return Err(format!("there is no target `{other}`; there are {}", all.join(", "))),
+        }
+    }
+    if asked.targets.is_empty() {
+        asked.targets = all.to_vec();
+    }
+    Ok(asked)
+}
+
+/// A time with its unit: `30s`, `10m`, `1h`.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("--for takes a time with its unit, as in 30s, 10m or 1h, and not {text:?}");
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds = [('s', 1), ('m', 60), ('h', 3600)].into_iter().find(|(known, _)| *known == unit).ok_or_else(wrong)?.1;
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    number.checked_mul(seconds).filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+/// What it takes to be guided, and where things are.
+struct Fuzzer {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl Fuzzer {
+    /// Gets what is absent and can be got.
+    fn get(workspace: &Workspace) -> Result<Fuzzer, String> {
+        let without = "`cargo test -p millpond-fuzz` runs the same targets without it";
+        let absent = |what: &str, why: String| format!("{what} could not be got: {why}\n{without}");
+        if !answers("c++", "--version") {
+            let why = "there is no C++ compiler on this machine (apt-get install g++)".to_owned();
+            return Err(absent("libFuzzer", why));
+        }
+        if capture(&mut nightly(&["--version"])).is_err() {
+            let install = ["toolchain", "install", "nightly", "--profile", "minimal"];
+            run(Command::new("rustup").args(install)).map_err(|why| absent("a nightly toolchain", why))?;
+        }
+        if capture(&mut nightly(&["fuzz", "--version"])).is_err() {
+            workspace.cargo(&["install", "cargo-fuzz", "--locked"]).map_err(|why| absent("cargo-fuzz", why))?;
+        }
+        Ok(Fuzzer { root: workspace.root.clone(), target: workspace.target.join("fuzz") })
+    }
+
+    /// With the versions that everything else is built with.
+    fn build(&self) -> Outcome {
+        let (from, to) = (self.root.join("Cargo.lock"), self.root.join("fuzz/Cargo.lock"));
+        fs::copy(&from, &to).map_err(|e| format!("{} could not be copied: {e}", from.display()))?;
+        run(&mut self.cargo("build", &[]))
+    }
+
+    /// How many inputs a target was given in a time, and what it found.
+    fn run(&self, target: &str, time: Duration) -> Result<(u64, Outcome), String> {
+        let log = self.target.join(format!("{target}.log"));
+        let file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let fresh = self.fresh(target)?;
+        let limit = format!("-max_total_time={}", time.as_secs());
+        let mut command = self.cargo("run", &[Path::new(target), &fresh, &self.kept(target)]);
+        command.args(["--", &limit, HANGS, MEMORY, LENGTH, "-print_final_stats=1"]);
+        println!("{target}: {} s; what it says goes to {}", time.as_secs(), log.display());
+        let status = command.stdout(Stdio::null()).stderr(file).status().map_err(|e| format!("cargo fuzz: {e}"))?;
+        let said = fs::read(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let said = String::from_utf8_lossy(&said);
+        let outcome = if status.success() { Ok(()) } else { Err(format!("{target} found something:\n{}", end(&said))) };
+        Ok((executions(&said), outcome))
+    }
+
+    /// Puts the smallest inputs that together reach everything in place of those that are kept.
+    fn keep(&self, target: &str) -> Outcome {
+        let (kept, fresh) = (self.kept(target), self.fresh(target)?);
+        let merged = self.target.join("merged").join(target);
+        let io = |e: std::io::Error| format!("{}: {e}", merged.display());
+        if merged.exists() {
+            fs::remove_dir_all(&merged).map_err(io)?;
+        }
+        fs::create_dir_all(&merged).map_err(io)?;
+        let mut command = self.cargo("run", &[Path::new(target), &merged, &kept, &fresh]);
+        capture(command.args(["--", "-merge=1", HANGS, MEMORY, LENGTH]))?;
+        fs::remove_dir_all(&kept).map_err(io)?;
+        fs::create_dir_all(&kept).map_err(io)?;
+        for entry in fs::read_dir(&merged).map_err(io)?.flatten() {
+            if entry.metadata().map_err(io)?.len() <= KEPT_MAX {
+                fs::copy(entry.path(), kept.join(entry.file_name())).map_err(io)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the inputs of the repository are.
+    fn kept(&self, target: &str) -> PathBuf {
+        self.root.join("fuzz/corpus").join(target)
+    }
+
+    /// Where new inputs go, over all runs on this machine.
+    fn fresh(&self, target: &str) -> Result<PathBuf, String> {
+        let folder = self.target.join("corpus").join(target);
+        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// Without the address sanitizer: all of ours is safe code, and it halves the speed.
+    fn cargo(&self, verb: &str, words: &[&Path]) -> Command {
+        let mut command = nightly(&["fuzz", verb, "--sanitizer", "none", "--target-dir"]);
+        command.arg(&self.target).args(words).current_dir(&self.root);
+        command
+    }
+}
+
+fn nightly(words: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo"]).args(words);
+    command
+}
+
+/// As libFuzzer tells it at its end.
+fn executions(said: &str) -> u64 {
+    let told = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    told.and_then(|number| number.trim().parse().ok()).unwrap_or_default()
+}
+
+/// The last lines: what was found, the file of the input, and how it is run again.
+fn end(said: &str) -> String {
+    const LINES: usize = 60;
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_read() {
+        let all = ["a".to_owned(), "b".to_owned()];
+        let parse = |words: &str| parse(&words.split_whitespace().map(str::to_owned).collect::<Vec<_>>(), &all);
+        let all_for_a_minute = Asked { time: MINUTE, keep: false, targets: all.to_vec() };
+        assert_eq!(parse(""), Ok(all_for_a_minute));
+        let one = Asked { time: Duration::from_secs(600), keep: true, targets: vec!["b".to_owned()] };
+        assert_eq!(parse("b --for 10m --keep"), Ok(one));
+        for bad in ["c", "--for", "--for 10", "--for m", "--for 0s", "--for 1d", "--for 99999999999999999999h"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn executions_are_those_that_are_told() {
+        assert_eq!(executions("x\nstat::number_of_executed_units: 4711\nstat::y: 1\n"), 4711);
+        assert_eq!(executions("==1== ERROR"), 0);
+    }
+}
