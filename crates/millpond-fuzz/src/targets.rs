@@ -29,10 +29,10 @@ pub struct Target {
 /// All of them. Those that need memory to be still come before those that leave threads behind.
 pub const TARGETS: &[Target] = &[
     Target { name: "frames", run: frames::run, mutations: 5000 },
-    Target { name: "records", run: records::run, mutations: 8000 },
-    Target { name: "words", run: words::run, mutations: 8000 },
-    Target { name: "journal", run: journal::run, mutations: 100 },
-    Target { name: "checkpoint", run: checkpoint::run, mutations: 60 },
+    Target { name: "records", run: records::run, mutations: 20_000 },
+    Target { name: "words", run: words::run, mutations: 20_000 },
+    Target { name: "journal", run: journal::run, mutations: 500 },
+    Target { name: "checkpoint", run: checkpoint::run, mutations: 200 },
     Target { name: "model", run: model::run, mutations: 8 },
     Target { name: "http", run: http::run, mutations: 500 },
     Target { name: "sessions", run: sessions::run, mutations: 500 },

@@ -46,9 +46,10 @@ impl Name {
         bytes
     }
 
-    /// The name that stands in a key; `None` if none does.
+    /// The name that stands in a key; `None` if none does. A tenant ends in one way only, so no two keys are of one name.
     pub fn parse(bytes: &[u8]) -> Option<TopicName> {
-        TopicName::new(Bytes::from(Name::text(bytes))).ok()
+        let end = bytes.iter().find(|byte| matches!(**byte, TENANT_END | b'/'));
+        if end == Some(&b'/') { None } else { TopicName::new(Bytes::from(Name::text(bytes))).ok() }
     }
 
     /// What stands in a key, or in a bound between keys, as it stands in names.
@@ -351,6 +352,17 @@ mod tests {
             }
             prop_assert_eq!(b.starts_with(a), (Name::bytes(a)..Name::prefix_end(a)).contains(&Name::bytes(b)));
         }
+    }
+
+    #[test]
+    fn no_two_keys_are_of_one_name() {
+        let topic = Key::Topic { group: 1, shelf: Shelf::Idle, name: name("a/b/c") };
+        let bytes = topic.bytes();
+        assert_eq!(Key::parse(&bytes), Some(topic));
+        let slash: KeyBytes = bytes.iter().map(|byte| if *byte == TENANT_END { b'/' } else { *byte }).collect();
+        // The group's number has the byte as well: only the name is changed.
+        let slash = [&bytes[..6], &slash[6..]].concat();
+        assert_eq!(Key::parse(&slash), None);
     }
 
     #[test]

@@ -33,11 +33,15 @@ pub fn segment_name(base: u64) -> String {
     format!("{base:016x}{SUFFIX}")
 }
 
+/// Where no segment begins: a journal that grows by a gigabyte a second is there in 292 years. Positions in a file that
+/// begins before it are numbers still.
+const BASE_END: u64 = 1 << 63;
+
 /// The base of a segment of this name, if it is one's.
 pub fn segment_base(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX).filter(|digits| digits.len() == 16)?;
     let base = u64::from_str_radix(digits, 16).ok()?;
-    (segment_name(base) == name).then_some(base)
+    (segment_name(base) == name && base < BASE_END).then_some(base)
 }
 
 /// A segment's header.

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use millpond_core::Core;
+use millpond_core::fact::FactLog;
+use millpond_types::{RunTime, WallTime};
 
 use super::workload::options;
-use crate::journal::segment::SEGMENT_HEADER;
+use crate::disk::Disk;
+use crate::journal::batch::{BatchHeader, HEADER};
+use crate::journal::segment::{SEGMENT_HEADER, SegmentHeader};
 use crate::open;
 use crate::twin::{SECTOR, TwinDisk};
 
@@ -21,4 +25,30 @@ fn a_last_segment_that_was_cut_to_its_header_is_begun_anew() {
     assert!(opened.report.fresh, "{:?}", opened.report);
     drop(opened);
     assert!(!open::<Core>(Arc::new(disk), &options()).unwrap().report.fresh);
+}
+
+/// The position behind its first batch was no number any more.
+#[test]
+fn a_file_that_begins_where_no_journal_reaches_is_no_segment() {
+    let disk = TwinDisk::new(SECTOR);
+    let opened = open::<Core>(Arc::new(disk.clone()), &options()).unwrap();
+    let end = opened.appender.position();
+    drop(opened);
+    let (base, directory) = (u64::MAX - 63, options().identity.directory);
+    let file = disk.create(&format!("{base:016x}.journal")).unwrap();
+    SegmentHeader { start: 1, base, directory }.write(file.as_ref()).unwrap();
+    let header = BatchHeader {
+        length: 0,
+        facts: 0,
+        position: base,
+        durable: 0,
+        run: RunTime(1),
+        wall: WallTime(1),
+        start: 1,
+        flags: 0,
+        payload_checksum: 0,
+    };
+    file.write_at(SEGMENT_HEADER, &header.bytes(directory)).unwrap();
+    assert_eq!(header.total(), HEADER as u64);
+    assert_eq!(open::<Core>(Arc::new(disk), &options()).unwrap().report.end, end);
 }
