@@ -2,26 +2,23 @@
 //!
 //! What is only ever looked up by its key (dedup ids, producer sessions) is hashed, and sorted when it is written to the
 //! disk. All else stands in order, and beside it the hashes of its keys: most keys that are looked for are in no layer, and
-//! that is then known without a walk down a tree, whose steps are a cache miss each.
+//! that is then known without a search, whose steps are a cache miss each.
 //!
-//! A record is its key's length (2 bytes, the top bit set where the entry is gone), the key and the value. With its slots,
-//! a topic with a name of 16 bytes and one waiting message takes about 100 bytes.
+//! With its slots, a topic with a name of 16 bytes and one waiting message takes about 100 bytes.
 
-use std::borrow::Borrow;
-use std::cmp::Ordering;
-use std::collections::BTreeSet;
+mod record;
+mod sorted;
+
 use std::hash::{BuildHasher, RandomState};
 use std::iter::Peekable;
-use std::ops::Bound::{Excluded, Included};
 
 use hashbrown::HashTable;
 use millpond_core::store::Key;
 
-/// Set in a record's length where the entry is gone.
-const GONE: u16 = 1 << 15;
-/// Bytes of the length.
-const PREFIX: usize = 2;
-/// Bytes that a record's slot in the set takes, and the hash of its key: nodes and tables are two thirds full on average.
+use record::Record;
+use sorted::Sorted;
+
+/// Bytes that a record's slot in order takes, and the hash of its key: blocks and tables are two thirds full on average.
 const SLOT: usize = (size_of::<Record>() + size_of::<u64>()) * 3 / 2;
 
 /// A change: a key, and its value, or none where it is gone.
@@ -33,7 +30,7 @@ pub(super) struct Layer {
     /// Those that are only looked up by their keys, with the keys' hashes.
     points: HashTable<(u64, Record)>,
     /// All others.
-    sorted: BTreeSet<Record>,
+    sorted: Sorted,
     /// The hashes of their keys.
     known: HashTable<u64>,
     hashes: RandomState,
@@ -55,7 +52,7 @@ impl Layer {
             }
         } else {
             self.known.entry(hash, |other| *other == hash, |hash| *hash).or_insert(hash);
-            self.sorted.replace(record)
+            self.sorted.put(record)
         };
         self.bytes -= old.map_or(0, |old| old.bytes());
     }
@@ -73,7 +70,7 @@ impl Layer {
 
     /// All it says, in no order.
     pub fn records(&self) -> impl Iterator<Item = Change<'_>> {
-        self.points.iter().map(|(_, point)| point).chain(&self.sorted).map(Record::change)
+        self.points.iter().map(|(_, point)| point).chain(self.sorted.iter()).map(Record::change)
     }
 
     /// All it says, in order.
@@ -88,8 +85,7 @@ impl Layer {
             true => self.points_within(|key| from <= key && key < until),
             false => Vec::new().into_iter(),
         };
-        let sorted = self.sorted.range::<[u8], _>((Included(from), Excluded(until)));
-        Merged { points: points.peekable(), sorted: sorted.peekable() }
+        Merged { points: points.peekable(), sorted: self.sorted.range(from, until).peekable() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -108,7 +104,7 @@ impl Layer {
     fn points_within(&self, is_within: impl Fn(&[u8]) -> bool) -> std::vec::IntoIter<&Record> {
         let points = self.points.iter().map(|(_, point)| point);
         let mut points: Vec<&Record> = points.filter(|point| is_within(point.key())).collect();
-        points.sort_unstable();
+        points.sort_unstable_by_key(|point| point.key());
         points.into_iter()
     }
 }
@@ -128,64 +124,6 @@ impl<'a, S: Iterator<Item = &'a Record>> Iterator for Merged<'a, S> {
         point.or_else(|| sorted.next()).map(Record::change)
     }
 }
-
-struct Record(Box<[u8]>);
-
-impl Record {
-    fn new(key: &[u8], value: Option<&[u8]>) -> Record {
-        let length = u16::try_from(key.len()).ok().filter(|length| *length < GONE).expect("keys are short");
-        let prefix = if value.is_some() { length } else { length | GONE };
-        Record([&prefix.to_le_bytes()[..], key, value.unwrap_or_default()].concat().into_boxed_slice())
-    }
-
-    fn prefix(&self) -> u16 {
-        u16::from_le_bytes([self.0[0], self.0[1]])
-    }
-
-    fn key(&self) -> &[u8] {
-        &self.0[PREFIX..PREFIX + usize::from(self.prefix() & !GONE)]
-    }
-
-    fn value(&self) -> Option<&[u8]> {
-        let value = &self.0[PREFIX + usize::from(self.prefix() & !GONE)..];
-        (self.prefix() & GONE == 0).then_some(value)
-    }
-
-    fn change(&self) -> Change<'_> {
-        (self.key(), self.value())
-    }
-
-    /// Memory comes in multiples of 16 bytes, 8 of which are the allocator's.
-    fn bytes(&self) -> usize {
-        SLOT + (self.0.len() + 8).next_multiple_of(16).max(32)
-    }
-}
-
-impl Borrow<[u8]> for Record {
-    fn borrow(&self) -> &[u8] {
-        self.key()
-    }
-}
-
-impl Ord for Record {
-    fn cmp(&self, other: &Record) -> Ordering {
-        self.key().cmp(other.key())
-    }
-}
-
-impl PartialOrd for Record {
-    fn partial_cmp(&self, other: &Record) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Record {
-    fn eq(&self, other: &Record) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Record {}
 
 #[cfg(test)]
 mod tests {
