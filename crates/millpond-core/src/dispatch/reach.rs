@@ -96,10 +96,12 @@ impl Reach {
         self.shelf(group, priority)?.stretches.first_unknown(span)
     }
 
-    /// Where to read on, if a topic that is served stands near the end of its stretch.
+    /// Where to read on, if a topic that is served stands near the end of its stretch and nobody has asked for more yet.
     pub(crate) fn read_on(&self, group: GroupNumber, priority: Priority, served: &TopicName) -> Option<&[u8]> {
-        let stretch = self.shelf(group, priority)?.stretches.with(served).filter(|_| !self.is_held_back)?;
-        Name::compare_key(served.as_bytes(), &stretch.ahead).is_ge().then_some(&stretch.span.until[..])
+        let shelf = self.shelf(group, priority)?;
+        let stretch = shelf.stretches.with(served).filter(|_| !self.is_held_back)?;
+        let is_near = Name::compare_key(served.as_bytes(), &stretch.ahead).is_ge();
+        (is_near && !shelf.asked.contains(&stretch.span.until)).then_some(&stretch.span.until[..])
     }
 
     /// Asks for a span, unless that is on its way. It is one of so many places where dispatch goes on.

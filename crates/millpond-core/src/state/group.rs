@@ -148,25 +148,22 @@ impl core::ops::IndexMut<GroupNumber> for Groups {
 
 impl Group {
     pub(crate) fn new(namespace: NamespaceNumber, name: GroupName, start: Start, office: Option<OfficePage>) -> Group {
-        let (counts, tally, spans, shelves) = (Counts::default(), Tally::default(), Spans::default(), [0; SHELVES]);
         let starting = (start != Start::Latest).then(Reached::default);
-        let (is_ending, ageing, topics, bytes, cold) = (false, None, 0, 0, shelves);
-        let office = office.map(Box::new);
         Group {
             namespace,
             name,
-            is_ending,
-            office,
+            is_ending: false,
             start,
             starting,
-            ageing,
-            topics,
-            counts,
-            tally,
-            spans,
-            bytes,
-            shelves,
-            cold,
+            ageing: None,
+            office: office.map(Box::new),
+            topics: 0,
+            counts: Counts::default(),
+            tally: Tally::default(),
+            spans: Spans::default(),
+            bytes: 0,
+            shelves: [0; SHELVES],
+            cold: [0; SHELVES],
         }
     }
 

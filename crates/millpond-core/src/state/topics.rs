@@ -36,6 +36,10 @@ impl Topics {
     }
 
     pub(crate) fn find(&self, group: GroupNumber, name: &TopicName) -> Option<TopicSlot> {
+        let at_hand = self.at_hand.get();
+        if self.get(at_hand).is_some_and(|topic| topic.group == group && topic.name == *name) {
+            return Some(at_hand);
+        }
         let hash = name_hash(self.hash_key, group, name.as_bytes());
         let slots = &self.slots;
         let is_it = |(other, slot): &(u64, TopicSlot)| {

@@ -57,19 +57,12 @@ impl Node {
 
     /// Where a child stands.
     pub(super) fn index_of(&self, child: NodeId) -> usize {
-        let found = self.children.iter().position(|other| *other == child);
-        found.expect("a child stands in its parent")
+        index_of(&self.children, child).expect("a child stands in its parent")
     }
 
     /// Where a topic stands in a leaf.
     pub(super) fn index_of_topic(&self, slot: TopicSlot) -> usize {
-        // To compare a whole chunk takes a few instructions. What is left behind the last entry comes after it.
-        let (chunks, _) = self.firsts.as_chunks::<CHUNK>();
-        let holds = |chunk: &[TopicSlot; CHUNK]| chunk.iter().fold(false, |found, other| found | (*other == slot));
-        let chunk = chunks.iter().position(holds).expect("a topic stands in its leaf");
-        let at = chunk * CHUNK + chunks[chunk].iter().position(|other| *other == slot).expect("it was just seen");
-        assert!(at < self.len(), "a topic stands in its leaf");
-        at
+        index_of(&self.firsts[..self.len()], slot).expect("a topic stands in its leaf")
     }
 
     pub(super) fn insert(&mut self, at: usize, entry: Entry) {
@@ -117,4 +110,15 @@ impl Node {
         self.children.extend_from_slice(&right.children);
         self.len += right.len;
     }
+}
+
+/// Where a number stands. To compare a whole chunk takes a few instructions.
+fn index_of(numbers: &[u32], wanted: u32) -> Option<usize> {
+    let (chunks, rest) = numbers.as_chunks::<CHUNK>();
+    let holds = |chunk: &[u32; CHUNK]| chunk.iter().fold(false, |found, number| found | (*number == wanted));
+    let (before, within) = match chunks.iter().position(holds) {
+        Some(at) => (at * CHUNK, &chunks[at][..]),
+        None => (chunks.len() * CHUNK, rest),
+    };
+    within.iter().position(|number| *number == wanted).map(|at| before + at)
 }
