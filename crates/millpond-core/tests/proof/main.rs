@@ -13,6 +13,7 @@ mod histories;
 mod history;
 mod jobs;
 mod journal;
+mod loud;
 mod model;
 mod moves;
 mod offices;

@@ -1,0 +1,118 @@
+//! A loud tenant beside a quiet one, in numbers: with very many messages in one topic, or one in each of as many topics,
+//! in memory and on the disk alike, it delays the quiet one by one turn.
+//!
+//! `LOUD=1000000 cargo test --release -p millpond-core --test proof loud` has a million of them.
+
+use millpond_core::command::*;
+use millpond_core::fact::{Fact, FactLog};
+use millpond_core::output::{Output, Reply};
+use millpond_core::{Core, Now};
+use millpond_types::{NamespaceName, RunTime, WallTime};
+
+use crate::history::{Known, publish_run, receive};
+use crate::shell::HASH_KEY;
+use crate::store::SharedStore;
+
+/// Messages of the loud tenant.
+const LOUD: u32 = 20_000;
+/// Messages of one publish.
+const BATCH: u32 = 1000;
+/// Bytes of memory for topics, where most of them are to be on the disk.
+const ROOM: usize = 1024 * 1024;
+/// Messages of the quiet tenant, each published when the one before was delivered.
+const QUIET: u32 = 50;
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "whoever runs the test says how much is tried")]
+fn a_loud_tenant_delays_a_quiet_one_by_one_turn() {
+    let loud: u32 = std::env::var("LOUD").map_or(LOUD, |text| text.parse().expect("LOUD is a number"));
+    for (each, room) in [(loud, usize::MAX), (1, usize::MAX), (1, ROOM)] {
+        let mut broker = Broker::new(room);
+        let topics = loud / each;
+        for first in (0..loud).step_by(BATCH as usize) {
+            let runs = (first..loud.min(first + BATCH)).step_by(each.min(BATCH) as usize);
+            broker.publish(runs.map(|at| (format!("loud/{:07}", at % topics), each.min(BATCH))));
+        }
+        // Its turn was just now, so nothing but the order of turns lets the quiet one in.
+        assert_eq!(broker.next(), "loud");
+        for _ in 0..QUIET {
+            broker.publish([("quiet/1".to_owned(), 1)].into_iter());
+            let turns = [broker.next(), broker.next()];
+            assert!(turns.contains(&"quiet".to_owned()), "of {loud} messages, {each} in a topic: {turns:?}");
+            assert!(turns.contains(&"loud".to_owned()), "nor is the loud one left out: {turns:?}");
+        }
+        assert_eq!(broker.core.cold_count() > 0, room == ROOM, "most topics are on the disk where there is no room");
+    }
+}
+
+struct Broker {
+    core: Core,
+    store: SharedStore,
+    journal: Nowhere,
+    tickets: u64,
+}
+
+impl Broker {
+    fn new(room: usize) -> Broker {
+        let (store, mut journal) = (SharedStore::default(), Nowhere(0));
+        let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
+        core.start(Now { run: RunTime(0), wall: WallTime(0) }, false, &mut journal);
+        core.set_room(room);
+        Broker { core, store, journal, tickets: 0 }
+    }
+
+    fn publish(&mut self, runs: impl Iterator<Item = (String, u32)>) {
+        let mut known = Known::default();
+        let runs = runs.map(|(topic, count)| publish_run(&mut known, &topic, count, None)).collect();
+        let (namespace, level) = (NamespaceName::default(), Level::Durable);
+        self.submit(Command::Publish(Publish { namespace, producer: None, level, runs }));
+        assert!(self.turn().is_empty(), "nobody receives");
+        while self.core.make_room() {}
+    }
+
+    /// The tenant that the next message is of.
+    fn next(&mut self) -> String {
+        self.submit(receive(1));
+        loop {
+            if let [tenant] = &self.turn()[..] {
+                return tenant.clone();
+            }
+            assert!(!self.core.wanted().is_empty(), "there is something to receive, or to be read");
+            for want in std::mem::take(self.core.wanted()) {
+                let answer = self.store.fetch(want);
+                self.core.load(answer, &mut self.journal);
+            }
+        }
+    }
+
+    fn submit(&mut self, command: Command) {
+        self.tickets += 1;
+        self.core.submit(Ticket(self.tickets), command, &mut self.journal);
+    }
+
+    /// A turn; the tenants of what was delivered.
+    fn turn(&mut self) -> Vec<String> {
+        self.core.advance(&mut self.journal);
+        self.core.dispatch(&mut self.journal);
+        let received = self.core.outputs().drain(..).flat_map(|output| match output {
+            Output::Reply { reply: Reply::Received(leases), .. } => leases,
+            _ => Vec::new(),
+        });
+        received.map(|run| String::from_utf8(run.topic.tenant().to_vec()).expect("a name is text")).collect()
+    }
+}
+
+/// A journal that keeps nothing.
+struct Nowhere(u64);
+
+impl FactLog for Nowhere {
+    fn append(&mut self, fact: &Fact) -> u64 {
+        let before = self.0;
+        self.0 += 1 + fact.block().map_or(0, |block| block.len() as u64);
+        before
+    }
+
+    fn position(&self) -> u64 {
+        self.0
+    }
+}
