@@ -98,7 +98,7 @@ struct OpenRun {
 
 impl OpenRun {
     fn takes(&self, message: &Message) -> bool {
-        self.topic == message.topic
+        self.topic == message.to
             && self.priority == message.priority
             && self.delay == message.delay
             && self.ttl == message.ttl
@@ -113,10 +113,10 @@ impl BatchBuilder {
             return Err(Error::Invalid(format!(
                 "a message for {} has {size} bytes, and a publish holds {PUBLISH_BYTES_MAX}: keep large bodies elsewhere \
                  and publish where they are",
-                message.topic
+                message.to
             )));
         }
-        let envelope = RUN_ENVELOPE + message.topic.as_bytes().len();
+        let envelope = RUN_ENVELOPE + message.to.as_bytes().len();
         let full = self.messages == PUBLISH_MESSAGES_MAX || self.bytes + size > PUBLISH_BYTES_MAX;
         if full || self.envelopes + envelope > ENVELOPES_MAX {
             self.close_part();
@@ -125,7 +125,7 @@ impl BatchBuilder {
             self.close_run();
             self.envelopes += envelope;
             self.open = Some(OpenRun {
-                topic: message.topic.clone(),
+                topic: message.to.clone(),
                 priority: message.priority,
                 delay: message.delay,
                 ttl: message.ttl,
@@ -139,7 +139,7 @@ impl BatchBuilder {
             let headers: Vec<(&[u8], &[u8])> = message.headers.iter().map(|(k, v)| (&k[..], &v[..])).collect();
             block::push(&mut open.block, &message.dedup_id, &headers, &message.body)
         };
-        pushed.map_err(|large| Error::Invalid(format!("a message for {} is refused: {large}", message.topic)))?;
+        pushed.map_err(|large| Error::Invalid(format!("a message for {} is refused: {large}", message.to)))?;
         self.messages += 1;
         self.bytes += size;
         Ok(())

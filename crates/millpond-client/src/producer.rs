@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 use crate::batch::Batch;
 use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::message::Routed;
 use crate::outcomes::Outcomes;
-use crate::route::Routed;
 
 pub(crate) use producing::Unsettled;
 use producing::{Producing, What};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use millpond_client::{Batch, Client, Level, Message, Routed};
+use millpond_client::{Batch, Client, Level, Message};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
 use millpond_types::{
     ExchangeName, MessageId, Millis, OutcomeRun, Priority, PublishOutcome, RoutingKey, Sequence, TopicName,
@@ -156,22 +156,8 @@ impl Publish {
         Ok((count, is_end))
     }
 
-    fn message(&self, topic: &TopicName, body: Bytes) -> Message {
-        let mut message = Message::new(topic.clone(), body).priority(self.priority.unwrap_or_default());
-        if let Some(delay) = self.delay {
-            message = message.delay(Duration::from_millis(delay.0));
-        }
-        if let Some(ttl) = self.ttl {
-            message = message.ttl(Duration::from_millis(ttl.0));
-        }
-        if let Some(dedup_id) = &self.dedup_id {
-            message = message.dedup_id(dedup_id.clone());
-        }
-        self.headers.iter().fold(message, |message, (key, value)| message.header(key.clone(), value.clone()))
-    }
-
-    fn routed(&self, exchange: &ExchangeName, key: &RoutingKey, body: Bytes) -> Routed {
-        let message = Routed::new(exchange.clone(), key.clone(), body);
+    /// A message with all that the command says of it.
+    fn with_options<To>(&self, message: Message<To>) -> Message<To> {
         let mut message = message.priority(self.priority.unwrap_or_default());
         if let Some(delay) = self.delay {
             message = message.delay(Duration::from_millis(delay.0));
@@ -195,13 +181,15 @@ impl Publish {
         let namespace = &self.address.namespace;
         match to {
             To::Topic(topic) => {
-                let messages: Vec<Message> = bodies.into_iter().map(|body| self.message(topic, body)).collect();
+                let message = |body| self.with_options(Message::new(topic.clone(), body));
+                let messages: Vec<Message> = bodies.into_iter().map(message).collect();
                 let batch = Batch::try_from(messages)?;
                 told.add(client.publish_batch(namespace, level, &batch).await?.runs().to_vec());
             }
             To::Exchange(exchange, key) => {
                 for body in bodies {
-                    let outcomes = client.route(namespace, level, &self.routed(exchange, key, body)).await?;
+                    let message = self.with_options(Message::routed(exchange.clone(), key.clone(), body));
+                    let outcomes = client.route(namespace, level, &message).await?;
                     if outcomes.is_empty() && level != Level::None {
                         told.nowhere();
                     }

@@ -1,6 +1,6 @@
 //! Exchanges: what is published to them goes where they lead, and nowhere twice.
 
-use millpond_client::{Client, NamespaceName, ProducerOptions, Routed};
+use millpond_client::{Client, Message, NamespaceName, ProducerOptions};
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
@@ -71,7 +71,8 @@ fn a_producer_routes_many_messages_at_a_time() {
         let mut confirmations = Vec::new();
         for n in 0..200 {
             let key = format!("device.{}", n % 10);
-            let message = Routed::new("devices".try_into().unwrap(), key.as_str().try_into().unwrap(), format!("{n}"));
+            let message =
+                Message::routed("devices".try_into().unwrap(), key.as_str().try_into().unwrap(), format!("{n}"));
             confirmations.push(producer.route(&message).await.unwrap());
         }
         for confirmation in confirmations {
