@@ -156,7 +156,7 @@ impl Fuzzer {
         }
         fs::create_dir_all(&merged).map_err(io)?;
         let mut command = self.cargo("run", &[Path::new(target), &merged, &kept, &fresh]);
-        capture(command.args(["--", "-merge=1", HANGS, MEMORY, LENGTH]))?;
+        capture(command.args(["--", "-set_cover_merge=1", "-use_counters=0", HANGS, MEMORY, LENGTH]))?;
         fs::remove_dir_all(&kept).map_err(io)?;
         fs::create_dir_all(&kept).map_err(io)?;
         for entry in fs::read_dir(&merged).map_err(io)?.flatten() {

@@ -33,7 +33,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "words", run: words::run, mutations: 20_000 },
     Target { name: "journal", run: journal::run, mutations: 500 },
     Target { name: "checkpoint", run: checkpoint::run, mutations: 200 },
-    Target { name: "model", run: model::run, mutations: 8 },
+    Target { name: "model", run: model::run, mutations: 4 },
     Target { name: "http", run: http::run, mutations: 500 },
     Target { name: "sessions", run: sessions::run, mutations: 500 },
 ];

@@ -46,12 +46,12 @@ impl Namespaces {
         self.by_number.insert(number, namespace);
     }
 
-    /// Returns the groups that it had.
+    /// Returns the groups that it had, those among them that were being deleted: nobody is to go on with these.
     pub(crate) fn remove(&mut self, number: NamespaceNumber) -> Vec<GroupNumber> {
         let gone = self.by_number.remove(&number).expect("only a namespace that is there is deleted");
         self.by_name.remove(&gone.name);
         self.retaining.remove(&number);
-        gone.groups
+        [gone.groups, gone.ending].concat()
     }
 
     /// A namespace has other policies. Returns those before.

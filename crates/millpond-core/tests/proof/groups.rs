@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::{Command, DeadWhich, Finish, FinishVerb, ReceiptRun};
 use millpond_core::output::{Output, Reply};
-use millpond_types::{Counts, Filter, GroupName, NamespaceName, Receipt};
+use millpond_types::{Counts, Filter, GroupKind, GroupName, NamespaceName, Policy, Receipt, Rules, Start};
 use proptest::prelude::*;
 
 use crate::history::{TOPICS, config};
@@ -342,5 +342,23 @@ impl World {
             outputs = self.shell.turn(Vec::new());
         }
         panic!("{text} is not answered")
+    }
+}
+
+/// Found by fuzzing: the job that deletes groups came upon one whose namespace had gone in the same turn.
+#[test]
+fn a_namespace_goes_with_a_group_that_is_being_deleted() {
+    let mut shell = Shell::new();
+    let (namespace, name) = (NamespaceName::try_from("other").unwrap(), GroupName::try_from("audit").unwrap());
+    let (policy, rules) = (Policy::default(), Rules::default());
+    let set = Command::NamespaceSet { name: namespace.clone(), policy, rules };
+    let (start, kind) = (Start::Latest, GroupKind::Shared);
+    let create = Command::GroupCreate { namespace: namespace.clone(), name: name.clone(), start, kind };
+    let delete = Command::GroupDelete { namespace: namespace.clone(), name };
+    for commands in [vec![set, create], vec![delete, Command::NamespaceDelete(namespace)], Vec::new()] {
+        let commands = commands.into_iter().map(|command| (shell.ticket(), command)).collect();
+        for output in shell.turn(commands) {
+            assert!(matches!(output, Output::Reply { reply: Reply::Done, .. }), "{output:?}");
+        }
     }
 }
