@@ -21,6 +21,7 @@ mod receiving;
 mod restarting;
 mod retaining;
 mod serving;
+mod space;
 mod standing_still;
 mod starting;
 mod starving;

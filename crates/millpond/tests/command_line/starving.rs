@@ -146,18 +146,18 @@ fn limited(limit: &str, command: &Command) -> Command {
     shell
 }
 
-fn in_runtime<T>(work: impl Future<Output = T>) -> T {
+pub fn in_runtime<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 /// A small file system in memory.
-struct SmallDisk {
-    directory: TempDir,
+pub struct SmallDisk {
+    pub directory: TempDir,
 }
 
 impl SmallDisk {
     /// Nothing where the tests were told to do without.
-    fn mount(size: &str) -> Option<SmallDisk> {
+    pub fn mount(size: &str) -> Option<SmallDisk> {
         if is_left_out("mount") {
             return None;
         }
