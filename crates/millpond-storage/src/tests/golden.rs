@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millpond_core::Now;
-use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Receive, Ticket};
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::page::Page;
-use millpond_types::block::{self, Sizes};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Policy, Priority, Rules, RunTime, TopicName, WallTime};
+use millpond_types::block::{self};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Policy, Rules, RunTime, TopicName, WallTime};
 
+use super::calls;
 use super::restart::{open_at, stop};
 use super::workload::checkpoint;
 use crate::{Opened, Verdict, inspect};
@@ -119,23 +120,7 @@ fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {
 }
 
 fn publish(topic: usize, body: &str) -> Command {
-    let mut bytes = Vec::new();
-    block::push(&mut bytes, b"", &[(&b"key"[..], &b"value"[..])], body.as_bytes()).unwrap();
-    let checksum = crc32c::crc32c(&bytes[block::PREFIX..]);
-    bytes[..4].copy_from_slice(&checksum.to_le_bytes());
-    let run = PublishRun {
-        topic: TopicName::try_from(format!("t/{topic:02}").as_str()).unwrap(),
-        priority: Priority::DEFAULT,
-        delay: Millis::ZERO,
-        ttl: None,
-        count: 1,
-        sizes: Sizes::Uniform(bytes.len() as u32),
-        block: bytes.into(),
-        dedup: Vec::new(),
-        too_large: Vec::new(),
-    };
-    let namespace = NamespaceName::default();
-    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
+    calls::publish(vec![calls::run(&format!("t/{topic:02}"), &[(b"key", b"value")], [body.as_bytes()])])
 }
 
 fn receive() -> Command {

@@ -1,5 +1,6 @@
 //! The whole storage, over real files and over the twin.
 
+mod calls;
 mod cost;
 mod crash;
 mod damage;

@@ -4,7 +4,8 @@ use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
 use millpond_core::output::{Output, Reply};
 use millpond_core::page::Page;
 
-use super::workload::{Workload, YEAR, check_extents, checkpoint, delay, publish, receive};
+use super::calls::receive;
+use super::workload::{Workload, YEAR, check_extents, checkpoint, delay, publish};
 use crate::twin::{Seed, TwinDisk};
 use crate::{Mark, Opened};
 

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Now};
-use millpond_types::block::{self, Sizes};
-use millpond_types::{Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+use millpond_types::{RunTime, WallTime};
 
-use super::workload::{checkpoint, receive};
+use super::calls::{self, receive};
+use super::workload::checkpoint;
 use crate::twin::{SECTOR, TwinDisk};
 use crate::{OpenOptions, Opened, open};
 
@@ -19,22 +18,8 @@ const TOPICS: u32 = 200;
 const ROOM: usize = 6 * 1024 * 1024;
 
 fn publish(tenant: u32) -> Command {
-    let mut block = Vec::new();
-    block::push(&mut block, b"", &[], b"body").unwrap();
-    let block = Bytes::from(block);
-    let runs = (0..TOPICS).map(|topic| PublishRun {
-        topic: TopicName::try_from(format!("{tenant:03}/{topic:05}").as_str()).unwrap(),
-        priority: Priority::DEFAULT,
-        delay: Millis::ZERO,
-        ttl: None,
-        count: 1,
-        sizes: Sizes::Uniform(block.len() as u32),
-        block: block.clone(),
-        dedup: Vec::new(),
-        too_large: Vec::new(),
-    });
-    let (namespace, runs) = (NamespaceName::default(), runs.collect());
-    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs })
+    let names = (0..TOPICS).map(|topic| format!("{tenant:03}/{topic:05}"));
+    calls::publish(names.map(|name| calls::run(&name, &[], [&b"body"[..]])).collect())
 }
 
 fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use millpond_core::Now;
-use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Ticket};
 use millpond_core::fact::FactLog;
 use millpond_core::output::{Extent, Output, Reply};
-use millpond_types::block::{self, Sizes};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+use millpond_types::block::{self};
+use millpond_types::{RunTime, WallTime};
 
+use super::calls::{self, receive};
 use super::workload::{checkpoint, state};
 use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, open};
 
@@ -23,42 +23,8 @@ fn open_at(directory: &Path) -> Result<Opened, OpenError> {
 }
 
 fn publish(count: u32, size: usize) -> Command {
-    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-    for i in 0..count {
-        let mut one = Vec::new();
-        block::push(&mut one, b"", &[], &vec![i as u8; size]).unwrap();
-        let checksum = crc32c::crc32c(&one[block::PREFIX..]);
-        one[..4].copy_from_slice(&checksum.to_le_bytes());
-        bytes.extend_from_slice(&one);
-        ends.push(bytes.len() as u32);
-    }
-    let run = PublishRun {
-        topic: TopicName::try_from("site/a").unwrap(),
-        priority: Priority::DEFAULT,
-        delay: Millis::ZERO,
-        ttl: None,
-        count,
-        block: Bytes::from(bytes),
-        sizes: Sizes::from_ends(&ends),
-        dedup: Vec::new(),
-        too_large: Vec::new(),
-    };
-    let namespace = NamespaceName::default();
-    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
-}
-
-fn receive(messages: u32) -> Command {
-    Command::Receive(Receive {
-        namespace: NamespaceName::default(),
-        group: GroupName::default(),
-        filter: Filter::All,
-        messages,
-        bytes: u64::MAX,
-        lease: None,
-        wait: Millis::ZERO,
-        at_most_once: false,
-        request: None,
-    })
+    let bodies: Vec<Vec<u8>> = (0..count).map(|i| vec![i as u8; size]).collect();
+    calls::publish(vec![calls::run("site/a", &[], bodies.iter().map(|body| &body[..]))])
 }
 
 /// A turn with one command, made durable.

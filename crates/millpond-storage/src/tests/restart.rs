@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use millpond_core::command::{Command, Level, Publish, PublishRun, Ticket};
+use millpond_core::command::{Command, Ticket};
 use millpond_core::{Core, Now};
-use millpond_types::block::{self, Sizes};
-use millpond_types::{Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+use millpond_types::{NamespaceName, RunTime, WallTime};
 
+use super::calls;
 use super::workload::{check_extents, checkpoint, state};
 use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, open};
 
@@ -25,24 +24,8 @@ pub fn open_at(directory: &Path) -> Result<Opened, OpenError> {
 
 /// A message to each topic of a range, in one turn.
 fn publish(opened: &mut Opened, topics: std::ops::Range<u32>) {
-    let mut block = Vec::new();
-    block::push(&mut block, b"", &[], &[7; 24]).unwrap();
-    let checksum = crc32c::crc32c(&block[block::PREFIX..]);
-    block[..4].copy_from_slice(&checksum.to_le_bytes());
-    let block = Bytes::from(block);
-    let runs = topics.map(|topic| PublishRun {
-        topic: TopicName::try_from(format!("topic/{topic:08}").as_str()).unwrap(),
-        priority: Priority::DEFAULT,
-        delay: Millis::ZERO,
-        ttl: None,
-        count: 1,
-        sizes: Sizes::Uniform(block.len() as u32),
-        block: block.clone(),
-        dedup: Vec::new(),
-        too_large: Vec::new(),
-    });
-    let (namespace, runs) = (NamespaceName::default(), runs.collect());
-    turn(opened, Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs }));
+    let names = topics.map(|topic| format!("topic/{topic:08}"));
+    turn(opened, calls::publish(names.map(|name| calls::run(&name, &[], [&[7; 24][..]])).collect()));
 }
 
 fn turn(opened: &mut Opened, command: Command) {

@@ -10,7 +10,8 @@ use millpond_core::page::Page;
 use millpond_types::TopicName;
 use millpond_types::block;
 
-use super::workload::{Workload, options, publish, receive};
+use super::calls::receive;
+use super::workload::{Workload, options, publish};
 use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, Opened, Reader, open, salvage_disk};
 

@@ -5,15 +5,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Ticket};
 use millpond_core::fact::FactLog;
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::page::Page;
 use millpond_core::{Core, Now};
-use millpond_types::block::{self, Sizes};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+use millpond_types::block::{self};
+use millpond_types::{Millis, RunTime, WallTime};
 
+use super::calls::{self, receive};
 use crate::checkpoint::LiveBytes;
 use crate::tree::TreeError;
 use crate::twin::{Seed, TwinDisk};
@@ -240,51 +240,16 @@ pub fn check_extents(opened: &Opened) {
 
 /// A publish of a run of messages.
 pub fn publish(seed: &mut Seed) -> Command {
-    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-    let count = 1 + seed.below(5) as u32;
-    for _ in 0..count {
-        let mut one = Vec::new();
-        let body = (0..seed.below(600)).map(|_| seed.draw() as u8).collect::<Vec<_>>();
-        block::push(&mut one, b"", &[], &body).unwrap();
-        let checksum = crc32c::crc32c(&one[block::PREFIX..]);
-        one[..4].copy_from_slice(&checksum.to_le_bytes());
-        bytes.extend_from_slice(&one);
-        ends.push(bytes.len() as u32);
-    }
-    let run = PublishRun {
-        topic: TopicName::try_from(format!("site/{}", seed.below(4)).as_str()).unwrap(),
-        priority: Priority::DEFAULT,
-        delay: Millis::ZERO,
-        ttl: None,
-        count,
-        block: Bytes::from(bytes),
-        sizes: Sizes::from_ends(&ends),
-        dedup: Vec::new(),
-        too_large: Vec::new(),
-    };
-    let namespace = NamespaceName::default();
-    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
+    let count = 1 + seed.below(5);
+    let bodies: Vec<Vec<u8>> = (0..count).map(|_| (0..seed.below(600)).map(|_| seed.draw() as u8).collect()).collect();
+    let topic = format!("site/{}", seed.below(4));
+    calls::publish(vec![calls::run(&topic, &[], bodies.iter().map(|body| &body[..]))])
 }
 
 /// Makes a publish one of messages that pin their segment.
 pub fn delay(command: &mut Command, delay: Millis) {
     let Command::Publish(publish) = command else { panic!("only what is published is delayed") };
     publish.runs[0].delay = delay;
-}
-
-/// A receive that does not wait.
-pub fn receive(messages: u32) -> Command {
-    Command::Receive(Receive {
-        namespace: NamespaceName::default(),
-        group: GroupName::default(),
-        filter: Filter::All,
-        messages,
-        bytes: u64::MAX,
-        lease: None,
-        wait: Millis::ZERO,
-        at_most_once: false,
-        request: None,
-    })
 }
 
 impl From<TreeError> for Stopped {
