@@ -13,7 +13,7 @@
 //! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
-//! | lanes | 30 | 8 MiB | requests that wait for the writer | publishes wait in their connections, then all requests do |
+//! | lanes | | 2 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
 //! | held | 30 | 26 MiB | publishes that connections have read while their lane is full | those connections are not read |
 //! | receiving | 30 | 26 MiB | frames that are not whole yet | large frames wait their turn |
 //! | sending | 40 | 35 MiB | bodies that are read and frames that wait to be written | further ones wait as envelopes |
@@ -49,12 +49,15 @@ const BATCHES: u64 = 10;
 const BATCH_MIN: u64 = 512 << 10;
 /// Larger ones would take too long on a slow disk.
 const BATCH_MAX: u64 = BATCH_BYTES;
-/// Finishing requests are small: ten thousand acks fit, which is what a writer does in some ten milliseconds. Whoever asks for
-/// anything waits for all that is in front of it, so more would be time that a few clients take from everyone else; with
-/// 16 MiB, sixteen that guessed receipts held others up for seconds.
-const FINISHING_MAX: u64 = 2 << 20;
-/// What a turn takes of publishes beside a full batch stays below what a batch's memory has left.
-const PUBLISHING_MAX: u64 = 6 << 20;
+/// What a turn of the writer takes of finishing requests: some hundred acks, which it is done with in less than a
+/// millisecond. Whoever asks for anything waits for the turn that goes on and for its own, so more would be time that a few
+/// clients take from everyone else; with 16 MiB, sixteen that guessed receipts held others up for seconds.
+pub(crate) const FINISHING_TURN: usize = 256 << 10;
+/// What a turn takes of publishes: ten thousand small messages in frames of a hundred, which is as long. Beside a full
+/// batch it stays below what a batch's memory has left.
+pub(crate) const PUBLISHING_TURN: usize = 512 << 10;
+/// Of each lane as much again is for those who ask for little.
+const LANES: usize = 2 * (FINISHING_TURN + PUBLISHING_TURN);
 /// The largest answer finds room when it is alone.
 const SENDING_MIN: u64 = PUBLISH_BYTES_MAX as u64;
 /// A connection's task and its socket's state. The small frames that some hold in part are in the margin.
@@ -75,8 +78,6 @@ pub(crate) struct Shares {
     pub(crate) tail: u64,
     /// Of the batch that is full.
     pub(crate) batch: u64,
-    pub(crate) finishing: usize,
-    pub(crate) publishing: usize,
     pub(crate) held: usize,
     pub(crate) receiving: usize,
     pub(crate) sending: usize,
@@ -100,8 +101,6 @@ impl Shares {
             parked: 0,
             tail: share(60).min(TAIL_MAX),
             batch: (share(70) / BATCHES).clamp(BATCH_MIN, BATCH_MAX),
-            finishing: share(20).min(FINISHING_MAX) as usize,
-            publishing: share(10).min(PUBLISHING_MAX) as usize,
             held: share(30) as usize,
             receiving: (share(30) as usize).max(Receiving::MIN),
             // A body that is read is there twice until it is a frame.
@@ -126,8 +125,8 @@ impl Shares {
 
     /// Bytes of all that is on its way into the state or out of it.
     fn buffers(&self) -> u64 {
-        let Shares { tail, batch, finishing, publishing, held, receiving, sending, windows, connections, .. } = *self;
-        let bytes = finishing + publishing + held + receiving + 2 * sending + windows;
+        let Shares { tail, batch, held, receiving, sending, windows, connections, .. } = *self;
+        let bytes = LANES + held + receiving + 2 * sending + windows;
         tail + BATCHES * batch + bytes as u64 + connections as u64 * CONNECTION
     }
 }
@@ -153,7 +152,6 @@ mod tests {
         let (small, large) = (Shares::of(MEMORY_MIN), Shares::of(MEMORY_DEFAULT));
         assert!(small.topics < large.topics && small.layers < large.layers && small.cache < large.cache);
         assert!(small.tail < large.tail && small.batch < large.batch && small.connections < large.connections);
-        assert!(small.finishing < large.finishing && small.publishing < large.publishing);
         assert!(large.connections >= CONNECTIONS_DEFAULT);
     }
 }

@@ -52,6 +52,7 @@ use crate::moving::Moving;
 use crate::session::credit::Windows;
 use crate::session::intake::Receiving;
 use crate::session::room::Room;
+use crate::session::turns::Turns;
 use crate::session::{Known, Registry, Shared};
 use crate::update_queue::{Lane, UpdateQueue};
 use crate::writer::{Clock, FetchThreads, Journal, Parts, Writer, lanes};
@@ -206,6 +207,7 @@ impl Broker {
             health,
             hash_key,
             limits: Limits { frame_max: FRAME_MAX as u32, body_max: options.body_max },
+            turns: Turns::new(),
             receiving: Receiving::new(shares.receiving),
             sending: Room::new(shares.sending),
             windows: Arc::new(Windows::new(shares.windows)),

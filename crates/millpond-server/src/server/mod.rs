@@ -22,6 +22,7 @@ use crate::broker::{Broker, BrokerOptions, Handle, OpenError, ShutdownError};
 use crate::config::ValidConfig;
 use crate::session::Shared;
 use crate::session::outbox::{Close, Out};
+use crate::session::turns::threads;
 use limits::OpenFiles;
 
 /// A running server.
@@ -90,8 +91,7 @@ impl Server {
     pub fn start(config: ValidConfig) -> Result<Server, ServeError> {
         let config = config.get();
         let files = OpenFiles::raise();
-        // Half the cores: the writer, the journal and the clients' work want theirs.
-        let workers = std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
+        let workers = threads();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .thread_name("session")

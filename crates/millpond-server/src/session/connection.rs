@@ -11,28 +11,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use millpond_core::output::Reply;
 use millpond_protocol::{Decoder, FrameError, Response, encode_response};
 use millpond_types::Code;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
 
 use super::Shared;
 use super::conversation::{Conversation, IDLE};
 use super::intake::{Brought, Intake};
 use super::outbox::{Close, Outbox};
-use crate::update_queue::Refused;
+use super::turns::{Effort, FRAMES_IN_A_TURN, TURN, Turn};
+use crate::update_queue::{Refused, Source};
 use crate::writer::{FINISHING, PUBLISHING, Request};
 
 /// How long a closing connection is given to take its last frame.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Frames that a connection takes in before others have a turn. A read brings thousands of small ones, and the runtime by
-/// itself lets a task that never waits go on for a hundred reads: sixteen clients that flooded a broker with pings held
-/// everyone else up for seconds.
-const FRAMES_IN_A_TURN: u32 = 512;
 
 /// How a connection ended.
 enum End {
@@ -49,11 +45,12 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
         let detail = format!("the broker has {connections_max} connections, which is all it may have; close some");
         return refuse(&mut stream, Close { code: Code::Overloaded, detail }).await;
     };
+    let mut writer = shared.writer.source();
     // The last word has its place from the beginning, so that it can always be said.
     let goodbye = loop {
         match shared.writer.place(FINISHING) {
             Ok(place) => break place,
-            Err(Refused::Full(())) if shared.writer.room(FINISHING).await.is_ok() => {}
+            Err(Refused::Full(())) if writer.room(FINISHING, 1, 1).await.is_ok() => {}
             Err(_) => {
                 shared.registry.disconnect(number, None, |_| {});
                 return refuse(&mut stream, stopped(&shared)).await;
@@ -68,13 +65,16 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
         conversation,
         outbox,
         shared,
+        writer,
         decoder,
         intake,
         written: 0,
         held: 0,
         was_reading: true,
         last_sign: Instant::now(),
-        taken: 0,
+        effort: Effort::new(Instant::now()),
+        has_frames: false,
+        has_more_to_say: false,
     };
     let end = connection.run(&mut stream).await;
     if let End::Close(close) = end {
@@ -89,6 +89,7 @@ struct Connection {
     conversation: Conversation,
     outbox: Arc<Outbox>,
     shared: Arc<Shared>,
+    writer: Source<Request, Reply>,
     decoder: Decoder,
     intake: Intake,
     /// How many of the bytes to write are written.
@@ -99,8 +100,11 @@ struct Connection {
     was_reading: bool,
     /// When the client was last heard of.
     last_sign: Instant,
-    /// Frames taken in since others had a turn.
-    taken: u32,
+    effort: Effort,
+    /// Whether there may be whole frames among what was read.
+    has_frames: bool,
+    /// Whether there may be outputs that the socket would take.
+    has_more_to_say: bool,
 }
 
 impl Connection {
@@ -113,27 +117,38 @@ impl Connection {
     }
 
     async fn run_until_closed(&mut self, mut reading: ReadHalf<'_>, writing: WriteHalf<'_>) -> Result<(), End> {
+        let mut turn: Option<Turn> = None;
         loop {
             self.flush(&writing)?;
             self.submit()?;
+            drop(turn.take());
             if self.conversation.is_drained() {
                 return Err(End::Close(Close {
                     code: Code::Stopping,
                     detail: "the broker is shutting down; connect again soon".to_owned(),
                 }));
             }
-            if self.taken >= FRAMES_IN_A_TURN {
-                self.taken = 0;
-                yield_now().await;
+            if self.effort.needs_turn() {
+                turn = Some(self.shared.turns.next().await);
+            }
+            if self.has_frames {
+                self.take_in()?;
+                continue;
+            }
+            if turn.is_some() && self.may_read() && !self.read(&mut reading).await? {
+                return Ok(());
+            }
+            if turn.is_some() || self.has_more_to_say {
+                continue;
             }
             let is_writing = self.written < self.conversation.out.len();
             let is_reading = self.may_read();
             self.note_reading(is_reading);
-            let waits_for = self.waits_for_room();
+            let (lane, weight, count) = self.waits_for_room().unwrap_or_default();
             let waits_for_turn = self.intake.is_waiting();
             let deadline = self.deadline();
             let (conversation, intake) = (&mut self.conversation, &mut self.intake);
-            let writer = &self.shared.writer;
+            let writer = &mut self.writer;
             tokio::select! {
                 biased;
                 () = self.outbox.filled() => {}
@@ -145,7 +160,7 @@ impl Connection {
                 }
                 ready = writing.writable(), if is_writing => ready.map_err(|_| End::Gone)?,
                 read = poll_fn(|context| conversation.poll_reading(context)) => read.map_err(End::Close)?,
-                room = async { writer.room(waits_for.unwrap_or(FINISHING)).await }, if waits_for.is_some() => {
+                room = async { writer.room(lane, weight, count).await }, if count > 0 => {
                     room.map_err(|_| End::Close(stopped(&self.shared)))?;
                 }
                 () = intake.granted(), if waits_for_turn => {}
@@ -154,19 +169,27 @@ impl Connection {
         }
     }
 
-    /// Reads once and takes all whole frames in. False at the end of the stream.
+    /// Reads once, without waiting, and takes frames in. False at the end of the stream.
     async fn read(&mut self, stream: &mut ReadHalf<'_>) -> Result<bool, End> {
         match self.intake.read(stream).await {
-            Brought::Something => {}
+            Brought::Something(bytes) => self.effort.moved(bytes),
             Brought::Nothing => return Ok(true),
             Brought::End => return Ok(false),
         }
+        self.take_in()?;
+        Ok(true)
+    }
+
+    /// Takes whole frames in, no more than may be in a turn.
+    fn take_in(&mut self) -> Result<(), End> {
         let now = Instant::now();
-        loop {
+        for frames in 0..FRAMES_IN_A_TURN {
             let taken = match self.decoder.next_request(&mut self.intake.bytes) {
                 Ok(None) => {
+                    self.effort.took_in(frames);
+                    self.has_frames = false;
                     self.intake.settle();
-                    return Ok(true);
+                    return Ok(());
                 }
                 Ok(Some(incoming)) => self.conversation.accept(incoming, now),
                 Err(FrameError::Refused { correlation, code, detail, credit }) => {
@@ -175,13 +198,17 @@ impl Connection {
                 Err(FrameError::Fatal { code, detail }) => Err(Close { code, detail }),
             };
             self.last_sign = now;
-            self.taken = self.taken.saturating_add(1);
             taken.map_err(End::Close)?;
         }
+        self.effort.took_in(FRAMES_IN_A_TURN);
+        self.has_frames = true;
+        Ok(())
     }
 
-    /// Turns outputs into bytes and writes as many as the socket takes.
+    /// Turns outputs into bytes and writes as many as the socket takes and may be in a turn.
     fn flush(&mut self, stream: &WriteHalf<'_>) -> Result<(), End> {
+        self.has_more_to_say = false;
+        let mut moved = 0;
         loop {
             self.conversation.pump().map_err(End::Close)?;
             let is_behind = self.conversation.is_behind();
@@ -189,8 +216,15 @@ impl Connection {
             if out.is_empty() {
                 return Ok(());
             }
-            match stream.try_write(&out[self.written..]) {
+            if moved >= TURN {
+                self.has_more_to_say = true;
+                return Ok(());
+            }
+            let end = out.len().min(self.written + TURN);
+            match stream.try_write(&out[self.written..end]) {
                 Ok(bytes) => {
+                    moved += bytes;
+                    self.effort.moved(bytes);
                     self.written += bytes;
                     let all = self.written == out.len();
                     if all {
@@ -219,14 +253,17 @@ impl Connection {
         for lane in [FINISHING, PUBLISHING] {
             let commands = &mut self.conversation.lanes[lane];
             if !commands.is_empty() {
-                let told = self.shared.writer.tell_all(lane, commands);
-                told.map_err(|_| End::Close(stopped(&self.shared)))?;
+                let told = self.writer.tell_all(lane, commands);
+                let told = told.map_err(|_| End::Close(stopped(&self.shared)))?;
+                if lane == PUBLISHING {
+                    self.conversation.publishing -= told;
+                }
                 if commands.is_empty() {
                     *commands = Default::default();
                 }
             }
         }
-        let held = self.conversation.lanes[PUBLISHING].iter().map(Request::weight).sum();
+        let held = self.conversation.publishing;
         if held != self.held {
             self.shared.held.fetch_add(held, Ordering::Relaxed);
             self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
@@ -253,8 +290,12 @@ impl Connection {
         self.was_reading = is_reading;
     }
 
-    fn waits_for_room(&self) -> Option<usize> {
-        [FINISHING, PUBLISHING].into_iter().find(|lane| !self.conversation.lanes[*lane].is_empty())
+    /// The lane that has no room for commands, what the first of them weighs, and how many there are.
+    fn waits_for_room(&self) -> Option<(usize, usize, usize)> {
+        [FINISHING, PUBLISHING].into_iter().find_map(|lane| {
+            let commands = &self.conversation.lanes[lane];
+            commands.front().map(|first| (lane, first.weight(), commands.len()))
+        })
     }
 
     /// When something is overdue if nothing happens until then.

@@ -15,15 +15,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use millpond_types::limits::FRAME_MAX;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::ReadHalf;
 
 use super::room::{Held, Room, SMALL, Turn};
+use super::turns::TURN;
 
-/// Room for a read of a busy connection: some hundreds of microseconds of loopback.
-const READ_MAX: usize = 256 * 1024;
+/// Bytes of a read, and room for one of a busy connection: as much as a connection may do in a turn.
+const READ_MAX: usize = TURN;
 
 /// Room for what all connections have received in part.
 #[derive(Clone, Debug)]
@@ -64,7 +65,8 @@ pub(crate) struct Intake {
 
 /// What a read brought.
 pub(crate) enum Brought {
-    Something,
+    /// So many bytes.
+    Something(usize),
     /// The socket has nothing for now.
     Nothing,
     /// The stream has ended.
@@ -93,10 +95,11 @@ impl Intake {
     /// Reads once.
     pub(crate) async fn read(&mut self, stream: &mut ReadHalf<'_>) -> Brought {
         self.make_space();
-        let space = self.bytes.capacity() - self.bytes.len();
+        let space = (self.bytes.capacity() - self.bytes.len()).min(READ_MAX);
         // Not `try_read`: this way tokio takes a read that does not fill the buffer as the end of what is there, and
         // saves the second call that only finds that out.
-        let read = poll_fn(|context| match pin!(stream.read_buf(&mut self.bytes)).poll(context) {
+        let mut buffer = (&mut self.bytes).limit(space);
+        let read = poll_fn(|context| match pin!(stream.read_buf(&mut buffer)).poll(context) {
             Poll::Ready(read) => Poll::Ready(Some(read)),
             Poll::Pending => Poll::Ready(None),
         });
@@ -117,7 +120,7 @@ impl Intake {
         if let Some(frame) = &mut self.frame {
             frame.used(bytes);
         }
-        Brought::Something
+        Brought::Something(bytes)
     }
 
     /// To be called when all whole frames are taken out: gives back the room that is not needed, and asks for what the

@@ -3,7 +3,8 @@
 //!
 //! [`conversation`] is what a connection says and hears, without IO; [`connection`] moves its bytes. The writer never
 //! waits for a connection: outputs go into outboxes ([`outbox`]) that [`registry`] finds, and everything that a
-//! connection may make the broker hold is bounded ([`credit`], [`open`], [`outbox`], [`room`]).
+//! connection may make the broker hold is bounded ([`credit`], [`open`], [`outbox`], [`room`]), as is what it may do while
+//! others wait ([`turns`]).
 
 pub(crate) mod connection;
 pub(crate) mod conversation;
@@ -15,6 +16,7 @@ pub(crate) mod outbox;
 pub(crate) mod registry;
 pub(crate) mod room;
 pub(crate) mod ticket;
+pub(crate) mod turns;
 pub(crate) mod uses;
 
 use std::sync::Arc;
@@ -36,6 +38,7 @@ use intake::Receiving;
 pub(crate) use known::Known;
 pub(crate) use registry::Registry;
 use room::Room;
+use turns::Turns;
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -47,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) health: Arc<Health>,
     pub(crate) hash_key: HashKey,
     pub(crate) limits: Limits,
+    /// The line of connections that have much to do.
+    pub(crate) turns: Turns,
     /// Room for frames that are not whole yet.
     pub(crate) receiving: Receiving,
     /// Room for frames that wait to be written.

@@ -1,21 +1,21 @@
 //! The lanes themselves: what submitters and the worker share, behind one mutex.
 //!
 //! Invariant: `asleep` is true only while the worker waits on `work`, and whoever puts a request into an open lane then
-//! sets it to false and notifies, so that one sleep costs at most one wake-up. Who may submit and how the worker
-//! behaves is left to the neighbours.
+//! sets it to false and notifies, so that one sleep costs at most one wake-up. Who is let in ([`Line`]), who submits and
+//! how the worker behaves is left to the neighbours.
 
-use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use super::answer::Answer;
+use super::line::{Fullness, Line, Standing};
 
 /// A lane of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Lane {
-    /// The weight ([`super::State::weight`]) at which the lane is full. A request is accepted as long as the lane is below it, so
-    /// that no request is too heavy for ever.
+    /// The weight ([`super::State::weight`]) at which the lane is full: what a turn of the worker should take at most. A
+    /// request is accepted as long as the lane is below it, so that no request is too heavy for ever.
     pub capacity: usize,
 }
 
@@ -24,7 +24,6 @@ pub(super) type Asked<Q, A> = (Q, Answer<A>);
 pub(super) struct Lanes<Q, A> {
     inner: Mutex<Inner<Q, A>>,
     work: Condvar,
-    room: Condvar,
     pub(super) weight: fn(&Q) -> usize,
 }
 
@@ -34,11 +33,8 @@ pub(super) struct Inner<Q, A> {
     /// Lanes from this one on are left waiting.
     open: usize,
     asleep: bool,
-    /// Threads that wait for room, and tasks that do.
-    blocked: usize,
-    /// Of each task, under a number of its own, so that thousands that wait cost nothing to one another.
-    wakers: BTreeMap<u64, Waker>,
-    last_waker: u64,
+    /// The last number that somebody had in a line.
+    last_number: u64,
 }
 
 pub(super) struct LaneState<Q, A> {
@@ -47,6 +43,17 @@ pub(super) struct LaneState<Q, A> {
     capacity: usize,
     /// Places reserved and not used yet; each weighs one.
     places: usize,
+    /// Counts how often what waits was taken, from one.
+    turn: u64,
+    pub(super) line: Line,
+}
+
+/// Whether a request is let in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accepts {
+    Yes,
+    Full,
+    Stopped,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,18 +69,9 @@ impl<Q, A> Lanes<Q, A> {
     pub(super) fn new(lanes: &[Lane], weight: fn(&Q) -> usize) -> Lanes<Q, A> {
         assert!(!lanes.is_empty(), "a queue has at least one lane");
         assert!(lanes.iter().all(|lane| lane.capacity > 0), "a lane of no capacity is always full");
-        let lanes =
-            lanes.iter().map(|lane| LaneState { waiting: Vec::new(), weight: 0, capacity: lane.capacity, places: 0 });
-        let inner = Inner {
-            lanes: lanes.collect(),
-            phase: Phase::Running,
-            open: usize::MAX,
-            asleep: false,
-            blocked: 0,
-            wakers: BTreeMap::new(),
-            last_waker: 0,
-        };
-        Lanes { inner: Mutex::new(inner), work: Condvar::new(), room: Condvar::new(), weight }
+        let lanes = lanes.iter().map(|lane| LaneState::new(lane.capacity)).collect();
+        let inner = Inner { lanes, phase: Phase::Running, open: usize::MAX, asleep: false, last_number: 0 };
+        Lanes { inner: Mutex::new(inner), work: Condvar::new(), weight }
     }
 
     /// No code of others runs under this lock, so a panic cannot leave it half changed.
@@ -88,20 +86,6 @@ impl<Q, A> Lanes<Q, A> {
             drop(inner);
             self.work.notify_one();
         }
-    }
-
-    /// Blocks until `ready` is true, which is asked again whenever room was made or the phase changed.
-    pub(super) fn wait_for_room<'a>(
-        &self,
-        mut inner: MutexGuard<'a, Inner<Q, A>>,
-        ready: impl Fn(&Inner<Q, A>) -> bool,
-    ) -> MutexGuard<'a, Inner<Q, A>> {
-        while !ready(&inner) {
-            inner.blocked += 1;
-            inner = self.room.wait(inner).unwrap_or_else(PoisonError::into_inner);
-            inner.blocked -= 1;
-        }
-        inner
     }
 
     /// Swaps all that waits in the open lanes for the empty vectors of `taken`, after sleeping at most `sleep` (for ever
@@ -122,16 +106,16 @@ impl<Q, A> Lanes<Q, A> {
             };
             inner.asleep = false;
         }
-        let (mut made_room, open) = (false, inner.open);
+        let (mut called, open) = (Vec::new(), inner.open);
         for (lane, taken) in inner.lanes.iter_mut().zip(taken).take(open) {
             assert!(taken.is_empty(), "what was taken before is handled");
-            made_room |= lane.is_full();
             lane.weight = 0;
+            lane.turn += 1;
             std::mem::swap(&mut lane.waiting, taken);
+            lane.line.call(lane.capacity, &mut called);
         }
-        if made_room {
-            self.announce_room(inner);
-        }
+        drop(inner);
+        called.into_iter().for_each(Waker::wake);
     }
 
     pub(super) fn set_phase(&self, phase: Phase) {
@@ -145,7 +129,10 @@ impl<Q, A> Lanes<Q, A> {
             Phase::Ended => inner.lanes.iter_mut().map(|lane| std::mem::take(&mut lane.waiting)).collect(),
             _ => Vec::new(),
         };
-        self.announce_room(inner);
+        let mut called = Vec::new();
+        inner.lanes.iter_mut().for_each(|lane| lane.line.call_all(&mut called));
+        drop(inner);
+        called.into_iter().for_each(Waker::wake);
         self.work.notify_one();
         drop(waiting);
     }
@@ -160,41 +147,36 @@ impl<Q, A> Lanes<Q, A> {
         finished
     }
 
-    /// A place was given up, which may be what a stopping worker waits for.
-    pub(super) fn wake_if_finished(&self, inner: MutexGuard<'_, Inner<Q, A>>) {
-        if inner.is_finished() {
+    /// A place was given up, which may be what a stopping worker waits for, or somebody in a line.
+    pub(super) fn given_up(&self, inner: MutexGuard<'_, Inner<Q, A>>) {
+        if inner.is_finished() || inner.has_work() {
             drop(inner);
             self.work.notify_one();
         }
     }
-
-    fn announce_room(&self, mut inner: MutexGuard<'_, Inner<Q, A>>) {
-        let wakers = std::mem::take(&mut inner.wakers);
-        let blocked = inner.blocked > 0;
-        drop(inner);
-        if blocked {
-            self.room.notify_all();
-        }
-        wakers.into_values().for_each(Waker::wake);
-    }
 }
 
 impl<Q, A> Inner<Q, A> {
-    /// Notes whom to wake when there is room, in place of what was noted under a number before. Returns the number.
-    #[must_use]
-    pub(super) fn wake_on_room(&mut self, number: Option<u64>, waker: &Waker) -> u64 {
-        let number = number.unwrap_or_else(|| {
-            self.last_waker += 1;
-            self.last_waker
-        });
-        self.wakers.insert(number, waker.clone());
-        number
+    /// Whether a request of some weight is let in, from one who stands so with the lane.
+    pub(super) fn accepts(&self, lane: usize, standing: &Standing, weight: usize) -> Accepts {
+        match self.phase {
+            Phase::Running if self.lanes[lane].fullness().admits(standing, weight) => Accepts::Yes,
+            Phase::Running => Accepts::Full,
+            Phase::Stopping | Phase::Ended => Accepts::Stopped,
+        }
     }
 
-    /// Whoever waited under the number does no longer.
+    /// Notes whom to wake when there may be room for so many requests, of which the first is of some weight.
     #[must_use = "a waker is code of others and is dropped outside of the lock"]
-    pub(super) fn forget_waker(&mut self, number: u64) -> Option<Waker> {
-        self.wakers.remove(&number)
+    pub(super) fn stand_in_line(
+        &mut self,
+        lane: usize,
+        standing: &mut Standing,
+        (weight, count): (usize, usize),
+        waker: &Waker,
+    ) -> Option<Waker> {
+        let wish = self.lanes[lane].fullness().wish(weight, count);
+        self.lanes[lane].line.stand(standing, wish, waker, &mut self.last_number)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -207,8 +189,10 @@ impl<Q, A> Inner<Q, A> {
         }
     }
 
+    /// Whether there is something to take, or somebody to call: those who were called before may not have come.
     fn has_work(&self) -> bool {
-        self.lanes.iter().take(self.open).any(|lane| !lane.waiting.is_empty())
+        let to_call = |lane: &LaneState<Q, A>| !lane.line.is_empty() && lane.weight + lane.places < lane.capacity;
+        self.lanes.iter().take(self.open).any(|lane| !lane.waiting.is_empty() || to_call(lane))
     }
 
     fn is_finished(&self) -> bool {
@@ -218,8 +202,22 @@ impl<Q, A> Inner<Q, A> {
 }
 
 impl<Q, A> LaneState<Q, A> {
+    fn new(capacity: usize) -> LaneState<Q, A> {
+        LaneState { waiting: Vec::new(), weight: 0, capacity, places: 0, turn: 1, line: Line::default() }
+    }
+
+    /// Whether there is no place to reserve.
     pub(super) fn is_full(&self) -> bool {
-        self.weight + self.places >= self.capacity
+        !self.fullness().admits(&Standing::default(), 1)
+    }
+
+    pub(super) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    fn fullness(&self) -> Fullness<'_> {
+        let LaneState { weight, places, capacity, turn, line, .. } = self;
+        Fullness { line, turn: *turn, taken: weight + places, capacity: *capacity }
     }
 
     pub(super) fn weight(&self) -> usize {

@@ -8,8 +8,10 @@
 //! * **Lanes** are bounded and have an order: of what is taken together, the first lane comes first. A state may leave
 //!   later lanes waiting for a while ([`State::open_lanes`]), which pushes back on whoever fills them.
 //! * **Submitting** is blocking ([`Submitter::submit`]), refused when full with the request given back
-//!   ([`Submitter::try_submit`]), or in bulk without an answer ([`Submitter::tell_all`], with [`Submitter::room`] to
+//!   ([`Submitter::try_submit`]), or in bulk without an answer ([`Source::tell_all`], with [`Source::room`] to
 //!   wait for asynchronously).
+//! * **Fairness**: a lane holds what one turn may take. Who finds it full stands in line, and who asks for little need not:
+//!   no source puts more than its share in front of the others.
 //! * **An answer** is a [`Pending`]: a `std` future, and `wait()` for threads.
 //! * **Calls outside** are never made by the thread that owns the state. Their result comes back as a request through a
 //!   [`Place`], which was reserved before, so that it always finds room.
@@ -51,7 +53,9 @@
 
 mod answer;
 mod lanes;
+mod line;
 mod place;
+mod source;
 mod submitter;
 #[cfg(test)]
 mod tests;
@@ -60,5 +64,6 @@ mod worker;
 pub use answer::{Answer, Gone, Pending};
 pub use lanes::Lane;
 pub use place::Place;
-pub use submitter::{Refused, Room, Stopped, Submitter};
+pub use source::{Room, Source};
+pub use submitter::{Refused, Stopped, Submitter};
 pub use worker::{Batch, Next, Panicked, State, UpdateQueue};

@@ -37,7 +37,7 @@ impl<Q, A> Drop for Place<Q, A> {
         if !self.used {
             let mut inner = self.lanes.lock();
             inner.lanes[self.lane].unreserve();
-            self.lanes.wake_if_finished(inner);
+            self.lanes.given_up(inner);
         }
     }
 }

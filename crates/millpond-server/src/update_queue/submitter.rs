@@ -1,18 +1,19 @@
 //! The side that submits: cheap to clone, one for every thread or task that wants.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, MutexGuard};
-use std::task::{Context, Poll};
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
 
 use super::answer::{Answer, Pending};
-use super::lanes::{Inner, Lanes, Phase};
+use super::lanes::{Accepts, Inner, Lanes, Phase};
+use super::line::Standing;
 use super::place::Place;
+use super::source::Source;
 
 /// Submits requests to a queue. Lanes are named by their index.
 pub struct Submitter<Q, A> {
-    lanes: Arc<Lanes<Q, A>>,
+    pub(super) lanes: Arc<Lanes<Q, A>>,
 }
 
 /// Why a request was not accepted; it is given back.
@@ -44,40 +45,38 @@ impl<Q, A> Submitter<Q, A> {
     /// Submits and, while the lane is full, blocks the thread. Refused only by a queue that stops.
     pub fn submit(&self, lane: usize, request: Q) -> Result<Pending<A>, Refused<Q>> {
         let (answer, pending) = Answer::pair();
-        let inner = self.lanes.lock();
-        let inner = self.lanes.wait_for_room(inner, |inner| inner.accepts(lane) != Accepts::Full);
-        self.push(inner, lane, request, answer)?;
-        Ok(pending)
+        let weight = (self.lanes.weight)(&request);
+        let mut standing = Standing::default();
+        let mut inner = self.lanes.lock();
+        while inner.accepts(lane, &standing, weight) == Accepts::Full {
+            let waker = Waker::from(Arc::new(Blocked(thread::current())));
+            let before = inner.stand_in_line(lane, &mut standing, (weight, 1), &waker);
+            drop(inner);
+            drop(before);
+            thread::park();
+            inner = self.lanes.lock();
+        }
+        let left = inner.lanes[lane].line.leave(&mut standing);
+        let pushed = self.push(inner, lane, &standing, request, answer);
+        drop(left);
+        pushed.map(|()| pending)
     }
 
     /// Submits if the lane has room.
     pub fn try_submit(&self, lane: usize, request: Q) -> Result<Pending<A>, Refused<Q>> {
         let (answer, pending) = Answer::pair();
-        self.push(self.lanes.lock(), lane, request, answer)?;
+        self.push(self.lanes.lock(), lane, &Standing::default(), request, answer)?;
         Ok(pending)
     }
 
     /// Submits a request whose answer nobody waits for, if the lane has room.
     pub fn tell(&self, lane: usize, request: Q) -> Result<(), Refused<Q>> {
-        self.push(self.lanes.lock(), lane, request, Answer::unasked())
+        self.push(self.lanes.lock(), lane, &Standing::default(), request, Answer::unasked())
     }
 
-    /// Submits as many as the lane has room for, in order and in one step; the rest stays. Answers nobody waits for.
-    pub fn tell_all(&self, lane: usize, requests: &mut VecDeque<Q>) -> Result<(), Stopped> {
-        let mut inner = self.lanes.lock();
-        while inner.accepts(lane) == Accepts::Yes {
-            let Some(request) = requests.pop_front() else { break };
-            let weight = (self.lanes.weight)(&request);
-            inner.lanes[lane].push(request, Answer::unasked(), weight);
-        }
-        let stopped = inner.accepts(lane) == Accepts::Stopped;
-        self.lanes.unlock_and_wake(inner);
-        if stopped { Err(Stopped) } else { Ok(()) }
-    }
-
-    /// Resolves when the lane has room, for whoever wants to try again then; others may be quicker.
-    pub fn room(&self, lane: usize) -> Room<'_, Q, A> {
-        Room { submitter: self, lane, waker: None }
+    /// One who submits in bulk, and by a name of its own where many do.
+    pub fn source(&self) -> Source<Q, A> {
+        Source::new(self.clone())
     }
 
     /// Reserves a place for a request that will come later: the result of a call outside. A queue that is stopping still
@@ -113,7 +112,7 @@ impl<Q, A> Submitter<Q, A> {
             Err(Refused::Stopped(())) => return Err(Refused::Stopped(request)),
         };
         let answer = Answer::next(Box::new(move |answer| place.put(turn(answer))));
-        self.push(self.lanes.lock(), lane, request, answer)
+        self.push(self.lanes.lock(), lane, &Standing::default(), request, answer)
     }
 
     /// The weight of what waits in a lane.
@@ -130,85 +129,33 @@ impl<Q, A> Submitter<Q, A> {
         &self,
         mut inner: MutexGuard<'_, Inner<Q, A>>,
         lane: usize,
+        standing: &Standing,
         request: Q,
         answer: Answer<A>,
     ) -> Result<(), Refused<Q>> {
-        match inner.accepts(lane).check(request) {
-            Ok(request) => {
-                let weight = (self.lanes.weight)(&request);
+        let weight = (self.lanes.weight)(&request);
+        let refused = match inner.accepts(lane, standing, weight) {
+            Accepts::Yes => {
                 inner.lanes[lane].push(request, answer, weight);
                 self.lanes.unlock_and_wake(inner);
-                Ok(())
+                return Ok(());
             }
-            Err(refused) => {
-                // Dropping the answer may run code of others, which may submit.
-                drop(inner);
-                drop(answer);
-                Err(refused)
-            }
-        }
+            Accepts::Full => Refused::Full(request),
+            Accepts::Stopped => Refused::Stopped(request),
+        };
+        // Dropping the answer may run code of others, which may submit.
+        drop(inner);
+        drop(answer);
+        Err(refused)
     }
 }
 
-/// Waits until a lane has room.
-pub struct Room<'a, Q, A> {
-    submitter: &'a Submitter<Q, A>,
-    lane: usize,
-    /// The number that our waker is known by.
-    waker: Option<u64>,
-}
+/// A thread that waits for room.
+struct Blocked(Thread);
 
-impl<Q, A> Future for Room<'_, Q, A> {
-    type Output = Result<(), Stopped>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut inner = self.submitter.lanes.lock();
-        match inner.accepts(self.lane) {
-            Accepts::Yes => Poll::Ready(Ok(())),
-            Accepts::Stopped => Poll::Ready(Err(Stopped)),
-            Accepts::Full => {
-                let number = inner.wake_on_room(self.waker, context.waker());
-                drop(inner);
-                self.waker = Some(number);
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl<Q, A> Drop for Room<'_, Q, A> {
-    /// Who waits for several things makes a new one of these each time, so what was noted must not pile up.
-    fn drop(&mut self) {
-        let Some(number) = self.waker else { return };
-        let waker = self.submitter.lanes.lock().forget_waker(number);
-        drop(waker);
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Accepts {
-    Yes,
-    Full,
-    Stopped,
-}
-
-impl Accepts {
-    fn check<Q>(self, request: Q) -> Result<Q, Refused<Q>> {
-        match self {
-            Accepts::Yes => Ok(request),
-            Accepts::Full => Err(Refused::Full(request)),
-            Accepts::Stopped => Err(Refused::Stopped(request)),
-        }
-    }
-}
-
-impl<Q, A> Inner<Q, A> {
-    fn accepts(&self, lane: usize) -> Accepts {
-        match self.phase {
-            Phase::Running if self.lanes[lane].is_full() => Accepts::Full,
-            Phase::Running => Accepts::Yes,
-            Phase::Stopping | Phase::Ended => Accepts::Stopped,
-        }
+impl Wake for Blocked {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 

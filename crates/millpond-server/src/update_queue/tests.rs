@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::*;
 
+mod fair;
+
 /// Records what it was asked, in order; holds still while told to.
 struct Recorder {
     seen: Vec<(usize, u64)>,
@@ -100,7 +102,7 @@ fn the_first_lane_goes_first_and_one_batch_takes_all() {
 fn a_full_lane_gives_the_request_back_and_the_other_lane_is_free() {
     let (queue, submitter, open) = held();
     let mut many: VecDeque<_> = (0..6).map(|n| (1, n)).collect();
-    submitter.tell_all(1, &mut many).unwrap();
+    assert_eq!(submitter.source().tell_all(1, &mut many), Ok(4));
     assert_eq!(many, [(1, 4), (1, 5)]);
     match submitter.try_submit(1, (1, 9)) {
         Err(Refused::Full(request)) => assert_eq!(request, (1, 9)),
@@ -255,38 +257,15 @@ fn a_timed_sleep_ends_without_a_request() {
 fn a_future_is_woken_and_room_is_announced() {
     let (queue, submitter, open) = held();
     let mut many: VecDeque<_> = (0..4).map(|n| (1, n)).collect();
-    submitter.tell_all(1, &mut many).unwrap();
+    submitter.source().tell_all(1, &mut many).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let waiting = thread::spawn(move || {
         runtime.block_on(async {
-            submitter.room(1).await.unwrap();
+            submitter.source().room(1, 1, 1).await.unwrap();
             submitter.submit(1, (1, 41)).unwrap().await
         })
     });
     drop(open);
     assert_eq!(waiting.join().unwrap(), Ok(42));
-    queue.stop().unwrap();
-}
-
-#[test]
-fn who_waits_for_room_no_longer_is_forgotten() {
-    struct Nobody;
-    impl std::task::Wake for Nobody {
-        fn wake(self: Arc<Self>) {}
-    }
-    let (queue, submitter, open) = held();
-    let mut many: VecDeque<_> = (0..4).map(|n| (1, n)).collect();
-    submitter.tell_all(1, &mut many).unwrap();
-    let nobody = Arc::new(Nobody);
-    let waker = nobody.clone().into();
-    for _ in 0..3 {
-        let mut room = submitter.room(1);
-        for _ in 0..2 {
-            assert!(std::pin::Pin::new(&mut room).poll(&mut std::task::Context::from_waker(&waker)).is_pending());
-        }
-        assert_eq!(Arc::strong_count(&nobody), 3, "who waits twice is noted once");
-    }
-    assert_eq!(Arc::strong_count(&nobody), 2);
-    drop(open);
     queue.stop().unwrap();
 }

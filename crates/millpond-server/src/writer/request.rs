@@ -1,11 +1,12 @@
 //! What the writer is asked: its queue's requests and lanes.
 
-use millpond_core::command::{Command, DeadMove, DeadWhich, FinishVerb, Look, Move, PublishRun, Ticket};
+use millpond_core::command::{Command, DeadMove, DeadWhich, FinishVerb, Look, LookWhich, Move, PublishRun, Ticket};
+use millpond_types::limits::PAGE_MAX;
 use millpond_types::{Binding, Condition, Filter, SessionId};
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
-use crate::memory::Shares;
+use crate::memory::{FINISHING_TURN, PUBLISHING_TURN, Shares};
 use crate::update_queue::Lane;
 
 /// The lane of what comes back from the journal.
@@ -23,11 +24,12 @@ pub(crate) const LANES: usize = 3;
 const RETURNING_MAX: usize = IN_FLIGHT + 2;
 
 /// The lanes. Each request weighs the bytes that it holds, but for those of the first, which are counted where they began.
+/// Each connection has a place for its last word among what finishes.
 pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
     [
         Lane { capacity: RETURNING_MAX * REQUEST_WEIGHT },
-        Lane { capacity: shares.finishing },
-        Lane { capacity: shares.publishing },
+        Lane { capacity: FINISHING_TURN + shares.connections },
+        Lane { capacity: PUBLISHING_TURN },
     ]
 }
 
@@ -47,12 +49,15 @@ pub(crate) enum Request {
 
 /// What the smallest request counts: roughly its memory.
 const REQUEST_WEIGHT: usize = 256;
+/// What a row of an answer counts, which takes a turn about as long as a small request.
+const ROW_WEIGHT: usize = 256;
 
 impl Request {
-    /// Roughly the bytes of memory that the request holds.
+    /// What the request counts in a lane: roughly the bytes of memory that it holds, and those of the rows that are looked
+    /// up for it.
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
-            Request::Command(_, command) | Request::Call(command) => held(command),
+            Request::Command(_, command) | Request::Call(command) => held(command) + rows(command) * ROW_WEIGHT,
             Request::Goodbye { withdrawn, .. } => size_of_val(&withdrawn[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
         };
@@ -139,6 +144,16 @@ fn held(command: &Command) -> usize {
         | Command::Stats(_) => 0,
         Command::Bind { binding, .. } | Command::Unbind { binding, .. } => bound(binding),
     }
+}
+
+/// How many rows may be looked up for a command in its turn. What goes over more than a page does so in slices.
+fn rows(command: &Command) -> usize {
+    let rows = match command {
+        Command::Topics { listing, .. } | Command::DeadList { listing, .. } => listing.limit as usize,
+        Command::Look(Look { which: LookWhich::First(count), .. }) => *count as usize,
+        _ => 0,
+    };
+    rows.min(PAGE_MAX)
 }
 
 fn published(run: &PublishRun) -> usize {

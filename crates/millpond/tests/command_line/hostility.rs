@@ -2,7 +2,8 @@
 //! and a client beside them is served.
 //!
 //! `CROWD=10000 cargo test --release -p millpond --test command_line a_crowd -- --nocapture` is the same with so many
-//! connections; it prints what the broker took, and how long the client beside them waited.
+//! connections that rest; it prints what the broker took, and how long the client beside them waited: each kind between two
+//! bouts of its absence.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -47,9 +48,9 @@ fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
     println!("alone: {alone}, {} MiB resident", before / MIB);
     // They stay while the others come and go.
     let resting: Vec<Hostile> = (0..crowd).map(|_| Hostile::new(&broker, Vec::new(), Vec::new())).collect();
-    let rested = beside(&broker, bout, || {});
-    println!("{crowd} at rest: {rested}, {} MiB resident", broker.resident() / MIB);
-    for (kind, connections, first, again, pace) in kinds(crowd) {
+    for (kind, connections, first, again, pace) in kinds(asked.is_some()) {
+        let rested = beside(&broker, bout, || {});
+        println!("{crowd} at rest: {rested}, {} MiB resident", broker.resident() / MIB);
         let new = |_| Hostile { pace, ..Hostile::new(&broker, first.clone(), again.clone()) };
         let mut clients: Vec<Hostile> = (0..connections).map(new).collect();
         let mut most = 0;
@@ -76,10 +77,10 @@ fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
 /// What they do, how many, what they send first, what over and over, and how many bytes at a time.
 type Kind = (&'static str, usize, Vec<u8>, Vec<u8>, usize);
 
-fn kinds(crowd: usize) -> Vec<Kind> {
+fn kinds(at_length: bool) -> Vec<Kind> {
     let topic = |name: &str| TopicName::try_from(name).unwrap();
     let namespace = NamespaceName::default();
-    let (many, few) = ((crowd / 10).min(1_000), if crowd > CROWD { 16 } else { 4 });
+    let (many, few) = if at_length { (1_000, 16) } else { (CROWD / 10, 4) };
 
     let mut slow_frame = Vec::from((4_u32 << 20).to_le_bytes());
     slow_frame.extend([0x11; 5000]);

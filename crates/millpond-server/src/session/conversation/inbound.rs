@@ -362,7 +362,11 @@ impl Conversation {
     fn submit(&mut self, index: u32, command: Command) {
         let lane = Request::lane(&command);
         debug_assert!(lane == FINISHING || lane == PUBLISHING);
-        self.lanes[lane].push_back(Request::Command(ticket(self.number, index), command));
+        let request = Request::Command(ticket(self.number, index), command);
+        if lane == PUBLISHING {
+            self.publishing += request.weight();
+        }
+        self.lanes[lane].push_back(request);
     }
 
     fn refuse(&mut self, correlation: u32, code: Code, detail: &str) -> Result<(), Close> {

@@ -60,6 +60,8 @@ pub(crate) struct Conversation {
     draining: bool,
     /// Commands that wait for room in the writer's lanes.
     pub(crate) lanes: [VecDeque<Request>; LANES],
+    /// What those in the lane of publishes weigh.
+    pub(crate) publishing: usize,
     /// Frames that wait to be written.
     pub(crate) out: Vec<u8>,
 }
@@ -92,6 +94,7 @@ impl Conversation {
             reading: None,
             draining: false,
             lanes: Default::default(),
+            publishing: 0,
             out: Vec::new(),
         }
     }

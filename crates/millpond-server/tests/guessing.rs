@@ -1,0 +1,73 @@
+//! What somebody achieves who guesses: receipts that are wrong by one, and numbers of sessions.
+
+mod wire;
+
+use millpond_protocol::{Request, Response};
+use millpond_types::{FinishOutcome, LeaseNumber, Millis, Receipt, SessionId, TopicNumber};
+use wire::*;
+
+#[test]
+fn a_receipt_that_is_wrong_in_any_number_does_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let (mut holder, mut other) = (Client::connect(server.address()), Client::connect(server.address()));
+    holder.publish("t", &["a"]);
+    let given_back = holder.receive(1, Millis::ZERO)[0].receipt;
+    assert_eq!(holder.ack(given_back, 1)[0].outcome, FinishOutcome::Done);
+    holder.publish("t", &["b"]);
+    let receipt = holder.receive(1, Millis::ZERO)[0].receipt;
+    let Receipt { topic: TopicNumber(topic), group, lease: LeaseNumber(lease) } = receipt;
+    let mut guesses = vec![given_back];
+    for off in [1, 1 << 32, u64::MAX] {
+        let (topic, lease) = (topic.wrapping_add(off), lease.wrapping_add(off));
+        guesses.push(Receipt { topic: TopicNumber(topic), ..receipt });
+        guesses.push(Receipt { lease: LeaseNumber(lease), ..receipt });
+        guesses.push(Receipt { group: group.wrapping_add(off as u32).max(1), ..receipt });
+    }
+    for guess in guesses.into_iter().filter(|guess| *guess != receipt) {
+        assert_eq!(other.ack(guess, 1)[0].outcome, FinishOutcome::LeaseLost, "{guess:?}");
+    }
+    assert_eq!(other.stats().leased, 1);
+    assert_eq!(holder.ack(receipt, 1)[0].outcome, FinishOutcome::Done);
+    // What ended once is never named again.
+    assert_eq!(other.ack(receipt, 1)[0].outcome, FinishOutcome::LeaseLost);
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_session_is_taken_over_by_its_whole_number_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut holder = Client::connect(server.address());
+    // A machine that is busy may take its time over the guesses.
+    let begin = Request::SessionBegin { session: SessionId(0), resume: Millis::minutes(10), held: Vec::new() };
+    let Response::SessionBegun { session: SessionId(number), .. } = holder.ask(begin) else { panic!("no session") };
+    holder.attach(1, 10);
+    holder.publish("t", &["a"]);
+    let receipt = holder.delivery()[0].receipt;
+    for bit in 0..u64::BITS {
+        let mut other = Client::connect(server.address());
+        let (_, resumed) = other.begin_session(SessionId(number ^ 1 << bit), vec![(receipt, 1)]);
+        assert!(!resumed, "a number that nobody has begins a session of its own");
+        other.close();
+    }
+    assert_eq!(holder.ack(receipt, 1)[0].outcome, FinishOutcome::Done, "it has its session and its lease");
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn numbers_of_sessions_are_drawn_from_all_their_bits() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let drawn = |_| {
+        let mut client = Client::connect(server.address());
+        let (SessionId(number), _) = client.begin_session(SessionId(0), Vec::new());
+        client.close();
+        number
+    };
+    // That a bit is the same in all of them happens once in 2^63.
+    let numbers: Vec<u64> = (0..64).map(drawn).collect();
+    let (ones, zeros) = numbers.iter().fold((0, 0), |(ones, zeros), number| (ones | number, zeros | !number));
+    assert_eq!((ones, zeros), (u64::MAX, u64::MAX));
+    server.shutdown().unwrap();
+}
