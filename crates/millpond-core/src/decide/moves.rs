@@ -17,9 +17,14 @@ use crate::output::{Extent, Reply};
 impl Core {
     /// Answers how many messages were moved.
     pub(super) fn move_messages(&mut self, of: &Move, log: &mut dyn FactLog) -> Reply {
+        if self.state.groups.get(of.group).is_none() {
+            // It was deleted since, and nobody knew whose topics to bring: a fact moves messages in all groups or none.
+            return Reply::Count(0);
+        }
         let (topic, priority) = (of.first.topic, of.first.priority);
         let seen = Moving { first: of.first.sequence, count: of.count, from: of.from, sizes: &of.sizes };
         let siblings = self.state.topics.siblings(topic).map(|slot| &self.state.topics[slot]);
+        let siblings = siblings.filter(|found| !self.state.groups[found.group].is_ending);
         let levels = siblings.filter_map(|found| found.level(priority));
         let mut runs: Vec<(Sequence, Reverse<u32>)> =
             levels.flat_map(|level| seen.runs_in(level)).map(|run| (run.first, Reverse(run.count))).collect();
