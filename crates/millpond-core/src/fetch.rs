@@ -98,7 +98,7 @@ impl Core {
             }
         }
         self.unpark(log);
-        self.arrived_for_ending(&want, &letters, log);
+        self.arrived_for_ending(&want, letters, log);
         self.arrived_for_jobs(&want, for_jobs, log);
     }
 

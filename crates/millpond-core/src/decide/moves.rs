@@ -55,7 +55,7 @@ impl Core {
         let Some(letter) = dead.filter(|dead| dead.run.extent() == seen) else { return Reply::Count(0) };
         self.commit(Fact::DeadMoved { letter, block: of.block }, log);
         if let Ok(Some(moved)) = self.state.dead_letter(&key) {
-            self.jobs.letter_changed(moved.id, Some(&moved));
+            self.jobs.letter_changed((moved.group, moved.id), Some(&moved));
         }
         Reply::Count(1)
     }

@@ -23,6 +23,7 @@ use crate::decide::receive::check_filter;
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
 use crate::output::{Found, Reply};
 use crate::page::{DeadPage, Page};
+use crate::state::State;
 use crate::store::{Key, KeyBytes, Name, Range, Want};
 
 pub(crate) struct DeadJob {
@@ -49,25 +50,28 @@ pub(crate) enum DeadVerb {
 
 impl DeadJob {
     /// Takes letters that were fetched of what comes next.
-    pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+    pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool, state: &mut State) {
         let last = entries.last().map(|(key, _)| [&key[..], &[0]].concat()).filter(|_| !complete);
         match last {
             Some(behind) => self.spans.front_mut().expect("it was asked for").0 = behind,
             None => _ = self.spans.pop_front(),
         }
-        self.letters.extend(entries.into_iter().map(|(_, page)| match page {
+        let letters = entries.into_iter().map(|(_, page)| match page {
             Page::Dead(page) => page,
             page => panic!("among dead letters there is nothing else: {page:?}"),
-        }));
+        });
+        self.letters.extend(letters.filter_map(|letter| state.letter_by_now(letter)));
     }
 
     /// A letter is another one now, or gone.
-    pub(super) fn letter_changed(&mut self, id: MessageId, page: Option<&DeadPage>) {
+    pub(super) fn letter_changed(&mut self, which: (GroupNumber, MessageId), page: Option<&DeadPage>) {
+        // Letters of one message in several groups have one id.
+        let is_it = |letter: &DeadPage| (letter.group, letter.id) == which;
         match page {
             Some(page) => {
-                self.letters.iter_mut().filter(|letter| letter.id == id).for_each(|letter| *letter = page.clone())
+                self.letters.iter_mut().filter(|letter| is_it(letter)).for_each(|letter| *letter = page.clone())
             }
-            None => self.letters.retain(|letter| letter.id != id),
+            None => self.letters.retain(|letter| !is_it(letter)),
         }
     }
 
@@ -168,7 +172,7 @@ impl Core {
             job.count += 1;
             *left = left.saturating_sub(job.verb.cost());
             if !matches!(job.verb, DeadVerb::List { .. }) {
-                self.jobs.letter_changed(letter.id, None);
+                self.jobs.letter_changed((letter.group, letter.id), None);
             }
         }
         Step::Later

@@ -71,14 +71,15 @@ impl Core {
     }
 
     /// What was waited for has come, with the dead letters among it. Topics are in memory by now, if nobody has them.
-    pub(crate) fn arrived_for_ending(&mut self, want: &Want, letters: &[DeadPage], log: &mut dyn FactLog) {
+    pub(crate) fn arrived_for_ending(&mut self, want: &Want, letters: Vec<DeadPage>, log: &mut dyn FactLog) {
         if !self.ending.wait_for(want) {
             return;
         }
         self.ending.waits = None;
         for letter in letters {
+            let Some(letter) = self.state.letter_by_now(letter) else { continue };
             self.commit(Fact::DeadPurged { letter: letter.letter() }, log);
-            self.jobs.letter_changed(letter.id, None);
+            self.jobs.letter_changed((letter.group, letter.id), None);
         }
         // At once, for what has come may not find room until the next turn.
         self.end_groups(log);

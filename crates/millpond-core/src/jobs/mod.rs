@@ -180,10 +180,10 @@ impl Jobs {
     }
 
     /// A dead letter is another one now, or has ended: who has fetched it comes to what it is.
-    pub(crate) fn letter_changed(&mut self, id: MessageId, page: Option<&DeadPage>) {
+    pub(crate) fn letter_changed(&mut self, which: (GroupNumber, MessageId), page: Option<&DeadPage>) {
         for job in &mut self.queue {
             if let Task::Dead(dead) = &mut job.task {
-                dead.letter_changed(id, page);
+                dead.letter_changed(which, page);
             }
         }
     }

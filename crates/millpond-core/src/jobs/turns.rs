@@ -85,7 +85,7 @@ impl Core {
         }
         if let Some(Entries { entries, complete }) = found {
             match &mut job.task {
-                Task::Dead(dead) => dead.take(entries, complete),
+                Task::Dead(dead) => dead.take(entries, complete, &mut self.state),
                 Task::Starting(start) => start.take(want, &self.state, entries, complete),
                 _ => job.walk.take(job.group, &self.state, entries, complete),
             }

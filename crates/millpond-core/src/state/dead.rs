@@ -8,7 +8,7 @@ use crate::command::DeadMove;
 use crate::fact::Letter;
 use crate::page::{DeadPage, Page};
 use crate::state::State;
-use crate::store::{Key, Want};
+use crate::store::{Found, Key, Want};
 
 impl State {
     /// A message has died.
@@ -24,6 +24,18 @@ impl State {
             Page::Dead(page) => Box::new(page),
             other => panic!("under the key of a dead letter stands {other:?}"),
         }))
+    }
+
+    /// What has become of a letter since it was read, for what waits to be decided with it may have changed it in between.
+    pub(crate) fn letter_by_now(&mut self, read: DeadPage) -> Option<DeadPage> {
+        match self.store.find(&read.key()) {
+            Found::Here(page) => match *page {
+                Page::Dead(page) => Some(page),
+                other => panic!("under the key of a dead letter stands {other:?}"),
+            },
+            Found::OnDisk => Some(read),
+            Found::Absent => None,
+        }
     }
 
     /// A dead letter has ended.

@@ -13,6 +13,7 @@ mod histories;
 mod history;
 mod jobs;
 mod journal;
+mod letters;
 mod loud;
 mod model;
 mod moves;
