@@ -30,7 +30,7 @@ pub(crate) struct Consumer {
     /// What this turn has given it.
     pub(crate) got: Vec<LeasedRun>,
     /// How much the last delivery was: the next one is probably no larger.
-    pub(crate) last: usize,
+    pub(crate) last_count: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +81,7 @@ impl Dispatcher {
             lease: new.lease,
             at_most_once: new.at_most_once,
             got: Vec::new(),
-            last: 0,
+            last_count: 0,
         };
         let slot = self.consumers.insert(consumer) as ConsumerSlot;
         match new.kind {

@@ -250,7 +250,7 @@ impl Core {
             consumer.messages -= count;
             consumer.bytes = consumer.bytes.saturating_sub(u64::from(leased.extent.length));
             if consumer.got.is_empty() {
-                consumer.got.reserve(consumer.last.min(consumer.messages as usize));
+                consumer.got.reserve(consumer.last_count.min(consumer.messages as usize));
             }
             consumer.got.push(leased);
             served += count;
@@ -291,7 +291,7 @@ impl Core {
         for slot in fed {
             let consumer = &mut self.dispatcher.consumers[slot as usize];
             let leases = core::mem::take(&mut consumer.got);
-            consumer.last = leases.len();
+            consumer.last_count = leases.len();
             match consumer.kind {
                 Kind::Attached { session, number } => {
                     let epoch = consumer.seat.epoch();

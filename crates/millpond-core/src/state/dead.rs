@@ -8,7 +8,7 @@ use crate::command::DeadMove;
 use crate::fact::Letter;
 use crate::page::{DeadPage, Page};
 use crate::state::State;
-use crate::store::{Found, Key, Want};
+use crate::store::{Key, Want};
 
 impl State {
     /// A message has died.
@@ -28,13 +28,10 @@ impl State {
 
     /// What has become of a letter since it was read, for what waits to be decided with it may have changed it in between.
     pub(crate) fn letter_by_now(&mut self, read: DeadPage) -> Option<DeadPage> {
-        match self.store.find(&read.key()) {
-            Found::Here(page) => match *page {
-                Page::Dead(page) => Some(page),
-                other => panic!("under the key of a dead letter stands {other:?}"),
-            },
-            Found::OnDisk => Some(read),
-            Found::Absent => None,
+        match self.dead_letter(&read.key()) {
+            Ok(found) => found.map(|page| *page),
+            // What is on the disk alone is as it was read.
+            Err(_) => Some(read),
         }
     }
 

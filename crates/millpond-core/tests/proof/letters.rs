@@ -2,27 +2,23 @@
 //! the journal knows what it need not keep; and what is gone is moved for nobody.
 
 use bytes::Bytes;
-use millpond_core::command::{Command, DeadMove, Finish, FinishVerb, Move, ReceiptRun, Ticket};
+use millpond_core::command::{Command, DeadMove, Finish, FinishVerb, Move, ReceiptRun};
 use millpond_core::fact::{Fact, GroupNumber, Letter};
-use millpond_core::output::{Output, Reply};
 use millpond_core::store::{Key, Want};
-use millpond_core::{Core, Now};
-use millpond_types::{MessageId, RunTime, WallTime};
+use millpond_types::MessageId;
 
-use crate::journal::Journal;
+use crate::bare::Bare;
 use crate::script::{Line, Names, command};
-use crate::shell::{HASH_KEY, WALL_START};
-use crate::store::SharedStore;
 
 #[test]
 fn a_letter_that_moves_while_its_group_is_deleted_ends_where_it_lies() {
     let mut desk = Desk::with_letters();
     desk.ask("group-delete work");
     let ending = desk.turn_until(is_of_letters);
-    desk.submit(desk.moved(1));
+    desk.0.submit(desk.moved(1));
     let moving = desk.turn();
     // Both are read before either is taken in.
-    desk.load(moving.into_iter().chain(ending).collect());
+    desk.0.load(moving.into_iter().chain(ending).collect());
     let (at, ended) = (desk.last_move(), desk.ended());
     assert_eq!((ended.group, ended.extent.position), (1, at));
 }
@@ -33,13 +29,13 @@ fn a_letter_that_moves_is_not_taken_for_that_of_another_group() {
     // The topic is on the disk, so the letter waits for it.
     desk.ask("redrive");
     let letters = desk.turn_until(is_of_letters);
-    desk.load(letters);
+    desk.0.load(letters);
     let topic = desk.turn_until(|want| matches!(want, Want::Entry(_)));
-    desk.submit(desk.moved(1));
+    desk.0.submit(desk.moved(1));
     let moving = desk.turn();
-    desk.load(moving);
+    desk.0.load(moving);
     desk.last_move();
-    desk.load(topic);
+    desk.0.load(topic);
     assert_eq!(desk.ended().group, 0, "what was asked for was to put back that of the first group");
 }
 
@@ -51,85 +47,63 @@ fn is_of_letters(want: &Want) -> bool {
 fn a_move_that_was_seen_in_a_group_that_is_gone_moves_nothing() {
     let mut desk = Desk::with_letters();
     let published = |fact: &Fact| matches!(fact, Fact::Published { due: Some(_), .. });
-    let (fact, from) = desk.journal.facts.iter().find(|(fact, _)| published(fact)).cloned().expect("one is delayed");
+    let (fact, from) = desk.0.journal.facts.iter().find(|(fact, _)| published(fact)).cloned().expect("one is delayed");
     let Fact::Published { topic, priority, first: sequence, block, sizes, .. } = fact else {
         unreachable!("just seen")
     };
     desk.ask("group-delete work");
-    while !matches!(desk.journal.facts.last(), Some((Fact::GroupDeleted { .. }, _))) {
+    while !matches!(desk.0.journal.facts.last(), Some((Fact::GroupDeleted { .. }, _))) {
         let wants = desk.turn();
-        desk.load(wants);
+        desk.0.load(wants);
     }
     // Of the other group it is in memory, and in a replay it need not be.
     desk.ask("look t");
     let wants = desk.turn();
-    desk.load(wants);
+    desk.0.load(wants);
     let (name, first) = ("t".try_into().unwrap(), MessageId { topic, priority, sequence });
-    desk.submit(Command::Move(Move { group: 1, name, first, count: 1, from, block, sizes }));
+    desk.0.submit(Command::Move(Move { group: 1, name, first, count: 1, from, block, sizes }));
     desk.turn();
-    assert!(!desk.journal.facts.iter().any(|(fact, _)| matches!(fact, Fact::Moved { .. })));
+    assert!(!desk.0.journal.facts.iter().any(|(fact, _)| matches!(fact, Fact::Moved { .. })));
 }
 
 /// A core with the dead letters of one message in two groups, whose topic is on the disk.
-struct Desk {
-    core: Core,
-    store: SharedStore,
-    journal: Journal,
-    tickets: u64,
-    received: Vec<ReceiptRun>,
-}
+struct Desk(Bare);
 
 impl Desk {
     fn with_letters() -> Desk {
-        let (store, mut journal) = (SharedStore::default(), Journal::default());
-        let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
-        core.start(Now { run: RunTime(0), wall: WallTime(WALL_START) }, false, &mut journal);
-        let mut desk = Desk { core, store, journal, tickets: 0, received: Vec::new() };
-        desk.ask("group work");
-        desk.ask("publish t m");
-        desk.ask("publish t later delay=1h");
-        desk.ask("receive t");
-        desk.ask("receive t group=work");
-        desk.turn();
-        let (verb, receipts) = (FinishVerb::Reject { reason: Bytes::new() }, std::mem::take(&mut desk.received));
-        desk.submit(Command::Finish(Finish { verb, receipts, confirm: false }));
-        desk.turn();
-        desk.core.set_room(0);
-        while desk.core.make_room() {}
-        desk.core.freeze();
-        while !desk.core.capture(100) {}
-        desk.store.model().write_sealed();
-        assert_eq!(desk.core.cold_count(), 2, "its topic is on the disk, in both groups");
+        let mut desk = Desk(Bare::new());
+        for text in ["group work", "publish t m", "publish t later delay=1h", "receive t", "receive t group=work"] {
+            desk.ask(text);
+        }
+        let received = desk.0.turn();
+        let receipts = received.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+        let verb = FinishVerb::Reject { reason: Bytes::new() };
+        desk.0.submit(Command::Finish(Finish { verb, receipts, confirm: false }));
+        desk.0.turn();
+        desk.0.core.set_room(0);
+        while desk.0.core.make_room() {}
+        desk.0.core.freeze();
+        while !desk.0.core.capture(100) {}
+        desk.0.store.model().write_sealed();
+        assert_eq!(desk.0.core.cold_count(), 2, "its topic is on the disk, in both groups");
         desk
     }
 
     fn ask(&mut self, text: &str) {
-        self.submit(command(&Line::new(text), text, &Names::default()));
-    }
-
-    fn submit(&mut self, command: Command) {
-        self.tickets += 1;
-        self.core.submit(Ticket(self.tickets), command, &mut self.journal);
+        self.0.submit(command(&Line::new(text), text, &Names::default()));
     }
 
     /// A turn; what it wants.
     fn turn(&mut self) -> Vec<Want> {
-        self.core.set_time(self.core.now());
-        self.core.advance(&mut self.journal);
-        self.core.dispatch(&mut self.journal);
-        for output in self.core.outputs().drain(..) {
-            if let Output::Reply { reply: Reply::Received(runs), .. } = output {
-                self.received.extend(runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }));
-            }
-        }
-        std::mem::take(self.core.wanted())
+        self.0.turn();
+        self.0.wanted()
     }
 
     /// Turns until one wants what is looked for, and nothing but what others want has been taken in.
     fn turn_until(&mut self, is_it: impl Fn(&Want) -> bool) -> Vec<Want> {
         for _ in 0..10 {
             let (found, others): (Vec<_>, Vec<_>) = self.turn().into_iter().partition(&is_it);
-            self.load(others);
+            self.0.load(others);
             if !found.is_empty() {
                 return found;
             }
@@ -137,15 +111,9 @@ impl Desk {
         panic!("nobody wants it");
     }
 
-    /// Reads all of it, and takes in one after the other.
-    fn load(&mut self, wants: Vec<Want>) {
-        let answers: Vec<_> = wants.into_iter().map(|want| self.store.fetch(want)).collect();
-        answers.into_iter().for_each(|answer| self.core.load(answer, &mut self.journal));
-    }
-
     /// A move of the letter of a group, as it was seen where the message was published.
     fn moved(&self, group: GroupNumber) -> Command {
-        let found = self.journal.facts.iter().find_map(|(fact, position)| match fact {
+        let found = self.0.journal.facts.iter().find_map(|(fact, position)| match fact {
             Fact::Published { topic, priority, first, block, .. } => {
                 Some(((*topic, *priority, *first), block, *position))
             }
@@ -159,14 +127,14 @@ impl Desk {
 
     /// Where the last letter that moved lies.
     fn last_move(&self) -> u64 {
-        let mut facts = self.journal.facts.iter().rev();
+        let mut facts = self.0.journal.facts.iter().rev();
         let moved = facts.find(|(fact, _)| matches!(fact, Fact::DeadMoved { .. }));
         moved.expect("a letter has moved").1
     }
 
     /// The letter that ended last.
     fn ended(&self) -> Letter {
-        let ended = self.journal.facts.iter().rev().find_map(|(fact, _)| match fact {
+        let ended = self.0.journal.facts.iter().rev().find_map(|(fact, _)| match fact {
             Fact::DeadPurged { letter } | Fact::Redriven { letter, .. } => Some(letter.clone()),
             _ => None,
         });

@@ -5,13 +5,10 @@
 
 use millpond_core::command::*;
 use millpond_core::fact::{Fact, FactLog};
-use millpond_core::output::{Output, Reply};
-use millpond_core::{Core, Now};
-use millpond_types::{NamespaceName, RunTime, WallTime};
+use millpond_types::NamespaceName;
 
+use crate::bare::Bare;
 use crate::history::{Known, publish_run, receive};
-use crate::shell::HASH_KEY;
-use crate::store::SharedStore;
 
 /// Messages of the loud tenant.
 const LOUD: u32 = 20_000;
@@ -41,68 +38,44 @@ fn a_loud_tenant_delays_a_quiet_one_by_one_turn() {
             assert!(turns.contains(&"quiet".to_owned()), "of {loud} messages, {each} in a topic: {turns:?}");
             assert!(turns.contains(&"loud".to_owned()), "nor is the loud one left out: {turns:?}");
         }
-        assert_eq!(broker.core.cold_count() > 0, room == ROOM, "most topics are on the disk where there is no room");
+        assert_eq!(broker.0.core.cold_count() > 0, room == ROOM, "most topics are on the disk where there is no room");
     }
 }
 
-struct Broker {
-    core: Core,
-    store: SharedStore,
-    journal: Nowhere,
-    tickets: u64,
-}
+struct Broker(Bare<Nowhere>);
 
 impl Broker {
     fn new(room: usize) -> Broker {
-        let (store, mut journal) = (SharedStore::default(), Nowhere(0));
-        let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
-        core.start(Now { run: RunTime(0), wall: WallTime(0) }, false, &mut journal);
-        core.set_room(room);
-        Broker { core, store, journal, tickets: 0 }
+        let mut bare = Bare::new();
+        bare.core.set_room(room);
+        Broker(bare)
     }
 
     fn publish(&mut self, runs: impl Iterator<Item = (String, u32)>) {
         let mut known = Known::default();
         let runs = runs.map(|(topic, count)| publish_run(&mut known, &topic, count, None)).collect();
         let (namespace, level) = (NamespaceName::default(), Level::Durable);
-        self.submit(Command::Publish(Publish { namespace, producer: None, level, runs }));
-        assert!(self.turn().is_empty(), "nobody receives");
-        while self.core.make_room() {}
+        self.0.submit(Command::Publish(Publish { namespace, producer: None, level, runs }));
+        assert!(self.0.turn().is_empty(), "nobody receives");
+        while self.0.core.make_room() {}
     }
 
     /// The tenant that the next message is of.
     fn next(&mut self) -> String {
-        self.submit(receive(1));
+        self.0.submit(receive(1));
         loop {
-            if let [tenant] = &self.turn()[..] {
-                return tenant.clone();
+            if let [run] = &self.0.turn()[..] {
+                return String::from_utf8(run.topic.tenant().to_vec()).expect("a name is text");
             }
-            assert!(!self.core.wanted().is_empty(), "there is something to receive, or to be read");
-            for want in std::mem::take(self.core.wanted()) {
-                let answer = self.store.fetch(want);
-                self.core.load(answer, &mut self.journal);
-            }
+            let wanted = self.0.wanted();
+            assert!(!wanted.is_empty(), "there is something to receive, or to be read");
+            self.0.load(wanted);
         }
-    }
-
-    fn submit(&mut self, command: Command) {
-        self.tickets += 1;
-        self.core.submit(Ticket(self.tickets), command, &mut self.journal);
-    }
-
-    /// A turn; the tenants of what was delivered.
-    fn turn(&mut self) -> Vec<String> {
-        self.core.advance(&mut self.journal);
-        self.core.dispatch(&mut self.journal);
-        let received = self.core.outputs().drain(..).flat_map(|output| match output {
-            Output::Reply { reply: Reply::Received(leases), .. } => leases,
-            _ => Vec::new(),
-        });
-        received.map(|run| String::from_utf8(run.topic.tenant().to_vec()).expect("a name is text")).collect()
     }
 }
 
 /// A journal that keeps nothing.
+#[derive(Default)]
 struct Nowhere(u64);
 
 impl FactLog for Nowhere {

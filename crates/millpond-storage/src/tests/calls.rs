@@ -1,9 +1,13 @@
-//! What the tests ask of a core: publishes and receives.
+//! What the tests ask of a core, and the turn in which it is done.
 
 use bytes::Bytes;
-use millpond_core::command::{Command, Level, Publish, PublishRun, Receive};
+use millpond_core::Now;
+use millpond_core::command::{Command, Level, Publish, PublishRun, Receive, Ticket};
+use millpond_core::output::Output;
 use millpond_types::block::{self, Sizes};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, TopicName};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+
+use crate::Opened;
 
 /// Headers without a meaning.
 pub type Headers<'a> = &'a [(&'a [u8], &'a [u8])];
@@ -49,4 +53,22 @@ pub fn receive(messages: u32) -> Command {
         at_most_once: false,
         request: None,
     })
+}
+
+/// A turn with one command and what it leads to, a millisecond after the last, made durable.
+pub fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {
+    let before = opened.core.now();
+    let now = Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) };
+    let Opened { core, store, appender, committer, .. } = opened;
+    core.set_time(now);
+    core.submit(Ticket(1), command, appender);
+    core.advance(appender);
+    core.dispatch(appender);
+    while store.supply(core, appender).unwrap() {
+        core.dispatch(appender);
+    }
+    appender.hold(core.holdings());
+    committer.write(appender.seal(now).unwrap()).unwrap();
+    committer.sync().unwrap();
+    core.outputs().drain(..).collect()
 }

@@ -7,13 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millpond_core::Now;
-use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Receive, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Receive};
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::page::Page;
 use millpond_types::block::{self};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Policy, Rules, RunTime, TopicName, WallTime};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Policy, Rules, TopicName};
 
-use super::calls;
+use super::calls::{self, turn};
 use super::restart::{open_at, stop};
 use super::workload::checkpoint;
 use crate::{Opened, Verdict, inspect};
@@ -99,24 +99,6 @@ fn make() {
     stop(opened);
     let _ = fs::remove_dir_all(golden());
     copy(directory.path(), &golden());
-}
-
-/// A turn with one command and what it leads to, made durable.
-fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {
-    let before = opened.core.now();
-    let now = Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) };
-    let Opened { core, store, appender, committer, .. } = opened;
-    core.set_time(now);
-    core.submit(Ticket(1), command, appender);
-    core.dispatch(appender);
-    while store.supply(core, appender).unwrap() {
-        core.dispatch(appender);
-    }
-    appender.hold(core.holdings());
-    let outputs = core.outputs().drain(..).collect();
-    committer.write(appender.seal(now).unwrap()).unwrap();
-    committer.sync().unwrap();
-    outputs
 }
 
 fn publish(topic: usize, body: &str) -> Command {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Now};
 use millpond_types::{RunTime, WallTime};
 
-use super::calls::{self, receive};
+use super::calls::{self, receive, turn};
 use super::workload::checkpoint;
 use crate::twin::{SECTOR, TwinDisk};
-use crate::{OpenOptions, Opened, open};
+use crate::{OpenOptions, open};
 
 const TENANTS: u32 = 50;
 const TOPICS: u32 = 200;
@@ -20,23 +20,6 @@ const ROOM: usize = 6 * 1024 * 1024;
 fn publish(tenant: u32) -> Command {
     let names = (0..TOPICS).map(|topic| format!("{tenant:03}/{topic:05}"));
     calls::publish(names.map(|name| calls::run(&name, &[], [&b"body"[..]])).collect())
-}
-
-fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {
-    let before = opened.core.now();
-    let now = Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) };
-    let Opened { core, store, appender, committer, .. } = opened;
-    core.set_time(now);
-    core.submit(Ticket(1), command, appender);
-    core.advance(appender);
-    core.dispatch(appender);
-    while store.supply(core, appender).unwrap() {
-        core.dispatch(appender);
-    }
-    appender.hold(core.holdings());
-    committer.write(appender.seal(now).unwrap()).unwrap();
-    committer.sync().unwrap();
-    core.outputs().drain(..).collect()
 }
 
 /// All tenants go on side by side. Where one of them ends, the next one's first topics were served long since: they are

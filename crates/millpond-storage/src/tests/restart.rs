@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millpond_core::command::{Command, Ticket};
+use millpond_core::command::Command;
 use millpond_core::{Core, Now};
-use millpond_types::{NamespaceName, RunTime, WallTime};
+use millpond_types::NamespaceName;
 
 use super::calls;
 use super::workload::{check_extents, checkpoint, state};
@@ -29,19 +29,8 @@ fn publish(opened: &mut Opened, topics: std::ops::Range<u32>) {
 }
 
 fn turn(opened: &mut Opened, command: Command) {
-    let before = opened.core.now();
-    let now = Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) };
-    let Opened { core, store, appender, committer, .. } = opened;
-    core.set_time(now);
-    core.submit(Ticket(1), command, appender);
-    while store.supply(core, appender).unwrap() {}
-    core.advance(appender);
-    appender.hold(core.holdings());
-    core.outputs().clear();
-    let batch = appender.seal(now).unwrap();
-    committer.write(batch).unwrap();
-    committer.sync().unwrap();
-    appender.capture(core);
+    calls::turn(opened, command);
+    opened.appender.capture(&mut opened.core);
 }
 
 pub fn stop(mut opened: Opened) {
