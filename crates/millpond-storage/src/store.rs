@@ -66,7 +66,29 @@ struct State {
     filter: Option<KeyFilter>,
     /// What will take its place.
     next_filter: Option<KeyFilter>,
-    scratch: Vec<u8>,
+    scratch: Scratch,
+}
+
+/// Memory to make keys and values in.
+#[derive(Default)]
+struct Scratch {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Scratch {
+    fn key(&mut self, key: &Key) -> &[u8] {
+        self.key.clear();
+        key.append(&mut self.key);
+        &self.key
+    }
+
+    fn entry(&mut self, key: &Key, page: &Page) -> (&[u8], &[u8]) {
+        self.value.clear();
+        encode_entry(page, &mut self.value);
+        self.key(key);
+        (&self.key, &self.value)
+    }
 }
 
 /// How much has changed since a checkpoint began.
@@ -190,41 +212,37 @@ impl State {
         let count = self.retired.iter().take_while(|(generation, _)| *generation < oldest).count();
         self.retired.drain(..count).map(|(_, layer)| layer).collect()
     }
-
-    fn encoded(&mut self, page: &Page) -> Vec<u8> {
-        let mut value = std::mem::take(&mut self.scratch);
-        value.clear();
-        encode_entry(page, &mut value);
-        value
-    }
 }
 
 impl Store for LayeredStore {
     fn put(&mut self, key: &Key, page: &Page) {
-        let mut state = lock(&self.0.state);
-        let value = state.encoded(page);
-        state.young.put(&key.bytes(), Some(&value));
-        state.scratch = value;
+        let State { young, scratch, .. } = &mut *lock(&self.0.state);
+        let (key, value) = scratch.entry(key, page);
+        young.put(key, Some(value));
     }
 
     fn remove(&mut self, key: &Key) {
-        lock(&self.0.state).young.put(&key.bytes(), None);
+        let State { young, scratch, .. } = &mut *lock(&self.0.state);
+        young.put(scratch.key(key), None);
     }
 
     fn find(&mut self, key: &Key) -> Found {
-        let bytes = key.bytes();
-        let state = lock(&self.0.state);
-        match state.layers(u64::MAX).find_map(|layer| layer.get(&bytes)) {
+        let mut state = lock(&self.0.state);
+        let mut scratch = std::mem::take(&mut state.scratch);
+        let bytes = scratch.key(key);
+        let found = match state.layers(u64::MAX).find_map(|layer| layer.get(bytes)) {
             Some(Some(value)) => {
                 let page = decode_entry(key, &Bytes::copy_from_slice(value));
                 Found::Here(Box::new(page.expect("an entry in memory is as it was put")))
             }
             Some(None) => Found::Absent,
             None => match &state.filter {
-                Some(filter) if is_filtered(&bytes) && !filter.may_hold(&bytes) => Found::Absent,
+                Some(filter) if is_filtered(bytes) && !filter.may_hold(bytes) => Found::Absent,
                 _ => Found::OnDisk,
             },
-        }
+        };
+        state.scratch = scratch;
+        found
     }
 
     fn freeze(&mut self) {
@@ -234,17 +252,16 @@ impl Store for LayeredStore {
     }
 
     fn capture(&mut self, key: &Key, page: &Page) {
-        let mut state = lock(&self.0.state);
-        assert!(state.sealed.is_none(), "a sealed checkpoint does not change");
-        let value = state.encoded(page);
-        state.frozen.put(&key.bytes(), Some(&value));
-        state.scratch = value;
+        let State { frozen, sealed, scratch, .. } = &mut *lock(&self.0.state);
+        assert!(sealed.is_none(), "a sealed checkpoint does not change");
+        let (key, value) = scratch.entry(key, page);
+        frozen.put(key, Some(value));
     }
 
     fn capture_removal(&mut self, key: &Key) {
-        let mut state = lock(&self.0.state);
-        assert!(state.sealed.is_none(), "a sealed checkpoint does not change");
-        state.frozen.put(&key.bytes(), None);
+        let State { frozen, sealed, scratch, .. } = &mut *lock(&self.0.state);
+        assert!(sealed.is_none(), "a sealed checkpoint does not change");
+        frozen.put(scratch.key(key), None);
     }
 
     fn seal(&mut self) {

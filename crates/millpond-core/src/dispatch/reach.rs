@@ -167,7 +167,7 @@ impl Reach {
     /// It is not known any more whether a topic stands on a shelf and not in memory.
     pub(crate) fn forget(&mut self, group: GroupNumber, priority: Priority, name: &TopicName) {
         if let Some(shelf) = self.shelves.get_mut(&(group, priority)) {
-            shelf.stretches.forget(Span::of(name));
+            shelf.stretches.forget(name);
         }
     }
 

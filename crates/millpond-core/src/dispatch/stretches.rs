@@ -64,11 +64,7 @@ impl Span {
         Span { from: Name::bytes(prefix), until: Name::prefix_end(prefix) }
     }
 
-    pub(crate) fn holds(&self, key: &[u8]) -> bool {
-        *self.from <= *key && *key < *self.until
-    }
-
-    fn holds_name(&self, name: &TopicName) -> bool {
+    fn holds(&self, name: &TopicName) -> bool {
         Name::compare_key(name.as_bytes(), &self.from).is_ge()
             && Name::compare_key(name.as_bytes(), &self.until).is_lt()
     }
@@ -85,7 +81,7 @@ impl Stretches {
     /// The one that a name is in.
     pub(crate) fn with(&self, name: &TopicName) -> Option<&Stretch> {
         self.find(
-            |stretch| stretch.span.holds_name(name),
+            |stretch| stretch.span.holds(name),
             |stretch| Name::compare_key(name.as_bytes(), &stretch.span.until).is_ge(),
         )
     }
@@ -144,12 +140,14 @@ impl Stretches {
         self.forget_old();
     }
 
-    /// Takes the span of a name out of the one that it is in.
-    pub(crate) fn forget(&mut self, hole: Span) {
-        let at = self.all.partition_point(|stretch| stretch.span.until <= hole.from);
-        if !self.all.get(at).is_some_and(|stretch| stretch.span.holds(&hole.from)) {
+    /// Takes a name out of the one that it is in.
+    pub(crate) fn forget(&mut self, name: &TopicName) {
+        let is_before = |stretch: &Box<Stretch>| Name::compare_key(name.as_bytes(), &stretch.span.until).is_ge();
+        let at = self.all.partition_point(is_before);
+        if !self.all.get(at).is_some_and(|stretch| stretch.span.holds(name)) {
             return;
         }
+        let hole = Span::of(name);
         let Stretch { span, ahead, used } = *self.all.remove(at);
         let before = Span { from: span.from, until: hole.from };
         let behind = Span { from: hole.until, until: span.until };

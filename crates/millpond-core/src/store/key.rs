@@ -29,6 +29,8 @@ use crate::page::Page;
 /// A key's bytes, or a bound between keys.
 pub type KeyBytes = Vec<u8>;
 
+/// Room for most keys.
+const KEY_BYTES: usize = 48;
 /// Stands for the `/` behind a tenant.
 const TENANT_END: u8 = 1;
 
@@ -39,11 +41,18 @@ pub struct Name;
 impl Name {
     /// A name, or a prefix of names, as it stands in keys.
     pub fn bytes(name: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::from(name);
-        if let Some(slash) = bytes.iter().position(|byte| *byte == b'/') {
-            bytes[slash] = TENANT_END;
-        }
+        let mut bytes = Vec::with_capacity(name.len() + 1);
+        Name::append(name, &mut bytes);
         bytes
+    }
+
+    /// Appends a name, or a prefix of names, as it stands in keys.
+    fn append(name: &[u8], bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        bytes.extend_from_slice(name);
+        if let Some(slash) = name.iter().position(|byte| *byte == b'/') {
+            bytes[start + slash] = TENANT_END;
+        }
     }
 
     /// The name that stands in a key; `None` if none does. A tenant ends in one way only, so no two keys are of one name.
@@ -165,11 +174,22 @@ impl Clock {
 impl Key {
     /// Its place in the order of the store.
     pub fn bytes(&self) -> KeyBytes {
+        let mut bytes = KeyBytes::with_capacity(KEY_BYTES);
+        self.append(&mut bytes);
+        bytes
+    }
+
+    /// Appends its bytes, where memory is at hand.
+    pub fn append(&self, bytes: &mut KeyBytes) {
+        let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| bytes.extend_from_slice(part));
         match self {
-            Key::Numbers => Vec::from([1]),
-            Key::Namespace(number) => joined(&[&[2], &number.to_be_bytes()]),
-            Key::Topic { group, shelf, name } => Key::topic_bound(*group, *shelf, &Name::bytes(name.as_bytes())),
-            Key::Piece { group, topic, priority, first } => joined(&[
+            Key::Numbers => put(&[&[1]]),
+            Key::Namespace(number) => put(&[&[2], &number.to_be_bytes()]),
+            Key::Topic { group, shelf, name } => {
+                put(&[&[3], &group.to_be_bytes(), &[shelf.byte()]]);
+                Name::append(name.as_bytes(), bytes);
+            }
+            Key::Piece { group, topic, priority, first } => put(&[
                 &[4],
                 &group.to_be_bytes(),
                 &topic.0.to_be_bytes(),
@@ -177,18 +197,19 @@ impl Key {
                 &first.0.to_be_bytes(),
             ]),
             Key::Due { at, group, name } => {
-                joined(&[&Key::due_bound(*at), &group.to_be_bytes(), &Name::bytes(name.as_bytes())])
+                put(&[&[5, at.clock.byte()], &at.at.to_be_bytes(), &group.to_be_bytes()]);
+                Name::append(name.as_bytes(), bytes);
             }
-            Key::Dedup { namespace, hash } => joined(&[&[6], &namespace.to_be_bytes(), &hash.to_be_bytes()]),
-            Key::Producer { namespace, id } => joined(&[&[7], &namespace.to_be_bytes(), &id.0.to_be_bytes()]),
-            Key::Exchange { namespace, name } => joined(&[&[9], &namespace.to_be_bytes(), name.as_bytes()]),
-            Key::Dead { namespace, group, topic, id } => joined(&[
-                &Key::dead_bound(*namespace, *group, &Name::bytes(topic.as_bytes())),
-                &[0],
-                &id.topic.0.to_be_bytes(),
-                &[id.priority.level() as u8],
-                &id.sequence.0.to_be_bytes(),
-            ]),
+            Key::Dedup { namespace, hash } => put(&[&[6], &namespace.to_be_bytes(), &hash.to_be_bytes()]),
+            Key::Producer { namespace, id } => put(&[&[7], &namespace.to_be_bytes(), &id.0.to_be_bytes()]),
+            Key::Exchange { namespace, name } => put(&[&[9], &namespace.to_be_bytes(), name.as_bytes()]),
+            Key::Dead { namespace, group, topic, id } => {
+                put(&[&[8], &namespace.to_be_bytes(), &group.to_be_bytes()]);
+                Name::append(topic.as_bytes(), bytes);
+                let place =
+                    [&[0], &id.topic.0.to_be_bytes()[..], &[id.priority.level() as u8], &id.sequence.0.to_be_bytes()];
+                place.iter().for_each(|part| bytes.extend_from_slice(part));
+            }
         }
     }
 

@@ -8,10 +8,11 @@
 //! large as the tree asks for, each further one doubles the whole. With 14 bits a key one of them takes a stranger for an
 //! acquaintance in one of 400 cases; four of them together in less than one of 100.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use foldhash::quality::FixedState;
 use millpond_core::store::{KeyBytes, Range};
 
 use super::layer::Layer;
@@ -121,7 +122,8 @@ impl Part {
 }
 
 fn hash(key: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    // The same in every run, so that what is read from the disk is the same when a history is run again.
+    let mut hasher = FixedState::default().build_hasher();
     hasher.write(key);
     hasher.finish()
 }

@@ -9,9 +9,10 @@
 mod record;
 mod sorted;
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::iter::Peekable;
 
+use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use millpond_core::store::Key;
 

@@ -198,13 +198,14 @@ impl Order {
             if parent == NONE {
                 return;
             }
-            let entry = self.nodes[below as usize].as_entry(below);
-            let above = &mut self.nodes[parent as usize];
-            let at = above.index_of(below);
-            if (above.firsts[at], above.offers[at]) == (entry.first, entry.offers) {
+            let Entry { first, offers, .. } = self.nodes[below as usize].as_entry(below);
+            if self.nodes[below as usize].told == (first, offers) {
                 return;
             }
-            (above.firsts[at], above.offers[at]) = (entry.first, entry.offers);
+            self.nodes[below as usize].told = (first, offers);
+            let above = &mut self.nodes[parent as usize];
+            let at = above.index_of(below);
+            (above.firsts[at], above.offers[at]) = (first, offers);
             below = parent;
         }
     }
@@ -212,7 +213,10 @@ impl Order {
     /// Lets what an entry is of know that it is in this node.
     fn adopt(&mut self, node: NodeId, entry: Entry) {
         match entry.child {
-            Some(child) => self.nodes[child as usize].parent = node,
+            Some(child) => {
+                let child = &mut self.nodes[child as usize];
+                (child.parent, child.told) = (node, (entry.first, entry.offers));
+            }
             None => self.leaf_of[entry.first as usize] = node,
         }
     }

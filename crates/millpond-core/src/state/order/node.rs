@@ -13,6 +13,8 @@ const CHUNK: usize = 16;
 #[derive(Clone)]
 pub(super) struct Node {
     pub(super) parent: NodeId,
+    /// What stands beside this node in the one above.
+    pub(super) told: (TopicSlot, Offers),
     len: u32,
     /// Per entry what the topics below offer.
     pub(super) offers: [Offers; WIDTH],
@@ -34,7 +36,7 @@ pub(super) struct Entry {
 impl Node {
     /// A node without entries, of which the first one makes what it is.
     pub(super) fn leaf() -> Node {
-        Node { parent: NONE, len: 0, offers: [0; WIDTH], firsts: [0; WIDTH], children: Vec::new() }
+        Node { parent: NONE, told: (0, 0), len: 0, offers: [0; WIDTH], firsts: [0; WIDTH], children: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {

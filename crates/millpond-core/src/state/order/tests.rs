@@ -96,6 +96,7 @@ impl Both {
             Some(child) => {
                 let below = self.order.nodes[child as usize].as_entry(child);
                 assert_eq!((node.firsts[at], node.offers[at]), (below.first, below.offers));
+                assert_eq!(self.order.nodes[child as usize].told, (below.first, below.offers));
                 1 + self.check_node(child, id)
             }
         });
