@@ -142,8 +142,8 @@ impl Stretches {
 
     /// Takes a name out of the one that it is in.
     pub(crate) fn forget(&mut self, name: &TopicName) {
-        let is_before = |stretch: &Box<Stretch>| Name::compare_key(name.as_bytes(), &stretch.span.until).is_ge();
-        let at = self.all.partition_point(is_before);
+        let is_behind = |until: &[u8]| Name::compare_key(name.as_bytes(), until).is_ge();
+        let at = self.all.partition_point(|stretch| is_behind(&stretch.span.until));
         if !self.all.get(at).is_some_and(|stretch| stretch.span.holds(name)) {
             return;
         }
