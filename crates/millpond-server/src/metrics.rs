@@ -3,6 +3,7 @@
 
 use millpond_core::Core;
 use millpond_core::fact::{Fact, FactLog, Victims};
+use millpond_storage::Space;
 use millpond_storage::store::StoreMemory;
 use millpond_storage::tree::TreeStats;
 use millpond_types::{Counts, EndReason, Usage};
@@ -52,6 +53,7 @@ struct Kept {
     tree_reads: Counter,
     tree_writes: Counter,
     tree_bytes: Gauge,
+    space_bytes: Family<Label, Gauge>,
 }
 
 /// The one label of a figure.
@@ -172,6 +174,8 @@ impl Metrics {
         let help =
             "Memory of entries that are not on the disk, of what is known of the others' keys, and of their blocks";
         registry.register("store_bytes", help, self.kept.store_bytes.clone());
+        let help = "Space of the journal and the checkpoints on the disk: what is alive of it, all, and what all comes back to";
+        registry.register("space_bytes", help, self.kept.space_bytes.clone());
         let help = "Whether publishes wait, and for what";
         registry.register("pushed_back", help, self.kept.pushed_back.clone());
         let help = "Time that syncs of the journal took";
@@ -223,6 +227,13 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes any text");
         text
+    }
+
+    /// Notes what the directory takes.
+    pub(crate) fn note_space(&self, space: Space) {
+        for (of, bytes) in [("alive", space.alive), ("total", space.total), ("bound", space.bound)] {
+            self.kept.space_bytes.get_or_create(&[("of", of)]).set(bytes as i64);
+        }
     }
 
     /// Notes what the core holds.

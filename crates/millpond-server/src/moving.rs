@@ -66,6 +66,9 @@ fn run(mut mover: Mover, writer: &Submitter<Request, Reply>, metrics: &Metrics, 
             tracing::error!(%error, "a message cannot be moved: it pins its segment");
         }
         let rests = moves.rests;
+        if rests {
+            metrics.note_space(mover.space());
+        }
         if !carry_out(moves, writer) {
             return;
         }

@@ -27,6 +27,15 @@ const SCRUB_FIRST: Duration = Duration::from_secs(10 * 60);
 /// How long after a pass of the scrub the next begins. Disks rot in months.
 const SCRUB_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// What somebody has to see to, though the directory stays in service.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Old bytes are damaged.
+    Damage(Damage),
+    /// Checkpoints are not merged: the tree grows, and reads of it take longer, until that is mended.
+    Compaction(TreeError),
+}
+
 /// See the module.
 pub struct Housekeeper {
     shared: Arc<Shared>,
@@ -41,9 +50,9 @@ impl Housekeeper {
         Housekeeper { shared, store, compactor: None, scrub: Scrub::default(), _hold: hold }
     }
 
-    /// Works until the [`crate::Committer`] is dropped, and tells of old bytes that are damaged. Returns early where a write
-    /// or a sync failed: then the committer fails as well.
-    pub fn run(mut self, mut damaged: impl FnMut(Damage)) -> Result<(), Failure> {
+    /// Works until the [`crate::Committer`] is dropped, and tells of trouble. Returns early where a write or a sync failed:
+    /// then the committer fails as well.
+    pub fn run(mut self, mut tell: impl FnMut(Trouble)) -> Result<(), Failure> {
         let compactor = self.store.keep().map_err(|error| self.shared.poison(TREE, "starting a thread for", &error))?;
         self.compactor = Some(compactor);
         let mut scrub_at = Instant::now() + SCRUB_FIRST;
@@ -58,13 +67,17 @@ impl Housekeeper {
                 continue;
             }
             self.shared.wait(AGAIN);
+            self.compactor
+                .iter()
+                .filter_map(Compactor::take_failure)
+                .for_each(|error| tell(Trouble::Compaction(error)));
             let now = Instant::now();
             if now >= scrub_at {
                 // A piece a wait, so that it takes little of what the disk can do.
                 scrub_at = now + AGAIN;
                 match self.scrub() {
                     Scrubbed::Piece => {}
-                    Scrubbed::Damaged(damage) => damaged(damage),
+                    Scrubbed::Damaged(damage) => tell(Trouble::Damage(damage)),
                     Scrubbed::Pass => scrub_at = now + SCRUB_AGAIN,
                 }
             }

@@ -30,7 +30,7 @@ pub mod tree;
 pub mod twin;
 
 pub use disk::{Disk, RealDisk};
-pub use housekeeper::Housekeeper;
+pub use housekeeper::{Housekeeper, Trouble};
 pub use inspect::{Verdict, inspect, inspect_disk};
 pub use journal::{Appender, Batch, CommitError, Committer, Failure, Mark, ReadError, Reader};
 pub use mover::{Mover, Moves, SLACK, Space};

@@ -37,7 +37,7 @@ use std::thread::{self, JoinHandle};
 use millpond_core::Core;
 use millpond_protocol::Limits;
 use millpond_storage::tree::TreeOptions;
-use millpond_storage::{Disk, Failure, OpenOptions, Opened, RealDisk};
+use millpond_storage::{Disk, Failure, OpenOptions, Opened, RealDisk, Trouble};
 use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
 
 pub use call::{Call, CallError};
@@ -170,8 +170,12 @@ impl Broker {
 
         let told = health.clone();
         let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(move || {
-            let kept =
-                housekeeper.run(|damage| tracing::error!(file = damage.file, offset = damage.offset, "{damage}"));
+            let kept = housekeeper.run(|trouble| match trouble {
+                Trouble::Damage(damage) => tracing::error!(file = damage.file, offset = damage.offset, "{damage}"),
+                Trouble::Compaction(error) => {
+                    tracing::error!(%error, "checkpoints are not merged; the tree grows until that is mended, and it is tried again");
+                }
+            });
             // A broker that nobody asks for anything would not notice.
             kept.inspect_err(|failure| told.fail(failure.to_string()))
         });

@@ -67,7 +67,8 @@ impl Compactor {
         self.shared.changed.notify_one();
     }
 
-    /// The last failure that was not told yet. Nothing is lost by one; but the tree grows until it is mended.
+    /// The last failure that was not told yet, where the step before did not fail as well. Nothing is lost by one; but the
+    /// tree grows until it is mended.
     pub fn take_failure(&self) -> Option<TreeError> {
         lock(&self.shared.state).failure.take()
     }
@@ -86,12 +87,17 @@ impl Drop for Compactor {
 
 impl Shared {
     fn run(&self, step: impl Fn() -> Result<bool, TreeError>) {
+        let mut is_failing = false;
         while !lock(&self.state).closing {
-            match step() {
+            let done = step();
+            let failed_before = std::mem::replace(&mut is_failing, done.is_err());
+            match done {
                 Ok(true) => {}
                 Ok(false) => self.sleep(IDLE, |state| state.woken || state.closing),
                 Err(failure) => {
-                    lock(&self.state).failure = Some(failure);
+                    if !failed_before {
+                        lock(&self.state).failure = Some(failure);
+                    }
                     self.sleep(AFTER_FAILURE, |state| state.closing);
                 }
             }

@@ -228,3 +228,15 @@ fn the_compactor_works_unasked_and_ends_when_told() {
     }
     assert!(compactor.take_failure().is_none());
 }
+
+#[test]
+fn a_step_that_fails_is_told_once() {
+    let tree: Arc<dyn Tree> = Arc::new(MemoryTree::default());
+    let compactor = Compactor::start(tree, || Err(TreeError::Poisoned)).unwrap();
+    let waiting = std::time::Instant::now();
+    while !matches!(compactor.take_failure(), Some(TreeError::Poisoned)) {
+        assert!(waiting.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(compactor.take_failure().is_none());
+}
