@@ -279,6 +279,8 @@ pub enum Fact {
         count: u32,
         /// The first lease number.
         lease: LeaseNumber,
+        /// The first lease of the run that they are of, where the policy leases runs.
+        run: Option<LeaseNumber>,
         /// The session that extends the leases with its heartbeats; zero for none.
         holder: SessionId,
         /// How long a lease lasts from a heartbeat or from now.

@@ -322,6 +322,8 @@ pub enum AsideState {
     Leased {
         /// The first lease; the others follow one by one.
         lease: LeaseNumber,
+        /// The first lease of the run that they were leased in.
+        run: Option<LeaseNumber>,
         /// The session, zero for none.
         holder: SessionId,
         /// How long a lease lasts from a heartbeat.

@@ -24,7 +24,7 @@ use crate::state::numbers::Numbers;
 use crate::state::policies::Policies;
 use crate::state::producer::is_forgotten;
 use crate::state::stored::Stored;
-use crate::state::topic::{AsideWhy, Level, Past, Topic};
+use crate::state::topic::{AsideWhy, Level, Past, Terms, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
 use crate::store::{Key, MemoryStore, SHELVES, Shelf};
 
@@ -266,8 +266,9 @@ impl State {
             AsideState::Ready { behind } => AsideWhy::Ready { behind },
             AsideState::Delayed { due } => AsideWhy::Delayed { due, timer: self.wall_timers.insert(due.0, ripe) },
             AsideState::Retrying { due } => AsideWhy::Retrying { due, timer: self.run_timers.insert(due.0, ripe) },
-            AsideState::Leased { lease, holder, duration, deadline } => {
-                return self.begin_lease(slot, priority, run, past, (lease, holder, duration, deadline));
+            AsideState::Leased { lease, run: of_run, holder, duration, deadline } => {
+                let terms = Terms { run: of_run, holder, duration, deadline };
+                return self.begin_lease(slot, priority, run, past, (lease, terms));
             }
         };
         self.set_aside(slot, priority, run, past, why);
@@ -280,8 +281,8 @@ impl State {
             AsideWhy::Retrying { due, .. } => AsideState::Retrying { due },
             AsideWhy::Leased(slot) => {
                 let lease = &self.leases[slot as usize];
-                let (lease, holder, duration, deadline) = (lease.number, lease.holder, lease.duration, lease.deadline);
-                AsideState::Leased { lease, holder, duration, deadline }
+                let Terms { run, holder, duration, deadline } = lease.terms();
+                AsideState::Leased { lease: lease.number, run, holder, duration, deadline }
             }
         };
         let Past { deliveries, failures, since } = aside.past();

@@ -113,8 +113,7 @@ impl State {
         let past = whole.past();
         for part in [before, whole.run.clone()].into_iter().filter(|run| run.count > 0) {
             let number = LeaseNumber(lease.number.0 + (part.first.0 - lease.first.0));
-            let terms = (number, lease.holder, lease.duration, lease.deadline);
-            self.begin_lease(slot, lease.priority, part, past, terms);
+            self.begin_lease(slot, lease.priority, part, past, (number, lease.terms()));
         }
         (lease.priority, Aside { run: middle, ..whole })
     }

@@ -4,12 +4,12 @@ use millpond_types::{LeaseNumber, Millis, Priority, RunTime, SessionId};
 
 use crate::fact::Fact;
 use crate::page::RunPage;
-use crate::state::topic::{AsideWhy, Lease, Past};
+use crate::state::topic::{AsideWhy, Lease, Past, Terms};
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 
 impl State {
     pub(super) fn leased(&mut self, fact: &Fact) {
-        let Fact::Leased { topic, group, priority, first, count, lease, holder, duration, deadline, .. } = fact else {
+        let Fact::Leased { topic, group, priority, first, count, lease, run, holder, duration, deadline } = fact else {
             unreachable!("called for this fact alone")
         };
         let slot = self.slot(*topic, *group);
@@ -19,7 +19,9 @@ impl State {
         assert!(*lease >= topic.next_lease, "lease numbers grow strictly");
         topic.next_lease = LeaseNumber(lease.0 + u64::from(*count));
         self.numbers.note(topic.next_lease.0);
-        self.begin_lease(slot, *priority, aside.run, past, (*lease, *holder, *duration, *deadline));
+        assert!(run.is_none_or(|run| run <= *lease), "a run begins with its first lease");
+        let terms = Terms { run: *run, holder: *holder, duration: *duration, deadline: *deadline };
+        self.begin_lease(slot, *priority, aside.run, past, (*lease, terms));
     }
 
     /// Puts a run aside as leased; also for the parts of a lease that was cut, and for pages.
@@ -29,15 +31,17 @@ impl State {
         priority: Priority,
         run: RunPage,
         past: Past,
-        (number, holder, duration, deadline): (LeaseNumber, SessionId, Millis, RunTime),
+        (number, terms): (LeaseNumber, Terms),
     ) {
         let (first, count) = (run.first, run.count);
+        let Terms { run: of_run, holder, duration, deadline } = terms;
         let lease = Lease {
             slot,
             number,
             priority,
             first,
             count,
+            run: of_run,
             holder,
             duration,
             deadline,
@@ -58,13 +62,13 @@ impl State {
         slot: TopicSlot,
         lease: LeaseNumber,
         count: u32,
-        holder: SessionId,
-        duration: Millis,
-        deadline: RunTime,
+        (holder, duration, deadline): (SessionId, Millis, RunTime),
     ) {
+        let of = self.topics[slot].lease(lease).expect("a fact extends leases that are current");
+        let terms = Terms { holder, duration, deadline, ..self.leases[of as usize].terms() };
         let (priority, aside) = self.end_lease(slot, lease, count);
         let past = aside.past();
-        self.begin_lease(slot, priority, aside.run, past, (lease, holder, duration, deadline));
+        self.begin_lease(slot, priority, aside.run, past, (lease, terms));
     }
 
     /// Sets the timer of a lease that no session holds.

@@ -149,7 +149,7 @@ impl State {
             }
             Fact::Refilled { topic, group } => self.refilled(self.slot(*topic, *group)),
             Fact::Extended { topic, group, lease, count, holder, duration, deadline } => {
-                self.extended(self.slot(*topic, *group), *lease, *count, *holder, *duration, *deadline)
+                self.extended(self.slot(*topic, *group), *lease, *count, (*holder, *duration, *deadline))
             }
             Fact::Acked { topic, group, lease, count } | Fact::Delivered { topic, group, lease, count } => {
                 self.done(self.slot(*topic, *group), *lease, *count)

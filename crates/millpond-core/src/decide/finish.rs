@@ -33,15 +33,15 @@ impl Core {
         let mut of_runs = Vec::new();
         for run in &finish.receipts {
             self.each_lease(run, &mut outcomes, |core, slot, lease, count| {
-                if comes_back && core.state.policy(slot).leases_runs() {
-                    of_runs.push((slot, lease));
+                if comes_back {
+                    of_runs.extend(core.run_of(slot, lease).map(|of| (slot, of, lease)));
                 }
                 core.finish_leases(&finish.verb, slot, lease, count, log)
             });
         }
         // What else is named in the call has ended as it was meant to.
-        for (slot, lease) in of_runs {
-            self.give_back_rest(slot, lease, log);
+        for (slot, of, lease) in of_runs {
+            self.give_back_rest(slot, Some(of), lease, log);
         }
         Ok(Reply::Finished(outcomes))
     }

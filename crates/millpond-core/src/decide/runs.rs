@@ -1,7 +1,8 @@
 //! Runs: in strict order, messages that were leased together and are finished one after another.
 //!
-//! Where the policy leases runs, the leases of a topic are one run, for the next begins when nothing of it is left. So their
-//! numbers are its order, and nothing has to be kept of it.
+//! A lease knows the first of the run that it was given in, and the leases of a run have numbers that follow each other: so
+//! they are its order. It stays a run until all of it is over, whatever the policy says by then; and what was leased before
+//! a policy of runs came is of none.
 
 use bytes::Bytes;
 use millpond_types::{LeaseNumber, Priority};
@@ -20,10 +21,16 @@ impl Core {
         brought.map_err(|want| self.want(want)).is_ok()
     }
 
+    /// The run that a lease is of, by its first lease.
+    pub(super) fn run_of(&self, slot: TopicSlot, lease: LeaseNumber) -> Option<LeaseNumber> {
+        let of = self.state.topics[slot].lease(lease).expect("the lease is current");
+        self.state.leases[of as usize].run
+    }
+
     /// Whether nothing of its run has to be finished before a lease.
     pub(super) fn is_next_of_run(&self, slot: TopicSlot, lease: LeaseNumber) -> bool {
-        let is_first = || self.state.topics[slot].leases.first_key_value().is_some_and(|(first, _)| *first >= lease);
-        !self.state.policy(slot).leases_runs() || is_first()
+        let first_of = |run| self.state.topics[slot].leases.range(run..).next().map(|(first, _)| *first);
+        self.run_of(slot, lease).is_none_or(|run| first_of(run) >= Some(lease))
     }
 
     /// Whether nothing of its run has to be finished before a lease, once these are.
@@ -33,40 +40,49 @@ impl Core {
         lease: LeaseNumber,
         acked: &[(TopicSlot, LeaseNumber, u32)],
     ) -> bool {
-        if !self.state.policy(slot).leases_runs() {
-            return true;
-        }
-        let before = self.state.topics[slot].leases.range(..lease);
+        let Some(run) = self.run_of(slot, lease) else { return true };
+        let before = self.state.topics[slot].leases.range(run..lease);
         let before: u64 =
             before.map(|(first, of)| u64::from(self.state.leases[*of as usize].count).min(lease.0 - first.0)).sum();
-        let acked = acked.iter().filter(|(of, number, _)| *of == slot && *number < lease);
+        let acked = acked.iter().filter(|(of, number, _)| *of == slot && (run..lease).contains(number));
         before == acked.map(|(_, _, count)| u64::from(*count)).sum::<u64>()
     }
 
     /// A lease has run out, or its session has. Of a run only the first message has failed: nothing behind it was begun.
     pub(crate) fn run_out(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32, log: &mut dyn FactLog) {
-        let count = if self.state.policy(slot).leases_runs() { 1 } else { count };
+        let run = self.run_of(slot, lease);
+        let count = if run.is_some() { 1 } else { count };
         self.fail(slot, lease, count, DeadReason::LeaseExpired, Bytes::new(), log);
-        self.give_back_rest(slot, lease, log);
+        self.give_back_rest(slot, run, lease, log);
     }
 
     /// Gives back what a session held, unless it came back with what was before it in its run.
     pub(super) fn release_held(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32, log: &mut dyn FactLog) {
         if self.state.is_leased(slot, lease) {
+            let run = self.run_of(slot, lease);
             self.give_back(slot, lease, count, false, ReturnPlace::Head, log);
-            self.give_back_rest(slot, lease, log);
+            self.give_back_rest(slot, run, lease, log);
         }
     }
 
     /// Gives back what was leased in a run behind a lease that has come back or died, for it may not be worked on before
     /// that, and who has it was told to go on in order. It has not failed.
-    pub(super) fn give_back_rest(&mut self, slot: TopicSlot, ended: LeaseNumber, log: &mut dyn FactLog) {
-        if !self.state.policy(slot).leases_runs() {
+    pub(super) fn give_back_rest(
+        &mut self,
+        slot: TopicSlot,
+        run: Option<LeaseNumber>,
+        ended: LeaseNumber,
+        log: &mut dyn FactLog,
+    ) {
+        if run.is_none() {
             return;
         }
         while let Some((lease, of)) = self.state.topics[slot].leases.range(ended..).next() {
-            let (lease, count) = (*lease, self.state.leases[*of as usize].count);
-            self.give_back(slot, lease, count, false, ReturnPlace::Head, log);
+            let (lease, of) = (*lease, &self.state.leases[*of as usize]);
+            if of.run != run {
+                return;
+            }
+            self.give_back(slot, lease, of.count, false, ReturnPlace::Head, log);
         }
     }
 }

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use millpond_types::{Priority, Receipt, SessionId};
+use millpond_types::{LeaseNumber, Priority, Receipt, SessionId};
 
 use crate::Core;
 use crate::dispatch::consumer::Kind;
@@ -212,22 +212,23 @@ impl Core {
             let count = allowed.min(next.count).min(next.fitting(consumer.bytes).max(1));
             let part = next.clone().split_front(count);
             let duration = consumer.lease.unwrap_or(policy.lease);
+            let lease = LeaseNumber(topic.next_lease.0.max(self.state.numbers.raised));
+            let at_most_once = consumer.at_most_once;
+            if policy.leases_runs() && !at_most_once {
+                run.get_or_insert(lease);
+            }
             let fact = Fact::Leased {
                 topic: topic.number,
                 group: consumer.group,
                 priority,
                 first: part.first,
                 count,
-                lease: millpond_types::LeaseNumber(topic.next_lease.0.max(self.state.numbers.raised)),
+                lease,
+                run,
                 holder: if consumer.at_most_once { SessionId(0) } else { consumer.holder() },
                 duration,
                 deadline: self.state.now.run + duration,
             };
-            let Fact::Leased { lease, .. } = fact else { unreachable!("made above") };
-            let at_most_once = consumer.at_most_once;
-            if policy.leases_runs() && !at_most_once {
-                run.get_or_insert(lease);
-            }
             let leased = LeasedRun {
                 topic: topic.name.clone(),
                 receipt: Receipt { topic: topic.number, group: consumer.group, lease },

@@ -145,6 +145,8 @@ pub(crate) struct Lease {
     pub(crate) priority: Priority,
     pub(crate) first: Sequence,
     pub(crate) count: u32,
+    /// The first lease of the run that it was given in, by whatever policy was in force then.
+    pub(crate) run: Option<LeaseNumber>,
     pub(crate) holder: SessionId,
     pub(crate) duration: Millis,
     pub(crate) deadline: RunTime,
@@ -155,7 +157,20 @@ pub(crate) struct Lease {
     pub(crate) next: Option<LeaseSlot>,
 }
 
+/// What a lease is given on.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) run: Option<LeaseNumber>,
+    pub(crate) holder: SessionId,
+    pub(crate) duration: Millis,
+    pub(crate) deadline: RunTime,
+}
+
 impl Lease {
+    pub(crate) fn terms(&self) -> Terms {
+        Terms { run: self.run, holder: self.holder, duration: self.duration, deadline: self.deadline }
+    }
+
     /// The number behind the last of the run.
     pub(crate) fn end(&self) -> LeaseNumber {
         LeaseNumber(self.number.0 + u64::from(self.count))

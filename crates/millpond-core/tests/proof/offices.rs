@@ -93,6 +93,7 @@ fn the_checker_finds_what_it_looks_for() {
         first: millpond_types::Sequence(lease),
         count: 1,
         lease: LeaseNumber(lease),
+        run: None,
         holder,
         duration: Millis(1),
         deadline: RunTime(0),

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use millpond_core::fact::{DedupMark, Fact};
 use millpond_types::block::{Sizes, messages};
-use millpond_types::{Priority, WallTime};
+use millpond_types::{LeaseNumber, Priority, WallTime};
 
 use super::context::LeaseTerms;
 use super::{BadRecord, Sink, Source};
@@ -24,6 +24,7 @@ const HAS_EXCEPT: u8 = 32;
 // Of a leased one.
 const HAS_GROUP: u8 = 4;
 const HAS_TERMS: u8 = 8;
+const HAS_RUN: u8 = 16;
 
 impl Sink<'_> {
     /// All but the block, which the caller appends.
@@ -73,12 +74,14 @@ impl Sink<'_> {
     }
 
     pub(super) fn leased(&mut self, fact: &Fact) {
-        let Fact::Leased { topic, group, priority, first, count, lease, holder, duration, deadline } = fact else {
+        let Fact::Leased { topic, group, priority, first, count, lease, run, holder, duration, deadline } = fact else {
             unreachable!("called for a leased run only");
         };
         let terms = LeaseTerms { holder: *holder, duration: *duration, deadline: *deadline };
-        let flags =
-            run_flags(*priority, *count) | flag(*group != 0, HAS_GROUP) | flag(terms != self.context.terms, HAS_TERMS);
+        let flags = run_flags(*priority, *count)
+            | flag(*group != 0, HAS_GROUP)
+            | flag(terms != self.context.terms, HAS_TERMS)
+            | flag(run.is_some(), HAS_RUN);
         self.byte(flags);
         self.next_topic(*topic);
         self.run_start(flags, *priority, *count);
@@ -89,6 +92,9 @@ impl Sink<'_> {
         }
         if flags & HAS_TERMS != 0 {
             self.terms(terms);
+        }
+        if let Some(run) = run {
+            self.number(lease.0 - run.0);
         }
     }
 
@@ -159,14 +165,21 @@ impl Source<'_> {
     }
 
     pub(super) fn leased(&mut self) -> Result<Fact, BadRecord> {
-        let flags = self.flags(HAS_PRIORITY | HAS_COUNT | HAS_GROUP | HAS_TERMS)?;
+        let flags = self.flags(HAS_PRIORITY | HAS_COUNT | HAS_GROUP | HAS_TERMS | HAS_RUN)?;
         let topic = self.next_topic()?;
         let (priority, count) = self.run_start(flags)?;
         let (first, lease) = (self.next_sequence()?, self.next_lease()?);
         let group = if flags & HAS_GROUP != 0 { self.number32()? } else { 0 };
         let terms = if flags & HAS_TERMS != 0 { self.terms()? } else { self.context.terms };
         let LeaseTerms { holder, duration, deadline } = terms;
-        Ok(Fact::Leased { topic, group, priority, first, count, lease, holder, duration, deadline })
+        let run = if flags & HAS_RUN != 0 { Some(self.run_before(lease)?) } else { None };
+        Ok(Fact::Leased { topic, group, priority, first, count, lease, run, holder, duration, deadline })
+    }
+
+    /// The first lease of a run, by how far before another one of it.
+    pub(super) fn run_before(&mut self, lease: LeaseNumber) -> Result<LeaseNumber, BadRecord> {
+        let first = lease.0.checked_sub(self.number()?).map(LeaseNumber);
+        first.ok_or_else(|| self.bad("has a run that begins before all numbers"))
     }
 
     pub(super) fn moved(&mut self) -> Result<Fact, BadRecord> {

@@ -313,12 +313,12 @@ impl Source<'_> {
             0 => AsideState::Ready { behind: Sequence(self.number()?) },
             1 => AsideState::Delayed { due: self.wall()? },
             2 => AsideState::Retrying { due: RunTime(self.number()?) },
-            3 => AsideState::Leased {
-                lease: LeaseNumber(self.number()?),
-                holder: SessionId(self.number()?),
-                duration: self.millis()?,
-                deadline: RunTime(self.number()?),
-            },
+            kind @ (3 | 4) => {
+                let lease = LeaseNumber(self.number()?);
+                let run = if kind == 4 { Some(self.run_before(lease)?) } else { None };
+                let holder = SessionId(self.number()?);
+                AsideState::Leased { lease, run, holder, duration: self.millis()?, deadline: RunTime(self.number()?) }
+            }
             _ => return Err(self.bad("has an unknown state of a message set aside")),
         })
     }
@@ -396,9 +396,12 @@ impl Sink<'_> {
                 self.byte(2);
                 self.number(due.0);
             }
-            AsideState::Leased { lease, holder, duration, deadline } => {
-                self.byte(3);
+            AsideState::Leased { lease, run, holder, duration, deadline } => {
+                self.byte(if run.is_some() { 4 } else { 3 });
                 self.number(lease.0);
+                if let Some(run) = run {
+                    self.number(lease.0 - run.0);
+                }
                 self.number(holder.0);
                 self.number(duration.0);
                 self.number(deadline.0);

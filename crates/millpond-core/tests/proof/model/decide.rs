@@ -146,7 +146,7 @@ impl Model {
         let all: Vec<Receipt> = receipts.iter().flat_map(each).collect();
         let stands = |(at, receipt): (usize, &Receipt)| match self.leased(*receipt) {
             None => "lease_lost",
-            Some((name, _)) if !self.is_next_of_run(&name, receipt.lease.0, &all[..at]) => "out_of_order",
+            Some((name, key)) if !self.is_next_of_run(&name, key, &all[..at]) => "out_of_order",
             Some(_) => "kept",
         };
         let stands: Vec<&str> = all.iter().enumerate().map(stands).collect();
@@ -302,9 +302,9 @@ impl Model {
     fn release_all(&mut self, leases: Vec<(TopicName, (Priority, u64))>) {
         for (name, key) in leases {
             let message = self.topics[&name].messages.get(&key);
-            let Some(State::Leased { lease, .. }) = message.map(|message| message.state) else { continue };
+            let Some(State::Leased { lease, run, .. }) = message.map(|message| message.state) else { continue };
             self.give_back(&name, key, State::Back(0));
-            self.give_back_rest(&name, lease);
+            self.give_back_rest(&name, run, lease);
         }
     }
 

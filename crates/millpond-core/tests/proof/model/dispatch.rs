@@ -82,7 +82,8 @@ impl Model {
         let duration = consumer.lease.unwrap_or(self.policy_of(name).lease.0);
         for n in 0..count {
             self.count_turn(&scope, name, stand);
-            let state = State::Leased { lease: lease + n, holder, duration, deadline: self.run + duration };
+            let (of_run, deadline) = (run.run.map(|first| first.0), self.run + duration);
+            let state = State::Leased { lease: lease + n, run: of_run, holder, duration, deadline };
             let message = self.message(name, (priority, run.first.0 + n));
             (message.state, message.deliveries) = (state, message.deliveries + 1);
         }

@@ -9,33 +9,45 @@ impl Model {
     pub(super) fn finish(&mut self, finish: &Finish) -> Vec<String> {
         let comes_back = matches!(finish.verb, FinishVerb::Release { .. } | FinishVerb::Fail { .. });
         let receipts: Vec<Receipt> = finish.receipts.iter().flat_map(each).collect();
-        let named: Vec<_> =
-            receipts.iter().filter_map(|receipt| Some((self.leased(*receipt)?.0, receipt.lease.0))).collect();
+        let named = |receipt: &Receipt| {
+            let (name, key) = self.leased(*receipt)?;
+            Some((self.run_of(&name, key)?, name, receipt.lease.0))
+        };
+        let named: Vec<_> = receipts.iter().filter_map(named).collect();
         let lines = receipts.into_iter().map(|receipt| self.finish_one(&finish.verb, receipt).to_owned()).collect();
-        for (name, lease) in named.into_iter().filter(|_| comes_back) {
-            self.give_back_rest(&name, lease);
+        for (run, name, lease) in named.into_iter().filter(|_| comes_back) {
+            self.give_back_rest(&name, Some(run), lease);
         }
         lines
     }
 
-    /// Whether no lease of the topic comes before one of a run, but for those that are finished with it.
-    pub(super) fn is_next_of_run(&self, name: &TopicName, lease: u64, finished: &[Receipt]) -> bool {
+    /// The first lease of the run that a message is leased in.
+    pub(super) fn run_of(&self, name: &TopicName, key: (Priority, u64)) -> Option<u64> {
+        match self.topics[name].messages.get(&key)?.state {
+            State::Leased { run, .. } => run,
+            _ => None,
+        }
+    }
+
+    /// Whether no lease of its run comes before one, but for those that are finished with it.
+    pub(super) fn is_next_of_run(&self, name: &TopicName, key: (Priority, u64), finished: &[Receipt]) -> bool {
         let topic = &self.topics[name];
+        let State::Leased { lease, run, .. } = topic.messages[&key].state else { unreachable!("it is leased") };
         let is_before = |message: &Message| match message.state {
-            State::Leased { lease: other, .. } => {
+            State::Leased { lease: other, run: of, .. } => {
                 let is_finished = |receipt: &Receipt| (receipt.topic, receipt.lease.0) == (topic.number, other);
-                other < lease && !finished.iter().any(is_finished)
+                of == run && other < lease && !finished.iter().any(is_finished)
             }
             _ => false,
         };
-        self.policy_of(name).run == 1 || !topic.messages.values().any(is_before)
+        run.is_none() || !topic.messages.values().any(is_before)
     }
 
     /// What was leased in a run behind a lease that has ended comes back.
-    pub(super) fn give_back_rest(&mut self, name: &TopicName, ended: u64) {
-        if self.policy_of(name).run > 1 {
-            let of = |message: &Message| matches!(message.state, State::Leased { lease, .. } if lease > ended);
-            let rest: Vec<_> = self.find(of).into_iter().filter(|(of, _)| of == name).collect();
+    pub(super) fn give_back_rest(&mut self, name: &TopicName, run: Option<u64>, ended: u64) {
+        if run.is_some() {
+            let is_behind = |message: &Message| matches!(message.state, State::Leased { lease, run: of, .. } if of == run && lease > ended);
+            let rest: Vec<_> = self.find(is_behind).into_iter().filter(|(of, _)| of == name).collect();
             rest.iter().for_each(|(name, key)| self.give_back(name, *key, State::Back(0)));
         }
     }
@@ -44,15 +56,15 @@ impl Model {
     pub(super) fn run_out(&mut self, leases: Vec<(TopicName, (Priority, u64))>) {
         for (name, key) in leases {
             let message = self.topics[&name].messages.get(&key);
-            let Some(State::Leased { lease, .. }) = message.map(|message| message.state) else { continue };
+            let Some(State::Leased { lease, run, .. }) = message.map(|message| message.state) else { continue };
             self.fail(&name, key, "lease_expired");
-            self.give_back_rest(&name, lease);
+            self.give_back_rest(&name, run, lease);
         }
     }
 
     fn finish_one(&mut self, verb: &FinishVerb, receipt: Receipt) -> &'static str {
         let Some((name, key)) = self.leased(receipt) else { return "lease_lost" };
-        let is_early = !self.is_next_of_run(&name, receipt.lease.0, &[]);
+        let is_early = !self.is_next_of_run(&name, key, &[]);
         match verb {
             FinishVerb::Ack | FinishVerb::Reject { .. } if is_early => return "out_of_order",
             FinishVerb::Ack => _ = self.take(&name, key),

@@ -74,6 +74,8 @@ pub enum State {
     Retrying(u64),
     Leased {
         lease: u64,
+        /// The first lease of its run.
+        run: Option<u64>,
         holder: u64,
         duration: u64,
         deadline: u64,

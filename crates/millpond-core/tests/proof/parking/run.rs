@@ -210,8 +210,8 @@ impl Run {
     fn each_aside(&self, aside: &AsidePage) -> Vec<AsidePage> {
         let one = |(n, run)| {
             let state = match aside.state {
-                AsideState::Leased { lease, holder, duration, deadline } => {
-                    AsideState::Leased { lease: LeaseNumber(lease.0 + n), holder, duration, deadline }
+                AsideState::Leased { lease, run, holder, duration, deadline } => {
+                    AsideState::Leased { lease: LeaseNumber(lease.0 + n), run, holder, duration, deadline }
                 }
                 state => state,
             };
