@@ -119,9 +119,9 @@ impl Core {
             let whole = if turn.left > 0 { turn.left } else { policy.weight.max(policy.run) };
             // With nobody else at this priority, every turn is its turn.
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
-            let quota = if turn.is_only { share } else { whole.min(share) };
             // A run goes to one consumer, whatever is left of its share.
-            let quota = if policy.leases_runs() { policy.run } else { quota }.min(tokens);
+            let most = if policy.leases_runs() { policy.run } else { share };
+            let quota = if turn.is_only { most } else { whole.min(most) }.min(tokens);
             let served = self.serve_topic(turn.slot, (of, turn.priority), consumer, quota, log);
             if served == 0 {
                 return ControlFlow::Break(Held::Up);
