@@ -21,6 +21,7 @@ pub fn audit(core: &Core, reader: &Reader, ledger: &Ledger) -> Result<(), Violat
             Page::Topic(TopicPage { group, .. }) | Page::Piece(PiecePage { group, .. }) if ledger.is_aside(group) => {
                 continue;
             }
+            Page::Dead(page) if ledger.is_aside(page.group) => continue,
             Page::Topic(page) => (page.number, page.levels),
             Page::Piece(page) => {
                 for run in page.runs {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use millpond_core::command::{Command, Level, Ticket};
-use millpond_core::output::{Output, Reply};
+use millpond_core::output::{Notice, Output, Reply};
 use millpond_core::{Core, Now};
 use millpond_storage::store::LayeredStore;
 use millpond_storage::tree::TreeError;
@@ -19,6 +19,7 @@ use millpond_storage::{
 use crate::canary::Canary;
 use crate::clock::Clock;
 use crate::ledger::{Ledger, Witness};
+use crate::promises::Promises;
 
 /// What was taken from the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +47,11 @@ pub struct Broker {
     flight: Option<Flight>,
     /// Whether something is written that no sync has covered.
     unsynced: bool,
+    /// What its edges are told.
+    pub notices: Vec<Notice>,
     canary: Option<Canary>,
+    /// Bytes that topics may take in memory.
+    room: usize,
 }
 
 /// Outputs that wait.
@@ -81,7 +86,8 @@ impl Broker {
         clock: &mut Clock,
         canary: Option<Canary>,
     ) -> Result<(Broker, Recovery), OpenError> {
-        let mut opened: Opened = open(Arc::new(disk.clone()), options)?;
+        let given = canary.map_or_else(|| options.clone(), |canary| canary.swells(options));
+        let mut opened: Opened = open(Arc::new(disk.clone()), &given)?;
         clock.restart(opened.report.now);
         opened.start(clock.tick())?;
         let Opened { core, store, appender, committer, reader, housekeeper, mover, report } = opened;
@@ -96,33 +102,55 @@ impl Broker {
             filling: Waiting::default(),
             flight: None,
             unsynced: false,
+            notices: Vec::new(),
             canary,
+            room: options.room,
         };
         Ok((broker, report))
     }
 
     /// A turn of the writer. It fails where the tree cannot be read: then the broker stops in the middle of it.
-    pub fn turn(&mut self, now: Now, commands: Vec<(Ticket, Command)>, ledger: &mut Ledger) -> Result<(), Failure> {
+    pub fn turn(
+        &mut self,
+        now: Now,
+        commands: Vec<(Ticket, Command)>,
+        ledger: &mut Ledger,
+        promises: &mut Promises,
+        is_numb: bool,
+    ) -> Result<(), Failure> {
         self.core.set_time(self.canary.map_or(now, |canary| canary.hurries(now)));
         self.core.set_disk_full(self.appender.disk_full());
         ledger.now = now.wall;
-        let mut log = Witness { log: &mut self.appender, ledger };
+        promises.begin(now);
+        let mut log = Witness { log: &mut self.appender, ledger, promises };
         for (ticket, command) in commands {
+            log.promises.asks(ticket, &command);
             let command = match self.canary {
-                Some(canary) => canary.halves(command),
+                Some(canary) => canary.mistakes(command),
                 None => command,
             };
-            self.core.submit(ticket, command, &mut log);
+            let decision = self.core.submit(ticket, command, &mut log);
+            if let Some(canary) = self.canary {
+                canary.misleads(self.core.outputs());
+            }
+            log.promises.decided(decision, self.core.outputs());
         }
         self.core.advance(&mut log);
         self.core.dispatch(&mut log);
         match self.store.supply(&mut self.core, &mut log) {
-            Ok(true) => self.core.dispatch(&mut log),
+            Ok(true) => {
+                // As the server's next turn would: what has fallen due of what was read comes first.
+                self.core.advance(&mut log);
+                self.core.dispatch(&mut log);
+            }
             Ok(false) => {}
             Err(error) => return Err(self.appender.unreadable(error)),
         }
+        promises.dispatched(self.core.outputs(), is_numb);
+        promises.rests(&self.core, self.room);
         self.appender.capture(&mut self.core);
         self.appender.hold(self.core.holdings());
+        self.notices.append(self.core.notices());
         for output in self.core.outputs().drain(..) {
             match &output {
                 Output::Reply { reply: Reply::Published { level: Level::None, .. }, .. } => {}

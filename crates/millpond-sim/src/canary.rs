@@ -2,9 +2,10 @@
 //! checker looks.
 
 use millpond_core::Now;
-use millpond_core::command::{Command, DeadMove, Move};
+use millpond_core::command::{Attach, Command, DeadMove, Move, Receive};
 use millpond_core::output::{Output, Reply};
-use millpond_types::Millis;
+use millpond_storage::OpenOptions;
+use millpond_types::{Coalesce, Dispatch, Millis, Overrides, Policy, Retention, Rule, Rules, Sequence, Start};
 
 /// How far ahead of time a core is that is hurried.
 const HURRY: Millis = Millis::seconds(60);
@@ -26,21 +27,71 @@ pub enum Canary {
     Halves,
     /// What is moved is not what was read: the last byte of its body is another one.
     Moved,
+    /// Policies of strict order lose their limit.
+    Order,
+    /// Policies that coalesce lose that.
+    Coalescing,
+    /// Completion cursors are told one too far.
+    Watermark,
+    /// The two ways of dispatch are mistaken for each other.
+    Priority,
+    /// Policies lose their ageing.
+    Ageing,
+    /// Weights are eight times what they should be.
+    Fairness,
+    /// Topics have more room in memory than they were given.
+    Memory,
+    /// Groups that begin at a time begin with all that there is.
+    Starts,
+    /// Half of what a retention says is kept.
+    Retention,
+    /// Whoever takes messages at most once is given them at least once.
+    Once,
+    /// Receives lose their request ids.
+    Repeats,
+    /// One of the copies of a routed message gets lost.
+    Routes,
+    /// TTLs are half of what they should be.
+    Expiry,
+    /// Dedup ids get lost.
+    Dedup,
+    /// Batches lose their sessions.
+    Sessions,
+    /// Messages survive one failure more.
+    Failures,
 }
+
+/// All of them by name.
+const NAMES: [(&str, Canary); 23] = [
+    ("lost", Canary::Lost),
+    ("back", Canary::Back),
+    ("reigns", Canary::Reigns),
+    ("stuck", Canary::Stuck),
+    ("early", Canary::Early),
+    ("halves", Canary::Halves),
+    ("moved", Canary::Moved),
+    ("order", Canary::Order),
+    ("coalescing", Canary::Coalescing),
+    ("watermark", Canary::Watermark),
+    ("priority", Canary::Priority),
+    ("ageing", Canary::Ageing),
+    ("fairness", Canary::Fairness),
+    ("memory", Canary::Memory),
+    ("starts", Canary::Starts),
+    ("retention", Canary::Retention),
+    ("once", Canary::Once),
+    ("repeats", Canary::Repeats),
+    ("routes", Canary::Routes),
+    ("expiry", Canary::Expiry),
+    ("dedup", Canary::Dedup),
+    ("sessions", Canary::Sessions),
+    ("failures", Canary::Failures),
+];
 
 impl Canary {
     /// The canary of a name.
     pub fn named(name: &str) -> Option<Canary> {
-        match name {
-            "lost" => Some(Canary::Lost),
-            "back" => Some(Canary::Back),
-            "reigns" => Some(Canary::Reigns),
-            "stuck" => Some(Canary::Stuck),
-            "early" => Some(Canary::Early),
-            "halves" => Some(Canary::Halves),
-            "moved" => Some(Canary::Moved),
-            _ => None,
-        }
+        NAMES.into_iter().find(|(of, _)| *of == name).map(|(_, canary)| canary)
     }
 
     /// What the core is told the time is.
@@ -49,11 +100,82 @@ impl Canary {
     }
 
     /// What becomes of a command on its way to the core.
-    pub fn halves(self, command: Command) -> Command {
-        match command {
-            Command::Forward(forward) if self == Canary::Halves => Command::Publish(forward.publish),
-            command => command,
+    pub fn mistakes(self, command: Command) -> Command {
+        match (self, command) {
+            (Canary::Halves, Command::Forward(forward)) => Command::Publish(forward.publish),
+            (_, Command::NamespaceSet { name, policy, rules }) => {
+                let own = |rule: &Rule| {
+                    let policy = self.misreads(rule.overrides.over(&policy));
+                    Rule { overrides: Overrides { dedup_window: None, ..Overrides::from(&policy) }, ..rule.clone() }
+                };
+                let changed = Rules::new(rules.iter().map(own).collect()).expect("they are as many and as they were");
+                let rules = if self.misreads(policy.clone()) == policy { rules } else { changed };
+                Command::NamespaceSet { name, policy: self.misreads(policy), rules }
+            }
+            (Canary::Starts, Command::GroupCreate { namespace, name, start: Start::At(_), kind }) => {
+                Command::GroupCreate { namespace, name, start: Start::Earliest, kind }
+            }
+            (Canary::Once, Command::Attach(attach)) => Command::Attach(Attach { at_most_once: false, ..attach }),
+            (Canary::Once, Command::Receive(receive)) => Command::Receive(Receive { at_most_once: false, ..receive }),
+            (Canary::Repeats, Command::Receive(receive)) => Command::Receive(Receive { request: None, ..receive }),
+            (Canary::Routes, Command::Route(mut route)) => {
+                if route.publish.runs.len() > 1 {
+                    route.publish.runs.pop();
+                }
+                Command::Route(route)
+            }
+            (Canary::Expiry | Canary::Dedup | Canary::Sessions, Command::Publish(mut publish)) => {
+                if self == Canary::Sessions {
+                    publish.producer = None;
+                }
+                for run in &mut publish.runs {
+                    match self {
+                        Canary::Expiry => run.ttl = run.ttl.map(|ttl| Millis(ttl.0 / 2)),
+                        Canary::Dedup => run.dedup.clear(),
+                        _ => {}
+                    }
+                }
+                Command::Publish(publish)
+            }
+            (_, command) => command,
         }
+    }
+
+    /// How a policy is understood.
+    fn misreads(self, policy: Policy) -> Policy {
+        let is_strict = policy.max_in_flight == Some(1);
+        match self {
+            Canary::Order if is_strict => Policy { max_in_flight: None, run: 1, ..policy },
+            Canary::Coalescing => Policy { coalesce: Coalesce::Off, ..policy },
+            Canary::Priority => {
+                let other = if policy.dispatch == Dispatch::Fair { Dispatch::Priority } else { Dispatch::Fair };
+                Policy { dispatch: other, ..policy }
+            }
+            Canary::Ageing => Policy { ageing: None, ..policy },
+            Canary::Fairness => Policy { weight: policy.weight * 8, ..policy },
+            Canary::Retention => {
+                let Retention { age, count } = policy.retention;
+                Policy { retention: Retention { age, count: count.map(|count| count / 2) }, ..policy }
+            }
+            Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
+            _ => policy,
+        }
+    }
+
+    /// What becomes of answers on their way to those who asked.
+    pub fn misleads(self, outputs: &mut [Output]) {
+        for output in outputs {
+            if let (Canary::Watermark, Output::Reply { reply: Reply::Topics(views), .. }) = (self, output) {
+                let cursors = views.iter_mut().flat_map(|view| &mut view.cursors);
+                cursors.for_each(|cursor| cursor.completion = Sequence(cursor.completion.0 + 1));
+            }
+        }
+    }
+
+    /// How the directory is opened.
+    pub fn swells(self, options: &OpenOptions) -> OpenOptions {
+        let room = if self == Canary::Memory { usize::MAX } else { options.room };
+        OpenOptions { room, ..options.clone() }
     }
 
     /// Whether an output that has to wait for the sync is told without.

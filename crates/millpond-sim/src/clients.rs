@@ -10,8 +10,9 @@ use crate::operator::Operator;
 use crate::plan::Plan;
 use crate::producer::Producer;
 use crate::receiver::Receiver;
+use crate::sights::Sights;
 use crate::streams::Stream;
-use crate::verdict::{Sights, Violation};
+use crate::verdict::Violation;
 
 /// A command, and what it was about.
 pub struct Request {
@@ -59,6 +60,8 @@ pub enum Asked {
     Cancel(MessageId),
     /// A look at all namespaces when everything should be over.
     Drained,
+    /// What a subscriber asked.
+    Subscriber(crate::subscribers::Of),
     /// Anything else; by name, for the count of what was seen.
     Other(&'static str),
 }
@@ -148,9 +151,12 @@ impl Clients {
                 }
                 Ok(())
             }
-            Asked::Finish { .. } | Asked::Forward { .. } | Asked::Cancel(_) | Asked::Drained | Asked::Other(_) => {
-                Ok(())
-            }
+            Asked::Finish { .. }
+            | Asked::Forward { .. }
+            | Asked::Cancel(_)
+            | Asked::Drained
+            | Asked::Subscriber(_)
+            | Asked::Other(_) => Ok(()),
         }
     }
 
@@ -169,6 +175,12 @@ impl Clients {
     /// A delivery came; false if nobody is there to take it.
     pub fn deliver(&mut self, session: SessionId, leases: &[LeasedRun]) -> bool {
         self.consumers.iter_mut().any(|consumer| consumer.deliver(session, leases))
+    }
+
+    /// A lease was not ended, for it was not its turn: whoever has it still has it.
+    pub fn keep(&mut self, receipt: Receipt, id: MessageId) {
+        self.consumers.iter_mut().for_each(|consumer| consumer.keep(receipt, id));
+        self.receivers.iter_mut().for_each(|receiver| receiver.keep(receipt, id));
     }
 
     /// The broker is gone, and with it every connection.

@@ -3,13 +3,13 @@
 
 use millpond_core::command::{Attach, Command, SessionBegin};
 use millpond_core::output::LeasedRun;
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, SessionId, TopicName};
+use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Receipt, SessionId, TopicName};
 
 use crate::clients::{Asked, Request};
 use crate::hand::Hand;
 use crate::plan::Plan;
+use crate::sights::Sights;
 use crate::streams::Stream;
-use crate::verdict::Sights;
 
 /// See the module.
 pub struct Consumer {
@@ -87,6 +87,11 @@ impl Consumer {
     pub fn finish(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         let session = self.session;
+        if self.connected && !self.attached.iter().any(|consumer| *consumer >= FINISHING) {
+            // It begins anew, so that what it has forgotten is given back.
+            self.connection_lost();
+            requests.push(Request { command: Command::SessionLost(session), asked: Asked::Other("sessions lost") });
+        }
         if !self.connected {
             requests.push(self.begin(Millis::seconds(10)));
         }
@@ -133,6 +138,11 @@ impl Consumer {
             self.hand.take(leases);
         }
         is_ours
+    }
+
+    /// A lease was not ended.
+    pub fn keep(&mut self, receipt: Receipt, id: MessageId) {
+        self.hand.keep(receipt, id);
     }
 
     /// The connection is gone. The leases stay in hand: the session may be resumed.

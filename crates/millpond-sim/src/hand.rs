@@ -1,6 +1,6 @@
 //! The leases that a client has in its hand, and what it does with them: in time, late, twice.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
@@ -32,6 +32,8 @@ pub type Leases = (Vec<(Receipt, MessageId)>, Vec<ReceiptRun>);
 pub struct Hand {
     held: BTreeMap<Receipt, MessageId>,
     spent: VecDeque<(Receipt, MessageId)>,
+    /// All leases that were ever taken.
+    taken: BTreeSet<Receipt>,
 }
 
 impl Hand {
@@ -42,6 +44,7 @@ impl Hand {
                 let receipt = Receipt { lease: LeaseNumber(run.receipt.lease.0 + index), ..run.receipt };
                 let id = MessageId { sequence: Sequence(run.first.0 + index), ..run.id() };
                 self.held.insert(receipt, id);
+                self.taken.insert(receipt);
             }
         }
     }
@@ -49,6 +52,18 @@ impl Hand {
     /// The leases that are held, as a session names them when it is resumed.
     pub fn held(&self) -> Vec<ReceiptRun> {
         self.held.keys().map(|first| ReceiptRun { first: *first, count: 1 }).collect()
+    }
+
+    /// A lease that was given away stays, where it is one of this hand's.
+    pub fn keep(&mut self, receipt: Receipt, id: MessageId) {
+        if self.taken.contains(&receipt) {
+            self.held.insert(receipt, id);
+        }
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// One of those held.

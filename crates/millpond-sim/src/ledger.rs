@@ -14,7 +14,9 @@ use millpond_types::{
     EndReason, LeaseNumber, MessageId, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
 };
 
-use crate::verdict::{Sights, Violation};
+use crate::promises::Promises;
+use crate::sights::Sights;
+use crate::verdict::Violation;
 use crate::versioned::Versioned;
 
 /// A message.
@@ -166,6 +168,8 @@ pub struct Witness<'a> {
     pub log: &'a mut dyn FactLog,
     /// Who reads along.
     pub ledger: &'a mut Ledger,
+    /// Who else.
+    pub promises: &'a mut Promises,
 }
 
 impl FactLog for Witness<'_> {
@@ -176,6 +180,7 @@ impl FactLog for Witness<'_> {
         {
             self.ledger.violation.get_or_insert(violation);
         }
+        self.promises.happened(fact, position);
         position
     }
 

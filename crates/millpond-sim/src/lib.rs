@@ -5,13 +5,14 @@
 //!               │
 //! clients ──► world ──► broker (core + storage, as the server drives them) ──► twin disk
 //!    ▲          │           │ facts                                              ▲
-//!    └── told ◄─┘         ledger ◄── lost, back, stuck, audit      losses ───────┘
+//!    └── told ◄─┘           ├──► ledger ◄── lost, back, stuck, audit   losses ───┘
+//!                           └──► promises ◄──► model
 //! ```
 //!
 //! One thread, one clock, one source of randomness: the same seed leads to the same life, byte by byte. The clients do
 //! what clients do and more; the process and the power go at any step, in mid-operation, and in the start after that;
-//! the disk tears, reorders and loses what was not synced, fails and fills up. Four checkers hold what clients were
-//! told against a plain model that reads the facts along.
+//! the disk tears, reorders and loses what was not synced, fails and fills up. Checkers, one for each promise, hold the
+//! facts and what clients were told against two plain models that read all facts along.
 //!
 //! What it leaves to others: sockets, threads and real files (the tests of `millpond-server` and `millpond`), and
 //! damage of what was synced (the tests of `millpond-storage`).
@@ -30,13 +31,17 @@ mod hand;
 mod ledger;
 mod losses;
 mod lost;
+mod model;
 mod offices;
 mod operator;
 mod plan;
 mod producer;
+mod promises;
 mod receiver;
+mod sights;
 mod streams;
 mod stuck;
+mod subscribers;
 mod tape;
 mod told;
 mod verdict;
@@ -44,7 +49,8 @@ mod versioned;
 mod world;
 
 pub use canary::Canary;
-pub use verdict::{Checker, EVERY_LIFE, EVERY_RANGE, Sights, Violation};
+pub use sights::{EVERY_LIFE, EVERY_RANGE, Sights};
+pub use verdict::{Checker, Violation};
 
 #[cfg(test)]
 mod tests;

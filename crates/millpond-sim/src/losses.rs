@@ -166,16 +166,20 @@ impl World {
         self.judge_recovery(&report, loss, (end, survives[usize::from(loss == Loss::Power)]))?;
         let over = over(&self.ledger);
         self.ledger.go_back(end);
+        self.promises.go_back(end);
+        self.promises.verdict()?;
         self.sights.saw_many("unconfirmed ends taken back", over.saturating_sub(self::over(&self.ledger)));
         self.open.clear();
         self.moves.clear();
         (self.numb_until, self.found) = (None, 0);
         self.clients.connections_lost();
         self.candidates.connections_lost();
+        self.subscribers.connections_lost();
         self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;
         self.back.after_restart(&self.ledger)?;
         self.forwards.check(&self.ledger)?;
         audit(&broker.core, &broker.reader, &self.ledger)?;
+        self.promises.model.audit(&broker.core, &broker.reader)?;
         millpond_core::invariants::check(&broker.core);
         self.broker = Some(broker);
         Ok(())

@@ -11,7 +11,8 @@ use millpond_types::MessageId;
 
 use crate::broker::Loss;
 use crate::ledger::{Ledger, Place};
-use crate::verdict::{Sights, Violation};
+use crate::sights::Sights;
+use crate::verdict::Violation;
 
 struct Told {
     tag: u64,

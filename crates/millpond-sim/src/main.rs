@@ -13,7 +13,9 @@ usage: millpond-sim [--seed N | --seeds COUNT [--from N] | --forever [--from N]]
   --forever        goes on until a life goes wrong
   --steps N        steps before a life is brought to its end (1700)
   --trace          prints all that happens
-  --canary NAME    puts a fault in: lost, back, reigns, stuck, early, halves or moved; the run has to fail
+  --canary NAME    puts a fault in, and the run has to fail: lost, back, reigns, stuck, early, halves, moved, order,
+                   coalescing, watermark, priority, ageing, fairness, memory, starts, retention, once, repeats, routes,
+                   expiry, dedup, sessions or failures
 ";
 
 /// Lives after which a range has to have seen everything.

@@ -62,7 +62,7 @@ impl Operator {
         };
         let group = GroupName::default();
         let other = |command, what| vec![Request { command, asked: Asked::Other(what) }];
-        match (load.weighted(&[4, 3, 2, 3, 2, 2, 1, 1, 2, 2, 1, 2]), known) {
+        match (load.weighted(&[4, 3, 2, 3, 2, 2, 1, 1, 2, 2, 1, 2, 3]), known) {
             (0, Some((topic, id, dedup))) => match which(id, dedup, load.one_in(2)) {
                 by_id @ Which::Id(_) => {
                     vec![Request { command: Command::Cancel { topic, which: by_id }, asked: Asked::Cancel(id) }]
@@ -108,6 +108,7 @@ impl Operator {
             }
             (10, _) => self.listings(namespace),
             (11, _) => brief(load),
+            (12, _) => other(Command::Topic(topic), "shown"),
             _ => Vec::new(),
         }
     }

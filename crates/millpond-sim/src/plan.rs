@@ -38,7 +38,7 @@ impl Plan {
             segment_bytes: *stream.pick(&[8 << 10, 16 << 10, 64 << 10]),
             checkpoint_entries: *stream.pick(&[10, 100, 400_000]),
             young_bytes: 128 << 20,
-            room: *stream.pick(&[64 << 10, 256 << 10, 256 << 20]),
+            room: *stream.pick(&[0, 4 << 10, 64 << 10, 256 << 20]),
             tree: TreeOptions::default(),
             checkpoint_after: *stream.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),
             tail_bytes: *stream.pick(&[0, 2 << 10, 16 << 10, 1 << 20]),
@@ -116,7 +116,7 @@ fn policy(stream: &mut Stream) -> Policy {
         max_waiting: max_waiting.filter(|_| coalesce == Coalesce::Off),
         overflow: *stream.pick(&[Overflow::Reject, Overflow::DropOldest]),
         coalesce,
-        run: 1,
+        run: if max_in_flight == Some(1) && coalesce == Coalesce::Off { *stream.pick(&[1, 2, 4]) } else { 1 },
         rate: *stream.pick(&[None, None, None, Some(rate)]),
         weight: stream.between(1, 3) as u32,
         quotas: Quotas {

@@ -11,8 +11,9 @@ use millpond_types::{Code, Millis, NamespaceName, OutcomeRun, Priority, Producer
 use crate::bodies::{Draft, TAG, block_of};
 use crate::clients::{Asked, Request, Sent};
 use crate::plan::Plan;
+use crate::sights::Sights;
 use crate::streams::Stream;
-use crate::verdict::{Sights, Violation};
+use crate::verdict::Violation;
 
 /// Unanswered batches of a session at most.
 const WINDOW: usize = 8;

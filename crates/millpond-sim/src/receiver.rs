@@ -2,7 +2,7 @@
 
 use millpond_core::command::{Command, Receive};
 use millpond_core::output::LeasedRun;
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, TopicName};
+use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Receipt, TopicName};
 
 use crate::clients::{Asked, Request};
 use crate::consumer::draw_filter;
@@ -63,6 +63,11 @@ impl Receiver {
     pub fn received(&mut self, leases: &[LeasedRun]) {
         self.waiting = false;
         self.hand.take(leases);
+    }
+
+    /// A lease was not ended.
+    pub fn keep(&mut self, receipt: Receipt, id: MessageId) {
+        self.hand.keep(receipt, id);
     }
 
     /// The connection is gone. Leases run on.

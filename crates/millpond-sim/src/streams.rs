@@ -16,6 +16,8 @@ pub struct Streams {
     pub load: Stream,
     /// What the candidates of an exclusive group do.
     pub offices: Stream,
+    /// What the subscribers of several groups do.
+    pub groups: Stream,
     /// Who is next: a turn, the disk, the housekeeper.
     pub schedule: Stream,
     /// How time passes.
@@ -34,6 +36,7 @@ impl Streams {
             plan: stream("plan"),
             load: stream("load"),
             offices: stream("offices"),
+            groups: stream("groups"),
             schedule: stream("schedule"),
             time: stream("time"),
             crashes: stream("crashes"),
@@ -72,6 +75,11 @@ impl Stream {
     /// One of these.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
+    }
+
+    /// One of these words.
+    pub fn word(&mut self, of: &[&'static str]) -> &'static str {
+        of[self.below(of.len() as u64) as usize]
     }
 
     /// An index, as often as its weight says.

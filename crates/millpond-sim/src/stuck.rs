@@ -5,6 +5,7 @@ use millpond_core::output::Reply;
 use millpond_types::{MessageId, NamespaceView};
 
 use crate::ledger::{Ledger, Place};
+use crate::model::Model;
 use crate::verdict::Violation;
 
 /// A message or topic that is not finished.
@@ -16,22 +17,22 @@ pub fn left(ledger: &Ledger) -> Option<String> {
 }
 
 /// Time is up.
-pub fn violation(ledger: &Ledger) -> Violation {
+pub fn violation(ledger: &Ledger, model: &Model) -> Violation {
     let open =
         |message: &(&MessageId, &crate::ledger::Message)| matches!(message.1.place, Place::Open | Place::Leased(_));
     let count = ledger.messages.iter().filter(open).count();
-    let first = left(ledger).unwrap_or_default();
+    let first = left(ledger).or_else(|| model.left()).unwrap_or_default();
     Violation::stuck(format!("{count} messages do not come to their end; {first}"))
 }
 
 /// What the broker says of all namespaces in the end.
-pub fn check_views(reply: &Reply, ledger: &Ledger) -> Result<(), Violation> {
+pub fn check_views(reply: &Reply, model: &Model) -> Result<(), Violation> {
     let Reply::Namespaces(views) = reply else {
         return Err(Violation::stuck(format!("asked for the namespaces, it says {reply:?}")));
     };
     views.iter().try_for_each(check_view)?;
     let dead: u64 = views.iter().flat_map(|view| &view.groups).map(|group| group.counts.dead).sum();
-    let expected = ledger.messages.iter().filter(|(_, message)| message.place == Place::Dead).count() as u64;
+    let expected = model.dead.len() as u64;
     if dead != expected {
         return Err(Violation::lost(format!("there are {dead} dead letters, and {expected} by the facts")));
     }

@@ -57,6 +57,86 @@ fn an_office_that_is_told_without_a_sync_is_caught() {
     assert_caught(Canary::Reigns, Checker::Offices);
 }
 
+#[test]
+fn strict_order_without_its_limit_is_caught() {
+    assert_caught(Canary::Order, Checker::Order);
+}
+
+#[test]
+fn messages_that_count_each_where_one_is_enough_are_caught() {
+    assert_caught(Canary::Coalescing, Checker::Coalescing);
+}
+
+#[test]
+fn a_watermark_that_is_one_too_far_is_caught() {
+    assert_caught(Canary::Watermark, Checker::Watermark);
+}
+
+#[test]
+fn dispatch_by_the_other_rule_is_caught() {
+    assert_caught(Canary::Priority, Checker::Priority);
+}
+
+#[test]
+fn ageing_that_is_forgotten_is_caught() {
+    assert_caught(Canary::Ageing, Checker::Order);
+}
+
+#[test]
+fn turns_that_are_too_long_are_caught() {
+    assert_caught(Canary::Fairness, Checker::Fairness);
+}
+
+#[test]
+fn idle_topics_that_stay_in_memory_are_caught() {
+    assert_caught(Canary::Memory, Checker::Memory);
+}
+
+#[test]
+fn a_group_that_starts_with_too_much_is_caught() {
+    assert_caught(Canary::Starts, Checker::Starts);
+}
+
+#[test]
+fn retention_that_keeps_too_little_is_caught() {
+    assert_caught(Canary::Retention, Checker::Retention);
+}
+
+#[test]
+fn a_message_that_is_given_again_though_at_most_once_is_caught() {
+    assert_caught(Canary::Once, Checker::Once);
+}
+
+#[test]
+fn a_receive_that_is_not_known_again_is_caught() {
+    assert_caught(Canary::Repeats, Checker::Repeats);
+}
+
+#[test]
+fn a_copy_that_gets_lost_is_caught() {
+    assert_caught(Canary::Routes, Checker::Routes);
+}
+
+#[test]
+fn a_ttl_that_is_cut_short_is_caught() {
+    assert_caught(Canary::Expiry, Checker::Expiry);
+}
+
+#[test]
+fn a_dedup_id_that_gets_lost_is_caught() {
+    assert_caught(Canary::Dedup, Checker::Dedup);
+}
+
+#[test]
+fn a_batch_that_is_decided_twice_is_caught() {
+    assert_caught(Canary::Sessions, Checker::Sessions);
+}
+
+#[test]
+fn a_failure_too_many_is_caught() {
+    assert_caught(Canary::Failures, Checker::Failures);
+}
+
 fn assert_caught(canary: Canary, by: Checker) {
     let options = Options { canary: Some(canary), steps: 400, ..Options::default() };
     let caught = (0..CANARY_LIVES).find_map(|seed| live(seed, options).verdict.err());

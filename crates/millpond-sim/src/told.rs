@@ -20,19 +20,27 @@ impl World {
             if self.options.canary.is_some_and(|canary| canary.swallows(&output)) && self.swallows_now() {
                 continue;
             }
+            self.promises.told(&output);
             match output {
                 Output::Reply { ticket, reply } => {
                     let asked = self.open.remove(&ticket);
                     let asked = asked.ok_or_else(|| Violation::back(format!("{} is answered twice", ticket.0)))?;
+                    if let Asked::Subscriber(of) = &asked {
+                        self.subscribers.answer(of, &reply);
+                        continue;
+                    }
                     self.judge(&asked, &reply)?;
                     self.clients.answer(&asked, &reply, &mut self.sights)?;
                 }
-                Output::Delivery { session, epoch, leases, .. } => {
+                Output::Delivery { session, epoch, leases, consumer } => {
                     if let Some(epoch) = epoch {
                         self.sights.saw("delivered by an office");
                         self.offices.delivered(session, epoch)?;
                     }
                     if self.candidates.deliver(session, epoch, &leases) {
+                        continue;
+                    }
+                    if self.subscribers.deliver(session, consumer, &leases) {
                         continue;
                     }
                     if self.clients.deliver(session, &leases) {
@@ -73,7 +81,7 @@ impl World {
                 self.forwarded(leases, outputs, finished, published)
             }
             (Asked::Cancel(id), Reply::Done) => self.ended(*id),
-            (Asked::Drained, reply) => stuck::check_views(reply, &self.ledger),
+            (Asked::Drained, reply) => stuck::check_views(reply, &self.promises.model),
             (Asked::Other(what), Reply::Messages(rows)) => {
                 self.sights.saw(what);
                 rows.iter().try_for_each(|found| self.bodies(found.extent, 1, found.row.id))
@@ -168,7 +176,10 @@ impl World {
             match outcome {
                 FinishOutcome::LeaseLost => self.sights.saw("lease lost"),
                 FinishOutcome::Kept => return Err(Violation::lost("a finish keeps no lease".to_owned())),
-                FinishOutcome::OutOfOrder => return Err(Violation::lost("no life leases runs".to_owned())),
+                FinishOutcome::OutOfOrder => {
+                    self.sights.saw("finished out of order");
+                    self.clients.keep(*receipt, *id);
+                }
                 FinishOutcome::Deposed => return Err(Violation::lost("only leaders are deposed".to_owned())),
                 FinishOutcome::Done if verb == Verb::Extend => self.sights.saw("extended"),
                 FinishOutcome::Done | FinishOutcome::Dead => {

@@ -1,6 +1,5 @@
-//! What a life ends with: a violation, or a count of what the checkers have seen.
+//! The promises that are watched, and what a life ends with where one is broken.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// The promises that are watched.
@@ -18,6 +17,36 @@ pub enum Checker {
     Early,
     /// By halves: what is acked and published as one is both or neither.
     Halves,
+    /// Order: inside a topic messages go in their order, and in strict order they are completed in it.
+    Order,
+    /// Coalescing: one message of a topic is worked on and one waits, which stands for all that came.
+    Coalescing,
+    /// Cursors are what they say.
+    Watermark,
+    /// What stands higher, by priority or by age, goes first.
+    Priority,
+    /// Nobody waits for more than a turn of each of the others.
+    Fairness,
+    /// Idle topics are not in memory where there is no room for them.
+    Memory,
+    /// A group sees what is published while it is there, and what its start says.
+    Starts,
+    /// Nothing is retained out but what is beyond the bounds.
+    Retention,
+    /// What is delivered at most once never comes again.
+    Once,
+    /// A receive that is asked for again is told the same leases.
+    Repeats,
+    /// A message goes where the bindings of an exchange lead, to all of these topics or none.
+    Routes,
+    /// Nothing ends for its TTL before that has passed.
+    Expiry,
+    /// A dedup id is known for its window, and no longer.
+    Dedup,
+    /// A batch of a producer session is decided once.
+    Sessions,
+    /// A message survives as many failures as it may.
+    Failures,
     /// The life itself was no use: it saw too little to prove anything.
     Sights,
 }
@@ -31,6 +60,21 @@ impl fmt::Display for Checker {
             Checker::Offices => "office and epoch",
             Checker::Early => "delayed and early",
             Checker::Halves => "forwarded by halves",
+            Checker::Order => "out of order",
+            Checker::Coalescing => "coalesced wrongly",
+            Checker::Watermark => "cursor and watermark",
+            Checker::Priority => "priority and age",
+            Checker::Fairness => "turn and weight",
+            Checker::Memory => "idle and in memory",
+            Checker::Starts => "seen by a group",
+            Checker::Retention => "retained out",
+            Checker::Once => "at most once",
+            Checker::Repeats => "received again",
+            Checker::Routes => "routed by halves",
+            Checker::Expiry => "expired early",
+            Checker::Dedup => "dedup and window",
+            Checker::Sessions => "batch and session",
+            Checker::Failures => "failed and dead",
             Checker::Sights => "saw too little",
         })
     }
@@ -78,108 +122,31 @@ impl Violation {
     }
 }
 
-/// How often each thing was seen.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Sights(pub BTreeMap<&'static str, u64>);
+macro_rules! violations {
+    ($($name:ident: $checker:ident,)*) => {
+        impl Violation {
+            $(#[doc = concat!("Of [`Checker::", stringify!($checker), "`].")]
+            pub fn $name(what: String) -> Violation {
+                Violation { checker: Checker::$checker, what }
+            })*
+        }
+    };
+}
 
-/// Messages that a life of the usual length stores at the very least.
-pub const PUBLISHED_MIN: u64 = 40;
-
-/// What a life of the usual length sees at the very least; one that does not proves nothing.
-pub const EVERY_LIFE: [(&str, u64); 7] = [
-    ("published", PUBLISHED_MIN),
-    ("confirmed", 20),
-    ("delivered", 5),
-    ("ended", 20),
-    ("end confirmed", 1),
-    ("restarts", 1),
-    ("bodies compared", 5),
-];
-
-/// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 48] = [
-    "acked",
-    "batches of a session",
-    "batches without room",
-    "body beyond a segment",
-    "cancelled",
-    "checkpoints written",
-    "dead",
-    "dead letters purged",
-    "dedup ids forgotten",
-    "delayed",
-    "delays over",
-    "delivered again",
-    "disk full refusals",
-    "duplicates",
-    "delivered by an office",
-    "expired",
-    "faults of the disk",
-    "forwarded",
-    "forwards refused",
-    "kills",
-    "lease lost",
-    "leases expired",
-    "looked at",
-    "marks",
-    "messages lost unconfirmed",
-    "moved",
-    "namespaces deleted",
-    "namespaces made",
-    "offices led",
-    "orderly stops",
-    "paused",
-    "policies changed",
-    "power cuts",
-    "power cuts in a start",
-    "purged",
-    "retained out",
-    "redriven",
-    "rejected",
-    "released",
-    "rescheduled",
-    "session repeats told the same",
-    "sessions expired",
-    "sessions resumed",
-    "topics back",
-    "torn batches",
-    "wake-ups lost",
-    "who was forgotten found",
-    "unconfirmed ends taken back",
-];
-
-impl Sights {
-    /// Counts one.
-    pub fn saw(&mut self, what: &'static str) {
-        self.saw_many(what, 1);
-    }
-
-    /// Counts several.
-    pub fn saw_many(&mut self, what: &'static str, count: u64) {
-        *self.0.entry(what).or_default() += count;
-    }
-
-    /// How often it was seen.
-    pub fn of(&self, what: &str) -> u64 {
-        self.0.get(what).copied().unwrap_or(0)
-    }
-
-    /// Adds those of another life.
-    pub fn add(&mut self, other: &Sights) {
-        other.0.iter().for_each(|(what, count)| self.saw_many(what, *count));
-    }
-
-    /// Whether a life has seen enough.
-    pub fn check_life(&self) -> Result<(), Violation> {
-        let short = EVERY_LIFE.iter().find(|(what, least)| self.of(what) < *least);
-        short.map_or(Ok(()), |(what, least)| {
-            let what = format!("{what}: {} times, and {least} is the least that proves anything", self.of(what));
-            Err(Violation { checker: Checker::Sights, what })
-        })
-    }
-
-    /// What a range of lives never saw.
-    pub fn missing(&self) -> Vec<&'static str> {
-        EVERY_RANGE.into_iter().filter(|what| self.of(what) == 0).collect()
-    }
+violations! {
+    order: Order,
+    coalescing: Coalescing,
+    watermark: Watermark,
+    priority: Priority,
+    fairness: Fairness,
+    memory: Memory,
+    starts: Starts,
+    retention: Retention,
+    once: Once,
+    repeats: Repeats,
+    routes: Routes,
+    expiry: Expiry,
+    dedup: Dedup,
+    sessions: Sessions,
+    failures: Failures,
 }

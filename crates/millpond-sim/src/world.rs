@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use millpond_core::command::{Command, Ticket};
 use millpond_core::invariants;
-use millpond_core::page::Page;
 use millpond_storage::Failure;
 use millpond_storage::twin::{Fault, TwinDisk};
 use millpond_types::RunTime;
@@ -22,10 +21,13 @@ use crate::ledger::Ledger;
 use crate::lost::Lost;
 use crate::offices::Offices;
 use crate::plan::Plan;
+use crate::promises::Promises;
+use crate::sights::{PUBLISHED_MIN, Sights};
 use crate::streams::Streams;
 use crate::stuck;
+use crate::subscribers::Subscribers;
 use crate::tape::{Tape, brief};
-use crate::verdict::{PUBLISHED_MIN, Sights, Violation};
+use crate::verdict::Violation;
 
 /// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
 const ROUNDS: u32 = 5000;
@@ -45,6 +47,7 @@ pub struct World {
     pub(crate) clock: Clock,
     pub(crate) clients: Clients,
     pub(crate) candidates: Candidates,
+    pub(crate) subscribers: Subscribers,
     /// What each open ticket is about.
     pub(crate) open: BTreeMap<Ticket, Asked>,
     next_ticket: u64,
@@ -55,6 +58,7 @@ pub struct World {
     /// How much this one has found of that.
     pub(crate) found: u64,
     pub(crate) ledger: Ledger,
+    pub(crate) promises: Promises,
     pub(crate) lost: Lost,
     pub(crate) back: Back,
     pub(crate) forwards: Forwards,
@@ -73,10 +77,12 @@ impl World {
     pub fn new(seed: u64, options: Options) -> World {
         let mut streams = Streams::new(seed);
         let plan = Plan::new(&mut streams.plan);
+        let hash_key = plan.options.identity.hash_key;
         World {
             disk: TwinDisk::new(plan.sector),
             clients: Clients::new(&plan, &mut streams.load),
             candidates: Candidates::new(&mut streams.offices),
+            subscribers: Subscribers::new(&plan, &mut streams.groups),
             streams,
             plan,
             broker: None,
@@ -87,6 +93,7 @@ impl World {
             numb_until: None,
             found: 0,
             ledger: Ledger::default(),
+            promises: Promises::new(hash_key, options.trace),
             lost: Lost::default(),
             back: Back::default(),
             forwards: Forwards::default(),
@@ -104,6 +111,7 @@ impl World {
         self.begin()?;
         let mut requests = self.clients.set_up();
         requests.extend(self.candidates.set_up());
+        requests.extend(self.subscribers.set_up(&mut self.streams.groups));
         self.turn(requests)?;
         self.settle()?;
         let (mut step, steps) = (0, self.options.steps);
@@ -134,6 +142,7 @@ impl World {
     pub fn sights(&self) -> Sights {
         let mut sights = self.sights.clone();
         sights.add(&self.ledger.sights);
+        sights.add(&self.promises.sights);
         sights
     }
 
@@ -148,6 +157,8 @@ impl World {
                 let requests = (0..clients).flat_map(|_| self.clients.act(&mut self.streams.load));
                 let mut requests: Vec<Request> = requests.collect();
                 requests.extend(self.candidates.act(&mut self.streams.offices));
+                let wall = self.broker().core.now().wall;
+                requests.extend(self.subscribers.act(wall, &mut self.streams.groups));
                 self.turn(requests)?;
             }
             1 => {
@@ -194,11 +205,14 @@ impl World {
         }
         let now = self.clock.tick();
         let broker = self.broker.as_mut().expect("the broker runs");
-        let turned = broker.turn(now, commands, &mut self.ledger);
+        let is_numb = self.numb_until.is_some_and(|until| now.run <= until);
+        let turned = broker.turn(now, commands, &mut self.ledger, &mut self.promises, is_numb);
         self.ledger.verdict()?;
+        self.promises.verdict()?;
         if let Err(failure) = turned {
             return self.failed(failure);
         }
+        self.subscribers.hears(std::mem::take(&mut broker.notices));
         self.check_told()
     }
 
@@ -213,6 +227,7 @@ impl World {
             Ok(Progress::Told(outputs)) => {
                 let durable = self.broker().survives(Loss::Power);
                 self.ledger.settle(durable);
+                self.promises.settle(durable);
                 self.release(outputs)?;
                 Ok(true)
             }
@@ -286,9 +301,11 @@ impl World {
             let mut requests = self.clients.finish();
             let is_led = self.is_anything_led();
             requests.extend(self.candidates.finish(is_led));
+            requests.extend(self.subscribers.finish());
             self.turn(requests)?;
             self.settle()?;
-            if stuck::left(&self.ledger).is_none() && !self.is_anything_led() {
+            let left = stuck::left(&self.ledger).or_else(|| self.promises.model.left());
+            if left.is_none() && !self.is_anything_led() {
                 return self.look_at_the_end();
             }
             let wake = self.broker().core.next_wake();
@@ -299,23 +316,20 @@ impl World {
                 break;
             }
         }
-        Err(stuck::violation(&self.ledger))
+        Err(stuck::violation(&self.ledger, &self.promises.model))
     }
 
     /// Whether anything is left of what the candidates were published.
     fn is_anything_led(&self) -> bool {
-        let core = &self.broker.as_ref().expect("the broker runs").core;
-        let of = core.pages().find_map(|page| match page {
-            Page::Namespace(page) if page.name.as_str() == candidates::NAMESPACE => Some(page.groups),
-            _ => None,
-        });
-        of.expect("nobody deletes it").iter().any(|group| group.topics > 0)
+        let model = &self.promises.model;
+        model.topics.keys().any(|(group, _)| model.home(*group).name.as_str() == candidates::NAMESPACE)
     }
 
     fn look_at_the_end(&mut self) -> Result<(), Violation> {
         self.turn(vec![Request { command: Command::Namespaces, asked: Asked::Drained }])?;
         self.settle()?;
         let broker = self.broker.as_ref().expect("the broker runs");
-        audit(&broker.core, &broker.reader, &self.ledger)
+        audit(&broker.core, &broker.reader, &self.ledger)?;
+        self.promises.model.audit(&broker.core, &broker.reader)
     }
 }

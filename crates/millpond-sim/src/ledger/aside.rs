@@ -1,31 +1,34 @@
-//! The namespace that the ledger leaves alone: that of the candidates, whose messages come and go in two groups.
+//! The namespaces that the ledger leaves alone: those of the candidates and of the subscribers, whose messages come and go
+//! in several groups.
 //!
-//! Nothing of it goes back with the journal: the namespace is made before anything can be lost, and no number of a topic
-//! is ever given out again.
+//! Nothing of them goes back with the journal: they are made before anything can be lost, and no number of a topic is ever
+//! given out again.
 
 use std::collections::BTreeSet;
 
 use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber};
 use millpond_types::TopicNumber;
 
-use crate::candidates;
+use crate::{candidates, subscribers};
 
 #[derive(Default)]
 pub(super) struct Aside {
-    namespace: Option<NamespaceNumber>,
+    namespaces: BTreeSet<NamespaceNumber>,
     groups: BTreeSet<GroupNumber>,
     topics: BTreeSet<TopicNumber>,
 }
 
 impl Aside {
-    /// Whether a fact is about that namespace alone.
+    /// Whether a fact is about those namespaces alone.
     pub(super) fn takes(&mut self, fact: &Fact) -> bool {
         match fact {
-            Fact::NamespaceSet { number, name, .. } if name.as_str() == candidates::NAMESPACE => {
-                self.namespace = Some(*number);
+            Fact::NamespaceSet { number, name, .. }
+                if [candidates::NAMESPACE, subscribers::NAMESPACE].contains(&name.as_str()) =>
+            {
+                self.namespaces.insert(*number);
                 true
             }
-            Fact::GroupCreated { group, namespace, .. } if self.namespace == Some(*namespace) => {
+            Fact::GroupCreated { group, namespace, .. } if self.namespaces.contains(namespace) => {
                 self.groups.insert(*group);
                 true
             }
@@ -33,11 +36,13 @@ impl Aside {
                 self.topics.insert(*topic);
                 true
             }
+            Fact::DeadPurged { letter } => self.groups.contains(&letter.group),
+            Fact::DeadMoved { letter, .. } => self.groups.contains(&letter.group),
             fact => fact.topic().is_some_and(|(topic, _)| self.topics.contains(&topic)),
         }
     }
 
-    /// Whether a group is of that namespace.
+    /// Whether a group is of one of them.
     pub(super) fn holds(&self, group: GroupNumber) -> bool {
         self.groups.contains(&group)
     }

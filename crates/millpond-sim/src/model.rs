@@ -1,0 +1,140 @@
+//! The broker as plain collections, made of facts alone: one object a message and group, every question answered by a walk.
+//!
+//! It follows what any group of any namespace holds, where [`crate::ledger`] follows what becomes of the messages of the
+//! `default` groups. What a fact may say is not its business: [`crate::promises`] holds each fact against the model before
+//! the model takes it in. It is copied whole, so a crash goes back to the copy that is durable and on from there.
+
+mod arrivals;
+mod audit;
+mod follow;
+mod home;
+mod ready;
+mod topic;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millpond_core::fact::{GroupNumber, NamespaceNumber};
+use millpond_types::{
+    GroupName, MessageId, NamespaceName, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, Rules, Sequence,
+    Start, TopicName, TopicNumber, WallTime,
+};
+
+pub use self::home::{Exchange, Home};
+pub use self::topic::{Message, State, Topic};
+
+/// A message's place in its topic.
+pub type Key = (Priority, Sequence);
+/// A topic of a group.
+pub type TopicKey = (GroupNumber, TopicNumber);
+
+/// See the module.
+#[derive(Clone)]
+pub struct Model {
+    /// All namespaces.
+    pub namespaces: BTreeMap<NamespaceNumber, Home>,
+    /// All groups, those that are being deleted among them.
+    pub groups: BTreeMap<GroupNumber, Group>,
+    /// The topics of each.
+    pub topics: BTreeMap<TopicKey, Topic>,
+    /// Dead letters.
+    pub dead: BTreeSet<(GroupNumber, MessageId)>,
+    /// What is remembered of dedup ids, and until when.
+    pub dedups: BTreeMap<u128, (MessageId, WallTime)>,
+    /// Producer sessions.
+    pub producers: BTreeMap<(NamespaceNumber, ProducerId), Producer>,
+}
+
+/// A group.
+#[derive(Clone)]
+pub struct Group {
+    /// Its namespace.
+    pub namespace: NamespaceNumber,
+    /// Its name.
+    pub name: GroupName,
+    /// Where it begins.
+    pub start: Start,
+    /// Whether it is being deleted.
+    pub is_ending: bool,
+    /// Whether it has still to be given what it begins with.
+    pub is_starting: bool,
+    /// What others held when it was made, that its start admits, and it was not given.
+    pub due: BTreeSet<MessageId>,
+    /// Whether its topics have still to be aged by the policy.
+    pub is_ageing: bool,
+}
+
+/// A producer session.
+#[derive(Clone, Default)]
+pub struct Producer {
+    /// Its instance.
+    pub instance: u32,
+    /// What was decided of each batch of that instance.
+    pub batches: BTreeMap<u64, Vec<OutcomeRun<PublishOutcome>>>,
+}
+
+impl Model {
+    /// What there is before anything has happened: the namespace `default`, and its group.
+    pub fn new() -> Model {
+        let home = Home::new(NamespaceName::default(), Policy::default(), Rules::default());
+        let group = Group::new(0, GroupName::default(), Start::Latest);
+        Model {
+            namespaces: BTreeMap::from([(0, home)]),
+            groups: BTreeMap::from([(0, group)]),
+            topics: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            dedups: BTreeMap::new(),
+            producers: BTreeMap::new(),
+        }
+    }
+
+    /// The number of a namespace.
+    pub fn namespace(&self, name: &NamespaceName) -> Option<NamespaceNumber> {
+        self.namespaces.iter().find(|(_, home)| home.name == *name).map(|(number, _)| *number)
+    }
+
+    /// The namespace of a group.
+    pub fn home(&self, group: GroupNumber) -> &Home {
+        &self.namespaces[&self.groups[&group].namespace]
+    }
+
+    /// The groups of a namespace that are not being deleted.
+    pub fn groups_of(&self, namespace: NamespaceNumber) -> impl Iterator<Item = GroupNumber> {
+        let of = move |(_, group): &(&GroupNumber, &Group)| group.namespace == namespace && !group.is_ending;
+        self.groups.iter().filter(of).map(|(number, _)| *number)
+    }
+
+    /// The topics of a group.
+    pub fn topics_of(&self, group: GroupNumber) -> impl Iterator<Item = (TopicNumber, &Topic)> {
+        let of = (group, TopicNumber(0))..=(group, TopicNumber(u64::MAX));
+        self.topics.range(of).map(|((_, number), topic)| (*number, topic))
+    }
+
+    /// The topic of a name in a group.
+    pub fn topic_named(&self, group: GroupNumber, name: &TopicName) -> Option<(TopicNumber, &Topic)> {
+        self.topics_of(group).find(|(_, topic)| topic.name == *name)
+    }
+
+    /// A message that a group holds, and not as a dead letter.
+    pub fn message(&self, group: GroupNumber, id: MessageId) -> Option<&Message> {
+        self.topics.get(&(group, id.topic))?.messages.get(&(id.priority, id.sequence))
+    }
+
+    /// What a dedup id is remembered as.
+    pub fn remembered(&self, hash: u128, now: WallTime) -> Option<MessageId> {
+        self.dedups.get(&hash).filter(|(_, until)| *until > now).map(|(id, _)| *id)
+    }
+
+    /// A message or topic that is not finished, in any group.
+    pub fn left(&self) -> Option<String> {
+        let ((group, number), topic) = self.topics.first_key_value()?;
+        let messages = topic.messages.len();
+        Some(format!("group {group} has topic {} ({number:?}) with {messages} messages", topic.name))
+    }
+}
+
+impl Group {
+    fn new(namespace: NamespaceNumber, name: GroupName, start: Start) -> Group {
+        let (is_starting, due) = (start != Start::Latest, BTreeSet::new());
+        Group { namespace, name, start, is_ending: false, is_starting, due, is_ageing: false }
+    }
+}

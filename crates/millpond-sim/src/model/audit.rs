@@ -1,0 +1,97 @@
+//! The core's own state, held against the model: each group holds the messages that the facts say, each in its state, with
+//! its counts, and with a body that can be read.
+
+use std::collections::BTreeSet;
+
+use millpond_core::Core;
+use millpond_core::fact::GroupNumber;
+use millpond_core::page::{AsideState, Page, PiecePage, RunPage};
+use millpond_storage::Reader;
+use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber};
+
+use super::{Model, State};
+use crate::bodies;
+use crate::verdict::Violation;
+
+/// Messages of one level that lie together, and what they do: their state, deliveries and failures.
+type Found = (Priority, RunPage, (State, u32, u32));
+
+impl Model {
+    /// Compares everything.
+    pub fn audit(&self, core: &Core, reader: &Reader) -> Result<(), Violation> {
+        let (mut found, mut dead) = (0, BTreeSet::new());
+        for page in core.pages() {
+            match page {
+                Page::Topic(page) => {
+                    for level in page.levels {
+                        let priority = level.priority;
+                        let line = level.runs.into_iter().map(|run| (priority, run, (State::InLine, 0, 0)));
+                        let aside = level.aside.into_iter().map(|aside| {
+                            let state = match aside.state {
+                                AsideState::Ready { behind } => State::Back(behind),
+                                AsideState::Delayed { due } => State::Delayed(due),
+                                AsideState::Retrying { due } => State::Retrying(due),
+                                AsideState::Leased { lease, .. } => State::Leased(lease),
+                            };
+                            (priority, aside.run, (state, aside.deliveries, aside.failures))
+                        });
+                        for run in line.chain(aside) {
+                            found += self.compare((page.group, page.number), &run, reader)?;
+                        }
+                    }
+                }
+                Page::Piece(PiecePage { topic, group, priority, runs }) => {
+                    for run in runs {
+                        found += self.compare((group, topic), &(priority, run, (State::InLine, 0, 0)), reader)?;
+                    }
+                }
+                Page::Dead(page) => {
+                    dead.insert((page.group, page.id));
+                    self.read(page.id, &page.run, reader)?;
+                }
+                _ => {}
+            }
+        }
+        let all: usize = self.topics.values().map(|topic| topic.messages.len()).sum();
+        if found != all {
+            return Err(Violation::lost(format!("{found} messages are held in all groups, and {all} by the facts")));
+        }
+        if dead != self.dead {
+            let other = dead.symmetric_difference(&self.dead).next();
+            return Err(Violation::lost(format!("the dead letters are not those of the facts: {other:?}")));
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &self,
+        (group, topic): (GroupNumber, TopicNumber),
+        (priority, run, is): &Found,
+        reader: &Reader,
+    ) -> Result<usize, Violation> {
+        let first = MessageId { topic, priority: *priority, sequence: run.first };
+        for at in 0..u64::from(run.count) {
+            let id = MessageId { sequence: Sequence(run.first.0 + at), ..first };
+            let (state, deliveries, failures) = *is;
+            let state = if let State::Leased(lease) = state { State::Leased(LeaseNumber(lease.0 + at)) } else { state };
+            let known = self.message(group, id).map(|known| (known.state, known.deliveries, known.failures));
+            if known != Some((state, deliveries, failures)) {
+                let what =
+                    format!("{id} in group {group} is {:?}, and by the facts {known:?}", (state, deliveries, failures));
+                return Err(Violation::back(what));
+            }
+        }
+        self.read(first, run, reader)?;
+        Ok(run.count as usize)
+    }
+
+    fn read(&self, first: MessageId, run: &RunPage, reader: &Reader) -> Result<(), Violation> {
+        let block = reader.read(run.extent());
+        let block = block.map_err(|error| Violation::lost(format!("the body of {first} cannot be read: {error}")))?;
+        let tags = bodies::tags_of(&block).map_err(|bad| Violation::lost(format!("the block of {first}: {bad}")))?;
+        match tags.iter().all(Option::is_some) && tags.len() == run.count as usize {
+            true => Ok(()),
+            false => Err(Violation::lost(format!("{first} and behind: the bodies are {tags:?}"))),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What each fact does to the model.
+
+use std::collections::BTreeMap;
+
+use millpond_core::fact::{Fact, GroupNumber, ReturnPlace, Victims};
+use millpond_types::{
+    ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicNumber,
+};
+
+use super::{Exchange, Group, Home, Key, Message, Model, Producer, State, Topic, TopicKey};
+
+/// The sequences of a run.
+pub fn sequences(first: Sequence, count: u32) -> impl Iterator<Item = Sequence> {
+    (first.0..first.0 + u64::from(count)).map(Sequence)
+}
+
+impl Model {
+    /// Takes a fact in.
+    pub fn follow(&mut self, fact: &Fact) {
+        match fact {
+            Fact::NamespaceSet { number, name, policy, rules, .. } => self.set_namespace(*number, name, policy, rules),
+            Fact::NamespaceDeleted { number } => {
+                self.namespaces.remove(number);
+                self.groups.retain(|_, group| group.namespace != *number);
+                self.producers.retain(|(namespace, _), _| namespace != number);
+            }
+            Fact::GroupCreated { group, namespace, name, start, .. } => {
+                let due = self.admitted(*namespace, *start);
+                self.groups.insert(*group, Group { due, ..Group::new(*namespace, name.clone(), *start) });
+            }
+            Fact::GroupStarted { group } => self.group(*group).is_starting = false,
+            Fact::TopicsAged { group } => self.group(*group).is_ageing = false,
+            Fact::GroupEnding { group } => self.group(*group).is_ending = true,
+            Fact::GroupDeleted { group } => _ = self.groups.remove(group),
+            Fact::Copied { topic, group, messages, .. } => {
+                messages.iter().for_each(|copied| self.copied((*group, *topic), copied));
+            }
+            Fact::Paused { namespace, name, prefix, paused } => {
+                let home = self.namespaces.get_mut(namespace).expect("a fact names a namespace that is there");
+                let key = (name.clone(), *prefix);
+                _ = if *paused { home.paused.insert(key) } else { home.paused.remove(&key) };
+            }
+            Fact::TopicCreated { topic, group, name, floor, .. } => {
+                let made = Topic {
+                    name: name.clone(),
+                    floor: Sequence(*floor),
+                    next: Default::default(),
+                    messages: Default::default(),
+                    leases: Default::default(),
+                    is_limited: false,
+                    was_leased: false,
+                };
+                self.topics.insert((*group, *topic), made);
+            }
+            Fact::TopicVanished { topic, group } => _ = self.topics.remove(&(*group, *topic)),
+            Fact::Published { .. } => self.published(fact),
+            Fact::ProducerBatch { namespace, producer, instance, sequence, outcomes, .. } => {
+                let session = self.producers.entry((*namespace, *producer)).or_default();
+                if session.instance != *instance {
+                    *session = Producer { instance: *instance, ..Producer::default() };
+                }
+                session.batches.insert(*sequence, outcomes.runs().collect());
+            }
+            Fact::Leased { topic, group, priority, first, count, lease, run, .. } => {
+                self.leased((*group, *topic), *priority, sequences(*first, *count), *lease, *run)
+            }
+            Fact::Drawn { topic, group, .. } => self.topic(*group, *topic).is_limited = true,
+            Fact::Acked { topic, group, lease, count } | Fact::Delivered { topic, group, lease, count } => {
+                self.end_leases((*group, *topic), *lease, *count, |_| None)
+            }
+            Fact::Returned { topic, group, lease, count, failed, place } => {
+                let of = self.topic(*group, *topic);
+                let (next, floor) = (of.next.clone(), of.floor);
+                self.end_leases((*group, *topic), *lease, *count, |(key, message)| {
+                    let state = match place {
+                        ReturnPlace::Head => State::Back(Sequence(0)),
+                        ReturnPlace::Tail => State::Back(next.get(&key.0).copied().unwrap_or(floor)),
+                        ReturnPlace::At(due) => State::Retrying(*due),
+                    };
+                    Some(Message { failures: message.failures + u32::from(*failed), state, ..message })
+                })
+            }
+            Fact::Died { topic, group, which, .. } => {
+                for (priority, sequence) in self.victims((*group, *topic), *which) {
+                    self.dead.insert((*group, MessageId { topic: *topic, priority, sequence }));
+                }
+                self.remove((*group, *topic), *which);
+            }
+            Fact::Ripened { topic, group, priority, first, count } => {
+                for sequence in sequences(*first, *count) {
+                    self.of(*group, *topic, (*priority, sequence)).state = State::Back(Sequence(0));
+                }
+            }
+            Fact::Ended { topic, group, priority, first, count, .. } => {
+                let which = Victims::Waiting { priority: *priority, first: *first, count: *count };
+                self.remove((*group, *topic), which)
+            }
+            Fact::Superseded { topic, group, which, priority, by, failures, until } => {
+                self.remove((*group, *topic), *which);
+                if *failures > 0 || until.is_some() {
+                    let heir = self.of(*group, *topic, (*priority, *by));
+                    heir.failures = *failures;
+                    match until {
+                        Some(due) => heir.state = State::Retrying(*due),
+                        // It has been looked at.
+                        None if heir.state == State::InLine => heir.state = State::Back(*by),
+                        None => {}
+                    }
+                }
+            }
+            Fact::Rescheduled { topic, group, priority, sequence, due } => {
+                let message = self.of(*group, *topic, (*priority, *sequence));
+                (message.state, message.since) = (State::Delayed(*due), *due);
+            }
+            Fact::Forgotten { hash, .. } => _ = self.dedups.remove(hash),
+            Fact::Redriven { letter, topic, sequence, published, dedup } => {
+                self.dead.remove(&(letter.group, letter.id));
+                let id = MessageId { topic: *topic, priority: letter.id.priority, sequence: *sequence };
+                if let Some(of) = dedup {
+                    self.dedups.insert(of.hash, (id, of.until));
+                }
+                self.arrive(id, 1, |group| group == letter.group, &Message::new(*published, None, None));
+            }
+            Fact::DeadPurged { letter } => _ = self.dead.remove(&(letter.group, letter.id)),
+            Fact::ExchangeCreated { namespace, name, kind, unroutable, .. } => {
+                let (kind, unroutable, bindings) = (*kind, *unroutable, Default::default());
+                self.exchanges(*namespace).insert(name.clone(), Exchange { kind, unroutable, bindings });
+            }
+            Fact::ExchangeDeleted { namespace, name } => _ = self.exchanges(*namespace).remove(name),
+            Fact::Bound { namespace, exchange, binding, .. } => {
+                self.exchanges(*namespace).get_mut(exchange).expect("it is there").bindings.insert(binding.clone());
+            }
+            Fact::Unbound { namespace, exchange, binding, .. } => {
+                self.exchanges(*namespace).get_mut(exchange).expect("it is there").bindings.remove(binding);
+            }
+            Fact::Created { .. }
+            | Fact::Raised { .. }
+            | Fact::GroupReached { .. }
+            | Fact::OfficeTaken { .. }
+            | Fact::OfficeLeft { .. }
+            | Fact::HandedOver { .. }
+            | Fact::TopicRecalled { .. }
+            | Fact::Extended { .. }
+            | Fact::Aged { .. }
+            | Fact::Refilled { .. }
+            | Fact::Declined { .. }
+            | Fact::Moved { .. }
+            | Fact::DeadMoved { .. } => {}
+        }
+    }
+
+    fn set_namespace(&mut self, number: u32, name: &NamespaceName, policy: &Policy, rules: &Rules) {
+        let made = Home::new(name.clone(), policy.clone(), rules.clone());
+        let Some(before) = self.namespaces.insert(number, made) else { return };
+        let home = self.namespaces.get_mut(&number).expect("it was just put there");
+        (home.retained, home.paused, home.exchanges) =
+            (before.policy.retention, before.paused.clone(), before.exchanges.clone());
+        let ages = home.ages_unlike(&before);
+        for group in self.groups.values_mut().filter(|group| group.namespace == number) {
+            group.is_ageing |= ages;
+        }
+    }
+
+    fn leased(
+        &mut self,
+        (group, topic): TopicKey,
+        priority: Priority,
+        which: impl Iterator<Item = Sequence>,
+        lease: LeaseNumber,
+        run: Option<LeaseNumber>,
+    ) {
+        let topic = self.topic(group, topic);
+        topic.was_leased = true;
+        for (lease, sequence) in (lease.0..).map(LeaseNumber).zip(which) {
+            let message = topic.messages.get_mut(&(priority, sequence)).expect("it was held against the model");
+            message.state = State::Leased(lease);
+            message.deliveries += 1;
+            message.last_lease = Some((lease, run));
+            topic.leases.insert(lease, (priority, sequence));
+        }
+    }
+
+    /// What becomes of the messages of some leases.
+    fn end_leases(
+        &mut self,
+        (group, topic): TopicKey,
+        first: LeaseNumber,
+        count: u32,
+        becomes: impl Fn((Key, Message)) -> Option<Message>,
+    ) {
+        let topic = self.topic(group, topic);
+        for lease in (first.0..first.0 + u64::from(count)).map(LeaseNumber) {
+            let key = topic.leases.remove(&lease).expect("it was held against the model");
+            let message = topic.messages.remove(&key).expect("a lease is of a message");
+            topic.messages.extend(becomes((key, message)).map(|message| (key, message)));
+        }
+    }
+
+    /// The messages that a fact names by their leases or by themselves, as far as they are there.
+    pub fn victims(&self, key: TopicKey, which: Victims) -> Vec<Key> {
+        let Some(topic) = self.topics.get(&key) else { return Vec::new() };
+        match which {
+            Victims::Leased { lease, count } => {
+                let leases = topic.leases.range(lease..LeaseNumber(lease.0 + u64::from(count)));
+                leases.map(|(_, key)| *key).collect()
+            }
+            Victims::Waiting { priority, first, count } => {
+                let keys = sequences(first, count).map(|sequence| (priority, sequence));
+                keys.filter(|key| topic.messages.get(key).is_some_and(|message| !message.is_leased())).collect()
+            }
+        }
+    }
+
+    fn remove(&mut self, of: TopicKey, which: Victims) {
+        let victims = self.victims(of, which);
+        let topic = self.topic(of.0, of.1);
+        topic.messages.retain(|key, _| !victims.contains(key));
+        topic.leases.retain(|_, key| !victims.contains(key));
+    }
+
+    pub(super) fn group(&mut self, group: GroupNumber) -> &mut Group {
+        self.groups.get_mut(&group).expect("a fact names a group that is there")
+    }
+
+    pub(super) fn topic(&mut self, group: GroupNumber, topic: TopicNumber) -> &mut Topic {
+        self.topics.get_mut(&(group, topic)).expect("a fact names a topic that is there")
+    }
+
+    fn of(&mut self, group: GroupNumber, topic: TopicNumber, key: Key) -> &mut Message {
+        self.topic(group, topic).messages.get_mut(&key).expect("it was held against the model")
+    }
+
+    fn exchanges(&mut self, namespace: u32) -> &mut BTreeMap<ExchangeName, Exchange> {
+        &mut self.namespaces.get_mut(&namespace).expect("a fact names a namespace that is there").exchanges
+    }
+}

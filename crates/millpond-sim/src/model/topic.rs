@@ -1,0 +1,100 @@
+//! A topic as one group has it, and its messages.
+
+use std::collections::BTreeMap;
+
+use millpond_types::{LeaseNumber, Priority, RunTime, Sequence, TopicName, WallTime};
+
+use super::Key;
+
+/// A topic as one group has it.
+#[derive(Clone)]
+pub struct Topic {
+    /// Its name.
+    pub name: TopicName,
+    /// Where the sequences of each priority begin.
+    pub floor: Sequence,
+    /// The next sequence of each priority in use.
+    pub next: BTreeMap<Priority, Sequence>,
+    /// All messages that are not finished.
+    pub messages: BTreeMap<Key, Message>,
+    /// Current leases.
+    pub leases: BTreeMap<LeaseNumber, Key>,
+    /// Whether a rate ever had a say in it: then when it is ready is left to the core.
+    pub is_limited: bool,
+    /// Whether anything of it was ever leased.
+    pub was_leased: bool,
+}
+
+/// A message.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// When it was published.
+    pub published: WallTime,
+    /// Since when it waits, but for the times at which it was leased.
+    pub since: WallTime,
+    /// When its TTL passes, as it was asked for.
+    pub expires: Option<WallTime>,
+    /// Times it was delivered.
+    pub deliveries: u32,
+    /// Failures.
+    pub failures: u32,
+    /// Its last lease, and the first of the run that this was of, if any.
+    pub last_lease: Option<(LeaseNumber, Option<LeaseNumber>)>,
+    /// What it does.
+    pub state: State,
+}
+
+/// What a message does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Never looked at.
+    InLine,
+    /// Came back or fell due; goes before everything in line from this sequence on.
+    Back(Sequence),
+    /// Not due.
+    Delayed(WallTime),
+    /// In back-off, or released with a delay.
+    Retrying(RunTime),
+    /// Leased.
+    Leased(LeaseNumber),
+}
+
+impl Topic {
+    /// The messages that are not leased.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Key, &Message)> {
+        self.messages.iter().filter(|(_, message)| !message.is_leased())
+    }
+
+    /// The next sequence of a priority.
+    pub fn next(&self, priority: Priority) -> Sequence {
+        self.next.get(&priority).copied().unwrap_or(self.floor)
+    }
+
+    /// Every sequence of a priority before this one is finished, and it is the largest such.
+    pub fn completion(&self, priority: Priority) -> Sequence {
+        self.first(priority, |_| true)
+    }
+
+    /// The next sequence of a priority that was never looked at.
+    pub fn scan(&self, priority: Priority) -> Sequence {
+        self.first(priority, |message| message.state == State::InLine)
+    }
+
+    fn first(&self, priority: Priority, is: impl Fn(&Message) -> bool) -> Sequence {
+        let mut of = self.messages.iter().filter(|((at, _), message)| *at == priority && is(message));
+        of.next().map_or_else(|| self.next(priority), |((_, sequence), _)| *sequence)
+    }
+}
+
+impl Message {
+    /// One that was published.
+    pub(super) fn new(published: WallTime, due: Option<WallTime>, expires: Option<WallTime>) -> Message {
+        let (since, state) = (due.unwrap_or(published), due.map_or(State::InLine, State::Delayed));
+        Message { published, since, expires, deliveries: 0, failures: 0, last_lease: None, state }
+    }
+
+    /// Whether it is leased.
+    pub fn is_leased(&self) -> bool {
+        matches!(self.state, State::Leased(_))
+    }
+}

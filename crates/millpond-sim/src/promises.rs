@@ -1,0 +1,213 @@
+//! The promises of the broker, one checker a file. Each fact is held against the [model](crate::model) before the model
+//! takes it in, and each answer against the model as it is when the answer is made.
+//!
+//! Policies, TTLs and dedup ids count as their clients asked for them, whatever the facts say: so a broker that mistakes
+//! what it was asked for is caught by what it does. Nothing is said here about what a crash leaves: the facts that are gone
+//! are taken back, and those who were told of them are [`crate::lost`]'s and [`crate::back`]'s business.
+
+mod answers;
+mod asked;
+pub mod coalescing;
+pub mod dedup;
+pub mod expiry;
+pub mod failures;
+pub mod fairness;
+mod known;
+pub mod memory;
+pub mod once;
+pub mod order;
+pub mod repeats;
+pub mod retention;
+pub mod routes;
+pub mod seats;
+pub mod sessions;
+pub mod starts;
+pub mod watermark;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use millpond_core::fact::Fact;
+use millpond_core::output::Output;
+use millpond_core::{Core, Now};
+use millpond_types::{Millis, RunTime, WallTime};
+
+use self::answers::Asking;
+use crate::model::{Model, TopicKey};
+use crate::sights::Sights;
+use crate::verdict::Violation;
+
+/// Whether a promise is kept.
+pub type Kept = Result<(), Violation>;
+
+/// See the module.
+pub struct Promises {
+    /// Whether to print each fact.
+    trace: bool,
+    hash_key: [u64; 2],
+    /// What is.
+    pub model: Model,
+    /// What survives every loss.
+    durable: Model,
+    /// What happened since, each with its journal position.
+    recent: VecDeque<(u64, Fact)>,
+    now: Now,
+    /// The command that is being decided, as its client sent it.
+    asking: Option<Asking>,
+    /// The TTL that each message was sent with, by its tag.
+    ttls: BTreeMap<u64, Option<Millis>>,
+    /// Topics that something has happened to in this turn.
+    touched: BTreeSet<TopicKey>,
+    seats: seats::Seats,
+    order: order::Runs,
+    coalescing: coalescing::Waiting,
+    fairness: fairness::Turns,
+    retention: retention::Retained,
+    once: once::Once,
+    repeats: repeats::Repeats,
+    memory: memory::Memory,
+    violation: Option<Violation>,
+    /// What was seen.
+    pub sights: Sights,
+}
+
+impl Promises {
+    /// Of a broker that has not begun.
+    pub fn new(hash_key: [u64; 2], trace: bool) -> Promises {
+        Promises {
+            trace,
+            hash_key,
+            model: Model::new(),
+            durable: Model::new(),
+            recent: VecDeque::new(),
+            now: Now { run: RunTime(0), wall: WallTime(0) },
+            asking: None,
+            ttls: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            seats: seats::Seats::default(),
+            order: order::Runs::default(),
+            coalescing: coalescing::Waiting::default(),
+            fairness: fairness::Turns::default(),
+            retention: retention::Retained::default(),
+            once: once::Once::default(),
+            repeats: repeats::Repeats::default(),
+            memory: memory::Memory::default(),
+            violation: None,
+            sights: Sights::default(),
+        }
+    }
+
+    /// A turn begins.
+    pub fn begin(&mut self, now: Now) {
+        self.now = now;
+        self.retention.begin(&self.model);
+    }
+
+    /// The turn is over: what the core holds in memory is what it may.
+    pub fn rests(&mut self, core: &Core, room: usize) {
+        if self.violation.is_none() {
+            let kept = self.memory.rests(core, room, &self.model, self.now, &mut self.sights);
+            self.note(kept);
+        }
+    }
+
+    /// Something has happened.
+    pub fn happened(&mut self, fact: &Fact, position: u64) {
+        if self.violation.is_some() {
+            return;
+        }
+        let fact = self.as_asked(fact);
+        if self.trace {
+            println!("  fact {position} {fact:?}");
+        }
+        if let Err(violation) = self.hold(&fact) {
+            self.violation = Some(violation);
+            return;
+        }
+        if let Some((topic, group)) = fact.topic() {
+            let groups = self.model.groups.keys().filter(|of| group.is_none_or(|group| group == **of));
+            self.touched.extend(groups.map(|group| (*group, topic)));
+        }
+        self.model.follow(&fact);
+        self.recent.push_back((position, fact));
+    }
+
+    fn hold(&mut self, fact: &Fact) -> Kept {
+        let Promises { model, now, sights, .. } = self;
+        known::check(model, fact)?;
+        match fact {
+            Fact::Leased { .. } => {
+                expiry::leased(model, fact, *now)?;
+                self.once.leased(fact)?;
+                coalescing::leased(model, fact)?;
+                self.fairness.leased(model, fact, now.wall);
+                self.order.leased(model, fact, now.wall, sights)
+            }
+            Fact::Acked { .. } => order::acked(model, fact, sights),
+            Fact::Published { topic, except, .. } => {
+                starts::published(model, *topic, except)?;
+                dedup::published(model, fact)
+            }
+            Fact::NamespaceSet { number, .. } => {
+                self.coalescing.changed(*number);
+                Ok(())
+            }
+            Fact::Superseded { .. } => coalescing::superseded(model, fact, sights),
+            Fact::Declined { .. } => coalescing::declined(model, fact, sights),
+            Fact::Returned { .. } => failures::returned(model, fact, sights),
+            Fact::Died { .. } => {
+                expiry::died(model, fact, now.wall, sights)?;
+                failures::died(model, fact, sights)
+            }
+            Fact::Ended { .. } => {
+                expiry::ended(model, fact, now.wall, sights)?;
+                self.retention.ended(model, fact, now.wall, sights)
+            }
+            Fact::Copied { .. } => starts::copied(model, fact, sights),
+            Fact::GroupStarted { group } => starts::started(model, *group, now.wall, sights),
+            _ => Ok(()),
+        }
+    }
+
+    /// The journal ends at this position now.
+    pub fn go_back(&mut self, position: u64) {
+        self.recent.retain(|(at, _)| *at < position);
+        self.model = self.durable.clone();
+        for (_, fact) in &self.recent {
+            self.model.follow(fact);
+        }
+        self.asking = None;
+        self.touched.clear();
+        self.seats = seats::Seats::default();
+        self.order = order::Runs::default();
+        self.coalescing = coalescing::Waiting::of(&self.model);
+        self.fairness = fairness::Turns::default();
+        self.retention = retention::Retained::default();
+        self.repeats = repeats::Repeats::default();
+        self.memory = memory::Memory::default();
+        let kept = self.once.go_back(&self.model);
+        self.note(kept);
+    }
+
+    /// What stands before this position survives every loss.
+    pub fn settle(&mut self, position: u64) {
+        while let Some((_, fact)) = self.recent.pop_front_if(|(at, _)| *at < position) {
+            self.durable.follow(&fact);
+        }
+    }
+
+    /// Messages were told.
+    pub fn told(&mut self, output: &Output) {
+        self.once.told(output);
+    }
+
+    /// The first promise that was not kept.
+    pub fn verdict(&mut self) -> Kept {
+        self.violation.take().map_or(Ok(()), Err)
+    }
+
+    fn note(&mut self, kept: Kept) {
+        if let Err(violation) = kept {
+            self.violation.get_or_insert(violation);
+        }
+    }
+}

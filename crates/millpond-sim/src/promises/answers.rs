@@ -1,0 +1,104 @@
+//! What clients are told: each answer is held against the model as it is when the answer is made, and each turn's deliveries
+//! when everything was dispatched.
+
+use millpond_core::Decision;
+use millpond_core::command::{Command, Publish, Ticket};
+use millpond_core::output::{Output, Reply};
+use millpond_types::TopicName;
+
+use super::{Kept, Promises, coalescing, dedup, routes, sessions, watermark};
+
+/// A command that is being decided.
+pub struct Asking {
+    ticket: Ticket,
+    pub(super) command: Command,
+    /// What the model says to it beforehand.
+    expected: Expected,
+    /// The messages that were stored since, by tag and topic.
+    pub(super) stored: Vec<(u64, TopicName)>,
+}
+
+/// What the answer to a command has to be, as far as that is known before it is decided.
+enum Expected {
+    Nothing,
+    Routed(routes::Routed),
+    Session(sessions::Known),
+}
+
+impl Promises {
+    /// A command is about to be decided.
+    pub fn asks(&mut self, ticket: Ticket, command: &Command) {
+        if self.violation.is_some() {
+            return;
+        }
+        self.note_ttls(command);
+        self.memory.asks(command);
+        let expected = match command {
+            Command::Route(route) if route.publish.producer.is_none() => {
+                Expected::Routed(routes::Routed::by(&self.model, route))
+            }
+            Command::Publish(Publish { namespace, producer: Some(batch), .. }) => {
+                Expected::Session(sessions::Known::of(&self.model, namespace, *batch))
+            }
+            Command::Route(route) => {
+                let batch = route.publish.producer.expect("the others were looked at");
+                Expected::Session(sessions::Known::of(&self.model, &route.publish.namespace, batch))
+            }
+            _ => Expected::Nothing,
+        };
+        let command = command.clone();
+        self.repeats.asks(ticket, &command, &self.model, self.now.run);
+        self.asking = Some(Asking { ticket, command, expected, stored: Vec::new() });
+    }
+
+    /// It was decided, or has to wait: then what it needs to be right is not known any more when it is.
+    pub fn decided(&mut self, decision: Decision, outputs: &[Output]) {
+        let Some(asking) = self.asking.take() else { return };
+        if decision == Decision::Parked {
+            return self.sights.saw("commands that waited for topics");
+        }
+        let of = |output: &&Output| matches!(output, Output::Reply { ticket, .. } if *ticket == asking.ticket);
+        let reply = match outputs.iter().rev().find(of) {
+            Some(Output::Reply { reply, .. }) => Some(reply),
+            _ => None,
+        };
+        let kept = self.judge(&asking, reply);
+        self.note(kept);
+    }
+
+    fn judge(&mut self, asking: &Asking, reply: Option<&Reply>) -> Kept {
+        let Promises { model, now, sights, .. } = self;
+        self.seats.decided(asking.ticket, &asking.command, reply, model);
+        self.repeats.decided(asking.ticket, &asking.command, reply, model, sights)?;
+        match (&asking.command, &asking.expected, reply) {
+            (Command::Topic(topic), _, Some(reply)) => watermark::shown(topic, reply, model, sights),
+            (Command::Route(_), Expected::Routed(routed), Some(reply)) => routed.check(reply, &asking.stored, sights),
+            (_, Expected::Session(known), Some(reply)) => known.check(reply, &asking.stored, sights),
+            (Command::Publish(publish), _, Some(Reply::Published { outcomes, .. })) => {
+                dedup::told(publish, outcomes, model, (self.hash_key, now.wall), sights)?;
+                coalescing::told(outcomes, model, sights)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything was dispatched. `outputs` are those of the turn.
+    pub fn dispatched(&mut self, outputs: &[Output], is_numb: bool) {
+        if self.violation.is_some() {
+            return;
+        }
+        let kept = self.judge_turn(outputs, is_numb);
+        self.note(kept);
+    }
+
+    fn judge_turn(&mut self, outputs: &[Output], is_numb: bool) -> Kept {
+        self.order.end();
+        let given = self.seats.given(outputs);
+        self.once.dispatched(&given, &self.model, &mut self.sights)?;
+        self.repeats.dispatched(outputs, self.now.run);
+        self.fairness.dispatched(&given, &self.model, is_numb, &mut self.sights)?;
+        self.coalescing.dispatched(std::mem::take(&mut self.touched), &self.model, &mut self.sights)?;
+        self.seats.answered(outputs);
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! Coalescing: never two current leases of a topic, never two messages that wait; whoever was replaced or declined is told
+//! of a message that waits, so that it is worked on later; and that one inherits the failures.
+//!
+//! What waits is worked on one day, or ends otherwise by a recorded reason: [`crate::stuck`] and the order see to that. So the
+//! last body is worked on after it was published.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millpond_core::fact::{Fact, NamespaceNumber, Victims};
+use millpond_types::{Coalesce, MessageId, OutcomeRun, PublishOutcome};
+
+use super::Kept;
+use crate::model::{Model, TopicKey};
+use crate::sights::Sights;
+use crate::verdict::Violation;
+
+/// How many messages waited in each topic at the end of the last turn: what was there before the policy came is worked off.
+#[derive(Default)]
+pub struct Waiting {
+    before: BTreeMap<TopicKey, usize>,
+    /// Whose policy has changed in this turn, in which some may have come before that.
+    changed: BTreeSet<NamespaceNumber>,
+}
+
+impl Waiting {
+    /// As it is.
+    pub fn of(model: &Model) -> Waiting {
+        let before = model.topics.iter().map(|(key, topic)| (*key, topic.waiting().count())).collect();
+        Waiting { before, changed: BTreeSet::new() }
+    }
+
+    /// A namespace has another policy.
+    pub fn changed(&mut self, namespace: NamespaceNumber) {
+        self.changed.insert(namespace);
+    }
+
+    /// At the end of a turn one message waits, where no more did before. `touched` are the topics of this turn.
+    pub fn dispatched(&mut self, touched: BTreeSet<TopicKey>, model: &Model, sights: &mut Sights) -> Kept {
+        for key in touched {
+            let Some(topic) = model.topics.get(&key) else {
+                self.before.remove(&key);
+                continue;
+            };
+            let waiting = topic.waiting().count();
+            let group = &model.groups[&key.0];
+            let is_worked_off = self.before.insert(key, waiting).is_some_and(|before| before > 1)
+                || self.changed.contains(&group.namespace);
+            if model.home(key.0).policy_of(&topic.name).coalesce == Coalesce::Off
+                || group.is_ending
+                || group.is_starting
+            {
+                continue;
+            }
+            sights.saw_many("one that waited behind one that ran", u64::from(waiting == 1 && topic.leases.len() == 1));
+            if waiting > 1 && !is_worked_off {
+                return Err(Violation::coalescing(format!("{waiting} messages of {} wait", topic.name)));
+            }
+        }
+        self.changed.clear();
+        Ok(())
+    }
+}
+
+/// Of a topic that coalesces one message is leased at a time.
+pub fn leased(model: &Model, fact: &Fact) -> Kept {
+    let Fact::Leased { topic, group, count, .. } = fact else { unreachable!("called for this fact alone") };
+    let found = &model.topics[&(*group, *topic)];
+    let is_one_enough = model.home(*group).policy_of(&found.name).coalesce != Coalesce::Off;
+    if is_one_enough && (*count > 1 || !found.leases.is_empty()) {
+        let what = format!("{count} messages of {} are leased beside {:?}", found.name, found.leases);
+        return Err(Violation::coalescing(what));
+    }
+    Ok(())
+}
+
+/// Who stands for others inherits their failures, and waits.
+pub fn superseded(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
+    let Fact::Superseded { topic, group, which, priority, by, failures, until } = fact else {
+        unreachable!("called for this fact alone")
+    };
+    let key = (*group, *topic);
+    let found = &model.topics[&key];
+    if model.home(*group).policy_of(&found.name).coalesce == Coalesce::Off {
+        return Err(Violation::coalescing(format!("messages of {} are superseded, and each counts", found.name)));
+    }
+    let heir = found.messages[&(*priority, *by)].failures;
+    let victims = model.victims(key, *which);
+    let theirs = victims.iter().map(|key| found.messages[key].failures).max().unwrap_or(0);
+    // One that fails has failed once more.
+    let most = theirs.max(heir) + u32::from(matches!(which, Victims::Leased { .. }));
+    // One that inherits nothing is left as it is.
+    let has = if *failures == 0 && until.is_none() { heir } else { *failures };
+    if !(theirs.max(heir)..=most).contains(&has) {
+        let what = format!("{by:?} of {} has {has} failures from {theirs}, and had {heir}", found.name);
+        return Err(Violation::coalescing(what));
+    }
+    sights.saw_many("failures inherited", u64::from(has > heir));
+    Ok(())
+}
+
+/// A message is declined only where another one waits.
+pub fn declined(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
+    let Fact::Declined { topic, group, .. } = fact else { unreachable!("called for this fact alone") };
+    let found = &model.topics[&(*group, *topic)];
+    sights.saw("messages declined");
+    if model.home(*group).policy_of(&found.name).coalesce != Coalesce::KeepFirst || found.waiting().next().is_none() {
+        return Err(Violation::coalescing(format!("a message of {} is declined, and none waits", found.name)));
+    }
+    Ok(())
+}
+
+/// What a publish is told of the message that stands for its own.
+pub fn told(outcomes: &[OutcomeRun<PublishOutcome>], model: &Model, sights: &mut Sights) -> Kept {
+    let waits = |id: MessageId| {
+        let mut held = model.groups.keys().filter_map(|group| model.message(*group, id));
+        held.any(|message| !message.is_leased())
+    };
+    for run in outcomes {
+        let PublishOutcome::Coalesced { id, replaced } = run.outcome else { continue };
+        sights.saw("told who stands for a message");
+        // A message of the same publish may have taken its place since.
+        let is_last = outcomes.iter().all(|other| match other.outcome {
+            PublishOutcome::Coalesced { replaced: Some(old), .. } => old != id,
+            _ => true,
+        });
+        if is_last && !waits(id) {
+            return Err(Violation::coalescing(format!("{id} stands for another message, and does not wait")));
+        }
+        // Where more waited before the policy came, it may be among what is worked off. A group that is being deleted takes
+        // nothing in, and ends all that it has.
+        let waits_alone = |id: MessageId| {
+            let alone = model.topics.iter().filter(|((group, of), topic)| {
+                *of == id.topic && topic.waiting().count() == 1 && !model.groups[group].is_ending
+            });
+            alone
+                .map(|((group, _), _)| *group)
+                .any(|group| model.message(group, id).is_some_and(|old| !old.is_leased()))
+        };
+        if let Some(old) = replaced.filter(|old| waits_alone(*old)) {
+            return Err(Violation::coalescing(format!("{old} was replaced by {id}, and waits")));
+        }
+    }
+    Ok(())
+}

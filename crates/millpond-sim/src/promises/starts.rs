@@ -1,0 +1,81 @@
+//! Groups: each sees every message that is published while it is there, once; and of what was published before, what its
+//! start says, as far as others hold it: nothing else, nothing twice, and nothing behind what came later.
+
+use millpond_core::fact::{Fact, GroupNumber};
+use millpond_types::{Coalesce, MessageId, Sequence, TopicNumber, WallTime};
+
+use super::Kept;
+use crate::model::{Group, Message, Model, Topic};
+use crate::sights::Sights;
+use crate::verdict::Violation;
+
+/// A group is given what others hold.
+pub fn copied(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
+    let Fact::Copied { topic, group, messages, .. } = fact else { unreachable!("called for this fact alone") };
+    let (found, of) = (&model.topics[&(*group, *topic)], &model.groups[group]);
+    if found.was_leased {
+        return Err(Violation::starts(format!("group {group} is given of {} behind what came later", found.name)));
+    }
+    for copied in messages {
+        for at in 0..u64::from(copied.run.count) {
+            let sequence = Sequence(copied.run.first.0 + at);
+            let id = MessageId { topic: *topic, priority: copied.priority, sequence };
+            let is_held = others(model, *group, of).any(|other| model.message(other, id).is_some());
+            if !is_held || !of.due.contains(&id) || !of.start.admits(copied.run.published) {
+                let what =
+                    format!("group {group} is given {id} by {:?}, and may not have it: held {is_held}", of.start);
+                return Err(Violation::starts(what));
+            }
+            sights.saw("given to a group that starts");
+        }
+    }
+    Ok(())
+}
+
+/// A group has all that it starts with: nothing of what it may have, and another one holds, is missing.
+pub fn started(model: &Model, group: GroupNumber, now: WallTime, sights: &mut Sights) -> Kept {
+    sights.saw("groups started with what others hold");
+    let (of, home) = (&model.groups[&group], model.home(group));
+    for id in &of.due {
+        let mut holders = others(model, group, of).filter_map(|other| {
+            let topic = model.topics.get(&(other, id.topic))?;
+            Some((topic, topic.messages.get(&(id.priority, id.sequence))?))
+        });
+        let is_missing = |(topic, message): (&Topic, &Message)| {
+            let counts = home.policy_of(&topic.name).coalesce == Coalesce::Off;
+            counts && message.expires.is_none_or(|at| at > now)
+        };
+        if holders.any(is_missing) {
+            return Err(Violation::starts(format!("group {group} starts {:?}, and was not given {id}", of.start)));
+        }
+    }
+    Ok(())
+}
+
+fn others<'a>(model: &'a Model, group: GroupNumber, of: &Group) -> impl Iterator<Item = GroupNumber> + use<'a> {
+    model.groups_of(of.namespace).filter(move |other| *other != group)
+}
+
+/// What is published goes to every group, but for those that one message is enough for, or that have no room.
+pub fn published(model: &Model, topic: TopicNumber, except: &[GroupNumber]) -> Kept {
+    let mut held = model.topics.iter().filter(|((_, number), _)| *number == topic);
+    let Some(((group, _), found)) = held.next() else {
+        return Err(Violation::starts(format!("something is published to topic {topic:?}, which no group has")));
+    };
+    let policy = model.home(*group).policy_of(&found.name);
+    let namespace = model.groups[group].namespace;
+    for group in model.groups_of(namespace) {
+        let own = model.topics.get(&(group, topic));
+        let waiting = own.map_or(0, |own| own.waiting().count());
+        let may_pass = match policy.coalesce {
+            Coalesce::KeepFirst => waiting > 0,
+            _ => policy.max_waiting.is_some_and(|most| waiting >= most as usize),
+        };
+        if own.is_none() || except.contains(&group) && !may_pass {
+            let what =
+                format!("group {group} has not what is published to {}, though {waiting} wait there", found.name);
+            return Err(Violation::starts(what));
+        }
+    }
+    Ok(())
+}
