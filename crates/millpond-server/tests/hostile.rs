@@ -269,6 +269,74 @@ fn health_readiness_and_metrics() {
 }
 
 #[test]
+fn http_clients_that_never_come_to_an_end_make_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let connect = || {
+        let stream = std::net::TcpStream::connect(server.http_address().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    const HEADER: &str = "GET /health HTTP/1.1\r\nHost: x\r\n";
+    let never_ended: [&[&str]; 6] = [
+        &[],
+        &["GET /hea"],
+        &[HEADER, "X: y"],
+        &["POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "a part"],
+        &["POST /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "5\r\na"],
+        // Answered, and not read.
+        &[HEADER, "Connection: keep-alive\r\n\r\n"],
+    ];
+    // More than are taken in at a time.
+    let crowd: Vec<_> = (0..120)
+        .map(|n| {
+            let mut stream = connect();
+            never_ended[n % never_ended.len()].iter().for_each(|part| stream.write_all(part.as_bytes()).unwrap());
+            stream
+        })
+        .collect();
+    let mut drips = connect();
+    let dripping = std::thread::spawn(move || {
+        while drips.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let mut plain = connect();
+    write!(plain, "{HEADER}\r\n").unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    for mut stream in crowd {
+        // Closed, or reset where something had not been read.
+        let end = stream.read_to_end(&mut Vec::new());
+        assert!(!end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "it is held for ever");
+    }
+    dripping.join().unwrap();
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn an_http_header_that_is_too_long_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut stream = std::net::TcpStream::connect(server.http_address().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let cookie = "x".repeat(10 * 1024);
+    let request = |cookie: &str| format!("GET /health HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n");
+    stream.write_all(request(&cookie).as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let mut stream = std::net::TcpStream::connect(server.http_address().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // It may be closed while this is still being sent.
+    let _ = stream.write_all(&request(&cookie.repeat(10)).as_bytes()[..17 * 1024]);
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 431");
+    server.shutdown().unwrap();
+}
+
+#[test]
 fn a_client_that_asks_and_never_reads_is_not_read_any_more() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path());

@@ -1,7 +1,9 @@
 //! The HTTP listener: `GET /health` (the process answers), `GET /ready` (requests are served) and `GET /metrics`.
+//!
+//! A connection is for one request and ends [`EXCHANGE`] after it was taken in, whatever its client has sent or read by
+//! then; there are [`CONNECTIONS_MAX`] at a time. So what clients can make this listener hold has a bound, however slow they
+//! are.
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +14,30 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use axum::serve::Listener;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use millpond_core::command::Command;
 use millpond_core::output::Reply;
 use millpond_types::{Counts, Usage};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::limits::OpenFiles;
+use super::listen;
 use crate::metrics::Readings;
 use crate::session::Shared;
 use crate::writer::{FINISHING, PUBLISHING, Request};
 
+/// How long a request, its answer and all between them may take. As long as Prometheus waits for a scrape unless it is told
+/// otherwise; an answer takes milliseconds.
+const EXCHANGE: Duration = Duration::from_secs(10);
+/// Connections at a time: some scrapers and probes, each for a moment. Further ones wait in the system's queue for their
+/// turn, and hold neither memory nor a file of the process there.
+const CONNECTIONS_MAX: usize = 64;
+/// Bytes of a request's line and headers, several times what scrapers and browsers send; longer ones are answered with 431.
+const HEADER_MAX: usize = 16 * 1024;
 /// How long a scrape waits for the writer's counts; after that it goes without them.
 const WRITER_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -33,39 +47,39 @@ struct Watched {
     data: PathBuf,
 }
 
-/// Takes connections in as long as the process has files for them.
-struct Sparing {
-    listener: TcpListener,
-    files: OpenFiles,
-}
-
-impl Listener for Sparing {
-    type Io = TcpStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
-        loop {
-            let (stream, address) = Listener::accept(&mut self.listener).await;
-            if self.files.are_left_beside(&stream) {
-                return (stream, address);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
 /// Serves until the task is ended.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: PathBuf, files: OpenFiles) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let watched = Arc::new(Watched { shared, data });
     let routes = Router::new()
         .route("/health", get(health))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
-        .with_state(Arc::new(Watched { shared, data }));
-    if let Err(error) = axum::serve(Sparing { listener, files }, routes).await {
-        tracing::error!(%error, "the HTTP listener ended; the broker goes on without it");
+        .with_state(watched.clone());
+    loop {
+        let place = places.clone().acquire_owned().await.expect("it is never closed");
+        let stream = listen::next(&listener).await;
+        if !files.are_left_beside(&stream) {
+            watched.shared.metrics.refused.inc();
+            continue;
+        }
+        let routes = routes.clone();
+        tokio::spawn(async move {
+            exchange(stream, routes).await;
+            drop(place);
+        });
+    }
+}
+
+/// One request and its answer. There is nobody to tell when it fails: the client is gone, slow, or speaks something else.
+async fn exchange(stream: TcpStream, routes: Router) {
+    let mut http = http1::Builder::new();
+    http.keep_alive(false).max_buf_size(HEADER_MAX);
+    let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    match timeout(EXCHANGE, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection ended early"),
+        Err(_) => tracing::debug!("an HTTP client took too long for its request or its answer"),
     }
 }
 

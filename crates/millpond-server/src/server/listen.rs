@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{unconstrained, yield_now};
 
 use super::ServeError;
@@ -61,19 +61,26 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, connectio
         }
         in_a_row += 1;
         // The runtime would have a task that is never without work pause more often than that.
-        match unconstrained(listener.accept()).await {
-            Ok((stream, _)) if !files.are_left_beside(&stream) => {
-                shared.metrics.refused.inc();
-                connection::turn_away(stream);
-            }
-            Ok((stream, _)) => {
-                // Frames are written when they are ready, many in one write; waiting for more would only cost time.
-                if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "a connection was gone before it was taken in");
-                    continue;
-                }
-                tokio::spawn(connection::serve(stream, shared.clone(), connections_max));
-            }
+        let stream = unconstrained(next(&listener)).await;
+        if !files.are_left_beside(&stream) {
+            shared.metrics.refused.inc();
+            connection::turn_away(stream);
+            continue;
+        }
+        // Frames are written when they are ready, many in one write; waiting for more would only cost time.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection was gone before it was taken in");
+            continue;
+        }
+        tokio::spawn(connection::serve(stream, shared.clone(), connections_max));
+    }
+}
+
+/// The next connection that there is.
+pub(super) async fn next(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
             Err(error) if is_of_one_connection(&error) => {
                 tracing::debug!(%error, "a connection was gone before it was taken in");
             }
