@@ -5,12 +5,14 @@
 //! * gcc: compiles the device example, and a clock that can be set. If it is absent, their tests are skipped.
 //! * mount: small file systems in memory, full ones and read-only ones. Where that is not allowed (it takes root), their tests
 //!   are skipped.
+//! * Loop devices and mkfs.ext4: a disk that fails under a broker, which takes root too. If they are absent, their tests are skipped.
+//! * Control groups that limit memory, which takes root as well. If they are absent, their tests are skipped.
 //! * Documentation sites: the HTML of three Debian packages, thousands of pages with real links, which the crawler
 //!   crawls. Taken from the machine where the packages are installed, else downloaded with apt-get into the target
 //!   directory (no root needed, nothing installed). If that fails, the crawler's test is skipped.
 //!
 //! A test that needs one of these never skips by itself. It is told through [`WITHOUT`], which names what could not be
-//! got (`gcc`, `mount`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
+//! got (`gcc`, `mount`, `loop`, `groups`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
 //! each site. Where neither variable is set, as in a plain `cargo test`, the sites are in `sites` of the target
 //! directory, once `cargo xtask setup` has been run; what is absent then fails the test.
 
@@ -79,6 +81,12 @@ pub fn set_up(workspace: &Workspace) -> Result<Missing, String> {
     if let Err(why) = can_mount(&workspace.target) {
         missing.things.push(Thing { name: "mount", skips: "the tests of full and read-only disks", why });
     }
+    if let Err(why) = can_loop(&workspace.target) {
+        missing.things.push(Thing { name: "loop", skips: "the test of a disk that fails and becomes read-only", why });
+    }
+    if let Err(why) = can_group() {
+        missing.things.push(Thing { name: "groups", skips: "the test of a limit of memory", why });
+    }
     if let Err(why) = have_sites(&workspace.target) {
         missing.things.push(Thing { name: "sites", skips: "the tests of the crawler over real sites", why });
     }
@@ -116,6 +124,32 @@ fn can_mount(target: &Path) -> Outcome {
     fs::create_dir_all(&place).map_err(|e| format!("{} could not be made: {e}", place.display()))?;
     capture(Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&place))?;
     capture(Command::new("umount").arg(&place)).map(drop)
+}
+
+/// Whether this user may mount a file system that is in a file.
+fn can_loop(target: &Path) -> Outcome {
+    let (image, place) = (target.join("loop.image"), target.join("loop"));
+    fs::create_dir_all(&place).map_err(|e| format!("{} could not be made: {e}", place.display()))?;
+    let io = |e| format!("{}: {e}", image.display());
+    fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).map_err(io)?;
+    capture(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
+    capture(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&place))?;
+    capture(Command::new("umount").arg(&place))?;
+    fs::remove_file(&image).map_err(io)
+}
+
+/// Whether this user may make a control group that limits memory.
+fn can_group() -> Outcome {
+    let tried = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(|root| {
+        let group = Path::new(root).join(format!("millpond-try-{}", std::process::id()));
+        fs::create_dir(&group).map_err(|e| format!("{}: {e}", group.display()))?;
+        let limits = ["memory.limit_in_bytes", "memory.max"];
+        let limited = limits.iter().any(|file| group.join(file).exists());
+        fs::remove_dir(&group).map_err(|e| format!("{}: {e}", group.display()))?;
+        if limited { Ok(()) } else { Err(format!("groups in {root} do not limit memory")) }
+    });
+    let [first, second] = tried;
+    first.or(second)
 }
 
 fn have_sites(target: &Path) -> Outcome {

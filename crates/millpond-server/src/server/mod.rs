@@ -4,6 +4,7 @@
 //! in once the state is back. An orderly stop goes the way of the data: no new connections, what was asked is answered,
 //! connections are closed with a reason, the writer drains and syncs, the directory is closed.
 
+mod granted;
 mod http;
 mod limits;
 mod listen;
@@ -91,6 +92,7 @@ impl Server {
     pub fn start(config: ValidConfig) -> Result<Server, ServeError> {
         let config = config.get();
         let files = OpenFiles::raise();
+        granted::warn_if_less(config.memory);
         let workers = threads();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)

@@ -143,7 +143,7 @@ fn a_disk_that_is_read_only_is_told_and_can_be_read() {
 }
 
 /// A command under a limit of the shell.
-fn limited(limit: &str, command: &Command) -> Command {
+pub fn limited(limit: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(format!("{limit} && exec \"$0\" \"$@\"")).arg(command.get_program()).args(command.get_args());
     for (name, _) in command.get_envs() {
