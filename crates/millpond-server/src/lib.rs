@@ -18,6 +18,7 @@ mod metrics;
 mod moving;
 mod server;
 mod session;
+mod sync;
 pub mod update_queue;
 mod writer;
 

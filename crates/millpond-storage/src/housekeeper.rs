@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::disk::{LOCK, Preallocate, TREE, is_full};
-use crate::journal::lock;
 use crate::journal::segments::Segment;
 use crate::journal::shared::{Failure, Hold, Shared};
 use crate::journal::spares::{RESERVE, SPARES};
 use crate::scrub::{Damage, Scrub, Scrubbed};
 use crate::store::LayeredStore;
+use crate::sync::lock;
 use crate::tree::{Compactor, TreeError};
 
 /// How long the housekeeper waits before it looks for space again on a full disk, and at the directory: what is confirmed
@@ -57,7 +57,7 @@ impl Housekeeper {
         self.compactor = Some(compactor);
         let mut scrub_at = Instant::now() + SCRUB_FIRST;
         let mut look_at = Instant::now();
-        while !self.shared.is_closing() {
+        while !self.shared.bell.is_closing() {
             if Instant::now() >= look_at {
                 let there = self.shared.disk.is_still_there();
                 there.map_err(|error| self.shared.poison(LOCK, "keeping", &error))?;
@@ -66,7 +66,7 @@ impl Housekeeper {
             if self.step()? {
                 continue;
             }
-            self.shared.wait(AGAIN);
+            self.shared.bell.wait(AGAIN);
             self.compactor
                 .iter()
                 .filter_map(Compactor::take_failure)

@@ -7,6 +7,7 @@
 
 mod append;
 pub(crate) mod batch;
+mod bell;
 mod commit;
 pub(crate) mod live;
 mod read;
@@ -17,15 +18,8 @@ pub(crate) mod shared;
 pub(crate) mod spares;
 mod tail;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use append::{Appender, Mark};
 pub use batch::Batch;
 pub use commit::{CommitError, Committer};
 pub use read::{ReadError, Reader};
 pub use shared::Failure;
-
-/// Locks: a thread that panicked stops the process, so a poisoned lock is never met but in tests.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -26,6 +26,7 @@ mod recover;
 mod salvage;
 mod scrub;
 pub mod store;
+mod sync;
 pub mod tree;
 pub mod twin;
 

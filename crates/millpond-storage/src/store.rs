@@ -30,7 +30,7 @@ use millpond_core::page::Page;
 use millpond_core::store::{Answer, Found, Key, Range, Store, Want};
 
 use crate::codec::{decode_entry, encode_entry};
-use crate::journal::lock;
+use crate::sync::lock;
 use crate::tree::{CommitHead, Compactor, Tree, TreeError};
 use filter::{KeyFilter, is_filtered};
 use layer::Layer;

@@ -12,6 +12,7 @@ mod files;
 mod head;
 mod lsm;
 mod memory;
+mod sweep;
 
 use std::io;
 

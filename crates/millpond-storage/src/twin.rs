@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::disk::{DirectoryLock, Disk, DiskFile, LockError, Preallocate};
-use crate::journal::lock;
+use crate::sync::lock;
 use crate::tree::{MemoryTree, Tree, TreeError, TreeOptions};
 use faces::Faces;
 pub use seed::Seed;

@@ -4,11 +4,12 @@
 //! all that is there in one swap.
 
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millpond_core::output::{LeasedRun, Reply};
 use millpond_types::{Code, LeaderEpoch, Standing};
 use tokio::sync::Notify;
+
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Weight at which a connection is closed: its client asks and does not read. The weight is in bytes, roughly; bodies
 /// are not in it, for they are read when there is room to write them.

@@ -8,11 +8,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that a connection may hold without asking: a small request and its answer touch one page.
 pub(crate) const SMALL: usize = 4 * 1024;

@@ -4,8 +4,10 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Gives one answer.
 pub struct Answer<A>(To<A>);

@@ -4,12 +4,12 @@
 //! sets it to false and notifies, so that one sleep costs at most one wake-up. Who is let in ([`Line`]), who submits and
 //! how the worker behaves is left to the neighbours.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use super::answer::Answer;
 use super::line::{Fullness, Line, Standing};
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A lane of a queue.
 #[derive(Clone, Copy, Debug)]

@@ -1,15 +1,15 @@
 //! The side that submits: cheap to clone, one for every thread or task that wants.
 
 use std::fmt;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::task::{Wake, Waker};
-use std::thread::{self, Thread};
 
 use super::answer::{Answer, Pending};
-use super::lanes::{Accepts, Inner, Lanes, Phase};
+use super::lanes::{Accepts, Lanes, Phase};
 use super::line::Standing;
 use super::place::Place;
 use super::source::Source;
+use crate::sync::thread::{self, Thread};
 
 /// Submits requests to a queue. Lanes are named by their index.
 pub struct Submitter<Q, A> {
@@ -48,30 +48,42 @@ impl<Q, A> Submitter<Q, A> {
         let weight = (self.lanes.weight)(&request);
         let mut standing = Standing::default();
         let mut inner = self.lanes.lock();
-        while inner.accepts(lane, &standing, weight) == Accepts::Full {
-            let waker = Waker::from(Arc::new(Blocked(thread::current())));
-            let before = inner.stand_in_line(lane, &mut standing, (weight, 1), &waker);
-            drop(inner);
-            drop(before);
-            thread::park();
-            inner = self.lanes.lock();
+        loop {
+            match inner.accepts(lane, &standing, weight) {
+                Accepts::Yes => break,
+                Accepts::Full => {
+                    let waker = Waker::from(Arc::new(Blocked(thread::current())));
+                    let before = inner.stand_in_line(lane, &mut standing, (weight, 1), &waker);
+                    drop(inner);
+                    drop(before);
+                    thread::park();
+                    inner = self.lanes.lock();
+                }
+                Accepts::Stopped => {
+                    let left = inner.lanes[lane].line.leave(&mut standing);
+                    drop(inner);
+                    drop((left, answer));
+                    return Err(Refused::Stopped(request));
+                }
+            }
         }
         let left = inner.lanes[lane].line.leave(&mut standing);
-        let pushed = self.push(inner, lane, &standing, request, answer);
+        inner.lanes[lane].push(request, answer, weight);
+        self.lanes.unlock_and_wake(inner);
         drop(left);
-        pushed.map(|()| pending)
+        Ok(pending)
     }
 
     /// Submits if the lane has room.
     pub fn try_submit(&self, lane: usize, request: Q) -> Result<Pending<A>, Refused<Q>> {
         let (answer, pending) = Answer::pair();
-        self.push(self.lanes.lock(), lane, &Standing::default(), request, answer)?;
+        self.push(lane, request, answer)?;
         Ok(pending)
     }
 
     /// Submits a request whose answer nobody waits for, if the lane has room.
     pub fn tell(&self, lane: usize, request: Q) -> Result<(), Refused<Q>> {
-        self.push(self.lanes.lock(), lane, &Standing::default(), request, Answer::unasked())
+        self.push(lane, request, Answer::unasked())
     }
 
     /// One who submits in bulk, and by a name of its own where many do.
@@ -112,7 +124,7 @@ impl<Q, A> Submitter<Q, A> {
             Err(Refused::Stopped(())) => return Err(Refused::Stopped(request)),
         };
         let answer = Answer::next(Box::new(move |answer| place.put(turn(answer))));
-        self.push(self.lanes.lock(), lane, &Standing::default(), request, answer)
+        self.push(lane, request, answer)
     }
 
     /// The weight of what waits in a lane.
@@ -125,16 +137,10 @@ impl<Q, A> Submitter<Q, A> {
         self.lanes.lock().is_empty()
     }
 
-    fn push(
-        &self,
-        mut inner: MutexGuard<'_, Inner<Q, A>>,
-        lane: usize,
-        standing: &Standing,
-        request: Q,
-        answer: Answer<A>,
-    ) -> Result<(), Refused<Q>> {
+    fn push(&self, lane: usize, request: Q, answer: Answer<A>) -> Result<(), Refused<Q>> {
         let weight = (self.lanes.weight)(&request);
-        let refused = match inner.accepts(lane, standing, weight) {
+        let mut inner = self.lanes.lock();
+        let refused = match inner.accepts(lane, &Standing::default(), weight) {
             Accepts::Yes => {
                 inner.lanes[lane].push(request, answer, weight);
                 self.lanes.unlock_and_wake(inner);

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use super::answer::Answer;
 use super::lanes::{Asked, Lane, Lanes, Phase};
 use super::submitter::Submitter;
+use crate::sync::thread::{Builder, JoinHandle};
 
 /// State that one thread owns, and what requests do to it.
 pub trait State: Send + 'static {

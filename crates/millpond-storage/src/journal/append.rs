@@ -11,7 +11,6 @@ use millpond_core::output::Holdings;
 use millpond_core::page::NumbersPage;
 
 use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
-use super::lock;
 use super::shared::{Failure, Hold, Shared};
 use crate::checkpoint::Job;
 use crate::codec::{Context, encode_fact};
@@ -19,6 +18,7 @@ use crate::disk::TREE;
 use crate::open::OpenOptions;
 use crate::recover::Replica;
 use crate::store::LayeredStore;
+use crate::sync::lock;
 use crate::tree::TreeError;
 
 /// A batch's lengths are 32-bit numbers, and far below that something is wrong.
@@ -193,7 +193,7 @@ impl Appender {
             None => false,
             Some(false) => true,
             Some(true) => {
-                self.shared.ring();
+                self.shared.bell.ring();
                 false
             }
         }

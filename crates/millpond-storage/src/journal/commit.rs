@@ -100,7 +100,7 @@ impl Committer {
         self.shared.durable.store(self.durable, Ordering::Release);
         let emptied = self.shared.segments.durable();
         if emptied || half_full || self.shared.checkpointing.load(Ordering::Acquire) {
-            self.shared.ring();
+            self.shared.bell.ring();
         }
         Ok(self.durable)
     }
@@ -121,7 +121,7 @@ impl Committer {
         self.segment = Segment { base: self.written, end: OPEN, name, file, bytes, live: ByGroup::default() };
         self.begun = None;
         shared.segments.add(self.segment.clone());
-        shared.ring();
+        shared.bell.ring();
         Ok(true)
     }
 
@@ -145,7 +145,7 @@ impl Committer {
                 shared.spares.disk_full.store(true, Ordering::Release);
                 // What was half taken is given back. That it cannot be removed is no reason to stop: the next start will.
                 let _ = shared.disk.remove(&name);
-                shared.ring();
+                shared.bell.ring();
                 ready().map_or(Ok(None), open)
             }
             Err(error) => Err(shared.poison(&name, "preallocating", &error)),
@@ -156,7 +156,7 @@ impl Committer {
 impl Drop for Committer {
     /// The housekeeper ends with the committer.
     fn drop(&mut self) {
-        self.shared.close();
+        self.shared.bell.close();
     }
 }
 

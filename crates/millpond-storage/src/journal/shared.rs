@@ -2,16 +2,16 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use super::lock;
+use super::bell::Bell;
 use super::segments::Segments;
 use super::spares::{SPARES, Spares};
 use super::tail::Tail;
 use crate::checkpoint::Job;
 use crate::disk::{DirectoryLock, Disk};
 use crate::open::OpenOptions;
+use crate::sync::lock;
 
 /// A write or a sync failed. Nothing may be written any more: what the failed call left on the disk is not known, and
 /// a second sync would report as durable what the first one lost. Restart the broker once the disk is in order.
@@ -48,8 +48,8 @@ pub struct Shared {
     pub checkpointing: AtomicBool,
     failure: Mutex<Option<Failure>>,
     failed: AtomicBool,
-    closing: AtomicBool,
-    bell: (Mutex<bool>, Condvar),
+    /// The housekeeper's.
+    pub bell: Bell,
 }
 
 /// The directory is ours as long as one of these is there. Readers hold none.
@@ -73,8 +73,7 @@ impl Shared {
             checkpointing: AtomicBool::new(false),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
-            bell: (Mutex::new(false), Condvar::new()),
+            bell: Bell::default(),
         }
     }
 
@@ -84,7 +83,7 @@ impl Shared {
         let new = || Failure { place: self.disk.place(name), what, reason: error.to_string() };
         let failure = failure.get_or_insert_with(new).clone();
         self.failed.store(true, Ordering::Release);
-        self.ring();
+        self.bell.ring();
         failure
     }
 
@@ -100,32 +99,5 @@ impl Shared {
     pub fn is_half_full(&self) -> bool {
         let durable = self.durable.load(Ordering::Acquire);
         self.segments.find(durable).is_some_and(|segment| segment.offset(durable) >= segment.bytes / 2)
-    }
-
-    /// Tells the housekeeper that there is something to do.
-    pub fn ring(&self) {
-        let mut rung = lock(&self.bell.0);
-        *rung = true;
-        self.bell.1.notify_one();
-    }
-
-    /// Waits until someone rings, or for so long.
-    pub fn wait(&self, longest: Duration) {
-        let mut rung = lock(&self.bell.0);
-        if !*rung {
-            rung = self.bell.1.wait_timeout(rung, longest).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        *rung = false;
-    }
-
-    /// Tells the housekeeper to end.
-    pub fn close(&self) {
-        self.closing.store(true, Ordering::Release);
-        self.ring();
-    }
-
-    /// Whether the housekeeper is to end.
-    pub fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
     }
 }

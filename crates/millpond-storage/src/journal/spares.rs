@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::lock;
+use crate::sync::lock;
 
 /// Segments kept ready: the next one, and the reserve.
 pub const SPARES: usize = 2;

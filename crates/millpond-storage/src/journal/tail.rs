@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use bytes::{Bytes, BytesMut};
 use millpond_core::output::Extent;
 
-use super::lock;
+use crate::sync::lock;
 
 /// Chunks kept for use again: under a steady load one comes free for each that is begun.
 const FREE_CHUNKS: usize = 2;

@@ -17,7 +17,7 @@ use millpond_core::store::{KeyBytes, Range};
 
 use super::layer::Layer;
 use super::{LayeredStore, State};
-use crate::journal::lock;
+use crate::sync::lock;
 use crate::tree::TreeError;
 
 /// Bits for each key.

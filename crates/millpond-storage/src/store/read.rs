@@ -13,7 +13,7 @@ use millpond_core::store::{Answer, Gather, Key, KeyBytes, Part, Range, Spread, T
 
 use super::{LayeredStore, Shared, State};
 use crate::codec::decode_entry;
-use crate::journal::lock;
+use crate::sync::lock;
 use crate::tree::TreeError;
 
 /// What is to be read: wants of the core, or the rest of ranges whose rows had gone.

@@ -26,13 +26,13 @@ use lsm_tree::{
 };
 use millpond_core::store::{KeyBytes, Range};
 
-use super::compactor::Sweeper;
 use super::expiry::Expiry;
 use super::files::{TreeFiles, verify};
 use super::head::HEAD_KEY;
+use super::sweep::Sweeper;
 use super::{CommitHead, EntryChange, FIRST_KEY, Scanned, Tree, TreeError, TreeStats};
 use crate::disk::is_full;
-use crate::journal::lock;
+use crate::sync::lock;
 
 /// Bytes of a block of entries: what a lookup reads and unpacks.
 const BLOCK_BYTES: u32 = 4096;

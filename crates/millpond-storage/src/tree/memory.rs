@@ -13,7 +13,7 @@ use millpond_core::store::{KeyBytes, Range};
 use super::expiry::Expiry;
 use super::head::HEAD_KEY;
 use super::{CommitHead, EntryChange, Scanned, Tree, TreeError, TreeStats};
-use crate::journal::lock;
+use crate::sync::lock;
 
 /// A tree in memory.
 #[derive(Clone, Default)]

@@ -9,7 +9,7 @@ use millpond_core::store::{KeyBytes, Range};
 
 use super::{State, TwinDisk, power};
 use crate::disk::is_full;
-use crate::journal::lock;
+use crate::sync::lock;
 use crate::tree::{CommitHead, EntryChange, MemoryTree, Scanned, Tree, TreeError, TreeStats};
 
 /// See the module. No good any more after a crash or a kill, as any open file.
