@@ -1,5 +1,5 @@
 //! What docs/semantics.md names in the code is there: its tests first of all, so that no promise stands on a test that was
-//! renamed or removed.
+//! renamed, removed, or is left out of a run.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::workspace::Text;
 const DOCUMENT: &str = "docs/semantics.md";
 /// Where the scripts are that the document names by their files.
 const SCENARIOS: &str = "crates/millpond-core/tests/scenarios/";
-/// A word of so many parts is a test's, or stands in the code for something else that can be renamed.
+/// A word of so many parts is a test's, or else a figure's or a code's, which have fewer as a rule.
 const PARTS_MIN: usize = 3;
 /// What figures begin with; the code names them without.
 const FIGURES: &str = "millpond_";
@@ -16,15 +16,18 @@ const FIGURES: &str = "millpond_";
 /// Complaints about scripts and names that are not there.
 pub fn check(texts: &[Text]) -> Vec<String> {
     let named = texts.iter().filter(|text| text.path == DOCUMENT).flat_map(|text| spans(&text.text));
-    let code = words(texts);
+    let (tests, strings) = (tests(texts), strings(texts));
     let lost = |name: &&str| match name.strip_suffix(".txt") {
         Some(script) => {
             !texts.iter().any(|text| text.path.strip_prefix(SCENARIOS).is_some_and(|file| fits(file, script)))
         }
-        None => is_name(name) && !code.contains(name.strip_prefix(FIGURES).unwrap_or(name)),
+        None => {
+            let is_told = strings.contains(name.strip_prefix(FIGURES).unwrap_or(name));
+            is_name(name) && !tests.contains(name) && !is_told
+        }
     };
     let lost: BTreeSet<&str> = named.filter(lost).collect();
-    lost.into_iter().map(|name| format!("{DOCUMENT}: there is no `{name}` any more")).collect()
+    lost.into_iter().map(|name| format!("{DOCUMENT}: there is no test or figure `{name}` any more")).collect()
 }
 
 /// What stands between backticks.
@@ -43,10 +46,34 @@ fn fits(file: &str, script: &str) -> bool {
     script.strip_suffix('*').map_or(file == script, |begin| file.starts_with(begin))
 }
 
-/// All words of the code.
-fn words(texts: &[Text]) -> BTreeSet<&str> {
+/// The functions of the code that a run of all tests runs.
+fn tests(texts: &[Text]) -> BTreeSet<&str> {
+    let mut tests = BTreeSet::new();
+    for text in texts.iter().filter(|text| text.path.ends_with(".rs")) {
+        let (mut is_test, mut is_ignored) = (false, false);
+        for line in text.text.lines().map(str::trim_start) {
+            if line.starts_with("#[") {
+                is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+                is_ignored |= line.starts_with("#[ignore");
+                continue;
+            }
+            let name = line.trim_start_matches("async ").strip_prefix("fn ").and_then(|rest| rest.split('(').next());
+            if let Some(name) = name.filter(|_| is_test && !is_ignored) {
+                tests.insert(name);
+            }
+            // A comment may stand between an attribute and what it is of.
+            if !line.starts_with("//") {
+                (is_test, is_ignored) = (false, false);
+            }
+        }
+    }
+    tests
+}
+
+/// What stands in the code between quotes: the names of figures and of codes are there.
+fn strings(texts: &[Text]) -> BTreeSet<&str> {
     let code = texts.iter().filter(|text| text.path.ends_with(".rs"));
-    code.flat_map(|text| text.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')).collect()
+    code.flat_map(|text| text.text.lines().flat_map(|line| line.split('"').skip(1).step_by(2))).collect()
 }
 
 #[cfg(test)]
@@ -57,13 +84,17 @@ mod tests {
     fn a_test_that_is_gone_is_missed() {
         let complaints = |document: &str| {
             let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
-            let code = text("crates/a/tests/b.rs", "fn what_was_there_stays() {}\nname(\"over_all\");\n");
+            let code = "#[test]\n// Why.\nfn what_was_there_stays() {}\nname(\"over_all\");\nfn not_a_test() {}\n\
+                        #[tokio::test]\nasync fn it_waits_too() {}\n#[test]\n#[ignore]\nfn it_is_ignored() {}\n";
+            let code = text("crates/a/tests/b.rs", code);
             let script = text("crates/millpond-core/tests/scenarios/office_lost.txt", "");
             check(&[text(DOCUMENT, document), code, script]).len()
         };
         assert_eq!(complaints("It holds (`what_was_there_stays`, `office_lost.txt`, `office*.txt`)."), 0);
         assert_eq!(complaints("`millpond_over_all` counts it, `some_word` is short, `in a_b_c d` is no name."), 0);
+        assert_eq!(complaints("It holds (`it_waits_too`)."), 0);
         assert_eq!(complaints("It holds (`what_was_there_goes`)."), 1);
+        assert_eq!(complaints("It holds (`not_a_test`, `it_is_ignored`)."), 2);
         assert_eq!(complaints("It holds (`office.txt`, `leases*.txt`)."), 2);
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use bytes::Bytes;
 use millpond_types::limits::PAGE_MAX;
@@ -16,8 +17,12 @@ use crate::output::{Found, Reply};
 use crate::page::RunPage;
 use crate::state::line::InLine;
 use crate::state::topic::{Aside, AsideWhy, Level};
-use crate::state::{State, TopicSlot};
+use crate::state::{Now, State, TopicSlot};
 use crate::store::{Key, Want};
+
+/// Runs of messages that are not ready, among which those that are due first are looked for: about a millisecond. Of a topic
+/// with more of them it is the first ones by number.
+const RESTING_MAX: usize = 1 << 16;
 
 impl Core {
     pub(super) fn look(&mut self, look: Look) -> Result<Reply, Refusal> {
@@ -115,22 +120,30 @@ impl Core {
         }
     }
 
-    /// Messages in the order in which they would be delivered; behind them those not ready, then those leased.
+    /// Messages in the order in which they would be delivered: what is ready, what is due first of the others, and behind
+    /// them those leased.
     fn first_messages(&self, slot: TopicSlot, limit: usize) -> Vec<Found<MessageView>> {
         let topic = &self.state.topics[slot];
         let levels = || topic.levels.iter().rev();
         let ready = levels().flat_map(|level| level.ready_in_order());
-        let resting = |leased: bool| {
-            levels().flat_map(move |level| {
-                let aside = level.aside.values().filter(move |aside| match aside.state {
-                    AsideWhy::Ready { .. } => false,
-                    AsideWhy::Leased(_) => leased,
-                    AsideWhy::Delayed { .. } | AsideWhy::Retrying { .. } => !leased,
-                });
-                aside.map(move |aside| (level, Piece::Aside(aside)))
-            })
+        let aside = || levels().flat_map(|level| level.aside.values().map(move |aside| (level, &**aside)));
+        let leased = aside().filter(|(_, aside)| matches!(aside.state, AsideWhy::Leased(_)));
+        let Now { run, wall } = self.state.now;
+        let rests = |aside: &Aside| match aside.state {
+            AsideWhy::Delayed { due, .. } => Some(due.0.saturating_sub(wall.0)),
+            AsideWhy::Retrying { due, .. } => Some(due.0.saturating_sub(run.0)),
+            AsideWhy::Ready { .. } | AsideWhy::Leased(_) => None,
         };
-        let pieces = ready.chain(resting(false)).chain(resting(true));
+        let place = |(level, aside): (&Level, &Aside)| Some((rests(aside)?, Reverse(level.priority), aside.run.first));
+        let resting = aside().filter_map(|piece| Some((place(piece)?, piece))).take(RESTING_MAX);
+        let mut resting: Vec<_> = resting.collect();
+        if limit < resting.len() {
+            resting.select_nth_unstable_by_key(limit, |(place, _)| *place);
+            resting.truncate(limit);
+        }
+        resting.sort_unstable_by_key(|(place, _)| *place);
+        let behind = resting.into_iter().map(|(_, piece)| piece).chain(leased);
+        let pieces = ready.chain(behind.map(|(level, aside)| (level, Piece::Aside(aside))));
         let one_by_one = pieces.flat_map(|(level, piece)| {
             (0..piece.run().count).map(move |index| {
                 let id = topic.id(level.priority, Sequence(piece.run().first.0 + u64::from(index)));

@@ -4,6 +4,8 @@
 //! comes in, it is found anew here, so that a publish is routed by the bindings as they are at its arrival, whether or not
 //! its topics have still to be fetched; and the batches of a producer keep their order.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use millpond_types::{OutcomeRun, PublishOutcome};
@@ -61,6 +63,23 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> Runs {
         let tried = self.try_publish(namespace, runs, looked_up.clone(), Trial::default());
-        if tried.iter().any(is_refused) { tried } else { self.publish_together(namespace, runs, looked_up, log) }
+        match tried.iter().any(is_refused) {
+            true => name_topics(tried, runs),
+            false => self.publish_together(namespace, runs, looked_up, log),
+        }
     }
+}
+
+/// Lets each refusal say which topics it is of: who publishes to an exchange does not know them.
+fn name_topics(mut outcomes: Runs, copies: &[PublishRun]) -> Runs {
+    let mut copies = copies.iter();
+    for run in &mut outcomes {
+        let (first, others) = (copies.next().expect("there is an outcome for each copy"), run.count as usize - 1);
+        copies.by_ref().take(others).for_each(drop);
+        if let PublishOutcome::Refused { detail, .. } = &mut run.outcome {
+            let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+            *detail = format!("topic {}{more}: {detail}", first.topic);
+        }
+    }
+    outcomes
 }

@@ -13,6 +13,7 @@ mod drain;
 mod fill;
 mod hold;
 mod latency;
+mod loud;
 mod meter;
 mod order;
 mod process;
@@ -45,6 +46,7 @@ pub enum Bench {
     Worker(worker::Worker),
     Burst(burst::Burst),
     Latency(latency::Latency),
+    Loud(loud::Loud),
     Topics(topics::Topics),
     Backlog(backlog::Backlog),
     Reschedule(reschedule::Reschedule),
@@ -59,6 +61,7 @@ impl Bench {
             Bench::Worker(command) => command.run(globals),
             Bench::Burst(command) => command.run(globals),
             Bench::Latency(command) => command.run(globals),
+            Bench::Loud(command) => command.run(globals),
             Bench::Topics(command) => command.run(globals),
             Bench::Backlog(command) => command.run(globals),
             Bench::Reschedule(command) => command.run(globals),

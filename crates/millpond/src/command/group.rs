@@ -109,7 +109,19 @@ fn office_of<'a>(view: &'a NamespaceView, group: &GroupName) -> Option<&'a Offic
 }
 
 fn table(view: &NamespaceView) -> Table {
-    let heads = ["group", "start", "waiting", "delayed", "retrying", "leased", "dead", "leader", "epoch", "candidates"];
+    let heads = [
+        "group",
+        "start",
+        "waiting",
+        "delayed",
+        "retrying",
+        "leased",
+        "dead",
+        "retained out",
+        "leader",
+        "epoch",
+        "candidates",
+    ];
     let mut table = Table::new(&heads);
     for group in &view.groups {
         let Counts { waiting, delayed, retrying, leased, dead } = group.counts;
@@ -119,8 +131,20 @@ fn table(view: &NamespaceView) -> Table {
         let of = |say: fn(&OfficeView) -> String| office.map_or_else(String::new, say);
         let (leader, epoch) = (of(json::leader), of(|office| office.epoch.0.to_string()));
         let candidates = of(|office| office.candidates.to_string());
-        let name = group.name.to_string();
-        table.row([name, start(group), waiting, delayed, retrying, leased, dead, leader, epoch, candidates]);
+        let (name, retained_out) = (group.name.to_string(), group.retained_out.to_string());
+        table.row([
+            name,
+            start(group),
+            waiting,
+            delayed,
+            retrying,
+            leased,
+            dead,
+            retained_out,
+            leader,
+            epoch,
+            candidates,
+        ]);
     }
     table
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use millpond_client::{LookWhich, Which};
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{GroupName, MessageId};
+use millpond_types::{GroupName, MessageId, MessageState};
 use millpond_types::{TopicName, block};
 
 use super::receive::group;
@@ -61,13 +61,23 @@ impl Look {
         match globals.output {
             Output::Json => messages.iter().for_each(|view| print_json(&topic, view)),
             Output::Table => {
-                let mut table =
-                    Table::new(&["id", "state", "priority", "published", "deliveries", "failures", "bytes", "body"]);
+                let mut table = Table::new(&[
+                    "id",
+                    "state",
+                    "due",
+                    "priority",
+                    "published",
+                    "deliveries",
+                    "failures",
+                    "bytes",
+                    "body",
+                ]);
                 for view in &messages {
                     let body = block::first(&view.block).map_or(&[][..], |parts| parts.body);
                     table.row([
                         view.id.to_string(),
                         json::state_name(view.state).into(),
+                        due(view.state),
                         view.id.priority.level().to_string(),
                         json::time_text(view.published),
                         view.deliveries.to_string(),
@@ -81,6 +91,11 @@ impl Look {
         }
         Ok(())
     }
+}
+
+/// When a delayed message is due.
+fn due(state: MessageState) -> String {
+    if let MessageState::Delayed { due } = state { json::time_text(due) } else { String::new() }
 }
 
 fn print_json(topic: &TopicName, view: &millpond_types::MessageView) {

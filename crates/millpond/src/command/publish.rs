@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use millpond_client::{Batch, Client, Level, Message};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
 use millpond_types::{
-    ExchangeName, MessageId, Millis, OutcomeRun, Priority, PublishOutcome, RoutingKey, Sequence, TopicName,
+    Code, ExchangeName, MessageId, Millis, OutcomeRun, Priority, PublishOutcome, RoutingKey, Sequence, TopicName,
 };
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -193,7 +193,7 @@ impl Publish {
                     if outcomes.is_empty() && level != Level::None {
                         told.nowhere();
                     }
-                    told.add(outcomes.runs().to_vec());
+                    told.add_routed(outcomes.runs().to_vec());
                 }
             }
         }
@@ -288,6 +288,15 @@ impl Told {
                     self.open = Some(run);
                 }
             }
+        }
+    }
+
+    /// The copies of one message: all of them, or the reason why there is none.
+    fn add_routed(&mut self, runs: Vec<OutcomeRun<PublishOutcome>>) {
+        let spoke_against = |run: &&OutcomeRun<PublishOutcome>| matches!(&run.outcome, PublishOutcome::Refused { code, .. } if *code != Code::RefusedTogether);
+        match runs.iter().find(spoke_against) {
+            Some(run) => self.add(vec![OutcomeRun { count: 1, outcome: run.outcome.clone() }]),
+            None => self.add(runs),
         }
     }
 

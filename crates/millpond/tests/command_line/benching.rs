@@ -62,6 +62,18 @@ fn messages_are_rescheduled_while_others_publish() {
 }
 
 #[test]
+fn a_quiet_tenant_is_measured_beside_a_loud_one() {
+    let broker = Broker::start();
+    // Whether the loud one's messages last depends on the machine.
+    let said =
+        broker.call(&["bench", "loud", "--messages", "20000", "--topics", "50", "--duration", "200ms", "--json"]);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let figures = &report["figures"];
+    assert_eq!((&figures["messages"], &figures["topics"]), (&20000.0.into(), &50.0.into()), "{report}");
+    assert!(figures["quiet_beside_p99_us"].is_number() && figures["quiet_alone_p99_us"].is_number(), "{report}");
+}
+
+#[test]
 fn a_broker_is_started_for_the_run() {
     let said = call(&["bench", "publish", "--spawn", "--duration", "50ms", "--json"]).ok();
     let report: Value = serde_json::from_str(&said).unwrap();

@@ -38,6 +38,15 @@ fn messages_go_where_exchanges_lead() {
     broker.call(&["publish", "default/t", "--exchange", "events", "m"]).failed(2, &["write default alone"]);
     broker.call(&["publish", "default", "m"]).failed(2, &["write default/TOPIC", "--exchange"]);
 
+    broker.ok(&["namespace", "create", "small", "--rule", "full max-waiting=1"]);
+    broker.ok(&["exchange", "create", "small", "all", "--kind", "fanout"]);
+    for topic in ["full", "other"] {
+        broker.ok(&["exchange", "bind", "small", "all", topic]);
+    }
+    broker.ok(&["publish", "small/full", "m"]);
+    let refused = broker.call(&["publish", "small", "--exchange", "all", "m"]);
+    refused.failed(1, &["the message was refused", "topic_full: topic full: "]);
+
     broker.ok(&["exchange", "create", "default", "mail", "--kind", "headers", "--unroutable", "drop"]);
     let big = ["--header", "size=big", "--header", "lang=de", "--match", "any"];
     broker.ok(&[&["exchange", "bind", "default", "mail", "heavy"][..], &big].concat());

@@ -5,7 +5,8 @@ use millpond_types::{Counts, Filter, Priority, TopicName};
 use super::{Model, State, Who};
 
 impl Model {
-    /// The messages of a topic: ready ones in the order of delivery, then those not ready, then those leased.
+    /// The messages of a topic: ready ones in the order of delivery, then those not ready by when they will be, then those
+    /// leased.
     pub fn rows(&self, name: &TopicName) -> Vec<String> {
         let topic = &self.topics[name];
         let rank = |state: State| match state {
@@ -17,7 +18,12 @@ impl Model {
         for wanted in [1, 2] {
             let mut rest: Vec<_> =
                 topic.messages.iter().filter(|(_, m)| rank(m.state) == wanted).map(|(key, m)| (*key, m)).collect();
-            rest.sort_by_key(|((priority, sequence), _)| (std::cmp::Reverse(*priority), *sequence));
+            let rests = |state: State| match state {
+                State::Delayed(due) => due.saturating_sub(self.wall),
+                State::Retrying(due) => due.saturating_sub(self.run),
+                _ => 0,
+            };
+            rest.sort_by_key(|((priority, sequence), m)| (rests(m.state), std::cmp::Reverse(*priority), *sequence));
             found.extend(rest);
         }
         let row = |(key, message): (_, &super::Message)| {
