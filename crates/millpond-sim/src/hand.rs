@@ -148,8 +148,9 @@ fn request(verb: Verb, finish: FinishVerb, leases: Vec<(Receipt, MessageId)>, co
 fn runs(leases: &[(Receipt, MessageId)]) -> Vec<ReceiptRun> {
     let mut receipts: Vec<ReceiptRun> = Vec::new();
     for (receipt, _) in leases {
+        let of = (receipt.topic, receipt.group);
         match receipts.last_mut() {
-            Some(run) if run.first.topic == receipt.topic && run.end() == receipt.lease => run.count += 1,
+            Some(run) if run.end() == receipt.lease && (run.first.topic, run.first.group) == of => run.count += 1,
             _ => receipts.push(ReceiptRun { first: *receipt, count: 1 }),
         }
     }
