@@ -149,6 +149,7 @@ impl Promises {
             }
             Fact::NamespaceSet { number, .. } => {
                 self.coalescing.changed(*number);
+                self.fairness.changed(model, *number);
                 Ok(())
             }
             Fact::Superseded { .. } => coalescing::superseded(model, fact, sights),

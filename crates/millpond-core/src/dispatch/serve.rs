@@ -116,7 +116,9 @@ impl Core {
                 self.refresh(turn.slot);
                 continue;
             }
-            let whole = if turn.left > 0 { turn.left } else { policy.weight.max(policy.run) };
+            let whole = policy.weight.max(policy.run);
+            // What is left of a turn that was longer when it was cut short is no more than a turn is now.
+            let whole = if turn.left > 0 { whole.min(turn.left) } else { whole };
             // With nobody else at this priority, every turn is its turn.
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
             // A run goes to one consumer, whatever is left of its share.

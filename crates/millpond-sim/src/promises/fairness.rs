@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_core::fact::{Fact, GroupNumber};
+use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber};
 use millpond_core::output::LeasedRun;
 use millpond_types::{Dispatch, Filter, LeaseNumber, Priority, TopicName, TopicNumber, WallTime};
 
@@ -22,8 +22,6 @@ pub struct Turns {
     leased: BTreeMap<(TopicKey, LeaseNumber), Leased>,
     /// Per scope, level and waiting one, what others were given since it began to wait.
     waits: BTreeMap<(Scope, Priority, Waiting), BTreeMap<Waiting, u32>>,
-    /// The policies by which that was counted.
-    by: BTreeMap<GroupNumber, (Dispatch, u32)>,
 }
 
 struct Leased {
@@ -52,6 +50,13 @@ impl Leased {
 }
 
 impl Turns {
+    /// The policies of a namespace are others, or were others for a moment: turns may begin anew, and a turn that was cut
+    /// short may have been longer. So what was counted before is not held against what is served from here on.
+    pub fn changed(&mut self, model: &Model, namespace: NamespaceNumber) {
+        let is_of = |group: &GroupNumber| model.groups.get(group).is_some_and(|of| of.namespace == namespace);
+        self.waits.retain(|((group, _), ..), _| !is_of(group));
+    }
+
     /// Messages are about to be leased.
     pub fn leased(&mut self, model: &Model, fact: &Fact, now: WallTime) {
         let Fact::Leased { topic, group, lease, .. } = fact else { unreachable!("called for this fact alone") };
@@ -90,10 +95,6 @@ impl Turns {
                 self.waits.retain(|((group, _), _, waiting), _| *group != seat.group || !served.contains(waiting));
                 continue;
             };
-            let by = (home.policy.dispatch, home.policy.weight);
-            if self.by.insert(seat.group, by) != Some(by) {
-                self.waits.retain(|((group, _), ..), _| *group != seat.group);
-            }
             let is_fair = home.policy.dispatch == Dispatch::Fair;
             priority(seat, &leased, stand, is_fair)?;
             let others = leased.ready.iter().filter(|(name, _)| seat.filter.admits(name)).count();
