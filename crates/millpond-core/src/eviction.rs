@@ -1,7 +1,10 @@
 //! Topics leave memory when they take more of it than they should, a few at each turn's end, the ones that nothing has
 //! happened to for longest first. One that has not changed since it came leaves without a trace. So do producer sessions.
 
+use millpond_types::TopicNumber;
+
 use crate::Core;
+use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 
 /// Topics that leave in one turn at most: about a quarter of a millisecond.
@@ -36,6 +39,12 @@ impl Core {
         self.state.topics.len()
     }
 
+    /// The topics in memory, and whether each of them is kept there because somebody is about to come to it. It walks over
+    /// all of them: for tests, to hold what stays against what may.
+    pub fn residents(&self) -> impl Iterator<Item = (GroupNumber, TopicNumber, bool)> {
+        self.state.topics.iter().map(|(slot, topic)| (topic.group, topic.number, self.is_needed(slot)))
+    }
+
     /// How many topics are in the store alone.
     pub fn cold_count(&self) -> u64 {
         self.state.cold
@@ -57,11 +66,7 @@ impl Core {
         while self.is_over_room() && looked < looks && left < LEAVE_MAX {
             let Some(slot) = self.state.residents.oldest() else { break };
             looked += 1;
-            let topic = &self.state.topics[slot];
-            let (namespace, name) = (topic.namespace, &topic.name);
-            // What was read ahead would only be read again.
-            let is_needed = topic.residence.is_brought() || self.is_awaited(namespace, name) || self.jobs.is_held(name);
-            if is_needed || !self.state.can_leave(slot, horizon) {
+            if self.is_needed(slot) || !self.state.can_leave(slot, horizon) {
                 // Looked at again when its turn comes round.
                 self.state.used(slot);
                 self.stayed += 1;
@@ -79,6 +84,14 @@ impl Core {
         self.is_crowded = can_none_leave && self.state.residents.bytes > self.state.residents.room.max(ROOM_MIN);
         self.dispatcher.reach.hold_back(self.is_crowded);
         self.is_over_room() && !can_none_leave
+    }
+
+    /// Whether somebody is about to come to a topic, who would only have it read again: dispatch, for which it was read
+    /// ahead, a parked command or a job.
+    fn is_needed(&self, slot: TopicSlot) -> bool {
+        let topic = &self.state.topics[slot];
+        let (namespace, name) = (topic.namespace, &topic.name);
+        topic.residence.is_brought() || self.is_awaited(namespace, name) || self.jobs.is_held(name)
     }
 
     fn is_over_room(&self) -> bool {

@@ -64,7 +64,6 @@ pub struct Promises {
     retention: retention::Retained,
     once: once::Once,
     repeats: repeats::Repeats,
-    memory: memory::Memory,
     violation: Option<Violation>,
     /// What was seen.
     pub sights: Sights,
@@ -90,7 +89,6 @@ impl Promises {
             retention: retention::Retained::default(),
             once: once::Once::default(),
             repeats: repeats::Repeats::default(),
-            memory: memory::Memory::default(),
             violation: None,
             sights: Sights::default(),
         }
@@ -99,13 +97,13 @@ impl Promises {
     /// A turn begins.
     pub fn begin(&mut self, now: Now) {
         self.now = now;
-        self.retention.begin(&self.model);
+        self.retention.look(&self.model, now.wall);
     }
 
     /// The turn is over: what the core holds in memory is what it may.
     pub fn rests(&mut self, core: &Core, room: usize) {
         if self.violation.is_none() {
-            let kept = self.memory.rests(core, room, &self.model, self.now, &mut self.sights);
+            let kept = memory::rests(core, room, &self.model, self.now, &mut self.sights);
             self.note(kept);
         }
     }
@@ -128,6 +126,9 @@ impl Promises {
             self.touched.extend(groups.map(|group| (*group, topic)));
         }
         self.model.follow(&fact);
+        if retention::Retained::grows_by(&fact) {
+            self.retention.look(&self.model, self.now.wall);
+        }
         self.recent.push_back((position, fact));
     }
 
@@ -161,7 +162,7 @@ impl Promises {
             }
             Fact::Ended { .. } => {
                 expiry::ended(model, fact, now.wall, sights)?;
-                self.retention.ended(model, fact, now.wall, sights)
+                self.retention.ended(model, fact, sights)
             }
             Fact::Copied { .. } => starts::copied(model, fact, sights),
             Fact::GroupStarted { group } => starts::started(model, *group, now.wall, sights),
@@ -184,7 +185,6 @@ impl Promises {
         self.fairness = fairness::Turns::default();
         self.retention = retention::Retained::default();
         self.repeats = repeats::Repeats::default();
-        self.memory = memory::Memory::default();
         let kept = self.once.go_back(&self.model);
         self.note(kept);
     }

@@ -153,8 +153,7 @@ impl Model {
         let made = Home::new(name.clone(), policy.clone(), rules.clone());
         let Some(before) = self.namespaces.insert(number, made) else { return };
         let home = self.namespaces.get_mut(&number).expect("it was just put there");
-        (home.retained, home.paused, home.exchanges) =
-            (before.policy.retention, before.paused.clone(), before.exchanges.clone());
+        (home.paused, home.exchanges) = (before.paused.clone(), before.exchanges.clone());
         let ages = home.ages_unlike(&before);
         for group in self.groups.values_mut().filter(|group| group.namespace == number) {
             group.is_ageing |= ages;

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_types::{
-    Binding, ExchangeKind, ExchangeName, NamespaceName, Policy, Retention, Rule, Rules, TopicName, Unroutable,
-};
+use millpond_types::{Binding, ExchangeKind, ExchangeName, NamespaceName, Policy, Rule, Rules, TopicName, Unroutable};
 
 /// A namespace.
 #[derive(Clone)]
@@ -15,8 +13,6 @@ pub struct Home {
     pub policy: Policy,
     /// What it says otherwise for some topics, likewise.
     pub rules: Rules,
-    /// The retention before the last change: what was begun by it goes on.
-    pub retained: Retention,
     /// What is paused, and whether that is a prefix.
     pub paused: BTreeSet<(TopicName, bool)>,
     /// Its exchanges.
@@ -34,8 +30,8 @@ pub struct Exchange {
 
 impl Home {
     pub(super) fn new(name: NamespaceName, policy: Policy, rules: Rules) -> Home {
-        let (retained, paused, exchanges) = (policy.retention, BTreeSet::new(), BTreeMap::new());
-        Home { name, policy, rules, retained, paused, exchanges }
+        let (paused, exchanges) = (BTreeSet::new(), BTreeMap::new());
+        Home { name, policy, rules, paused, exchanges }
     }
 
     /// The policy of a topic: the namespace's, or what the rule that is closest to its name makes of it.

@@ -32,7 +32,6 @@ impl Promises {
             return;
         }
         self.note_ttls(command);
-        self.memory.asks(command);
         let expected = match command {
             Command::Route(route) if route.publish.producer.is_none() => {
                 Expected::Routed(routes::Routed::by(&self.model, route))

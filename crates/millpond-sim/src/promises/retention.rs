@@ -1,6 +1,10 @@
 //! Retention: what nobody has leased ends as `retained out` only where the namespace bounds what is kept, and only what is
 //! beyond the bound: older than the age, or with as many that are newer as are to be kept.
+//!
+//! What is beyond is told when the broker begins to go over the topics of a group. That takes it several turns, in which
+//! some of the newer messages may go, and leaves no fact: so what was beyond once may end from then on, until a restart.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use millpond_core::fact::{Fact, GroupNumber};
@@ -11,55 +15,62 @@ use crate::model::Model;
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
-/// When those messages were published that each group held at the beginning of the turn, leased or not: a pass goes by how
-/// many there were when it began.
+/// Per group the time before which all that was published has been beyond the bounds, for its age and for how many are newer.
 #[derive(Default)]
 pub struct Retained {
-    before: BTreeMap<GroupNumber, Vec<WallTime>>,
+    beyond: BTreeMap<GroupNumber, (WallTime, WallTime)>,
 }
 
 impl Retained {
-    /// A turn begins.
-    pub fn begin(&mut self, model: &Model) {
-        self.before.clear();
+    /// A turn begins, or something has happened in it.
+    pub fn look(&mut self, model: &Model, now: WallTime) {
         for group in model.groups.keys() {
-            let home = model.home(*group);
-            if home.policy.retention.is_any() || home.retained.is_any() {
-                let messages = model.topics_of(*group).flat_map(|(_, topic)| topic.messages.values());
-                self.before.insert(*group, messages.map(|message| message.published).collect());
+            let keep = &model.home(*group).policy.retention;
+            if keep.is_any() {
+                let (old, many) = self.beyond.entry(*group).or_insert((WallTime(0), WallTime(0)));
+                *old = keep.age.map_or(*old, |age| (*old).max(WallTime(now.0.saturating_sub(age.0))));
+                *many = too_many(model, *group, keep).map_or(*many, |before| (*many).max(before));
             }
         }
     }
 
+    /// Whether more is held, or less is to be, behind a fact.
+    pub fn grows_by(fact: &Fact) -> bool {
+        matches!(fact, Fact::NamespaceSet { .. } | Fact::Published { .. } | Fact::Copied { .. } | Fact::Redriven { .. })
+    }
+
     /// Messages end.
-    pub fn ended(&self, model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
+    pub fn ended(&self, model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
         let Fact::Ended { topic, group, priority, first, count, reason: EndReason::RetainedOut } = fact else {
             return Ok(());
         };
-        let (home, found) = (model.home(*group), &model.topics[&(*group, *topic)]);
+        let found = &model.topics[&(*group, *topic)];
+        let (old, many) = self.beyond.get(group).copied().unwrap_or((WallTime(0), WallTime(0)));
         for at in first.0..first.0 + u64::from(*count) {
             let published = found.messages[&(*priority, Sequence(at))].published;
-            let is_newer = |at: &&WallTime| **at > published;
-            let there = model.topics_of(*group).flat_map(|(_, topic)| topic.messages.values());
-            let there = there.map(|message| &message.published).filter(is_newer).count();
-            let before = self.before.get(group).map_or(0, |before| before.iter().filter(is_newer).count());
-            let newer = there.max(before) as u64;
-            let is_beyond = |keep: &Retention| {
-                let is_old = keep.age.is_some_and(|age| published + age < now);
-                if is_old {
-                    sights.saw("retained out for their age");
-                }
-                is_old || keep.count.is_some_and(|count| newer >= count)
-            };
-            if ![home.policy.retention, home.retained].iter().any(is_beyond) {
+            if published >= old.max(many) {
+                let name = &found.name;
                 let what = format!(
-                    "{at} of {}, published at {published:?}, is retained out at {now:?} with {newer} newer",
-                    found.name
+                    "{at} of {name}, published at {published:?}, is retained out; too old is what was before {old:?}, \
+                     and too much what was before {many:?}"
                 );
                 return Err(Violation::retention(what));
             }
+            sights.saw_many("retained out for their age", u64::from(published < old));
         }
         sights.saw_many("retained out rightly", u64::from(*count));
         Ok(())
+    }
+}
+
+/// Before which publish time all is beyond the count. What is leased counts here, for it may come back.
+fn too_many(model: &Model, group: GroupNumber, keep: &Retention) -> Option<WallTime> {
+    let kept = usize::try_from(keep.count?).ok()?;
+    let messages = model.topics_of(group).flat_map(|(_, topic)| topic.messages.values());
+    let mut published: Vec<WallTime> = messages.map(|message| message.published).collect();
+    published.sort_unstable_by_key(|at| Reverse(*at));
+    match kept.checked_sub(1) {
+        Some(last) => published.get(last).copied(),
+        None => Some(WallTime(u64::MAX)),
     }
 }
