@@ -67,7 +67,7 @@ impl Core {
         }
         self.tend_offices(log);
         self.start_groups();
-        self.age_groups();
+        self.settle_groups();
         self.retain();
         self.go_on_with_jobs(log);
         self.end_groups(log);

@@ -192,7 +192,7 @@ impl Core {
         if self.jobs.any()
             || self.has_groups_to_end()
             || self.has_groups_to_start()
-            || self.has_groups_to_age()
+            || self.has_groups_to_settle()
             || !self.state.sweeps.is_empty()
             || !self.state.touched.is_empty()
         {

@@ -92,8 +92,8 @@ pub enum Fact {
         /// The group.
         group: GroupNumber,
     },
-    /// All topics of a group were aged by the policy.
-    TopicsAged {
+    /// All topics of a group stand where a policy that has changed puts them, with the tokens that it leaves them.
+    TopicsSettled {
         /// The group.
         group: GroupNumber,
     },
@@ -305,7 +305,7 @@ pub enum Fact {
         /// When they run out, where no session holds them.
         deadline: RunTime,
     },
-    /// What was leased took tokens of a topic's rate, or there are fewer of them than there were by another rate.
+    /// What was leased took tokens of a topic's rate, or another rate, or none, has changed how many there are.
     Drawn {
         /// The topic.
         topic: TopicNumber,
@@ -572,7 +572,7 @@ impl Fact {
             | Fact::GroupCreated { .. }
             | Fact::GroupReached { .. }
             | Fact::GroupStarted { .. }
-            | Fact::TopicsAged { .. }
+            | Fact::TopicsSettled { .. }
             | Fact::OfficeTaken { .. }
             | Fact::OfficeLeft { .. }
             | Fact::HandedOver { .. }

@@ -117,8 +117,8 @@ pub struct GroupPage {
     pub start: Start,
     /// How far its start has come; `None` if it is over.
     pub starting: Option<Reached>,
-    /// The version of the policy by which all its topics have still to be aged; `None` if they are.
-    pub ageing: Option<u64>,
+    /// The version of the policy that all its topics have still to be settled by; `None` if they are.
+    pub unsettled: Option<u64>,
     /// Its office, if it is exclusive.
     pub office: Option<Box<OfficePage>>,
     /// What its messages are doing.

@@ -59,7 +59,7 @@ impl State {
                 self.groups[*group].starting = Some(Reached { at: at.clone(), rest: *rest });
             }
             Fact::GroupStarted { group } => self.groups.started(*group),
-            Fact::TopicsAged { group } => self.groups.aged(*group),
+            Fact::TopicsSettled { group } => self.groups.settled(*group),
             Fact::OfficeTaken { group, session, epoch } => self.office_taken(*group, *session, *epoch),
             Fact::OfficeLeft { group, until } => self.office_left(*group, *until),
             Fact::HandedOver { group } => self.handed_over(*group),
@@ -244,9 +244,9 @@ impl State {
         }
         let before = self.namespaces.set_policies(number, policies);
         let namespace = &self.namespaces[number];
-        if namespace.policies.age_unlike(&before) {
+        if namespace.policies.settles_unlike(&before) {
             let version = namespace.policies.version;
-            namespace.groups.iter().for_each(|group| self.groups.age(*group, version));
+            namespace.groups.iter().for_each(|group| self.groups.unsettle(*group, version));
         }
         // All else of a policy counts when a topic is next touched, but a topic that waits for room hears of more room.
         if namespace.policies.holds_back_unlike(&before) {

@@ -51,9 +51,18 @@ impl Core {
         if !of().all(Group::is_empty) {
             let topics = of().map(|group| group.topics).max().unwrap_or(0);
             let dead: u64 = of().map(|group| group.counts.dead).sum();
-            let detail = format!(
-                "namespace {name} still has {topics} topics and {dead} dead letters; finish or purge them first"
-            );
+            let is_idle = of().all(|group| group.usage().messages == 0);
+            let detail = match is_idle {
+                // Nobody sees them in a list.
+                true => format!(
+                    "namespace {name} has {topics} topics of which nothing is left but the bucket of their rate; set its rate to none first"
+                ),
+                false => {
+                    format!(
+                        "namespace {name} still has {topics} topics and {dead} dead letters; finish or purge them first"
+                    )
+                }
+            };
             return Err((Code::NamespaceInUse, detail));
         }
         let users = self.dispatcher.consumers.iter().filter(|(_, consumer)| groups.contains(&consumer.group)).count();

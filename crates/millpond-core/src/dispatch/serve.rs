@@ -38,7 +38,7 @@ impl Core {
         self.sweep();
         for at in 0..self.state.touched.len() {
             let slot = self.state.touched[at];
-            self.age(slot, log);
+            self.settle(slot, log);
             self.refresh(slot);
         }
         self.watch();
@@ -261,6 +261,16 @@ impl Core {
         served
     }
 
+    /// Sees to it that a topic has the tokens and stands where its policy says, whatever it was under before. Whether that is
+    /// news.
+    pub(crate) fn settle(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
+        let fit = self.state.fit(slot);
+        if let Some(draw) = fit {
+            self.drawn(slot, draw, log);
+        }
+        self.age(slot, log) || fit.is_some()
+    }
+
     /// Takes note of where a topic stands by now, for what waits in it. Whether that is news.
     pub(crate) fn age(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
         let Some(AgePage { level, raise }) = self.state.age(slot) else { return false };
@@ -271,10 +281,14 @@ impl Core {
 
     /// Takes tokens out of the bucket of a topic, if its rate has a limit.
     fn draw(&mut self, slot: TopicSlot, count: u32, log: &mut dyn FactLog) {
-        if let Some(Draw { full, dry }) = self.state.draw(slot, count) {
-            let Topic { number: topic, group, .. } = self.state.topics[slot];
-            self.commit(Fact::Drawn { topic, group, full, dry }, log);
+        if let Some(draw) = self.state.draw(slot, count) {
+            self.drawn(slot, draw, log);
         }
+    }
+
+    fn drawn(&mut self, slot: TopicSlot, Draw { full, dry }: Draw, log: &mut dyn FactLog) {
+        let Topic { number: topic, group, .. } = self.state.topics[slot];
+        self.commit(Fact::Drawn { topic, group, full, dry }, log);
     }
 
     /// Sees to it that the front of a line is in memory, and enough of what comes next. False if what is to be served

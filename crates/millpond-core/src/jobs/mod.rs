@@ -10,13 +10,13 @@
 //!
 //! Where the store answers at once, a job does in each turn what it would do if all were in memory.
 
-mod ageing;
 mod coming;
 mod dead;
 pub(crate) mod ending;
 mod list;
 mod purge;
 pub(crate) mod retaining;
+mod settling;
 pub(crate) mod starting;
 mod top;
 mod turns;
@@ -36,12 +36,12 @@ use crate::state::entries::Fetched;
 use crate::state::topic::Topic;
 use crate::store::{Key, KeyBytes, Want};
 
-use ageing::AgeJob;
 use dead::DeadJob;
 pub(crate) use dead::DeadVerb;
 use list::ListJob;
 use purge::PurgeJob;
 use retaining::RetainJob;
+use settling::SettleJob;
 use starting::StartJob;
 use top::TopJob;
 pub(crate) use walk::ROWS;
@@ -102,7 +102,7 @@ struct Needs {
 }
 
 enum Task {
-    Ageing(AgeJob),
+    Settling(SettleJob),
     Dead(DeadJob),
     List(ListJob),
     Purge(PurgeJob),
@@ -208,7 +208,7 @@ impl Task {
             Task::Dead(dead) => dead.so_far(),
             Task::List(list) => list.so_far(),
             Task::Purge(purge) => purge.so_far(),
-            Task::Ageing(_) | Task::Retaining(_) | Task::Starting(_) => Reply::Done,
+            Task::Settling(_) | Task::Retaining(_) | Task::Starting(_) => Reply::Done,
             Task::Top(top) => top.so_far(),
         }
     }

@@ -105,7 +105,7 @@ impl Core {
             // It goes on with the next group.
             Task::Purge(purge) => self.purge_step(purge, walk, group, left, needs, log),
             _ if self.state.groups.is_over(*group) => Step::Done(Ok(task.so_far())),
-            Task::Ageing(ageing) => self.age_step(ageing, walk, *group, left, needs, log),
+            Task::Settling(settling) => self.settle_step(settling, walk, *group, left, needs, log),
             Task::Dead(dead) => self.dead_step(dead, *group, left, needs, log),
             Task::List(list) => list.step(walk, *group, &self.state, left),
             Task::Retaining(retaining) => self.retain_step(retaining, walk, *group, left, needs, log),

@@ -34,6 +34,8 @@ const _: () = assert!(ROWS > READ_AHEAD as usize, "no walk asks for what dispatc
 pub(super) struct Walk {
     /// What is still to be gone over, in order: from a name as it stands in keys and before another.
     spans: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// Whether it comes to topics that hold nothing as well.
+    with_empty: bool,
     ahead: Option<Ahead>,
 }
 
@@ -60,7 +62,7 @@ pub(super) enum Place {
 impl Walk {
     /// Over spans that are in order and apart.
     pub(super) fn new(spans: VecDeque<(Vec<u8>, Vec<u8>)>) -> Walk {
-        Walk { spans, ahead: None }
+        Walk { spans, with_empty: false, ahead: None }
     }
 
     /// Over all topics with a prefix whose names stand at or behind `from`, as it stands in keys.
@@ -69,15 +71,22 @@ impl Walk {
         Walk::new(VecDeque::from_iter((from < until).then_some((from, until))))
     }
 
+    /// Over all topics, also those of which nothing is left but their bucket.
+    pub(super) fn of_all() -> Walk {
+        Walk { with_empty: true, ..Walk::of_prefix(b"", Vec::new()) }
+    }
+
     /// Steps to the next topic.
     pub(super) fn next(&mut self, group: GroupNumber, state: &State) -> Place {
+        let with_empty = self.with_empty;
         while let Some((from, until)) = self.spans.front_mut() {
             let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
             if let Some(want) = ahead.want(group, from, state) {
                 return Place::Before(want);
             }
             // One that is empty is gone at the end of this turn, or shown no more than if it were.
-            let in_memory = state.topics.walk(group, Edge::Key(from)).find(|(_, topic)| !topic.is_empty());
+            let counts = |topic: &Topic| with_empty || !topic.is_empty();
+            let in_memory = state.topics.walk(group, Edge::Key(from)).find(|(_, topic)| counts(topic));
             let in_memory = in_memory.map(|(_, topic)| topic).filter(|topic| ahead.holds(&topic.name));
             let is_first = |topic: &&Topic| {
                 let row = ahead.rows.first_key_value();
@@ -85,7 +94,7 @@ impl Walk {
             };
             let found = match in_memory.filter(is_first) {
                 Some(topic) => Some(topic.view()),
-                None => ahead.take_first_with_any(),
+                None => ahead.take_first(with_empty),
             };
             if let Some(mut view) = found {
                 *from = Name::behind(view.name.as_bytes());
@@ -214,11 +223,11 @@ impl Ahead {
         Name::compare_key(name.as_bytes(), &self.until).is_lt()
     }
 
-    /// The first that holds anything.
-    fn take_first_with_any(&mut self) -> Option<TopicView> {
+    /// The first, or the first that holds anything.
+    fn take_first(&mut self, with_empty: bool) -> Option<TopicView> {
         while let Some((key, view)) = self.rows.pop_first() {
             self.bytes -= weight(&key);
-            if view.counts != Counts::default() {
+            if with_empty || view.counts != Counts::default() {
                 return Some(view);
             }
         }

@@ -99,6 +99,16 @@ impl State {
         Some(draw(rate, full, self.now.run, count))
     }
 
+    /// What its rate makes of the bucket of a topic that is not full, if that is news: after a change of rate it is full when
+    /// it would have been, or sooner where it holds less, and without one nothing is left of it.
+    pub(crate) fn fit(&self, slot: TopicSlot) -> Option<Draw> {
+        let bucket = self.topics[slot].bucket.as_ref()?;
+        let before = Draw { full: bucket.full, dry: bucket.dry };
+        let is_full = before.full <= self.now.run.0 * UNITS && before.dry.is_none();
+        let fits = || self.draw(slot, 0).unwrap_or(Draw { full: 0, dry: None });
+        if is_full { None } else { Some(fits()).filter(|after| *after != before) }
+    }
+
     /// Whether a topic without messages is kept for the sake of its bucket.
     pub(crate) fn is_filling(&self, topic: &Topic) -> bool {
         topic.bucket.as_ref().is_some_and(|bucket| bucket.full > self.now.run.0 * UNITS)

@@ -19,8 +19,8 @@ pub(crate) struct Groups {
     ending: BTreeSet<GroupNumber>,
     /// Those that are being given what they begin with.
     starting: BTreeSet<GroupNumber>,
-    /// Those whose topics are gone over because what ages has changed.
-    ageing: BTreeSet<GroupNumber>,
+    /// Those whose topics are gone over because a policy has changed that counts for topics which nothing happens to.
+    unsettled: BTreeSet<GroupNumber>,
 }
 
 #[derive(Clone)]
@@ -32,8 +32,8 @@ pub(crate) struct Group {
     pub(crate) start: Start,
     /// How far its start has come; `None` if it is over.
     pub(crate) starting: Option<Reached>,
-    /// The version of the policy by which all its topics have still to be aged; `None` if they are.
-    pub(crate) ageing: Option<u64>,
+    /// The version of the policy that all its topics have still to be settled by; `None` if they are.
+    pub(crate) unsettled: Option<u64>,
     /// Of an exclusive group, until it is being deleted.
     pub(crate) office: Option<Box<OfficePage>>,
     pub(crate) topics: u64,
@@ -57,8 +57,8 @@ impl Groups {
         if group.starting.is_some() {
             self.starting.insert(number);
         }
-        if group.ageing.is_some() {
-            self.ageing.insert(number);
+        if group.unsettled.is_some() {
+            self.unsettled.insert(number);
         }
         let other = self.by_number.insert(number, group);
         assert!(other.is_none(), "a group's number is given out once");
@@ -69,7 +69,7 @@ impl Groups {
         assert!(gone.is_empty(), "only an empty group is deleted");
         self.ending.remove(&number);
         self.starting.remove(&number);
-        self.ageing.remove(&number);
+        self.unsettled.remove(&number);
     }
 
     /// A group is being deleted from here on.
@@ -78,7 +78,7 @@ impl Groups {
         self[number].office = None;
         self.ending.insert(number);
         self.started(number);
-        self.aged(number);
+        self.settled(number);
     }
 
     /// The start of a group is over.
@@ -92,21 +92,21 @@ impl Groups {
         self.starting.iter().copied()
     }
 
-    /// From here on all topics of a group have to be aged, by the policy of a version.
-    pub(crate) fn age(&mut self, number: GroupNumber, version: u64) {
-        self[number].ageing = Some(version);
-        self.ageing.insert(number);
+    /// From here on all topics of a group have to be settled, by the policy of a version.
+    pub(crate) fn unsettle(&mut self, number: GroupNumber, version: u64) {
+        self[number].unsettled = Some(version);
+        self.unsettled.insert(number);
     }
 
-    /// All topics of a group are aged.
-    pub(crate) fn aged(&mut self, number: GroupNumber) {
-        self[number].ageing = None;
-        self.ageing.remove(&number);
+    /// All topics of a group are settled.
+    pub(crate) fn settled(&mut self, number: GroupNumber) {
+        self[number].unsettled = None;
+        self.unsettled.remove(&number);
     }
 
-    /// The groups that have topics which are not aged.
-    pub(crate) fn ageing(&self) -> impl Iterator<Item = GroupNumber> {
-        self.ageing.iter().copied()
+    /// The groups that have topics which are not settled.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = GroupNumber> {
+        self.unsettled.iter().copied()
     }
 
     /// The groups that are being deleted.
@@ -155,7 +155,7 @@ impl Group {
             is_ending: false,
             start,
             starting,
-            ageing: None,
+            unsettled: None,
             office: office.map(Box::new),
             topics: 0,
             counts: Counts::default(),

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use millpond_types::{Policy, Rules, TopicName};
+use millpond_types::{Policy, Rate, Rules, TopicName};
 
 use crate::state::topic::Topic;
 
@@ -62,10 +62,25 @@ impl Policies {
         resolved.map(held_back_by).any(|held| held != first)
     }
 
-    /// Whether a topic may stand elsewhere under these than under others, for the time that its messages have waited.
-    pub(crate) fn age_unlike(&self, other: &Policies) -> bool {
+    /// Whether a topic that nothing happens to is to be settled anew when these come after others: it may stand elsewhere,
+    /// for the time that its messages have waited, or have other tokens.
+    pub(crate) fn settles_unlike(&self, other: &Policies) -> bool {
+        self.age_unlike(other) || self.fill_unlike(other)
+    }
+
+    fn age_unlike(&self, other: &Policies) -> bool {
         let is_strict_otherwise = || self.holds_back_unlike(other);
         self.base.ageing != other.base.ageing || self.base.ageing.is_some() && is_strict_otherwise()
+    }
+
+    /// Where there was no rate, no topic has a bucket.
+    fn fill_unlike(&self, before: &Policies) -> bool {
+        let rates = || self.rates().chain(before.rates());
+        before.rates().any(|rate| rate.is_some()) && rates().any(|rate| *rate != self.base.rate)
+    }
+
+    fn rates(&self) -> impl Iterator<Item = &Option<Rate>> {
+        self.resolved.iter().chain([&self.base]).map(|policy| &policy.rate)
     }
 
     fn ruling(&self, name: &TopicName) -> Ruling {

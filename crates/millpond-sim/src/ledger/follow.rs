@@ -26,7 +26,7 @@ impl Ledger {
             | Fact::Copied { .. }
             | Fact::GroupReached { .. }
             | Fact::GroupStarted { .. }
-            | Fact::TopicsAged { .. }
+            | Fact::TopicsSettled { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::OfficeTaken { .. }

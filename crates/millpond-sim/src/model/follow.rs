@@ -29,7 +29,7 @@ impl Model {
                 self.groups.insert(*group, Group { due, ..Group::new(*namespace, name.clone(), *start) });
             }
             Fact::GroupStarted { group } => self.group(*group).is_starting = false,
-            Fact::TopicsAged { group } => self.group(*group).is_ageing = false,
+            Fact::TopicsSettled { group } => self.group(*group).is_ageing = false,
             Fact::GroupEnding { group } => self.group(*group).is_ending = true,
             Fact::GroupDeleted { group } => _ = self.groups.remove(group),
             Fact::Copied { topic, group, messages, .. } => {

@@ -242,7 +242,7 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(47);
             sink.number32(*group);
         }
-        Fact::TopicsAged { group } => {
+        Fact::TopicsSettled { group } => {
             sink.byte(53);
             sink.number32(*group);
         }
@@ -463,7 +463,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             let (topic, group) = (source.next_topic()?, source.number32()?);
             Fact::Aged { topic, group, level: source.priority()?, raise: source.option(Source::far)? }
         }
-        53 => Fact::TopicsAged { group: source.number32()? },
+        53 => Fact::TopicsSettled { group: source.number32()? },
         55 => Fact::ExchangeCreated {
             namespace: source.number32()?,
             name: source.exchange_name()?,

@@ -243,7 +243,7 @@ impl Source<'_> {
             is_ending: self.flag()?,
             start: self.start()?,
             starting: self.option(Source::reached)?,
-            ageing: self.option(Source::number)?,
+            unsettled: self.option(Source::number)?,
             office: self.option(Source::office)?.map(Box::new),
             counts: self.counts()?,
             tally: self.tally()?,
@@ -333,7 +333,7 @@ impl Sink<'_> {
             office,
             start,
             starting,
-            ageing,
+            unsettled,
             counts,
             tally,
             spans,
@@ -346,7 +346,7 @@ impl Sink<'_> {
         self.flag(*is_ending);
         self.start(*start);
         self.option(starting.as_ref(), Sink::reached);
-        self.option(*ageing, Sink::number);
+        self.option(*unsettled, Sink::number);
         self.option(office.as_deref(), Sink::office);
         self.counts(counts);
         self.tally(tally);

@@ -417,7 +417,7 @@ impl Draw {
                 at: b"t".to_vec(),
                 rest: draw.maybe(|draw| (draw.priority(), Sequence(draw.number()))),
             }),
-            ageing: self.maybe(Self::number),
+            unsettled: self.maybe(Self::number),
             office: self.maybe(|draw| Box::new(draw.office())),
             counts: Counts {
                 waiting: self.number(),
@@ -762,7 +762,7 @@ impl Draw {
             },
             38 => Fact::Drawn { topic, group, full: self.number(), dry: self.maybe(|draw| RunTime(draw.number())) },
             39 => Fact::Refilled { topic, group },
-            41 => Fact::TopicsAged { group },
+            41 => Fact::TopicsSettled { group },
             40 => Fact::Aged { topic, group, level: priority, raise: self.maybe(Self::wall) },
             _ => {
                 let mut block = Vec::new();

@@ -127,7 +127,7 @@ impl Held {
             | Fact::Copied { .. }
             | Fact::GroupReached { .. }
             | Fact::GroupStarted { .. }
-            | Fact::TopicsAged { .. }
+            | Fact::TopicsSettled { .. }
             | Fact::GroupEnding { .. }
             | Fact::GroupDeleted { .. }
             | Fact::OfficeTaken { .. }

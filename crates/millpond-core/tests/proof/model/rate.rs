@@ -18,7 +18,7 @@ pub struct Tokens {
 impl Model {
     /// Whether a topic has a token, as far as its rate has a limit.
     pub(super) fn has_token(&self, name: &TopicName) -> bool {
-        self.topics[name].tokens.dry.is_none() && self.tokens(name) > 0
+        self.tokens(name) > 0
     }
 
     pub(super) fn tokens(&self, name: &TopicName) -> u64 {
@@ -37,14 +37,19 @@ impl Model {
     /// What the core says of the tokens of a topic.
     pub fn drawn(&mut self, number: TopicNumber, full: u64, dry: Option<u64>) {
         let (name, topic) = self.topics.iter().find(|(_, topic)| topic.number == number).expect("a topic");
-        let (name, leased) = (name.clone(), topic.tokens.leased);
-        let Rate { period, burst, .. } = self.policy_of(&name).rate.expect("a rate with a limit");
-        let left = self.tokens(&name);
-        let missing = self.missing(&name) + leased * period.0;
-        assert!(leased > 0 || left == 0, "nothing is told of the tokens of {name} that is not new");
-        assert_eq!(full, (self.run + missing) * 1_000_000, "when all tokens of {name} are there again");
-        let next = self.run + missing - u64::from(burst - 1) * period.0;
-        assert_eq!(dry, (left == 0).then_some(next), "until when there is no token for {name}");
-        self.topics.get_mut(&name).unwrap().tokens = Tokens { full: self.run + missing, dry, leased: 0 };
+        let (name, before) = (name.clone(), topic.tokens);
+        let after = match self.policy_of(&name).rate {
+            None => Tokens { full: 0, dry: None, leased: 0 },
+            Some(Rate { period, burst, .. }) => {
+                let missing = self.missing(&name) + before.leased * period.0;
+                let next = self.run + missing - u64::from(burst - 1) * period.0;
+                let dry = (self.tokens(&name) == 0).then_some(next);
+                Tokens { full: self.run + missing, dry, leased: 0 }
+            }
+        };
+        assert!(before != after, "nothing is told of the tokens of {name} that is not new");
+        assert_eq!(full, after.full * 1_000_000, "when all tokens of {name} are there again");
+        assert_eq!(dry, after.dry, "until when there is no token for {name}");
+        self.topics.get_mut(&name).unwrap().tokens = after;
     }
 }

@@ -1,0 +1,80 @@
+//! Topics are settled by a policy that counts for those which nothing happens to: after ageing has changed they take the
+//! places that what waits in them has come to, and after a rate has changed they have the tokens that the new one leaves
+//! them. All of a group are gone over, those too that hold nothing but a bucket, and each is told as if something had
+//! happened to it.
+//!
+//! That a group has still to be gone over is state, and how far this has come is not: a topic that is settled
+//! leaves no fact, so it is gone over from the beginning after a restart, or when the policy changes once more.
+
+use millpond_types::{Counts, TopicView};
+
+use super::coming::{Coming, Next};
+use super::walk::Walk;
+use super::{Asked, Needs, Step, Task, WRITING};
+use crate::Core;
+use crate::fact::{Fact, FactLog, GroupNumber};
+use crate::output::Reply;
+
+pub(super) struct SettleJob {
+    /// The version of the policy by which topics are settled.
+    version: u64,
+    coming: Coming,
+}
+
+impl SettleJob {
+    fn begin(version: u64) -> (Walk, SettleJob) {
+        (Walk::of_all(), SettleJob { version, coming: Coming::default() })
+    }
+}
+
+impl Core {
+    /// Whether the topics of a group have to be settled, and nobody goes on with that.
+    pub(crate) fn has_groups_to_settle(&self) -> bool {
+        let is_going_on = || self.jobs.queue.iter().any(|job| matches!(job.task, Task::Settling(_)));
+        self.state.groups.unsettled().next().is_some() && !is_going_on()
+    }
+
+    /// Begins, or begins again, with the first group whose topics have to be settled.
+    pub(crate) fn settle_groups(&mut self) {
+        if self.has_groups_to_settle() {
+            let group = self.state.groups.unsettled().next().expect("there is one");
+            let (walk, job) = SettleJob::begin(self.state.groups[group].unsettled.expect("it is one of those"));
+            self.jobs.put(Asked::ByState, group, walk, Task::Settling(job));
+        }
+    }
+
+    pub(super) fn settle_step(
+        &mut self,
+        job: &mut SettleJob,
+        walk: &mut Walk,
+        group: GroupNumber,
+        left: &mut usize,
+        needs: &mut Needs,
+        log: &mut dyn FactLog,
+    ) -> Step {
+        let version = self.state.groups[group].unsettled.expect("nobody else ends this");
+        if version != job.version {
+            (*walk, *job) = SettleJob::begin(version);
+        }
+        // Of all others, what happens to them next settles them.
+        let is_of_interest = |topic: &TopicView| topic.counts.waiting > 0 || topic.counts == Counts::default();
+        while *left > 0 {
+            match self.come_to_next(&mut job.coming, walk, group, left, needs, is_of_interest) {
+                Next::Topic(name) => {
+                    if let Some(slot) = self.state.topics.find(group, &name)
+                        && self.settle(slot, log)
+                    {
+                        *left = left.saturating_sub(WRITING);
+                    }
+                }
+                Next::Waits(wants) => return Step::Waits(wants),
+                Next::Later => return Step::Later,
+                Next::End => {
+                    self.commit(Fact::TopicsSettled { group }, log);
+                    return Step::Done(Ok(Reply::Done));
+                }
+            }
+        }
+        Step::Later
+    }
+}
