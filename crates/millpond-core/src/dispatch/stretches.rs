@@ -34,7 +34,7 @@ pub(crate) struct Stretches {
     all: Vec<Box<Stretch>>,
     /// How often any of them was of use.
     uses: Cell<u64>,
-    /// The one that was looked into last: turns go from one to the next.
+    /// The one that was looked into last: turns go from one to the next, and look back at the one before.
     near: Cell<usize>,
 }
 
@@ -96,7 +96,7 @@ impl Stretches {
     fn find(&self, is_it: impl Fn(&Stretch) -> bool, is_before: impl Fn(&Stretch) -> bool) -> Option<&Stretch> {
         let near = self.near.get();
         let is_at = |at: &usize| self.all.get(*at).is_some_and(|stretch| is_it(stretch));
-        let at = [near, near + 1].into_iter().find(is_at);
+        let at = [near, near + 1, near.wrapping_sub(1)].into_iter().find(is_at);
         let at = at.or_else(|| Some(self.all.partition_point(|stretch| is_before(stretch))).filter(is_at))?;
         self.near.set(at);
         let found = &self.all[at];
