@@ -103,6 +103,8 @@ fn policy(stream: &mut Stream) -> Policy {
         ]),
     };
     let max_waiting = *stream.pick(&[None, None, Some(5)]);
+    let max_waiting = max_waiting.filter(|_| coalesce == Coalesce::Off);
+    let overflow = *stream.pick(&[Overflow::Reject, Overflow::DropOldest]);
     let burst = stream.between(1, 5) as u32;
     let rate = Rate { count: stream.between(5, 50) as u32, period: Millis(1000), burst };
     Policy {
@@ -113,8 +115,8 @@ fn policy(stream: &mut Stream) -> Policy {
         on_expiry: *stream.pick(&[OnExpiry::Drop, OnExpiry::Dead]),
         dedup_window: *stream.pick(&[DedupWindow::Forever, window, window, window, window, window, DedupWindow::Off]),
         max_in_flight,
-        max_waiting: max_waiting.filter(|_| coalesce == Coalesce::Off),
-        overflow: *stream.pick(&[Overflow::Reject, Overflow::DropOldest]),
+        max_waiting,
+        overflow: if max_waiting.is_some() { overflow } else { Overflow::Reject },
         coalesce,
         run: if max_in_flight == Some(1) && coalesce == Coalesce::Off { *stream.pick(&[1, 2, 4]) } else { 1 },
         rate: *stream.pick(&[None, None, None, Some(rate)]),

@@ -227,6 +227,12 @@ impl Policy {
                 return Err(BadPolicy("coalesce lets one message wait, so it has no tail: retry is head or backoff"));
             }
         }
+        if self.overflow == Overflow::DropOldest && self.max_waiting.is_none() {
+            return Err(BadPolicy(match self.coalesce {
+                Coalesce::Off => "overflow = drop_oldest is for topics that can be full: set max_waiting too",
+                _ => "coalesce lets one message wait, so no topic is ever full: overflow is reject",
+            }));
+        }
         if self.run == 0 || self.run > RUN_MAX {
             return Err(BadPolicy("run is from 1 to 100"));
         }

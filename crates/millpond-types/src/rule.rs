@@ -235,6 +235,10 @@ mod tests {
         let refused =
             |rules: Vec<Rule>| Rules::new(rules).and_then(|rules| rules.validate(&Policy::default())).unwrap_err();
         assert!(refused([rule("a*", of)].into()).0.contains("the rule for a* says nothing"));
+        let dropping = Overrides { overflow: Some(Overflow::DropOldest), ..Overrides::default() };
+        assert!(refused([rule("a", dropping.clone())].into()).0.contains("set max_waiting too"));
+        let coalescing = Overrides { coalesce: Some(Coalesce::KeepLatest), ..dropping };
+        assert!(refused([rule("a", coalescing)].into()).0.contains("no topic is ever full"));
         let (one, other) = (rule("a", strict.clone()), rule("a", strict.clone()));
         assert!(refused([one.clone(), other].into()).0.contains("two rules for a"));
         assert!(refused([one].into()).0.starts_with("with the rule for a: max_in_flight 1 keeps strict order"));

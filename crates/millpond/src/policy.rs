@@ -12,9 +12,13 @@ use crate::quantity::{self, dedup_window_text, millis_text, retry_text, size_tex
 pub fn rule(text: &str) -> Result<Rule, String> {
     let form = "a rule is written 'PATTERN KEY=VALUE,...', as in 'acme/* max-in-flight=1,weight=3'";
     let (pattern, values) = text.trim().rsplit_once(' ').ok_or(form)?;
-    let mut overrides = Overrides::default();
+    let (mut overrides, mut keys) = (Overrides::default(), Vec::new());
     for value in values.split(',') {
         let (key, value) = value.split_once('=').ok_or(form)?;
+        if keys.contains(&key) {
+            return Err(format!("{key} is said twice; say it once"));
+        }
+        keys.push(key);
         set(&mut overrides, key, value).map_err(|why| format!("{key}: {why}"))?;
     }
     Ok(Rule { pattern: self::pattern(pattern.trim_end())?, overrides })

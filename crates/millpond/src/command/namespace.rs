@@ -199,7 +199,18 @@ impl Namespace {
                 Ok(client.set_namespace(name, policy, rules).await?)
             }),
             Namespace::Set(Set { name, policy, rules, no_rules }) => with_client(globals, async |client| {
+                if let Some(both) = no_rules.iter().find(|pattern| rules.iter().any(|rule| rule.pattern == **pattern)) {
+                    let both = json::pattern_text(both);
+                    return Err(Failure::usage(format!("--rule and --no-rule both name {both}; say one of the two")));
+                }
                 let view = found(client, &name).await?;
+                let is_there = |pattern: &&Pattern| view.rules.iter().any(|rule| rule.pattern == **pattern);
+                if let Some(missing) = no_rules.iter().find(|pattern| !is_there(pattern)) {
+                    let missing = json::pattern_text(missing);
+                    return Err(Failure::refused(format!(
+                        "namespace {name} has no rule for {missing}: `millpond namespace show {name}` lists its rules"
+                    )));
+                }
                 let is_over = |rule: &&Rule| {
                     no_rules.contains(&rule.pattern) || rules.iter().any(|other| other.pattern == rule.pattern)
                 };

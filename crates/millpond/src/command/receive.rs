@@ -38,7 +38,7 @@ pub struct Receive {
     #[arg(long, conflicts_with = "at_most_once")]
     ack: bool,
     /// Take messages that end as they are delivered: none comes again, whatever becomes of this command
-    #[arg(long)]
+    #[arg(long, conflicts_with = "lease")]
     at_most_once: bool,
 }
 

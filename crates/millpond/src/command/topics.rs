@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use millpond_client::Listing;
+use millpond_client::{Client, Listing};
 use millpond_types::limits::{PAGE_MAX, TOP_MAX};
-use millpond_types::{GroupName, TopBy, TopicName, TopicView};
+use millpond_types::{GroupName, NamespaceName, TopBy, TopicName, TopicView};
 
 use super::receive::group;
 use crate::address::{Address, Place};
@@ -57,10 +57,21 @@ impl Topics {
             Place::All => Bytes::new(),
             Place::Prefix(prefix) => prefix.bytes().clone(),
             Place::Topic(topic) => {
-                let mut view = with_client(globals, async |client| Ok(client.topic(namespace, topic).await?))?;
-                if let Some(group) = &self.group {
-                    view.cursors.retain(|cursors| cursors.group == *group);
+                if self.top.is_some() {
+                    return Err(Failure::usage(
+                        "--top compares topics: name a namespace or PREFIX*, and not one topic",
+                    ));
                 }
+                let view = with_client(globals, async |client| {
+                    let mut view = client.topic(namespace.clone(), topic).await?;
+                    if let Some(group) = &self.group {
+                        view.cursors.retain(|cursors| cursors.group == *group);
+                        if view.cursors.is_empty() {
+                            must_have(client, namespace, group).await?;
+                        }
+                    }
+                    Ok(view)
+                })?;
                 print_one(globals, &view);
                 return Ok(());
             }
@@ -90,6 +101,17 @@ impl Topics {
         }
         Ok(())
     }
+}
+
+/// A topic may have no cursors of a group that is there.
+async fn must_have(client: &Client, namespace: NamespaceName, group: &GroupName) -> Result<(), Failure> {
+    let view = client.stats(namespace.clone()).await?;
+    if view.groups.iter().any(|of| of.name == *group) {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "namespace {namespace} has no group {group}: `millpond group list {namespace}` lists its groups"
+    )))
 }
 
 fn print_one(globals: &Globals, view: &TopicView) {

@@ -63,7 +63,7 @@ pub struct Work {
     #[arg(long, value_name = "NS/TOPIC", conflicts_with = "at_most_once")]
     forward: Option<TopicAddress>,
     /// Take messages that end as they are delivered: none comes again, whatever becomes of its command
-    #[arg(long)]
+    #[arg(long, conflicts_with = "lease")]
     at_most_once: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", last = true, required = true)]
