@@ -247,10 +247,10 @@ choice!(Start { 0 Latest, 1 Earliest, 2 At(time) });
 choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
 
 record!(Counts { waiting, delayed, retrying, leased, dead });
-record!(NamespaceView { name, policy, rules, version, usage, groups, offices, tally, paused, position });
+record!(NamespaceView { name, policy, rules, version, usage, groups, offices, paused, position });
 record!(Usage { messages, bytes, topics, connections });
 record!(Tally { accepted, declined, superseded, dropped, retained_out });
-record!(GroupView { name, start, is_starting, reached, counts, retained_out });
+record!(GroupView { name, start, is_starting, reached, counts, tally });
 choice!(GroupKind { 0 Shared, 1 Exclusive(terms) });
 record!(OfficeTerms { term, handover });
 record!(OfficeView { group, terms, epoch, leader, is_handing_over, candidates });

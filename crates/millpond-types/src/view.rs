@@ -36,7 +36,7 @@ impl Counts {
     }
 }
 
-/// What has become of the messages that were published to a namespace since it was made, as far as policies decide it.
+/// What has become in a group of the messages that were published since it was made, as far as policies decide it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Stored.
@@ -49,20 +49,6 @@ pub struct Tally {
     pub dropped: u64,
     /// Stored, and ended because a group held more, or for longer, than it is to keep.
     pub retained_out: u64,
-}
-
-impl core::ops::Add for Tally {
-    type Output = Tally;
-
-    fn add(self, other: Tally) -> Tally {
-        Tally {
-            accepted: self.accepted + other.accepted,
-            declined: self.declined + other.declined,
-            superseded: self.superseded + other.superseded,
-            dropped: self.dropped + other.dropped,
-            retained_out: self.retained_out + other.retained_out,
-        }
-    }
 }
 
 /// What a namespace holds of what its [quotas](crate::Quotas) limit. Of several groups the one that holds most counts.
@@ -107,8 +93,6 @@ pub struct NamespaceView {
     pub groups: Vec<GroupView>,
     /// The offices of exclusive groups.
     pub offices: Vec<OfficeView>,
-    /// What has become of what was published, all groups together.
-    pub tally: Tally,
     /// Names and prefixes that are paused.
     pub paused: Vec<(TopicName, bool)>,
     /// The journal position that all of this is true of.
@@ -128,8 +112,8 @@ pub struct GroupView {
     pub reached: Option<TopicName>,
     /// What its messages are doing.
     pub counts: Counts,
-    /// How many messages have ended in it because it held more, or for longer, than it is to keep.
-    pub retained_out: u64,
+    /// What has become of what was published since it was made.
+    pub tally: Tally,
 }
 
 /// A topic.

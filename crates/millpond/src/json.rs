@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millpond_types::{
     Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, OfficeView, Overrides, Pattern, Policy,
-    Quotas, Start, TopicName, TopicView, WallTime, block,
+    Quotas, Start, Tally, TopicName, TopicView, WallTime, block,
 };
 use serde_json::{Map, Value, json};
 
@@ -143,19 +143,22 @@ pub fn stats(view: &NamespaceView) -> Value {
         "quotas": quotas(view.policy.quotas),
         "groups": groups,
         "offices": offices,
-        "accepted": view.tally.accepted,
-        "declined": view.tally.declined,
-        "superseded": view.tally.superseded,
-        "dropped": view.tally.dropped,
-        "retained_out": view.tally.retained_out,
         "position": view.position,
     })
 }
 
-/// What a group holds, and has let go of because it held too much.
+/// What a group holds, and what has become of what was published since it was made.
 fn held(group: &GroupView) -> Map<String, Value> {
     let mut fields = counts(&group.counts);
-    fields.insert("retained_out".into(), group.retained_out.into());
+    let Tally { accepted, declined, superseded, dropped, retained_out } = group.tally;
+    let tally = [
+        ("accepted", accepted),
+        ("declined", declined),
+        ("superseded", superseded),
+        ("dropped", dropped),
+        ("retained_out", retained_out),
+    ];
+    fields.extend(tally.map(|(name, count)| (name.to_owned(), count.into())));
     fields
 }
 

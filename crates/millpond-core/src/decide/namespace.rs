@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::NAMESPACES_MAX;
-use millpond_types::{Code, GroupKind, GroupName, NamespaceName, NamespaceView, Policy, Rules, Start, Tally, Usage};
+use millpond_types::{Code, GroupKind, GroupName, NamespaceName, NamespaceView, Policy, Rules, Start, Usage};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -100,7 +100,6 @@ impl Core {
             usage: groups().map(Group::usage).fold(Usage::default(), Usage::most),
             groups: groups().map(Group::view).collect(),
             offices: self.offices(namespace).collect(),
-            tally: groups().fold(Tally::default(), |sum, group| sum + group.tally),
             paused: namespace.paused.iter().cloned().collect(),
             position,
         }

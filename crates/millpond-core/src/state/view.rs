@@ -57,7 +57,7 @@ impl Group {
         // Behind a name, or at it.
         let reached = at.and_then(|at| Name::parse(at.strip_suffix(&[0]).unwrap_or(at)));
         let (name, start, is_starting, counts) = (self.name.clone(), self.start, at.is_some(), self.counts);
-        GroupView { name, start, is_starting, reached, counts, retained_out: self.tally.retained_out }
+        GroupView { name, start, is_starting, reached, counts, tally: self.tally }
     }
 }
 

@@ -196,18 +196,16 @@ fn namespace(view: &NamespaceView) -> String {
         None => ", starting".into(),
         Some(reached) => format!(", starting at {reached}"),
     };
-    let retained = |group: &GroupView| match group.retained_out {
-        0 => String::new(),
-        n => format!(", {n} retained out"),
+    let tally = |group: &GroupView| {
+        let Tally { accepted: _, declined, superseded, dropped, retained_out } = group.tally;
+        let tally =
+            [("retained out", retained_out), ("declined", declined), ("superseded", superseded), ("dropped", dropped)];
+        tally.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {n} {name}")).collect::<String>()
     };
-    let others = view.groups[1..]
-        .iter()
-        .map(|of| format!("; {}{}{}{}", of.name, counts(&of.counts), retained(of), starting(of)));
+    let others =
+        view.groups[1..].iter().map(|of| format!("; {}{}{}{}", of.name, counts(&of.counts), tally(of), starting(of)));
     let first = &view.groups[0];
-    let of = format!("{}{}{}", counts(&first.counts), retained(first), others.collect::<String>());
-    let Tally { accepted: _, declined, superseded, dropped, retained_out: _ } = view.tally;
-    let tally = [("declined", declined), ("superseded", superseded), ("dropped", dropped)];
-    let tally: String = tally.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {n} {name}")).collect();
+    let of = format!("{}{}{}", counts(&first.counts), tally(first), others.collect::<String>());
     let (quotas, usage) = (view.policy.quotas, view.usage);
     let quotas = [
         ("messages", quotas.messages, usage.messages),
@@ -217,7 +215,7 @@ fn namespace(view: &NamespaceView) -> String {
     let quotas = quotas.iter().filter_map(|(name, quota, used)| Some(format!(", {used} of {} {name}", (*quota)?)));
     let quotas: String = quotas.collect();
     let offices: String = view.offices.iter().map(office).collect();
-    format!("{}: {} topics{of}{tally}{paused}{quotas}{offices}", view.name, usage.topics)
+    format!("{}: {} topics{of}{paused}{quotas}{offices}", view.name, usage.topics)
 }
 
 fn topic(view: &TopicView, now: Now) -> Vec<String> {

@@ -454,7 +454,13 @@ impl Draw {
             is_starting: self.flag(),
             reached: self.option(Draw::topic),
             counts: self.counts(),
-            retained_out: self.u64(),
+            tally: Tally {
+                accepted: self.u64(),
+                declined: self.u64(),
+                superseded: self.u64(),
+                dropped: self.u64(),
+                retained_out: self.u64(),
+            },
         }
     }
 
@@ -467,13 +473,6 @@ impl Draw {
             usage: Usage { messages: self.u64(), bytes: self.u64(), topics: self.u64(), connections: self.u64() },
             groups: self.list(0, Draw::group_view),
             offices: self.list(0, Draw::office),
-            tally: Tally {
-                accepted: self.u64(),
-                declined: self.u64(),
-                superseded: self.u64(),
-                dropped: self.u64(),
-                retained_out: self.u64(),
-            },
             paused: self.list(0, |d| (d.topic(), d.flag())),
             position: self.u64(),
         }

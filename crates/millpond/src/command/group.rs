@@ -131,7 +131,7 @@ fn table(view: &NamespaceView) -> Table {
         let of = |say: fn(&OfficeView) -> String| office.map_or_else(String::new, say);
         let (leader, epoch) = (of(json::leader), of(|office| office.epoch.0.to_string()));
         let candidates = of(|office| office.candidates.to_string());
-        let (name, retained_out) = (group.name.to_string(), group.retained_out.to_string());
+        let (name, retained_out) = (group.name.to_string(), group.tally.retained_out.to_string());
         table.row([
             name,
             start(group),

@@ -97,6 +97,13 @@ impl Publish {
     }
 
     fn to(&self) -> Result<To, Failure> {
+        if let (Some(delay), Some(ttl)) = (self.delay, self.ttl)
+            && delay >= ttl
+        {
+            return Err(Failure::usage(
+                "a TTL counts from the publish: with a --delay that is not shorter than its --ttl, a message is never delivered",
+            ));
+        }
         let namespace = &self.address.namespace;
         match (&self.address.place, &self.exchange) {
             (Place::Topic(topic), None) => Ok(To::Topic(topic.clone())),

@@ -1,7 +1,7 @@
 //! `stats`: how many messages a namespace holds in each state, all counted at one journal position.
 
 use clap::Args;
-use millpond_types::{GroupName, GroupView, NamespaceName, NamespaceView, Quotas};
+use millpond_types::{GroupName, GroupView, NamespaceName, NamespaceView, Quotas, Tally};
 
 use super::receive::group;
 use crate::cli::{Globals, Output};
@@ -44,6 +44,7 @@ impl Stats {
             views.iter().for_each(|view| say::line(json::stats(view)));
         } else {
             say::print(table(&views));
+            say::print(became(&views));
             if let [view] = &views[..]
                 && view.policy.quotas != Quotas::default()
             {
@@ -70,23 +71,28 @@ fn usage(view: &NamespaceView) -> Table {
     table
 }
 
+/// What has become of what was published since each group was made.
+fn became(views: &[NamespaceView]) -> Table {
+    let mut table =
+        Table::new(&["namespace", "group", "accepted", "declined", "superseded", "dropped", "retained out"]);
+    for view in views {
+        for group in &view.groups {
+            let Tally { accepted, declined, superseded, dropped, retained_out } = group.tally;
+            let [accepted, declined, superseded, dropped, retained_out] =
+                [accepted, declined, superseded, dropped, retained_out].map(|count| count.to_string());
+            let (namespace, name) = (view.name.to_string(), group.name.to_string());
+            table.row([namespace, name, accepted, declined, superseded, dropped, retained_out]);
+        }
+    }
+    table
+}
+
 fn table(views: &[NamespaceView]) -> Table {
-    let heads = [
-        "namespace",
-        "group",
-        "topics",
-        "waiting",
-        "delayed",
-        "retrying",
-        "leased",
-        "dead",
-        "unfinished",
-        "retained out",
-        "position",
-    ];
+    let heads =
+        ["namespace", "group", "topics", "waiting", "delayed", "retrying", "leased", "dead", "unfinished", "position"];
     let mut table = Table::new(&heads);
     for view in views {
-        for GroupView { name, counts, retained_out, .. } in &view.groups {
+        for GroupView { name, counts, .. } in &view.groups {
             table.row([
                 view.name.to_string(),
                 name.to_string(),
@@ -97,7 +103,6 @@ fn table(views: &[NamespaceView]) -> Table {
                 counts.leased.to_string(),
                 counts.dead.to_string(),
                 counts.unfinished().to_string(),
-                retained_out.to_string(),
                 view.position.to_string(),
             ]);
         }

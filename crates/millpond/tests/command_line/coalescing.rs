@@ -145,7 +145,7 @@ async fn check(client: &Client, known: &Known, publishes: u64, took: Duration) {
             assert_eq!(known.done.get(topic), Some(last), "the last message of {topic} was worked on");
         }
     }
-    let tally = client.stats(namespace()).await.unwrap().tally;
+    let tally = client.stats(namespace()).await.unwrap().groups[0].tally;
     assert_eq!((tally.accepted, tally.declined), (publishes, 0));
     assert!(tally.superseded > 0, "one stood for many");
     println!(
