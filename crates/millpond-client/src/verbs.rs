@@ -104,9 +104,26 @@ impl Client {
 
 /// Namespaces, groups and exchanges.
 impl Client {
-    /// Makes a namespace, or gives it another policy and other rules.
+    /// Makes a namespace, or gives it another policy and other rules, whatever it had before.
     pub async fn set_namespace(&self, namespace: NamespaceName, policy: Policy, rules: Rules) -> Result<()> {
-        self.done("namespace verb", Request::NamespaceSet { namespace, policy, rules }, Repeat::Harmless).await
+        let set = Request::NamespaceSet { namespace, policy, rules, based_on: None };
+        self.done("namespace verb", set, Repeat::Harmless).await
+    }
+
+    /// Changes a namespace that was read, unless somebody else has done so since. `version` is that of its view; with 0 it is
+    /// made, unless it is there.
+    ///
+    /// # Errors
+    /// Refused with [`Code::NamespaceChanged`](crate::Code::NamespaceChanged) if it is of another version.
+    pub async fn change_namespace(
+        &self,
+        namespace: NamespaceName,
+        version: u64,
+        policy: Policy,
+        rules: Rules,
+    ) -> Result<()> {
+        let set = Request::NamespaceSet { namespace, policy, rules, based_on: Some(version) };
+        self.done("namespace verb", set, Repeat::Never).await
     }
 
     /// Deletes a namespace that holds nothing.

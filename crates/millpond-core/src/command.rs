@@ -94,11 +94,13 @@ pub enum Command {
         filter: Filter,
         group: Option<GroupName>,
     },
-    /// Makes a namespace, or gives it another policy and other rules.
+    /// Makes a namespace, or gives it another policy and other rules: that of a version, 0 for one that is not there, or
+    /// with `None` whatever is there.
     NamespaceSet {
         name: NamespaceName,
         policy: Policy,
         rules: Rules,
+        based_on: Option<u64>,
     },
     NamespaceDelete(NamespaceName),
     /// Makes a group, which has all that is published from then on, and of what was published before what its start says.

@@ -148,6 +148,8 @@ pub enum Request<B = Bytes> {
         policy: Policy,
         /// What it says otherwise for some topics.
         rules: Rules,
+        /// The version that is to be changed, 0 where there is to be none; `None` for whatever is there.
+        based_on: Option<u64>,
     },
     /// Deletes a namespace that holds nothing. Answered by [`Response::Done`].
     NamespaceDelete {

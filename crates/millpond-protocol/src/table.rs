@@ -39,7 +39,7 @@ choice!(Request<B> {
     0x44 Resume { topic, prefix },
     0x45 Forget { topic, dedup_id: Short<DEDUP_ID_MAX> },
     0x46 Purge { namespace, filter, group },
-    0x50 NamespaceSet { namespace, policy, rules },
+    0x50 NamespaceSet { namespace, policy, rules, based_on },
     0x51 NamespaceDelete { namespace },
     0x52 Namespaces,
     0x53 Stats { namespace },

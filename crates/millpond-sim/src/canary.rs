@@ -103,14 +103,14 @@ impl Canary {
     pub fn mistakes(self, command: Command) -> Command {
         match (self, command) {
             (Canary::Halves, Command::Forward(forward)) => Command::Publish(forward.publish),
-            (_, Command::NamespaceSet { name, policy, rules }) => {
+            (_, Command::NamespaceSet { name, policy, rules, based_on }) => {
                 let own = |rule: &Rule| {
                     let policy = self.misreads(rule.overrides.over(&policy));
                     Rule { overrides: Overrides { dedup_window: None, ..Overrides::from(&policy) }, ..rule.clone() }
                 };
                 let changed = Rules::new(rules.iter().map(own).collect()).expect("they are as many and as they were");
                 let rules = if self.misreads(policy.clone()) == policy { rules } else { changed };
-                Command::NamespaceSet { name, policy: self.misreads(policy), rules }
+                Command::NamespaceSet { name, policy: self.misreads(policy), rules, based_on }
             }
             (Canary::Starts, Command::GroupCreate { namespace, name, start: Start::At(_), kind }) => {
                 Command::GroupCreate { namespace, name, start: Start::Earliest, kind }

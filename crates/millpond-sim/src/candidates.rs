@@ -52,7 +52,7 @@ impl Candidates {
         // No message is given up on, so that the last leader has them all.
         let policy = Policy { retry: Retry::Head, max_failures: u32::MAX, lease: Millis(2000), ..Policy::default() };
         let name = namespace(NAMESPACE);
-        let made = Command::NamespaceSet { name, policy, rules: Rules::default() };
+        let made = Command::NamespaceSet { name, policy, rules: Rules::default(), based_on: None };
         let kind = GroupKind::Exclusive(self.terms);
         let (name, start) = (group(), Start::Latest);
         let group = Command::GroupCreate { namespace: namespace(NAMESPACE), name, start, kind };

@@ -33,7 +33,7 @@ impl Operator {
     pub fn set_up(&self) -> Vec<Request> {
         let set = |(name, policy): (NamespaceName, Policy)| {
             let rules = Rules::default();
-            Command::NamespaceSet { name, policy, rules }
+            Command::NamespaceSet { name, policy, rules, based_on: None }
         };
         let made = self.namespaces.iter().cloned().map(set);
         made.map(|command| Request { command, asked: Asked::Other("namespaces made") }).collect()

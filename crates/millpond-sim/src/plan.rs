@@ -82,7 +82,8 @@ pub fn set_policies(name: NamespaceName, stream: &mut Stream) -> Command {
     };
     let patterns: &[&str] = if stream.one_in(2) { &["a*", "a/2", "d/x/*", "e"] } else { &[] };
     let rules = patterns.iter().map(|pattern| rule(pattern, stream)).collect();
-    Command::NamespaceSet { name, policy: base, rules: Rules::new(rules).expect("one rule for each pattern") }
+    let rules = Rules::new(rules).expect("one rule for each pattern");
+    Command::NamespaceSet { name, policy: base, rules, based_on: None }
 }
 
 /// A policy whose times are short beside a life.

@@ -22,6 +22,7 @@ pub enum Code {
     TopicUnknown = 25,
     GroupExists = 26,
     GroupInUse = 27,
+    NamespaceChanged = 28,
     MessageTooLarge = 30,
     DedupOff = 31,
     DiskFull = 32,
@@ -58,7 +59,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 37] = [
+    pub const ALL: [Code; 38] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -75,6 +76,7 @@ impl Code {
         Code::TopicUnknown,
         Code::GroupExists,
         Code::GroupInUse,
+        Code::NamespaceChanged,
         Code::MessageTooLarge,
         Code::DedupOff,
         Code::DiskFull,
@@ -142,6 +144,9 @@ impl Code {
             Code::TopicUnknown => ("topic_unknown", Fix, "nothing is left of a topic of this name"),
             Code::GroupExists => ("group_exists", Fix, "the namespace has a group of this name already"),
             Code::GroupInUse => ("group_in_use", Fix, "consumers are attached to the group, or it always exists"),
+            Code::NamespaceChanged => {
+                ("namespace_changed", Fix, "the namespace is of another version than that which was to be changed")
+            }
             Code::MessageTooLarge => ("message_too_large", Fix, "the body or the headers are over the limit"),
             Code::DedupOff => ("dedup_off", Fix, "a dedup id was given, and the dedup window is off"),
             Code::DiskFull => ("disk_full", Retry, "the disk has no room for another journal segment"),

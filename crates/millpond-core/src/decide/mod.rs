@@ -88,7 +88,9 @@ impl Core {
             Command::Purge { namespace, filter, group } => {
                 self.purge(ticket, &namespace, filter, group, log).map(|()| None)
             }
-            Command::NamespaceSet { name, policy, rules } => self.namespace_set(name, policy, rules, log).map(Some),
+            Command::NamespaceSet { name, policy, rules, based_on } => {
+                self.namespace_set((name, based_on), policy, rules, log).map(Some)
+            }
             Command::NamespaceDelete(name) => self.namespace_delete(&name, log).map(Some),
             Command::GroupCreate { namespace, name, start, kind } => {
                 self.group_create(&namespace, name, start, kind, log).map(Some)

@@ -16,14 +16,26 @@ use crate::state::namespace::Namespace;
 impl Core {
     pub(super) fn namespace_set(
         &mut self,
-        name: NamespaceName,
+        (name, based_on): (NamespaceName, Option<u64>),
         policy: Policy,
         rules: Rules,
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
         rules.validate(&policy).map_err(|bad| (Code::PolicyInvalid, format!("{bad}")))?;
-        let (number, version) = match self.state.namespaces.number(&name) {
-            Some(number) => (number, self.state.namespaces[number].policies.version + 1),
+        let number = self.state.namespaces.number(&name);
+        let version = number.map_or(0, |number| self.state.namespaces[number].policies.version);
+        if let Some(based_on) = based_on.filter(|based_on| *based_on != version) {
+            let detail = match (version, based_on) {
+                (0, _) => format!("there is no namespace {name} any more"),
+                (_, 0) => format!("namespace {name} exists already"),
+                _ => format!(
+                    "namespace {name} is of version {version} by now, and what was to be changed is {based_on}; read it again"
+                ),
+            };
+            return Err((Code::NamespaceChanged, detail));
+        }
+        let (number, version) = match number {
+            Some(number) => (number, version + 1),
             None if self.state.namespaces.len() >= NAMESPACES_MAX => {
                 return Err((Code::LimitExceeded, format!("a broker has at most {NAMESPACES_MAX} namespaces")));
             }

@@ -351,7 +351,7 @@ fn a_namespace_goes_with_a_group_that_is_being_deleted() {
     let mut shell = Shell::new();
     let (namespace, name) = (NamespaceName::try_from("other").unwrap(), GroupName::try_from("audit").unwrap());
     let (policy, rules) = (Policy::default(), Rules::default());
-    let set = Command::NamespaceSet { name: namespace.clone(), policy, rules };
+    let set = Command::NamespaceSet { name: namespace.clone(), policy, rules, based_on: None };
     let (start, kind) = (Start::Latest, GroupKind::Shared);
     let create = Command::GroupCreate { namespace: namespace.clone(), name: name.clone(), start, kind };
     let delete = Command::GroupDelete { namespace: namespace.clone(), name };

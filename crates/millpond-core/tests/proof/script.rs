@@ -215,7 +215,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "namespace" => {
             let name = NamespaceName::try_from(line.words[0]).unwrap();
             let (policy, rules) = policies(line, text);
-            Command::NamespaceSet { name, policy, rules }
+            Command::NamespaceSet { name, policy, rules, based_on: line.number("based_on") }
         }
         "namespace-delete" => Command::NamespaceDelete(NamespaceName::try_from(line.words[0]).unwrap()),
         "group" => {

@@ -141,7 +141,7 @@ fn as_sent(request: Request<Block>) -> Request<Bytes> {
             Heartbeat { except }, SessionEnd, Attach(it), Credit { consumer, messages, bytes }, Detach { consumer },
             Resign { consumer }, Look { topic, which, group }, Cancel { topic, which },
             Reschedule { topic, which, delay }, Pause { topic, prefix }, Resume { topic, prefix },
-            Forget { topic, dedup_id }, Purge { namespace, filter, group }, NamespaceSet { namespace, policy, rules },
+            Forget { topic, dedup_id }, Purge { namespace, filter, group }, NamespaceSet { namespace, policy, rules, based_on },
             NamespaceDelete { namespace }, GroupCreate { namespace, group, start, kind }, GroupDelete { namespace, group },
             ExchangeCreate { namespace, exchange, kind, unroutable }, ExchangeDelete { namespace, exchange },
             Exchanges { namespace }, Bind { namespace, exchange, binding }, Unbind { namespace, exchange, binding },

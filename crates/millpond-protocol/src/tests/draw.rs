@@ -372,7 +372,8 @@ impl Draw {
                 Request::Purge { namespace: self.namespace(), filter: self.filter(), group }
             }
             "NamespaceSet" => {
-                Request::NamespaceSet { namespace: self.namespace(), policy: self.policy(), rules: self.rules() }
+                let (namespace, policy) = (self.namespace(), self.policy());
+                Request::NamespaceSet { namespace, policy, rules: self.rules(), based_on: self.option(Draw::u64) }
             }
             "NamespaceDelete" => Request::NamespaceDelete { namespace: self.namespace() },
             "GroupCreate" => {

@@ -94,10 +94,10 @@ pub(crate) fn detached(filter: Filter) -> Filter {
 }
 
 /// The same for a namespace and its rules, which may be kept for ever.
-pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy, rules: Rules) -> Command {
+pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy, rules: Rules, based_on: Option<u64>) -> Command {
     let name = NamespaceName::try_from(name.as_str()).expect("it was a name before");
     let rules = rules.detach();
-    Command::NamespaceSet { name, policy, rules }
+    Command::NamespaceSet { name, policy, rules, based_on }
 }
 
 pub(crate) fn finish(finish: frame::Finish) -> Result<Command, Refusal> {

@@ -33,7 +33,7 @@ impl Promises {
         let mut fact = fact.clone();
         match (&mut fact, self.asking.as_mut()) {
             (Fact::NamespaceSet { name, policy, rules, .. }, Some(Asking { command, .. })) => {
-                if let Command::NamespaceSet { name: of, policy: asked, rules: also } = command
+                if let Command::NamespaceSet { name: of, policy: asked, rules: also, .. } = command
                     && *of == *name
                 {
                     (*policy, *rules) = (asked.clone(), also.clone());

@@ -83,7 +83,12 @@ fn make() {
     let other = NamespaceName::try_from("other").unwrap();
     turn(
         &mut opened,
-        Command::NamespaceSet { name: other.clone(), policy: Policy::default(), rules: Rules::default() },
+        Command::NamespaceSet {
+            name: other.clone(),
+            policy: Policy::default(),
+            rules: Rules::default(),
+            based_on: None,
+        },
     );
     let group = GroupName::try_from("audit").unwrap();
     let (start, kind) = (millpond_types::Start::Latest, millpond_types::GroupKind::Shared);

@@ -182,7 +182,12 @@ impl Target {
                 }
             }
             Response::Error { code: Code::NamespaceUnknown, .. } => {
-                match wire.call(&Request::NamespaceSet { namespace, policy, rules: Rules::default() })? {
+                match wire.call(&Request::NamespaceSet {
+                    namespace,
+                    policy,
+                    rules: Rules::default(),
+                    based_on: None,
+                })? {
                     Response::Done => {}
                     other => return Err(unexpected(&other)),
                 }

@@ -1,10 +1,10 @@
 //! `namespace`: makes, changes, shows and deletes namespaces.
 
 use clap::{Args, Subcommand};
-use millpond_client::Client;
+use millpond_client::{Client, Error};
 use millpond_types::{
-    Coalesce, DedupWindow, Dispatch, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides, Pattern,
-    Policy, Quotas, Rate, Retention, Retry, Rule, Rules, TopicName,
+    Coalesce, Code, DedupWindow, Dispatch, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides,
+    Pattern, Policy, Quotas, Rate, Retention, Retry, Rule, Rules, TopicName,
 };
 
 use crate::cli::{Globals, Output};
@@ -12,6 +12,9 @@ use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::table::Table;
 use crate::{json, policy, quantity, say};
+
+/// How often a change is tried while others change the same namespace.
+const CHANGES_MAX: u32 = 100;
 
 /// Make, change, show and delete namespaces
 #[derive(Subcommand)]
@@ -190,35 +193,21 @@ impl Namespace {
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         match self {
             Namespace::Create(Create { name, policy, rules }) => with_client(globals, async |client| {
-                if find(client, &name).await?.is_some() {
-                    return Err(Failure::refused(format!(
-                        "namespace {name} exists already: change it with `millpond namespace set {name}`"
-                    )));
-                }
                 let (policy, rules) = checked(policy.over(&Policy::default()), rules)?;
-                Ok(client.set_namespace(name, policy, rules).await?)
+                match client.change_namespace(name.clone(), 0, policy, rules).await {
+                    Err(Error::Refused { code: Code::NamespaceChanged, .. }) => Err(Failure::refused(format!(
+                        "namespace {name} exists already: change it with `millpond namespace set {name}`"
+                    ))),
+                    done => Ok(done?),
+                }
             }),
-            Namespace::Set(Set { name, policy, rules, no_rules }) => with_client(globals, async |client| {
-                if let Some(both) = no_rules.iter().find(|pattern| rules.iter().any(|rule| rule.pattern == **pattern)) {
+            Namespace::Set(set) => {
+                if let Some(both) = set.said_twice() {
                     let both = json::pattern_text(both);
                     return Err(Failure::usage(format!("--rule and --no-rule both name {both}; say one of the two")));
                 }
-                let view = found(client, &name).await?;
-                let is_there = |pattern: &&Pattern| view.rules.iter().any(|rule| rule.pattern == **pattern);
-                if let Some(missing) = no_rules.iter().find(|pattern| !is_there(pattern)) {
-                    let missing = json::pattern_text(missing);
-                    return Err(Failure::refused(format!(
-                        "namespace {name} has no rule for {missing}: `millpond namespace show {name}` lists its rules"
-                    )));
-                }
-                let is_over = |rule: &&Rule| {
-                    no_rules.contains(&rule.pattern) || rules.iter().any(|other| other.pattern == rule.pattern)
-                };
-                let kept = view.rules.iter().filter(|rule| !is_over(rule)).cloned();
-                let rules = kept.chain(rules.iter().cloned()).collect();
-                let (policy, rules) = checked(policy.over(&view.policy), rules)?;
-                Ok(client.set_namespace(name, policy, rules).await?)
-            }),
+                with_client(globals, async |client| set.change(client).await)
+            }
             Namespace::Show(Show { name, topic }) => {
                 let view = with_client(globals, async |client| found(client, &name).await)?;
                 match (globals.output, &topic) {
@@ -244,12 +233,44 @@ impl Namespace {
     }
 }
 
-async fn find(client: &Client, name: &NamespaceName) -> Result<Option<NamespaceView>, Failure> {
-    Ok(client.namespaces().await?.into_iter().find(|view| view.name == *name))
+impl Set {
+    /// A pattern that is to have a rule and to have none.
+    fn said_twice(&self) -> Option<&Pattern> {
+        self.no_rules.iter().find(|pattern| self.rules.iter().any(|rule| rule.pattern == **pattern))
+    }
+
+    /// Reads the namespace and changes what was read; where somebody else has been quicker, once more.
+    async fn change(&self, client: &Client) -> Result<(), Failure> {
+        for _ in 1..CHANGES_MAX {
+            match self.try_to_change(client).await? {
+                Err(Error::Refused { code: Code::NamespaceChanged, .. }) => {}
+                done => return Ok(done?),
+            }
+        }
+        Ok(self.try_to_change(client).await??)
+    }
+
+    async fn try_to_change(&self, client: &Client) -> Result<Result<(), Error>, Failure> {
+        let Set { name, policy, rules, no_rules } = self;
+        let view = found(client, name).await?;
+        let is_there = |pattern: &&Pattern| view.rules.iter().any(|rule| rule.pattern == **pattern);
+        if let Some(missing) = no_rules.iter().find(|pattern| !is_there(pattern)) {
+            let missing = json::pattern_text(missing);
+            return Err(Failure::refused(format!(
+                "namespace {name} has no rule for {missing}: `millpond namespace show {name}` lists its rules"
+            )));
+        }
+        let is_over =
+            |rule: &&Rule| no_rules.contains(&rule.pattern) || rules.iter().any(|other| other.pattern == rule.pattern);
+        let kept = view.rules.iter().filter(|rule| !is_over(rule)).cloned();
+        let (policy, rules) = checked(policy.over(&view.policy), kept.chain(rules.iter().cloned()).collect())?;
+        Ok(client.change_namespace(name.clone(), view.version, policy, rules).await)
+    }
 }
 
 async fn found(client: &Client, name: &NamespaceName) -> Result<NamespaceView, Failure> {
-    find(client, name).await?.ok_or_else(|| {
+    let view = client.namespaces().await?.into_iter().find(|view| view.name == *name);
+    view.ok_or_else(|| {
         Failure::refused(format!("there is no namespace {name}: make it with `millpond namespace create {name}`"))
     })
 }

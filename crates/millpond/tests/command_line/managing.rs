@@ -269,6 +269,26 @@ fn one_message_of_a_topic_stands_for_those_that_come_while_it_waits() {
 }
 
 #[test]
+fn changes_of_a_namespace_at_the_same_time_are_all_there() {
+    let broker = Broker::start();
+    let made: Vec<_> = (0..6)
+        .map(|number: u32| {
+            let failures = number.to_string();
+            broker.spawn(&["namespace", "create", "race", "--max-failures", &failures])
+        })
+        .collect();
+    let made = made.into_iter().map(|create| create.wait().code).filter(|code| *code == 0).count();
+    assert_eq!(made, 1, "one of them has made it, and the others were told");
+    let changes: Vec<_> = (0..12)
+        .map(|number| broker.spawn(&["namespace", "set", "race", "--rule", &format!("t{number} weight=2")]))
+        .collect();
+    changes.into_iter().for_each(|change| _ = change.wait().ok());
+    let shown = broker.json(&["namespace", "show", "race", "--output", "json"])[0].clone();
+    assert_eq!(shown["rules"].as_array().unwrap().len(), 12, "{shown}");
+    broker.call(&["namespace", "set", "race", "--no-rule", "nowhere"]).failed(1, &["no rule for nowhere"]);
+}
+
+#[test]
 fn a_full_topic_refuses_or_drops() {
     let broker = Broker::start();
     broker.ok(&["namespace", "create", "n", "--max-waiting", "1", "--rule", "drop overflow=drop-oldest"]);

@@ -200,7 +200,7 @@ pub fn set_policy(at: usize, weight: u32) -> Command {
     let dispatch = if at % 3 == 2 { Dispatch::Fair } else { Dispatch::Priority };
     let ageing = (weight == 3).then(|| [Some(Millis(1000)), None, Some(Millis(3000))][at % 3]).flatten();
     let policy = Policy { dispatch, ageing, ..policy(at % BASE, weight) };
-    Command::NamespaceSet { name: NamespaceName::default(), policy, rules }
+    Command::NamespaceSet { name: NamespaceName::default(), policy, rules, based_on: None }
 }
 
 /// Policies whose back-off has no jitter. `weight` is one for a whole history: turns are counted in it.

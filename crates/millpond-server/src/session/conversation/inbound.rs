@@ -108,8 +108,8 @@ impl Conversation {
                 manage(Command::Forget { topic, dedup_hash })
             }
             frame::Request::Purge { namespace, filter, group } => manage(Command::Purge { namespace, filter, group }),
-            frame::Request::NamespaceSet { namespace, policy, rules } => {
-                manage(convert::namespace_set(&namespace, policy, rules))
+            frame::Request::NamespaceSet { namespace, policy, rules, based_on } => {
+                manage(convert::namespace_set(&namespace, policy, rules, based_on))
             }
             frame::Request::NamespaceDelete { namespace } => manage(Command::NamespaceDelete(namespace)),
             frame::Request::GroupCreate { namespace, group: name, start, kind } => {
