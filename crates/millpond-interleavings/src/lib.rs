@@ -1,6 +1,6 @@
 //! The modules of Millpond whose threads wait for one another, under a scheduler that tries many orders.
 //!
-//! They are compiled here a second time, from the files of their crates, with [`sync`] in the place of those crates' own: with
+//! They are compiled here a second time, from the files of their crates, with `sync` in the place of those crates' own: with
 //! shuttle's primitives for those of `std`. So the code is the one that runs, and the crates that run it know nothing of this.
 //! A scenario is a function of a few threads; `tests/orders.rs` has each run in many orders, always the same ones.
 //!
