@@ -20,9 +20,9 @@ use crate::state::topic::{Aside, AsideWhy, Level};
 use crate::state::{Now, State, TopicSlot};
 use crate::store::{Key, Want};
 
-/// Runs of messages that are not ready, among which those that are due first are looked for: about a millisecond. Of a topic
-/// with more of them it is the first ones by number.
-const RESTING_MAX: usize = 1 << 16;
+/// Runs of messages aside that a look goes over behind what is ready: about a millisecond. Of a topic with more of them it
+/// shows the first ones by number.
+const ASIDE_MAX: usize = 1 << 16;
 
 impl Core {
     pub(super) fn look(&mut self, look: Look) -> Result<Reply, Refusal> {
@@ -127,23 +127,10 @@ impl Core {
         let levels = || topic.levels.iter().rev();
         let ready = levels().flat_map(|level| level.ready_in_order());
         let aside = || levels().flat_map(|level| level.aside.values().map(move |aside| (level, &**aside)));
-        let leased = aside().filter(|(_, aside)| matches!(aside.state, AsideWhy::Leased(_)));
-        let Now { run, wall } = self.state.now;
-        let rests = |aside: &Aside| match aside.state {
-            AsideWhy::Delayed { due, .. } => Some(due.0.saturating_sub(wall.0)),
-            AsideWhy::Retrying { due, .. } => Some(due.0.saturating_sub(run.0)),
-            AsideWhy::Ready { .. } | AsideWhy::Leased(_) => None,
-        };
-        let place = |(level, aside): (&Level, &Aside)| Some((rests(aside)?, Reverse(level.priority), aside.run.first));
-        let resting = aside().filter_map(|piece| Some((place(piece)?, piece))).take(RESTING_MAX);
-        let mut resting: Vec<_> = resting.collect();
-        if limit < resting.len() {
-            resting.select_nth_unstable_by_key(limit, |(place, _)| *place);
-            resting.truncate(limit);
-        }
-        resting.sort_unstable_by_key(|(place, _)| *place);
-        let behind = resting.into_iter().map(|(_, piece)| piece).chain(leased);
-        let pieces = ready.chain(behind.map(|(level, aside)| (level, Piece::Aside(aside))));
+        // What is behind is only looked at where what is before is not enough.
+        let resting = core::iter::once_with(|| self.resting(aside().take(ASIDE_MAX), limit)).flatten();
+        let leased = aside().take(ASIDE_MAX).filter(|(_, aside)| matches!(aside.state, AsideWhy::Leased(_)));
+        let pieces = ready.chain(resting.chain(leased).map(|(level, aside)| (level, Piece::Aside(aside))));
         let one_by_one = pieces.flat_map(|(level, piece)| {
             (0..piece.run().count).map(move |index| {
                 let id = topic.id(level.priority, Sequence(piece.run().first.0 + u64::from(index)));
@@ -151,6 +138,30 @@ impl Core {
             })
         });
         one_by_one.take(limit).collect()
+    }
+
+    /// Of messages aside those that are not due, at most so many runs: the ones that are due first, in that order.
+    fn resting<'a>(
+        &self,
+        aside: impl Iterator<Item = (&'a Level, &'a Aside)>,
+        limit: usize,
+    ) -> impl Iterator<Item = (&'a Level, &'a Aside)> {
+        let Now { run, wall } = self.state.now;
+        let place = |(level, aside): (&Level, &Aside)| {
+            let rests = match aside.state {
+                AsideWhy::Delayed { due, .. } => due.0.saturating_sub(wall.0),
+                AsideWhy::Retrying { due, .. } => due.0.saturating_sub(run.0),
+                AsideWhy::Ready { .. } | AsideWhy::Leased(_) => return None,
+            };
+            Some((rests, Reverse(level.priority), aside.run.first))
+        };
+        let mut resting: Vec<_> = aside.filter_map(|piece| Some((place(piece)?, piece))).collect();
+        if limit < resting.len() {
+            resting.select_nth_unstable_by_key(limit, |(place, _)| *place);
+            resting.truncate(limit);
+        }
+        resting.sort_unstable_by_key(|(place, _)| *place);
+        resting.into_iter().map(|(_, piece)| piece)
     }
 }
 

@@ -186,7 +186,7 @@ impl Key {
             Key::Numbers => put(&[&[1]]),
             Key::Namespace(number) => put(&[&[2], &number.to_be_bytes()]),
             Key::Topic { group, shelf, name } => {
-                put(&[&[3], &group.to_be_bytes(), &[shelf.byte()]]);
+                put(&[&Key::topic_start(*group, *shelf)]);
                 Name::append(name.as_bytes(), bytes);
             }
             Key::Piece { group, topic, priority, first } => put(&[
@@ -197,14 +197,14 @@ impl Key {
                 &first.0.to_be_bytes(),
             ]),
             Key::Due { at, group, name } => {
-                put(&[&[5, at.clock.byte()], &at.at.to_be_bytes(), &group.to_be_bytes()]);
+                put(&[&Key::due_start(*at), &group.to_be_bytes()]);
                 Name::append(name.as_bytes(), bytes);
             }
             Key::Dedup { namespace, hash } => put(&[&[6], &namespace.to_be_bytes(), &hash.to_be_bytes()]),
             Key::Producer { namespace, id } => put(&[&[7], &namespace.to_be_bytes(), &id.0.to_be_bytes()]),
             Key::Exchange { namespace, name } => put(&[&[9], &namespace.to_be_bytes(), name.as_bytes()]),
             Key::Dead { namespace, group, topic, id } => {
-                put(&[&[8], &namespace.to_be_bytes(), &group.to_be_bytes()]);
+                put(&[&Key::dead_start(*namespace, *group)]);
                 Name::append(topic.as_bytes(), bytes);
                 let place =
                     [&[0], &id.topic.0.to_be_bytes()[..], &[id.priority.level() as u8], &id.sequence.0.to_be_bytes()];
@@ -215,7 +215,7 @@ impl Key {
 
     /// Where the topics of a shelf begin whose names stand at or behind `name` ([`Name::bytes`]).
     pub fn topic_bound(group: GroupNumber, shelf: Shelf, name: &[u8]) -> KeyBytes {
-        joined(&[&[3], &group.to_be_bytes(), &[shelf.byte()], name])
+        [&Key::topic_start(group, shelf), name].concat()
     }
 
     /// What a topic's key, or a bound between those of topics, is made of.
@@ -227,12 +227,30 @@ impl Key {
 
     /// Where the dead letters of a group begin whose topics stand at or behind `name` ([`Name::bytes`]).
     pub fn dead_bound(namespace: NamespaceNumber, group: GroupNumber, name: &[u8]) -> KeyBytes {
-        joined(&[&[8], &namespace.to_be_bytes(), &group.to_be_bytes(), name])
+        [&Key::dead_start(namespace, group), name].concat()
     }
 
     /// Where the topics begin that are due at a moment.
-    pub fn due_bound(Moment { clock, at }: Moment) -> KeyBytes {
-        joined(&[&[5, clock.byte()], &at.to_be_bytes()])
+    pub fn due_bound(moment: Moment) -> KeyBytes {
+        Vec::from(Key::due_start(moment))
+    }
+
+    /// What stands before a topic's name.
+    fn topic_start(group: GroupNumber, shelf: Shelf) -> [u8; 6] {
+        let [a, b, c, d] = group.to_be_bytes();
+        [3, a, b, c, d, shelf.byte()]
+    }
+
+    /// What stands before the name of a dead letter's topic.
+    fn dead_start(namespace: NamespaceNumber, group: GroupNumber) -> [u8; 9] {
+        let ([a, b, c, d], [e, f, g, h]) = (namespace.to_be_bytes(), group.to_be_bytes());
+        [8, a, b, c, d, e, f, g, h]
+    }
+
+    /// What stands before the group of a topic that is due.
+    fn due_start(Moment { clock, at }: Moment) -> [u8; 10] {
+        let [a, b, c, d, e, f, g, h] = at.to_be_bytes();
+        [5, clock.byte(), a, b, c, d, e, f, g, h]
     }
 
     /// The key of a page; a topic's is that on `shelf`.
@@ -333,10 +351,6 @@ fn take_message(bytes: &[u8]) -> Option<(TopicNumber, Priority, Sequence)> {
     let (priority, sequence) = rest.split_first()?;
     let sequence = u64::from_be_bytes(sequence.try_into().ok()?);
     Some((TopicNumber(u64::from_be_bytes(*topic)), Priority::new(*priority)?, Sequence(sequence)))
-}
-
-fn joined(parts: &[&[u8]]) -> KeyBytes {
-    parts.concat()
 }
 
 #[cfg(test)]

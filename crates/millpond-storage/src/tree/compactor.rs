@@ -30,7 +30,19 @@ struct Shared {
 struct State {
     closing: bool,
     woken: bool,
+    /// Whether the last step failed.
+    is_failing: bool,
     failure: Option<TreeError>,
+}
+
+impl State {
+    /// Takes note of how a step ended: of failures in a row the first is told.
+    fn ended(&mut self, failure: Option<TreeError>) {
+        let failed_before = std::mem::replace(&mut self.is_failing, failure.is_some());
+        if !failed_before && failure.is_some() {
+            self.failure = failure;
+        }
+    }
 }
 
 impl Compactor {
@@ -72,19 +84,14 @@ impl Drop for Compactor {
 
 impl Shared {
     fn run(&self, step: impl Fn() -> Result<bool, TreeError>) {
-        let mut is_failing = false;
         while !lock(&self.state).closing {
             let done = step();
-            let failed_before = std::mem::replace(&mut is_failing, done.is_err());
-            match done {
-                Ok(true) => {}
-                Ok(false) => self.sleep(IDLE, |state| state.woken || state.closing),
-                Err(failure) => {
-                    if !failed_before {
-                        lock(&self.state).failure = Some(failure);
-                    }
-                    self.sleep(AFTER_FAILURE, |state| state.closing);
-                }
+            let did_any = done.as_ref().ok().copied();
+            lock(&self.state).ended(done.err());
+            match did_any {
+                Some(true) => {}
+                Some(false) => self.sleep(IDLE, |state| state.woken || state.closing),
+                None => self.sleep(AFTER_FAILURE, |state| state.closing),
             }
         }
     }
@@ -93,5 +100,24 @@ impl Shared {
         let state = lock(&self.state);
         let waited = self.changed.wait_timeout_while(state, time, |state| !is_over(state));
         waited.unwrap_or_else(PoisonError::into_inner).0.woken = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_failures_in_a_row_the_first_is_told() {
+        let mut state = State::default();
+        let mut ended = |failure: Option<TreeError>| {
+            state.ended(failure);
+            state.failure.take().is_some()
+        };
+        assert!(!ended(None));
+        assert!(ended(Some(TreeError::Poisoned)));
+        assert!(!ended(Some(TreeError::Poisoned)), "it was told");
+        assert!(!ended(None));
+        assert!(ended(Some(TreeError::Poisoned)), "it had been mended in between");
     }
 }

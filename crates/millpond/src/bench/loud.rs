@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::Args;
 use hdrhistogram::Histogram;
-use millpond_protocol::Response;
 use millpond_types::Millis;
 
 use super::Level;
@@ -168,14 +167,7 @@ fn publish(target: &Target, loud: &AtomicU64, stop: &AtomicBool) -> Result<(), F
     let (mut wire, mut slots) = (Wire::connect(target.address)?, Slots::new(&shape));
     while !stop.load(Relaxed) {
         slots.stamp(0, QUIET, nanos(), IS_QUIET | loud.load(Relaxed));
-        wire.send(slots.frames(0, 1))?;
-        loop {
-            match wire.next()? {
-                Some(incoming) if matches!(incoming.frame, Response::Published(_)) => break,
-                Some(_) => {}
-                None => wire.wait(None)?,
-            }
-        }
+        wire.publish(slots.frames(0, 1))?;
         thread::sleep(PAUSE);
     }
     Ok(())

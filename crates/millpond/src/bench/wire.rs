@@ -82,6 +82,18 @@ impl Wire {
         next(&mut self.decoder, &mut self.inbox)
     }
 
+    /// Sends a publish that is a frame already, and waits until it is confirmed. Nothing else is under way.
+    pub fn publish(&mut self, frame: &[u8]) -> Result<(), Failure> {
+        self.send(frame)?;
+        loop {
+            match self.next()? {
+                Some(Incoming { frame: Response::Published(_), .. }) => return Ok(()),
+                Some(other) => return Err(unexpected(&other.frame)),
+                None => self.wait(None)?,
+            }
+        }
+    }
+
     /// Sends a request and waits for its answer. Frames in between that answer nothing are dropped.
     pub fn call(&mut self, request: &Request) -> Result<Response, Failure> {
         let mut frame = Vec::new();
