@@ -2,8 +2,9 @@
 //!
 //! *Alive* are the records of unfinished messages and the tree; in *total* a directory takes the files of its segments and
 //! the tree. Where the total is above the larger of twice what is alive and [`SLACK`] more than it, the segments that hold
-//! the least are emptied, as many as it takes: their messages are stored again at the tail of the journal. The core decides
-//! each move, for what was found may have ended meanwhile; then nothing keeps the old segment any more.
+//! the least are emptied, as many as it takes: their messages are stored again at the tail of the journal. Segments that hold
+//! next to nothing are emptied sooner. The core decides each move, for what was found may have ended meanwhile; then nothing
+//! keeps the old segment any more.
 //!
 //! What lies before a checkpoint's position the checkpoint knows of, unless it has ended since. So a pass looks through the
 //! entries of the newest one, in order, and needs neither the core nor a table of who lies where. An entry that another

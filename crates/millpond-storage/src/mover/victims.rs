@@ -22,19 +22,30 @@ impl Victims {
     }
 }
 
-/// Chooses the segments that hold the least, as many as bring a directory down to its bound. Only what lies before a
-/// checkpoint is known to whoever looks for it. Segments that hold nothing go without that.
+/// One of so many bytes of a segment is little: to store it once more costs next to nothing.
+const LITTLE: u64 = 1024;
+/// A pass over the tree for segments that hold little is worth it where they take more than a quarter of what the tree
+/// takes, and than a quarter of the slack, which with [`SLACK`](super::SLACK) is as much journal as a checkpoint may wait for: segments that are
+/// just about to be empty are less.
+const WORTH: u64 = 4;
+
+/// Chooses the segments that hold the least, as many as bring a directory down to its bound, and sooner those that hold
+/// little, when they are worth it. Only what lies before a checkpoint is known to whoever looks for it. Segments that hold
+/// nothing go without that.
 pub fn choose(segments: &[Segment], checkpoint: u64, tree: u64, slack: u64) -> Victims {
     let Space { mut total, bound, .. } = Space::of(segments, tree, slack);
     let ends = segments.iter().skip(1).map(|next| next.base);
-    let old: Vec<(&Segment, u64)> = segments.iter().zip(ends).filter(|(_, end)| *end <= checkpoint).collect();
-    let gone: u64 = old.iter().filter(|(segment, _)| segment.live.is_empty()).map(|(segment, _)| segment.bytes).sum();
-    total -= gone;
-    let mut pinned: Vec<_> = old.into_iter().filter(|(segment, _)| !segment.live.is_empty()).collect();
-    pinned.sort_by_key(|(segment, _)| segment.live.most());
+    let old = segments.iter().zip(ends).filter(|(_, end)| *end <= checkpoint);
+    let (empty, mut pinned): (Vec<_>, Vec<_>) = old.partition(|(segment, _)| segment.live.is_empty());
+    let bytes = |segments: &[(&Segment, u64)]| segments.iter().map(|(segment, _)| segment.bytes).sum::<u64>();
+    total -= bytes(&empty);
+    let holds_little = |segment: &Segment| segment.live.most() <= segment.bytes / LITTLE;
+    pinned.sort_by_key(|(segment, _)| (!holds_little(segment), segment.live.most()));
+    let few = pinned.partition_point(|(segment, _)| holds_little(segment));
+    let is_worth_it = bytes(&pinned[..few]) > slack.max(tree) / WORTH;
     let mut victims = Victims::default();
-    for (segment, end) in pinned {
-        if total <= bound {
+    for (index, (segment, end)) in pinned.into_iter().enumerate() {
+        if total <= bound && !(is_worth_it && index < few) {
             break;
         }
         // What it holds is written once more.
@@ -53,11 +64,15 @@ mod tests {
 
     /// Segments of 100 bytes at 0, 100, ..., which hold so much.
     fn segments(live: &[u64]) -> Vec<Segment> {
+        segments_of(100, live)
+    }
+
+    fn segments_of(bytes: u64, live: &[u64]) -> Vec<Segment> {
         let file = TwinDisk::new(1).create("a").unwrap();
-        let segment = |(n, bytes): (u64, &u64)| {
+        let segment = |(n, held): (u64, &u64)| {
             let mut live = ByGroup::default();
-            live.add(0, *bytes);
-            Segment { base: n * 100, end: OPEN, name: String::new(), file: file.clone(), bytes: 100, live }
+            live.add(0, *held);
+            Segment { base: n * bytes, end: OPEN, name: String::new(), file: file.clone(), bytes, live }
         };
         (0..).zip(live).map(segment).collect()
     }
@@ -80,6 +95,16 @@ mod tests {
     fn what_no_checkpoint_knows_stays_and_what_holds_nothing_goes_by_itself() {
         assert_eq!(chosen(&[1, 2, 3, 4], 250, 0, 0), [0, 100]);
         assert_eq!(chosen(&[0, 0, 0, 0, 60, 60], 600, 0, 0), [0; 0], "200 of 240 when they are gone");
+    }
+
+    #[test]
+    fn what_holds_little_is_emptied_as_soon_as_that_is_worth_a_pass() {
+        let chosen = |live: &[u64], tree, slack| choose(&segments_of(4096, live), 1 << 20, tree, slack).0.into_keys();
+        let numbers = |live: &[u64], tree, slack| chosen(live, tree, slack).map(|base| base / 4096).collect::<Vec<_>>();
+        assert_eq!(numbers(&[4, 4000, 4, 4000, 0], 0, 1 << 14), [0, 2], "8 KiB are more than a quarter of 16");
+        assert_eq!(numbers(&[4, 4000, 5, 4000, 0], 0, 1 << 14), [0; 0], "4 KiB are not");
+        assert_eq!(numbers(&[4, 4000, 4, 4000, 0], 1 << 15, 1 << 14), [0; 0], "nor are 8 of a tree of 32");
+        assert_eq!(numbers(&[4, 4000, 4, 4000, 4], (1 << 15) - 4, 1 << 14), [0, 2], "the last is in use");
     }
 
     #[test]
