@@ -43,5 +43,5 @@ pub use core_turn::{Core, Decision};
 pub use dispatch::watch::WATCH_EVERY;
 pub use pages::BadPage;
 pub use state::Now;
-pub use state::hash::dedup_hash;
+pub use state::hash::{NEIGHBOURS, beside, dedup_hash};
 pub use state::line::LineBounds;

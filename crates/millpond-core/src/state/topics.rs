@@ -10,7 +10,7 @@ use slab::Slab;
 
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
-use crate::state::hash::{FixedState, name_hash};
+use crate::state::hash::{InOrder, name_hash};
 use crate::state::order::{ANY, Order, Position};
 use crate::state::topic::{Siblings, Topic};
 use crate::store::Name;
@@ -22,7 +22,7 @@ pub(crate) struct Topics {
     /// With the hashes, so that a table that grows does not make them all anew in one turn.
     by_name: HashTable<(u64, TopicSlot)>,
     /// The first of the siblings.
-    by_number: HashMap<TopicNumber, TopicSlot, FixedState>,
+    by_number: HashMap<TopicNumber, TopicSlot, InOrder>,
     /// The topic that was asked for last: facts on one topic come one after another.
     at_hand: Cell<TopicSlot>,
     pub(crate) order: Order,

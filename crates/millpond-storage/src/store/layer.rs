@@ -15,6 +15,7 @@ use std::iter::Peekable;
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use millpond_core::store::Key;
+use millpond_core::{NEIGHBOURS, beside};
 
 use record::Record;
 use sorted::Sorted;
@@ -41,7 +42,7 @@ pub(super) struct Layer {
 impl Layer {
     /// Puts an entry, or the news that it is gone, in place of what its key had.
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let (hash, record) = (self.hashes.hash_one(key), Record::new(key, value));
+        let (hash, record) = (self.hash(key), Record::new(key, value));
         self.bytes += record.bytes();
         let old = if Key::is_point(key) {
             match self.points.find_mut(hash, |(other, point)| *other == hash && point.key() == key) {
@@ -60,7 +61,7 @@ impl Layer {
 
     /// What the layer says of a key, if it says anything.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        let hash = self.hashes.hash_one(key);
+        let hash = self.hash(key);
         if Key::is_point(key) {
             let found = self.points.find(hash, |(other, point)| *other == hash && point.key() == key);
             return found.map(|(_, point)| point.value());
@@ -100,6 +101,12 @@ impl Layer {
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Of keys in order, [`beside`] each other.
+    fn hash(&self, key: &[u8]) -> u64 {
+        let (last, front) = key.split_last().expect("a key begins with its kind");
+        beside(self.hashes.hash_one((front, last / NEIGHBOURS)), *last)
     }
 
     fn points_within(&self, is_within: impl Fn(&[u8]) -> bool) -> std::vec::IntoIter<&Record> {
