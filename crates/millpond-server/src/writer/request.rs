@@ -51,6 +51,9 @@ pub(crate) enum Request {
 const REQUEST_WEIGHT: usize = 256;
 /// What a row of an answer counts, which takes a turn about as long as a small request.
 const ROW_WEIGHT: usize = 256;
+/// What it counts, in rows, to find a message by its id and to change when it is due: with its fact and its deadline, that
+/// takes a turn as long as several small requests do.
+const BY_ID_ROWS: usize = 4;
 
 impl Request {
     /// What the request counts in a lane: roughly the bytes of memory that it holds, and those of the rows that are looked
@@ -151,6 +154,7 @@ fn rows(command: &Command) -> usize {
     let rows = match command {
         Command::Topics { listing, .. } | Command::DeadList { listing, .. } => listing.limit as usize,
         Command::Look(Look { which: LookWhich::First(count), .. }) => *count as usize,
+        Command::Reschedule { .. } | Command::Cancel { .. } => BY_ID_ROWS,
         _ => 0,
     };
     rows.min(PAGE_MAX)
