@@ -83,7 +83,7 @@ impl Core {
         Core {
             state: State::new(hash_key, store),
             dispatcher: Dispatcher::default(),
-            parking: Parking::default(),
+            parking: Parking::new(hash_key),
             looked_up: LookedUp::default(),
             jobs: Jobs::default(),
             ending: Ending::default(),

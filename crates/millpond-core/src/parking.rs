@@ -15,23 +15,23 @@ mod needs;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use hashbrown::HashMap;
 use millpond_types::{ProducerId, TopicName};
 
 use crate::Core;
 use crate::command::{Command, Ticket};
 use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
+use crate::state::hash::Keyed;
 use crate::store::{Key, KeyBytes, Want};
 
-use needs::Needs;
-
-#[derive(Default)]
 pub(crate) struct Parking {
     /// In the order in which they came.
     parked: BTreeMap<u64, Parked>,
     next: u64,
     /// Bytes of the parked commands.
     bytes: usize,
-    gates: BTreeMap<Gate, Queue>,
+    /// Nobody walks over them: a batch has thousands.
+    gates: HashMap<Gate, Queue, Keyed>,
     /// Which gate an entry keeps shut.
     awaited: BTreeMap<KeyBytes, Gate>,
     /// Commands that have passed all their gates, by the entries that they look into and wait for.
@@ -59,8 +59,16 @@ struct Queue {
     missing: Vec<KeyBytes>,
 }
 
+/// Who stands before a gate that a command comes to.
+enum Before {
+    /// Somebody who came earlier.
+    Somebody,
+    /// Nobody. Only the disk knows of these entries.
+    Nobody(Vec<KeyBytes>),
+}
+
 /// What keeps commands in order.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Gate {
     Topic(NamespaceNumber, TopicName),
     Producer(NamespaceNumber, ProducerId),
@@ -83,30 +91,34 @@ impl Core {
         if is_all_here && self.bring_for(&command).is_empty() {
             return Some(command);
         }
-        let Some(needs) = self.state.needs_of(&command) else { return Some(command) };
-        if !self.must_wait(&needs) && self.bring_for(&command).is_empty() {
+        let Some(gates) = self.state.gates_of(&command) else { return Some(command) };
+        let mut gates: Vec<_> = gates.into_iter().map(|gate| self.look_at(gate)).collect();
+        let is_open = gates.iter().all(|(_, before)| matches!(before, Before::Nobody(missing) if missing.is_empty()));
+        if is_open && self.bring_for(&command).is_empty() {
             return Some(command);
         }
+        gates.sort_unstable_by(|(gate, _), (other, _)| gate.cmp(other));
+        gates.dedup_by(|(gate, _), (other, _)| gate == other);
         let id = self.parking.next;
         self.parking.next += 1;
-        let Needs { namespace, names, producer } = needs;
-        let mut gates: Vec<Gate> = names.into_iter().map(|name| Gate::Topic(namespace, name)).collect();
-        gates.extend(producer.map(|producer| Gate::Producer(namespace, producer)));
-        gates.sort_unstable();
-        gates.dedup();
         let bytes = needs::bytes_of(&command);
         self.parking.bytes += bytes;
         let mut shut = 0;
-        for gate in &gates {
-            if !self.parking.gates.contains_key(gate) {
-                let missing = self.look_behind(gate);
+        let mut own = Vec::with_capacity(gates.len());
+        for (gate, before) in gates {
+            if let Before::Nobody(missing) = before {
+                for key in &missing {
+                    self.parking.awaited.insert(key.clone(), gate.clone());
+                    self.want(Want::Entry(key.clone()));
+                }
                 self.parking.gates.insert(gate.clone(), Queue { ids: VecDeque::new(), missing });
             }
-            let queue = self.parking.gates.get_mut(gate).expect("put there above");
+            let queue = self.parking.gates.get_mut(&gate).expect("it was there, or put there above");
             queue.ids.push_back(id);
             shut += usize::from(queue.ids.len() > 1 || !queue.missing.is_empty());
+            own.push(gate);
         }
-        self.parking.parked.insert(id, Parked { ticket, command, gates, shut, asked: Vec::new(), bytes });
+        self.parking.parked.insert(id, Parked { ticket, command, gates: own, shut, asked: Vec::new(), bytes });
         if shut == 0 {
             // It waits for nobody.
             self.fetch_last(id);
@@ -141,29 +153,30 @@ impl Core {
         }
     }
 
-    /// Whether something has to be fetched, or something parked has to be decided before.
-    fn must_wait(&mut self, needs: &Needs) -> bool {
-        let Needs { namespace, names, producer } = needs;
-        let gates = &self.parking.gates;
-        let is_queued = !gates.is_empty()
-            && (names.iter().any(|name| gates.contains_key(&Gate::Topic(*namespace, name.clone())))
-                || producer.is_some_and(|id| gates.contains_key(&Gate::Producer(*namespace, id))));
-        is_queued || names.iter().any(|name| !self.look_up(*namespace, name).is_empty())
-    }
-
-    /// The entries that a new gate waits for.
-    fn look_behind(&mut self, gate: &Gate) -> Vec<KeyBytes> {
-        let Gate::Topic(namespace, name) = gate else { return Vec::new() };
-        let missing = self.look_up(*namespace, name);
-        for key in &missing {
-            self.parking.awaited.insert(key.clone(), gate.clone());
-            self.want(Want::Entry(key.clone()));
-        }
-        missing
+    /// Who stands before a gate, or what it would wait for.
+    fn look_at(&mut self, gate: Gate) -> (Gate, Before) {
+        let before = match &gate {
+            gate if self.parking.gates.contains_key(gate) => Before::Somebody,
+            Gate::Topic(namespace, name) => Before::Nobody(self.look_up(*namespace, name)),
+            Gate::Producer(..) => Before::Nobody(Vec::new()),
+        };
+        (gate, before)
     }
 }
 
 impl Parking {
+    pub(crate) fn new(hash_key: [u64; 2]) -> Parking {
+        Parking {
+            parked: BTreeMap::new(),
+            next: 0,
+            bytes: 0,
+            gates: HashMap::with_hasher(Keyed(hash_key)),
+            awaited: BTreeMap::new(),
+            lookups: BTreeMap::new(),
+            free: BTreeSet::new(),
+        }
+    }
+
     /// A group's topic is in memory, whatever else is still asked for on its account.
     pub(crate) fn appeared(&mut self, namespace: NamespaceNumber, group: GroupNumber, name: &TopicName) {
         if self.awaited.is_empty() {

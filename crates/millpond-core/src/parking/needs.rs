@@ -3,22 +3,15 @@
 use alloc::vec::Vec;
 use core::mem::size_of;
 
-use millpond_types::{Filter, ProducerId, TopicName};
+use millpond_types::{Filter, TopicName};
 
+use super::Gate;
 use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, Route};
-use crate::fact::NamespaceNumber;
 use crate::state::State;
 
-/// What a command needs before it can be decided.
-pub(super) struct Needs {
-    pub(super) namespace: NamespaceNumber,
-    pub(super) names: Vec<TopicName>,
-    pub(super) producer: Option<ProducerId>,
-}
-
 impl State {
-    /// What a command needs; `None` if nothing that could be missing.
-    pub(super) fn needs_of(&self, command: &Command) -> Option<Needs> {
+    /// The gates that a command has to pass, some of them more than once; `None` if it needs nothing that could be missing.
+    pub(super) fn gates_of(&self, command: &Command) -> Option<Vec<Gate>> {
         let one = |topic: &TopicName| Vec::from([topic.clone()]);
         let mut producer = None;
         let (namespace, names) = match command {
@@ -38,18 +31,11 @@ impl State {
             | Command::Topic(topic) => (&topic.namespace, one(&topic.name)),
             Command::Purge { namespace, filter: Filter::Topics(names), .. } => (namespace, names.clone()),
             Command::DeadMove(DeadMove { namespace, .. }) => {
-                return self.namespaces.get(*namespace).map(|_| Needs {
-                    namespace: *namespace,
-                    names: Vec::new(),
-                    producer,
-                });
+                return self.namespaces.get(*namespace).map(|_| Vec::new());
             }
             Command::Move(Move { group, name, .. }) => {
-                return self.groups.get(*group).map(|group| Needs {
-                    namespace: group.namespace,
-                    names: one(name),
-                    producer,
-                });
+                let group = self.groups.get(*group)?;
+                return Some(Vec::from([Gate::Topic(group.namespace, name.clone())]));
             }
             // These touch no topic's contents, or only those of topics with leases, which are in memory; or they go on
             // for as long as it takes, and load what they come to.
@@ -86,7 +72,9 @@ impl State {
             | Command::DeadRedrive { .. }
             | Command::DeadPurge { .. } => return None,
         };
-        Some(Needs { namespace: self.namespaces.number(namespace)?, names, producer })
+        let namespace = self.namespaces.number(namespace)?;
+        let topics = names.into_iter().map(|name| Gate::Topic(namespace, name));
+        Some(topics.chain(producer.map(|id| Gate::Producer(namespace, id))).collect())
     }
 }
 

@@ -49,6 +49,17 @@ pub fn beside(hash: u64, which: u8) -> u64 {
     (hash & !u64::from(NEIGHBOURS - 1) | low) ^ (low * 11) << 57
 }
 
+/// For tables keyed by what clients name, with the key of the directory.
+#[derive(Clone, Copy)]
+pub(crate) struct Keyed(pub(crate) [u64; 2]);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0[0], self.0[1])
+    }
+}
+
 /// For tables keyed by numbers that the broker itself gave out, or that are hashes already.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct FixedState;
