@@ -95,18 +95,11 @@ impl Core {
         let state = &self.state;
         let mut topics: Vec<_> =
             state.topics.iter().map(|(slot, topic)| ((topic.number, topic.group), Ok(slot))).collect();
-        topics.extend(self.cold_topics().map(|page| ((page.number, page.group), Err(page))));
-        topics.sort_unstable_by_key(|(key, _)| *key);
-        let namespaces = state.namespaces.iter();
-        let namespaces =
-            namespaces.map(|(number, namespace)| Page::Namespace(Box::new(namespace.page(number, &state.groups))));
-        let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
-        let topics = topics.map(Page::Topic);
-        let first = core::iter::once(Page::Numbers(self.numbers()));
         let (mut pieces, mut dedups, mut dead) = (Vec::new(), Vec::new(), Vec::new());
         let mut producers = BTreeMap::new();
         for page in state.store.dump() {
             match page {
+                Page::Topic(page) if self.is_cold(&page) => topics.push(((page.number, page.group), Err(page))),
                 Page::Dedup(page) if page.until > state.now.wall => dedups.push(page),
                 Page::Producer(page) => _ = producers.insert((page.namespace, page.id), page),
                 Page::Piece(page) => pieces.push(Page::Piece(page)),
@@ -114,6 +107,13 @@ impl Core {
                 _ => {}
             }
         }
+        topics.sort_unstable_by_key(|(key, _)| *key);
+        let namespaces = state.namespaces.iter();
+        let namespaces =
+            namespaces.map(|(number, namespace)| Page::Namespace(Box::new(namespace.page(number, &state.groups))));
+        let topics = topics.into_iter().map(|(_, topic)| topic.map_or_else(|cold| cold, |slot| state.topic_page(slot)));
+        let topics = topics.map(Page::Topic);
+        let first = core::iter::once(Page::Numbers(self.numbers()));
         producers.extend(state.producers.iter().map(|(key, session)| (*key, session.page(*key))));
         let is_known = |namespace| state.namespaces.get(namespace).is_some();
         let dedups = dedups.into_iter().filter(move |page| is_known(page.namespace)).map(Page::Dedup);
@@ -133,9 +133,13 @@ impl Core {
     fn cold_topics(&self) -> impl Iterator<Item = TopicPage> {
         let entries = if self.state.cold == 0 { Vec::new() } else { self.state.store.dump() };
         entries.into_iter().filter_map(|page| match page {
-            Page::Topic(page) if self.state.topics.by_number(page.number, page.group).is_none() => Some(page),
+            Page::Topic(page) if self.is_cold(&page) => Some(page),
             _ => None,
         })
+    }
+
+    fn is_cold(&self, page: &TopicPage) -> bool {
+        self.state.topics.by_number(page.number, page.group).is_none()
     }
 
     /// The numbers and times.

@@ -18,18 +18,42 @@ pub struct Draft {
 /// Bytes of a tag: the beginning of each body.
 pub const TAG: usize = 8;
 
+/// The bytes behind a tag go round: each is the one before and 1, modulo this prime, which fits no sector and no length.
+const ROUND: usize = 251;
+
+/// Two rounds, so that a round from any byte on is a slice: bodies are made and compared by far the most in a life.
+const ROUNDS: [u8; 2 * ROUND] = {
+    let (mut rounds, mut at) = ([0; 2 * ROUND], 0);
+    while at < rounds.len() {
+        rounds[at] = (at % ROUND) as u8;
+        at += 1;
+    }
+    rounds
+};
+
 /// The body of a tag.
 pub fn body(tag: u64, size: usize) -> Vec<u8> {
     assert!(size >= TAG, "a body begins with its tag");
-    let mut body = tag.to_le_bytes().to_vec();
-    body.extend((TAG..size).map(|at| (tag.wrapping_mul(31).wrapping_add(at as u64) % 251) as u8));
+    let mut body = Vec::with_capacity(size);
+    body.extend_from_slice(&tag.to_le_bytes());
+    while body.len() < size {
+        let left = size - body.len();
+        body.extend_from_slice(&round(tag)[..left.min(ROUND)]);
+    }
     body
 }
 
 /// The tag of a body that is whole; `None` where a byte is not what its tag says.
 pub fn tag_of(found: &[u8]) -> Option<u64> {
-    let tag = u64::from_le_bytes(*found.first_chunk()?);
-    (found == body(tag, found.len())).then_some(tag)
+    let (tag, behind) = found.split_first_chunk()?;
+    let tag = u64::from_le_bytes(*tag);
+    behind.chunks(ROUND).all(|bytes| *bytes == round(tag)[..bytes.len()]).then_some(tag)
+}
+
+/// What comes behind a tag, again and again.
+fn round(tag: u64) -> &'static [u8] {
+    let from = tag.wrapping_mul(31).wrapping_add(TAG as u64) % ROUND as u64;
+    &ROUNDS[from as usize..][..ROUND]
 }
 
 /// The messages as a block with checksums, as a session hands it on.
@@ -66,5 +90,16 @@ mod tests {
         let mut changed = block.to_vec();
         *changed.last_mut().unwrap() ^= 1;
         assert_eq!(tags_of(&changed).unwrap(), [Some(3), None]);
+    }
+
+    #[test]
+    fn every_byte_of_a_long_body_is_its_tags() {
+        let long = body(77, 3 * ROUND);
+        assert_eq!((tag_of(&long), body(77, 600)), (Some(77), long[..600].to_vec()));
+        for at in 0..long.len() {
+            let mut changed = long.clone();
+            changed[at] ^= 0x40;
+            assert_eq!(tag_of(&changed), None, "byte {at} is another");
+        }
     }
 }

@@ -9,7 +9,7 @@
 //!                           └──► promises ◄──► model
 //! ```
 //!
-//! One thread, one clock, one source of randomness: the same seed leads to the same life, byte by byte. The clients do
+//! One thread to a life, one clock, one source of randomness: the same seed leads to the same life, byte by byte. The clients do
 //! what clients do and more; the process and the power go at any step, in mid-operation, and in the start after that;
 //! the disk tears, reorders and loses what was not synced, fails and fills up. Checkers, one for each promise, hold the
 //! facts and what clients were told against two plain models that read all facts along.
@@ -37,6 +37,7 @@ mod operator;
 mod plan;
 mod producer;
 mod promises;
+mod range;
 mod receiver;
 mod sights;
 mod streams;
@@ -49,6 +50,7 @@ mod versioned;
 mod world;
 
 pub use canary::Canary;
+pub use range::{Led, Range, seed_at_hand};
 pub use sights::{EVERY_LIFE, EVERY_RANGE, Sights};
 pub use verdict::{Checker, Violation};
 
@@ -67,11 +69,13 @@ pub struct Options {
     pub canary: Option<Canary>,
     /// Whether to print all that happens.
     pub trace: bool,
+    /// Whether to tell the hash of the life.
+    pub hashed: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { steps: STEPS, canary: None, trace: false }
+        Options { steps: STEPS, canary: None, trace: false, hashed: true }
     }
 }
 
@@ -79,8 +83,8 @@ impl Default for Options {
 pub struct Life {
     /// The first promise that was broken.
     pub verdict: Result<(), Violation>,
-    /// The hash of the history and of the disk: the same for the same seed and options.
-    pub hash: u64,
+    /// The hash of the history and of the disk, if it was asked for: the same for the same seed and options.
+    pub hash: Option<u64>,
     /// What was seen.
     pub sights: Sights,
 }

@@ -178,8 +178,7 @@ impl World {
         self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;
         self.back.after_restart(&self.ledger)?;
         self.forwards.check(&self.ledger)?;
-        audit(&broker.core, &broker.reader, &self.ledger)?;
-        self.promises.model.audit(&broker.core, &broker.reader)?;
+        audit(&broker, &self.ledger, &self.promises.model)?;
         millpond_core::invariants::check(&broker.core);
         self.broker = Some(broker);
         Ok(())

@@ -1,6 +1,6 @@
 //! Lives with and without a canary.
 
-use crate::{Canary, Checker, Options, live};
+use crate::{Canary, Checker, Options, Range, live};
 
 /// Lives in which a canary has to be caught: each of them meets several crashes. The rarest fault, an office that goes to
 /// another in just the crash that takes back what was told, shows in one of seventy.
@@ -12,6 +12,24 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let hashes = [7, 7, 8].map(|seed| live(seed, options).hash);
     assert_eq!(hashes[0], hashes[1]);
     assert_ne!(hashes[0], hashes[2]);
+}
+
+#[test]
+fn a_range_tells_the_same_on_any_number_of_threads() {
+    let options = Options { steps: 100, ..Options::default() };
+    let sights = [1, 3].map(|threads| {
+        let led = Range { from: 20, count: 6, threads, options }.lead();
+        assert_eq!((led.lives, led.broken), (6, None));
+        (led.first, led.sights.0)
+    });
+    assert_eq!(sights[0], sights[1]);
+    let canary = Some(Canary::Lost);
+    let broken = [1, 3].map(|threads| {
+        let options = Options { canary, steps: 400, ..options };
+        Range { from: 0, count: CANARY_LIVES, threads, options }.lead().broken
+    });
+    assert!(broken[0].is_some(), "a life goes wrong");
+    assert_eq!(broken[0], broken[1], "the lowest seed that goes wrong is told");
 }
 
 #[test]

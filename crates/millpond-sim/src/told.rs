@@ -4,7 +4,7 @@ use millpond_core::command::Level;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{Code, FinishOutcome, MessageId, OutcomeRun, PublishOutcome, Receipt, Sequence};
 
-use crate::audit::compare;
+use crate::audit::{Blocks, compare};
 use crate::clients::{Asked, Sent};
 use crate::forwards::is_done;
 use crate::hand::Verb;
@@ -217,6 +217,7 @@ impl World {
         self.sights.saw_many("bodies compared", u64::from(count));
         let long = u64::from(extent.length) > self.plan.options.segment_bytes;
         self.sights.saw_many("body beyond a segment", u64::from(long));
-        compare(extent, count, first, &self.broker.as_ref().expect("the broker runs").reader, &self.ledger)
+        let reader = &self.broker.as_ref().expect("the broker runs").reader;
+        compare(count, first, Blocks::of(reader).tags(extent), &self.ledger)
     }
 }

@@ -26,7 +26,7 @@ use crate::sights::{PUBLISHED_MIN, Sights};
 use crate::streams::Streams;
 use crate::stuck;
 use crate::subscribers::Subscribers;
-use crate::tape::{Tape, brief};
+use crate::tape::{Brief, Tape};
 use crate::verdict::Violation;
 
 /// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
@@ -98,7 +98,7 @@ impl World {
             back: Back::default(),
             forwards: Forwards::default(),
             offices: Offices::default(),
-            tape: Tape::new(options.trace),
+            tape: Tape::new(&options),
             options,
             planned: None,
             full: false,
@@ -129,8 +129,9 @@ impl World {
         Ok(())
     }
 
-    /// The hash of the history and of every byte on the disk.
-    pub fn hash(&mut self) -> u64 {
+    /// The hash of the history and of every byte on the disk, if it was to be kept.
+    pub fn hash(&mut self) -> Option<u64> {
+        self.tape.hash()?;
         for (name, bytes) in self.disk.snapshot() {
             self.tape.bytes(name.as_bytes());
             self.tape.bytes(&bytes);
@@ -193,7 +194,7 @@ impl World {
         for Request { command, asked } in requests {
             self.next_ticket += 1;
             let ticket = Ticket(self.next_ticket);
-            self.tape.note(format_args!("{} {}", ticket.0, brief(&command)));
+            self.tape.note(format_args!("{} {}", ticket.0, Brief(&command)));
             if let Asked::Publish { batch: Some(_), .. } = asked {
                 self.sights.saw("batches of a session");
             }
@@ -304,8 +305,9 @@ impl World {
             requests.extend(self.subscribers.finish());
             self.turn(requests)?;
             self.settle()?;
-            let left = stuck::left(&self.ledger).or_else(|| self.promises.model.left());
-            if left.is_none() && !self.is_anything_led() {
+            // The model knows it without a walk.
+            let is_left = self.promises.model.left().is_some() || stuck::left(&self.ledger).is_some();
+            if !is_left && !self.is_anything_led() {
                 return self.look_at_the_end();
             }
             let wake = self.broker().core.next_wake();
@@ -329,7 +331,6 @@ impl World {
         self.turn(vec![Request { command: Command::Namespaces, asked: Asked::Drained }])?;
         self.settle()?;
         let broker = self.broker.as_ref().expect("the broker runs");
-        audit(&broker.core, &broker.reader, &self.ledger)?;
-        self.promises.model.audit(&broker.core, &broker.reader)
+        audit(broker, &self.ledger, &self.promises.model)
     }
 }

@@ -5,6 +5,10 @@
 //! made, renamed or removed since the directory was synced may be as before. Operations are counted: a plan lets the
 //! power fail at any one of them, or lets that one fail alone. A capacity can run out, and any bit can be flipped.
 //!
+//! Once the power is cut nothing answers and nothing changes. What a process had of the disk before a cut or its end (open
+//! files, the tree, the directory itself) is of no use afterwards: a thread of it that lives on for a moment changes
+//! nothing that the next one finds.
+//!
 //! Operations are what changes something: create, write, sync, preallocate, set length, rename, remove, sync directory,
 //! commit to the tree.
 //! Reads are not counted.
@@ -15,8 +19,8 @@ mod tree;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::disk::{DirectoryLock, Disk, DiskFile, LockError, Preallocate};
 use crate::sync::lock;
@@ -30,9 +34,13 @@ pub const SECTOR: usize = 4096;
 /// The smaller of the two usual sizes.
 pub const SMALL_SECTOR: usize = 512;
 
-/// A disk in memory. Clones are the same disk.
-#[derive(Clone)]
-pub struct TwinDisk(Arc<Mutex<State>>);
+/// A disk in memory. Clones are the same disk. Only whoever brings it back after a crash or a kill, and clones made from
+/// then on, reach its directory again.
+pub struct TwinDisk {
+    state: Arc<Mutex<State>>,
+    /// The power that the directory was reached with.
+    power: AtomicU64,
+}
 
 /// What goes wrong at an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +67,7 @@ struct State {
     cut: bool,
     capacity: Option<u64>,
     tree: MemoryTree,
-    /// Grows with each crash and kill: files that were opened before are no good any more.
+    /// Grows with each crash and kill: what was reached before is no good any more.
     power: u64,
     locked: Arc<AtomicBool>,
 }
@@ -76,7 +84,7 @@ impl TwinDisk {
     /// An empty disk with sectors of so many bytes.
     pub fn new(sector: usize) -> TwinDisk {
         assert!(sector > 0, "a sector holds something");
-        TwinDisk(Arc::new(Mutex::new(State {
+        let state = State {
             sector,
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
@@ -89,13 +97,14 @@ impl TwinDisk {
             tree: MemoryTree::default(),
             power: 0,
             locked: Arc::default(),
-        })))
+        };
+        TwinDisk { state: Arc::new(Mutex::new(state)), power: AtomicU64::new(0) }
     }
 
     /// A disk on which everything is durable as a snapshot shows it.
     pub fn from_snapshot(sector: usize, files: &BTreeMap<String, Vec<u8>>) -> TwinDisk {
         let disk = TwinDisk::new(sector);
-        let mut state = lock(&disk.0);
+        let mut state = lock(&disk.state);
         for (name, bytes) in files {
             let file = state.files.len();
             state.files.push(Faces::durable(bytes.clone()));
@@ -108,42 +117,42 @@ impl TwinDisk {
 
     /// The disk with what the tree of another holds.
     pub fn with_tree_of(self, other: &TwinDisk) -> TwinDisk {
-        let tree = lock(&other.0).tree.copy();
-        lock(&self.0).tree = tree;
+        let tree = lock(&other.state).tree.copy();
+        lock(&self.state).tree = tree;
         self
     }
 
     /// How many operations there were so far.
     pub fn operations(&self) -> u64 {
-        lock(&self.0).operations
+        lock(&self.state).operations
     }
 
     /// Lets something go wrong at the operation that comes after `after` others from now.
     pub fn plan(&self, after: u64, fault: Fault) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         state.plan = Some((state.operations + after, fault));
     }
 
     /// Forgets what was planned.
     pub fn unplan(&self) {
-        lock(&self.0).plan = None;
+        lock(&self.state).plan = None;
     }
 
     /// Bytes that all files may take together; `None` for no end.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        lock(&self.0).capacity = bytes;
+        lock(&self.state).capacity = bytes;
     }
 
     /// Bytes that all files take.
     pub fn used(&self) -> u64 {
-        lock(&self.0).used()
+        lock(&self.state).used()
     }
 
     /// The power fails and comes back: what was synced is there, and of the rest what the seed leaves. All locks are gone
     /// and all open files are no good any more.
     pub fn crash(&self, seed: u64) {
         let mut seed = Seed::new(seed);
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let state = &mut *state;
         let mut names = std::mem::take(&mut state.durable_names);
         for change in state.changes.drain(..) {
@@ -166,12 +175,24 @@ impl TwinDisk {
         }
         state.names = names.clone();
         state.durable_names = names;
-        state.restart();
+        self.restart(state);
     }
 
     /// The process is killed, and the system lives on: all that was written is there.
     pub fn kill(&self) {
-        lock(&self.0).restart();
+        self.restart(&mut lock(&self.state));
+    }
+
+    fn restart(&self, state: &mut State) {
+        state.restart();
+        self.power.store(state.power, Ordering::Release);
+    }
+
+    /// The disk, for as long as the power is on with which its directory was reached.
+    fn reach(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = lock(&self.state);
+        state.reached_with(self.power.load(Ordering::Acquire))?;
+        Ok(state)
     }
 
     /// Flips a bit of a file, on both faces.
@@ -179,7 +200,7 @@ impl TwinDisk {
     /// # Panics
     /// If there is no such byte.
     pub fn flip(&self, name: &str, offset: u64, bit: u8) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let file = state.names[name];
         state.files[file].flip(offset as usize, 1 << (bit % 8));
     }
@@ -189,18 +210,29 @@ impl TwinDisk {
     /// # Panics
     /// If there is no such file.
     pub fn bytes(&self, name: &str) -> Vec<u8> {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         state.files[state.names[name]].written.clone()
     }
 
     /// All files' names and bytes, for comparing runs.
     pub fn snapshot(&self) -> BTreeMap<String, Vec<u8>> {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         state.names.iter().map(|(name, file)| (name.clone(), state.files[*file].written.clone())).collect()
     }
 }
 
+impl Clone for TwinDisk {
+    fn clone(&self) -> TwinDisk {
+        TwinDisk { state: self.state.clone(), power: AtomicU64::new(lock(&self.state).power) }
+    }
+}
+
 impl State {
+    /// Whether the power is on, and has been ever since.
+    fn reached_with(&self, before: u64) -> io::Result<()> {
+        if self.cut || self.power != before { Err(power()) } else { Ok(()) }
+    }
+
     fn used(&self) -> u64 {
         let files = self.names.values().map(|file| self.files[*file].written.len() as u64).sum::<u64>();
         files + self.tree.stats().bytes
@@ -215,11 +247,10 @@ impl State {
         self.locked = Arc::default();
     }
 
-    /// Counts an operation. It is carried out unless this fails; with a power cut, it is carried out and then fails.
+    /// Counts an operation of somebody who reached the disk. It is carried out unless this fails; with a power cut, it is
+    /// carried out and then fails.
     fn count(&mut self) -> io::Result<Option<io::Error>> {
-        if self.cut {
-            return Err(power());
-        }
+        assert!(!self.cut, "without power nothing is reached");
         let now = self.operations;
         self.operations += 1;
         match self.plan {
@@ -259,7 +290,7 @@ fn done(cut: Option<io::Error>) -> io::Result<()> {
 
 impl Disk for TwinDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = lock(&self.0);
+        let mut state = self.reach()?;
         let cut = state.count()?;
         let file = match state.names.get(name).copied() {
             // The file that is there is emptied: the name goes on meaning it.
@@ -277,28 +308,24 @@ impl Disk for TwinDisk {
             }
         };
         done(cut)?;
-        Ok(Arc::new(TwinFile { disk: self.clone(), file, power: state.power }))
+        Ok(Arc::new(TwinFile { disk: self.state.clone(), file, power: state.power }))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let state = lock(&self.0);
-        if state.cut {
-            return Err(power());
-        }
-        Ok(Arc::new(TwinFile { disk: self.clone(), file: state.named(name)?, power: state.power }))
+        let state = self.reach()?;
+        Ok(Arc::new(TwinFile { disk: self.state.clone(), file: state.named(name)?, power: state.power }))
     }
 
     fn is_still_there(&self) -> io::Result<()> {
-        Ok(())
+        self.reach().map(drop)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let state = lock(&self.0);
-        if state.cut { Err(power()) } else { Ok(state.names.keys().cloned().collect()) }
+        Ok(self.reach()?.names.keys().cloned().collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = lock(&self.0);
+        let mut state = self.reach()?;
         state.named(name)?;
         let cut = state.count()?;
         state.names.remove(name);
@@ -307,7 +334,7 @@ impl Disk for TwinDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = lock(&self.0);
+        let mut state = self.reach()?;
         let file = state.named(from)?;
         let cut = state.count()?;
         state.names.remove(from);
@@ -317,7 +344,7 @@ impl Disk for TwinDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        let mut state = lock(&self.0);
+        let mut state = self.reach()?;
         // A sync that the power cuts has done nothing for certain.
         done(state.count()?)?;
         state.durable_names = state.names.clone();
@@ -332,7 +359,7 @@ impl Disk for TwinDisk {
                 self.0.store(false, Ordering::Release);
             }
         }
-        let locked = lock(&self.0).locked.clone();
+        let locked = self.reach()?.locked.clone();
         if locked.swap(true, Ordering::AcqRel) {
             return Err(LockError::InUse);
         }
@@ -340,11 +367,12 @@ impl Disk for TwinDisk {
     }
 
     fn tree(&self, _: TreeOptions) -> Result<Arc<dyn Tree>, TreeError> {
-        if lock(&self.0).cut { Err(TreeError::Io(power())) } else { Ok(Arc::new(TwinTree::new(self))) }
+        let state = self.reach().map_err(TreeError::Io)?;
+        Ok(Arc::new(TwinTree::new(self.state.clone(), &state)))
     }
 
     fn set_tree_aside(&self) -> io::Result<()> {
-        let mut state = lock(&self.0);
+        let mut state = self.reach()?;
         let cut = state.count()?;
         state.tree = MemoryTree::default();
         done(cut)
@@ -356,18 +384,21 @@ impl Disk for TwinDisk {
 }
 
 struct TwinFile {
-    disk: TwinDisk,
+    disk: Arc<Mutex<State>>,
     file: FileNumber,
     power: u64,
 }
 
 impl TwinFile {
+    fn reach(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = lock(&self.disk);
+        state.reached_with(self.power)?;
+        Ok(state)
+    }
+
     /// Carries out an operation on the file.
     fn operate(&self, act: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
-        let mut state = lock(&self.disk.0);
-        if state.power != self.power {
-            return Err(power());
-        }
+        let mut state = self.reach()?;
         let cut = state.count()?;
         act(&mut state)?;
         done(cut)
@@ -385,10 +416,7 @@ impl DiskFile for TwinFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let state = lock(&self.disk.0);
-        if state.cut || state.power != self.power {
-            return Err(power());
-        }
+        let state = self.reach()?;
         let file = &state.files[self.file].written;
         let from = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)?.get(..buffer.len()));
         buffer.copy_from_slice(from.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
@@ -396,10 +424,7 @@ impl DiskFile for TwinFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = lock(&self.disk.0);
-        if state.power != self.power {
-            return Err(power());
-        }
+        let mut state = self.reach()?;
         let cut = state.count().inspect_err(|_| state.files[self.file].forget());
         // A sync that the power cuts has done nothing for certain.
         done(cut?)?;
@@ -429,8 +454,7 @@ impl DiskFile for TwinFile {
     }
 
     fn length(&self) -> io::Result<u64> {
-        let state = lock(&self.disk.0);
-        if state.cut { Err(power()) } else { Ok(state.files[self.file].written.len() as u64) }
+        Ok(self.reach()?.files[self.file].written.len() as u64)
     }
 }
 

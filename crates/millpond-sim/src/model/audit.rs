@@ -3,51 +3,49 @@
 
 use std::collections::BTreeSet;
 
-use millpond_core::Core;
 use millpond_core::fact::GroupNumber;
 use millpond_core::page::{AsideState, Page, PiecePage, RunPage};
-use millpond_storage::Reader;
 use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber};
 
 use super::{Model, State};
-use crate::bodies;
+use crate::audit::Blocks;
 use crate::verdict::Violation;
 
 /// Messages of one level that lie together, and what they do: their state, deliveries and failures.
-type Found = (Priority, RunPage, (State, u32, u32));
+type Found<'a> = (Priority, &'a RunPage, (State, u32, u32));
 
 impl Model {
     /// Compares everything.
-    pub fn audit(&self, core: &Core, reader: &Reader) -> Result<(), Violation> {
+    pub fn audit(&self, pages: &[Page], blocks: &mut Blocks<'_>) -> Result<(), Violation> {
         let (mut found, mut dead) = (0, BTreeSet::new());
-        for page in core.pages() {
+        for page in pages {
             match page {
                 Page::Topic(page) => {
-                    for level in page.levels {
+                    for level in &page.levels {
                         let priority = level.priority;
-                        let line = level.runs.into_iter().map(|run| (priority, run, (State::InLine, 0, 0)));
-                        let aside = level.aside.into_iter().map(|aside| {
+                        let line = level.runs.iter().map(|run| (priority, run, (State::InLine, 0, 0)));
+                        let aside = level.aside.iter().map(|aside| {
                             let state = match aside.state {
                                 AsideState::Ready { behind } => State::Back(behind),
                                 AsideState::Delayed { due } => State::Delayed(due),
                                 AsideState::Retrying { due } => State::Retrying(due),
                                 AsideState::Leased { lease, .. } => State::Leased(lease),
                             };
-                            (priority, aside.run, (state, aside.deliveries, aside.failures))
+                            (priority, &aside.run, (state, aside.deliveries, aside.failures))
                         });
                         for run in line.chain(aside) {
-                            found += self.compare((page.group, page.number), &run, reader)?;
+                            found += self.compare((page.group, page.number), &run, blocks)?;
                         }
                     }
                 }
                 Page::Piece(PiecePage { topic, group, priority, runs }) => {
                     for run in runs {
-                        found += self.compare((group, topic), &(priority, run, (State::InLine, 0, 0)), reader)?;
+                        found += self.compare((*group, *topic), &(*priority, run, (State::InLine, 0, 0)), blocks)?;
                     }
                 }
                 Page::Dead(page) => {
                     dead.insert((page.group, page.id));
-                    self.read(page.id, &page.run, reader)?;
+                    self.read(page.id, &page.run, blocks)?;
                 }
                 _ => {}
             }
@@ -66,8 +64,8 @@ impl Model {
     fn compare(
         &self,
         (group, topic): (GroupNumber, TopicNumber),
-        (priority, run, is): &Found,
-        reader: &Reader,
+        (priority, run, is): &Found<'_>,
+        blocks: &mut Blocks<'_>,
     ) -> Result<usize, Violation> {
         let first = MessageId { topic, priority: *priority, sequence: run.first };
         for at in 0..u64::from(run.count) {
@@ -81,14 +79,14 @@ impl Model {
                 return Err(Violation::back(what));
             }
         }
-        self.read(first, run, reader)?;
+        self.read(first, run, blocks)?;
         Ok(run.count as usize)
     }
 
-    fn read(&self, first: MessageId, run: &RunPage, reader: &Reader) -> Result<(), Violation> {
-        let block = reader.read(run.extent());
-        let block = block.map_err(|error| Violation::lost(format!("the body of {first} cannot be read: {error}")))?;
-        let tags = bodies::tags_of(&block).map_err(|bad| Violation::lost(format!("the block of {first}: {bad}")))?;
+    fn read(&self, first: MessageId, run: &RunPage, blocks: &mut Blocks<'_>) -> Result<(), Violation> {
+        let tags = blocks.tags(run.extent());
+        let tags = tags.map_err(|error| Violation::lost(format!("the body of {first} cannot be read: {error}")))?;
+        let tags = tags.as_ref().map_err(|bad| Violation::lost(format!("the block of {first}: {bad}")))?;
         match tags.iter().all(Option::is_some) && tags.len() == run.count as usize {
             true => Ok(()),
             false => Err(Violation::lost(format!("{first} and behind: the bodies are {tags:?}"))),

@@ -1,7 +1,6 @@
 //! What is ready, and in which order: the rules of dispatch as they are written down, by a walk over all messages.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use millpond_core::fact::GroupNumber;
 use millpond_types::{Policy, Priority, Sequence, TopicName, WallTime};
@@ -57,21 +56,23 @@ impl Topic {
 
     /// What is next at each priority that competes: one of each or, in strict order, that of the highest.
     pub fn heads(&self, policy: &Policy, now: WallTime) -> Vec<Head> {
-        let mut first: BTreeMap<Reverse<Priority>, (Place, &Message)> = BTreeMap::new();
+        // The lowest priority comes first, and all of one lie together.
+        let mut first: Vec<(Priority, Place, &Message)> = Vec::new();
         for ((priority, sequence), message) in &self.messages {
             let Some(place) = place(*sequence, message) else { continue };
-            let head = first.entry(Reverse(*priority)).or_insert((place, message));
-            if place < head.0 {
-                *head = (place, message);
+            match first.last_mut().filter(|(of, ..)| of == priority) {
+                Some(head) if place < head.1 => *head = (*priority, place, message),
+                Some(_) => {}
+                None => first.push((*priority, place, message)),
             }
         }
         let is_strict = policy.leases_at_a_time() == Some(1) || policy.ageing.is_none();
-        let heads = first.into_iter().take(if is_strict { 1 } else { usize::MAX });
+        let heads = first.into_iter().rev().take(if is_strict { 1 } else { usize::MAX });
         let level = |priority: Priority, since: WallTime| {
             let steps = policy.ageing.map_or(0, |step| now.since(since).0 / step.0);
             Priority::new((priority.level() as u64).saturating_add(steps).min(9) as u8).expect("9 is the highest")
         };
-        let head = |(Reverse(priority), (_, message)): (Reverse<Priority>, (Place, &Message))| {
+        let head = |(priority, _, message): (Priority, Place, &Message)| {
             (level(priority, message.since), Reverse(message.since), priority)
         };
         heads.map(head).collect()

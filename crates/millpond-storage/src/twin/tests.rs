@@ -1,6 +1,9 @@
 //! The twin is as unkind as it says.
 
+use millpond_core::store::{KeyBytes, Range};
+
 use super::*;
+use crate::tree::CommitHead;
 
 #[test]
 fn what_is_synced_survives_and_the_rest_is_anyones_guess() {
@@ -78,4 +81,88 @@ fn faults_come_where_they_were_planned() {
     let file = disk.create("b").unwrap();
     let error = file.preallocate(11, Preallocate::Filled).unwrap_err();
     assert!(crate::disk::is_full(&error));
+}
+
+#[test]
+fn without_power_nothing_answers_and_nothing_changes() {
+    let mut lengths = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let disk = TwinDisk::new(SMALL_SECTOR);
+        let had = Had::of(&disk);
+        disk.sync_dir().unwrap();
+        had.file.write_at(0, b"unsynced").unwrap();
+        disk.plan(0, Fault::PowerCut);
+        disk.create("cut").err().expect("the power is cut in the middle of it");
+        let written = disk.snapshot();
+        had.is_of_no_use();
+        assert_eq!(disk.snapshot(), written);
+        disk.crash(seed);
+        lengths.insert(disk.bytes("a").iter().filter(|byte| **byte != 0).count());
+    }
+    assert!(lengths.contains(&0) && lengths.contains(&8), "no sync without power decides what is left: {lengths:?}");
+}
+
+#[test]
+fn what_a_process_had_of_the_disk_is_of_no_use_to_a_thread_that_outlives_it() {
+    for is_crash in [false, true] {
+        let disk = TwinDisk::new(SECTOR);
+        let had = Had::of(&disk.clone());
+        disk.sync_dir().unwrap();
+        if is_crash {
+            disk.crash(1)
+        } else {
+            disk.kill()
+        }
+        let found = disk.snapshot();
+        had.is_of_no_use();
+        assert_eq!(disk.snapshot(), found);
+        assert!(Had::of(&disk.clone()).disk.lock().is_ok(), "the next one has it");
+    }
+}
+
+/// What a process has of a disk.
+struct Had {
+    disk: TwinDisk,
+    file: Arc<dyn DiskFile>,
+    tree: Arc<dyn Tree>,
+}
+
+impl Had {
+    fn of(disk: &TwinDisk) -> Had {
+        let file = disk.create("a").unwrap();
+        Had { disk: disk.clone(), file, tree: disk.tree(TreeOptions::default()).unwrap() }
+    }
+
+    fn is_of_no_use(&self) {
+        let Had { disk, file, tree } = self;
+        let head = CommitHead { position: 1, ..CommitHead::default() };
+        let everything = Range { from: KeyBytes::default(), until: KeyBytes::default(), limit: 1 };
+        let uses = [
+            ("create", disk.create("b").is_err()),
+            ("create again", disk.create("a").is_err()),
+            ("open", disk.open("a").is_err()),
+            ("list", disk.list().is_err()),
+            ("remove", disk.remove("a").is_err()),
+            ("rename", disk.rename("a", "b").is_err()),
+            ("sync the directory", disk.sync_dir().is_err()),
+            ("lock", disk.lock().is_err()),
+            ("look for the directory", disk.is_still_there().is_err()),
+            ("make the tree", disk.tree(TreeOptions::default()).is_err()),
+            ("set the tree aside", disk.set_tree_aside().is_err()),
+            ("write", file.write_at(0, b"x").is_err()),
+            ("read", file.read_at(0, &mut []).is_err()),
+            ("sync", file.sync().is_err()),
+            ("preallocate", file.preallocate(9, Preallocate::Reserved).is_err()),
+            ("set the length", file.set_len(9).is_err()),
+            ("length", file.length().is_err()),
+            ("get", tree.get_many(&[]).is_err()),
+            ("scan", tree.scan(&everything).is_err()),
+            ("commit", tree.commit(&head, &mut std::iter::empty()).is_err()),
+            ("compact", tree.compact_step().is_err()),
+            ("verify", tree.verify().is_err()),
+            ("weigh", tree.weigh(&everything).is_err()),
+        ];
+        let works: Vec<_> = uses.iter().filter(|(_, fails)| !fails).map(|(what, _)| what).collect();
+        assert!(works.is_empty(), "these work without power: {works:?}");
+    }
 }

@@ -2,32 +2,32 @@
 //!
 //! A commit is there whole or not at all. When the power fails at one, it is by chance whether it took place.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use millpond_core::store::{KeyBytes, Range};
 
-use super::{State, TwinDisk, power};
+use super::State;
 use crate::disk::is_full;
 use crate::sync::lock;
 use crate::tree::{CommitHead, EntryChange, MemoryTree, Scanned, Tree, TreeError, TreeStats};
 
 /// See the module. No good any more after a crash or a kill, as any open file.
 pub(super) struct TwinTree {
-    disk: TwinDisk,
+    disk: Arc<Mutex<State>>,
     tree: MemoryTree,
     power: u64,
 }
 
 impl TwinTree {
-    pub fn new(disk: &TwinDisk) -> TwinTree {
-        let state = lock(&disk.0);
-        TwinTree { disk: disk.clone(), tree: state.tree.clone(), power: state.power }
+    pub fn new(disk: Arc<Mutex<State>>, state: &State) -> TwinTree {
+        TwinTree { disk, tree: state.tree.clone(), power: state.power }
     }
 
     fn reach(&self) -> Result<MutexGuard<'_, State>, TreeError> {
-        let state = lock(&self.disk.0);
-        if state.cut || state.power != self.power { Err(TreeError::Io(power())) } else { Ok(state) }
+        let state = lock(&self.disk);
+        state.reached_with(self.power).map_err(TreeError::Io)?;
+        Ok(state)
     }
 }
 
@@ -80,10 +80,12 @@ impl Tree for TwinTree {
     }
 
     fn verify(&self) -> Result<(), TreeError> {
+        let _reached = self.reach()?;
         self.tree.verify()
     }
 
     fn weigh(&self, range: &Range) -> Result<u64, TreeError> {
+        let _reached = self.reach()?;
         self.tree.weigh(range)
     }
 }

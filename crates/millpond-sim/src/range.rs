@@ -1,0 +1,122 @@
+//! A range of lives on several threads: each life on one, whatever the others do, and what all have seen summed up.
+//!
+//! Seeds are taken in their order, and no more are taken once a life has gone wrong; those that were begun are led to their
+//! end. So the one that is told is the lowest of the range, on any number of threads.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::sights::Sights;
+use crate::{Life, Options, live};
+
+/// Lives after which a long range says that it goes on.
+const SIGN_OF_LIFE: u64 = 1000;
+
+thread_local! {
+    static LEADS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The seed whose life this thread leads, or led last: for a panic's last words.
+pub fn seed_at_hand() -> u64 {
+    LEADS.get()
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// The first seed.
+    pub from: u64,
+    /// How many.
+    pub count: u64,
+    /// Threads that lead them.
+    pub threads: usize,
+    /// How each is led. Only the first one is hashed.
+    pub options: Options,
+}
+
+/// How a range went.
+#[derive(Default)]
+pub struct Led {
+    /// Lives that kept every promise.
+    pub lives: u64,
+    /// What was seen in all lives.
+    pub sights: Sights,
+    /// The hash of the first life.
+    pub first: Option<u64>,
+    /// The lowest seed whose life went wrong, and what was found.
+    pub broken: Option<(u64, String)>,
+}
+
+impl Range {
+    /// Leads them all, or up to one that goes wrong.
+    ///
+    /// # Panics
+    /// If an assertion of the core or the storage fails; the other threads end their lives before.
+    pub fn lead(&self) -> Led {
+        let (next, over, led) = (AtomicU64::new(self.from), AtomicBool::new(false), Mutex::default());
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                scope.spawn(|| self.lead_some(&next, &over, &led));
+            }
+        });
+        led.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lead_some(&self, next: &AtomicU64, over: &AtomicBool, led: &Mutex<Led>) {
+        // A thread that ends, of whatever, has no more to begin, and neither have the others.
+        let _ends = Ends(over);
+        let end = self.from.saturating_add(self.count);
+        while !over.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return;
+            }
+            LEADS.set(seed);
+            let life = self.live(seed);
+            let mut led = led.lock().unwrap_or_else(PoisonError::into_inner);
+            let broken = match life {
+                Ok(life) => {
+                    led.sights.add(&life.sights);
+                    led.first = led.first.or(life.hash);
+                    life.verdict.err().map(|violation| violation.to_string())
+                }
+                Err(what) => Some(what),
+            };
+            match broken {
+                None => led.lives += 1,
+                Some(what) => {
+                    if led.broken.as_ref().is_none_or(|(other, _)| seed < *other) {
+                        led.broken = Some((seed, what));
+                    }
+                    return;
+                }
+            }
+            if led.lives.is_multiple_of(SIGN_OF_LIFE) && self.count > SIGN_OF_LIFE {
+                eprintln!("{} lives, no promise broken so far", led.lives);
+            }
+        }
+    }
+
+    /// The first life is led twice: the same seed has to give the same bytes.
+    fn live(&self, seed: u64) -> Result<Life, String> {
+        let is_first = seed == self.from;
+        let options = Options { hashed: is_first, ..self.options };
+        let life = live(seed, options);
+        if is_first && !self.options.trace {
+            let again = live(seed, options);
+            if again.hash != life.hash {
+                return Err(format!("led twice it gives {:016x?} and {:016x?}", life.hash, again.hash));
+            }
+        }
+        Ok(life)
+    }
+}
+
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
