@@ -44,8 +44,13 @@ fn a_chain_of_stages_yields_each_output_once() {
     chain(inputs.parse().expect("how many inputs"), kills.parse().expect("how many kills"));
 }
 
-/// Publishes so many inputs, kills so many processes meanwhile, and holds what comes out against what went in.
+/// What is killed: the worker of each stage, and the broker.
+const PROCESSES: usize = STAGES.len() + 1;
+
+/// Publishes so many inputs, kills so many processes meanwhile, each in its turn and at a moment that is drawn, and holds
+/// what comes out against what went in.
 fn chain(inputs: u32, kills: u32) {
+    assert!(kills as usize >= PROCESSES && inputs >= kills, "each process is killed once at least");
     let seed = Instant::now();
     let mut drawn = u64::from(std::process::id()) << 20;
     let mut draw = |below: u64| {
@@ -63,25 +68,32 @@ fn chain(inputs: u32, kills: u32) {
         broker.spawn(&["work", from, "--concurrency", "1..4", "--forward", to, "--", "sh", "-c", &script])
     };
     let mut workers: Vec<Running> = (0..STAGES.len()).map(|stage| start(&broker, stage)).collect();
-    let mut left = kills;
+    let first = draw(PROCESSES as u64) as usize;
+    let mut killed = [0_u32; PROCESSES];
+    // One moment in each part of the inputs.
+    let part = inputs / kills;
+    let mut moments = (0..kills).map(|kill| kill * part + draw(part.into()) as u32).peekable();
     for input in 0..inputs {
         let (body, id) = (format!("{input}-"), format!("input {input}"));
         // The ledger is outside: an input counts once its publish is confirmed, and is repeated until then.
         until(|| broker.call(&["publish", "default/in", &body, "--dedup-id", &id]).code == 0);
-        if left > 0 && draw(u64::from(inputs / kills)) == 0 {
-            left -= 1;
-            match draw(4) as usize {
-                3 => {
+        if moments.next_if_eq(&input).is_some() {
+            let which = (first + killed.iter().sum::<u32>() as usize) % PROCESSES;
+            killed[which] += 1;
+            match workers.get_mut(which) {
+                None => {
                     let directory = broker.kill();
                     broker = Broker::run_on(&mut serve_at(directory.path(), &address), directory);
                 }
-                stage => {
-                    workers[stage].signal(Signal::KILL);
-                    workers[stage] = start(&broker, stage);
+                Some(worker) => {
+                    assert!(!worker.has_ended(), "it is killed, and does not end by itself");
+                    worker.signal(Signal::KILL);
+                    *worker = start(&broker, which);
                 }
             }
         }
     }
+    assert!(killed.iter().all(|times| *times > 0), "the worker of each stage and the broker: {killed:?}");
     until(|| {
         let counts = broker.counts("default");
         counts["waiting"] == inputs && ["leased", "retrying", "delayed", "dead"].iter().all(|state| counts[*state] == 0)
