@@ -31,4 +31,5 @@ mod script;
 mod shell;
 mod small_room;
 mod store;
+mod watch;
 mod weights;

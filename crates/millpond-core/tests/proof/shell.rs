@@ -214,6 +214,7 @@ impl Shell {
 
     fn check(&mut self) {
         invariants::check(&self.core);
+        assert_eq!(self.core.forgotten(), 0, "everybody is told of what is ready");
         let pages: Vec<Page> = self.core.pages().collect();
         let state = canonical(pages.iter().cloned());
 

@@ -1,0 +1,91 @@
+//! The watch heals what should not happen: consumers who were not told of what is ready, because wake-ups were lost on
+//! purpose. All of them are found in the time that is promised and counted; where nothing was lost nothing is, which the
+//! shell holds after each turn of every other history here.
+
+use millpond_core::command::{Command, Receive};
+use millpond_core::{Now, WATCH_EVERY};
+use millpond_types::{Filter, Millis, RunTime, TopicName, WallTime};
+
+use crate::bare::Bare;
+use crate::history::{name, receive};
+use crate::script::{Line, Names, command};
+
+/// Sets of topics that the watch gets through in a look, as it is promised.
+const SETS: usize = 64;
+
+/// A core some of whose consumers wait, for a topic each, and were not told that a message is there.
+fn numb(consumers: usize) -> Bare {
+    let mut bare = Bare::new();
+    (0..consumers).for_each(|at| say(&mut bare, &format!("publish {} m", topic(at))));
+    bare.turn();
+    for at in 0..consumers {
+        let Command::Receive(any) = receive(1) else { unreachable!("it is one") };
+        let filter = Filter::Topics(vec![topic(at)]);
+        bare.submit(Command::Receive(Receive { filter, wait: Millis::minutes(10), ..any }));
+    }
+    bare.core.forget_wake_ups();
+    assert_eq!(told(&mut bare), 0, "wake-ups are lost");
+    bare
+}
+
+fn say(bare: &mut Bare, text: &str) {
+    bare.submit(command(&Line::new(text), text, &Names::default()));
+}
+
+fn topic(at: usize) -> TopicName {
+    name(&format!("t{at}"))
+}
+
+/// A turn; how many were given something.
+fn told(bare: &mut Bare) -> usize {
+    bare.turn().len()
+}
+
+fn pass(bare: &mut Bare, time: Millis) {
+    let Now { run, wall } = bare.core.now();
+    bare.core.set_time(Now { run: RunTime(run.0 + time.0), wall: WallTime(wall.0 + time.0) });
+}
+
+#[test]
+fn who_was_not_told_is_found_at_the_next_look_and_counted() {
+    let mut bare = numb(SETS);
+    pass(&mut bare, Millis(WATCH_EVERY.0 - 1));
+    assert_eq!((told(&mut bare), bare.core.forgotten()), (0, 0), "it is not time yet");
+    assert!(bare.core.is_watched(), "so a turn comes, though nothing else is due");
+    pass(&mut bare, Millis(1));
+    assert_eq!((told(&mut bare), bare.core.forgotten()), (SETS, SETS as u64), "within a second, all of them");
+    pass(&mut bare, WATCH_EVERY);
+    assert_eq!((told(&mut bare), bare.core.forgotten()), (0, SETS as u64), "and each is counted once");
+}
+
+#[test]
+fn of_very_many_who_were_not_told_each_look_finds_some_until_all_are_found() {
+    let consumers = 10 * SETS;
+    let (mut bare, mut found) = (numb(consumers), 0);
+    // There may be places for twice as many.
+    for _ in 0..2 * consumers / SETS {
+        pass(&mut bare, WATCH_EVERY);
+        let now = told(&mut bare);
+        assert!(now <= SETS, "a look goes over so many at most, but {now} were found");
+        found += now;
+    }
+    assert_eq!((found, bare.core.forgotten()), (consumers, consumers as u64));
+}
+
+#[test]
+fn where_everybody_is_told_the_watch_finds_nothing() {
+    let mut bare = Bare::new();
+    for second in 0..20 {
+        match second % 5 {
+            0 => say(&mut bare, "receive a b wait=10m"),
+            1 => say(&mut bare, "pause a"),
+            2 => say(&mut bare, "publish a m m"),
+            3 => say(&mut bare, "publish b m delay=1500ms"),
+            _ => say(&mut bare, "resume a"),
+        }
+        bare.turn();
+        pass(&mut bare, WATCH_EVERY);
+        bare.turn();
+        assert_eq!(bare.core.forgotten(), 0, "in second {second}");
+    }
+}
