@@ -61,8 +61,9 @@ impl Core {
         }
         let in_place = groups.iter().zip(&waiting).filter_map(|(group, waiting)| Some((*group, waiting.as_ref()?.id)));
         let in_place: Vec<(GroupNumber, MessageId)> = in_place.collect();
-        let id = match in_place[..] {
-            [(_, id), ..] if in_place.len() == groups.len() => id,
+        let first_place = in_place.first().filter(|(group, _)| *group == groups[0]).map(|(_, id)| *id);
+        let id = match first_place {
+            Some(id) if in_place.len() == groups.len() => id,
             _ => {
                 let except: Vec<GroupNumber> = in_place.into_iter().map(|(group, _)| group).collect();
                 let (first, priority) = (part.split_front(1), part.run.priority);
@@ -71,7 +72,8 @@ impl Core {
                     self.commit(Fact::Declined { topic: id.topic, group, count: 1 }, log);
                 }
                 push(outcomes, 1, PublishOutcome::Queued { id });
-                id
+                // The others are told what they would be told alone: what waits in the first group.
+                first_place.unwrap_or(id)
             }
         };
         let count = part.count();

@@ -26,7 +26,7 @@ use alloc::format;
 use alloc::string::String;
 
 use millpond_types::limits::{LEASE_MAX, LEASE_MIN};
-use millpond_types::{Code, GroupName, LeaseNumber, Millis, NamespaceName, TopicName, TopicNumber};
+use millpond_types::{Code, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 
 use crate::Core;
 use crate::command::{Command, Ticket, TopicRef};
@@ -179,6 +179,15 @@ impl Core {
             );
             (Code::TopicUnknown, detail)
         })
+    }
+
+    /// The next sequence of a priority of a topic: behind all that any group knows of. One that is being deleted does not
+    /// count: it hears of nothing any more, and its topic may be in memory or not.
+    pub(crate) fn next_sequence(&self, topic: TopicNumber, priority: Priority) -> Sequence {
+        let siblings = self.state.topics.siblings(topic).map(|slot| &self.state.topics[slot]);
+        let alive = siblings.filter(|topic| !self.state.groups[topic.group].is_ending);
+        let next = alive.map(|topic| topic.next(priority)).max();
+        Sequence(next.unwrap_or_default().0.max(self.state.numbers.raised))
     }
 
     /// A length of a lease that was asked for.

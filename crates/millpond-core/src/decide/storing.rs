@@ -9,8 +9,8 @@ use core::ops::Range;
 
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Coalesce, Code, DedupWindow, MessageId, Millis, OutcomeRun, Overflow, Policy, Priority, PublishOutcome, Sequence,
-    TopicName, WallTime,
+    Coalesce, Code, DedupWindow, MessageId, Millis, OutcomeRun, Overflow, Policy, Priority, PublishOutcome, TopicName,
+    WallTime,
 };
 
 use crate::Core;
@@ -231,8 +231,7 @@ impl Core {
         let (count, Part { run, range, dedup }) = (part.count(), part);
         let slot = self.topics_or_new(namespace, &run.topic, log);
         let topic = &self.state.topics[slot];
-        let next = self.state.topics.next(topic.number, priority);
-        let first = Sequence(next.0.max(self.state.numbers.raised));
+        let first = self.next_sequence(topic.number, priority);
         let id = topic.id(priority, first);
         let (from, to) = (run.sizes.offset(range.start), run.sizes.offset(range.end));
         let sizes = match &run.sizes {

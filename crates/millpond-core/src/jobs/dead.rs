@@ -11,8 +11,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::limits::PAGE_MAX;
 use millpond_types::{
-    Coalesce, Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, Sequence,
-    TopicName,
+    Coalesce, Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, TopicName,
 };
 
 use super::{Needs, Step, TOPICS_HELD, Task, WRITING, Walk};
@@ -216,8 +215,7 @@ impl Core {
         let (letter, published, mark) = (dead.letter(), dead.run.published, dead.run.dedup().next());
         let slot = self.topic_or_new(dead.group, &dead.topic, log);
         let topic = self.state.topics[slot].number;
-        let next = self.state.topics.next(topic, dead.id.priority);
-        let sequence = Sequence(next.0.max(self.state.numbers.raised));
+        let sequence = self.next_sequence(topic, dead.id.priority);
         let dedup = mark.and_then(|(_, hash)| self.state.remembered_of(dead.namespace, hash, dead.id));
         // What waits where one is enough is newer.
         let coalesces = self.state.policy(slot).coalesce != Coalesce::Off;

@@ -119,7 +119,10 @@ impl Core {
         match (job.asked, answer) {
             (Asked::By(ticket), Ok(reply)) => self.reply(ticket, reply),
             (Asked::By(ticket), Err((code, detail))) => self.refuse(ticket, code, detail),
-            (Asked::ByState, _) => {}
+            (Asked::ByState, _) => {
+                // Topics of other groups may have to be settled as well, and this turn may have room for that.
+                self.settle_groups();
+            }
             (Asked::Gone, _) => panic!("who is withdrawn does not go on"),
         }
     }

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::cmp::Ordering;
 
 use hashbrown::{HashMap, HashTable};
-use millpond_types::{Priority, Sequence, TopicName, TopicNumber};
+use millpond_types::{Priority, TopicName, TopicNumber};
 use slab::Slab;
 
 use crate::fact::GroupNumber;
@@ -111,12 +111,6 @@ impl Topics {
         let entry = self.by_name.find_entry(hash, |(_, other)| *other == slot);
         entry.unwrap_or_else(|_| unreachable!("a topic is found by its name")).remove();
         topic
-    }
-
-    /// The next sequence of a priority of a topic: behind all that any group knows of.
-    pub(crate) fn next(&self, number: TopicNumber, priority: Priority) -> Sequence {
-        let next = self.siblings(number).map(|slot| self[slot].next(priority));
-        next.max().unwrap_or_default()
     }
 
     /// Gives a topic its place among its siblings.

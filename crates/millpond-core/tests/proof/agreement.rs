@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::LineBounds;
 use millpond_core::command::*;
-use millpond_core::fact::Fact;
+use millpond_core::fact::{Fact, GroupNumber};
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
-    Counts, Filter, FinishOutcome, GroupName, LeaseNumber, MessageId, MessageState, NamespaceName, OutcomeRun,
-    PublishOutcome, Receipt, Sequence, TopicName,
+    Counts, FinishOutcome, GroupName, LeaseNumber, MessageId, MessageState, NamespaceName, OutcomeRun, PublishOutcome,
+    Receipt, Sequence, TopicName,
 };
 
 use crate::history::{Known, Op, set_policy};
-use crate::model::{Model, Who};
+use crate::model::{Model, Place, Who};
 use crate::moves::moves;
 use crate::shell::Shell;
 
@@ -57,9 +57,14 @@ impl History {
         self.known.moves = moves(&self.shell.journal.facts);
         let commands = ops.iter().filter_map(|op| op.command(&mut self.known, self.weight)).collect();
         self.commands(commands);
+        // Groups that are being deleted, and retention, may take a few turns.
+        let mut facts = 0;
+        while self.shell.next_wake() == Some(0) {
+            let before = std::mem::replace(&mut facts, self.shell.journal.facts.len());
+            assert!(before < facts, "the core does not ask for a turn in which nothing happens");
+            self.commands(Vec::new());
+        }
         self.look_at_everything();
-        let wake = self.shell.next_wake();
-        assert!(wake != Some(0), "the core does not ask for a turn in which nothing happens");
     }
 
     fn set_time(&mut self) {
@@ -133,15 +138,15 @@ impl History {
             given.extend(leases.iter().map(|run| (run.receipt, (who, run))));
         }
         for (fact, _) in &self.shell.journal.facts[facts..] {
-            let (topic, lease) = match fact {
-                Fact::Leased { topic, lease, .. } => (topic, lease),
-                Fact::Drawn { topic, full, dry, .. } => {
-                    self.model.drawn(*topic, *full, dry.map(|at| at.0));
+            let (topic, group, lease) = match fact {
+                Fact::Leased { topic, group, lease, .. } => (topic, group, lease),
+                Fact::Drawn { topic, group, full, dry } => {
+                    self.model.drawn(*topic, *group, *full, dry.map(|at| at.0));
                     continue;
                 }
                 _ => continue,
             };
-            let receipt = Receipt { topic: *topic, group: 0, lease: *lease };
+            let receipt = Receipt { topic: *topic, group: *group, lease: *lease };
             let (who, run) = given.remove(&receipt).expect("what is leased is delivered, once");
             self.model.leased_run(who, run, &self.shell.journal.read(run.extent));
             let each = (0..u64::from(run.count)).map(|n| LeaseNumber(lease.0 + n));
@@ -167,15 +172,15 @@ impl History {
                             PublishOutcome::Queued { id } => {
                                 let id = MessageId { sequence: Sequence(id.sequence.0 + n), ..*id };
                                 let of = self.model.topics.iter().find(|(_, topic)| topic.number == id.topic);
-                                let (name, _) = of.expect("a topic that was published to");
-                                self.known.ids.push((name.clone(), id));
+                                let (place, _) = of.expect("a topic that was published to");
+                                self.known.ids.push((place.name.clone(), id));
                                 format!("queued {id}")
                             }
                             PublishOutcome::Duplicate { id, state } => format!("duplicate {id} {}", state_name(*state)),
                             PublishOutcome::Coalesced { id, replaced: Some(old) } => {
                                 let of = self.model.topics.iter().find(|(_, topic)| topic.number == id.topic);
-                                let (name, _) = of.expect("a topic that was published to");
-                                self.known.ids.push((name.clone(), *id));
+                                let (place, _) = of.expect("a topic that was published to");
+                                self.known.ids.push((place.name.clone(), *id));
                                 format!("queued {id} in place of {old}")
                             }
                             PublishOutcome::Coalesced { id, replaced: None } => format!("declined {id}"),
@@ -205,25 +210,40 @@ impl History {
         }
     }
 
-    /// Counts, cursors, the messages of each topic in the order of delivery, and the dead letters.
+    /// Counts, cursors, the messages of each topic in the order of delivery, and the dead letters, of each group.
     fn look_at_everything(&mut self) {
-        let (namespace, group) = (NamespaceName::default(), GroupName::default());
+        let Reply::Namespaces(stats) = self.shell.ask(Command::Stats(NamespaceName::default())) else {
+            panic!("stats")
+        };
+        let groups: Vec<(GroupNumber, GroupName)> =
+            self.model.groups.iter().map(|(number, group)| (*number, group.name.clone())).collect();
+        assert!(stats[0].groups.iter().map(|group| &group.name).eq(groups.iter().map(|(_, name)| name)), "the groups");
+        for ((number, name), view) in groups.into_iter().zip(&stats[0].groups) {
+            assert_eq!(view.tally.retained_out, self.model.groups[&number].retained_out, "retained out of {name}");
+            assert_eq!(view.counts, self.look_at_group(number, name), "the counts of a group");
+        }
+        for place in self.model.topics.keys().cloned().collect::<Vec<Place>>() {
+            self.look_at_cursors(&place.name);
+        }
+    }
+
+    /// Its counts.
+    fn look_at_group(&mut self, number: GroupNumber, group: GroupName) -> Counts {
+        let namespace = NamespaceName::default();
         let listing = Listing { namespace: namespace.clone(), prefix: "".into(), after: "".into(), limit: 1000 };
-        let holding = self.model.topics.iter().filter(|(_, topic)| !topic.messages.is_empty());
-        let names: Vec<TopicName> = holding.map(|(name, _)| name.clone()).collect();
+        let holding =
+            self.model.topics.iter().filter(|(place, topic)| place.group == number && !topic.messages.is_empty());
+        let places: Vec<Place> = holding.map(|(place, _)| place.clone()).collect();
         let Reply::Topics(topics) = self.shell.ask(Command::Topics { listing: listing.clone(), group: group.clone() })
         else {
             panic!("topics")
         };
-        assert!(topics.iter().map(|topic| &topic.name).eq(&names), "the topics that exist");
+        assert!(topics.iter().map(|topic| &topic.name).eq(places.iter().map(|place| &place.name)), "topics of {group}");
         let mut all = Counts::default();
-        for (name, listed) in names.iter().zip(&topics) {
-            let topic = TopicRef { namespace: namespace.clone(), name: name.clone() };
-            let Reply::Topics(view) = self.shell.ask(Command::Topic(topic.clone())) else { panic!("a topic") };
-            let which = LookWhich::First(1000);
-            let Reply::Messages(rows) = self.shell.ask(Command::Look(Look { topic, which, group: None })) else {
-                panic!("messages")
-            };
+        for (place, listed) in places.iter().zip(&topics) {
+            let topic = TopicRef { namespace: namespace.clone(), name: place.name.clone() };
+            let look = Look { topic, which: LookWhich::First(1000), group: Some(group.clone()) };
+            let Reply::Messages(rows) = self.shell.ask(Command::Look(look)) else { panic!("messages") };
             let rows: Vec<String> = rows
                 .iter()
                 .map(|found| {
@@ -231,22 +251,14 @@ impl History {
                     format!("{} {body} {} {} {}", row.id, state_name(row.state), row.deliveries, row.failures)
                 })
                 .collect();
-            assert_eq!(rows, self.model.rows(name), "the messages of {name}");
-            assert_eq!(listed.counts, view[0].counts, "two views of {name}");
-            assert_eq!(listed.counts, self.model.counts(name), "the counts of {name}");
-            assert_eq!(listed.paused, self.model.is_paused(name), "whether {name} is paused");
-            for cursors in &view[0].cursors {
-                let found = (cursors.scan.0, cursors.completion.0, cursors.next.0);
-                assert_eq!(found, self.model.cursors(name, cursors.priority), "the cursors of {name}");
-            }
+            assert_eq!(rows, self.model.rows(place), "the messages of {place}");
+            assert_eq!(listed.counts, self.model.counts(place), "the counts of {place}");
+            assert_eq!(listed.paused, self.model.is_paused(&place.name), "whether {place} is paused");
             all.waiting += listed.counts.waiting;
             all.delayed += listed.counts.delayed;
             all.retrying += listed.counts.retrying;
             all.leased += listed.counts.leased;
         }
-        all.dead = self.model.dead.len() as u64;
-        let Reply::Namespaces(stats) = self.shell.ask(Command::Stats(namespace)) else { panic!("stats") };
-        assert_eq!(stats[0].groups[0].counts, all, "the counts of the namespace");
         let Reply::Dead { rows, .. } = self.shell.ask(Command::DeadList { listing, group }) else {
             panic!("dead letters")
         };
@@ -261,7 +273,20 @@ impl History {
                 )
             })
             .collect();
-        assert_eq!(rows, self.model.dead_rows(&Filter::All), "the dead letters");
+        assert_eq!(rows, self.model.dead_rows(number), "the dead letters of group {number}");
+        Counts { dead: rows.len() as u64, ..all }
+    }
+
+    /// Of all groups that have a topic.
+    fn look_at_cursors(&mut self, name: &TopicName) {
+        let topic = TopicRef { namespace: NamespaceName::default(), name: name.clone() };
+        let Reply::Topics(view) = self.shell.ask(Command::Topic(topic)) else { panic!("a topic") };
+        for cursors in &view[0].cursors {
+            let found = (cursors.scan.0, cursors.completion.0, cursors.next.0);
+            let group = self.model.group(&cursors.group).expect("a group");
+            let place = Place { group, name: name.clone() };
+            assert_eq!(found, self.model.cursors(&place, cursors.priority), "the cursors of {place}");
+        }
     }
 }
 

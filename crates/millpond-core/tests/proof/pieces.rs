@@ -78,8 +78,8 @@ fn learn(known: &mut Known, names: &mut BTreeMap<TopicNumber, TopicName>, facts:
                 let id = |n| MessageId { topic: *topic, priority: *priority, sequence: Sequence(first.0 + n) };
                 known.ids.extend((0..u64::from(*count)).map(|n| (names[topic].clone(), id(n))));
             }
-            Fact::Leased { topic, lease, count, .. } => {
-                let receipt = |n| Receipt { topic: *topic, group: 0, lease: LeaseNumber(lease.0 + n) };
+            Fact::Leased { topic, group, lease, count, .. } => {
+                let receipt = |n| Receipt { topic: *topic, group: *group, lease: LeaseNumber(lease.0 + n) };
                 known.receipts.extend((0..u64::from(*count)).map(receipt));
             }
             _ => {}

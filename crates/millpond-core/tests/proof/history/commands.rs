@@ -4,14 +4,17 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::dedup_hash;
 use millpond_types::{
-    Coalesce, DedupWindow, Dispatch, Filter, GroupName, MessageId, Millis, NamespaceName, OnExpiry, Overflow,
-    Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Rate, Receipt, Retry, Rule, Rules, SessionId, TopicName,
-    block,
+    Coalesce, DedupWindow, Dispatch, Filter, GroupKind, GroupName, MessageId, Millis, NamespaceName, OnExpiry,
+    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Rate, Receipt, Retention, Retry, Rule, Rules,
+    SessionId, Start, TopicName, WallTime, block,
 };
 
-use super::{Op, TOPICS};
+use super::{GROUPS, Op, TOPICS};
 use crate::journal::sizes_of;
-use crate::shell::HASH_KEY;
+use crate::shell::{HASH_KEY, WALL_START};
+
+/// A time at which groups start: a history begins a little earlier.
+const MIDWAY: WallTime = WallTime(WALL_START + 62_000);
 
 /// What an operation may refer to.
 #[derive(Default)]
@@ -31,7 +34,8 @@ pub struct Known {
 impl Op {
     /// The command of an operation; `None` for one that is none, or that refers to what is not there yet.
     pub fn command(&self, known: &mut Known, weight: u32) -> Option<Command> {
-        let (namespace, group) = (NamespaceName::default(), GroupName::default());
+        let namespace = NamespaceName::default();
+        let group = |at: usize| GroupName::try_from(GROUPS[at]).unwrap();
         let topic = |topic: usize| TopicRef { namespace: NamespaceName::default(), name: name(TOPICS[topic]) };
         let some = |indexes: &[usize], known: &Known| -> Vec<Receipt> {
             indexes.iter().filter_map(|index| pick(&known.receipts, *index)).collect()
@@ -44,17 +48,19 @@ impl Op {
                 let producer = known.next_batch(*topic);
                 Command::Publish(Publish { namespace, producer: Some(producer), level: Level::Durable, runs })
             }
-            Op::Receive { filter, messages, bytes, lease, wait, at_most_once } => Command::Receive(Receive {
-                namespace,
-                group,
-                filter: self::filter(*filter),
-                messages: *messages,
-                bytes: *bytes,
-                lease: lease.map(Millis),
-                wait: Millis(*wait),
-                at_most_once: *at_most_once,
-                request: None,
-            }),
+            Op::Receive { group: at, filter, messages, bytes, lease, wait, at_most_once } => {
+                Command::Receive(Receive {
+                    namespace,
+                    group: group(*at),
+                    filter: self::filter(*filter),
+                    messages: *messages,
+                    bytes: *bytes,
+                    lease: lease.map(Millis),
+                    wait: Millis(*wait),
+                    at_most_once: *at_most_once,
+                    request: None,
+                })
+            }
             Op::Withdraw(index) => Command::Withdraw(pick(&known.receives, *index)?),
             Op::Finish { verb, receipts, delay } => {
                 let runs = receipts.iter().filter_map(|(index, count)| {
@@ -91,17 +97,19 @@ impl Op {
             Op::Heartbeat { session, except } => {
                 Command::Heartbeat { session: SessionId(*session), except: some(except, known) }
             }
-            Op::Attach { session, consumer, filter, messages, bytes, at_most_once } => Command::Attach(Attach {
-                session: SessionId(*session),
-                consumer: *consumer,
-                namespace,
-                group,
-                filter: self::filter(*filter),
-                messages: *messages,
-                bytes: *bytes,
-                lease: None,
-                at_most_once: *at_most_once,
-            }),
+            Op::Attach { session, consumer, group: at, filter, messages, bytes, at_most_once } => {
+                Command::Attach(Attach {
+                    session: SessionId(*session),
+                    consumer: *consumer,
+                    namespace,
+                    group: group(*at),
+                    filter: self::filter(*filter),
+                    messages: *messages,
+                    bytes: *bytes,
+                    lease: None,
+                    at_most_once: *at_most_once,
+                })
+            }
             Op::Credit { session, consumer, messages, bytes } => Command::Credit {
                 session: SessionId(*session),
                 consumer: *consumer,
@@ -132,9 +140,22 @@ impl Op {
             Op::Forget { topic: at, dedup } => {
                 Command::Forget { topic: topic(*at), dedup_hash: hash(TOPICS[*at], *dedup) }
             }
-            Op::Purge(at) => Command::Purge { namespace, filter: filter(*at), group: None },
-            Op::Redrive(at) => Command::DeadRedrive { namespace, group, which: DeadWhich::Filter(filter(*at)) },
-            Op::DeadPurge(at) => Command::DeadPurge { namespace, group, which: DeadWhich::Filter(filter(*at)) },
+            Op::Purge { filter, group: at } => {
+                Command::Purge { namespace, filter: self::filter(*filter), group: at.map(group) }
+            }
+            Op::Redrive { filter, group: at } => {
+                let which = DeadWhich::Filter(self::filter(*filter));
+                Command::DeadRedrive { namespace, group: group(*at), which }
+            }
+            Op::DeadPurge { filter, group: at } => {
+                let which = DeadWhich::Filter(self::filter(*filter));
+                Command::DeadPurge { namespace, group: group(*at), which }
+            }
+            Op::GroupCreate { group: at, start } => {
+                let start = [Start::Latest, Start::Earliest, Start::At(MIDWAY)][*start];
+                Command::GroupCreate { namespace, name: group(*at), start, kind: GroupKind::Shared }
+            }
+            Op::GroupDelete(at) => Command::GroupDelete { namespace, name: group(*at) },
             Op::Policy(at) => set_policy(*at, weight),
             Op::Move(at) => pick(&known.moves, *at)?,
             Op::Pass { .. } | Op::Wake | Op::Restart { .. } | Op::Checkpoint => return None,
@@ -199,7 +220,9 @@ pub fn set_policy(at: usize, weight: u32) -> Command {
     let rules = Rules::new(rules).expect("rules that are rules");
     let dispatch = if at % 3 == 2 { Dispatch::Fair } else { Dispatch::Priority };
     let ageing = (weight == 3).then(|| [Some(Millis(1000)), None, Some(Millis(3000))][at % 3]).flatten();
-    let policy = Policy { dispatch, ageing, ..policy(at % BASE, weight) };
+    let (old, many) = ((at % 4 == 1).then_some(Millis(10_000)), (at % 5 == 1).then_some(3));
+    let retention = Retention { age: old, count: many };
+    let policy = Policy { dispatch, ageing, retention, ..policy(at % BASE, weight) };
     Command::NamespaceSet { name: NamespaceName::default(), policy, rules, based_on: None }
 }
 

@@ -28,6 +28,10 @@ const CASES_UNSET: u32 = 256;
 
 /// Three tenants, one of them with several topics.
 pub const TOPICS: [&str; 6] = ["a/1", "a/2", "a/3", "b/1", "b/2", "c"];
+/// The first is always there.
+pub const GROUPS: [&str; 3] = ["default", "audit", "index"];
+/// Where groups start: with nothing, with all that others hold, or with what of that was published since some time.
+pub const STARTS: usize = 3;
 
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -40,6 +44,7 @@ pub enum Op {
         dedup: Option<u8>,
     },
     Receive {
+        group: usize,
         filter: usize,
         messages: u32,
         bytes: u64,
@@ -72,6 +77,7 @@ pub enum Op {
     Attach {
         session: u64,
         consumer: u32,
+        group: usize,
         filter: usize,
         messages: u32,
         bytes: u64,
@@ -104,9 +110,24 @@ pub enum Op {
         topic: usize,
         dedup: u8,
     },
-    Purge(usize),
-    Redrive(usize),
-    DeadPurge(usize),
+    /// Of all groups, or of one.
+    Purge {
+        filter: usize,
+        group: Option<usize>,
+    },
+    Redrive {
+        filter: usize,
+        group: usize,
+    },
+    DeadPurge {
+        filter: usize,
+        group: usize,
+    },
+    GroupCreate {
+        group: usize,
+        start: usize,
+    },
+    GroupDelete(usize),
     Policy(usize),
     /// Of something that was stored at some time.
     Move(usize),
@@ -129,7 +150,10 @@ pub fn ops(length: usize) -> impl Strategy<Value = Vec<Op>> {
 
 /// One operation.
 pub fn op() -> impl Strategy<Value = Op> {
-    let topic = || 0..TOPICS.len();
+    let (topic, filter) = (|| 0..TOPICS.len(), || 0..FILTERS);
+    let group = || select(vec![0, 0, 1, 2]);
+    // An age of retention passes now and then.
+    let long = select(vec![0, 0, 0, 0, 0, 0, 12_000]);
     let time = || select(vec![0, 0, 0, 1, 500, 1000, 3000]);
     let ttl = option::weighted(0.2, select(vec![1, 1000, 2000]));
     let messages = || select(vec![1, 1, 2, 3, 5, 100]);
@@ -143,9 +167,9 @@ pub fn op() -> impl Strategy<Value = Op> {
         8 => (topic(), priority, 1..5u32, time(), ttl, dedup()).prop_map(
             |(topic, priority, count, delay, ttl, dedup)| Op::Publish { topic, priority, count, delay, ttl, dedup }
         ),
-        5 => (0..FILTERS, messages(), bytes(), lease, time(), once()).prop_map(
-            |(filter, messages, bytes, lease, wait, at_most_once)| {
-                Op::Receive { filter, messages, bytes, lease, wait, at_most_once }
+        7 => (group(), filter(), messages(), bytes(), lease, time(), once()).prop_map(
+            |(group, filter, messages, bytes, lease, wait, at_most_once)| {
+                Op::Receive { group, filter, messages, bytes, lease, wait, at_most_once }
             }
         ),
         1 => any::<usize>().prop_map(Op::Withdraw),
@@ -157,9 +181,9 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => session().prop_map(Op::Lose),
         1 => session().prop_map(Op::End),
         1 => (session(), vec(any::<usize>(), 0..4)).prop_map(|(session, except)| Op::Heartbeat { session, except }),
-        4 => (session(), consumer(), 0..FILTERS, messages(), bytes(), once()).prop_map(
-            |(session, consumer, filter, messages, bytes, at_most_once)| {
-                Op::Attach { session, consumer, filter, messages, bytes, at_most_once }
+        5 => (session(), consumer(), group(), filter(), messages(), bytes(), once()).prop_map(
+            |(session, consumer, group, filter, messages, bytes, at_most_once)| {
+                Op::Attach { session, consumer, group, filter, messages, bytes, at_most_once }
             }
         ),
         4 => (session(), consumer(), messages(), bytes()).prop_map(
@@ -170,12 +194,14 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => (any::<usize>(), time()).prop_map(|(message, delay)| Op::Reschedule { message, delay }),
         2 => (0..TOPICS.len() + 2, any::<bool>()).prop_map(|(name, stop)| Op::Pause { name, stop }),
         2 => (topic(), 0..2u8).prop_map(|(topic, dedup)| Op::Forget { topic, dedup }),
-        1 => (0..FILTERS).prop_map(Op::Purge),
-        1 => (0..FILTERS).prop_map(Op::Redrive),
-        1 => (0..FILTERS).prop_map(Op::DeadPurge),
+        1 => (filter(), option::of(group())).prop_map(|(filter, group)| Op::Purge { filter, group }),
+        2 => (filter(), group()).prop_map(|(filter, group)| Op::Redrive { filter, group }),
+        1 => (filter(), group()).prop_map(|(filter, group)| Op::DeadPurge { filter, group }),
+        4 => (1..GROUPS.len(), 0..STARTS).prop_map(|(group, start)| Op::GroupCreate { group, start }),
+        1 => (1..GROUPS.len()).prop_map(Op::GroupDelete),
         1 => (0..POLICIES).prop_map(Op::Policy),
         4 => any::<usize>().prop_map(Op::Move),
-        5 => (time(), time()).prop_map(|(run, wall)| Op::Pass { run, wall: run + wall }),
+        5 => (time(), time(), long).prop_map(|(run, wall, long)| Op::Pass { run, wall: run + wall + long }),
         2 => Just(Op::Wake),
         1 => any::<bool>().prop_map(|crash| Op::Restart { crash }),
         1 => Just(Op::Checkpoint),

@@ -1,36 +1,32 @@
 //! Topics in which so many messages wait, or one that stands for all.
 
-use millpond_types::{Priority, TopicName};
-
-use super::{Model, State};
-
-type Key = (Priority, u64);
+use super::{Key, Model, Place, State};
 
 impl Model {
     /// The messages of a topic that are not leased.
-    pub(super) fn waiting(&self, name: &TopicName) -> Vec<Key> {
-        let Some(topic) = self.topics.get(name) else { return Vec::new() };
+    pub(super) fn waiting(&self, place: &Place) -> Vec<Key> {
+        let Some(topic) = self.topics.get(place) else { return Vec::new() };
         topic.messages.iter().filter(|(_, message)| message.holder().is_none()).map(|(key, _)| *key).collect()
     }
 
     /// The one that stands for all: the last of the highest priority.
-    pub(super) fn slot(&self, name: &TopicName) -> Option<Key> {
-        self.waiting(name).into_iter().max()
+    pub(super) fn slot(&self, place: &Place) -> Option<Key> {
+        self.waiting(place).into_iter().max()
     }
 
     /// The one that ends where there are too many: the next of the lowest priority at which one is ready.
-    pub(super) fn first_to_drop(&self, name: &TopicName) -> Key {
-        let ready: Vec<Key> = Model::ready(&self.topics[name]).into_iter().map(|(key, _)| key).collect();
+    pub(super) fn first_to_drop(&self, place: &Place) -> Key {
+        let ready: Vec<Key> = Model::ready(&self.topics[place]).into_iter().map(|(key, _)| key).collect();
         let lowest = ready.iter().map(|(priority, _)| *priority).min();
         let first = ready.iter().find(|(priority, _)| Some(*priority) == lowest);
-        first.copied().unwrap_or_else(|| self.waiting(name)[0])
+        first.copied().unwrap_or_else(|| self.waiting(place)[0])
     }
 
     /// A message takes what another one leaves: its failures, and its back-off where that is longer than a delay.
-    pub(super) fn inherit(&mut self, name: &TopicName, heir: Key, failures: u32, left: State) {
+    pub(super) fn inherit(&mut self, place: &Place, heir: Key, failures: u32, left: State) {
         let (run, wall) = (self.run, self.wall);
         let sequence = heir.1;
-        let heir = self.message(name, heir);
+        let heir = self.message(place, heir);
         heir.failures = heir.failures.max(failures);
         if heir.failures > 0 && heir.state == State::InLine {
             // It has been looked at.

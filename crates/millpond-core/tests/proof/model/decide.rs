@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use millpond_core::command::*;
+use millpond_core::fact::GroupNumber;
 use millpond_types::{
-    Coalesce, Code, DedupWindow, Filter, MessageId, Millis, Overflow, Priority, Receipt, Sequence, TopicName,
-    TopicNumber, block,
+    Coalesce, Code, DedupWindow, Filter, GroupName, MessageId, Millis, Overflow, Policy, Priority, Receipt, TopicName,
+    block,
 };
 
 use super::finish::each;
 use super::quota::{Pending, size};
-use super::rate::Tokens;
-use super::{Consumer, Message, Model, Session, State, Topic, Who};
+use super::{Consumer, Key, Message, Model, Place, Session, State, Who};
 
 impl Model {
     /// What the core must answer; nothing where it is silent or answers later.
@@ -20,9 +20,10 @@ impl Model {
         match command {
             Command::Publish(publish) => publish.runs.iter().flat_map(|run| self.publish(run, false)).collect(),
             Command::Receive(receive) => {
+                let Ok(group) = self.group(&receive.group) else { return one(Code::GroupUnknown.name()) };
                 let who = Who::Once { ticket: ticket.0, until: self.run + receive.wait.0 };
                 let credit = (receive.messages, receive.bytes);
-                self.consume(who, &receive.filter, credit, receive.lease, receive.at_most_once);
+                self.consume((who, group), &receive.filter, credit, receive.lease, receive.at_most_once);
                 Vec::new()
             }
             Command::Withdraw(Ticket(gone)) => {
@@ -42,11 +43,11 @@ impl Model {
             }
             Command::Heartbeat { session, except } => {
                 for receipt in except {
-                    let Some((name, key)) = self.leased(*receipt) else { continue };
-                    if let State::Leased { holder, duration, .. } = self.message(&name, key).state
+                    let Some((place, key)) = self.leased(*receipt) else { continue };
+                    if let State::Leased { holder, duration, .. } = self.message(&place, key).state
                         && holder == session.0
                     {
-                        self.extend(&name, key, duration, |_| 0);
+                        self.extend(&place, key, duration, |_| 0);
                     }
                 }
                 Vec::new()
@@ -59,6 +60,7 @@ impl Model {
             }
             Command::Attach(attach) => {
                 let who = Who::Attached { session: attach.session.0, consumer: attach.consumer };
+                let Ok(group) = self.group(&attach.group) else { return one(Code::GroupUnknown.name()) };
                 if self.sessions.get(&attach.session.0).is_none_or(|session| session.lost.is_some()) {
                     return one(Code::SessionUnknown.name());
                 }
@@ -66,7 +68,7 @@ impl Model {
                     return one(Code::ConsumerExists.name());
                 }
                 let credit = (attach.messages, attach.bytes);
-                self.consume(who, &attach.filter, credit, attach.lease, attach.at_most_once);
+                self.consume((who, group), &attach.filter, credit, attach.lease, attach.at_most_once);
                 one("ok")
             }
             Command::Credit { session, consumer, messages, bytes } => {
@@ -84,19 +86,21 @@ impl Model {
             }
             Command::Cancel { topic, which } => match self.movable(&topic.name, *which) {
                 Err(code) => one(code.name()),
-                Ok(key) => {
-                    let id = self.id(&topic.name, key);
-                    self.take(&topic.name, key);
+                Ok((places, key)) => {
+                    let id = self.id(&places[0], key);
+                    places.iter().for_each(|place| _ = self.take(place, key));
                     self.dedup.retain(|_, (of, _)| *of != id);
                     one("ok")
                 }
             },
             Command::Reschedule { topic, which, delay } => match self.movable(&topic.name, *which) {
                 Err(code) => one(code.name()),
-                Ok(key) => {
+                Ok((places, key)) => {
                     let due = self.wall + delay.0;
-                    let message = self.message(&topic.name, key);
-                    (message.state, message.since) = (State::Delayed(due), due);
+                    for place in &places {
+                        let message = self.message(place, key);
+                        (message.state, message.since) = (State::Delayed(due), due);
+                    }
                     one("ok")
                 }
             },
@@ -113,12 +117,18 @@ impl Model {
                 self.dedup.remove(dedup_hash);
                 vec![u64::from(known).to_string()]
             }
-            Command::Purge { filter, .. } => {
+            Command::Purge { filter, group, .. } => {
+                let group = match group.as_ref().map(|group| self.group(group)).transpose() {
+                    Ok(group) => group,
+                    Err(code) => return one(code.name()),
+                };
                 let mut purged = self.find(|message| message.holder().is_none());
-                purged.retain(|(name, _)| filter.admits(name));
-                purged.iter().for_each(|(name, key)| _ = self.take(name, *key));
+                purged.retain(|(place, _)| filter.admits(&place.name) && group.is_none_or(|of| of == place.group));
+                purged.iter().for_each(|(place, key)| _ = self.take(place, *key));
                 vec![purged.len().to_string()]
             }
+            Command::GroupCreate { name, start, .. } => self.create_group(name, *start),
+            Command::GroupDelete { name, .. } => self.delete_group(name),
             Command::NamespaceSet { policy, rules, .. } => {
                 if policy.dispatch != self.policy.dispatch {
                     self.waits.clear();
@@ -126,16 +136,20 @@ impl Model {
                 (self.policy, self.rules) = (policy.clone(), rules.clone());
                 one("ok")
             }
-            Command::DeadRedrive { which: DeadWhich::Filter(filter), .. } => {
-                let dead = self.dead_of(filter);
-                dead.iter().for_each(|key| self.redrive(key));
-                vec![dead.len().to_string()]
-            }
-            Command::DeadPurge { which: DeadWhich::Filter(filter), .. } => {
-                let dead = self.dead_of(filter);
-                dead.iter().for_each(|key| _ = self.dead.remove(key));
-                vec![dead.len().to_string()]
-            }
+            Command::DeadRedrive { group, which: DeadWhich::Filter(filter), .. } => match self.dead_of(group, filter) {
+                Err(code) => one(code.name()),
+                Ok(dead) => {
+                    dead.iter().for_each(|key| self.redrive(key));
+                    vec![dead.len().to_string()]
+                }
+            },
+            Command::DeadPurge { group, which: DeadWhich::Filter(filter), .. } => match self.dead_of(group, filter) {
+                Err(code) => one(code.name()),
+                Ok(dead) => {
+                    dead.iter().for_each(|key| _ = self.dead.remove(key));
+                    vec![dead.len().to_string()]
+                }
+            },
             command => panic!("the histories have no {command:?}"),
         }
     }
@@ -146,7 +160,7 @@ impl Model {
         let all: Vec<Receipt> = receipts.iter().flat_map(each).collect();
         let stands = |(at, receipt): (usize, &Receipt)| match self.leased(*receipt) {
             None => "lease_lost",
-            Some((name, key)) if !self.is_next_of_run(&name, key, &all[..at]) => "out_of_order",
+            Some((place, key)) if !self.is_next_of_run(&place, key, &all[..at]) => "out_of_order",
             Some(_) => "kept",
         };
         let stands: Vec<&str> = all.iter().enumerate().map(stands).collect();
@@ -172,10 +186,10 @@ impl Model {
             let policy = self.policy_of(&run.topic);
             let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
             let is_limited = policy.overflow == Overflow::Reject && policy.coalesce == Coalesce::Off;
-            let room = policy
-                .max_waiting
-                .filter(|_| is_limited)
-                .map_or(usize::MAX, |most| (most as usize).saturating_sub(self.waiting(&run.topic).len()));
+            // As much as the group lets in that has most room.
+            let waiting = self.everywhere(&run.topic).iter().map(|place| self.waiting(place).len()).min().unwrap();
+            let limit = policy.max_waiting.filter(|_| is_limited);
+            let room = limit.map_or(usize::MAX, |most| (most as usize).saturating_sub(waiting));
             told.push(match hash.and_then(|hash| self.remembered(hash)) {
                 _ if policy.dedup_window == DedupWindow::Off && hash.is_some() => Code::DedupOff.name().to_owned(),
                 Some(id) => format!("duplicate {id} {}", self.state_of(id)),
@@ -194,9 +208,9 @@ impl Model {
 
     /// With `granted`, a trial has let all of it in.
     fn publish(&mut self, run: &PublishRun, granted: bool) -> Vec<String> {
-        let policy = self.policy_of(&run.topic);
         let messages = block::messages(&run.block).map(|parts| parts.unwrap());
         let outcomes = (0..).zip(messages).map(|(index, parts)| {
+            let policy = self.policy_of(&run.topic);
             let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
             if hash.is_some() && policy.dedup_window == DedupWindow::Off {
                 return Code::DedupOff.name().to_owned();
@@ -206,14 +220,6 @@ impl Model {
             }
             if !granted && self.is_over_quota(&run.topic, parts.length as u64, &mut Pending::default()) {
                 return Code::QuotaExceeded.name().to_owned();
-            }
-            let full = policy.max_waiting.is_some_and(|most| self.waiting(&run.topic).len() >= most as usize);
-            if full && policy.overflow == Overflow::Reject && policy.coalesce == Coalesce::Off {
-                return Code::TopicFull.name().to_owned();
-            }
-            let slot = self.slot(&run.topic).filter(|_| policy.coalesce != Coalesce::Off);
-            if let (Some(key), Coalesce::KeepFirst) = (slot, policy.coalesce) {
-                return format!("declined {}", self.id(&run.topic, key));
             }
             let wall = self.wall;
             let message = Message {
@@ -227,63 +233,91 @@ impl Model {
                 failures: 0,
                 state: if run.delay == Millis::ZERO { State::InLine } else { State::Delayed(wall + run.delay.0) },
             };
-            let priority = slot.map_or(run.priority, |(priority, _)| priority.max(run.priority));
-            let id = self.store(&run.topic, priority, message);
-            let until = match policy.dedup_window {
-                DedupWindow::For(window) => wall + window.0,
-                _ => u64::MAX,
-            };
-            hash.into_iter().for_each(|hash| _ = self.dedup.insert(hash, (id, until)));
-            if let Some(most) = policy.max_waiting {
-                while self.waiting(&run.topic).len() > most as usize {
-                    let oldest = self.first_to_drop(&run.topic);
-                    self.take(&run.topic, oldest);
-                }
-            }
-            match slot {
-                Some(key) => {
-                    let old = self.id(&run.topic, key);
-                    let Message { failures, state, .. } = self.take(&run.topic, key);
-                    self.inherit(&run.topic, (id.priority, id.sequence.0), failures, state);
-                    format!("queued {id} in place of {old}")
-                }
-                None => format!("queued {id}"),
+            match policy.coalesce {
+                Coalesce::Off => self.publish_beside(run, &policy, message),
+                Coalesce::KeepFirst => self.publish_where_none_waits(run, &policy, message),
+                Coalesce::KeepLatest => self.publish_in_place(run, &policy, message),
             }
         });
         outcomes.collect()
     }
 
-    fn store(&mut self, name: &TopicName, priority: Priority, message: Message) -> MessageId {
-        let floor = self.high_water.max(self.raised);
-        let topic = self.topics.entry(name.clone()).or_insert_with(|| {
-            let number = self.next_topic.max(self.raised);
-            self.next_topic = number + 1;
-            let (next, messages) = Default::default();
-            let tokens = Tokens::default();
-            Topic { number: TopicNumber(number), floor, next, next_lease: floor, tokens, messages }
-        });
-        let next = topic.next.entry(priority).or_insert(topic.floor);
-        let sequence = (*next).max(self.raised);
-        *next = sequence + 1;
-        self.high_water = self.high_water.max(sequence + 1);
-        topic.messages.insert((priority, sequence), message);
-        self.id(name, (priority, sequence))
+    /// Where all wait side by side: the groups have it in which there is room.
+    fn publish_beside(&mut self, run: &PublishRun, policy: &Policy, message: Message) -> String {
+        let mut places = self.everywhere(&run.topic);
+        let most = policy.max_waiting.map_or(usize::MAX, |most| most as usize);
+        if policy.overflow == Overflow::Reject {
+            places.retain(|place| self.waiting(place).len() < most);
+        }
+        if places.is_empty() {
+            return Code::TopicFull.name().to_owned();
+        }
+        let id = self.take_in(&places, run.priority, policy, message);
+        for place in &places {
+            while self.waiting(place).len() > most {
+                let oldest = self.first_to_drop(place);
+                self.take(place, oldest);
+            }
+        }
+        format!("queued {id}")
     }
 
-    fn redrive(&mut self, key: &(TopicName, MessageId)) {
-        let coalesces = self.policy_of(&key.0).coalesce != Coalesce::Off;
-        let newer = self.topics.contains_key(&key.0) && self.slot(&key.0).is_some();
+    fn publish_where_none_waits(&mut self, run: &PublishRun, policy: &Policy, message: Message) -> String {
+        let mut places = self.everywhere(&run.topic);
+        places.retain(|place| self.slot(place).is_none());
+        if places.is_empty() {
+            let first = Place { group: 0, name: run.topic.clone() };
+            return format!("declined {}", self.id(&first, self.slot(&first).unwrap()));
+        }
+        let id = self.take_in(&places, run.priority, policy, message);
+        format!("queued {id}")
+    }
+
+    fn publish_in_place(&mut self, run: &PublishRun, policy: &Policy, message: Message) -> String {
+        let places = self.everywhere(&run.topic);
+        let slots: Vec<(&Place, Key)> = places.iter().filter_map(|place| Some((place, self.slot(place)?))).collect();
+        let priority = slots.iter().map(|(_, (priority, _))| *priority).fold(run.priority, Priority::max);
+        let id = self.take_in(&places, priority, policy, message);
+        let replaced = slots.first().map(|(place, key)| self.id(place, *key));
+        for (place, key) in slots {
+            let Message { failures, state, .. } = self.take(place, key);
+            self.inherit(place, (id.priority, id.sequence.0), failures, state);
+        }
+        match replaced {
+            Some(old) => format!("queued {id} in place of {old}"),
+            None => format!("queued {id}"),
+        }
+    }
+
+    /// Stores what was published.
+    fn take_in(&mut self, places: &[Place], priority: Priority, policy: &Policy, message: Message) -> MessageId {
+        // The others know its id all the same.
+        self.everywhere(&places[0].name).iter().for_each(|place| self.make(place));
+        let id = self.store(places, priority, &message);
+        let until = match policy.dedup_window {
+            DedupWindow::For(window) => self.wall + window.0,
+            _ => u64::MAX,
+        };
+        message.dedup.into_iter().for_each(|hash| _ = self.dedup.insert(hash, (id, until)));
+        id
+    }
+
+    fn redrive(&mut self, key: &(Place, MessageId)) {
+        let (place, old) = key;
+        let coalesces = self.policy_of(&place.name).coalesce != Coalesce::Off;
+        let newer = self.slot(place).is_some();
         let dead = self.dead.remove(key).unwrap().message;
         let hash = dead.dedup;
         // It waits since its publish, like all that is in line, though it was delayed in its first life.
         let since = dead.published;
         let message = Message { since, expires: None, deliveries: 0, failures: 0, state: State::InLine, ..dead };
-        let id = self.store(&key.0, key.1.priority, message);
-        if let Some(entry) = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == key.1) {
+        self.make(place);
+        let id = self.store(std::slice::from_ref(place), old.priority, &message);
+        if let Some(entry) = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == *old) {
             entry.0 = id;
         }
         if coalesces && newer {
-            self.take(&key.0, (id.priority, id.sequence.0));
+            self.take(place, (id.priority, id.sequence.0));
         }
     }
 
@@ -299,62 +333,68 @@ impl Model {
     }
 
     /// A session gives back what it holds, with what comes behind it in a run.
-    fn release_all(&mut self, leases: Vec<(TopicName, (Priority, u64))>) {
-        for (name, key) in leases {
-            let message = self.topics[&name].messages.get(&key);
+    fn release_all(&mut self, leases: Vec<(Place, Key)>) {
+        for (place, key) in leases {
+            let message = self.topics[&place].messages.get(&key);
             let Some(State::Leased { lease, run, .. }) = message.map(|message| message.state) else { continue };
-            self.give_back(&name, key, State::Back(0));
-            self.give_back_rest(&name, run, lease);
+            self.give_back(&place, key, State::Back(0));
+            self.give_back_rest(&place, run, lease);
         }
     }
 
     fn consume(
         &mut self,
-        who: Who,
+        (who, group): (Who, GroupNumber),
         filter: &Filter,
         (messages, bytes): (u32, u64),
         lease: Option<Millis>,
         at_most_once: bool,
     ) {
         let (filter, lease) = (filter.clone(), lease.map(|lease| lease.0));
-        self.consumers.push(Consumer { who, filter, messages: u64::from(messages), bytes, lease, at_most_once });
+        self.consumers.push(Consumer { who, group, filter, messages: u64::from(messages), bytes, lease, at_most_once });
     }
 
     fn detach_all(&mut self, id: u64) {
         self.consumers.retain(|c| !matches!(c.who, Who::Attached { session, .. } if session == id));
     }
 
-    /// The message that a command by id means, if it may be moved.
-    fn movable(&self, name: &TopicName, which: Which) -> Result<(Priority, u64), Code> {
-        let topic = self.topics.get(name).ok_or(Code::TopicUnknown)?;
+    /// The message that a command by id means, in all groups that hold it, if it may be moved in all of them.
+    fn movable(&self, name: &TopicName, which: Which) -> Result<(Vec<Place>, Key), Code> {
+        let (_, topic) = self.siblings(name).next().ok_or(Code::TopicUnknown)?;
         let id = match which {
             Which::Id(id) => Some(id),
             Which::Dedup(hash) => self.remembered(hash),
         };
         let id = id.filter(|id| id.topic == topic.number).ok_or(Code::MessageUnknown)?;
         let key = (id.priority, id.sequence.0);
-        match topic.messages.get(&key) {
-            None => Err(Code::MessageUnknown),
-            Some(message) if message.holder().is_some() => Err(Code::MessageLeased),
-            Some(_) => Ok(key),
+        let mut places = self.everywhere(name);
+        places.retain(|place| self.topics.get(place).is_some_and(|topic| topic.messages.contains_key(&key)));
+        if places.is_empty() {
+            return Err(Code::MessageUnknown);
         }
+        let is_leased = |place: &Place| self.topics[place].messages[&key].holder().is_some();
+        if places.iter().any(is_leased) { Err(Code::MessageLeased) } else { Ok((places, key)) }
     }
 
     fn remembered(&self, hash: u128) -> Option<MessageId> {
         self.dedup.get(&hash).filter(|(_, until)| *until > self.wall).map(|(id, _)| *id)
     }
 
+    /// Of the groups that have a message, one that has it not leased is told of first, and a dead letter last.
     fn state_of(&self, id: MessageId) -> &'static str {
-        let topic = self.topics.values().find(|topic| topic.number == id.topic);
-        let MessageId { priority, sequence: Sequence(sequence), .. } = id;
-        match topic.and_then(|topic| topic.messages.get(&(priority, sequence))) {
+        let key = (id.priority, id.sequence.0);
+        let of_it = self.topics.values().filter(|topic| topic.number == id.topic);
+        let messages = of_it.filter_map(|topic| topic.messages.get(&key));
+        match messages.min_by_key(|message| message.holder().is_some()) {
             Some(message) => message.state_name(),
             None if self.dead.keys().any(|(_, dead)| *dead == id) => "dead",
             None => "ended",
         }
     }
 
-    fn dead_of(&self, filter: &Filter) -> Vec<(TopicName, MessageId)> {
-        self.dead.keys().filter(|(name, _)| filter.admits(name)).cloned().collect()
+    fn dead_of(&self, group: &GroupName, filter: &Filter) -> Result<Vec<(Place, MessageId)>, Code> {
+        let group = self.group(group)?;
+        let is_it = |(place, _): &&(Place, MessageId)| place.group == group && filter.admits(&place.name);
+        Ok(self.dead.keys().filter(is_it).cloned().collect())
     }
 }

@@ -6,18 +6,22 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use millpond_core::fact::GroupNumber;
 use millpond_core::output::LeasedRun;
 use millpond_types::{Dispatch, Filter, Priority, TopicName};
 
-use super::{Consumer, InRun, Message, Model, State, Who};
+use super::{Consumer, InRun, Key, Message, Model, Place, State, Who};
 
 /// Per scope, priority and waiting one, what others were given since it began to wait.
 #[derive(Default)]
 pub struct Waits(BTreeMap<(Scope, Priority, Waiting), BTreeMap<Waiting, u32>>);
 
-/// Consumers that share one set of turns.
+/// Consumers of a group that share one set of turns.
+type Scope = (GroupNumber, Asked);
+
+/// What they ask for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Scope {
+enum Asked {
     All,
     Prefixes(BTreeSet<TopicName>),
     List(BTreeSet<TopicName>),
@@ -40,32 +44,34 @@ impl Model {
     /// Takes note of a run that the core leased, and holds it against the rules.
     pub fn leased_run(&mut self, who: Who, run: &LeasedRun, bodies: &[String]) {
         let at = self.consumers.iter().position(|consumer| consumer.who == who).expect("a consumer that is there");
-        self.in_run = self.in_run.take().filter(|of| (of.who, &of.name) == (who, &run.topic));
         let consumer = &self.consumers[at];
-        let (name, priority, count) = (&run.topic, run.priority, u64::from(run.count));
-        assert!(consumer.filter.admits(name), "{name} is not asked for by {:?}", consumer.filter);
-        let stand = self.ready_level(name).expect("what is leased is ready");
+        let place = &Place { group: consumer.group, name: run.topic.clone() };
+        self.in_run = self.in_run.take().filter(|of| (of.who, &of.place) == (who, place));
+        let (priority, count) = (run.priority, u64::from(run.count));
+        assert!(consumer.admits(place), "{place} is not asked for by {:?}", consumer.filter);
+        let stand = self.ready_level(place).expect("what is leased is ready");
         // What comes behind in a run goes with its first message.
         let stand = self.in_run.as_ref().map_or(stand, |of| of.stand);
-        assert_eq!(self.next_up(name), Some(priority), "what goes next of {name}");
-        let goes_before = |other: &TopicName| !self.is_fair() || other.tenant() == name.tenant();
-        for other in self.topics.keys().filter(|other| consumer.filter.admits(other) && goes_before(other)) {
-            assert!(self.ready_level(other) <= Some(stand), "{other} goes before {name}");
+        assert_eq!(self.next_up(place), Some(priority), "what goes next of {place}");
+        let goes_before = |other: &Place| !self.is_fair() || other.name.tenant() == place.name.tenant();
+        for other in self.topics.keys().filter(|other| consumer.admits(other) && goes_before(other)) {
+            assert!(self.ready_level(other) <= Some(stand), "{other} goes before {place}");
         }
-        let topic = &self.topics[name];
-        assert!(count <= self.room(name), "{name} has no room for {count} more leases");
-        assert!(count <= self.tokens(name), "{name} has no tokens for {count} more leases");
+        let topic = &self.topics[place];
+        assert!(count <= self.room(place), "{place} has no room for {count} more leases");
+        assert!(count <= self.tokens(place), "{place} has no tokens for {count} more leases");
         let lease = topic.next_lease.max(self.raised);
-        if self.policy_of(name).run > 1 && !consumer.at_most_once {
-            let left = self.in_run.as_ref().map_or(u64::from(self.policy_of(name).run), |of| of.left) - count;
+        if self.policy_of(&place.name).run > 1 && !consumer.at_most_once {
+            let left = self.in_run.as_ref().map_or(u64::from(self.policy_of(&place.name).run), |of| of.left) - count;
             let first = self.in_run.as_ref().map_or(run.receipt.lease, |of| of.first);
             assert_eq!(run.run, Some(first), "the run that it is of");
-            self.in_run = Some(InRun { who, name: name.clone(), first, left, stand });
+            self.in_run = Some(InRun { who, place: place.clone(), first, left, stand });
         } else {
             assert_eq!(run.run, None, "it is of no run");
         }
-        let topic = &self.topics[name];
-        assert_eq!((run.receipt.topic, run.receipt.lease.0), (topic.number, lease), "the next lease number");
+        let topic = &self.topics[place];
+        let receipt = (run.receipt.topic, run.receipt.group, run.receipt.lease.0);
+        assert_eq!(receipt, (topic.number, place.group, lease), "the next lease number");
 
         let of_priority = Model::ready(topic).into_iter().filter(|((of, _), _)| *of == priority);
         let next: Vec<_> = of_priority.take(run.count as usize).collect();
@@ -73,25 +79,25 @@ impl Model {
         assert!(consumer.messages >= count && consumer.bytes > 0, "there is credit");
         assert!(count == 1 || size <= consumer.bytes, "the bytes fit, or it is one message");
         for (n, (key, message)) in (0..).zip(next) {
-            assert_eq!(key, (priority, run.first.0 + n), "the next message of {name}");
+            assert_eq!(key, (priority, run.first.0 + n), "the next message of {place}");
             assert_eq!(message.body, bodies[n as usize], "the body that was published");
             let facts = (run.published.0, run.deliveries, run.failures);
             assert_eq!(facts, (message.published, message.deliveries + 1, message.failures), "what is told of it");
         }
         let (scope, holder) = (consumer.scope(), consumer.holder());
-        let duration = consumer.lease.unwrap_or(self.policy_of(name).lease.0);
+        let duration = consumer.lease.unwrap_or(self.policy_of(&place.name).lease.0);
         for n in 0..count {
-            self.count_turn(&scope, name, stand);
+            self.count_turn(&scope, &place.name, stand);
             let (of_run, deadline) = (run.run.map(|first| first.0), self.run + duration);
             let state = State::Leased { lease: lease + n, run: of_run, holder, duration, deadline };
-            let message = self.message(name, (priority, run.first.0 + n));
+            let message = self.message(place, (priority, run.first.0 + n));
             (message.state, message.deliveries) = (state, message.deliveries + 1);
         }
         if self.consumers[at].at_most_once {
-            (0..count).for_each(|n| _ = self.take(name, (priority, run.first.0 + n)));
+            (0..count).for_each(|n| _ = self.take(place, (priority, run.first.0 + n)));
         }
-        let is_limited = self.policy_of(name).rate.is_some();
-        let topic = self.topics.get_mut(name).unwrap();
+        let is_limited = self.policy_of(&place.name).rate.is_some();
+        let topic = self.topics.get_mut(place).unwrap();
         topic.next_lease = lease + count;
         topic.tokens.leased += if is_limited { count } else { 0 };
         self.high_water = self.high_water.max(lease + count);
@@ -108,7 +114,7 @@ impl Model {
             let is_done = matches!(consumer.who, Who::Once { ticket, .. } if got.contains_key(&ticket));
             if consumer.messages > 0 && consumer.bytes > 0 && !is_done {
                 let ready =
-                    self.topics.keys().find(|name| consumer.filter.admits(name) && self.ready_level(name).is_some());
+                    self.topics.keys().find(|place| consumer.admits(place) && self.ready_level(place).is_some());
                 assert_eq!(ready, None, "is ready, and {:?} has credit", consumer.who);
             }
         }
@@ -130,24 +136,25 @@ impl Model {
     }
 
     /// The level at which a topic can deliver now: the highest that any of its heads was raised to.
-    fn ready_level(&self, name: &TopicName) -> Option<Priority> {
-        if self.is_paused(name) || self.room(name) == 0 || !self.has_token(name) {
+    fn ready_level(&self, place: &Place) -> Option<Priority> {
+        let is_starting = self.groups[&place.group].start.is_some();
+        if is_starting || self.is_paused(&place.name) || self.room(place) == 0 || !self.has_token(place) {
             return None;
         }
-        self.heads(name).into_iter().map(|(level, ..)| level).max()
+        self.heads(place).into_iter().map(|(level, ..)| level).max()
     }
 
     /// The priority whose messages go next.
-    fn next_up(&self, name: &TopicName) -> Option<Priority> {
-        let next = self.heads(name).into_iter().max();
+    fn next_up(&self, place: &Place) -> Option<Priority> {
+        let next = self.heads(place).into_iter().max();
         next.map(|(_, _, priority)| priority)
     }
 
     /// What is next at each priority that competes: the level that it was raised to, since when it waits, and its priority.
-    fn heads(&self, name: &TopicName) -> Vec<(Priority, Reverse<u64>, Priority)> {
-        let policy = self.policy_of(name);
-        let mut heads: Vec<((Priority, u64), &Message)> = Vec::new();
-        for head in Model::ready(&self.topics[name]) {
+    fn heads(&self, place: &Place) -> Vec<(Priority, Reverse<u64>, Priority)> {
+        let policy = self.policy_of(&place.name);
+        let mut heads: Vec<(Key, &Message)> = Vec::new();
+        for head in Model::ready(&self.topics[place]) {
             let is_first = heads.last().is_none_or(|(of, _)| of.0 != head.0.0);
             if is_first {
                 heads.push(head);
@@ -159,23 +166,23 @@ impl Model {
             let steps = policy.ageing.map_or(0, |step| self.wall.saturating_sub(since) / step.0);
             Priority::new((priority.level() as u64 + steps).min(9) as u8).unwrap()
         };
-        let head = |((priority, _), message): ((Priority, u64), &Message)| {
+        let head = |((priority, _), message): (Key, &Message)| {
             (level(priority, message.since), Reverse(message.since), priority)
         };
         heads.into_iter().map(head).collect()
     }
 
-    fn room(&self, name: &TopicName) -> u64 {
-        let topic = &self.topics[name];
+    fn room(&self, place: &Place) -> u64 {
+        let topic = &self.topics[place];
         let count =
             |is: &dyn Fn(&Message) -> bool| topic.messages.values().filter(|message| is(message)).count() as u64;
         let leased = count(&|message| matches!(message.state, State::Leased { .. }));
         let retrying = count(&|message| matches!(message.state, State::Retrying(_)));
-        match self.policy_of(name).leases_at_a_time() {
+        match self.policy_of(&place.name).leases_at_a_time() {
             None => u64::MAX,
             Some(1) if retrying > 0 => 0,
-            Some(1) if leased == 0 => u64::from(self.policy_of(name).run),
-            Some(1) => self.in_run.as_ref().filter(|of| of.name == *name).map_or(0, |of| of.left),
+            Some(1) if leased == 0 => u64::from(self.policy_of(&place.name).run),
+            Some(1) => self.in_run.as_ref().filter(|of| of.place == *place).map_or(0, |of| of.left),
             Some(limit) => u64::from(limit).saturating_sub(leased),
         }
     }
@@ -210,17 +217,19 @@ impl Model {
 
     /// The tenants and topics of a scope that could deliver at a priority.
     fn ready_in(&self, scope: &Scope, priority: Priority) -> BTreeSet<Waiting> {
-        let admits = |name: &TopicName| match scope {
-            Scope::All => true,
-            Scope::Prefixes(prefixes) => prefixes.iter().any(|p| name.as_bytes().starts_with(p.as_bytes())),
-            Scope::List(names) => names.contains(name),
+        let (group, asked) = scope;
+        let admits = |place: &Place| match asked {
+            _ if place.group != *group => false,
+            Asked::All => true,
+            Asked::Prefixes(prefixes) => prefixes.iter().any(|p| place.name.as_bytes().starts_with(p.as_bytes())),
+            Asked::List(names) => names.contains(&place.name),
         };
-        let is_ready = |name: &&TopicName| admits(name) && self.ready_level(name) == Some(priority);
-        let topics = self.topics.keys().filter(is_ready).map(|name| Waiting::Topic(name.clone()));
+        let is_ready = |place: &&Place| admits(place) && self.ready_level(place) == Some(priority);
+        let topics = self.topics.keys().filter(is_ready).map(|place| Waiting::Topic(place.name.clone()));
         // Where tenants come before priorities, they wait for each other whatever the priority.
         let waits =
-            |name: &&TopicName| is_ready(name) || self.is_fair() && admits(name) && self.ready_level(name).is_some();
-        let tenants = self.topics.keys().filter(waits).map(|name| Waiting::Tenant(name.tenant().to_vec()));
+            |place: &&Place| is_ready(place) || self.is_fair() && admits(place) && self.ready_level(place).is_some();
+        let tenants = self.topics.keys().filter(waits).map(|place| Waiting::Tenant(place.name.tenant().to_vec()));
         topics.chain(tenants).collect()
     }
 }
@@ -234,10 +243,15 @@ impl Consumer {
     }
 
     fn scope(&self) -> Scope {
-        match &self.filter {
-            Filter::All => Scope::All,
-            Filter::Topics(names) => Scope::List(names.iter().cloned().collect()),
-            Filter::Prefixes(prefixes) => Scope::Prefixes(prefixes.iter().cloned().collect()),
-        }
+        let asked = match &self.filter {
+            Filter::All => Asked::All,
+            Filter::Topics(names) => Asked::List(names.iter().cloned().collect()),
+            Filter::Prefixes(prefixes) => Asked::Prefixes(prefixes.iter().cloned().collect()),
+        };
+        (self.group, asked)
+    }
+
+    fn admits(&self, place: &Place) -> bool {
+        place.group == self.group && self.filter.admits(&place.name)
     }
 }

@@ -1,41 +1,43 @@
 //! What consumers do with their leases.
 
 use millpond_core::command::{Finish, FinishVerb, ReceiptRun};
-use millpond_types::{Coalesce, LeaseNumber, Policy, Priority, Receipt, Retry, TopicName};
+use millpond_types::{Coalesce, LeaseNumber, Policy, Receipt, Retry};
 
-use super::{Message, Model, State};
+use super::{Key, Message, Model, Place, State};
 
 impl Model {
     pub(super) fn finish(&mut self, finish: &Finish) -> Vec<String> {
         let comes_back = matches!(finish.verb, FinishVerb::Release { .. } | FinishVerb::Fail { .. });
         let receipts: Vec<Receipt> = finish.receipts.iter().flat_map(each).collect();
         let named = |receipt: &Receipt| {
-            let (name, key) = self.leased(*receipt)?;
-            Some((self.run_of(&name, key)?, name, receipt.lease.0))
+            let (place, key) = self.leased(*receipt)?;
+            Some((self.run_of(&place, key)?, place, receipt.lease.0))
         };
         let named: Vec<_> = receipts.iter().filter_map(named).collect();
         let lines = receipts.into_iter().map(|receipt| self.finish_one(&finish.verb, receipt).to_owned()).collect();
-        for (run, name, lease) in named.into_iter().filter(|_| comes_back) {
-            self.give_back_rest(&name, Some(run), lease);
+        for (run, place, lease) in named.into_iter().filter(|_| comes_back) {
+            self.give_back_rest(&place, Some(run), lease);
         }
         lines
     }
 
     /// The first lease of the run that a message is leased in.
-    pub(super) fn run_of(&self, name: &TopicName, key: (Priority, u64)) -> Option<u64> {
-        match self.topics[name].messages.get(&key)?.state {
+    pub(super) fn run_of(&self, place: &Place, key: Key) -> Option<u64> {
+        match self.topics[place].messages.get(&key)?.state {
             State::Leased { run, .. } => run,
             _ => None,
         }
     }
 
     /// Whether no lease of its run comes before one, but for those that are finished with it.
-    pub(super) fn is_next_of_run(&self, name: &TopicName, key: (Priority, u64), finished: &[Receipt]) -> bool {
-        let topic = &self.topics[name];
+    pub(super) fn is_next_of_run(&self, place: &Place, key: Key, finished: &[Receipt]) -> bool {
+        let topic = &self.topics[place];
         let State::Leased { lease, run, .. } = topic.messages[&key].state else { unreachable!("it is leased") };
         let is_before = |message: &Message| match message.state {
             State::Leased { lease: other, run: of, .. } => {
-                let is_finished = |receipt: &Receipt| (receipt.topic, receipt.lease.0) == (topic.number, other);
+                let is_finished = |receipt: &Receipt| {
+                    (receipt.topic, receipt.group, receipt.lease.0) == (topic.number, place.group, other)
+                };
                 of == run && other < lease && !finished.iter().any(is_finished)
             }
             _ => false,
@@ -44,73 +46,73 @@ impl Model {
     }
 
     /// What was leased in a run behind a lease that has ended comes back.
-    pub(super) fn give_back_rest(&mut self, name: &TopicName, run: Option<u64>, ended: u64) {
+    pub(super) fn give_back_rest(&mut self, place: &Place, run: Option<u64>, ended: u64) {
         if run.is_some() {
             let is_behind = |message: &Message| matches!(message.state, State::Leased { lease, run: of, .. } if of == run && lease > ended);
-            let rest: Vec<_> = self.find(is_behind).into_iter().filter(|(of, _)| of == name).collect();
-            rest.iter().for_each(|(name, key)| self.give_back(name, *key, State::Back(0)));
+            let rest: Vec<_> = self.find(is_behind).into_iter().filter(|(of, _)| of == place).collect();
+            rest.iter().for_each(|(place, key)| self.give_back(place, *key, State::Back(0)));
         }
     }
 
     /// Leases run out: of a run only the first has failed.
-    pub(super) fn run_out(&mut self, leases: Vec<(TopicName, (Priority, u64))>) {
-        for (name, key) in leases {
-            let message = self.topics[&name].messages.get(&key);
+    pub(super) fn run_out(&mut self, leases: Vec<(Place, Key)>) {
+        for (place, key) in leases {
+            let message = self.topics[&place].messages.get(&key);
             let Some(State::Leased { lease, run, .. }) = message.map(|message| message.state) else { continue };
-            self.fail(&name, key, "lease_expired");
-            self.give_back_rest(&name, run, lease);
+            self.fail(&place, key, "lease_expired");
+            self.give_back_rest(&place, run, lease);
         }
     }
 
     fn finish_one(&mut self, verb: &FinishVerb, receipt: Receipt) -> &'static str {
-        let Some((name, key)) = self.leased(receipt) else { return "lease_lost" };
-        let is_early = !self.is_next_of_run(&name, key, &[]);
+        let Some((place, key)) = self.leased(receipt) else { return "lease_lost" };
+        let is_early = !self.is_next_of_run(&place, key, &[]);
         match verb {
             FinishVerb::Ack | FinishVerb::Reject { .. } if is_early => return "out_of_order",
-            FinishVerb::Ack => _ = self.take(&name, key),
-            FinishVerb::Release { delay } if delay.0 == 0 => self.give_back(&name, key, State::Back(0)),
-            FinishVerb::Release { delay } => self.give_back(&name, key, State::Retrying(self.run + delay.0)),
-            FinishVerb::Fail { .. } => return self.fail(&name, key, "failed"),
+            FinishVerb::Ack => _ = self.take(&place, key),
+            FinishVerb::Release { delay } if delay.0 == 0 => self.give_back(&place, key, State::Back(0)),
+            FinishVerb::Release { delay } => self.give_back(&place, key, State::Retrying(self.run + delay.0)),
+            FinishVerb::Fail { .. } => return self.fail(&place, key, "failed"),
             FinishVerb::Reject { .. } => {
-                self.die(&name, key, "rejected");
+                self.die(&place, key, "rejected");
                 return "dead";
             }
             FinishVerb::Damaged => {
-                self.die(&name, key, "damaged");
+                self.die(&place, key, "damaged");
                 return "dead";
             }
             FinishVerb::Extend { lease } => {
-                let length = lease.unwrap_or(self.policy_of(&name).lease).0;
-                self.extend(&name, key, length, |holder| holder);
+                let length = lease.unwrap_or(self.policy_of(&place.name).lease).0;
+                self.extend(&place, key, length, |holder| holder);
             }
         }
         "done"
     }
 
     /// The message that a receipt is of, if its lease is current.
-    pub(super) fn leased(&self, receipt: Receipt) -> Option<(TopicName, (Priority, u64))> {
-        let (name, topic) = self.topics.iter().find(|(_, topic)| topic.number == receipt.topic)?;
+    pub(super) fn leased(&self, receipt: Receipt) -> Option<(Place, Key)> {
+        let place = self.place(receipt.topic, receipt.group)?;
         let is_it = |state| matches!(state, State::Leased { lease, .. } if LeaseNumber(lease) == receipt.lease);
-        let (key, _) = topic.messages.iter().find(|(_, message)| is_it(message.state))?;
-        Some((name.clone(), *key))
+        let key = self.topics[&place].messages.iter().find(|(_, message)| is_it(message.state)).map(|(key, _)| *key)?;
+        Some((place, key))
     }
 
-    pub(super) fn extend(&mut self, name: &TopicName, key: (Priority, u64), length: u64, holds: impl Fn(u64) -> u64) {
+    pub(super) fn extend(&mut self, place: &Place, key: Key, length: u64, holds: impl Fn(u64) -> u64) {
         let ends = self.run + length;
-        let message = self.message(name, key);
+        let message = self.message(place, key);
         if let State::Leased { holder, duration, deadline, .. } = &mut message.state {
             (*holder, *duration, *deadline) = (holds(*holder), length, ends);
         }
     }
 
-    pub(super) fn fail(&mut self, name: &TopicName, key: (Priority, u64), reason: &'static str) -> &'static str {
-        let Policy { retry, max_failures, .. } = self.policy_of(name);
+    pub(super) fn fail(&mut self, place: &Place, key: Key, reason: &'static str) -> &'static str {
+        let Policy { retry, max_failures, .. } = self.policy_of(&place.name);
         let run = self.run;
-        let next = self.topics[name].next[&key.0];
-        let message = self.message(name, key);
+        let next = self.topics[place].next[&key.0];
+        let message = self.message(place, key);
         message.failures += 1;
         if message.failures > max_failures {
-            self.die(name, key, reason);
+            self.die(place, key, reason);
             return "dead";
         }
         let state = match retry {
@@ -121,22 +123,22 @@ impl Model {
                 State::Retrying(run + longest.0.min(first.0 << (message.failures - 1).min(10)))
             }
         };
-        self.give_back(name, key, state);
+        self.give_back(place, key, state);
         "done"
     }
 
-    pub(super) fn give_back(&mut self, name: &TopicName, key: (Priority, u64), state: State) {
-        if let [heir] = self.waiting(name)[..]
-            && self.policy_of(name).coalesce != Coalesce::Off
+    pub(super) fn give_back(&mut self, place: &Place, key: Key, state: State) {
+        if let [heir] = self.waiting(place)[..]
+            && self.policy_of(&place.name).coalesce != Coalesce::Off
         {
-            let failures = self.take(name, key).failures;
-            return self.inherit(name, heir, failures, state);
+            let failures = self.take(place, key).failures;
+            return self.inherit(place, heir, failures, state);
         }
         let wall = self.wall;
-        let message = self.message(name, key);
+        let message = self.message(place, key);
         message.state = state;
         if message.expires.is_some_and(|at| at <= wall) {
-            self.expire(name, key);
+            self.expire(place, key);
         }
     }
 }

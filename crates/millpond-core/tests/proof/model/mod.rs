@@ -2,18 +2,21 @@
 //!
 //! Obviously right and slow. It knows nothing of runs, turns, wheels, facts or pages. What the design leaves open, which
 //! of several tenants goes first, it does not predict: [`dispatch`] takes the core's choice and holds it against the
-//! rules. One namespace, `default`.
+//! rules. One namespace, `default`; each of its groups has topics, messages and dead letters of its own.
 
 mod coalesce;
 mod decide;
 mod dispatch;
 mod finish;
+mod groups;
 mod quota;
 mod rate;
+mod retention;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use millpond_core::fact::GroupNumber;
 use millpond_types::{
     Filter, LeaseNumber, MessageId, OnExpiry, Pattern, Policy, Priority, Rules, Sequence, TopicName, TopicNumber,
 };
@@ -23,12 +26,15 @@ pub struct Model {
     pub wall: u64,
     policy: Policy,
     rules: Rules,
-    pub topics: BTreeMap<TopicName, Topic>,
-    pub dead: BTreeMap<(TopicName, MessageId), Dead>,
+    /// By their numbers, which are never given out again.
+    pub groups: BTreeMap<GroupNumber, groups::Group>,
+    pub topics: BTreeMap<Place, Topic>,
+    pub dead: BTreeMap<(Place, MessageId), Dead>,
     dedup: BTreeMap<u128, (MessageId, u64)>,
     pub paused: BTreeSet<(TopicName, bool)>,
     pub sessions: BTreeMap<u64, Session>,
     consumers: Vec<Consumer>,
+    next_group: GroupNumber,
     next_topic: u64,
     high_water: u64,
     raised: u64,
@@ -36,17 +42,30 @@ pub struct Model {
     waits: dispatch::Waits,
     /// The run that a consumer is being given.
     in_run: Option<InRun>,
+    /// When it is looked next at what groups are not to keep.
+    next_look: u64,
+}
+
+/// A topic of a group.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    pub group: GroupNumber,
+    pub name: TopicName,
 }
 
 pub struct Topic {
+    /// In all groups that have it the same.
     pub number: TopicNumber,
     floor: u64,
     pub next: BTreeMap<Priority, u64>,
     next_lease: u64,
     tokens: rate::Tokens,
     /// All that are not finished.
-    pub messages: BTreeMap<(Priority, u64), Message>,
+    pub messages: BTreeMap<Key, Message>,
 }
+
+/// A message of a topic: its priority and sequence.
+pub type Key = (Priority, u64);
 
 #[derive(Clone, Debug)]
 pub struct Message {
@@ -95,7 +114,7 @@ pub struct Session {
 
 struct InRun {
     who: Who,
-    name: TopicName,
+    place: Place,
     /// Its first lease.
     first: LeaseNumber,
     left: u64,
@@ -105,6 +124,7 @@ struct InRun {
 
 struct Consumer {
     who: Who,
+    group: GroupNumber,
     filter: Filter,
     messages: u64,
     bytes: u64,
@@ -126,18 +146,21 @@ impl Model {
             wall,
             policy: Policy::default(),
             rules: Rules::default(),
+            groups: BTreeMap::from([(0, groups::Group::default())]),
             topics: BTreeMap::new(),
             dead: BTreeMap::new(),
             dedup: BTreeMap::new(),
             paused: BTreeSet::new(),
             sessions: BTreeMap::new(),
             consumers: Vec::new(),
+            next_group: 1,
             next_topic: 0,
             high_water: 0,
             raised: 0,
             grace: 0,
             waits: dispatch::Waits::default(),
             in_run: None,
+            next_look: 0,
         }
     }
 
@@ -151,18 +174,18 @@ impl Model {
             };
             let mut leases = self.find(ran_out);
             // Those that ran out first, also while they had to wait for the grace after a start.
-            leases.sort_by_key(|(name, key)| {
-                let topic = &self.topics[name];
+            leases.sort_by_key(|(place, key)| {
+                let topic = &self.topics[place];
                 let State::Leased { deadline, .. } = topic.messages[key].state else { unreachable!("it is leased") };
                 (deadline.max(self.grace), topic.number, *key)
             });
             self.run_out(leases);
         }
-        for (name, key) in self.find(|message| {
+        for (place, key) in self.find(|message| {
             matches!(message.state, State::Retrying(due) if due <= run)
                 || matches!(message.state, State::Delayed(due) if due <= wall)
         }) {
-            self.message(&name, key).state = State::Back(0);
+            self.message(&place, key).state = State::Back(0);
         }
         for topic in self.topics.values_mut() {
             topic.tokens.dry = topic.tokens.dry.filter(|until| *until > run);
@@ -170,8 +193,8 @@ impl Model {
         let is_over = |message: &Message| {
             message.expires.is_some_and(|at| at <= wall) && !matches!(message.state, State::Leased { .. })
         };
-        for (name, key) in self.find(is_over) {
-            self.expire(&name, key);
+        for (place, key) in self.find(is_over) {
+            self.expire(&place, key);
         }
         let over = |session: &Session| session.lost.is_some_and(|at| at <= run);
         let mut expired: Vec<(u64, u64)> =
@@ -181,13 +204,18 @@ impl Model {
             self.sessions.remove(session);
             self.run_out(self.held_by(*session));
         }
+        let too_much = self.too_much();
+        self.start_group();
+        self.retain_out(too_much);
         expired.into_iter().map(|(_, session)| session).collect()
     }
 
-    /// Nothing is left of empty topics, but for those whose tokens are not all there.
+    /// Nothing is left of empty topics, but for those whose tokens are not all there, or whose group starts.
     pub fn vanish(&mut self) {
-        let run = self.run;
-        self.topics.retain(|_, topic| !topic.messages.is_empty() || topic.tokens.full > run);
+        let (run, groups) = (self.run, &self.groups);
+        let is_starting = |group| groups[&group].start.is_some();
+        self.topics
+            .retain(|place, topic| !topic.messages.is_empty() || topic.tokens.full > run || is_starting(place.group));
     }
 
     /// The broker was started anew; `raised` is what its numbers were raised to.
@@ -195,6 +223,7 @@ impl Model {
         self.raised = raised;
         self.consumers.clear();
         self.waits.clear();
+        self.next_look = 0;
         let leased = self.topics.values().flat_map(|topic| topic.messages.values());
         let holders: BTreeSet<u64> = leased.filter_map(|message| message.holder()).collect();
         self.grace = if holders.is_empty() { self.run } else { self.run + 10_000 };
@@ -203,7 +232,7 @@ impl Model {
     }
 
     /// The topic's messages that are ready, in the order of delivery, over all priorities.
-    pub fn ready(topic: &Topic) -> Vec<((Priority, u64), &Message)> {
+    pub fn ready(topic: &Topic) -> Vec<(Key, &Message)> {
         let place = |priority: Priority, sequence: u64, message: &Message| match message.state {
             State::InLine => Some((9 - priority.level(), sequence, 1, sequence)),
             State::Back(behind) => Some((9 - priority.level(), behind, 0, sequence)),
@@ -238,48 +267,48 @@ impl Model {
         })
     }
 
-    fn expire(&mut self, name: &TopicName, key: (Priority, u64)) {
-        match self.policy_of(name).on_expiry {
-            OnExpiry::Drop => _ = self.take(name, key),
-            OnExpiry::Dead => self.die(name, key, "expired"),
+    fn expire(&mut self, place: &Place, key: Key) {
+        match self.policy_of(&place.name).on_expiry {
+            OnExpiry::Drop => _ = self.take(place, key),
+            OnExpiry::Dead => self.die(place, key, "expired"),
         }
     }
 
-    fn die(&mut self, name: &TopicName, key: (Priority, u64), reason: &'static str) {
-        let id = self.id(name, key);
-        let message = self.take(name, key);
-        self.dead.insert((name.clone(), id), Dead { message, reason });
+    fn die(&mut self, place: &Place, key: Key, reason: &'static str) {
+        let id = self.id(place, key);
+        let message = self.take(place, key);
+        self.dead.insert((place.clone(), id), Dead { message, reason });
     }
 
-    fn find(&self, which: impl Fn(&Message) -> bool) -> Vec<(TopicName, (Priority, u64))> {
+    fn find(&self, which: impl Fn(&Message) -> bool) -> Vec<(Place, Key)> {
         let mut found = Vec::new();
-        for (name, topic) in &self.topics {
-            found.extend(topic.messages.iter().filter(|(_, m)| which(m)).map(|(key, _)| (name.clone(), *key)));
+        for (place, topic) in &self.topics {
+            found.extend(topic.messages.iter().filter(|(_, m)| which(m)).map(|(key, _)| (place.clone(), *key)));
         }
         found
     }
 
     /// In the order in which a session gives back what it holds: that of the topics' numbers, and of the leases.
-    fn held_by(&self, session: u64) -> Vec<(TopicName, (Priority, u64))> {
+    fn held_by(&self, session: u64) -> Vec<(Place, Key)> {
         let mut held = self.find(|message| message.holder() == Some(session));
-        held.sort_by_key(|(name, key)| {
-            let topic = &self.topics[name];
+        held.sort_by_key(|(place, key)| {
+            let topic = &self.topics[place];
             let State::Leased { lease, .. } = topic.messages[key].state else { unreachable!("it is held") };
             (topic.number, lease)
         });
         held
     }
 
-    fn message(&mut self, name: &TopicName, key: (Priority, u64)) -> &mut Message {
-        self.topics.get_mut(name).unwrap().messages.get_mut(&key).unwrap()
+    fn message(&mut self, place: &Place, key: Key) -> &mut Message {
+        self.topics.get_mut(place).unwrap().messages.get_mut(&key).unwrap()
     }
 
-    fn take(&mut self, name: &TopicName, key: (Priority, u64)) -> Message {
-        self.topics.get_mut(name).unwrap().messages.remove(&key).unwrap()
+    fn take(&mut self, place: &Place, key: Key) -> Message {
+        self.topics.get_mut(place).unwrap().messages.remove(&key).unwrap()
     }
 
-    fn id(&self, name: &TopicName, (priority, sequence): (Priority, u64)) -> MessageId {
-        MessageId { topic: self.topics[name].number, priority, sequence: Sequence(sequence) }
+    fn id(&self, place: &Place, (priority, sequence): Key) -> MessageId {
+        MessageId { topic: self.topics[place].number, priority, sequence: Sequence(sequence) }
     }
 }
 

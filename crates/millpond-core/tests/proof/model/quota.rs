@@ -1,20 +1,27 @@
 //! What the namespace may hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::{PublishRun, ReceiptRun};
+use millpond_core::fact::GroupNumber;
 use millpond_types::{Coalesce, TopicName, block};
 
 use super::Model;
 use super::finish::each;
 
-/// What others of the same decision take, and what its acks give back.
+/// What others of the same decision take, and what its acks give back in each group.
 #[derive(Default)]
 pub(super) struct Pending {
-    messages: i64,
-    bytes: i64,
-    topics: i64,
+    taken: Usage,
+    given_back: BTreeMap<GroupNumber, Usage>,
     named: BTreeSet<TopicName>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    messages: u64,
+    bytes: u64,
+    topics: u64,
 }
 
 /// Bytes of one message of a run.
@@ -27,43 +34,56 @@ impl Model {
     pub(super) fn is_over_quota(&self, name: &TopicName, size: u64, pending: &mut Pending) -> bool {
         let quotas = self.policy.quotas;
         let is_named = pending.named.contains(name);
+        let everywhere = self.everywhere(name);
         let coalesces = self.policy_of(name).coalesce != Coalesce::Off;
-        if coalesces && (is_named || self.topics.contains_key(name) && self.slot(name).is_some()) {
+        if coalesces && (is_named || everywhere.iter().all(|place| self.slot(place).is_some())) {
             return false;
         }
-        let alive = || self.topics.values().flat_map(|topic| topic.messages.values());
-        let all = || alive().chain(self.dead.values().map(|dead| &dead.message));
-        let messages = all().count() as i64 + pending.messages;
-        let bytes = all().map(|message| message.size as i64).sum::<i64>() + pending.bytes;
-        let is_new = !self.topics.contains_key(name) && !is_named;
-        let topics = self.topics.len() as i64 + pending.topics;
-        let over =
-            |quota: Option<u64>, held: i64, more: u64| quota.is_some_and(|most| held + more as i64 > most as i64);
-        if over(quotas.messages, messages, 1)
-            || over(quotas.bytes, bytes, size)
-            || is_new && over(quotas.topics, topics, 1)
+        let is_new = !is_named && everywhere.iter().any(|place| !self.topics.contains_key(place));
+        // The group that holds most counts.
+        let is_over = |quota: Option<u64>, of: fn(&Usage) -> u64, more: u64| {
+            let used = |group: &GroupNumber| {
+                let given_back = pending.given_back.get(group).map_or(0, of);
+                (of(&self.usage(*group)) + of(&pending.taken)).saturating_sub(given_back)
+            };
+            quota.is_some_and(|most| self.groups.keys().map(used).max() > most.checked_sub(more))
+        };
+        if is_over(quotas.messages, |usage| usage.messages, 1)
+            || is_over(quotas.bytes, |usage| usage.bytes, size)
+            || is_new && is_over(quotas.topics, |usage| usage.topics, 1)
         {
             return true;
         }
-        pending.messages += 1;
-        pending.bytes += size as i64;
-        pending.topics += i64::from(is_new);
+        pending.taken.messages += 1;
+        pending.taken.bytes += size;
+        pending.taken.topics += u64::from(is_new);
         pending.named.insert(name.clone());
         false
+    }
+
+    fn usage(&self, group: GroupNumber) -> Usage {
+        let topics = || self.topics.iter().filter(|(place, _)| place.group == group).map(|(_, topic)| topic);
+        let alive = topics().flat_map(|topic| topic.messages.values());
+        let dead = self.dead.iter().filter(|((place, _), _)| place.group == group).map(|(_, dead)| &dead.message);
+        let all: Vec<u64> = alive.chain(dead).map(|message| message.size).collect();
+        Usage { messages: all.len() as u64, bytes: all.iter().sum(), topics: topics().count() as u64 }
     }
 
     /// What acks give back.
     pub(super) fn given_back(&self, receipts: &[ReceiptRun], runs: &[PublishRun]) -> Pending {
         let mut pending = Pending::default();
         let acked: Vec<_> = receipts.iter().flat_map(each).filter_map(|receipt| self.leased(receipt)).collect();
-        for (name, key) in &acked {
-            pending.messages -= 1;
-            pending.bytes -= self.topics[name].messages[key].size as i64;
+        for (place, key) in &acked {
+            let of_group = pending.given_back.entry(place.group).or_default();
+            of_group.messages += 1;
+            of_group.bytes += self.topics[place].messages[key].size;
         }
-        for (name, topic) in &self.topics {
-            let of_it = acked.iter().filter(|(of, _)| of == name).count();
-            let is_emptied = of_it > 0 && of_it == topic.messages.len() && runs.iter().all(|run| run.topic != *name);
-            pending.topics -= i64::from(is_emptied);
+        for (place, topic) in &self.topics {
+            let of_it = acked.iter().filter(|(of, _)| of == place).count();
+            let is_emptied = of_it > 0 && of_it == topic.messages.len();
+            if is_emptied && runs.iter().all(|run| run.topic != place.name) {
+                pending.given_back.entry(place.group).or_default().topics += 1;
+            }
         }
         pending
     }

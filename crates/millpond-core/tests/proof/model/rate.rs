@@ -1,8 +1,9 @@
 //! Tokens, counted in whole milliseconds: the rates of the histories have no others.
 
-use millpond_types::{Rate, TopicName, TopicNumber};
+use millpond_core::fact::GroupNumber;
+use millpond_types::{Rate, TopicNumber};
 
-use super::Model;
+use super::{Model, Place};
 
 /// The tokens of a topic.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -17,39 +18,39 @@ pub struct Tokens {
 
 impl Model {
     /// Whether a topic has a token, as far as its rate has a limit.
-    pub(super) fn has_token(&self, name: &TopicName) -> bool {
-        self.tokens(name) > 0
+    pub(super) fn has_token(&self, place: &Place) -> bool {
+        self.tokens(place) > 0
     }
 
-    pub(super) fn tokens(&self, name: &TopicName) -> u64 {
-        let Some(Rate { period, burst, .. }) = self.policy_of(name).rate else { return u64::MAX };
-        let Tokens { leased, .. } = self.topics[name].tokens;
-        (u64::from(burst) * period.0 - self.missing(name)) / period.0 - leased
+    pub(super) fn tokens(&self, place: &Place) -> u64 {
+        let Some(Rate { period, burst, .. }) = self.policy_of(&place.name).rate else { return u64::MAX };
+        let Tokens { leased, .. } = self.topics[place].tokens;
+        (u64::from(burst) * period.0 - self.missing(place)) / period.0 - leased
     }
 
     /// The time until all tokens of a topic are there.
-    fn missing(&self, name: &TopicName) -> u64 {
-        let Rate { count, period, burst } = self.policy_of(name).rate.expect("a rate with a limit");
+    fn missing(&self, place: &Place) -> u64 {
+        let Rate { count, period, burst } = self.policy_of(&place.name).rate.expect("a rate with a limit");
         assert_eq!(count, 1, "a token of a history takes whole milliseconds");
-        self.topics[name].tokens.full.saturating_sub(self.run).min(u64::from(burst) * period.0)
+        self.topics[place].tokens.full.saturating_sub(self.run).min(u64::from(burst) * period.0)
     }
 
     /// What the core says of the tokens of a topic.
-    pub fn drawn(&mut self, number: TopicNumber, full: u64, dry: Option<u64>) {
-        let (name, topic) = self.topics.iter().find(|(_, topic)| topic.number == number).expect("a topic");
-        let (name, before) = (name.clone(), topic.tokens);
-        let after = match self.policy_of(&name).rate {
+    pub fn drawn(&mut self, number: TopicNumber, group: GroupNumber, full: u64, dry: Option<u64>) {
+        let place = self.place(number, group).expect("a topic");
+        let before = self.topics[&place].tokens;
+        let after = match self.policy_of(&place.name).rate {
             None => Tokens { full: 0, dry: None, leased: 0 },
             Some(Rate { period, burst, .. }) => {
-                let missing = self.missing(&name) + before.leased * period.0;
+                let missing = self.missing(&place) + before.leased * period.0;
                 let next = self.run + missing - u64::from(burst - 1) * period.0;
-                let dry = (self.tokens(&name) == 0).then_some(next);
+                let dry = (self.tokens(&place) == 0).then_some(next);
                 Tokens { full: self.run + missing, dry, leased: 0 }
             }
         };
-        assert!(before != after, "nothing is told of the tokens of {name} that is not new");
-        assert_eq!(full, after.full * 1_000_000, "when all tokens of {name} are there again");
-        assert_eq!(dry, after.dry, "until when there is no token for {name}");
-        self.topics.get_mut(&name).unwrap().tokens = after;
+        assert!(before != after, "nothing is told of the tokens of {place} that is not new");
+        assert_eq!(full, after.full * 1_000_000, "when all tokens of {place} are there again");
+        assert_eq!(dry, after.dry, "until when there is no token for {place}");
+        self.topics.get_mut(&place).unwrap().tokens = after;
     }
 }

@@ -1,14 +1,15 @@
 //! What can be looked at.
 
-use millpond_types::{Counts, Filter, Priority, TopicName};
+use millpond_core::fact::GroupNumber;
+use millpond_types::{Counts, Priority};
 
-use super::{Model, State, Who};
+use super::{Dead, Message, Model, Place, State, Who};
 
 impl Model {
     /// The messages of a topic: ready ones in the order of delivery, then those not ready by when they will be, then those
     /// leased.
-    pub fn rows(&self, name: &TopicName) -> Vec<String> {
-        let topic = &self.topics[name];
+    pub fn rows(&self, place: &Place) -> Vec<String> {
+        let topic = &self.topics[place];
         let rank = |state: State| match state {
             State::InLine | State::Back(_) => 0,
             State::Delayed(_) | State::Retrying(_) => 1,
@@ -26,16 +27,16 @@ impl Model {
             rest.sort_by_key(|((priority, sequence), m)| (rests(m.state), std::cmp::Reverse(*priority), *sequence));
             found.extend(rest);
         }
-        let row = |(key, message): (_, &super::Message)| {
-            let (id, body, state) = (self.id(name, key), &message.body, message.state_name());
+        let row = |(key, message): (_, &Message)| {
+            let (id, body, state) = (self.id(place, key), &message.body, message.state_name());
             format!("{id} {body} {state} {} {}", message.deliveries, message.failures)
         };
         found.into_iter().map(row).collect()
     }
 
-    pub fn counts(&self, name: &TopicName) -> Counts {
+    pub fn counts(&self, place: &Place) -> Counts {
         let mut counts = Counts::default();
-        for message in self.topics[name].messages.values() {
+        for message in self.topics[place].messages.values() {
             match message.state {
                 State::InLine | State::Back(_) => counts.waiting += 1,
                 State::Delayed(_) => counts.delayed += 1,
@@ -47,8 +48,8 @@ impl Model {
     }
 
     /// Scan, completion and the next sequence.
-    pub fn cursors(&self, name: &TopicName, priority: Priority) -> (u64, u64, u64) {
-        let topic = &self.topics[name];
+    pub fn cursors(&self, place: &Place, priority: Priority) -> (u64, u64, u64) {
+        let topic = &self.topics[place];
         let next = topic.next[&priority];
         let of_it = || topic.messages.iter().filter(|((of, _), _)| *of == priority);
         let scan = of_it().find(|(_, m)| m.state == State::InLine).map_or(next, |((_, sequence), _)| *sequence);
@@ -56,10 +57,10 @@ impl Model {
         (scan, completion, next)
     }
 
-    pub fn dead_rows(&self, filter: &Filter) -> Vec<String> {
-        let dead = self.dead.iter().filter(|((name, _), _)| filter.admits(name));
-        let row = |((name, id), dead): (&(TopicName, _), &super::Dead)| {
-            let message = &dead.message;
+    pub fn dead_rows(&self, group: GroupNumber) -> Vec<String> {
+        let dead = self.dead.iter().filter(|((place, _), _)| place.group == group);
+        let row = |((place, id), dead): (&(Place, _), &Dead)| {
+            let (name, message) = (&place.name, &dead.message);
             format!("{name} {id} {} {} {} {}", message.body, dead.reason, message.deliveries, message.failures)
         };
         dead.map(row).collect()
