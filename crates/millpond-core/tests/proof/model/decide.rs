@@ -1,16 +1,10 @@
 //! Commands, each answered in words: one a message, one a receipt, or one in all.
 
-use std::collections::BTreeMap;
-
 use millpond_core::command::*;
 use millpond_core::fact::GroupNumber;
-use millpond_types::{
-    Coalesce, Code, DedupWindow, Filter, GroupName, MessageId, Millis, Overflow, Policy, Priority, Receipt, TopicName,
-    block,
-};
+use millpond_types::{Coalesce, Code, Filter, GroupName, MessageId, Millis, Receipt, TopicName};
 
 use super::finish::each;
-use super::quota::{Pending, size};
 use super::{Consumer, Key, Message, Model, Place, Session, State, Who};
 
 impl Model {
@@ -179,129 +173,6 @@ impl Model {
         lines
     }
 
-    /// What is told of messages none of which is stored.
-    fn try_publish(&self, runs: &[PublishRun], mut pending: Pending) -> Vec<String> {
-        let (mut told, mut let_in) = (Vec::new(), BTreeMap::<TopicName, usize>::new());
-        for (run, index) in runs.iter().flat_map(|run| (0..run.count).map(move |index| (run, index))) {
-            let policy = self.policy_of(&run.topic);
-            let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
-            let is_limited = policy.overflow == Overflow::Reject && policy.coalesce == Coalesce::Off;
-            // As much as the group lets in that has most room.
-            let waiting = self.everywhere(&run.topic).iter().map(|place| self.waiting(place).len()).min().unwrap();
-            let limit = policy.max_waiting.filter(|_| is_limited);
-            let room = limit.map_or(usize::MAX, |most| (most as usize).saturating_sub(waiting));
-            told.push(match hash.and_then(|hash| self.remembered(hash)) {
-                _ if policy.dedup_window == DedupWindow::Off && hash.is_some() => Code::DedupOff.name().to_owned(),
-                Some(id) => format!("duplicate {id} {}", self.state_of(id)),
-                None if self.is_over_quota(&run.topic, size(run, index), &mut pending) => {
-                    Code::QuotaExceeded.name().to_owned()
-                }
-                None => {
-                    let let_in = let_in.entry(run.topic.clone()).or_default();
-                    *let_in += 1;
-                    if *let_in <= room { Code::RefusedTogether } else { Code::TopicFull }.name().to_owned()
-                }
-            });
-        }
-        told
-    }
-
-    /// With `granted`, a trial has let all of it in.
-    fn publish(&mut self, run: &PublishRun, granted: bool) -> Vec<String> {
-        let messages = block::messages(&run.block).map(|parts| parts.unwrap());
-        let outcomes = (0..).zip(messages).map(|(index, parts)| {
-            let policy = self.policy_of(&run.topic);
-            let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
-            if hash.is_some() && policy.dedup_window == DedupWindow::Off {
-                return Code::DedupOff.name().to_owned();
-            }
-            if let Some(id) = hash.and_then(|hash| self.remembered(hash)) {
-                return format!("duplicate {id} {}", self.state_of(id));
-            }
-            if !granted && self.is_over_quota(&run.topic, parts.length as u64, &mut Pending::default()) {
-                return Code::QuotaExceeded.name().to_owned();
-            }
-            let wall = self.wall;
-            let message = Message {
-                body: String::from_utf8(parts.body.to_vec()).unwrap(),
-                size: parts.length as u64,
-                published: wall,
-                since: wall + run.delay.0,
-                expires: run.ttl.or(policy.ttl).map(|ttl| wall + ttl.0),
-                dedup: hash,
-                deliveries: 0,
-                failures: 0,
-                state: if run.delay == Millis::ZERO { State::InLine } else { State::Delayed(wall + run.delay.0) },
-            };
-            match policy.coalesce {
-                Coalesce::Off => self.publish_beside(run, &policy, message),
-                Coalesce::KeepFirst => self.publish_where_none_waits(run, &policy, message),
-                Coalesce::KeepLatest => self.publish_in_place(run, &policy, message),
-            }
-        });
-        outcomes.collect()
-    }
-
-    /// Where all wait side by side: the groups have it in which there is room.
-    fn publish_beside(&mut self, run: &PublishRun, policy: &Policy, message: Message) -> String {
-        let mut places = self.everywhere(&run.topic);
-        let most = policy.max_waiting.map_or(usize::MAX, |most| most as usize);
-        if policy.overflow == Overflow::Reject {
-            places.retain(|place| self.waiting(place).len() < most);
-        }
-        if places.is_empty() {
-            return Code::TopicFull.name().to_owned();
-        }
-        let id = self.take_in(&places, run.priority, policy, message);
-        for place in &places {
-            while self.waiting(place).len() > most {
-                let oldest = self.first_to_drop(place);
-                self.take(place, oldest);
-            }
-        }
-        format!("queued {id}")
-    }
-
-    fn publish_where_none_waits(&mut self, run: &PublishRun, policy: &Policy, message: Message) -> String {
-        let mut places = self.everywhere(&run.topic);
-        places.retain(|place| self.slot(place).is_none());
-        if places.is_empty() {
-            let first = Place { group: 0, name: run.topic.clone() };
-            return format!("declined {}", self.id(&first, self.slot(&first).unwrap()));
-        }
-        let id = self.take_in(&places, run.priority, policy, message);
-        format!("queued {id}")
-    }
-
-    fn publish_in_place(&mut self, run: &PublishRun, policy: &Policy, message: Message) -> String {
-        let places = self.everywhere(&run.topic);
-        let slots: Vec<(&Place, Key)> = places.iter().filter_map(|place| Some((place, self.slot(place)?))).collect();
-        let priority = slots.iter().map(|(_, (priority, _))| *priority).fold(run.priority, Priority::max);
-        let id = self.take_in(&places, priority, policy, message);
-        let replaced = slots.first().map(|(place, key)| self.id(place, *key));
-        for (place, key) in slots {
-            let Message { failures, state, .. } = self.take(place, key);
-            self.inherit(place, (id.priority, id.sequence.0), failures, state);
-        }
-        match replaced {
-            Some(old) => format!("queued {id} in place of {old}"),
-            None => format!("queued {id}"),
-        }
-    }
-
-    /// Stores what was published.
-    fn take_in(&mut self, places: &[Place], priority: Priority, policy: &Policy, message: Message) -> MessageId {
-        // The others know its id all the same.
-        self.everywhere(&places[0].name).iter().for_each(|place| self.make(place));
-        let id = self.store(places, priority, &message);
-        let until = match policy.dedup_window {
-            DedupWindow::For(window) => self.wall + window.0,
-            _ => u64::MAX,
-        };
-        message.dedup.into_iter().for_each(|hash| _ = self.dedup.insert(hash, (id, until)));
-        id
-    }
-
     fn redrive(&mut self, key: &(Place, MessageId)) {
         let (place, old) = key;
         let coalesces = self.policy_of(&place.name).coalesce != Coalesce::Off;
@@ -376,12 +247,12 @@ impl Model {
         if places.iter().any(is_leased) { Err(Code::MessageLeased) } else { Ok((places, key)) }
     }
 
-    fn remembered(&self, hash: u128) -> Option<MessageId> {
+    pub(super) fn remembered(&self, hash: u128) -> Option<MessageId> {
         self.dedup.get(&hash).filter(|(_, until)| *until > self.wall).map(|(id, _)| *id)
     }
 
     /// Of the groups that have a message, one that has it not leased is told of first, and a dead letter last.
-    fn state_of(&self, id: MessageId) -> &'static str {
+    pub(super) fn state_of(&self, id: MessageId) -> &'static str {
         let key = (id.priority, id.sequence.0);
         let of_it = self.topics.values().filter(|topic| topic.number == id.topic);
         let messages = of_it.filter_map(|topic| topic.messages.get(&key));

@@ -9,6 +9,7 @@ mod decide;
 mod dispatch;
 mod finish;
 mod groups;
+mod publish;
 mod quota;
 mod rate;
 mod retention;
