@@ -5,27 +5,27 @@
 //! says so wherever there are bytes to say it of. Or everything is there, but for messages that say that they are damaged
 //! when they are read. What it never does is to panic, to take a wounded message for a whole one, or to call one ended that is not.
 
+mod wounds;
+
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use bytes::Bytes;
 use millpond_core::Core;
 use millpond_core::fact::FactLog;
 use millpond_core::output::Extent;
 
+use self::wounds::Wound;
 use super::workload::{Workload, checkpoint, options, publish, state};
-use crate::twin::{SECTOR, SMALL_SECTOR, Seed, TwinDisk};
+use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, OpenError, ReadError, Verdict, inspect_disk, open};
 
 type Files = BTreeMap<String, Vec<u8>>;
-/// What is done to files.
-type Blow = Box<dyn Fn(&mut Files)>;
-/// What is done to one of them.
-type FileBlow = Box<dyn Fn(&mut Vec<u8>)>;
 
-/// Bytes of the two kinds of headers, and what a segment's takes.
-const SEGMENT_FIELDS: usize = 44;
+/// Bytes of the headers of a segment and of a batch.
 const SEGMENT_HEADER: usize = 4096;
 const BATCH_HEADER: usize = 64;
 
@@ -49,16 +49,10 @@ struct Batch {
     durable: u64,
 }
 
-/// What was done to it.
-struct Wound {
-    what: String,
-    file: String,
-    files: Files,
-}
-
 /// What came of all wounds.
 #[derive(Default, Debug)]
 struct Tally {
+    wounds: u32,
     refused: u32,
     torn: u32,
     damaged: u32,
@@ -68,13 +62,23 @@ struct Tally {
 #[test]
 fn no_wound_of_any_region_goes_unnoticed() {
     let whole = Whole::make();
-    let mut tally = Tally::default();
     let mut seed = Seed::new(17);
-    for wound in whole.wounds(&mut seed) {
-        whole.judge(&wound, &mut tally);
-    }
+    let wounds = Mutex::new(whole.wounds(&mut seed));
+    let judge = || {
+        let mut tally = Tally::default();
+        loop {
+            let next = wounds.lock().unwrap().next();
+            let Some(wound) = next else { return tally };
+            whole.judge(&wound, &mut tally);
+        }
+    };
+    let judges = thread::available_parallelism().map_or(1, NonZero::get);
+    let tally = thread::scope(|scope| {
+        let judges: Vec<_> = (0..judges).map(|_| scope.spawn(judge)).collect();
+        judges.into_iter().map(|judge| judge.join().unwrap()).fold(Tally::default(), Tally::and)
+    });
     eprintln!("wounds: {tally:?}");
-    let Tally { refused, torn, damaged, unharmed } = tally;
+    let Tally { refused, torn, damaged, unharmed, .. } = tally;
     assert!(refused > 200 && torn > 10 && damaged > 20 && unharmed > 100, "{tally:?}");
 }
 
@@ -97,6 +101,18 @@ fn an_inspection_finds_whatever_a_read_finds() {
             let verdict = inspect_disk(Arc::new(disk), false, &mut told).unwrap();
             let told = String::from_utf8(told).unwrap();
             assert!(verdict == Verdict::Damaged && told.contains(&file), "{file} at {offset}, cut: {cut}: {told}");
+        }
+    }
+}
+
+impl Tally {
+    fn and(self, other: Tally) -> Tally {
+        Tally {
+            wounds: self.wounds + other.wounds,
+            refused: self.refused + other.refused,
+            torn: self.torn + other.torn,
+            damaged: self.damaged + other.damaged,
+            unharmed: self.unharmed + other.unharmed,
         }
     }
 }
@@ -153,109 +169,9 @@ impl Whole {
         (batch.1.file.clone(), batch.1.offset + (position - batch.0) as usize)
     }
 
-    fn wounds<'a>(&'a self, seed: &'a mut Seed) -> impl Iterator<Item = Wound> + 'a {
-        let every_bit = std::env::var_os("WOUNDS").is_some();
-        let mut plans: Vec<(String, String, Blow)> = Vec::new();
-        let mut plan = |what: String, file: &str, how: Blow| {
-            plans.push((what, file.to_owned(), how));
-        };
-        for (name, bytes) in &self.files {
-            let in_file = |how: FileBlow| {
-                let name = name.clone();
-                Box::new(move |files: &mut Files| how(files.get_mut(&name).unwrap())) as Blow
-            };
-            for at in self.bytes_that_matter(name, bytes, every_bit) {
-                let bits = if every_bit {
-                    0..8
-                } else {
-                    let bit = seed.below(8) as u8;
-                    bit..bit + 1
-                };
-                for bit in bits {
-                    plan(
-                        format!("bit {bit} of byte {at} flipped"),
-                        name,
-                        in_file(Box::new(move |bytes| bytes[at] ^= 1 << bit)),
-                    );
-                }
-            }
-            for at in self.cuts(name, bytes) {
-                plan(format!("cut to {at} bytes"), name, in_file(Box::new(move |bytes| bytes.truncate(at))));
-            }
-            let removed = name.clone();
-            plan("removed".into(), name, Box::new(move |files| _ = files.remove(&removed)));
-            for at in (0..bytes.len()).step_by(if every_bit { SMALL_SECTOR } else { 3 * SMALL_SECTOR }) {
-                let to = (at + SMALL_SECTOR).min(bytes.len());
-                for value in [0, 0xff] {
-                    plan(
-                        format!("{at}..{to} filled with {value}"),
-                        name,
-                        in_file(Box::new(move |bytes| bytes[at..to].fill(value))),
-                    );
-                }
-                if to + SMALL_SECTOR <= bytes.len() {
-                    let misdirected = Box::new(move |bytes: &mut Vec<u8>| bytes.copy_within(to..to + SMALL_SECTOR, at));
-                    plan(format!("{to}.. written over {at}"), name, in_file(misdirected));
-                }
-            }
-            for other in self.files.keys().filter(|other| *other != name) {
-                let contents = self.files[other].clone();
-                plan(
-                    format!("with the contents of {other}"),
-                    name,
-                    in_file(Box::new(move |bytes| bytes.clone_from(&contents))),
-                );
-            }
-        }
-        plans.into_iter().filter_map(|(what, file, how)| {
-            let mut files = self.files.clone();
-            how(&mut files);
-            (files != self.files).then_some(Wound { what, file, files })
-        })
-    }
-
-    /// All fields of headers, and samples of what is between them.
-    fn bytes_that_matter(&self, name: &str, bytes: &[u8], all: bool) -> Vec<usize> {
-        if !name.ends_with(".journal") {
-            return (0..bytes.len()).collect();
-        }
-        let mut matter: Vec<usize> = (0..SEGMENT_FIELDS).collect();
-        let of_file: Vec<&Batch> = self.batches.values().filter(|batch| batch.file == name).collect();
-        for (index, batch) in of_file.iter().enumerate() {
-            // The headers of the first, of one in the middle and of the last two, and of all the same fields.
-            let whole = all || index == 0 || index == of_file.len() / 2 || index + 2 >= of_file.len();
-            if !whole && index % 3 > 0 {
-                continue;
-            }
-            matter.extend((0..BATCH_HEADER).filter(|at| whole || at % 8 == 0).map(|at| batch.offset + at));
-            let payload = batch.offset + BATCH_HEADER..batch.offset + batch.bytes;
-            matter.extend(payload.clone().take(3).chain(payload.clone().rev().take(9)));
-            matter.extend(payload.step_by(if all { 1 } else { 241 }));
-        }
-        matter.sort_unstable();
-        matter.dedup();
-        matter
-    }
-
-    fn cuts(&self, name: &str, bytes: &[u8]) -> Vec<usize> {
-        let mut cuts = vec![0, 1, bytes.len() / 2, bytes.len() - 1];
-        if !name.ends_with(".journal") {
-            cuts.extend(0..bytes.len());
-        } else {
-            cuts.extend([SEGMENT_FIELDS - 1, SEGMENT_FIELDS, SEGMENT_HEADER - 1, SEGMENT_HEADER]);
-            for batch in self.batches.values().filter(|batch| batch.file == name) {
-                let of_batch =
-                    [0, 1, BATCH_HEADER - 1, BATCH_HEADER, BATCH_HEADER + 1, batch.bytes / 2, batch.bytes - 1];
-                cuts.extend(of_batch.map(|at| batch.offset + at));
-            }
-        }
-        cuts.sort_unstable();
-        cuts.dedup();
-        cuts
-    }
-
-    fn judge(&self, wound: &Wound, tally: &mut Tally) {
+    fn judge(&self, wound: &Wound<'_>, tally: &mut Tally) {
         let Wound { what, file, files } = wound;
+        tally.wounds += 1;
         let what = format!("{file}, {what}");
         let disk = self.disk(files);
         let opened = catch_unwind(AssertUnwindSafe(|| open::<Core>(Arc::new(disk), &options())));
@@ -263,7 +179,7 @@ impl Whole {
             Ok(opened) => opened,
             Err(error) => {
                 // A file that is not there is named by what it held, or by the directory without it.
-                let names = error.to_string().contains(file.as_str())
+                let names = error.to_string().contains(file)
                     || matches!(
                         error,
                         OpenError::Missing { .. } | OpenError::FormatMissing(_) | OpenError::CheckpointGone(_)
@@ -293,7 +209,7 @@ impl Whole {
         opened.core.extents(&mut |_, extent| match opened.reader.read(extent) {
             Ok(block) => assert!(self.blocks.get(&extent.position).is_none_or(|whole| *whole == block), "{what}"),
             Err(ReadError::Damaged { file: found, .. }) => {
-                assert!(found.ends_with(file.as_str()), "{what}: {found}");
+                assert!(found.ends_with(file), "{what}: {found}");
                 damaged += 1;
             }
             Err(error) => panic!("{what}: a message that is needed: {error}"),
