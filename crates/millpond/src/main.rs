@@ -21,13 +21,14 @@ mod table;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tikv_jemallocator::Jemalloc;
 
 /// A broker makes millions of small things that go in another order than they came, and often on another thread. The
 /// system's allocator keeps nearly all of the memory that they leave, and mimalloc 3.3 more of it every hour; this one gives
-/// it back, so that the resident set follows what is counted.
+/// it back, so that the resident set follows what is counted. The address sanitizer sees only what its own allocator gives, so
+/// a build for it (`--cfg sanitized`, see `docs/testing.md`) does without.
+#[cfg(not(sanitized))]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     match cli::Cli::parse().run() {
