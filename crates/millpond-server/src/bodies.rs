@@ -147,7 +147,9 @@ impl Source {
         match unread {
             Unread::Leases(runs) => {
                 let mut whole = Vec::with_capacity(runs.len());
-                runs.into_iter().for_each(|run| self.read_run(run, &mut whole));
+                let extents: Vec<Extent> = runs.iter().map(|run| run.extent).collect();
+                let blocks = self.reader.read_all(&extents);
+                runs.into_iter().zip(blocks).for_each(|(run, block)| self.take_run(run, block, &mut whole));
                 Read::Leases(whole)
             }
             Unread::Messages(rows) => {
@@ -169,9 +171,9 @@ impl Source {
         }
     }
 
-    /// Reads a run, and if a message of it is damaged, each message on its own.
-    fn read_run(&self, run: LeasedRun, whole: &mut Vec<frame::LeasedRun>) {
-        match self.reader.read(run.extent) {
+    /// Takes a run as it was read, and if a message of it is damaged, reads each message on its own.
+    fn take_run(&self, run: LeasedRun, read: Result<Bytes, ReadError>, whole: &mut Vec<frame::LeasedRun>) {
+        match read {
             Ok(block) => whole.push(convert::leased(run, block)),
             Err(error) if run.count == 1 => {
                 self.report(&error);
@@ -182,7 +184,11 @@ impl Source {
                     ReadError::Gone(_) => self.end(run.receipt, FinishVerb::Release { delay: Millis::ZERO }),
                 }
             }
-            Err(_) => (0..run.count).for_each(|index| self.read_run(run.part(index, 1), whole)),
+            Err(_) => (0..run.count).for_each(|index| {
+                let part = run.part(index, 1);
+                let read = self.reader.read(part.extent);
+                self.take_run(part, read, whole);
+            }),
         }
     }
 

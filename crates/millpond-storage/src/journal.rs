@@ -10,7 +10,7 @@ pub(crate) mod batch;
 mod bell;
 mod commit;
 pub(crate) mod live;
-mod read;
+pub(crate) mod read;
 pub(crate) mod scan;
 pub(crate) mod segment;
 pub(crate) mod segments;

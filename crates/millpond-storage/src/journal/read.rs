@@ -9,6 +9,12 @@ use millpond_types::block::messages;
 use super::live::LiveBytes;
 use super::shared::Shared;
 
+/// Bytes between two messages up to which they are read at once: of topics that were published to one after the other, the
+/// facts between their messages.
+const GAP_MAX: u64 = 512;
+/// Bytes that are read at once at most where messages are close together: a thousand small ones.
+const TOGETHER_MAX: u64 = 128 * 1024;
+
 /// Reads messages: recent ones from memory without a copy, older ones from their segment, checked. Cheap to clone; reads
 /// go on beside the writer and beside one another.
 #[derive(Clone)]
@@ -57,6 +63,47 @@ impl Reader {
         self.0.tail.get(extent)
     }
 
+    /// The messages at each of some extents, whole blocks. What lies close together is read at once.
+    pub fn read_all(&self, extents: &[Extent]) -> Vec<Result<Bytes, ReadError>> {
+        let mut blocks = Vec::with_capacity(extents.len());
+        let mut rest = extents;
+        while !rest.is_empty() {
+            let (close, others) = rest.split_at(close_together(rest));
+            match self.read_together(close) {
+                Some(together) => blocks.extend(together.into_iter().map(Ok)),
+                None => blocks.extend(close.iter().map(|extent| self.read(*extent))),
+            }
+            rest = others;
+        }
+        blocks
+    }
+
+    /// Extents that are close together, by one read; `None` where there is one alone, where the first is in memory, or where
+    /// anything is not as it should be, which is then told of each.
+    fn read_together(&self, extents: &[Extent]) -> Option<Vec<Bytes>> {
+        let [first, .., last] = extents else { return None };
+        if self.recent(*first).is_some() {
+            return None;
+        }
+        let length = last.position - first.position + u64::from(last.length);
+        let all = Extent { position: first.position, length: u32::try_from(length).expect("they are close together") };
+        let segments = &self.0.segments;
+        let segment =
+            segments.find(all.position).filter(|segment| last.position < segment.end && segment.holds(all))?;
+        let mut bytes = vec![0; all.length as usize];
+        segment.file.read_at(segment.offset(all.position), &mut bytes).ok()?;
+        if segments.base(all.position) != Some(segment.base) {
+            return None;
+        }
+        let blocks = extents.iter().map(|extent| {
+            let from = (extent.position - all.position) as usize;
+            let block = &bytes[from..from + extent.length as usize];
+            // Copied, so that a small message does not hold on to what lies around it.
+            first_damaged(block).is_none().then(|| Bytes::copy_from_slice(block))
+        });
+        blocks.collect()
+    }
+
     /// The messages at an extent, a whole block.
     pub fn read(&self, extent: Extent) -> Result<Bytes, ReadError> {
         if let Some(bytes) = self.0.tail.get(extent) {
@@ -77,7 +124,7 @@ impl Reader {
         let mut block = vec![0; extent.length as usize];
         let result = segment.file.read_at(offset, &mut block);
         // The file may have become another segment while it was read.
-        if segments.find(extent.position).is_none_or(|now| now.base != segment.base) {
+        if segments.base(extent.position) != Some(segment.base) {
             return Err(ReadError::Gone(extent.position));
         }
         result.map_err(|error| ReadError::Io { file: place(), offset, error })?;
@@ -88,6 +135,16 @@ impl Reader {
             Some(at) => Err(ReadError::Damaged { file: place(), offset: offset + at as u64 }),
         }
     }
+}
+
+/// How many of the first extents lie behind one another and close together: at least one.
+pub fn close_together(extents: &[Extent]) -> usize {
+    let end = |extent: &Extent| extent.position + u64::from(extent.length);
+    let is_close = |pair: &[Extent]| {
+        let gap = pair[1].position.checked_sub(end(&pair[0]));
+        gap.is_some_and(|gap| gap <= GAP_MAX) && end(&pair[1]) - extents[0].position <= TOGETHER_MAX
+    };
+    1 + extents.windows(2).take_while(|pair| is_close(pair)).count()
 }
 
 /// The offset of the first message of a block that is not what was written. A checksum of 0 is never verified.

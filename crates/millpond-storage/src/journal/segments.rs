@@ -134,6 +134,11 @@ impl Segments {
         dead(&self.read().by_base).next().is_some()
     }
 
+    /// Where the segment begins that a position would lie in.
+    pub fn base(&self, position: u64) -> Option<u64> {
+        self.read().by_base.range(..=position).next_back().map(|(base, _)| *base)
+    }
+
     /// The segment that a position would lie in.
     pub fn find(&self, position: u64) -> Option<Segment> {
         self.read().by_base.range(..=position).next_back().map(|(_, segment)| segment.clone())

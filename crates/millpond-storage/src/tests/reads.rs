@@ -1,16 +1,17 @@
-//! How many rows are read for what is delivered.
+//! What is read for what is delivered: rows of the tree, and bodies that lie side by side.
 
 use std::sync::Arc;
 
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
-use millpond_core::output::{Output, Reply};
+use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::{Core, Now};
 use millpond_types::{RunTime, WallTime};
 
 use super::calls::{self, receive, turn};
 use super::workload::checkpoint;
+use crate::journal::read::close_together;
 use crate::twin::{SECTOR, TwinDisk};
-use crate::{OpenOptions, open};
+use crate::{OpenOptions, Opened, open};
 
 const TENANTS: u32 = 50;
 const TOPICS: u32 = 200;
@@ -48,4 +49,63 @@ fn a_topic_on_the_disk_is_read_about_once() {
     let rows = opened.store.tree().stats().keys_scanned - before;
     let each = rows as f64 / f64::from(delivered);
     assert!(each <= 1.5, "{each} rows read for each message");
+}
+
+/// A directory from which nothing was read yet, with messages in `batches` of as many each, and where they lie.
+fn with_bodies(disk: &TwinDisk, batches: u32, each: u32) -> (Opened<Core>, Vec<Extent>) {
+    let mut opened = open::<Core>(Arc::new(disk.clone()), &OpenOptions::default()).unwrap();
+    opened.start(Now { run: RunTime(1), wall: WallTime(1) }).unwrap();
+    for batch in 0..batches {
+        let bodies: Vec<_> = (0..each).map(|n| (format!("{batch}/{n:03}"), format!("body {batch}.{n}."))).collect();
+        let runs = bodies.iter().map(|(name, body)| calls::run(name, &[], [body.as_bytes()]));
+        turn(&mut opened, calls::publish(runs.collect()));
+    }
+    drop(opened);
+    let opened = open::<Core>(Arc::new(disk.clone()), &OpenOptions::default()).unwrap();
+    let mut extents = Vec::new();
+    opened.core.extents(&mut |_, extent| extents.push(extent));
+    extents.sort_by_key(|extent| extent.position);
+    (opened, extents)
+}
+
+#[test]
+fn messages_side_by_side_are_read_as_each_of_them_alone() {
+    let disk = TwinDisk::new(SECTOR);
+    let (opened, extents) = with_bodies(&disk, 3, 40);
+    assert_eq!(extents.len(), 120);
+    assert!(close_together(&extents) >= 40, "{}", close_together(&extents));
+    let told = |read: Result<bytes::Bytes, crate::ReadError>| read.map_err(|error| error.to_string());
+    let alone = |extents: &[Extent]| extents.iter().map(|extent| told(opened.reader.read(*extent))).collect::<Vec<_>>();
+    let together = |extents: &[Extent]| opened.reader.read_all(extents).into_iter().map(told).collect::<Vec<_>>();
+    let backwards: Vec<_> = extents.iter().rev().copied().collect();
+    let some: Vec<_> = extents.iter().step_by(7).chain(&extents[..3]).copied().collect();
+    for extents in [&extents, &backwards, &some] {
+        let read = together(extents);
+        assert!(read.iter().all(Result::is_ok));
+        assert_eq!(read, alone(extents));
+    }
+
+    // One that is damaged takes no other with it.
+    let (name, bytes) = disk.snapshot().into_iter().find(|(name, _)| name.ends_with(".journal")).unwrap();
+    let body = b"body 1.20.";
+    let offset = bytes.windows(body.len()).position(|window| window == body).unwrap();
+    disk.flip(&name, offset as u64, 0);
+    let read = together(&extents);
+    assert_eq!(read.iter().filter(|read| read.is_err()).count(), 1);
+    assert_eq!(read, alone(&extents));
+    assert!(together(&[]).is_empty());
+}
+
+#[test]
+fn what_is_far_away_or_before_is_not_read_along() {
+    let at = |position, length| Extent { position, length };
+    assert_eq!(
+        close_together(&[at(0, 10), at(100, 10), at(622, 10), at(1145, 10)]),
+        3,
+        "512 bytes lie between, then 513"
+    );
+    assert_eq!(close_together(&[at(100, 10), at(0, 10)]), 1);
+    assert_eq!(close_together(&[at(100, 10), at(100, 10)]), 1);
+    assert_eq!(close_together(&[at(0, 100_000), at(100_000, 31_072), at(131_072, 1)]), 2, "128 KiB");
+    assert_eq!(close_together(&[at(0, 1 << 20)]), 1);
 }
