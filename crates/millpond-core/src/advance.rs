@@ -26,15 +26,19 @@ impl State {
     /// state alone, and not from what was in memory before.
     fn advance_timers(&mut self) {
         let State { run_timers, wall_timers, topics, leases, now, .. } = self;
-        let place = |timer: &Timer| match *timer {
-            Timer::Lease(slot) => {
-                let lease = &leases[slot as usize];
-                (topics[lease.slot].number, lease.priority, lease.first, 0, topics[lease.slot].group)
-            }
-            Timer::Expiry { slot, priority, first } => (topics[slot].number, priority, first, 1, topics[slot].group),
-            Timer::Ripe { slot, priority, first } => (topics[slot].number, priority, first, 2, topics[slot].group),
-            Timer::Raise(slot) => (topics[slot].number, Priority::HIGHEST, Sequence(u64::MAX), 4, topics[slot].group),
-            Timer::Refill(slot) => (topics[slot].number, Priority::HIGHEST, Sequence(u64::MAX), 3, topics[slot].group),
+        let place = |timer: &Timer| {
+            let (slot, priority, kind, first) = match *timer {
+                Timer::Lease(lease) => {
+                    let lease = &leases[lease as usize];
+                    (lease.slot, lease.priority, 0, lease.first)
+                }
+                Timer::Expiry { slot, priority, first } => (slot, priority, 1, first),
+                Timer::Ripe { slot, priority, first } => (slot, priority, 2, first),
+                Timer::Refill(slot) => (slot, Priority::HIGHEST, 3, Sequence(0)),
+                Timer::Raise(slot) => (slot, Priority::HIGHEST, 4, Sequence(0)),
+            };
+            // One timer may be that of several messages, or each may have its own: by their numbers last, it is the same.
+            (topics[slot].number, topics[slot].group, priority, kind, first)
         };
         run_timers.advance(now.run.0, place);
         wall_timers.advance(now.wall.0, place);
@@ -69,8 +73,8 @@ impl Core {
         self.start_groups();
         self.settle_groups();
         self.retain();
+        self.end_groups();
         self.go_on_with_jobs(log);
-        self.end_groups(log);
     }
 
     /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own: not many more runs
