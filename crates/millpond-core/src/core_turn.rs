@@ -12,7 +12,6 @@ use crate::dispatch::Dispatcher;
 use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
 use crate::jobs::Jobs;
-use crate::jobs::ending::Ending;
 use crate::jobs::retaining::Retaining;
 use crate::output::{Holdings, Notice, Output, Reply};
 use crate::parking::Parking;
@@ -42,7 +41,6 @@ pub struct Core {
     /// Of the publish that is decided next.
     pub(crate) looked_up: LookedUp,
     pub(crate) jobs: Jobs,
-    pub(crate) ending: Ending,
     pub(crate) retaining: Retaining,
     pub(crate) fetching: Fetching,
     pub(crate) is_crowded: bool,
@@ -86,7 +84,6 @@ impl Core {
             parking: Parking::new(hash_key),
             looked_up: LookedUp::default(),
             jobs: Jobs::default(),
-            ending: Ending::default(),
             retaining: Retaining::default(),
             fetching: Fetching::default(),
             is_crowded: false,

@@ -59,21 +59,13 @@ impl Core {
         let want = answer.want();
         let was_asked = self.fetching.asked.remove(&want);
         self.fetching.due_pieces.remove(&want);
-        let (mut for_jobs, mut letters) = (None, Vec::new());
+        let mut for_jobs = None;
         match answer {
             Answer::Entry(key, page) => {
                 self.fetching.lookups -= usize::from(was_asked && Key::is_looked_up(&key));
                 self.fetching.horizons().into_iter().for_each(|horizon| _ = horizon.loading.remove(&key));
                 self.take_in(&key, page);
                 self.arrived(&key);
-            }
-            Answer::Range { entries, .. } if self.ending.wait_for(&want) => {
-                for (key, page) in entries {
-                    match page {
-                        Page::Dead(letter) => letters.push(letter),
-                        page => self.take_in(&key, Some(page)),
-                    }
-                }
             }
             Answer::Range { entries, complete, .. } if self.jobs.wait_for(&want) => {
                 for_jobs = Some(Entries { entries, complete });
@@ -98,7 +90,6 @@ impl Core {
             }
         }
         self.unpark(log);
-        self.arrived_for_ending(&want, letters, log);
         self.arrived_for_jobs(&want, for_jobs, log);
     }
 

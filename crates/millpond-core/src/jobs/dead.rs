@@ -62,16 +62,9 @@ impl DeadJob {
         self.letters.extend(letters.filter_map(|letter| state.letter_by_now(letter)));
     }
 
-    /// A letter is another one now, or gone.
-    pub(super) fn letter_changed(&mut self, which: (GroupNumber, MessageId), page: Option<&DeadPage>) {
-        // Letters of one message in several groups have one id.
-        let is_it = |letter: &DeadPage| (letter.group, letter.id) == which;
-        match page {
-            Some(page) => {
-                self.letters.iter_mut().filter(|letter| is_it(letter)).for_each(|letter| *letter = page.clone())
-            }
-            None => self.letters.retain(|letter| !is_it(letter)),
-        }
+    /// The letters that were read.
+    pub(super) fn letters(&mut self) -> &mut VecDeque<DeadPage> {
+        &mut self.letters
     }
 
     pub(super) fn so_far(&mut self) -> Reply {

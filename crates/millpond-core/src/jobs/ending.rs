@@ -1,112 +1,162 @@
-//! Groups that are being deleted: all that they hold ends, a slice a turn, and then they are gone.
+//! Groups that are being deleted: all that they hold ends, topics in the order of their names and then dead letters, and
+//! then they are gone.
 //!
-//! What is left of a group tells how far this has come, so a start goes on with it and nothing is kept for that.
+//! What is left of a group tells how far this has come, so after a restart a job begins anew with that and nothing is kept for it.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use millpond_types::{EndReason, Priority, Sequence};
+use millpond_types::{EndReason, Priority, Sequence, TopicNumber};
 
-use super::{SLICE, WRITING};
+use super::coming::{Coming, Next};
+use super::walk::Walk;
+use super::{Asked, Needs, Step, Task, WRITING};
 use crate::Core;
-use crate::fact::{Fact, FactLog, ReturnPlace};
-use crate::page::DeadPage;
-use crate::state::TopicSlot;
+use crate::fact::{Fact, FactLog, GroupNumber, ReturnPlace};
+use crate::output::Reply;
+use crate::page::{DeadPage, Page};
 use crate::state::topic::{AsideWhy, Topic};
-use crate::store::{Key, Range, Want};
+use crate::state::{State, TopicSlot};
+use crate::store::{Key, KeyBytes, Range, Want};
 
-/// Topics, or dead letters, that are fetched at a time.
+/// Dead letters that are fetched at a time.
 const FETCHED: u32 = 256;
 
-/// What is waited for before a group that ends can go on.
 #[derive(Default)]
-pub(crate) struct Ending {
-    waits: Option<Want>,
+pub(super) struct EndJob {
+    /// Topics that come next.
+    coming: Coming,
+    /// The one that it has come to.
+    current: Option<TopicNumber>,
+    /// Set when all topics were gone over: what is read then are dead letters.
+    is_at_letters: bool,
+    /// Those that were read.
+    letters: VecDeque<DeadPage>,
 }
 
-impl Ending {
-    /// Whether this is what is waited for.
-    pub(crate) fn wait_for(&self, want: &Want) -> bool {
-        self.waits.as_ref() == Some(want)
+impl EndJob {
+    /// Takes dead letters that were read. Entries of topics are handed back.
+    pub(super) fn take(
+        &mut self,
+        entries: Vec<(KeyBytes, Page)>,
+        state: &mut State,
+    ) -> Result<(), Vec<(KeyBytes, Page)>> {
+        if !self.is_at_letters {
+            return Err(entries);
+        }
+        let letters = entries.into_iter().map(|(_, page)| match page {
+            Page::Dead(letter) => letter,
+            page => panic!("among dead letters there is nothing else: {page:?}"),
+        });
+        self.letters.extend(letters.filter_map(|letter| state.letter_by_now(letter)));
+        Ok(())
+    }
+
+    /// The letters that were read.
+    pub(super) fn letters(&mut self) -> &mut VecDeque<DeadPage> {
+        &mut self.letters
     }
 }
 
 impl Core {
-    /// Whether there is a group to end, and nothing that has to be waited for.
+    /// Whether there is a group to end, and nobody goes on with that.
     pub(crate) fn has_groups_to_end(&self) -> bool {
-        self.ending.waits.is_none() && self.state.groups.ending().next().is_some()
+        let is_going_on = || self.jobs.queue.iter().any(|job| matches!(job.task, Task::Ending(_)));
+        self.state.groups.ending().next().is_some() && !is_going_on()
     }
 
-    /// Goes on with the first group that is being deleted.
-    pub(crate) fn end_groups(&mut self, log: &mut dyn FactLog) {
-        if !self.has_groups_to_end() {
-            return;
+    /// Begins with the first group that is being deleted.
+    pub(crate) fn end_groups(&mut self) {
+        if self.has_groups_to_end() {
+            let group = self.state.groups.ending().next().expect("there is one");
+            self.jobs.put(Asked::ByState, group, Walk::of_all(), Task::Ending(EndJob::default()));
         }
-        let group = self.state.groups.ending().next().expect("there is one");
-        let mut left = SLICE;
-        let slots: Vec<TopicSlot> = self.state.topics.of_group(group).take(SLICE).collect();
-        for slot in &slots {
-            if let Err(want) = self.end_topic(*slot, &mut left, log) {
-                return self.wait_to_end(want);
+    }
+
+    pub(super) fn end_step(
+        &mut self,
+        job: &mut EndJob,
+        walk: &mut Walk,
+        group: GroupNumber,
+        left: &mut usize,
+        needs: &mut Needs,
+        log: &mut dyn FactLog,
+    ) -> Step {
+        if self.state.groups.get(group).is_none() {
+            // It was empty, and its namespace was deleted.
+            return Step::Done(Ok(Reply::Done));
+        }
+        while *left > 0 && !job.is_at_letters {
+            if let Some(topic) = job.current {
+                match self.end_topic(topic, group, left, log) {
+                    Err(want) => return Step::Waits(Vec::from([want])),
+                    Ok(false) => return Step::Later,
+                    Ok(true) => job.current = None,
+                }
+                continue;
             }
-            if left == 0 {
-                return;
+            match self.come_to_next(&mut job.coming, walk, group, left, needs, |_| true) {
+                Next::Topic(name) => {
+                    let slot = self.state.topics.find(group, &name);
+                    job.current = slot.map(|slot| self.state.topics[slot].number);
+                }
+                Next::Waits(wants) => return Step::Waits(wants),
+                Next::Later => return Step::Later,
+                Next::End => job.is_at_letters = true,
             }
         }
-        if !slots.is_empty() {
-            // They vanish at the end of the turn.
-            return;
-        }
-        let of = &self.state.groups[group];
-        if let Some(shelf) = of.cold_shelves().next() {
-            let bound = |name: &[u8]| Key::topic_bound(group, shelf, name);
-            let range = Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: FETCHED };
-            self.wait_to_end(Want::Range(range));
-        } else if of.counts.dead > 0 {
-            let bound = |name: &[u8]| Key::dead_bound(of.namespace, group, name);
-            let range = Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: FETCHED };
-            self.wait_to_end(Want::Range(range));
-        } else {
-            self.commit(Fact::GroupDeleted { group }, log);
-        }
+        self.end_letters(job, group, left, log)
     }
 
-    /// What was waited for has come, with the dead letters among it. Topics are in memory by now, if nobody has them.
-    pub(crate) fn arrived_for_ending(&mut self, want: &Want, letters: Vec<DeadPage>, log: &mut dyn FactLog) {
-        if !self.ending.wait_for(want) {
-            return;
+    /// Ends dead letters, and then the group.
+    fn end_letters(&mut self, job: &mut EndJob, group: GroupNumber, left: &mut usize, log: &mut dyn FactLog) -> Step {
+        while *left > 0 {
+            if let Some(letter) = job.letters.pop_front() {
+                self.commit(Fact::DeadPurged { letter: letter.letter() }, log);
+                self.jobs.letter_changed((letter.group, letter.id), None);
+                *left = left.saturating_sub(WRITING);
+                continue;
+            }
+            let of = &self.state.groups[group];
+            if of.counts.dead > 0 {
+                let bound = |name: &[u8]| Key::dead_bound(of.namespace, group, name);
+                let range = Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: FETCHED };
+                return Step::Waits(Vec::from([Want::Range(range)]));
+            }
+            if of.is_empty() {
+                self.commit(Fact::GroupDeleted { group }, log);
+                return Step::Done(Ok(Reply::Done));
+            }
+            // Its last topics vanish at the end of the turn.
+            *left = 0;
         }
-        self.ending.waits = None;
-        for letter in letters {
-            let Some(letter) = self.state.letter_by_now(letter) else { continue };
-            self.commit(Fact::DeadPurged { letter: letter.letter() }, log);
-            self.jobs.letter_changed((letter.group, letter.id), None);
-        }
-        // At once, for what has come may not find room until the next turn.
-        self.end_groups(log);
+        Step::Later
     }
 
-    fn wait_to_end(&mut self, want: Want) {
-        self.ending.waits = Some(want.clone());
-        self.want(want);
-    }
-
-    /// Ends what a topic holds, or as much as there is room for. An error tells what has to be fetched first.
-    fn end_topic(&mut self, slot: TopicSlot, left: &mut usize, log: &mut dyn FactLog) -> Result<(), Want> {
+    /// Ends what a topic holds, or as much as there is room for. True if that is all; an error tells what has to be fetched
+    /// before.
+    fn end_topic(
+        &mut self,
+        topic: TopicNumber,
+        group: GroupNumber,
+        left: &mut usize,
+        log: &mut dyn FactLog,
+    ) -> Result<bool, Want> {
+        // It may have vanished in the turn before.
+        let Some(slot) = self.state.topics.by_number(topic, group) else { return Ok(true) };
         self.give_all_back(slot, left, log);
         for index in 0..self.state.topics[slot].levels.len() {
             let priority = self.state.topics[slot].levels[index].priority;
             while *left > 0
                 && let Some((first, count)) = self.first_run(slot, priority)?
             {
-                let Topic { number: topic, group, .. } = self.state.topics[slot];
-                let reason = EndReason::Purged;
-                self.commit(Fact::Ended { topic, group, priority, first, count, reason }, log);
+                self.commit(Fact::Ended { topic, group, priority, first, count, reason: EndReason::Purged }, log);
                 *left = left.saturating_sub(WRITING);
             }
         }
         // So that it vanishes, if nothing has happened to it.
         self.state.touch(slot);
-        Ok(())
+        Ok(self.state.topics[slot].is_empty())
     }
 
     /// Whoever holds leases has lost them.

@@ -1,6 +1,6 @@
 //! What goes over many entries: commands, which are lists of topics and which of them stand out, purges, and dead letters
-//! by filter; and what the state itself asks for, which is the start of a group, that its topics age, and
-//! that what it is not to keep ends.
+//! by filter; and what the state itself asks for, which is the start of a group and its end, that its topics are settled,
+//! and that what it is not to keep ends.
 //!
 //! No turn looks at more than a slice, so such a job may take many turns, others pass meanwhile, and each entry
 //! counts as it was in the turn that came to it. The answer comes at the end. Jobs take turns with each other, a slice
@@ -12,7 +12,7 @@
 
 mod coming;
 mod dead;
-pub(crate) mod ending;
+mod ending;
 mod list;
 mod purge;
 pub(crate) mod retaining;
@@ -38,6 +38,7 @@ use crate::store::{Key, KeyBytes, Want};
 
 use dead::DeadJob;
 pub(crate) use dead::DeadVerb;
+use ending::EndJob;
 use list::ListJob;
 use purge::PurgeJob;
 use retaining::RetainJob;
@@ -104,6 +105,7 @@ struct Needs {
 enum Task {
     Settling(SettleJob),
     Dead(DeadJob),
+    Ending(EndJob),
     List(ListJob),
     Purge(PurgeJob),
     Retaining(RetainJob),
@@ -181,9 +183,19 @@ impl Jobs {
 
     /// A dead letter is another one now, or has ended: who has fetched it comes to what it is.
     pub(crate) fn letter_changed(&mut self, which: (GroupNumber, MessageId), page: Option<&DeadPage>) {
+        // Letters of one message in several groups have one id.
+        let is_it = |letter: &DeadPage| (letter.group, letter.id) == which;
         for job in &mut self.queue {
-            if let Task::Dead(dead) = &mut job.task {
-                dead.letter_changed(which, page);
+            let letters = match &mut job.task {
+                Task::Dead(dead) => dead.letters(),
+                Task::Ending(ending) => ending.letters(),
+                _ => continue,
+            };
+            match page {
+                Some(page) => {
+                    letters.iter_mut().filter(|letter| is_it(letter)).for_each(|letter| *letter = page.clone())
+                }
+                None => letters.retain(|letter| !is_it(letter)),
             }
         }
     }
@@ -208,7 +220,7 @@ impl Task {
             Task::Dead(dead) => dead.so_far(),
             Task::List(list) => list.so_far(),
             Task::Purge(purge) => purge.so_far(),
-            Task::Settling(_) | Task::Retaining(_) | Task::Starting(_) => Reply::Done,
+            Task::Ending(_) | Task::Settling(_) | Task::Retaining(_) | Task::Starting(_) => Reply::Done,
             Task::Top(top) => top.so_far(),
         }
     }

@@ -87,6 +87,11 @@ impl Core {
             match &mut job.task {
                 Task::Dead(dead) => dead.take(entries, complete, &mut self.state),
                 Task::Starting(start) => start.take(want, &self.state, entries, complete),
+                Task::Ending(ending) => {
+                    if let Err(topics) = ending.take(entries, &mut self.state) {
+                        job.walk.take(job.group, &self.state, topics, complete);
+                    }
+                }
                 _ => job.walk.take(job.group, &self.state, entries, complete),
             }
         }
@@ -104,6 +109,7 @@ impl Core {
         match task {
             // It goes on with the next group.
             Task::Purge(purge) => self.purge_step(purge, walk, group, left, needs, log),
+            Task::Ending(ending) => self.end_step(ending, walk, *group, left, needs, log),
             _ if self.state.groups.is_over(*group) => Step::Done(Ok(task.so_far())),
             Task::Settling(settling) => self.settle_step(settling, walk, *group, left, needs, log),
             Task::Dead(dead) => self.dead_step(dead, *group, left, needs, log),
@@ -120,8 +126,10 @@ impl Core {
             (Asked::By(ticket), Ok(reply)) => self.reply(ticket, reply),
             (Asked::By(ticket), Err((code, detail))) => self.refuse(ticket, code, detail),
             (Asked::ByState, _) => {
-                // Topics of other groups may have to be settled as well, and this turn may have room for that.
+                // Topics of other groups may have to be settled as well, or other groups to end, and this turn may have room
+                // for that.
                 self.settle_groups();
+                self.end_groups();
             }
             (Asked::Gone, _) => panic!("who is withdrawn does not go on"),
         }

@@ -176,11 +176,6 @@ impl Topics {
         self.order.seek(group, |slot| edge.is_behind(self.slots[slot as usize].name.as_bytes()))
     }
 
-    /// All topics of a group in memory.
-    pub(crate) fn of_group(&self, group: GroupNumber) -> impl Iterator<Item = TopicSlot> {
-        self.walk(group, Edge::Before(b"")).map(|(slot, _)| slot)
-    }
-
     /// The topics of a group from an edge on, in the order of their names.
     pub(crate) fn walk(&self, group: GroupNumber, edge: Edge<'_>) -> impl Iterator<Item = (TopicSlot, &Topic)> {
         let first = self.seek(group, edge).and_then(|place| self.order.next(place, ANY));
