@@ -55,6 +55,8 @@ impl Core {
         mut with: impl FnMut(&mut Core, TopicSlot, LeaseNumber, u32) -> FinishOutcome,
     ) {
         let slot = self.state.topics.by_number(run.first.topic, run.first.group);
+        // All leases of a group are lost when it is deleted, and not one after the other as its end comes to them.
+        let slot = slot.filter(|_| !self.state.groups.is_over(run.first.group));
         // A run that reaches past all numbers was never given out either.
         let end = run.first.lease.0.checked_add(u64::from(run.count)).map(LeaseNumber);
         let (Some(slot), Some(end)) = (slot, end) else {

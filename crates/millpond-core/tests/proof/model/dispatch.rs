@@ -53,8 +53,10 @@ impl Model {
         // What comes behind in a run goes with its first message.
         let stand = self.in_run.as_ref().map_or(stand, |of| of.stand);
         assert_eq!(self.next_up(place), Some(priority), "what goes next of {place}");
-        let goes_before = |other: &Place| !self.is_fair() || other.name.tenant() == place.name.tenant();
-        for other in self.topics.keys().filter(|other| consumer.admits(other) && goes_before(other)) {
+        // Of its own messages, those behind in a run may be older than the first, which fell due after them.
+        let competes = |other: &Place| !self.is_fair() || other.name.tenant() == place.name.tenant();
+        let competes = |other: &&Place| *other != place && consumer.admits(other) && competes(other);
+        for other in self.topics.keys().filter(competes) {
             assert!(self.ready_level(other) <= Some(stand), "{other} goes before {place}");
         }
         let topic = &self.topics[place];
