@@ -65,6 +65,23 @@ impl Filling {
             self.since.get_or_insert(now);
         }
     }
+
+    /// Since when the oldest of what is not synced is there.
+    fn oldest(&self) -> Option<Instant> {
+        self.unsynced.map(|(since, _)| since).or(self.since)
+    }
+
+    /// How much is not synced, with a batch of so many bytes.
+    fn unsynced(&self, batch: u64) -> u64 {
+        batch + self.unsynced.map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// Whether a batch of so many bytes has to be synced: somebody waits for that, or nobody does for long enough, or for
+    /// enough of it.
+    fn is_to_be_synced(&self, now: Instant, batch: u64) -> bool {
+        let is_old = self.oldest().is_some_and(|since| now >= since + QUIET);
+        !self.durable.is_empty() || is_old || self.unsynced(batch) >= UNSYNCED_MAX
+    }
 }
 
 impl Writer {
@@ -95,10 +112,8 @@ impl Writer {
             std::mem::take(&mut self.filling.durable).release(&self.registry);
             return self.mark_if_quiet(now);
         }
-        let is_old = |since: Option<Instant>| since.is_some_and(|since| now >= since + QUIET);
-        let unsynced = bytes + self.filling.unsynced.map_or(0, |(_, bytes)| bytes);
-        let oldest = self.filling.unsynced.map(|(since, _)| since).or(self.filling.since);
-        let sync = !self.filling.durable.is_empty() || is_old(oldest) || unsynced >= UNSYNCED_MAX;
+        let (oldest, unsynced) = (self.filling.oldest(), self.filling.unsynced(bytes));
+        let sync = self.filling.is_to_be_synced(now, bytes);
         if !sync && self.filling.written.is_empty() {
             return Ok(());
         }
@@ -154,10 +169,9 @@ impl Writer {
             return core;
         }
         let filling = &self.filling;
-        let oldest = filling.unsynced.map(|(since, _)| since).or(filling.since);
         let at = match filling.retry {
             Some(at) => Some(at),
-            None => oldest.or(filling.sealed).map(|since| since + QUIET),
+            None => filling.oldest().or(filling.sealed).map(|since| since + QUIET),
         };
         at.map(|at| at.saturating_duration_since(now)).into_iter().chain(core).min()
     }
@@ -246,5 +260,35 @@ impl Writer {
             Job { batch: Some(batch), sync: true, written: Outgoing::default(), durable: Outgoing::default() },
             now,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is promised of a buffered publish, in figures of its own: 100 ms, 1 MiB.
+    #[test]
+    fn what_nobody_waits_for_is_synced_in_time() {
+        let begin = Instant::now();
+        let after = |millis| begin + Duration::from_millis(millis);
+        let mut filling = Filling::new(begin);
+        assert!(!filling.is_to_be_synced(after(1000), 0), "nothing is there");
+        filling.note(begin, 10);
+        // What comes later does not put it off, nor that it is written.
+        filling.note(after(60), 20);
+        assert!(!filling.is_to_be_synced(after(99), 20) && filling.is_to_be_synced(after(100), 20));
+        (filling.since, filling.unsynced) = (Some(after(60)), Some((begin, 20)));
+        assert!(!filling.is_to_be_synced(after(99), 10) && filling.is_to_be_synced(after(100), 10));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_synced_when_there_is_enough_of_it() {
+        let begin = Instant::now();
+        let mut filling = Filling::new(begin);
+        filling.note(begin, 10);
+        assert!(!filling.is_to_be_synced(begin, (1 << 20) - 1) && filling.is_to_be_synced(begin, 1 << 20));
+        filling.unsynced = Some((begin, 1 << 19));
+        assert!(!filling.is_to_be_synced(begin, (1 << 19) - 1) && filling.is_to_be_synced(begin, 1 << 19));
     }
 }
