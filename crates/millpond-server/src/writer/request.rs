@@ -53,7 +53,7 @@ const REQUEST_WEIGHT: usize = 256;
 const ROW_WEIGHT: usize = 256;
 /// What it counts, in rows, to find a message by its id and to change when it is due: with its fact and its deadline, that
 /// takes a turn as long as several small requests do.
-const BY_ID_ROWS: usize = 4;
+const BY_ID_ROWS: usize = 12;
 
 impl Request {
     /// What the request counts in a lane: roughly the bytes of memory that it holds, and those of the rows that are looked
