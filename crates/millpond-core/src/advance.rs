@@ -70,10 +70,8 @@ impl Core {
             self.session_expired(session, log);
         }
         self.tend_offices(log);
-        self.start_groups();
-        self.settle_groups();
+        self.begin_asked_by_state();
         self.retain();
-        self.end_groups();
         self.go_on_with_jobs(log);
     }
 

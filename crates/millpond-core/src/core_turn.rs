@@ -187,9 +187,7 @@ impl Core {
     /// How long until a turn has something to do without a command; `None` if never.
     pub fn next_wake(&self) -> Option<Millis> {
         if self.jobs.any()
-            || self.has_groups_to_end()
-            || self.has_groups_to_start()
-            || self.has_groups_to_settle()
+            || self.has_asked_by_state()
             || !self.state.sweeps.is_empty()
             || !self.state.touched.is_empty()
         {

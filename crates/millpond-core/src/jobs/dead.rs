@@ -48,6 +48,15 @@ pub(crate) enum DeadVerb {
 }
 
 impl DeadJob {
+    fn new(verb: DeadVerb, spans: VecDeque<(KeyBytes, KeyBytes)>) -> DeadJob {
+        DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one: None }
+    }
+
+    /// Throws away all letters of a group.
+    pub(super) fn purge_all(namespace: NamespaceNumber, group: GroupNumber) -> DeadJob {
+        DeadJob::new(DeadVerb::Purge, spans(namespace, group, &Filter::All))
+    }
+
     /// Takes letters that were fetched of what comes next.
     pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool, state: &mut State) {
         let last = entries.last().map(|(key, _)| [&key[..], &[0]].concat()).filter(|_| !complete);
@@ -62,9 +71,16 @@ impl DeadJob {
         self.letters.extend(letters.filter_map(|letter| state.letter_by_now(letter)));
     }
 
-    /// The letters that were read.
-    pub(super) fn letters(&mut self) -> &mut VecDeque<DeadPage> {
-        &mut self.letters
+    /// A letter is another one now, or gone.
+    pub(super) fn letter_changed(&mut self, which: (GroupNumber, MessageId), page: Option<&DeadPage>) {
+        // Letters of one message in several groups have one id.
+        let is_it = |letter: &DeadPage| (letter.group, letter.id) == which;
+        match page {
+            Some(page) => {
+                self.letters.iter_mut().filter(|letter| is_it(letter)).for_each(|letter| *letter = page.clone())
+            }
+            None => self.letters.retain(|letter| !is_it(letter)),
+        }
     }
 
     pub(super) fn so_far(&mut self) -> Reply {
@@ -94,7 +110,7 @@ impl Core {
         let limit = (listing.limit as usize).clamp(1, PAGE_MAX);
         let spans = VecDeque::from_iter((from < until).then_some((from, until)));
         let verb = DeadVerb::List { limit, rows: Vec::new() };
-        let job = DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one: None };
+        let job = DeadJob::new(verb, spans);
         self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
 
@@ -121,7 +137,7 @@ impl Core {
                 (spans(namespace, group, &filter), None)
             }
         };
-        let job = DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one };
+        let job = DeadJob { one, ..DeadJob::new(verb, spans) };
         self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
 

@@ -3,24 +3,20 @@
 //!
 //! What is left of a group tells how far this has come, so after a restart a job begins anew with that and nothing is kept for it.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use millpond_types::{EndReason, Priority, Sequence, TopicNumber};
 
 use super::coming::{Coming, Next};
+use super::dead::DeadJob;
 use super::walk::Walk;
-use super::{Asked, Needs, Step, Task, WRITING};
+use super::{Needs, Step, Task, WRITING};
 use crate::Core;
 use crate::fact::{Fact, FactLog, GroupNumber, ReturnPlace};
 use crate::output::Reply;
-use crate::page::{DeadPage, Page};
+use crate::state::TopicSlot;
 use crate::state::topic::{AsideWhy, Topic};
-use crate::state::{State, TopicSlot};
-use crate::store::{Key, KeyBytes, Range, Want};
-
-/// Dead letters that are fetched at a time.
-const FETCHED: u32 = 256;
+use crate::store::Want;
 
 #[derive(Default)]
 pub(super) struct EndJob {
@@ -28,51 +24,21 @@ pub(super) struct EndJob {
     coming: Coming,
     /// The one that it has come to.
     current: Option<TopicNumber>,
-    /// Set when all topics were gone over: what is read then are dead letters.
-    is_at_letters: bool,
-    /// Those that were read.
-    letters: VecDeque<DeadPage>,
+    /// Throws away the dead letters, when all topics were gone over.
+    letters: Option<DeadJob>,
 }
 
 impl EndJob {
-    /// Takes dead letters that were read. Entries of topics are handed back.
-    pub(super) fn take(
-        &mut self,
-        entries: Vec<(KeyBytes, Page)>,
-        state: &mut State,
-    ) -> Result<(), Vec<(KeyBytes, Page)>> {
-        if !self.is_at_letters {
-            return Err(entries);
-        }
-        let letters = entries.into_iter().map(|(_, page)| match page {
-            Page::Dead(letter) => letter,
-            page => panic!("among dead letters there is nothing else: {page:?}"),
-        });
-        self.letters.extend(letters.filter_map(|letter| state.letter_by_now(letter)));
-        Ok(())
+    pub(super) fn begin() -> (Walk, Task) {
+        (Walk::of_all(), Task::Ending(EndJob::default()))
     }
 
-    /// The letters that were read.
-    pub(super) fn letters(&mut self) -> &mut VecDeque<DeadPage> {
-        &mut self.letters
+    pub(super) fn letters(&mut self) -> Option<&mut DeadJob> {
+        self.letters.as_mut()
     }
 }
 
 impl Core {
-    /// Whether there is a group to end, and nobody goes on with that.
-    pub(crate) fn has_groups_to_end(&self) -> bool {
-        let is_going_on = || self.jobs.queue.iter().any(|job| matches!(job.task, Task::Ending(_)));
-        self.state.groups.ending().next().is_some() && !is_going_on()
-    }
-
-    /// Begins with the first group that is being deleted.
-    pub(crate) fn end_groups(&mut self) {
-        if self.has_groups_to_end() {
-            let group = self.state.groups.ending().next().expect("there is one");
-            self.jobs.put(Asked::ByState, group, Walk::of_all(), Task::Ending(EndJob::default()));
-        }
-    }
-
     pub(super) fn end_step(
         &mut self,
         job: &mut EndJob,
@@ -86,7 +52,7 @@ impl Core {
             // It was empty, and its namespace was deleted.
             return Step::Done(Ok(Reply::Done));
         }
-        while *left > 0 && !job.is_at_letters {
+        while *left > 0 && job.letters.is_none() {
             if let Some(topic) = job.current {
                 match self.end_topic(topic, group, left, log) {
                     Err(want) => return Step::Waits(Vec::from([want])),
@@ -102,35 +68,22 @@ impl Core {
                 }
                 Next::Waits(wants) => return Step::Waits(wants),
                 Next::Later => return Step::Later,
-                Next::End => job.is_at_letters = true,
+                Next::End => job.letters = Some(DeadJob::purge_all(self.state.groups[group].namespace, group)),
             }
         }
-        self.end_letters(job, group, left, log)
-    }
-
-    /// Ends dead letters, and then the group.
-    fn end_letters(&mut self, job: &mut EndJob, group: GroupNumber, left: &mut usize, log: &mut dyn FactLog) -> Step {
-        while *left > 0 {
-            if let Some(letter) = job.letters.pop_front() {
-                self.commit(Fact::DeadPurged { letter: letter.letter() }, log);
-                self.jobs.letter_changed((letter.group, letter.id), None);
-                *left = left.saturating_sub(WRITING);
-                continue;
-            }
-            let of = &self.state.groups[group];
-            if of.counts.dead > 0 {
-                let bound = |name: &[u8]| Key::dead_bound(of.namespace, group, name);
-                let range = Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: FETCHED };
-                return Step::Waits(Vec::from([Want::Range(range)]));
-            }
-            if of.is_empty() {
+        let Some(letters) = &mut job.letters else { return Step::Later };
+        match self.dead_step(letters, group, left, needs, log) {
+            Step::Done(_) if self.state.groups[group].is_empty() => {
                 self.commit(Fact::GroupDeleted { group }, log);
-                return Step::Done(Ok(Reply::Done));
+                Step::Done(Ok(Reply::Done))
             }
-            // Its last topics vanish at the end of the turn.
-            *left = 0;
+            Step::Done(_) => {
+                // Its last topics vanish at the end of the turn.
+                *left = 0;
+                Step::Later
+            }
+            step => step,
         }
-        Step::Later
     }
 
     /// Ends what a topic holds, or as much as there is room for. True if that is all; an error tells what has to be fetched

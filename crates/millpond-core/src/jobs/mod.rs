@@ -183,21 +183,14 @@ impl Jobs {
 
     /// A dead letter is another one now, or has ended: who has fetched it comes to what it is.
     pub(crate) fn letter_changed(&mut self, which: (GroupNumber, MessageId), page: Option<&DeadPage>) {
-        // Letters of one message in several groups have one id.
-        let is_it = |letter: &DeadPage| (letter.group, letter.id) == which;
-        for job in &mut self.queue {
-            let letters = match &mut job.task {
-                Task::Dead(dead) => dead.letters(),
-                Task::Ending(ending) => ending.letters(),
-                _ => continue,
-            };
-            match page {
-                Some(page) => {
-                    letters.iter_mut().filter(|letter| is_it(letter)).for_each(|letter| *letter = page.clone())
-                }
-                None => letters.retain(|letter| !is_it(letter)),
-            }
+        for letters in self.queue.iter_mut().filter_map(|job| job.task.letters()) {
+            letters.letter_changed(which, page);
         }
+    }
+
+    /// Whether one of a kind is going on.
+    fn any_is(&self, is_it: fn(&Task) -> bool) -> bool {
+        self.queue.iter().any(|job| is_it(&job.task))
     }
 }
 
@@ -214,6 +207,15 @@ impl Needs {
 }
 
 impl Task {
+    /// Its letters, if it goes over dead letters now.
+    fn letters(&mut self) -> Option<&mut DeadJob> {
+        match self {
+            Task::Dead(dead) => Some(dead),
+            Task::Ending(ending) => ending.letters(),
+            _ => None,
+        }
+    }
+
     /// The answer, should it end here.
     fn so_far(&mut self) -> Reply {
         match self {

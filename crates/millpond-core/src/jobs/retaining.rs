@@ -72,7 +72,7 @@ impl Core {
     /// When groups are looked at next for what they are not to keep; `None` if there is nothing to look at, or the topics of
     /// one are being gone over.
     pub(crate) fn next_retaining(&self) -> Option<RunTime> {
-        let is_going_on = || self.jobs.queue.iter().any(|job| matches!(job.task, Task::Retaining(_)));
+        let is_going_on = || self.jobs.any_is(|task| matches!(task, Task::Retaining(_)));
         (self.state.namespaces.retaining().next().is_some() && !is_going_on()).then_some(self.retaining.next)
     }
 

@@ -10,39 +10,25 @@ use millpond_types::{Counts, TopicView};
 
 use super::coming::{Coming, Next};
 use super::walk::Walk;
-use super::{Asked, Needs, Step, Task, WRITING};
+use super::{Needs, Step, Task, WRITING};
 use crate::Core;
 use crate::fact::{Fact, FactLog, GroupNumber};
 use crate::output::Reply;
 
+#[derive(Default)]
 pub(super) struct SettleJob {
-    /// The version of the policy by which topics are settled.
-    version: u64,
+    /// The version of the policy by which topics are settled; none at first.
+    version: Option<u64>,
     coming: Coming,
 }
 
 impl SettleJob {
-    fn begin(version: u64) -> (Walk, SettleJob) {
-        (Walk::of_all(), SettleJob { version, coming: Coming::default() })
+    pub(super) fn begin() -> (Walk, Task) {
+        (Walk::of_all(), Task::Settling(SettleJob::default()))
     }
 }
 
 impl Core {
-    /// Whether the topics of a group have to be settled, and nobody goes on with that.
-    pub(crate) fn has_groups_to_settle(&self) -> bool {
-        let is_going_on = || self.jobs.queue.iter().any(|job| matches!(job.task, Task::Settling(_)));
-        self.state.groups.unsettled().next().is_some() && !is_going_on()
-    }
-
-    /// Begins, or begins again, with the first group whose topics have to be settled.
-    pub(crate) fn settle_groups(&mut self) {
-        if self.has_groups_to_settle() {
-            let group = self.state.groups.unsettled().next().expect("there is one");
-            let (walk, job) = SettleJob::begin(self.state.groups[group].unsettled.expect("it is one of those"));
-            self.jobs.put(Asked::ByState, group, walk, Task::Settling(job));
-        }
-    }
-
     pub(super) fn settle_step(
         &mut self,
         job: &mut SettleJob,
@@ -52,9 +38,10 @@ impl Core {
         needs: &mut Needs,
         log: &mut dyn FactLog,
     ) -> Step {
-        let version = self.state.groups[group].unsettled.expect("nobody else ends this");
+        let version = self.state.groups[group].unsettled;
+        assert!(version.is_some(), "nobody else ends this");
         if version != job.version {
-            (*walk, *job) = SettleJob::begin(version);
+            (*walk, *job) = (Walk::of_all(), SettleJob { version, coming: Coming::default() });
         }
         // Of all others, what happens to them next settles them.
         let is_of_interest = |topic: &TopicView| topic.counts.waiting > 0 || topic.counts == Counts::default();

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use millpond_types::{Coalesce, Priority, Sequence, TopicName, WallTime};
 
 use super::walk::{Upcoming, Walk};
-use super::{Asked, MESSAGES, Needs, Step, TOPICS_HELD, Task, WRITING};
+use super::{MESSAGES, Needs, Step, TOPICS_HELD, Task, WRITING};
 use crate::Core;
 use crate::fact::{CopiedRun, Fact, FactLog, GroupNumber};
 use crate::output::Reply;
@@ -41,6 +41,11 @@ struct Part {
 }
 
 impl StartJob {
+    /// Its walks begin where the state says.
+    pub(super) fn begin() -> (Walk, Task) {
+        (Walk::default(), Task::Starting(StartJob::default()))
+    }
+
     pub(super) fn walks(&self) -> impl Iterator<Item = (GroupNumber, &Walk)> {
         self.walks.iter().map(|(group, walk)| (*group, walk))
     }
@@ -59,20 +64,6 @@ impl StartJob {
 }
 
 impl Core {
-    /// Whether a group starts, and nobody goes on with that.
-    pub(crate) fn has_groups_to_start(&self) -> bool {
-        let is_going_on = || self.jobs.queue.iter().any(|job| matches!(job.task, Task::Starting(_)));
-        self.state.groups.starting().next().is_some() && !is_going_on()
-    }
-
-    /// Begins, or begins again, the start of the first group that has one.
-    pub(crate) fn start_groups(&mut self) {
-        if self.has_groups_to_start() {
-            let group = self.state.groups.starting().next().expect("there is one");
-            self.jobs.put(Asked::ByState, group, Walk::default(), Task::Starting(StartJob::default()));
-        }
-    }
-
     pub(super) fn start_step(
         &mut self,
         job: &mut StartJob,

@@ -5,9 +5,13 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::vec::Vec;
 
 use millpond_types::Code;
 
+use super::ending::EndJob;
+use super::settling::SettleJob;
+use super::starting::StartJob;
 use super::walk::Walk;
 use super::{Asked, Entries, JOBS_MAX, Job, Jobs, Needs, SLICE, Step, Task};
 use crate::Core;
@@ -16,6 +20,11 @@ use crate::decide::Refusal;
 use crate::fact::{FactLog, GroupNumber};
 use crate::output::Reply;
 use crate::store::Want;
+
+/// Makes a job.
+type Begin = fn() -> (Walk, Task);
+/// Whether a job is of a kind.
+type IsIt = fn(&Task) -> bool;
 
 impl Core {
     /// Begins a job, and comes to its end at once where it is small and has nobody before it.
@@ -36,6 +45,31 @@ impl Core {
             self.go_on_with_jobs(log);
         }
         Ok(())
+    }
+
+    /// The groups that the state asks for something to be done with, the first for each kind of job that nobody goes on with.
+    fn asked_by_state(&self) -> impl Iterator<Item = (GroupNumber, Begin)> {
+        let groups = &self.state.groups;
+        let kinds: [(Option<GroupNumber>, IsIt, Begin); 3] = [
+            (groups.starting().next(), |task| matches!(task, Task::Starting(_)), StartJob::begin),
+            (groups.unsettled().next(), |task| matches!(task, Task::Settling(_)), SettleJob::begin),
+            (groups.ending().next(), |task| matches!(task, Task::Ending(_)), EndJob::begin),
+        ];
+        let free = kinds.into_iter().filter(|(_, is_it, _)| !self.jobs.any_is(*is_it));
+        free.filter_map(|(group, _, begin)| Some((group?, begin)))
+    }
+
+    /// Whether the state asks for something that nobody goes on with.
+    pub(crate) fn has_asked_by_state(&self) -> bool {
+        self.asked_by_state().next().is_some()
+    }
+
+    /// Begins what the state asks for, or begins it again after a restart.
+    pub(crate) fn begin_asked_by_state(&mut self) {
+        for (group, begin) in self.asked_by_state().collect::<Vec<_>>() {
+            let (walk, task) = begin();
+            self.jobs.put(Asked::ByState, group, walk, task);
+        }
     }
 
     /// Nobody waits for the answer of a job any more.
@@ -85,14 +119,11 @@ impl Core {
         }
         if let Some(Entries { entries, complete }) = found {
             match &mut job.task {
-                Task::Dead(dead) => dead.take(entries, complete, &mut self.state),
                 Task::Starting(start) => start.take(want, &self.state, entries, complete),
-                Task::Ending(ending) => {
-                    if let Err(topics) = ending.take(entries, &mut self.state) {
-                        job.walk.take(job.group, &self.state, topics, complete);
-                    }
-                }
-                _ => job.walk.take(job.group, &self.state, entries, complete),
+                task => match task.letters() {
+                    Some(letters) => letters.take(entries, complete, &mut self.state),
+                    None => job.walk.take(job.group, &self.state, entries, complete),
+                },
             }
         }
         if job.waits.is_empty() {
@@ -125,12 +156,10 @@ impl Core {
         match (job.asked, answer) {
             (Asked::By(ticket), Ok(reply)) => self.reply(ticket, reply),
             (Asked::By(ticket), Err((code, detail))) => self.refuse(ticket, code, detail),
-            (Asked::ByState, _) => {
-                // Topics of other groups may have to be settled as well, or other groups to end, and this turn may have room
-                // for that.
-                self.settle_groups();
-                self.end_groups();
-            }
+            // The next start begins with the next turn.
+            (Asked::ByState, _) if matches!(job.task, Task::Starting(_)) => {}
+            // Other groups may be waiting for the same, and this turn have room for it.
+            (Asked::ByState, _) => self.begin_asked_by_state(),
             (Asked::Gone, _) => panic!("who is withdrawn does not go on"),
         }
     }

@@ -31,7 +31,7 @@ pub struct Loud {
     #[command(flatten)]
     target: TargetArgs,
     /// Messages of the loud tenant
-    #[arg(long, value_name = "N", default_value = "2000000", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value = "5000000", value_parser = clap::value_parser!(u64).range(1..))]
     messages: u64,
     /// Topics that these are spread over
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=TOPICS_MAX as i64))]
