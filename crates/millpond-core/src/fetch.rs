@@ -46,6 +46,8 @@ struct Horizon {
     slice: Option<(Want, u64)>,
     /// Topics of the last slice that have not come.
     loading: BTreeSet<KeyBytes>,
+    /// Up to here they have come.
+    known: u64,
 }
 
 impl Core {
@@ -63,7 +65,7 @@ impl Core {
         match answer {
             Answer::Entry(key, page) => {
                 self.fetching.lookups -= usize::from(was_asked && Key::is_looked_up(&key));
-                self.fetching.horizons().into_iter().for_each(|horizon| _ = horizon.loading.remove(&key));
+                self.fetching.horizons().into_iter().for_each(|horizon| horizon.came(&key));
                 self.take_in(&key, page);
                 self.arrived(&key);
             }
@@ -201,6 +203,13 @@ impl Core {
         waits.into_iter().flatten().min().filter(|_| self.state.cold > 0)
     }
 
+    /// Whether topics in the store may have deadlines that have passed and nobody knows of: for some turns after a start or
+    /// a leap of the clock. Until they are read, such a topic stands where it stood before.
+    pub fn is_behind_time(&self) -> bool {
+        let (Now { run, wall }, Fetching { run: by_run, wall: by_wall, .. }) = (self.state.now, &self.fetching);
+        self.state.cold > 0 && (by_run.known < run.0 || by_wall.known < wall.0)
+    }
+
     /// No topic leaves memory that time changes up to this moment.
     pub(crate) fn horizon(&self) -> Now {
         let Now { run, wall } = self.state.now;
@@ -224,6 +233,7 @@ impl Core {
                 self.want(Want::Entry(key));
             }
         }
+        self.fetching.horizon(clock).take_note();
     }
 }
 
@@ -269,6 +279,17 @@ impl Horizon {
     /// Whether a slice is on its way, or topics of the last one are.
     fn is_busy(&self) -> bool {
         self.slice.is_some() || !self.loading.is_empty()
+    }
+
+    fn came(&mut self, key: &KeyBytes) {
+        self.loading.remove(key);
+        self.take_note();
+    }
+
+    fn take_note(&mut self) {
+        if self.loading.is_empty() {
+            self.known = self.seen;
+        }
     }
 
     fn waits_for(&self, want: &Want) -> bool {

@@ -1,5 +1,6 @@
-//! The dedup ids that a run came with, so that a message which ends by its id, dies or is redriven takes its dedup id
-//! along. They are kept per run and not per message: most runs have none, and a run without them costs nothing.
+//! What few runs carry beside what all have. The dedup ids that it came with, so that a message which ends by its id, dies or
+//! is redriven takes its dedup id along; and whether it was redriven. It is kept per run and not per message: most runs
+//! have none, and a run without costs nothing.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -7,9 +8,10 @@ use alloc::vec::Vec;
 
 use millpond_types::WallTime;
 
-/// The dedup ids of a published run, in the order of its messages.
+/// The dedup ids of a run, in the order of its messages, and where it came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Marks {
+    is_redriven: bool,
     until: WallTime,
     /// The messages that have one. Apart from the hashes, because together the two would be padded by half.
     indexes: Box<[u32]>,
@@ -19,19 +21,36 @@ pub struct Marks {
 impl Marks {
     /// The marks of a run, by index in it; `None` if there are none. They are remembered until `until`.
     pub fn new(until: WallTime, marks: impl IntoIterator<Item = (u32, u128)>) -> Option<Arc<Marks>> {
+        let marks = Marks::of(false, until, marks);
+        (!marks.indexes.is_empty()).then(|| Arc::new(marks))
+    }
+
+    /// Those of a message that was redriven, which is its group's alone.
+    pub fn of_redriven(until: WallTime, hash: Option<u128>) -> Arc<Marks> {
+        Arc::new(Marks::of(true, until, hash.map(|hash| (0, hash))))
+    }
+
+    fn of(is_redriven: bool, until: WallTime, marks: impl IntoIterator<Item = (u32, u128)>) -> Marks {
         let (indexes, hashes): (Vec<u32>, Vec<u128>) = marks.into_iter().unzip();
         assert!(indexes.is_sorted_by(|a, b| a < b), "a message has one dedup id");
-        (!indexes.is_empty()).then(|| Arc::new(Marks { until, indexes: indexes.into(), hashes: hashes.into() }))
+        Marks { is_redriven, until, indexes: indexes.into(), hashes: hashes.into() }
+    }
+
+    /// Those of `count` messages from `index` on; `None` if there are none.
+    pub fn cut(&self, index: u32, count: u32) -> Option<Arc<Marks>> {
+        let within = self.within(index, count).map(|(at, hash)| (at - index, hash));
+        let marks = Marks::of(self.is_redriven, self.until, within);
+        (marks.is_redriven || !marks.indexes.is_empty()).then(|| Arc::new(marks))
+    }
+
+    /// Whether the run is a message that was redriven.
+    pub fn is_redriven(&self) -> bool {
+        self.is_redriven
     }
 
     /// Until when they are remembered.
     pub fn until(&self) -> WallTime {
         self.until
-    }
-
-    /// The index of the last message that has one.
-    pub fn last(&self) -> u32 {
-        *self.indexes.last().expect("there is no empty list of marks")
     }
 
     /// The hash of each dedup id of `count` messages from `index` on, with the message's index.

@@ -4,7 +4,7 @@ use millpond_types::block::Sizes;
 use millpond_types::{Sequence, WallTime};
 
 use crate::output::Extent;
-use crate::page::{Marks, RunPage};
+use crate::page::RunPage;
 
 impl RunPage {
     /// The sequence behind the last message.
@@ -51,11 +51,10 @@ impl RunPage {
 
     /// The run with what is of its messages alone, as pages have it.
     pub fn compact(&self) -> RunPage {
-        let until = self.marks.as_ref().map_or(WallTime::NEVER, |marks| marks.until());
         RunPage {
             position: self.extent().position,
             sizes: self.sizes.cut(self.index, self.count),
-            marks: Marks::new(until, self.marks_by_index().map(|(at, hash)| (at - self.index, hash))),
+            marks: self.marks.as_ref().and_then(|marks| marks.cut(self.index, self.count)),
             index: 0,
             ..*self
         }
@@ -78,20 +77,23 @@ impl RunPage {
         self.expiry().is_some_and(|at| at <= now)
     }
 
+    /// Whether it is a message that was redriven, and so its group's alone.
+    pub fn is_redriven(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.is_redriven())
+    }
+
     /// The hash of each message's dedup id, of those that have one.
     pub fn dedup(&self) -> impl Iterator<Item = (Sequence, u128)> {
         let at = |index: u32| Sequence(self.first.0 + u64::from(index - self.index));
-        self.marks_by_index().map(move |(index, hash)| (at(index), hash))
-    }
-
-    fn marks_by_index(&self) -> impl Iterator<Item = (u32, u128)> {
-        self.marks.iter().flat_map(|marks| marks.within(self.index, self.count))
+        let within = self.marks.iter().flat_map(|marks| marks.within(self.index, self.count));
+        within.map(move |(index, hash)| (at(index), hash))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::Marks;
     use alloc::vec::Vec;
     use millpond_types::block::Sizes;
 
@@ -114,6 +116,8 @@ mod tests {
         assert_eq!((0..4).map(|bytes| compact.fitting(bytes * 10)).collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert_eq!(compact.dedup().collect::<Vec<_>>(), [(Sequence(9), 1 << 71)]);
         assert_eq!(run.split_front(1).compact().marks, None, "none of the other messages");
+        let redriven = RunPage { marks: Some(Marks::of_redriven(WallTime::NEVER, None)), count: 1, ..compact.clone() };
+        assert!(redriven.compact().is_redriven() && !compact.is_redriven(), "wherever it goes");
         assert_eq!(size_of::<RunPage>(), 64, "millions of them are in memory");
     }
 }

@@ -22,7 +22,7 @@ use crate::lost::Lost;
 use crate::offices::Offices;
 use crate::plan::Plan;
 use crate::promises::Promises;
-use crate::sights::{PUBLISHED_MIN, Sights};
+use crate::sights::Sights;
 use crate::streams::Streams;
 use crate::stuck;
 use crate::subscribers::Subscribers;
@@ -34,7 +34,7 @@ const ROUNDS: u32 = 5000;
 /// Rounds without a deadline or an end after which what is left is stuck: answers and hand-overs take two or three.
 const ROUNDS_IDLE: u32 = 10;
 
-/// Steps of a life in which next to nothing can be published, at most: those where one message stands for all that come.
+/// Steps of a life in which next to nothing happens, at most: those where one message stands for all that come.
 const STEPS_MAX: u64 = 8 * STEPS;
 
 /// See the module.
@@ -115,8 +115,8 @@ impl World {
         self.turn(requests)?;
         self.settle()?;
         let (mut step, steps) = (0, self.options.steps);
-        // Where little can be published, a life of the usual length goes on until it has seen enough to prove anything.
-        while step < steps || (STEPS..STEPS_MAX).contains(&step) && self.ledger.sights.of("published") < PUBLISHED_MIN {
+        // A life of the usual length goes on until it has seen enough to prove anything.
+        while step < steps || (STEPS..STEPS_MAX).contains(&step) && self.sights().check_life().is_err() {
             self.tape.note(format_args!("step {step}"));
             self.step()?;
             step += 1;
@@ -312,7 +312,10 @@ impl World {
             }
             let wake = self.broker().core.next_wake();
             self.clock.pass(wake.map_or(0, |wake| wake.0.max(1)));
-            let before = std::mem::replace(&mut ended, self.ledger.sights.of("ended") + self.ledger.sights.of("dead"));
+            let sights = &self.ledger.sights;
+            // What ends in one group has not ended in all.
+            let now = ["ended", "acked", "dead"].map(|what| sights.of(what)).iter().sum();
+            let before = std::mem::replace(&mut ended, now);
             idle = if wake.is_some() || before < ended { 0 } else { idle + 1 };
             if idle > ROUNDS_IDLE {
                 break;

@@ -96,7 +96,10 @@ impl State {
             count: 1,
             position: extent.position,
             sizes: Sizes::Uniform(extent.length),
-            marks: dedup.and_then(|Remembered { hash, until }| Marks::new(until, [(0, hash)])),
+            marks: Some(match dedup {
+                Some(Remembered { hash, until }) => Marks::of_redriven(*until, Some(*hash)),
+                None => Marks::of_redriven(WallTime::NEVER, None),
+            }),
             index: 0,
             published: *published,
             expires: WallTime::NEVER,

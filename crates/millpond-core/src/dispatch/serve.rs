@@ -16,9 +16,9 @@ use crate::dispatch::{ConsumerSlot, Dispatcher};
 use crate::fact::{Fact, FactLog};
 use crate::output::{LeasedRun, Output, Reply};
 use crate::page::AgePage;
-use crate::state::TopicSlot;
 use crate::state::bucket::Draw;
 use crate::state::topic::{Front, Topic};
+use crate::state::{State, TopicSlot};
 
 /// Messages that a consumer is given before the next one's turn, so that a scarce supply is shared.
 const SHARE: u32 = 32;
@@ -36,10 +36,9 @@ impl Core {
     /// after the commands and [`Core::advance`].
     pub fn dispatch(&mut self, log: &mut dyn FactLog) {
         self.sweep();
+        self.settle_touched(log);
         for at in 0..self.state.touched.len() {
-            let slot = self.state.touched[at];
-            self.settle(slot, log);
-            self.refresh(slot);
+            self.refresh(self.state.touched[at]);
         }
         self.watch();
         let mut fed = Vec::new();
@@ -259,6 +258,19 @@ impl Core {
             served += count;
         }
         served
+    }
+
+    /// Settles the topics that something happened to, in the order of their numbers: that in which they were touched depends
+    /// on which of them had to be brought into memory.
+    fn settle_touched(&mut self, log: &mut dyn FactLog) {
+        let State { topics, touched, .. } = &self.state;
+        let is_news = |slot: &TopicSlot| self.state.fit(*slot).is_some() || self.state.age(*slot).is_some();
+        let news = touched.iter().copied().filter(is_news);
+        let mut news: Vec<_> = news.map(|slot| (topics[slot].number, topics[slot].group, slot)).collect();
+        news.sort_unstable();
+        for (.., slot) in news {
+            self.settle(slot, log);
+        }
     }
 
     /// Sees to it that a topic has the tokens and stands where its policy says, whatever it was under before. Whether that is

@@ -1,5 +1,5 @@
 //! Groups that start with what the others hold: all topics of the namespace are gone over in the order of their names, and
-//! the group is given of each what any other group holds of it, once.
+//! the group is given of each what any other group holds of it, once; but not what was redriven, which is its group's own.
 //!
 //! Nothing is copied when a message is published. A topic that the start has still to come to is *held* instead
 //! ([`Topic::is_held`]): what is published there is stored for the group as for any other, and is delivered when all that is
@@ -208,7 +208,7 @@ impl Core {
         for priority in priorities.into_iter().rev().filter(|at| from.is_none_or(|(from, _)| *at <= from)) {
             let mut next = match from {
                 Some((of, sequence)) if of == priority => sequence,
-                _ if is_one_enough => self.last_held(&others, priority)?.unwrap_or(end),
+                _ if is_one_enough => self.last_of_all(&others, priority)?.unwrap_or(end),
                 _ => Sequence(0),
             };
             while let Some((run, due)) = self.next_held(&others, priority, next, end)? {
@@ -218,7 +218,7 @@ impl Core {
                 }
                 part.cost += 1 + (u64::from(run.count) / MESSAGES) as usize;
                 next = run.end();
-                if start.admits(run.published) && !run.is_expired(now) {
+                if !run.is_redriven() && start.admits(run.published) && !run.is_expired(now) {
                     part.cost += WRITING;
                     part.messages.push(CopiedRun { priority, run: run.compact(), due });
                 }
@@ -246,12 +246,18 @@ impl Core {
         Ok(first)
     }
 
-    /// The last message that any of these topics holds.
-    fn last_held(&mut self, slots: &[TopicSlot], priority: Priority) -> Result<Option<Sequence>, Want> {
-        let mut last = None;
-        for slot in slots {
-            last = last.max(self.state.last_held(*slot, priority)?);
+    /// The last message that any of these topics holds, and that none has to itself.
+    fn last_of_all(&mut self, slots: &[TopicSlot], priority: Priority) -> Result<Option<Sequence>, Want> {
+        let mut end = Sequence(u64::MAX);
+        loop {
+            let mut last = None;
+            for slot in slots {
+                last = last.max(self.state.last_held(*slot, priority, end)?);
+            }
+            match last {
+                Some((redriven, true)) => end = redriven,
+                last => return Ok(last.map(|(last, _)| last)),
+            }
         }
-        Ok(last)
     }
 }

@@ -3,6 +3,7 @@
 use millpond_types::{Priority, Sequence, WallTime};
 
 use crate::page::RunPage;
+use crate::state::line::InLine;
 use crate::state::topic::AsideWhy;
 use crate::state::{State, TopicSlot};
 use crate::store::Want;
@@ -36,15 +37,25 @@ impl State {
         }))
     }
 
-    /// The last message of a level.
-    pub(crate) fn last_held(&mut self, slot: TopicSlot, priority: Priority) -> Result<Option<Sequence>, Want> {
-        while let Some(last) = self.topics[slot].level(priority).and_then(|level| level.line.last()) {
+    /// The last message of a level before one, and whether it was redriven.
+    pub(crate) fn last_held(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        end: Sequence,
+    ) -> Result<Option<(Sequence, bool)>, Want> {
+        while let Some(last) = self.topics[slot].level(priority).and_then(|level| level.line.last_before(end)) {
             if self.bring(slot, priority, last)? == 0 {
                 break;
             }
         }
         let Some(level) = self.topics[slot].level(priority) else { return Ok(None) };
-        let aside = level.aside.values().next_back().map(|aside| Sequence(aside.run.end().0 - 1));
-        Ok(aside.max(level.line.last()))
+        let in_line = level.line.last_before(end).map(|last| match level.line.find(last) {
+            InLine::Run(run) => run,
+            _ => unreachable!("it was brought"),
+        });
+        let aside = level.aside.range(..end).next_back().map(|(_, aside)| &aside.run);
+        let last = in_line.into_iter().chain(aside).max_by_key(|run| run.first);
+        Ok(last.map(|run| (Sequence(run.end().min(end).0 - 1), run.is_redriven())))
     }
 }

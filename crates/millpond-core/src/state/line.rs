@@ -224,6 +224,16 @@ impl Line {
         }
     }
 
+    /// The last message before `end`. Of a stored piece, one that may be finished.
+    pub(crate) fn last_before(&self, end: Sequence) -> Option<Sequence> {
+        let behind = self.pieces.partition_point(|piece| piece.first() < end);
+        let last = match self.pieces.get(behind.checked_sub(1)?)? {
+            Piece::Loaded(runs) => runs[runs.partition_point(|run| run.first < end) - 1].end(),
+            Piece::Stored(piece, _) => piece.end,
+        };
+        Some(Sequence(last.min(end).0 - 1))
+    }
+
     /// About how many bytes it takes.
     pub(crate) fn weight(&self) -> usize {
         let sizes_of = |run: Option<&RunPage>| match run.map(|run| &run.sizes) {

@@ -75,6 +75,8 @@ struct Held {
     last: BTreeMap<usize, u32>,
     /// Those that were given to it.
     given: BTreeSet<u32>,
+    /// Those that it has redriven, and to itself since.
+    redriven: BTreeSet<u32>,
 }
 
 type Model = BTreeMap<usize, Held>;
@@ -141,8 +143,10 @@ impl World {
         match op {
             Op::Create { group, start } => {
                 let from = self.shell.now.wall.0 - if start == 3 { 600 } else { 0 };
-                let older: Vec<u32> =
-                    self.held_by_any().filter(|body| self.published(*body) >= from || start < 3).collect();
+                // One that is starting may have been given already what it may have.
+                let given = self.model.values().flat_map(|held| held.may_have.iter().copied());
+                let older = self.held_by_any().chain(given);
+                let older: Vec<u32> = older.filter(|body| self.published(*body) >= from || start < 3).collect();
                 let reply = self.say(&format!("group {}{}", GROUPS[group], STARTS[start]));
                 // It is there already, or is being deleted still.
                 if reply == Reply::Done {
@@ -173,8 +177,10 @@ impl World {
             Op::Redrive { group } => {
                 let (namespace, filter) = (NamespaceName::default(), DeadWhich::Filter(Filter::All));
                 let Some(held) = self.model.get_mut(&group) else { return };
-                let dead = held.has.values_mut().filter(|has| **has == Has::Dead);
-                let count = dead.map(|has| *has = Has::Open).count() as u64;
+                let dead = held.has.iter_mut().filter(|(_, has)| **has == Has::Dead);
+                let redriven: Vec<u32> = dead.map(|(body, has)| (*body, *has = Has::Open).0).collect();
+                let count = redriven.len() as u64;
+                held.redriven.extend(redriven);
                 let group = GroupName::try_from(GROUPS[group]).unwrap();
                 let reply = self.tell(Command::DeadRedrive { namespace, group, which: filter });
                 assert_eq!(reply, Reply::Count(count), "what is redriven");
@@ -199,9 +205,12 @@ impl World {
         self.look_at_starts();
     }
 
-    /// Messages that any group holds, and not as a dead letter.
+    /// Messages that any group holds, and neither as a dead letter nor to itself.
     fn held_by_any(&self) -> impl Iterator<Item = u32> {
-        let all = self.model.values().flat_map(|held| &held.has).filter(|(_, has)| **has != Has::Dead);
+        let all = self
+            .model
+            .values()
+            .flat_map(|held| held.has.iter().filter(|(body, has)| **has != Has::Dead && !held.redriven.contains(body)));
         all.map(|(body, _)| *body).collect::<BTreeSet<_>>().into_iter()
     }
 

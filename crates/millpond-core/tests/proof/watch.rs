@@ -3,6 +3,7 @@
 //! shell holds after each turn of every other history here.
 
 use millpond_core::command::{Command, Receive};
+use millpond_core::output::{Output, Reply};
 use millpond_core::{Now, WATCH_EVERY};
 use millpond_types::{Filter, Millis, RunTime, TopicName, WallTime};
 
@@ -41,6 +42,13 @@ fn told(bare: &mut Bare) -> usize {
     bare.turn().len()
 }
 
+/// A turn; how many receives were answered, with something or nothing.
+fn answered(bare: &mut Bare) -> usize {
+    bare.core.dispatch(&mut bare.journal);
+    let answers = bare.core.outputs().drain(..);
+    answers.filter(|output| matches!(output, Output::Reply { reply: Reply::Received(_), .. })).count()
+}
+
 fn pass(bare: &mut Bare, time: Millis) {
     let Now { run, wall } = bare.core.now();
     bare.core.set_time(Now { run: RunTime(run.0 + time.0), wall: WallTime(wall.0 + time.0) });
@@ -70,6 +78,23 @@ fn of_very_many_who_were_not_told_each_look_finds_some_until_all_are_found() {
         found += now;
     }
     assert_eq!((found, bare.core.forgotten()), (consumers, consumers as u64));
+}
+
+#[test]
+fn who_was_not_told_that_nothing_came_from_the_disk_is_told_so() {
+    let mut bare = Bare::new();
+    say(&mut bare, "publish a m");
+    bare.turn();
+    bare.core.set_room(0);
+    bare.turn();
+    say(&mut bare, "receive b/*");
+    assert_eq!(answered(&mut bare), 0, "there may be something on the disk");
+    let wanted = bare.wanted();
+    bare.core.forget_wake_ups();
+    bare.load(wanted);
+    assert_eq!(answered(&mut bare), 0, "wake-ups are lost");
+    pass(&mut bare, WATCH_EVERY);
+    assert_eq!(answered(&mut bare), 1, "there is nothing, at the next look at the latest");
 }
 
 #[test]

@@ -59,7 +59,8 @@ impl Model {
     pub(super) fn admitted(&self, namespace: u32, start: Start) -> BTreeSet<MessageId> {
         let topics = self.groups_of(namespace).flat_map(|group| self.topics_of(group));
         let messages = topics.flat_map(|(number, topic)| topic.messages.iter().map(move |of| (number, of)));
-        let admitted = messages.filter(|(_, (_, message))| start.admits(message.published));
+        let is_due = |message: &Message| !message.is_redriven && start.admits(message.published);
+        let admitted = messages.filter(|(_, (_, message))| is_due(message));
         let id = |(topic, ((priority, sequence), _)): (_, (&Key, _))| MessageId {
             topic,
             priority: *priority,

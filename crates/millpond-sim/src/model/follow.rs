@@ -119,7 +119,7 @@ impl Model {
                 if let Some(of) = dedup {
                     self.dedups.insert(of.hash, (id, of.until));
                 }
-                self.arrive(id, 1, |group| group == letter.group, &Message::new(*published, None, None));
+                self.arrive(id, 1, |group| group == letter.group, &Message::redriven(*published));
             }
             Fact::DeadPurged { letter } => _ = self.dead.remove(&(letter.group, letter.id)),
             Fact::ExchangeCreated { namespace, name, kind, unroutable, .. } => {

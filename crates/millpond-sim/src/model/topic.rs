@@ -34,6 +34,8 @@ pub struct Message {
     pub since: WallTime,
     /// When its TTL passes, as it was asked for.
     pub expires: Option<WallTime>,
+    /// It was redriven, and is its group's alone.
+    pub is_redriven: bool,
     /// Times it was delivered.
     pub deliveries: u32,
     /// Failures.
@@ -90,7 +92,13 @@ impl Message {
     /// One that was published.
     pub(super) fn new(published: WallTime, due: Option<WallTime>, expires: Option<WallTime>) -> Message {
         let (since, state) = (due.unwrap_or(published), due.map_or(State::InLine, State::Delayed));
-        Message { published, since, expires, deliveries: 0, failures: 0, last_lease: None, state }
+        let (is_redriven, deliveries, failures, last_lease) = (false, 0, 0, None);
+        Message { published, since, expires, is_redriven, deliveries, failures, last_lease, state }
+    }
+
+    /// One that was published, died and was redriven.
+    pub(super) fn redriven(published: WallTime) -> Message {
+        Message { is_redriven: true, ..Message::new(published, None, None) }
     }
 
     /// Whether it is leased.

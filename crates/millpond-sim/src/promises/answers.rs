@@ -95,7 +95,7 @@ impl Promises {
         let given = self.seats.given(outputs);
         self.once.dispatched(&given, &self.model, &mut self.sights)?;
         self.repeats.dispatched(outputs, self.now.run);
-        self.fairness.dispatched(&given, &self.model, is_numb, &mut self.sights)?;
+        self.fairness.dispatched(&given, &self.model, self.now.wall, is_numb, &mut self.sights)?;
         self.coalescing.dispatched(std::mem::take(&mut self.touched), &self.model, &mut self.sights)?;
         self.seats.answered(outputs);
         Ok(())

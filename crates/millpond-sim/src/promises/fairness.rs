@@ -71,6 +71,7 @@ impl Turns {
         &mut self,
         given: &[(Seat, &LeasedRun)],
         model: &Model,
+        now: WallTime,
         is_numb: bool,
         sights: &mut Sights,
     ) -> Kept {
@@ -87,6 +88,8 @@ impl Turns {
         for (seat, run, leased) in found {
             let home = model.home(seat.group);
             let policy = home.policy_of(&leased.name);
+            let is_fair = home.policy.dispatch == Dispatch::Fair;
+            self.wait_still(seat.group, &leased.ready, is_fair);
             // What comes behind in a run goes with its first message.
             let at = (run.receipt.group, run.receipt.topic);
             let goes_on = before.replace(at) == Some(at) && policy.leases_runs();
@@ -95,7 +98,6 @@ impl Turns {
                 self.waits.retain(|((group, _), _, waiting), _| *group != seat.group || !served.contains(waiting));
                 continue;
             };
-            let is_fair = home.policy.dispatch == Dispatch::Fair;
             priority(seat, &leased, stand, is_fair)?;
             let others = leased.ready.iter().filter(|(name, _)| seat.filter.admits(name)).count();
             sights.saw_many("picked among several", u64::from(others > 1));
@@ -105,7 +107,28 @@ impl Turns {
                 self.count(&scope, &leased, (stand, run.count, most), is_fair, sights)?;
             }
         }
+        let groups: BTreeSet<GroupNumber> = self.waits.keys().map(|((group, _), ..)| *group).collect();
+        for group in groups {
+            let is_there = model.groups.contains_key(&group);
+            let ready = if is_there { model.ready_of(group, now) } else { Vec::new() };
+            self.wait_still(group, &ready, is_there && model.home(group).policy.dispatch == Dispatch::Fair);
+        }
         Ok(())
+    }
+
+    /// Of those who waited in any scope of a group, these still do. The others begin anew when they come again.
+    fn wait_still(&mut self, group: GroupNumber, ready: &[(TopicName, Priority)], is_fair: bool) {
+        let mut known: Option<(Scope, BTreeSet<(Priority, Waiting)>)> = None;
+        self.waits.retain(|(scope, level, waiting), _| {
+            if scope.0 != group {
+                return true;
+            }
+            let (_, still) = match known.take() {
+                Some(known_of) if known_of.0 == *scope => known.insert(known_of),
+                _ => known.insert((scope.clone(), waiting_in(scope, ready, is_fair))),
+            };
+            still.contains(&(*level, waiting.clone()))
+        });
     }
 
     /// Counts a turn of those who were served for all who wait.
@@ -117,8 +140,7 @@ impl Turns {
         is_fair: bool,
         sights: &mut Sights,
     ) -> Kept {
-        let ready = waiting_in(scope, leased, is_fair);
-        self.waits.retain(|(of, level, waiting), _| of != scope || ready.contains(&(*level, waiting.clone())));
+        let ready = waiting_in(scope, &leased.ready, is_fair);
         let served = leased.served();
         for (level, waiting) in ready {
             let tenant_level = if is_fair { Priority::HIGHEST } else { stand };
@@ -168,11 +190,11 @@ fn scope(seat: &Seat) -> Option<Scope> {
 }
 
 /// The tenants and topics of a scope that could deliver, each with the level at which it waits.
-fn waiting_in(scope: &Scope, leased: &Leased, is_fair: bool) -> BTreeSet<(Priority, Waiting)> {
+fn waiting_in(scope: &Scope, ready: &[(TopicName, Priority)], is_fair: bool) -> BTreeSet<(Priority, Waiting)> {
     let admits = |name: &TopicName| {
         scope.1.is_empty() || scope.1.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
     };
-    let ready = leased.ready.iter().filter(|(name, _)| admits(name));
+    let ready = ready.iter().filter(|(name, _)| admits(name));
     ready
         .flat_map(|(name, level)| {
             let tenants_wait_at = if is_fair { Priority::HIGHEST } else { *level };

@@ -11,7 +11,7 @@
 //! | number | how many messages | as many |
 //! | number | the size of each message | the same |
 //! | numbers | the sizes of the messages, one by one, in place of the field before | |
-//! | marks | until, a list of (number: how many messages in between have none; hash) | none |
+//! | marks | until, a list of (number: how many messages in between have none; hash); where the message was redriven, an empty list before that | none |
 //!
 //! A *difference* is a number: the first value minus the second, wrapping, with the sign in the lowest bit.
 
@@ -103,6 +103,9 @@ impl Sink<'_> {
         }
         if let Some(marks) = &run.marks {
             self.until(marks.until());
+            if marks.is_redriven() {
+                self.list(&[], |_, ()| {});
+            }
             let mut next = 0;
             let marks: Vec<_> = marks.within(0, run.count).collect();
             self.list(&marks, |sink, (index, hash)| {
@@ -176,14 +179,26 @@ impl Source<'_> {
 
     fn marks(&mut self, count: u32) -> Result<Option<Arc<Marks>>, BadRecord> {
         let until = self.until()?;
+        let marks = self.list_of_marks(count)?;
+        if !marks.is_empty() {
+            return Ok(Marks::new(until, marks));
+        }
+        let mark = self.list_of_marks(1)?.first().map(|(_, hash)| *hash);
+        if count == 1 {
+            Ok(Some(Marks::of_redriven(until, mark)))
+        } else {
+            Err(self.bad("has several messages redriven as one"))
+        }
+    }
+
+    fn list_of_marks(&mut self, count: u32) -> Result<Vec<(u32, u128)>, BadRecord> {
         let mut next = 0u32;
-        let marks = self.list(|source| {
+        self.list(|source| {
             let bad = source.bad("has a dedup id of no message");
             let index = next.checked_add(source.number32()?).filter(|index| *index < count).ok_or(bad)?;
             next = index + 1;
             Ok((index, source.wide()?))
-        })?;
-        Ok(Marks::new(until, marks))
+        })
     }
 
     /// A number told as its difference from another.

@@ -181,7 +181,8 @@ impl Model {
         let hash = dead.dedup;
         // It waits since its publish, like all that is in line, though it was delayed in its first life.
         let since = dead.published;
-        let message = Message { since, expires: None, deliveries: 0, failures: 0, state: State::InLine, ..dead };
+        let state = State::InLine;
+        let message = Message { since, expires: None, is_redriven: true, deliveries: 0, failures: 0, state, ..dead };
         self.make(place);
         let id = self.store(std::slice::from_ref(place), old.priority, &message);
         if let Some(entry) = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == *old) {

@@ -119,7 +119,7 @@ impl Model {
         let own = self.topics.get(place).map(|topic| topic.floor);
         let mut held: BTreeMap<Key, Message> = BTreeMap::new();
         for (_, other) in self.siblings(&place.name).filter(|(other, _)| *other != place) {
-            for (key, message) in &other.messages {
+            for (key, message) in other.messages.iter().filter(|(_, message)| !message.is_redriven) {
                 held.entry(*key).or_insert_with(|| message.clone());
             }
         }

@@ -77,6 +77,8 @@ pub struct Message {
     since: u64,
     expires: Option<u64>,
     dedup: Option<u128>,
+    /// It is its group's alone.
+    is_redriven: bool,
     pub deliveries: u32,
     pub failures: u32,
     pub state: State,

@@ -59,6 +59,7 @@ impl Model {
                 since: wall + run.delay.0,
                 expires: run.ttl.or(policy.ttl).map(|ttl| wall + ttl.0),
                 dedup: hash,
+                is_redriven: false,
                 deliveries: 0,
                 failures: 0,
                 state: if run.delay == Millis::ZERO { State::InLine } else { State::Delayed(wall + run.delay.0) },

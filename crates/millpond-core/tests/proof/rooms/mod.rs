@@ -24,7 +24,7 @@ use millpond_types::{
 use proptest::prelude::*;
 
 use crate::checkpoint::canonical;
-use crate::history::{Known, Op, TOPICS, config, name, ops, set_policy};
+use crate::history::{GROUPS, Known, Op, TOPICS, config, name, ops, set_policy};
 use crate::moves::moves;
 use house::House;
 
@@ -64,6 +64,23 @@ fn small_rooms_do_without_topics_in_memory() {
     assert_eq!(resident[0], 0, "nothing stays where there is no room");
     assert!(resident.is_sorted() && resident[1] < resident[2] && resident[2] < 6, "what stays: {resident:?}");
     assert_eq!(resident[3], 6, "all stay where there is room");
+}
+
+/// What a look at one group brings from the disk is there before the others, and goes no further for that.
+#[test]
+fn topics_age_in_the_order_of_their_groups() {
+    let mut street = Street::new(3, LineBounds::ENDS);
+    let publish = |delay| Op::Publish { topic: 0, priority: 4, count: 1, delay, ttl: None, dedup: None };
+    street.turn(&[Op::GroupCreate { group: 1, start: 0 }]);
+    street.turn(&[publish(3_600_000)]);
+    let topic = TopicRef { namespace: NamespaceName::default(), name: name(TOPICS[0]) };
+    let group = GroupName::try_from(GROUPS[1]).expect("a good name");
+    let look = Command::Look(Look { topic, which: LookWhich::First(1), group: Some(group) });
+    let publish = publish(0).command(&mut street.known, 3).expect("a publish is a command");
+    street.commands(vec![look, publish]);
+    let facts = &street.spacious().journal.facts;
+    let aged = facts.iter().filter(|(fact, _)| matches!(fact, Fact::Aged { .. })).count();
+    assert_eq!(aged, 2, "there is something to compare");
 }
 
 fn bounds() -> impl Strategy<Value = LineBounds> {
