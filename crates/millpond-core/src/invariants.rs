@@ -315,7 +315,7 @@ fn timer_of_raise(topic: &Topic) -> Option<WallTime> {
 
 /// Whoever waits for a raise is raised then.
 fn raises_have_their_timers(state: &State) {
-    for (_, topic) in state.topics.iter().filter(|(_, topic)| !topic.touched) {
+    for (_, topic) in state.topics.iter().filter(|(_, topic)| !topic.is_touched()) {
         let is_up = topic.highest_ready().is_some() && !topic.is_dry();
         let expected = topic.age.as_ref().and_then(|age| age.page().raise).filter(|_| is_up);
         assert_eq!(timer_of_raise(topic), expected, "the timer of the next raise of {}", topic.name);
@@ -324,7 +324,7 @@ fn raises_have_their_timers(state: &State) {
 
 /// Whoever waits for a token is told when there is one, and nobody else waits for his bucket but a topic that is empty.
 fn buckets_have_their_timers(state: &State) {
-    for (_, topic) in state.topics.iter().filter(|(_, topic)| !topic.touched) {
+    for (_, topic) in state.topics.iter().filter(|(_, topic)| !topic.is_touched()) {
         let expected = topic.bucket.as_ref().and_then(|bucket| bucket.page().deadline(topic.is_empty()));
         assert_eq!(timer_of_bucket(topic), expected, "the timer of the bucket of {}", topic.name);
     }

@@ -128,7 +128,7 @@ impl State {
                 assert!(self.topics[slot].is_empty(), "only an empty topic vanishes");
                 self.remove_topic_entry(slot);
                 let topic = self.dismiss(slot);
-                if topic.touched {
+                if topic.is_touched() {
                     self.touched.retain(|touched| *touched != slot);
                 }
                 self.groups[*group].topics -= 1;

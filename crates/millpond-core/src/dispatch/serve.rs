@@ -17,7 +17,7 @@ use crate::fact::{Fact, FactLog};
 use crate::output::{LeasedRun, Output, Reply};
 use crate::page::AgePage;
 use crate::state::bucket::Draw;
-use crate::state::topic::{Front, Topic};
+use crate::state::topic::{Front, Topic, Touched};
 use crate::state::{State, TopicSlot};
 
 /// Messages that a consumer is given before the next one's turn, so that a scarce supply is shared.
@@ -261,11 +261,16 @@ impl Core {
     }
 
     /// Settles the topics that something happened to, in the order of their numbers: that in which they were touched depends
-    /// on which of them had to be brought into memory.
+    /// on which of them had to be brought into memory. Those that only came there wait for the job that goes over all topics
+    /// of their group, if there is one, as they would have if they had been there.
     fn settle_touched(&mut self, log: &mut dyn FactLog) {
-        let State { topics, touched, .. } = &self.state;
+        let State { topics, groups, touched, .. } = &self.state;
+        let is_its_time = |slot: &TopicSlot| {
+            let topic = &topics[*slot];
+            topic.touched == Touched::Changed || groups[topic.group].unsettled.is_none()
+        };
         let is_news = |slot: &TopicSlot| self.state.fit(*slot).is_some() || self.state.age(*slot).is_some();
-        let news = touched.iter().copied().filter(is_news);
+        let news = touched.iter().copied().filter(|slot| is_its_time(slot) && is_news(slot));
         let mut news: Vec<_> = news.map(|slot| (topics[slot].number, topics[slot].group, slot)).collect();
         news.sort_unstable();
         for (.., slot) in news {
@@ -358,7 +363,7 @@ impl Core {
         let mut empty = Vec::new();
         for slot in core::mem::take(&mut self.state.touched) {
             let topic = &mut self.state.topics[slot];
-            topic.touched = false;
+            topic.touched = Touched::No;
             self.state.store_middles(slot);
             let topic = &self.state.topics[slot];
             if topic.is_empty() && !self.state.is_kept_empty(topic) {

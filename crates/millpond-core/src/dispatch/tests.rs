@@ -20,7 +20,7 @@ use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
 use crate::state::policies::Policies;
-use crate::state::topic::{Siblings, Topic};
+use crate::state::topic::{Siblings, Topic, Touched};
 use crate::state::{State, TopicSlot};
 use crate::store::{Clock, Gather, Key, KeyBytes, MemoryStore, Moment, Part, Range, Shelf, Spread, Taken, Want};
 
@@ -206,7 +206,7 @@ impl World {
             bucket: None,
             age: None,
             offered: None,
-            touched: false,
+            touched: Touched::No,
             stored: Default::default(),
             bounds: self.state.bounds,
             residence: Default::default(),

@@ -11,8 +11,8 @@ use crate::dispatch::scope::ScopeSlot;
 pub const WATCH_EVERY: Millis = Millis(1000);
 /// Places of topics looked at in one turn: a tenth of a millisecond.
 const TOPICS: usize = 1000;
-/// Places of scopes looked at in one turn.
-const SCOPES: usize = 64;
+/// Places of scopes looked at in one turn: of the lists that nobody uses there may be 64 a group.
+const SCOPES: usize = 256;
 
 #[derive(Default)]
 pub(crate) struct Watch {

@@ -53,7 +53,7 @@ use crate::state::producer::Producers;
 use crate::state::resident::Residents;
 use crate::state::stored::{Capture, Replayed};
 use crate::state::sweeps::{Sweep, Sweeps};
-use crate::state::topic::{Lease, Topic};
+use crate::state::topic::{Lease, Topic, Touched};
 use crate::state::topics::Topics;
 use crate::store::{Name, Store};
 use crate::time_index::TimeIndex;
@@ -168,10 +168,21 @@ impl State {
 
     /// Remembers that a topic may have become ready, or empty.
     pub(crate) fn touch(&mut self, slot: TopicSlot) {
+        self.note_touched(slot, Touched::Changed);
+    }
+
+    /// Remembers that there is more of a topic in memory than there was.
+    pub(crate) fn came(&mut self, slot: TopicSlot) {
+        self.note_touched(slot, Touched::Came);
+    }
+
+    fn note_touched(&mut self, slot: TopicSlot, how: Touched) {
         let topic = &mut self.topics[slot];
-        if !topic.touched {
-            topic.touched = true;
+        if topic.touched == Touched::No {
             self.touched.push(slot);
+        }
+        if topic.touched != Touched::Changed {
+            topic.touched = how;
         }
     }
 
@@ -209,7 +220,7 @@ impl State {
     /// Nothing that happened to topics while facts were replayed is news any more.
     pub(crate) fn settle_touched(&mut self) {
         while let Some(slot) = self.touched.pop() {
-            self.topics[slot].touched = false;
+            self.topics[slot].touched = Touched::No;
             self.store_middles(slot);
             self.used(slot);
             self.refresh(slot);

@@ -122,7 +122,7 @@ impl State {
             self.piece_timers.remove(timer);
         }
         // A piece that is not wanted for longer goes back at the end of the turn.
-        self.touch(slot);
+        self.came(slot);
     }
 
     /// Sets the timer of a run with a TTL, unless that of a longer run which it was cut from is still set.

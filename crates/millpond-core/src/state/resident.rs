@@ -140,7 +140,7 @@ impl State {
         let is_soon = |at: u64| at <= horizon.wall.0;
         let refill = topic.bucket.as_ref().and_then(|bucket| bucket.deadline());
         let raise = topic.age.as_ref().and_then(|age| age.deadline());
-        !topic.touched
+        !topic.is_touched()
             && raise.is_none_or(|at| !is_soon(at.0))
             && refill.is_none_or(|at| at > horizon.run)
             && topic.in_flight == 0

@@ -16,7 +16,7 @@ use crate::fact::{Epoch, Fact, GroupNumber, NamespaceNumber};
 use crate::page::{DuePage, LevelPage, NamespacePage, Page, TopicPage};
 use crate::state::hash::FixedState;
 use crate::state::producer::ProducerKey;
-use crate::state::topic::{AsideWhy, Topic};
+use crate::state::topic::{AsideWhy, Topic, Touched};
 use crate::state::{State, TopicSlot};
 use crate::store::{Clock, Key, Moment, Shelf};
 
@@ -161,6 +161,7 @@ impl State {
         let slot = self.admit_page(page, stored);
         // Its messages were counted all the while.
         self.groups[group].counts = counts;
+        self.topics[slot].touched = Touched::Came;
         slot
     }
 

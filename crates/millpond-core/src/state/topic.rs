@@ -66,10 +66,19 @@ pub(crate) struct Topic {
     pub(crate) offered: Option<Priority>,
     /// How much of its lines stays in memory.
     pub(crate) bounds: LineBounds,
-    /// Whether it is in [`State::touched`](super::State).
-    pub(crate) touched: bool,
+    pub(crate) touched: Touched,
     pub(crate) stored: Stored,
     pub(crate) residence: Residence,
+}
+
+/// Whether a topic is in [`State::touched`](super::State), and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Touched {
+    No,
+    /// It, or a piece of a line, came into memory, which is nothing that happened to it.
+    Came,
+    /// Something happened to it.
+    Changed,
 }
 
 /// The topics of one number in memory: those of the groups of a namespace, in the order of the groups' numbers.
@@ -209,7 +218,7 @@ impl Topic {
             age: None,
             offered: None,
             bounds,
-            touched: false,
+            touched: Touched::No,
             stored,
             residence: Residence::default(),
         }
@@ -245,6 +254,10 @@ impl Topic {
     /// Where no sequence of any priority was given out yet.
     pub(crate) fn next_of_all(&self) -> u64 {
         self.levels.iter().map(|level| level.next.0).fold(self.floor, u64::max)
+    }
+
+    pub(crate) fn is_touched(&self) -> bool {
+        self.touched != Touched::No
     }
 
     /// Whether it holds nothing at all.

@@ -12,7 +12,7 @@ use crate::history::{name, receive};
 use crate::script::{Line, Names, command};
 
 /// Sets of topics that the watch gets through in a look, as it is promised.
-const SETS: usize = 64;
+const SETS: usize = 256;
 
 /// A core some of whose consumers wait, for a topic each, and were not told that a message is there.
 fn numb(consumers: usize) -> Bare {
@@ -68,7 +68,7 @@ fn who_was_not_told_is_found_at_the_next_look_and_counted() {
 
 #[test]
 fn of_very_many_who_were_not_told_each_look_finds_some_until_all_are_found() {
-    let consumers = 10 * SETS;
+    let consumers = 4 * SETS;
     let (mut bare, mut found) = (numb(consumers), 0);
     // There may be places for twice as many.
     for _ in 0..2 * consumers / SETS {

@@ -43,7 +43,7 @@ pub struct Room {
 }
 
 proptest! {
-    #![proptest_config(config(30))]
+    #![proptest_config(config(300))]
 
     #[test]
     fn memory_decides_nothing(ops in ops(150), weight in 1..4u32, turn in 1..4usize, bounds in bounds()) {
