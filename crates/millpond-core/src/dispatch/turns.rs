@@ -4,7 +4,7 @@
 //! Kept are the topic that was served last, what is left of its turn if that was cut short, and for tenants that were
 //! left with more to give, where they go on. Nothing is kept per topic.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
 
 use hashbrown::HashMap;
 
@@ -99,9 +99,10 @@ impl Turns {
 /// Where tenants go on, by the hashes of their names.
 #[derive(Default)]
 pub(super) struct Tenants {
-    /// With the number under which the tenant stands in `by_use`.
+    /// Each with the number of its last use.
     cursors: HashMap<u64, (u64, Cursor), FixedState>,
-    by_use: BTreeMap<u64, u64>,
+    /// Uses and whose they were, in order. A tenant that was used again since, or is forgotten, stands here for nothing.
+    by_use: VecDeque<(u64, u64)>,
     uses: u64,
 }
 
@@ -124,21 +125,50 @@ impl Tenants {
     pub(super) fn keep(&mut self, cursor: Cursor) {
         let tenant = cursor.tenant;
         self.uses += 1;
-        self.by_use.insert(self.uses, tenant);
-        if let Some((before, _)) = self.cursors.insert(tenant, (self.uses, cursor)) {
-            self.by_use.remove(&before);
+        self.by_use.push_back((self.uses, tenant));
+        self.cursors.insert(tenant, (self.uses, cursor));
+        while self.cursors.len() > TENANTS_MAX {
+            let oldest = self.by_use.pop_front().expect("each cursor has its last use");
+            if is_last_use(&self.cursors, &oldest) {
+                self.cursors.remove(&oldest.1);
+            }
         }
-        if self.cursors.len() > TENANTS_MAX {
-            let (_, oldest) = self.by_use.pop_first().expect("each cursor has its last use");
-            self.cursors.remove(&oldest);
+        if self.by_use.len() > 2 * TENANTS_MAX {
+            let cursors = &self.cursors;
+            self.by_use.retain(|of| is_last_use(cursors, of));
         }
     }
 
     pub(super) fn forget(&mut self, tenant: u64) {
-        if !self.cursors.is_empty()
-            && let Some((used, _)) = self.cursors.remove(&tenant)
-        {
-            self.by_use.remove(&used);
-        }
+        self.cursors.remove(&tenant);
+    }
+}
+
+fn is_last_use(cursors: &HashMap<u64, (u64, Cursor), FixedState>, (used, tenant): &(u64, u64)) -> bool {
+    cursors.get(tenant).is_some_and(|(last, _)| last == used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_types::{TopicName, TopicNumber};
+
+    #[test]
+    fn who_was_not_served_for_longest_is_forgotten_among_very_many() {
+        let mut tenants = Tenants::default();
+        let cursor = |tenant| {
+            let name = TopicName::try_from("a").expect("a name");
+            Cursor { slot: 0, group: 0, number: TopicNumber(tenant), tenant, name }
+        };
+        let all = TENANTS_MAX as u64;
+        (0..all).for_each(|tenant| tenants.keep(cursor(tenant)));
+        tenants.keep(cursor(0));
+        tenants.forget(2);
+        (all..all + 2).for_each(|tenant| tenants.keep(cursor(tenant)));
+        let is_known = [0, 1, 2, 3, all, all + 1].map(|tenant| tenants.cursors.contains_key(&tenant));
+        assert_eq!(is_known, [true, false, false, true, true, true]);
+        (0..10 * all).for_each(|use_of| tenants.keep(cursor(use_of % 3)));
+        assert!(tenants.by_use.len() <= 2 * TENANTS_MAX, "what is kept of uses is bounded");
+        assert_eq!(tenants.cursors.len(), TENANTS_MAX, "and nobody is forgotten for it");
     }
 }

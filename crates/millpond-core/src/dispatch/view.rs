@@ -158,9 +158,7 @@ impl<'a> View<'a> {
             let place = match from {
                 From::BehindTopic(slot) => Some(order.position(slot).behind()),
                 From::Behind(last) if last.is_there(self.state) => Some(order.position(last.slot).behind()),
-                From::TenantEnd(last) if last.is_there(self.state) => {
-                    Some(order.seek_from(last.slot, |slot| self.tenant(slot) == last.tenant))
-                }
+                From::TenantEnd(last) if last.is_there(self.state) => Some(order.tenant_end(last.slot)?),
                 _ => None,
             };
             if let Some(place) = place {

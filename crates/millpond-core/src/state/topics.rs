@@ -87,7 +87,8 @@ impl Topics {
         self.by_name.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
         self.link(slot);
         let place = near.or_else(|| self.seek(group, Edge::Before(name.as_bytes())));
-        self.order.insert_at(group, place, slot, None);
+        let (slots, tenant) = (&self.slots, self.slots[slot as usize].tenant);
+        self.order.insert_at(group, place, slot, |other| slots[other as usize].tenant == tenant);
         self.at_hand.set(slot);
         slot
     }

@@ -1,9 +1,10 @@
 //! All topics in memory in the order of their names: what name comes next, and which topic that has something to give.
 //!
 //! A B+tree per group, all of them in one arena. A leaf holds topics, an inner node its children; beside each stands
-//! the first topic below and a mask: a bit for each priority at which a topic below is *offered*, and one more for
-//! topics that offer nothing. So the next topic at a priority is found without a look at those in between, however many
-//! they are. Each topic knows its leaf: to change what it offers, or to step from it to the next, no names are compared.
+//! the first topic below and a mask: a bit for each priority at which a topic below is *offered*, one for topics that
+//! offer nothing, and one for the first topic of a tenant. So the next topic at a priority, and the next tenant, is found
+//! without a look at the topics in between, however many they are. Each topic knows its leaf: to change what it offers, or to
+//! step from it to the next, no names are compared.
 //!
 //! Invariants: masks and first topics are those of what is below; a node but for the root is never empty; `leaf_of`
 //! names the leaf that holds the topic. What the order of names is, and what the topics are called, is the caller's
@@ -27,11 +28,13 @@ use node::{Entry, Node, WIDTH};
 
 pub(crate) use walk::Position;
 
-/// A set of what topics may offer: a bit per priority, and [`NOTHING`].
+/// A set of what topics may offer: a bit per priority, [`NOTHING`] and [`BEGINS`].
 pub(crate) type Offers = u16;
 
 /// That a topic offers nothing.
 const NOTHING: Offers = 1 << 15;
+/// That a topic is the first one of its tenant.
+pub(super) const BEGINS: Offers = 1 << 14;
 /// Whatever a topic offers, or does not.
 pub(crate) const ANY: Offers = Offers::MAX;
 
@@ -58,13 +61,14 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Puts a topic at its place, which is `None` in a group without topics.
+    /// Puts a topic, which offers nothing yet, at its place; that is `None` in a group without topics. `is_kin` is whether
+    /// another topic is of the same tenant: topics of a tenant stand side by side.
     pub(crate) fn insert_at(
         &mut self,
         group: GroupNumber,
         place: Option<Position>,
         slot: TopicSlot,
-        level: Option<Priority>,
+        is_kin: impl Fn(TopicSlot) -> bool,
     ) {
         if self.leaf_of.len() <= slot as usize {
             self.leaf_of.resize(slot as usize + 1, NONE);
@@ -77,21 +81,42 @@ impl Order {
             Position { node, at: 0 }
         });
         self.leaf_of[slot as usize] = place.node;
-        self.insert_entry(group, place, Entry { first: slot, offers: offer(level), child: None });
+        let begins = !self.before(place).is_some_and(&is_kin);
+        let next = self.next(place, ANY).filter(|next| begins && is_kin(*next));
+        let offers = NOTHING | if begins { BEGINS } else { 0 };
+        self.insert_entry(group, place, Entry { first: slot, offers, child: None });
+        if let Some(next) = next {
+            self.change(next, |offers| offers & !BEGINS);
+        }
     }
 
     /// Takes a topic out.
     pub(crate) fn remove(&mut self, group: GroupNumber, slot: TopicSlot) {
         let place = self.position(slot);
+        if self.offers(place) & BEGINS != 0
+            && let Some(next) = self.next(place.behind(), ANY)
+        {
+            // Of the same tenant or of another one, it is the first now.
+            self.change(next, |offers| offers | BEGINS);
+        }
         self.leaf_of[slot as usize] = NONE;
         self.remove_entry(group, place);
     }
 
     /// Takes note of what a topic offers now.
     pub(crate) fn set(&mut self, slot: TopicSlot, level: Option<Priority>) {
-        let Position { node, at } = self.position(slot);
-        self.nodes[node as usize].offers[at] = offer(level);
-        self.lift(node);
+        self.change(slot, |offers| offers & BEGINS | offer(level));
+    }
+
+    fn change(&mut self, slot: TopicSlot, to: impl FnOnce(Offers) -> Offers) {
+        let place = self.position(slot);
+        let offers = to(self.offers(place));
+        self.nodes[place.node as usize].offers[place.at] = offers;
+        self.lift(place.node);
+    }
+
+    fn offers(&self, place: Position) -> Offers {
+        self.nodes[place.node as usize].offers[place.at]
     }
 
     fn insert_entry(&mut self, group: GroupNumber, place: Position, entry: Entry) {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use millpond_types::Priority;
 use proptest::prelude::*;
 
-use super::{ANY, NONE, NodeId, Offers, Order, offer};
+use super::{ANY, BEGINS, NONE, NodeId, Offers, Order, offer};
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 
@@ -32,7 +32,8 @@ impl Both {
         // Behind the one before is the same place, though it may be in another leaf.
         let before = place.filter(|_| name.is_multiple_of(2)).and_then(|_| self.before((group, name)));
         let place = before.map(|slot| self.order.position(slot).behind()).or(place);
-        self.order.insert_at(group, place, slot, level);
+        self.order.insert_at(group, place, slot, |other| tenant(self.names[other as usize].1) == tenant(name));
+        self.order.set(slot, level);
         self.model.insert(key, (slot, level));
     }
 
@@ -65,19 +66,23 @@ impl Both {
         assert_eq!(place.is_some(), all().next().is_some(), "a group without topics has no places");
         assert_eq!(place.and_then(|place| self.order.next(place, wanted)), expected(from));
         assert_eq!(self.order.first(group, wanted), expected(0));
-        let before = all().take_while(|(key, _)| key.1 < from).map(|(_, (slot, _))| *slot);
-        for slot in before.clone().take(1).chain(before.clone().last()).chain(before.step_by(97)) {
-            let known = self.names[slot as usize].1;
-            let place = self.order.seek_from(slot, |slot| (known..from).contains(&self.names[slot as usize].1));
-            assert_eq!(self.order.next(place, wanted), expected(from));
-        }
         if let Some((slot, _)) = self.model.get(&(group, from)) {
             assert_eq!(self.order.next_after(*slot, wanted), expected(from + 1));
+            let next = all().find(|(key, _)| key.1 > from && tenant(key.1) != tenant(from));
+            let found = self.order.tenant_end(*slot).and_then(|place| self.order.next(place, ANY));
+            assert_eq!(found, next.map(|(_, (slot, _))| *slot), "the next tenant");
         }
     }
 
     fn check_all(&self) {
         for group in 0..2 {
+            let names = || self.model.range((group, 0)..=(group, u32::MAX));
+            let begin = core::iter::once(None).chain(names().map(|(key, _)| Some(tenant(key.1)))).zip(names());
+            let begin =
+                begin.filter(|(before, (key, _))| *before != Some(tenant(key.1))).map(|(_, (_, (slot, _)))| *slot);
+            let first = self.order.first(group, BEGINS);
+            let found = core::iter::successors(first, |slot| self.order.next_after(*slot, BEGINS));
+            assert_eq!(found.collect::<Vec<_>>(), begin.collect::<Vec<_>>(), "where tenants begin");
             let expected = self.model.range((group, 0)..=(group, u32::MAX)).map(|(_, (slot, _))| *slot);
             let first = self.order.first(group, ANY);
             let found = core::iter::successors(first, |slot| self.order.next_after(*slot, ANY));
@@ -104,6 +109,11 @@ impl Both {
         assert!(depths.iter().all(|depth| *depth == depths[0]));
         depths[0]
     }
+}
+
+/// Some have many topics, most have few.
+fn tenant(name: u32) -> u32 {
+    if name < 3000 { name / 300 } else { name / 3 }
 }
 
 fn level(n: u8) -> Option<Priority> {

@@ -1,8 +1,6 @@
 //! Finding places in the order, and stepping on from them.
 
-use core::ops::Range;
-
-use super::{NONE, NodeId, Offers, Order};
+use super::{BEGINS, NONE, NodeId, Offers, Order};
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 
@@ -41,48 +39,24 @@ impl Order {
         }
     }
 
-    /// The place between the topics from one on that come before something and those that do not, where that one does. The
-    /// nearer it is, the fewer others are looked at, and none before the one.
-    pub(crate) fn seek_from(&self, slot: TopicSlot, is_before: impl Fn(TopicSlot) -> bool) -> Position {
-        let Position { mut node, mut at } = self.position(slot);
-        let mut found = None;
-        loop {
-            let place = &self.nodes[node as usize];
-            let end = gallop(at + 1..place.len(), |at| is_before(place.firsts[at]));
-            match place.children.get(end - 1) {
-                None => found = Some(Position { node, at: end }),
-                Some(child) if end > at + 1 => found = Some(self.seek_below(*child, &is_before)),
-                Some(_) => {}
-            }
-            if end < place.len() || place.parent == NONE {
-                return found.expect("it was looked for in a leaf first");
-            }
-            at = self.nodes[place.parent as usize].index_of(node);
-            node = place.parent;
-        }
-    }
-
-    /// The place in a node whose first topic comes before something.
-    fn seek_below(&self, mut node: NodeId, is_before: impl Fn(TopicSlot) -> bool) -> Position {
-        loop {
-            let place = &self.nodes[node as usize];
-            let at = gallop(1..place.len(), |at| is_before(place.firsts[at]));
-            match place.children.get(at - 1) {
-                None => return Position { node, at },
-                Some(child) => node = *child,
-            }
-        }
-    }
-
     /// The first topic of a group that offers any of these.
     pub(crate) fn first(&self, group: GroupNumber, wanted: Offers) -> Option<TopicSlot> {
         let root = *self.roots.get(&group)?;
         let at = self.find(root, 0, wanted)?;
-        Some(self.first_below(root, at, wanted))
+        Some(self.topic_at(self.first_below(root, at, wanted)))
     }
 
     /// The first topic from a place on that offers any of these.
     pub(crate) fn next(&self, from: Position, wanted: Offers) -> Option<TopicSlot> {
+        self.next_place(from, wanted).map(|place| self.topic_at(place))
+    }
+
+    /// The place of the first topic behind another one that is of another tenant.
+    pub(crate) fn tenant_end(&self, slot: TopicSlot) -> Option<Position> {
+        self.next_place(self.position(slot).behind(), BEGINS)
+    }
+
+    fn next_place(&self, from: Position, wanted: Offers) -> Option<Position> {
         let Position { mut node, mut at } = from;
         loop {
             if let Some(at) = self.find(node, at, wanted) {
@@ -108,26 +82,34 @@ impl Order {
         offers.iter().position(|offers| offers & wanted != 0).map(|at| from + at)
     }
 
-    /// The first topic below an entry, whose mask says that there is one.
-    fn first_below(&self, mut node: NodeId, mut at: usize, wanted: Offers) -> TopicSlot {
+    /// The topic that stands right before a place.
+    pub(super) fn before(&self, place: Position) -> Option<TopicSlot> {
+        let Position { mut node, mut at } = place;
+        while at == 0 {
+            let parent = self.nodes[node as usize].parent;
+            if parent == NONE {
+                return None;
+            }
+            at = self.nodes[parent as usize].index_of(node);
+            node = parent;
+        }
+        while let Some(child) = self.nodes[node as usize].children.get(at - 1) {
+            node = *child;
+            at = self.nodes[node as usize].len();
+        }
+        Some(self.nodes[node as usize].firsts[at - 1])
+    }
+
+    /// The place of the first topic below an entry, whose mask says that there is one.
+    fn first_below(&self, mut node: NodeId, mut at: usize, wanted: Offers) -> Position {
         while let Some(child) = self.nodes[node as usize].children.get(at) {
             node = *child;
             at = self.find(node, 0, wanted).expect("a mask is that of what is below");
         }
+        Position { node, at }
+    }
+
+    fn topic_at(&self, Position { node, at }: Position) -> TopicSlot {
         self.nodes[node as usize].firsts[at]
     }
-}
-
-/// The first index of a range of which something is not so that is so of all before it; in steps that grow.
-fn gallop(range: Range<usize>, is_so: impl Fn(usize) -> bool) -> usize {
-    let (Range { mut start, mut end }, mut step) = (range, 1);
-    while start < end {
-        let probe = (start + step - 1).min(end - 1);
-        if is_so(probe) {
-            (start, step) = (probe + 1, step * 2);
-        } else {
-            (end, step) = (probe, 1.max((probe - start) / 2));
-        }
-    }
-    start
 }
