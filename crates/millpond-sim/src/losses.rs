@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millpond_core::{Core, WATCH_EVERY};
-use millpond_storage::twin::{Fault, TwinDisk};
+use millpond_storage::twin::{Fault, TwinDisk, Wreck};
 use millpond_storage::{Disk, OpenError, Recovery, open};
 
 use crate::audit::audit;
@@ -132,7 +132,11 @@ impl World {
     fn cut(&mut self, loss: Loss) {
         self.planned = None;
         match loss {
-            Loss::Power => self.disk.crash(self.streams.disk.draw()),
+            Loss::Power => {
+                let Wreck { misdirected, flipped } = self.disk.crash(self.streams.disk.draw());
+                self.sights.saw_many("writes that went astray", misdirected);
+                self.sights.saw_many("writes with a bit flipped", flipped);
+            }
             Loss::Process | Loss::Nothing => self.disk.kill(),
         }
     }

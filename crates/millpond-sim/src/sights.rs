@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 83] = [
+pub const EVERY_RANGE: [&str; 85] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -105,6 +105,8 @@ pub const EVERY_RANGE: [&str; 83] = [
     "took a place",
     "turns that somebody waited for",
     "watermarks behind the scan",
+    "writes that went astray",
+    "writes with a bit flipped",
 ];
 
 impl Sights {

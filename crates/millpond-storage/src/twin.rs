@@ -1,7 +1,8 @@
 //! A disk in memory with two faces: what is written, and what would survive a power cut.
 //!
 //! It is as unkind as POSIX allows, and the same each time. At a power cut ([`TwinDisk::crash`]) every sector that was
-//! not synced is, by the seed, kept, lost or torn: so a later write may survive an earlier one. Every name that was
+//! not synced is, by the seed, kept, lost or torn, has what was to go elsewhere or a bit flipped: so a later write may
+//! survive an earlier one, and none is to be trusted. Every name that was
 //! made, renamed or removed since the directory was synced may be as before. Operations are counted: a plan lets the
 //! power fail at any one of them, or lets that one fail alone. A capacity can run out, and any bit can be flipped.
 //!
@@ -26,6 +27,7 @@ use crate::disk::{DirectoryLock, Disk, DiskFile, LockError, Preallocate};
 use crate::sync::lock;
 use crate::tree::{MemoryTree, Tree, TreeError, TreeOptions};
 use faces::Faces;
+pub use faces::Wreck;
 pub use seed::Seed;
 use tree::TwinTree;
 
@@ -150,7 +152,7 @@ impl TwinDisk {
 
     /// The power fails and comes back: what was synced is there, and of the rest what the seed leaves. All locks are gone
     /// and all open files are no good any more.
-    pub fn crash(&self, seed: u64) {
+    pub fn crash(&self, seed: u64) -> Wreck {
         let mut seed = Seed::new(seed);
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -170,12 +172,15 @@ impl TwinDisk {
                 Change::Removed(name) => _ = names.remove(&name),
             }
         }
+        let mut wreck = Wreck::default();
         for file in &mut state.files {
-            file.crash(state.sector, &mut seed);
+            let Wreck { misdirected, flipped } = file.crash(state.sector, &mut seed);
+            wreck = Wreck { misdirected: wreck.misdirected + misdirected, flipped: wreck.flipped + flipped };
         }
         state.names = names.clone();
         state.durable_names = names;
         self.restart(state);
+        wreck
     }
 
     /// The process is killed, and the system lives on: all that was written is there.

@@ -59,7 +59,7 @@ fn publish_at(broker: &Broker, level: Level, body: &str) {
 /// The bodies that are there when the broker opens again, after a kill of its process or a loss of power.
 fn after(disk: &TwinDisk, broker: Broker, power_cut: Option<u64>) -> Vec<Vec<u8>> {
     match power_cut {
-        Some(seed) => disk.crash(seed),
+        Some(seed) => _ = disk.crash(seed),
         None => disk.kill(),
     }
     drop(broker);

@@ -4,6 +4,15 @@ use std::collections::BTreeSet;
 
 use super::seed::Seed;
 
+/// What a power cut did to writes beside losing, keeping and tearing them.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Wreck {
+    /// How many sectors have what was to go into another one.
+    pub misdirected: u64,
+    /// How many have a bit flipped.
+    pub flipped: u64,
+}
+
 /// A file as it is read, and as it would be after a power cut.
 #[derive(Default)]
 pub(super) struct Faces {
@@ -60,26 +69,42 @@ impl Faces {
     }
 
     /// Keeps what was synced, and of the rest what the seed leaves.
-    pub(super) fn crash(&mut self, sector: usize, seed: &mut Seed) {
+    pub(super) fn crash(&mut self, sector: usize, seed: &mut Seed) -> Wreck {
         let written = std::mem::take(&mut self.written);
         let mut survived = std::mem::take(&mut self.durable);
         if survived.len() != written.len() && seed.below(2) == 1 {
             survived.resize(written.len(), 0);
         }
-        for index in std::mem::take(&mut self.dirty) {
-            let from = index * sector;
-            let to = (from + sector).min(written.len()).min(survived.len());
-            if from >= to {
+        let end = written.len().min(survived.len());
+        let bytes_of = |index: usize| &written[(index * sector).min(end)..((index + 1) * sector).min(end)];
+        let dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_iter().collect();
+        let mut wreck = Wreck::default();
+        for index in &dirty {
+            let bytes = bytes_of(*index);
+            if bytes.is_empty() {
                 continue;
             }
-            let kept = match seed.below(4) {
-                0 => 0,
-                1 | 2 => to - from,
-                _ => seed.below((to - from) as u64) as usize,
-            };
-            survived[from..from + kept].copy_from_slice(&written[from..from + kept]);
+            let mut arrived = bytes.to_vec();
+            match seed.below(16) {
+                0..=3 => continue,
+                4..=11 => {}
+                12 | 13 => arrived.truncate(seed.below(bytes.len() as u64) as usize),
+                14 => {
+                    arrived = bytes_of(dirty[seed.below(dirty.len() as u64) as usize]).to_vec();
+                    wreck.misdirected += u64::from(arrived != bytes);
+                }
+                _ => {
+                    arrived[seed.below(bytes.len() as u64) as usize] ^= 1 << seed.below(8);
+                    wreck.flipped += 1;
+                }
+            }
+            // What was synced stays, also where it shares a sector with what was not.
+            let places = survived[index * sector..].iter_mut().zip(bytes);
+            let unsynced = places.zip(arrived).filter(|((place, byte), _)| *place != *byte);
+            unsynced.for_each(|((place, _), arrived)| *place = arrived);
         }
         self.written = survived.clone();
         self.durable = survived;
+        wreck
     }
 }

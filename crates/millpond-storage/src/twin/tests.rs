@@ -36,6 +36,30 @@ fn what_is_synced_survives_and_the_rest_is_anyones_guess() {
 }
 
 #[test]
+fn what_is_not_synced_may_go_astray_and_what_shares_its_sector_stays() {
+    let mut all = Wreck::default();
+    for seed in 0..200 {
+        let disk = TwinDisk::new(SMALL_SECTOR);
+        let file = disk.create("a").unwrap();
+        file.write_at(0, &[1; SMALL_SECTOR + 100]).unwrap();
+        file.sync().unwrap();
+        disk.sync_dir().unwrap();
+        file.write_at(SMALL_SECTOR as u64 + 100, &[2; SMALL_SECTOR - 100]).unwrap();
+        file.write_at(2 * SMALL_SECTOR as u64, &[3; SMALL_SECTOR]).unwrap();
+        let Wreck { misdirected, flipped } = disk.crash(seed);
+        all = Wreck { misdirected: all.misdirected + misdirected, flipped: all.flipped + flipped };
+        let bytes = disk.bytes("a");
+        assert_eq!(bytes[..SMALL_SECTOR + 100], [1; SMALL_SECTOR + 100], "of seed {seed}");
+        let astray = bytes[SMALL_SECTOR + 100..]
+            .iter()
+            .zip(SMALL_SECTOR + 100..)
+            .filter(|(byte, at)| ![0, if *at < 2 * SMALL_SECTOR { 2 } else { 3 }].contains(*byte));
+        assert!(astray.count() == 0 || misdirected + flipped > 0, "of seed {seed}");
+    }
+    assert!(all.misdirected > 5 && all.flipped > 5, "{all:?}");
+}
+
+#[test]
 fn names_may_be_as_before_until_the_directory_is_synced() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..50 {
@@ -109,7 +133,7 @@ fn what_a_process_had_of_the_disk_is_of_no_use_to_a_thread_that_outlives_it() {
         let had = Had::of(&disk.clone());
         disk.sync_dir().unwrap();
         if is_crash {
-            disk.crash(1)
+            disk.crash(1);
         } else {
             disk.kill()
         }
