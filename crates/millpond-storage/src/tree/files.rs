@@ -8,7 +8,7 @@
 //! ```
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use lsm_tree::Checksum;
@@ -20,6 +20,11 @@ const CURRENT: &str = "current";
 const TABLES: &str = "tables";
 /// The only kind of checksum.
 const XXH3: u8 = 0;
+/// Bytes at the end of a file of sections, where in them the place of its contents stands, and what a section takes of these
+/// at least.
+const SFA_TRAILER: usize = 38;
+const SFA_PLACE: usize = 22;
+const SFA_SECTION: u64 = 18;
 /// Bytes read at a time.
 const SLICE: usize = 256 * 1024;
 
@@ -33,7 +38,8 @@ impl TreeFiles {
     }
 
     /// Makes sure that the library will find what was left to it. Where it does not find [`CURRENT`] it begins an empty
-    /// tree, and it takes the version's file on trust.
+    /// tree, it takes the version's file on trust, and it makes room for as many sections as a table says that it has before
+    /// it looks at a checksum: 70 GB, if that is what a damaged one says.
     pub fn check(&self) -> Result<(), TreeError> {
         let Some((version, expected)) = self.current()? else {
             return if self.tables()?.is_empty() {
@@ -42,7 +48,9 @@ impl TreeFiles {
                 Err(TreeError::Damaged(format!("{} is missing beside its tables", self.0.join(CURRENT).display())))
             };
         };
-        verify(&self.0.join(format!("v{version}")), expected)
+        verify(&self.0.join(format!("v{version}")), expected)?;
+        let mut tables = self.tables()?.into_iter().map(|table| self.0.join(TABLES).join(table.to_string()));
+        tables.try_for_each(|table| has_room_for_its_sections(&table))
     }
 
     /// The newest version's number and checksum.
@@ -76,6 +84,38 @@ impl TreeFiles {
     /// Removes a table that is in no version.
     pub fn remove_table(&self, id: u64) -> Result<(), TreeError> {
         fs::remove_file(self.0.join(TABLES).join(id.to_string())).map_err(TreeError::Io)
+    }
+}
+
+/// Whether a file is as long as the sections that it says it has would make it. What else is wrong with it the library finds.
+///
+/// It ends with `SFA!`, the version and the kind of checksum, the checksum and the place of its contents, and 8 bytes more.
+/// These begin with `TOC!` and the number of sections, each of which has a place, a length and the length of a name.
+fn has_room_for_its_sections(path: &Path) -> Result<(), TreeError> {
+    let read = || -> io::Result<Option<(u64, u64)>> {
+        let mut file = fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        let mut trailer = [0; SFA_TRAILER];
+        if length < SFA_TRAILER as u64 {
+            return Ok(None);
+        }
+        file.seek(SeekFrom::End(-(SFA_TRAILER as i64)))?;
+        file.read_exact(&mut trailer)?;
+        let contents = u64::from_le_bytes(*trailer[SFA_PLACE..].first_chunk().expect("the trailer is longer"));
+        if contents > length - SFA_TRAILER as u64 {
+            return Ok(None);
+        }
+        let mut head = [0; 8];
+        file.seek(SeekFrom::Start(contents))?;
+        file.read_exact(&mut head)?;
+        let sections = u32::from_le_bytes(*head[4..].first_chunk().expect("four bytes"));
+        Ok(Some((u64::from(sections) * SFA_SECTION, length - contents)))
+    };
+    match read().map_err(TreeError::Io)? {
+        Some((needed, room)) if needed > room => {
+            Err(TreeError::Damaged(format!("{} has more sections than it has room for", path.display())))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -56,6 +56,26 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
+fn a_table_that_says_it_has_very_many_sections_is_damaged() {
+    let (directory, _) = filled();
+    let mut tables = files(directory.path());
+    tables.retain(|file| file.parent().is_some_and(|folder| folder.ends_with("tables")));
+    assert!(!tables.is_empty());
+    for table in tables {
+        let whole = std::fs::read(&table).unwrap();
+        let contents = whole.windows(4).rposition(|bytes| bytes == b"TOC!").unwrap();
+        for sections in [u32::MAX, 1 << 30, 1000] {
+            let mut bytes = whole.clone();
+            bytes[contents + 4..contents + 8].copy_from_slice(&sections.to_le_bytes());
+            std::fs::write(&table, &bytes).unwrap();
+            let why = read(directory.path()).unwrap_err().to_string();
+            assert!(why.contains("more sections than it has room for"), "{why}");
+        }
+        std::fs::write(&table, &whole).unwrap();
+    }
+}
+
+#[test]
 fn every_missing_or_short_file_is_noticed() {
     let (directory, state) = filled();
     for file in files(directory.path()) {
