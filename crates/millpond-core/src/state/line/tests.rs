@@ -90,6 +90,14 @@ impl Both {
                 (InLine::Absent, None) => assert_eq!(expected, None),
                 found => panic!("{sequence:?} is {found:?}"),
             }
+            // In a stored piece the last one before may be finished, and all of the piece is looked at when it comes.
+            let before = plain.iter().rev().find(|run| run.first < sequence).map(|run| run.end().min(sequence).0 - 1);
+            match line.last_before(sequence) {
+                Some(last) if matches!(line.find(last), InLine::Stored(_)) => {
+                    assert!(last < sequence && before.is_some_and(|before| before <= last.0));
+                }
+                last => assert_eq!(last.map(|last| last.0), before, "before {sequence:?}"),
+            }
             let from: Vec<_> = line.runs_from(sequence).map(|run| run.first).collect();
             assert!(from.into_iter().eq(line.runs().filter(|run| run.end() > sequence).map(|run| run.first)));
         }

@@ -82,22 +82,10 @@ impl Order {
         offers.iter().position(|offers| offers & wanted != 0).map(|at| from + at)
     }
 
-    /// The topic that stands right before a place.
+    /// The topic that stands right before a place that was looked for. Such a place is at the front of a leaf only where it is
+    /// before all topics of the group.
     pub(super) fn before(&self, place: Position) -> Option<TopicSlot> {
-        let Position { mut node, mut at } = place;
-        while at == 0 {
-            let parent = self.nodes[node as usize].parent;
-            if parent == NONE {
-                return None;
-            }
-            at = self.nodes[parent as usize].index_of(node);
-            node = parent;
-        }
-        while let Some(child) = self.nodes[node as usize].children.get(at - 1) {
-            node = *child;
-            at = self.nodes[node as usize].len();
-        }
-        Some(self.nodes[node as usize].firsts[at - 1])
+        place.at.checked_sub(1).map(|at| self.nodes[place.node as usize].firsts[at])
     }
 
     /// The place of the first topic below an entry, whose mask says that there is one.
