@@ -90,16 +90,14 @@ impl State {
         self.remove_dead(letter);
         let Letter { namespace, group, id: MessageId { priority, .. }, extent, .. } = *letter;
         let slot = self.slot(*topic, group);
+        let (until, hash) = dedup.map_or((WallTime::NEVER, None), |of| (of.until, Some(of.hash)));
         // It has had its time: a second life is not cut short by the TTL of the first.
         let run = RunPage {
             first: *sequence,
             count: 1,
             position: extent.position,
             sizes: Sizes::Uniform(extent.length),
-            marks: Some(match dedup {
-                Some(Remembered { hash, until }) => Marks::of_redriven(*until, Some(*hash)),
-                None => Marks::of_redriven(WallTime::NEVER, None),
-            }),
+            marks: Some(Marks::of_redriven(until, hash)),
             index: 0,
             published: *published,
             expires: WallTime::NEVER,
