@@ -102,12 +102,16 @@ fn has_room_for_its_sections(path: &Path) -> Result<(), TreeError> {
         file.seek(SeekFrom::End(-(SFA_TRAILER as i64)))?;
         file.read_exact(&mut trailer)?;
         let contents = u64::from_le_bytes(*trailer[SFA_PLACE..].first_chunk().expect("the trailer is longer"));
-        if contents > length - SFA_TRAILER as u64 {
+        // One that a killed writer left is in no version, and may end anywhere.
+        if !trailer.starts_with(b"SFA!") || contents > length - SFA_TRAILER as u64 {
             return Ok(None);
         }
         let mut head = [0; 8];
         file.seek(SeekFrom::Start(contents))?;
         file.read_exact(&mut head)?;
+        if !head.starts_with(b"TOC!") {
+            return Ok(None);
+        }
         let sections = u32::from_le_bytes(*head[4..].first_chunk().expect("four bytes"));
         Ok(Some((u64::from(sections) * SFA_SECTION, length - contents)))
     };

@@ -76,6 +76,15 @@ fn a_table_that_says_it_has_very_many_sections_is_damaged() {
 }
 
 #[test]
+fn a_table_that_a_killed_writer_left_is_not_judged() {
+    let (directory, state) = filled();
+    let unfinished = directory.path().join("tables").join("99999");
+    // Where a whole table would name the place of its contents stands zero, and there no number of sections.
+    std::fs::write(unfinished, [vec![0xff; 5000], vec![0; 38]].concat()).unwrap();
+    assert_eq!(read(directory.path()).unwrap(), state);
+}
+
+#[test]
 fn every_missing_or_short_file_is_noticed() {
     let (directory, state) = filled();
     for file in files(directory.path()) {
