@@ -71,8 +71,9 @@ pub(crate) struct Bodies {
 /// The threads behind [`Bodies`].
 pub(crate) struct ReaderThreads(Vec<UpdateQueue<Source>>);
 
+/// Where messages are read from, and who is told of those that cannot be read.
 #[derive(Clone)]
-struct Source {
+pub(crate) struct Source {
     reader: Reader,
     metrics: Arc<Metrics>,
     writer: Submitter<Request, Reply>,
@@ -85,11 +86,16 @@ impl Bodies {
         metrics: Arc<Metrics>,
         writer: Submitter<Request, Reply>,
     ) -> io::Result<(Bodies, ReaderThreads)> {
-        let source = Source { reader, metrics, writer };
+        let source = Source::new(reader, metrics, writer);
         let start = |i| UpdateQueue::start(&format!("reader-{i}"), &[Lane { capacity: WAITING_READS }], source.clone());
         let queues = (0..READERS).map(start).collect::<io::Result<Vec<_>>>()?;
         let threads = queues.iter().map(UpdateQueue::submitter).collect();
-        Ok((Bodies { source, threads }, ReaderThreads(queues)))
+        Ok((Bodies::new(source, threads), ReaderThreads(queues)))
+    }
+
+    /// Bodies that these threads read.
+    pub(crate) fn new(source: Source, threads: Arc<[Submitter<Unread, Read>]>) -> Bodies {
+        Bodies { source, threads }
     }
 
     /// Reads at once if all of it is in memory, or else on a thread. `number` spreads the work over the threads.
@@ -126,6 +132,10 @@ impl State for Source {
 }
 
 impl Source {
+    pub(crate) fn new(reader: Reader, metrics: Arc<Metrics>, writer: Submitter<Request, Reply>) -> Source {
+        Source { reader, metrics, writer }
+    }
+
     /// Reads what is in memory as a whole; the rest is given back.
     fn read_recent(&self, unread: Unread) -> Result<Read, Unread> {
         let recent = |extent| self.reader.recent(extent);

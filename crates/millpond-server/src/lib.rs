@@ -12,6 +12,7 @@ mod bodies;
 mod broker;
 mod config;
 mod convert;
+pub mod edges;
 mod health;
 mod memory;
 mod metrics;

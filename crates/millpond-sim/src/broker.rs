@@ -42,13 +42,16 @@ pub struct Broker {
     committer: Committer,
     housekeeper: Housekeeper,
     mover: Mover,
-    store: LayeredStore,
+    /// What the core keeps outside of its memory.
+    pub store: LayeredStore,
     filling: Waiting,
     flight: Option<Flight>,
     /// Whether something is written that no sync has covered.
     unsynced: bool,
     /// What its edges are told.
     pub notices: Vec<Notice>,
+    /// Answers that tell nobody of the state, and only give back what a publish held.
+    pub at_once: Vec<Output>,
     canary: Option<Canary>,
     /// Bytes that topics may take in memory.
     room: usize,
@@ -103,6 +106,7 @@ impl Broker {
             flight: None,
             unsynced: false,
             notices: Vec::new(),
+            at_once: Vec::new(),
             canary,
             room: options.room,
         };
@@ -155,7 +159,7 @@ impl Broker {
         self.notices.append(self.core.notices());
         for output in self.core.outputs().drain(..) {
             match &output {
-                Output::Reply { reply: Reply::Published { level: Level::None, .. }, .. } => {}
+                Output::Reply { reply: Reply::Published { level: Level::None, .. }, .. } => self.at_once.push(output),
                 Output::Reply { reply: Reply::Published { level: Level::Buffered, .. }, .. } => {
                     self.filling.written.push(output);
                 }

@@ -1,6 +1,7 @@
 //! Faults put in on purpose, in the world around the core: each has to be caught by its checker, which proves that the
 //! checker looks.
 
+use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::{Attach, Command, DeadMove, Move, Receive};
 use millpond_core::output::{Output, Reply};
@@ -59,10 +60,14 @@ pub enum Canary {
     Sessions,
     /// Messages survive one failure more.
     Failures,
+    /// The last byte of what a connection's client is given is another one.
+    Frames,
+    /// An answer is dropped on its way to a connection.
+    Answers,
 }
 
 /// All of them by name.
-const NAMES: [(&str, Canary); 23] = [
+const NAMES: [(&str, Canary); 25] = [
     ("lost", Canary::Lost),
     ("back", Canary::Back),
     ("reigns", Canary::Reigns),
@@ -86,6 +91,8 @@ const NAMES: [(&str, Canary); 23] = [
     ("dedup", Canary::Dedup),
     ("sessions", Canary::Sessions),
     ("failures", Canary::Failures),
+    ("frames", Canary::Frames),
+    ("answers", Canary::Answers),
 ];
 
 impl Canary {
@@ -196,13 +203,30 @@ impl Canary {
         let (Command::Move(Move { block, .. }) | Command::DeadMove(DeadMove { block, .. })) = command else {
             unreachable!("a mover moves")
         };
-        let mut bytes = block.to_vec();
-        *bytes.last_mut().expect("a message has bytes") ^= 1;
-        *block = bytes.into();
+        *block = changed(block);
     }
 
     /// Whether an output is dropped on its way.
     pub fn swallows(self, output: &Output) -> bool {
         self == Canary::Stuck && matches!(output, Output::Delivery { epoch: None, .. })
     }
+
+    /// The same of one that is for a connection.
+    pub fn forgets(self, output: &Output) -> bool {
+        self == Canary::Answers && matches!(output, Output::Reply { .. })
+    }
+
+    /// Changes what a connection's client is given.
+    pub fn garbles(self, block: &mut Bytes) {
+        if self == Canary::Frames {
+            *block = changed(block);
+        }
+    }
+}
+
+/// The same but for the last byte.
+fn changed(block: &[u8]) -> Bytes {
+    let mut bytes = block.to_vec();
+    *bytes.last_mut().expect("a message has bytes") ^= 1;
+    bytes.into()
 }

@@ -2,6 +2,7 @@
 
 use millpond_core::command::{Command, Level};
 use millpond_core::output::{LeasedRun, Reply};
+use millpond_protocol as frame;
 use millpond_types::{MessageId, NamespaceName, OutcomeRun, PublishOutcome, Receipt, SessionId, TopicName};
 
 use crate::consumer::Consumer;
@@ -20,6 +21,15 @@ pub struct Request {
     pub command: Command,
     /// What it was about.
     pub asked: Asked,
+}
+
+/// A client that may speak the protocol, by its index among those of its kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the kinds of clients")]
+pub enum Client {
+    Producer(usize),
+    Consumer(usize),
+    Receiver(usize),
 }
 
 /// What a request was about.
@@ -83,13 +93,21 @@ pub struct Clients {
     consumers: Vec<Consumer>,
     receivers: Vec<Receiver>,
     operator: Operator,
+    /// Those that speak the protocol; the others are programs with the broker in them.
+    remote: Vec<Client>,
+    /// What these ask.
+    posted: Vec<(Client, Request)>,
 }
 
 impl Clients {
-    /// As many as the plan says.
-    pub fn new(plan: &Plan, load: &mut Stream) -> Clients {
+    /// As many as the plan says, each by itself or on a connection.
+    pub fn new(plan: &Plan, load: &mut Stream, network: &mut Stream) -> Clients {
         let [producers, consumers, receivers] = plan.clients;
+        let all = (0..producers).map(Client::Producer);
+        let all = all.chain((0..consumers).map(Client::Consumer)).chain((0..receivers).map(Client::Receiver));
         Clients {
+            remote: all.filter(|_| network.one_in(2)).collect(),
+            posted: Vec::new(),
             producers: (0..producers).map(|index| Producer::new(index, plan, load)).collect(),
             consumers: (0..consumers).map(|index| Consumer::new(index, plan, load)).collect(),
             receivers: (0..receivers).map(|index| Receiver::new(index, plan, load)).collect(),
@@ -104,28 +122,46 @@ impl Clients {
 
     /// One of them does something.
     pub fn act(&mut self, load: &mut Stream) -> Vec<Request> {
-        match load.weighted(&[6, 6, 3, 2]) {
+        let (client, requests) = match load.weighted(&[6, 6, 3, 2]) {
             0 => {
                 let index = load.below(self.producers.len() as u64) as usize;
-                self.producers[index].act(load)
+                (Client::Producer(index), self.producers[index].act(load))
             }
             1 => {
                 let index = load.below(self.consumers.len() as u64) as usize;
-                self.consumers[index].act(load)
+                (Client::Consumer(index), self.consumers[index].act(load))
             }
             2 => {
                 let index = load.below(self.receivers.len() as u64) as usize;
-                self.receivers[index].act(load)
+                (Client::Receiver(index), self.receivers[index].act(load))
             }
-            _ => self.operator.act(load),
+            _ => return self.operator.act(load),
+        };
+        self.post(client, requests)
+    }
+
+    /// What those on connections have asked since the last time.
+    pub fn posted(&mut self) -> Vec<(Client, Request)> {
+        std::mem::take(&mut self.posted)
+    }
+
+    /// Keeps requests that go over a connection; the others are decided at once.
+    fn post(&mut self, client: Client, requests: Vec<Request>) -> Vec<Request> {
+        if !self.remote.contains(&client) {
+            return requests;
         }
+        self.posted.extend(requests.into_iter().map(|request| (client, request)));
+        Vec::new()
     }
 
     /// All do what is needed to bring everything to its end.
     pub fn finish(&mut self) -> Vec<Request> {
-        let mut requests: Vec<Request> = self.producers.iter_mut().flat_map(Producer::finish).collect();
-        requests.extend(self.consumers.iter_mut().flat_map(Consumer::finish));
-        requests.extend(self.receivers.iter_mut().flat_map(Receiver::finish));
+        let mut all = Vec::new();
+        all.extend(self.producers.iter_mut().map(Producer::finish).enumerate().map(of(Client::Producer)));
+        all.extend(self.consumers.iter_mut().map(Consumer::finish).enumerate().map(of(Client::Consumer)));
+        all.extend(self.receivers.iter_mut().map(Receiver::finish).enumerate().map(of(Client::Receiver)));
+        let mut requests: Vec<Request> =
+            all.into_iter().flat_map(|(client, requests)| self.post(client, requests)).collect();
         requests.extend(self.operator.finish());
         requests
     }
@@ -174,7 +210,27 @@ impl Clients {
 
     /// A delivery came; false if nobody is there to take it.
     pub fn deliver(&mut self, session: SessionId, leases: &[LeasedRun]) -> bool {
-        self.consumers.iter_mut().any(|consumer| consumer.deliver(session, leases))
+        let is_remote = |index| self.remote.contains(&Client::Consumer(index));
+        let mut consumers = self.consumers.iter_mut().enumerate().filter(|(index, _)| !is_remote(*index));
+        consumers.any(|(_, consumer)| consumer.deliver(session, leases))
+    }
+
+    /// Messages came on a client's connection.
+    pub fn given(&mut self, client: Client, leases: &[frame::LeasedRun]) {
+        match client {
+            Client::Producer(_) => unreachable!("a producer asks for no messages"),
+            Client::Consumer(index) => self.consumers[index].given(leases),
+            Client::Receiver(index) => self.receivers[index].received(leases),
+        }
+    }
+
+    /// A client's connection is gone.
+    pub fn connection_lost(&mut self, client: Client) {
+        match client {
+            Client::Producer(index) => self.producers[index].connection_lost(),
+            Client::Consumer(index) => self.consumers[index].connection_lost(),
+            Client::Receiver(index) => self.receivers[index].connection_lost(),
+        }
     }
 
     /// A lease was not ended, for it was not its turn: whoever has it still has it.
@@ -185,8 +241,13 @@ impl Clients {
 
     /// The broker is gone, and with it every connection.
     pub fn connections_lost(&mut self) {
+        self.posted.clear();
         self.producers.iter_mut().for_each(Producer::connection_lost);
         self.consumers.iter_mut().for_each(Consumer::connection_lost);
         self.receivers.iter_mut().for_each(Receiver::connection_lost);
     }
+}
+
+fn of(kind: fn(usize) -> Client) -> impl Fn((usize, Vec<Request>)) -> (Client, Vec<Request>) {
+    move |(index, requests)| (kind(index), requests)
 }

@@ -3,6 +3,7 @@
 
 use millpond_core::command::{Attach, Command, SessionBegin};
 use millpond_core::output::LeasedRun;
+use millpond_protocol as frame;
 use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Receipt, SessionId, TopicName};
 
 use crate::clients::{Asked, Request};
@@ -138,6 +139,13 @@ impl Consumer {
             self.hand.take(leases);
         }
         is_ours
+    }
+
+    /// A delivery came on its connection.
+    pub fn given(&mut self, leases: &[frame::LeasedRun]) {
+        if self.connected {
+            self.hand.take(leases);
+        }
     }
 
     /// A lease was not ended.

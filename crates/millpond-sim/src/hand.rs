@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
-use millpond_core::output::LeasedRun;
+use millpond_core::output;
+use millpond_protocol as frame;
 use millpond_types::{LeaseNumber, MessageId, Millis, Receipt, Sequence};
 
 use crate::clients::{Asked, Request};
@@ -27,6 +28,25 @@ const SPENT_MAX: usize = 20;
 /// Leases one by one, and as a command names them.
 pub type Leases = (Vec<(Receipt, MessageId)>, Vec<ReceiptRun>);
 
+/// Leases that were given together.
+pub trait Given {
+    /// The first receipt, the first message, and how many there are of each.
+    fn given(&self) -> (Receipt, MessageId, u32);
+}
+
+impl Given for output::LeasedRun {
+    fn given(&self) -> (Receipt, MessageId, u32) {
+        (self.receipt, self.id(), self.count)
+    }
+}
+
+impl Given for frame::LeasedRun {
+    fn given(&self) -> (Receipt, MessageId, u32) {
+        let id = MessageId { topic: self.receipt.topic, priority: self.priority, sequence: self.first };
+        (self.receipt, id, self.count)
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Hand {
@@ -38,11 +58,11 @@ pub struct Hand {
 
 impl Hand {
     /// Takes leases in.
-    pub fn take(&mut self, runs: &[LeasedRun]) {
-        for run in runs {
-            for index in 0..u64::from(run.count) {
-                let receipt = Receipt { lease: LeaseNumber(run.receipt.lease.0 + index), ..run.receipt };
-                let id = MessageId { sequence: Sequence(run.first.0 + index), ..run.id() };
+    pub fn take(&mut self, runs: &[impl Given]) {
+        for (first, message, count) in runs.iter().map(Given::given) {
+            for index in 0..u64::from(count) {
+                let receipt = Receipt { lease: LeaseNumber(first.lease.0 + index), ..first };
+                let id = MessageId { sequence: Sequence(message.sequence.0 + index), ..message };
                 self.held.insert(receipt, id);
                 self.taken.insert(receipt);
             }

@@ -47,6 +47,7 @@ mod tape;
 mod told;
 mod verdict;
 mod versioned;
+mod wires;
 mod world;
 
 pub use canary::Canary;

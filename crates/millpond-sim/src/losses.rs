@@ -14,6 +14,9 @@ use crate::world::World;
 
 /// Steps of a life between losses of wake-ups, about.
 const WAKE_UPS_LOST: u64 = 400;
+/// Steps of a life between times in which the disk stands still, about, and how many these last at most.
+const DISK_SLOW: u64 = 300;
+const SLOW_MAX: u64 = 80;
 /// Attempts to start, each with its own fault, before one is left alone.
 const FAULTY_STARTS: u32 = 3;
 
@@ -27,6 +30,9 @@ impl World {
     pub(crate) fn trouble(&mut self) -> Result<(), Violation> {
         if self.plan.disk_is_bad {
             self.trouble_disk();
+        }
+        if self.streams.disk.one_in(DISK_SLOW) {
+            self.slow = self.streams.disk.between(5, SLOW_MAX);
         }
         if self.streams.crashes.one_in(WAKE_UPS_LOST) {
             self.lose_wake_ups();
@@ -184,6 +190,7 @@ impl World {
         self.forwards.check(&self.ledger)?;
         audit(&broker, &self.ledger, &self.promises.model)?;
         millpond_core::invariants::check(&broker.core);
+        self.wires.begin(&broker, self.plan.options.identity.hash_key);
         self.broker = Some(broker);
         Ok(())
     }

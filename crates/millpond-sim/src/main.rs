@@ -16,7 +16,7 @@ usage: millpond-sim [--seed N | --seeds COUNT [--from N] | --forever [--from N]]
   --trace          prints all that happens
   --canary NAME    puts a fault in, and the run has to fail: lost, back, reigns, stuck, early, halves, moved, order,
                    coalescing, watermark, priority, ageing, fairness, memory, starts, retention, once, repeats, routes,
-                   expiry, dedup, sessions or failures
+                   expiry, dedup, sessions, failures, frames or answers
 ";
 
 /// Lives after which a range has to have seen everything.

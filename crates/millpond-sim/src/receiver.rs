@@ -1,13 +1,12 @@
 //! Consumers that receive one shot at a time, and wait for it.
 
 use millpond_core::command::{Command, Receive};
-use millpond_core::output::LeasedRun;
 use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Receipt, TopicName};
 
 use crate::clients::{Asked, Request};
 use crate::consumer::draw_filter;
 use crate::forwards::forward;
-use crate::hand::Hand;
+use crate::hand::{Given, Hand};
 use crate::plan::Plan;
 use crate::streams::Stream;
 
@@ -60,7 +59,7 @@ impl Receiver {
     }
 
     /// The answer to a receive.
-    pub fn received(&mut self, leases: &[LeasedRun]) {
+    pub fn received(&mut self, leases: &[impl Given]) {
         self.waiting = false;
         self.hand.take(leases);
     }

@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 85] = [
+pub const EVERY_RANGE: [&str; 93] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -105,6 +105,14 @@ pub const EVERY_RANGE: [&str; 85] = [
     "took a place",
     "turns that somebody waited for",
     "watermarks behind the scan",
+    "answers in frames",
+    "connections closed by clients",
+    "connections closed by the broker",
+    "connections cut",
+    "connections left half open",
+    "delivered in frames",
+    "frames split on their way",
+    "the disk did nothing",
     "writes that went astray",
     "writes with a bit flipped",
 ];

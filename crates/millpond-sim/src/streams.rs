@@ -20,6 +20,8 @@ pub struct Streams {
     pub groups: Stream,
     /// Who is next: a turn, the disk, the housekeeper.
     pub schedule: Stream,
+    /// What the network does to bytes.
+    pub network: Stream,
     /// How time passes.
     pub time: Stream,
     /// When the process or the power goes.
@@ -38,6 +40,7 @@ impl Streams {
             offices: stream("offices"),
             groups: stream("groups"),
             schedule: stream("schedule"),
+            network: stream("network"),
             time: stream("time"),
             crashes: stream("crashes"),
             disk: stream("disk"),

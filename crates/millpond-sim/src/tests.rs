@@ -155,6 +155,16 @@ fn a_failure_too_many_is_caught() {
     assert_caught(Canary::Failures, Checker::Failures);
 }
 
+#[test]
+fn a_byte_that_changes_on_its_way_to_a_client_is_caught() {
+    assert_caught(Canary::Frames, Checker::Lost);
+}
+
+#[test]
+fn an_answer_that_gets_lost_is_caught() {
+    assert_caught(Canary::Answers, Checker::Stuck);
+}
+
 fn assert_caught(canary: Canary, by: Checker) {
     let options = Options { canary: Some(canary), steps: 400, ..Options::default() };
     let caught = (0..CANARY_LIVES).find_map(|seed| live(seed, options).verdict.err());

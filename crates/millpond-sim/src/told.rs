@@ -21,6 +21,10 @@ impl World {
                 continue;
             }
             self.promises.told(&output);
+            if self.wires.is_theirs(&output) {
+                self.tell_wire(output)?;
+                continue;
+            }
             match output {
                 Output::Reply { ticket, reply } => {
                     let asked = self.open.remove(&ticket);
@@ -57,13 +61,13 @@ impl World {
         Ok(())
     }
 
-    /// The canary drops one delivery in eight.
-    fn swallows_now(&mut self) -> bool {
-        self.sights.saw("deliveries that the canary saw");
-        self.sights.of("deliveries that the canary saw").is_multiple_of(8)
+    /// The canary drops one output in eight.
+    pub(crate) fn swallows_now(&mut self) -> bool {
+        self.sights.saw("outputs that the canary saw");
+        self.sights.of("outputs that the canary saw").is_multiple_of(8)
     }
 
-    fn judge(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
+    pub(crate) fn judge(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
         if let Reply::Refused { code: Code::DiskFull, .. } = reply {
             self.sights.saw("disk full refusals");
         }
@@ -198,7 +202,7 @@ impl World {
         self.back.ended(id, &self.ledger)
     }
 
-    fn delivered(&mut self, leases: &[LeasedRun]) -> Result<(), Violation> {
+    pub(crate) fn delivered(&mut self, leases: &[LeasedRun]) -> Result<(), Violation> {
         for run in leases {
             self.sights.saw_many("delivered", u64::from(run.count));
             let again = self.back.delivered(run, &self.ledger)?;

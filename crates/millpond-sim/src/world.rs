@@ -28,6 +28,7 @@ use crate::stuck;
 use crate::subscribers::Subscribers;
 use crate::tape::{Brief, Tape};
 use crate::verdict::Violation;
+use crate::wires::Wires;
 
 /// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
 const ROUNDS: u32 = 5000;
@@ -48,6 +49,7 @@ pub struct World {
     pub(crate) clients: Clients,
     pub(crate) candidates: Candidates,
     pub(crate) subscribers: Subscribers,
+    pub(crate) wires: Wires,
     /// What each open ticket is about.
     pub(crate) open: BTreeMap<Ticket, Asked>,
     next_ticket: u64,
@@ -69,6 +71,8 @@ pub struct World {
     pub(crate) planned: Option<Fault>,
     /// Whether the disk has no more room.
     pub(crate) full: bool,
+    /// For how many more steps the disk does nothing.
+    pub(crate) slow: u64,
     pub(crate) sights: Sights,
 }
 
@@ -80,7 +84,8 @@ impl World {
         let hash_key = plan.options.identity.hash_key;
         World {
             disk: TwinDisk::new(plan.sector),
-            clients: Clients::new(&plan, &mut streams.load),
+            clients: Clients::new(&plan, &mut streams.load, &mut streams.network),
+            wires: Wires::new(),
             candidates: Candidates::new(&mut streams.offices),
             subscribers: Subscribers::new(&plan, &mut streams.groups),
             streams,
@@ -102,6 +107,7 @@ impl World {
             options,
             planned: None,
             full: false,
+            slow: 0,
             sights: Sights::default(),
         }
     }
@@ -152,6 +158,7 @@ impl World {
     }
 
     fn step(&mut self) -> Result<(), Violation> {
+        self.exchange()?;
         match self.streams.schedule.weighted(&[10, 14, 4, 1, 3]) {
             0 => {
                 let clients = self.streams.schedule.below(4);
@@ -162,6 +169,7 @@ impl World {
                 requests.extend(self.subscribers.act(wall, &mut self.streams.groups));
                 self.turn(requests)?;
             }
+            1..=3 if self.slow > 0 => self.sights.saw("the disk did nothing"),
             1 => {
                 let old = self.streams.schedule.one_in(4);
                 self.commit(old)?;
@@ -173,6 +181,7 @@ impl World {
             },
             _ => self.move_on()?,
         }
+        self.slow = self.slow.saturating_sub(1);
         self.time_passes();
         self.trouble()
     }
@@ -192,16 +201,15 @@ impl World {
     pub(crate) fn turn(&mut self, requests: Vec<Request>) -> Result<(), Violation> {
         let mut commands = Vec::new();
         for Request { command, asked } in requests {
-            self.next_ticket += 1;
-            let ticket = Ticket(self.next_ticket);
+            let ticket = self.next_ticket();
             self.tape.note(format_args!("{} {}", ticket.0, Brief(&command)));
-            if let Asked::Publish { batch: Some(_), .. } = asked {
-                self.sights.saw("batches of a session");
-            }
-            if let Asked::Forward { leases, outputs } = &asked {
-                self.forwards.asked(leases, outputs);
-            }
+            self.asks(&asked);
             self.open.insert(ticket, asked);
+            commands.push((ticket, command));
+        }
+        for (ticket, command) in self.wires.commands() {
+            let ticket = ticket.unwrap_or_else(|| self.next_ticket());
+            self.tape.note(format_args!("{} {}", ticket.0, Brief(&command)));
             commands.push((ticket, command));
         }
         let now = self.clock.tick();
@@ -213,8 +221,16 @@ impl World {
         if let Err(failure) = turned {
             return self.failed(failure);
         }
-        self.subscribers.hears(std::mem::take(&mut broker.notices));
+        let (notices, at_once) = (std::mem::take(&mut broker.notices), std::mem::take(&mut broker.at_once));
+        notices.iter().for_each(|notice| self.wires.note(notice));
+        self.subscribers.hears(notices);
+        at_once.into_iter().filter(|output| self.wires.is_theirs(output)).for_each(|output| self.wires.release(output));
         self.check_told()
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
     }
 
     /// One stage of a batch; false if there is nothing on its way.
@@ -297,6 +313,7 @@ impl World {
     fn drain(&mut self) -> Result<(), Violation> {
         self.tape.note(format_args!("from here on everything is finished"));
         self.heal()?;
+        self.wires.smooth();
         let (mut idle, mut left) = (0, 0);
         for _ in 0..ROUNDS {
             let mut requests = self.clients.finish();
@@ -305,6 +322,10 @@ impl World {
             requests.extend(self.subscribers.finish());
             self.turn(requests)?;
             self.settle()?;
+            while self.exchange()? {
+                self.turn(Vec::new())?;
+                self.settle()?;
+            }
             // The model knows it without a walk.
             let is_left = self.promises.model.left().is_some() || stuck::left(&self.ledger).is_some();
             if !is_left && !self.is_anything_led() {
@@ -331,6 +352,9 @@ impl World {
     fn look_at_the_end(&mut self) -> Result<(), Violation> {
         self.turn(vec![Request { command: Command::Namespaces, asked: Asked::Drained }])?;
         self.settle()?;
+        if let Some(asked) = self.wires.unanswered() {
+            return Err(Violation::stuck(format!("nobody answers {asked:?}, and its connection is there")));
+        }
         let broker = self.broker.as_ref().expect("the broker runs");
         audit(broker, &self.ledger, &self.promises.model)
     }

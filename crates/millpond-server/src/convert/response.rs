@@ -9,7 +9,7 @@ use millpond_types::{DeadView, MessageView};
 ///
 /// # Panics
 ///
-/// If it holds messages, which are read first, or answers a session's begin, which needs the session's id.
+/// If it holds messages, which are read first, or says that a session has begun, which needs the session's id.
 pub(crate) fn response(reply: Reply) -> Response {
     match reply {
         Reply::Published { outcomes, .. } => Response::Published(outcomes),

@@ -10,7 +10,7 @@ use tokio::task::{unconstrained, yield_now};
 
 use super::ServeError;
 use super::limits::OpenFiles;
-use crate::session::{Shared, connection};
+use crate::session::{Shared, socket};
 
 /// Connections that the system holds until they are taken in: room for a burst of thousands. The system may lower it
 /// (`net.core.somaxconn`).
@@ -64,7 +64,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, connectio
         let stream = unconstrained(next(&listener)).await;
         if !files.are_left_beside(&stream) {
             shared.metrics.refused.inc();
-            connection::turn_away(stream);
+            socket::turn_away(stream);
             continue;
         }
         // Frames are written when they are ready, many in one write; waiting for more would only cost time.
@@ -72,7 +72,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, connectio
             tracing::debug!(%error, "a connection was gone before it was taken in");
             continue;
         }
-        tokio::spawn(connection::serve(stream, shared.clone(), connections_max));
+        tokio::spawn(socket::serve(stream, shared.clone(), connections_max));
     }
 }
 

@@ -1,10 +1,10 @@
 //! Connections of clients. Each is one task: it reads frames and submits commands, and it takes what is in its outbox
 //! and writes frames.
 //!
-//! [`conversation`] is what a connection says and hears, without IO; [`connection`] moves its bytes. The writer never
-//! waits for a connection: outputs go into outboxes ([`outbox`]) that [`registry`] finds, and everything that a
-//! connection may make the broker hold is bounded ([`credit`], [`open`], [`outbox`], [`room`]), as is what it may do while
-//! others wait ([`turns`]).
+//! [`conversation`] is what a connection says and hears, [`connection`] when, both without IO; [`socket`] moves its bytes.
+//! The writer never waits for a connection: outputs go into outboxes ([`outbox`]) that [`registry`] finds, and everything
+//! that a connection may make the broker hold is bounded ([`credit`], [`open`], [`outbox`], [`room`]), as is what it may
+//! do while others wait ([`turns`]).
 
 pub(crate) mod connection;
 pub(crate) mod conversation;
@@ -15,6 +15,7 @@ mod open;
 pub(crate) mod outbox;
 pub(crate) mod registry;
 pub(crate) mod room;
+pub(crate) mod socket;
 pub(crate) mod ticket;
 pub(crate) mod turns;
 pub(crate) mod uses;

@@ -25,12 +25,14 @@ pub(crate) enum Kind {
     Publish { bytes: u32, silent: bool },
     /// Is withdrawn with its connection.
     Receive,
-    /// Begins the session's deliveries.
-    SessionBegin,
+    /// Begins the deliveries of the connection's session, if it is still the one of this number.
+    SessionBegin { nth: u32 },
     /// Ends the session.
     SessionEnd,
     /// Makes the consumer known, unless refused.
     Attach { consumer: u32 },
+    /// Forgets the consumer.
+    Detach { consumer: u32 },
     /// Is only told, and cheap: a finish, a detach.
     Plain,
     /// Is only told, and may be dear. Is withdrawn with its connection as far as it has not come.

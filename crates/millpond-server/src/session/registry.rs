@@ -61,6 +61,11 @@ impl Registry {
         self.write().release(number, session)
     }
 
+    /// Whether a connection has the session.
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        self.read().sessions.contains_key(&session)
+    }
+
     /// How many connections there are.
     pub(crate) fn connections(&self) -> usize {
         self.read().connections.len()

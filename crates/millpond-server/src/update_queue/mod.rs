@@ -66,4 +66,4 @@ pub use lanes::Lane;
 pub use place::Place;
 pub use source::{Room, Source};
 pub use submitter::{Refused, Stopped, Submitter};
-pub use worker::{Batch, Next, Panicked, State, UpdateQueue};
+pub use worker::{Batch, Next, Panicked, State, UpdateQueue, Worker};

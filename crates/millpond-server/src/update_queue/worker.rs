@@ -1,4 +1,4 @@
-//! The side that owns the state: one thread, taking all that waits and handing it to the state.
+//! The side that owns the state: one thread, or who stands for one, taking all that waits and handing it to the state.
 
 use std::fmt;
 use std::io;
@@ -63,6 +63,72 @@ impl<Q, A> Batch<Q, A> {
     }
 }
 
+/// Requests whose room a lane keeps when it is empty: enough for a busy turn, a few hundred kilobytes at most.
+const BATCH_CAPACITY_KEPT: usize = 4096;
+
+/// The state and its side of the lanes, for whoever calls it: a thread ([`UpdateQueue`]), or a simulation in which
+/// nothing else runs. Dropped, it leaves nobody waiting.
+pub struct Worker<S: State> {
+    lanes: Ended<S::Request, S::Answer>,
+    batch: Batch<S::Request, S::Answer>,
+    /// What it owns.
+    pub state: S,
+}
+
+/// However the worker ends, nobody is left waiting for it.
+struct Ended<Q, A>(Arc<Lanes<Q, A>>);
+
+impl<Q, A> Drop for Ended<Q, A> {
+    fn drop(&mut self) {
+        self.0.set_phase(Phase::Ended);
+    }
+}
+
+impl<S: State> Worker<S> {
+    /// A queue in front of the state.
+    pub fn new(lanes: &[Lane], state: S) -> Worker<S> {
+        Worker::new_with(lanes, |_| state)
+    }
+
+    /// Like [`Worker::new`], for a state that submits to its own queue.
+    pub fn new_with(lanes: &[Lane], make: impl FnOnce(Submitter<S::Request, S::Answer>) -> S) -> Worker<S> {
+        let batch = Batch { lanes: lanes.iter().map(|_| Vec::new()).collect() };
+        let lanes = Arc::new(Lanes::new(lanes, S::weight));
+        let state = make(Submitter::new(lanes.clone()));
+        Worker { lanes: Ended(lanes), batch, state }
+    }
+
+    /// A new handle for submitting.
+    pub fn submitter(&self) -> Submitter<S::Request, S::Answer> {
+        Submitter::new(self.lanes.0.clone())
+    }
+
+    /// Takes all that waits, or sleeps until something does, at most so long and for ever with `None`; hands it to the
+    /// state.
+    pub fn turn(&mut self, sleep: Option<Duration>) -> Next {
+        self.lanes.0.take(&mut self.batch.lanes, self.state.open_lanes(), sleep);
+        let next = self.state.update(&mut self.batch);
+        // What the state has left is dropped, and thereby answered `Gone`; a burst's memory is not kept.
+        for lane in &mut self.batch.lanes {
+            lane.clear();
+            if lane.capacity() > BATCH_CAPACITY_KEPT {
+                lane.shrink_to(BATCH_CAPACITY_KEPT);
+            }
+        }
+        next
+    }
+
+    fn run(mut self) -> S {
+        let mut sleep = Some(Duration::ZERO);
+        loop {
+            match self.turn(sleep) {
+                Next::Sleep(time) if !self.lanes.0.end_if_finished() => sleep = time,
+                Next::Sleep(_) | Next::End => return self.state,
+            }
+        }
+    }
+}
+
 /// A running queue. Dropping it stops it without waiting for the end.
 pub struct UpdateQueue<S: State> {
     lanes: Arc<Lanes<S::Request, S::Answer>>,
@@ -93,14 +159,10 @@ impl<S: State> UpdateQueue<S> {
         lanes: &[Lane],
         make: impl FnOnce(Submitter<S::Request, S::Answer>) -> S,
     ) -> io::Result<UpdateQueue<S>> {
-        let shared = Arc::new(Lanes::new(lanes, S::weight));
-        let count = lanes.len();
-        let state = make(Submitter::new(shared.clone()));
-        let thread = Builder::new().name(name.to_owned()).spawn({
-            let shared = shared.clone();
-            move || run(&shared, count, state)
-        })?;
-        Ok(UpdateQueue { lanes: shared, thread: Some(thread) })
+        let worker = Worker::new_with(lanes, make);
+        let lanes = worker.lanes.0.clone();
+        let thread = Builder::new().name(name.to_owned()).spawn(move || worker.run())?;
+        Ok(UpdateQueue { lanes, thread: Some(thread) })
     }
 
     /// A new handle for submitting.
@@ -128,40 +190,14 @@ impl<S: State> Drop for UpdateQueue<S> {
     }
 }
 
-fn run<S: State>(lanes: &Lanes<S::Request, S::Answer>, count: usize, mut state: S) -> S {
-    // However this thread ends, nobody is left waiting for it.
-    struct Ended<'a, Q, A>(&'a Lanes<Q, A>);
-    impl<Q, A> Drop for Ended<'_, Q, A> {
-        fn drop(&mut self) {
-            self.0.set_phase(Phase::Ended);
-        }
-    }
-    let _ended = Ended(lanes);
-
-    let mut batch = Batch { lanes: (0..count).map(|_| Vec::new()).collect() };
-    let mut sleep = Some(Duration::ZERO);
-    loop {
-        lanes.take(&mut batch.lanes, state.open_lanes(), sleep);
-        let next = state.update(&mut batch);
-        // What the state has left is dropped, and thereby answered `Gone`; a burst's memory is not kept.
-        for lane in &mut batch.lanes {
-            lane.clear();
-            if lane.capacity() > BATCH_CAPACITY_KEPT {
-                lane.shrink_to(BATCH_CAPACITY_KEPT);
-            }
-        }
-        match next {
-            Next::Sleep(time) if !lanes.end_if_finished() => sleep = time,
-            Next::Sleep(_) | Next::End => return state,
-        }
-    }
-}
-
-/// Requests whose room a lane keeps when it is empty: enough for a busy turn, a few hundred kilobytes at most.
-const BATCH_CAPACITY_KEPT: usize = 4096;
-
 impl<S: State> fmt::Debug for UpdateQueue<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("UpdateQueue")
+    }
+}
+
+impl<S: State> fmt::Debug for Worker<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Worker")
     }
 }

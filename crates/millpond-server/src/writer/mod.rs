@@ -195,12 +195,7 @@ impl Writer {
             }
             Request::Goodbye { withdrawn, session } => {
                 let unanswered = ticket(EMBEDDED, UNANSWERED);
-                for ticket in withdrawn {
-                    self.submit(unanswered, Command::Withdraw(ticket));
-                }
-                if let Some(session) = session {
-                    self.submit(unanswered, Command::SessionLost(session));
-                }
+                Request::last_word(withdrawn, session).for_each(|command| self.submit(unanswered, command));
             }
             Request::Committed(committed) => self.take_back(*committed)?,
             Request::Fetched(found) => {

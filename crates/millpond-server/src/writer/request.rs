@@ -67,6 +67,11 @@ impl Request {
         REQUEST_WEIGHT + held
     }
 
+    /// The commands of a connection's last word.
+    pub(crate) fn last_word(withdrawn: Vec<Ticket>, session: Option<SessionId>) -> impl Iterator<Item = Command> {
+        withdrawn.into_iter().map(Command::Withdraw).chain(session.map(Command::SessionLost))
+    }
+
     /// The lane that a command belongs in.
     pub(crate) fn lane(command: &Command) -> usize {
         match command {

@@ -73,9 +73,8 @@ impl Conversation {
             frame::Request::Attach(attach) => return self.attach(attach, correlation),
             frame::Request::Detach { consumer } => match &self.session {
                 Some(session) => {
-                    let session = session.id;
-                    self.windows.retain(|(number, _)| *number != consumer);
-                    (Kind::Plain, Command::Detach { session, consumer })
+                    // Deliveries may be on their way until it is answered.
+                    (Kind::Detach { consumer }, Command::Detach { session: session.id, consumer })
                 }
                 None => return self.refuse(correlation, Code::SessionUnknown, NO_SESSION),
             },
@@ -288,16 +287,16 @@ impl Conversation {
             return;
         };
         let id = if session == SessionId(0) { random_session() } else { session };
-        if self.ask(
-            correlation,
-            Kind::SessionBegin,
-            Command::SessionBegin(command::SessionBegin { session: id, resume, held }),
-        ) {
+        self.sessions = self.sessions.wrapping_add(1);
+        let nth = self.sessions;
+        let command = Command::SessionBegin(command::SessionBegin { session: id, resume, held });
+        if self.ask(correlation, Kind::SessionBegin { nth }, command) {
+            self.begins.push((nth, id, resume));
             if let Some(other) = self.shared.registry.take_session(id, self.number, &self.outbox) {
                 self.shared.known.uses.leave(other);
             }
             let resume = Duration::from_millis(resume.0);
-            self.session = Some(Session { id, begun: false, resume, heartbeat: now });
+            self.session = Some(Session { id, nth, begun: false, resume, heartbeat: now });
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::output::Reply;
 use millpond_protocol::{Response, encode_response};
-use millpond_types::{NamespaceName, SessionId};
+use millpond_types::{Millis, NamespaceName, SessionId};
 
 use super::Shared;
 use super::credit::{PublishCredit, Window};
@@ -45,6 +45,10 @@ pub(crate) struct Conversation {
     goodbye: Option<Place<Request, Reply>>,
     open: OpenRequests,
     session: Option<Session>,
+    /// Begins of sessions that are not answered, which may be several: their numbers, ids and resumption times.
+    begins: Vec<(u32, SessionId, Millis)>,
+    /// How many sessions have begun.
+    sessions: u32,
     windows: Vec<(u32, Window)>,
     /// The namespace that it uses as it last asked, and in which epoch that was.
     used: Option<(u64, NamespaceName)>,
@@ -69,6 +73,8 @@ pub(crate) struct Conversation {
 /// The session of a connection.
 struct Session {
     id: SessionId,
+    /// Which of the connection's it is.
+    nth: u32,
     /// Whether the client was told; deliveries before that are none of its business.
     begun: bool,
     /// It is lost without a heartbeat for so long.
@@ -86,6 +92,8 @@ impl Conversation {
             goodbye: Some(goodbye),
             open: OpenRequests::default(),
             session: None,
+            begins: Vec::new(),
+            sessions: 0,
             windows: Vec::new(),
             used: None,
             credit: PublishCredit::default(),

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use millpond_core::output::Reply;
 use millpond_protocol::{LeasedRun, Response};
 use millpond_types::limits::FRAME_MAX;
-use millpond_types::{Code, LeaderEpoch, Millis};
+use millpond_types::{Code, LeaderEpoch};
 
 use super::Conversation;
 use crate::bodies::{Read, Reading, Unread};
@@ -121,21 +121,12 @@ impl Conversation {
                     return;
                 }
             }
-            Kind::SessionBegin if is_refused => {
-                if let Some(session) = self.session.take() {
-                    self.shared.registry.release_session(session.id, self.number);
-                }
-            }
+            Kind::SessionBegin { nth } => return self.session_begun(nth, reply, correlation),
             Kind::Attach { consumer } if is_refused => self.windows.retain(|(number, _)| *number != consumer),
-            Kind::SessionBegin
-            | Kind::Attach { .. }
-            | Kind::Receive
-            | Kind::SessionEnd
-            | Kind::Plain
-            | Kind::Manage => {}
+            Kind::Detach { consumer } => self.windows.retain(|(number, _)| *number != consumer),
+            Kind::Attach { .. } | Kind::Receive | Kind::SessionEnd | Kind::Plain | Kind::Manage => {}
         }
         match reply {
-            Reply::SessionBegun { resumed } => self.session_begun(resumed, correlation),
             Reply::Received(runs) => self.read(Telling::Answer { correlation }, Unread::Leases(runs)),
             Reply::Messages(rows) => self.read(Telling::Answer { correlation }, Unread::Messages(rows)),
             Reply::Dead { rows, next } => self.read(Telling::Answer { correlation }, Unread::Dead(rows, next)),
@@ -143,12 +134,20 @@ impl Conversation {
         }
     }
 
-    fn session_begun(&mut self, resumed: bool, correlation: u32) {
-        let Some(session) = &mut self.session else { return };
-        session.begun = true;
-        let heartbeat = Millis(session.resume.as_millis() as u64);
-        let begun = Response::SessionBegun { session: session.id, resumed, heartbeat };
-        self.write(begun, correlation);
+    /// The begin of a session is answered. The client may have ended it since, and begun another one.
+    fn session_begun(&mut self, nth: u32, reply: Reply, correlation: u32) {
+        let at = self.begins.iter().position(|(of, ..)| *of == nth).expect("a begin is answered once");
+        let (_, id, heartbeat) = self.begins.swap_remove(at);
+        let Reply::SessionBegun { resumed } = reply else {
+            if self.session.take_if(|session| session.nth == nth).is_some() {
+                self.shared.registry.release_session(id, self.number);
+            }
+            return self.write(response(reply), correlation);
+        };
+        if let Some(session) = self.session.as_mut().filter(|session| session.nth == nth) {
+            session.begun = true;
+        }
+        self.write(Response::SessionBegun { session: id, resumed, heartbeat }, correlation);
     }
 
     fn read(&mut self, what: Telling, unread: Unread) {

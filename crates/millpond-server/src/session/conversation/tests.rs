@@ -150,6 +150,67 @@ fn an_expiry_of_before_the_resumption_does_not_take_its_answer() {
 }
 
 #[test]
+fn what_begins_and_ends_in_one_breath_is_answered_all_the_same() {
+    let mut rig = Rig::new();
+    let begin = |id| Asked::SessionBegin { session: SessionId(id), resume: Default::default(), held: Vec::new() };
+    for request in [begin(7), Asked::SessionEnd, begin(8)] {
+        rig.accept(request).unwrap();
+    }
+    let begun = |index| Out::Reply { index, reply: Reply::SessionBegun { resumed: false } };
+    rig.output(begun(0)).unwrap();
+    rig.output(Out::Reply { index: 1, reply: Reply::Done }).unwrap();
+    assert!(!rig.conversation.session.as_ref().unwrap().begun, "it is the other one that has begun");
+    rig.output(begun(2)).unwrap();
+    let said = rig.said();
+    let is = |response: &Response, id| matches!(response, Response::SessionBegun { session, .. } if session.0 == id);
+    assert!(is(&said[0].1, 7) && matches!(said[1].1, Response::Done) && is(&said[2].1, 8), "{said:?}");
+    assert!(rig.conversation.session.as_ref().unwrap().begun);
+    rig.end();
+}
+
+#[test]
+fn a_session_that_was_refused_late_is_not_the_one_that_began_since() {
+    let mut rig = Rig::new();
+    let begin = |id| Asked::SessionBegin { session: SessionId(id), resume: Default::default(), held: Vec::new() };
+    for request in [begin(7), Asked::SessionEnd, begin(8)] {
+        rig.accept(request).unwrap();
+    }
+    let refused = Reply::Refused { code: Code::LimitExceeded, detail: String::new() };
+    rig.output(Out::Reply { index: 0, reply: refused }).unwrap();
+    assert_eq!(rig.conversation.session.as_ref().map(|session| session.id), Some(SessionId(8)));
+    rig.end();
+}
+
+#[test]
+fn the_number_of_a_consumer_is_free_when_its_detachment_is_answered() {
+    let mut rig = Rig::new();
+    let attach = || {
+        Asked::Attach(frame::Attach {
+            consumer: 1,
+            namespace: NamespaceName::default(),
+            group: Default::default(),
+            filter: millpond_types::Filter::All,
+            messages: 1,
+            bytes: 1000,
+            lease: None,
+            at_most_once: false,
+        })
+    };
+    let begin = Asked::SessionBegin { session: SessionId(7), resume: Default::default(), held: Vec::new() };
+    for request in [begin, attach(), Asked::Detach { consumer: 1 }] {
+        rig.accept(request).unwrap();
+    }
+    // Deliveries to the one that goes may be on their way.
+    rig.accept(attach()).unwrap();
+    let said = rig.said();
+    assert!(matches!(said[..], [(5, Response::Error { code: Code::ConsumerExists, .. })]), "{said:?}");
+    rig.output(Out::Reply { index: 2, reply: Reply::Done }).unwrap();
+    rig.accept(attach()).unwrap();
+    assert!(matches!(rig.said()[..], [(5, Response::Done)]), "only its end was answered");
+    rig.end();
+}
+
+#[test]
 fn a_connection_that_drains_waits_for_its_answers_and_not_for_receives() {
     use millpond_core::command::Level;
     let mut rig = Rig::new();

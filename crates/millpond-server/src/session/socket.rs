@@ -1,0 +1,246 @@
+//! The task of one connection: it moves the bytes of its socket, and [`Connection`] says which.
+//!
+//! Invariant: the task never blocks and never waits for one thing alone. It reads as long as the broker has room for
+//! what it reads, writes what there is to write, and takes what was put into its outbox. All frames that are ready go out
+//! in one write. A connection that rests holds no buffers.
+
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millpond_protocol::{Response, encode_response};
+use millpond_types::Code;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::{sleep_until, timeout};
+
+use super::Shared;
+use super::connection::{Connection, stopped};
+use super::intake::{Brought, Intake};
+use super::outbox::{Close, Outbox};
+use super::turns::{Effort, TURN, Turn};
+use crate::update_queue::Refused;
+use crate::writer::FINISHING;
+
+/// How long a closing connection is given to take its last frame.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How a connection ended.
+enum End {
+    /// The client closed it, or the network did.
+    Gone,
+    /// The broker closes it.
+    Close(Close),
+}
+
+impl From<Close> for End {
+    fn from(close: Close) -> End {
+        End::Close(close)
+    }
+}
+
+/// Serves a connection until it ends. `connections_max` is held against those that are open.
+pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connections_max: usize) {
+    let Some((number, outbox)) = shared.registry.connect(connections_max) else {
+        shared.metrics.refused.inc();
+        let detail = format!("the broker has {connections_max} connections, which is all it may have; close some");
+        return refuse(&mut stream, Close { code: Code::Overloaded, detail }).await;
+    };
+    let mut writer = shared.writer.source();
+    let goodbye = loop {
+        match shared.writer.place(FINISHING) {
+            Ok(place) => break place,
+            Err(Refused::Full(())) if writer.room(FINISHING, 1, 1).await.is_ok() => {}
+            Err(_) => {
+                shared.registry.disconnect(number, None, |_| {});
+                return refuse(&mut stream, stopped(&shared)).await;
+            }
+        }
+    };
+    shared.metrics.connected.inc();
+    let now = Instant::now();
+    let mut socket = Socket {
+        connection: Connection::new((number, outbox.clone()), (writer, goodbye), shared.clone(), now),
+        outbox,
+        intake: Intake::new(shared.receiving.clone()),
+        shared,
+        effort: Effort::new(now),
+        has_more_to_say: false,
+    };
+    let end = socket.run(&mut stream).await;
+    if let End::Close(close) = end {
+        tracing::info!(connection = number, code = close.code.name(), detail = close.detail, "closing a connection");
+        let rest = socket.connection.close(&close);
+        farewell(&mut stream, &rest).await;
+    }
+}
+
+struct Socket {
+    connection: Connection,
+    outbox: Arc<Outbox>,
+    shared: Arc<Shared>,
+    intake: Intake,
+    effort: Effort,
+    /// Whether there may be outputs that the socket would take.
+    has_more_to_say: bool,
+}
+
+impl Socket {
+    async fn run(&mut self, stream: &mut TcpStream) -> End {
+        let (reading, writing) = stream.split();
+        match self.run_until_closed(reading, writing).await {
+            Ok(()) => End::Gone,
+            Err(end) => end,
+        }
+    }
+
+    async fn run_until_closed(&mut self, mut reading: ReadHalf<'_>, writing: WriteHalf<'_>) -> Result<(), End> {
+        let mut turn: Option<Turn> = None;
+        loop {
+            self.flush(&writing)?;
+            self.connection.submit()?;
+            drop(turn.take());
+            self.connection.check_drained()?;
+            if self.effort.needs_turn() {
+                turn = Some(self.shared.turns.next().await);
+            }
+            if self.connection.has_frames() {
+                self.take_in()?;
+                continue;
+            }
+            if turn.is_some() && self.may_read() && !self.read(&mut reading).await? {
+                return Ok(());
+            }
+            if turn.is_some() || self.has_more_to_say {
+                continue;
+            }
+            let is_writing = !self.connection.unwritten().is_empty();
+            let is_reading = self.may_read();
+            self.connection.note_reading(is_reading, Instant::now());
+            let waits_for_turn = self.intake.is_waiting();
+            let deadline = self.connection.deadline(is_reading);
+            let deadline = self.intake.deadline().map_or(deadline, |other| deadline.min(other));
+            let (connection, intake) = (&mut self.connection, &mut self.intake);
+            tokio::select! {
+                biased;
+                () = self.outbox.filled() => {}
+                ready = reading.readable(), if is_reading => {
+                    ready.map_err(|_| End::Gone)?;
+                    if !self.read(&mut reading).await? {
+                        return Ok(());
+                    }
+                }
+                ready = writing.writable(), if is_writing => ready.map_err(|_| End::Gone)?,
+                waited = poll_fn(|context| connection.poll(context)) => waited?,
+                () = intake.granted(), if waits_for_turn => {}
+                () = sleep_until(deadline.into()) => self.check_deadlines()?,
+            }
+        }
+    }
+
+    /// Reads once, without waiting, and takes frames in. False at the end of the stream.
+    async fn read(&mut self, stream: &mut ReadHalf<'_>) -> Result<bool, End> {
+        match self.intake.read(stream).await {
+            Brought::Something(bytes) => self.effort.moved(bytes),
+            Brought::Nothing => return Ok(true),
+            Brought::End => return Ok(false),
+        }
+        self.take_in()?;
+        Ok(true)
+    }
+
+    /// Takes whole frames in, no more than may be in a turn.
+    fn take_in(&mut self) -> Result<(), Close> {
+        let frames = self.connection.hear(&mut self.intake.bytes, Instant::now())?;
+        self.effort.took_in(frames);
+        if !self.connection.has_frames() {
+            self.intake.settle();
+        }
+        Ok(())
+    }
+
+    /// Writes as much as the socket takes and may be in a turn.
+    fn flush(&mut self, stream: &WriteHalf<'_>) -> Result<(), End> {
+        self.has_more_to_say = false;
+        let mut moved = 0;
+        loop {
+            let bytes = self.connection.say()?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            if moved >= TURN {
+                self.has_more_to_say = true;
+                return Ok(());
+            }
+            match stream.try_write(&bytes[..bytes.len().min(TURN)]) {
+                Ok(bytes) => {
+                    moved += bytes;
+                    self.effort.moved(bytes);
+                    self.connection.wrote(bytes, Instant::now());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.connection.compact();
+                    return Ok(());
+                }
+                Err(_) => return Err(End::Gone),
+            }
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        !self.intake.is_waiting() && self.connection.may_read()
+    }
+
+    fn check_deadlines(&mut self) -> Result<(), Close> {
+        let now = Instant::now();
+        self.connection.check_deadlines(self.may_read(), now)?;
+        if self.intake.is_overdue(now) {
+            let detail = "a large frame came too slowly while others waited for its room; send smaller ones".to_owned();
+            return Err(Close { code: Code::Overloaded, detail });
+        }
+        Ok(())
+    }
+}
+
+/// Closes a connection that was not taken in.
+async fn refuse(stream: &mut TcpStream, close: Close) {
+    let mut frame = Vec::new();
+    encode_response(&Response::Closing { code: close.code, detail: close.detail }, 0, &mut frame);
+    farewell(stream, &frame).await;
+}
+
+/// Closes a connection at once, because the files of the process are needed elsewhere. Whether the client reads why is up
+/// to the network: it is not waited for.
+pub(crate) fn turn_away(stream: TcpStream) {
+    let detail =
+        "the broker's limit of open files leaves no more for connections; close some, or raise it (`ulimit -n`)";
+    let closing = Response::Closing { code: Code::Overloaded, detail: detail.to_owned() };
+    let mut frame = Vec::new();
+    encode_response(&closing, 0, &mut frame);
+    let told = stream.into_std().and_then(|mut stream| stream.write_all(&frame));
+    if let Err(error) = told {
+        tracing::debug!(%error, "a client that is turned away was not told why");
+    }
+}
+
+/// Writes the last bytes, and reads on for a moment so that the client's unread bytes do not destroy them on their way.
+async fn farewell(stream: &mut TcpStream, last: &[u8]) {
+    let told = async {
+        stream.write_all(last).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut rest) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    // A client that is gone, or does not take it, has been told as well as can be.
+    let _: Result<io::Result<()>, _> = timeout(LINGER, told).await;
+}

@@ -1,0 +1,202 @@
+//! Connections of those clients that speak the protocol: real frames through the broker's real edges, over a network that
+//! delays and splits bytes, falls silent in one direction or both, and cuts.
+//!
+//! A client listens to one wire at a time. What was on its way on one that it gave up may still reach the broker, behind
+//! the first frames of the next one; and where the broker has not noticed, it goes on telling nobody. What a client hears
+//! goes past the same checkers as what others are told, and the bodies that come out of a frame have to be those that
+//! were sent.
+
+mod end;
+mod wire;
+
+use std::time::{Duration, Instant};
+
+use millpond_core::command::{Command, Ticket};
+use millpond_core::output::{Notice, Output, Reply};
+use millpond_protocol::{LeasedRun, Limits};
+use millpond_server::edges::Edges;
+use millpond_types::{MessageId, RunTime};
+
+use crate::audit::compare;
+use crate::bodies::tags_of;
+use crate::broker::Broker;
+use crate::clients::{Asked, Client, Request};
+use crate::sights::Sights;
+use crate::streams::Stream;
+use crate::verdict::Violation;
+use crate::world::World;
+
+use end::Heard;
+use wire::Wire;
+
+/// See the module.
+pub struct Wires {
+    wires: Vec<Wire>,
+    edges: Option<Edges>,
+    /// Where the times of the edges begin, which know no others.
+    begin: Instant,
+    /// Whether all bytes arrive at once.
+    is_smooth: bool,
+}
+
+impl Wires {
+    /// Of a broker that has not begun.
+    pub fn new() -> Wires {
+        Wires { wires: Vec::new(), edges: None, begin: Instant::now(), is_smooth: false }
+    }
+
+    /// The broker is gone, with all that was on its way, and another one is there.
+    pub fn begin(&mut self, broker: &Broker, hash_key: [u64; 2]) {
+        self.wires.clear();
+        self.edges = Some(Edges::new(broker.reader.clone(), broker.store.clone(), hash_key, Limits::default()));
+    }
+
+    /// From here on the network is as it should be.
+    pub fn smooth(&mut self) {
+        self.is_smooth = true;
+    }
+
+    /// What connections ask the core; without a ticket where nobody is answered.
+    pub fn commands(&mut self) -> Vec<(Option<Ticket>, Command)> {
+        self.edges.as_mut().map(Edges::commands).unwrap_or_default()
+    }
+
+    /// What the core tells its edges.
+    pub fn note(&self, notice: &Notice) {
+        if let Some(edges) = &self.edges {
+            edges.note(notice.clone());
+        }
+    }
+
+    /// Whether an output is for one of these.
+    pub fn is_theirs(&self, output: &Output) -> bool {
+        self.edges.as_ref().is_some_and(|edges| edges.is_theirs(output))
+    }
+
+    /// Tells an output.
+    pub fn release(&self, output: Output) {
+        self.edges.as_ref().expect("it is theirs").release(vec![output]);
+    }
+
+    /// What somebody who still listens has asked and is not told, receives apart, which may wait.
+    pub fn unanswered(&self) -> Option<&Asked> {
+        let open = self.wires.iter().flat_map(Wire::open);
+        open.into_iter().find(|asked| !matches!(asked, Asked::Receive(_)))
+    }
+
+    /// A client asks for something, on the wire that it listens to or a new one.
+    fn post(&mut self, client: Client, request: Request, now: Instant, network: &mut Stream, sights: &mut Sights) {
+        let listens = self.wires.iter().position(|wire| wire.client == client && wire.is_heard());
+        if let Command::SessionLost(_) = request.command {
+            if let Some(at) = listens {
+                self.wires[at].give_up(!self.is_smooth && network.one_in(2), sights);
+            }
+            return;
+        }
+        let at = listens.unwrap_or_else(|| {
+            let edges = self.edges.as_mut().expect("a client acts while there is a broker");
+            self.wires.push(Wire::new(client, edges.connect(now)));
+            self.wires.len() - 1
+        });
+        self.wires[at].ask(request);
+    }
+
+    /// Carries bytes both ways, as many as the network is in the mood for: what clients hear, and whether anything moved.
+    fn carry(
+        &mut self,
+        now: Instant,
+        network: &mut Stream,
+        sights: &mut Sights,
+    ) -> Result<(Vec<(Client, Heard)>, bool), Violation> {
+        let Some(edges) = &mut self.edges else { return Ok((Vec::new(), false)) };
+        edges.read();
+        let (mut heard, mut moved) = (Vec::new(), false);
+        for wire in &mut self.wires {
+            wire.turn(self.is_smooth, network, sights);
+            moved |= wire.carry(now, network, sights);
+            let client = wire.client;
+            heard.extend(wire.hear(network)?.into_iter().map(|heard| (client, heard)));
+        }
+        self.wires.retain(Wire::is_there);
+        Ok((heard, moved))
+    }
+}
+
+impl World {
+    /// Clients that speak the protocol say what they have to say, bytes travel, and they hear what has come. False if
+    /// nothing did.
+    pub(crate) fn exchange(&mut self) -> Result<bool, Violation> {
+        let RunTime(run) = self.broker().core.now().run;
+        let now = self.wires.begin + Duration::from_millis(run);
+        let posted = self.clients.posted();
+        let mut moved = !posted.is_empty();
+        for (client, request) in posted {
+            self.tape.note(format_args!("{client:?} {}", crate::tape::Brief(&request.command)));
+            self.asks(&request.asked);
+            self.wires.post(client, request, now, &mut self.streams.network, &mut self.sights);
+        }
+        let (heard, carried) = self.wires.carry(now, &mut self.streams.network, &mut self.sights)?;
+        moved |= carried || !heard.is_empty();
+        for (client, heard) in heard {
+            self.tape.note(format_args!("{client:?} hears {heard:?}"));
+            self.hears(client, heard)?;
+        }
+        Ok(moved)
+    }
+
+    fn hears(&mut self, client: Client, heard: Heard) -> Result<(), Violation> {
+        match heard {
+            Heard::Reply(asked, reply) => {
+                self.sights.saw("answers in frames");
+                self.judge(&asked, &reply)?;
+                self.clients.answer(&asked, &reply, &mut self.sights)
+            }
+            Heard::Given(mut runs) => {
+                if let Some(canary) = self.options.canary {
+                    runs.iter_mut().for_each(|run| canary.garbles(&mut run.block));
+                }
+                self.arrived(&runs)?;
+                self.clients.given(client, &runs);
+                Ok(())
+            }
+            Heard::Lost => {
+                self.clients.connection_lost(client);
+                Ok(())
+            }
+        }
+    }
+
+    fn arrived(&mut self, runs: &[LeasedRun]) -> Result<(), Violation> {
+        for run in runs {
+            self.sights.saw_many("delivered in frames", u64::from(run.count));
+            let first = MessageId { topic: run.receipt.topic, priority: run.priority, sequence: run.first };
+            compare(run.count, first, Ok(&tags_of(&run.block)), &self.ledger)?;
+        }
+        Ok(())
+    }
+
+    /// Tells an output to the connection that it is for.
+    pub(crate) fn tell_wire(&mut self, output: Output) -> Result<(), Violation> {
+        match &output {
+            Output::Delivery { leases, .. } | Output::Reply { reply: Reply::Received(leases), .. } => {
+                self.delivered(leases)?;
+            }
+            Output::SessionExpired(_) => self.sights.saw("sessions expired"),
+            Output::Reply { .. } | Output::Standing { .. } => {}
+        }
+        if self.options.canary.is_some_and(|canary| canary.forgets(&output)) && self.swallows_now() {
+            return Ok(());
+        }
+        self.wires.release(output);
+        Ok(())
+    }
+
+    /// Something was asked.
+    pub(crate) fn asks(&mut self, asked: &Asked) {
+        match asked {
+            Asked::Publish { batch: Some(_), .. } => self.sights.saw("batches of a session"),
+            Asked::Forward { leases, outputs } => self.forwards.asked(leases, outputs),
+            _ => {}
+        }
+    }
+}

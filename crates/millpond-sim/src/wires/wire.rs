@@ -1,0 +1,166 @@
+//! One wire: a client's end, the broker's, and the bytes between them.
+
+use std::time::Instant;
+
+use millpond_server::edges::Edge;
+
+use super::end::{End, Heard};
+use crate::clients::{Asked, Client, Request};
+use crate::sights::Sights;
+use crate::streams::Stream;
+use crate::verdict::Violation;
+
+/// Steps between changes of a network's manner, between cuts, and until a client has had enough of a silent one, about.
+const MANNER_LASTS: u64 = 40;
+const CUT: u64 = 250;
+const PATIENCE: u64 = 30;
+/// Bytes that a slow network brings at once, at most.
+const TRICKLE: u64 = 40;
+/// Bytes that the broker's end says at once, at most: a socket's buffer is no larger.
+const SAYS: usize = 4096;
+
+/// How a network treats bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Manner {
+    /// All at once.
+    Prompt,
+    /// A few at a time, down to one.
+    Trickle,
+    /// What the client says goes nowhere, for now.
+    DeafBroker,
+    /// What the broker says goes nowhere, for now.
+    DeafClient,
+}
+
+/// See the module.
+pub struct Wire {
+    /// Whose it is.
+    pub client: Client,
+    /// `None` once the client has given it up.
+    end: Option<End>,
+    /// `None` once the broker has closed it, or knows that it is gone.
+    edge: Option<Edge>,
+    to_broker: Vec<u8>,
+    to_client: Vec<u8>,
+    /// Whether the broker learns that the client has gone, behind what it has said.
+    ends: bool,
+    manner: Manner,
+}
+
+impl Wire {
+    /// A client's new connection.
+    pub fn new(client: Client, edge: Edge) -> Wire {
+        let mut to_broker = Vec::new();
+        let end = End::new(&mut to_broker);
+        let (end, edge) = (Some(end), Some(edge));
+        Wire { client, end, edge, to_broker, to_client: Vec::new(), ends: false, manner: Manner::Prompt }
+    }
+
+    /// Whether the client listens to it.
+    pub fn is_heard(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// What it has asked and is not told.
+    pub fn open(&self) -> impl Iterator<Item = &Asked> {
+        self.end.iter().flat_map(End::open)
+    }
+
+    /// Whether either side is there.
+    pub fn is_there(&self) -> bool {
+        self.end.is_some() || self.edge.is_some()
+    }
+
+    /// The client asks for something.
+    pub fn ask(&mut self, request: Request) {
+        self.end.as_mut().expect("it is heard").ask(request, &mut self.to_broker);
+    }
+
+    /// The client listens to it no longer. A broker that is not told finds out by itself, when nothing comes for long.
+    pub fn give_up(&mut self, silently: bool, sights: &mut Sights) {
+        sights.saw(if silently { "connections left half open" } else { "connections closed by clients" });
+        (self.end, self.ends) = (None, !silently);
+    }
+
+    /// The network's manner may change, or it cuts.
+    pub fn turn(&mut self, is_smooth: bool, network: &mut Stream, sights: &mut Sights) {
+        if is_smooth {
+            self.manner = Manner::Prompt;
+            // Nobody waits for a broker that does not know.
+            self.ends |= self.end.is_none();
+            return;
+        }
+        if network.one_in(MANNER_LASTS) {
+            let manners = [Manner::Prompt, Manner::Trickle, Manner::DeafBroker, Manner::DeafClient];
+            self.manner = manners[network.weighted(&[6, 3, 1, 1])];
+        }
+        let is_silent = matches!(self.manner, Manner::DeafBroker | Manner::DeafClient);
+        if self.end.is_some() && is_silent && network.one_in(PATIENCE) {
+            let silently = network.one_in(2);
+            self.give_up(silently, sights);
+        }
+        if network.one_in(CUT) {
+            sights.saw("connections cut");
+            self.edge = None;
+            self.to_broker.clear();
+            if network.one_in(2) {
+                self.to_client.clear();
+            }
+        }
+    }
+
+    /// Moves bytes; false if there were none, or none of them moved.
+    pub fn carry(&mut self, now: Instant, network: &mut Stream, sights: &mut Sights) -> bool {
+        let count = match self.manner {
+            Manner::DeafBroker => 0,
+            Manner::Trickle => network.below(TRICKLE) as usize,
+            Manner::Prompt | Manner::DeafClient => usize::MAX,
+        };
+        let count = count.min(self.to_broker.len());
+        let bytes: Vec<u8> = self.to_broker.drain(..count).collect();
+        if !self.to_broker.is_empty() && count > 0 {
+            sights.saw("frames split on their way");
+        }
+        let before = self.to_client.len();
+        if let Some(edge) = &mut self.edge {
+            let said = edge.hear(&bytes, now).and_then(|()| edge.say(SAYS, now));
+            match said {
+                Ok(said) => self.to_client.extend(said),
+                Err(closed) => {
+                    sights.saw("connections closed by the broker");
+                    self.to_client.extend(closed.last);
+                    self.edge = None;
+                }
+            }
+            if self.ends && self.to_broker.is_empty() {
+                self.edge = None;
+            }
+        }
+        if self.edge.is_none() {
+            self.to_broker.clear();
+        }
+        count > 0 || self.to_client.len() > before
+    }
+
+    /// What the client hears of what has come.
+    pub fn hear(&mut self, network: &mut Stream) -> Result<Vec<Heard>, Violation> {
+        let Some(end) = &mut self.end else {
+            self.to_client.clear();
+            return Ok(Vec::new());
+        };
+        if self.manner == Manner::DeafClient {
+            return Ok(Vec::new());
+        }
+        let count = match self.manner {
+            Manner::Trickle => network.below(TRICKLE) as usize,
+            _ => usize::MAX,
+        };
+        let count = count.min(self.to_client.len());
+        let mut heard = end.hear(self.to_client.drain(..count))?;
+        if self.edge.is_none() && self.to_client.is_empty() {
+            self.end = None;
+            heard.push(Heard::Lost);
+        }
+        Ok(heard)
+    }
+}
