@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 
 use millpond_types::{Millis, RunTime, TopicName, WallTime};
@@ -23,10 +24,10 @@ const DUE_SLICE: u32 = 1_000;
 
 #[derive(Default)]
 pub(crate) struct Fetching {
-    /// What was asked for and has not come.
-    asked: BTreeSet<Want>,
-    /// How many of these are looked up for a command, and bring nothing that could be ready.
-    lookups: usize,
+    /// What was asked for and has not come, and whether it may bring what somebody is to be served.
+    asked: BTreeMap<Want, bool>,
+    /// Of how many of these that is so.
+    serving: usize,
     /// Those that the shell has not been told.
     wanted: Vec<Want>,
     /// Pieces of lines that were asked for because a TTL has passed in them.
@@ -59,12 +60,10 @@ impl Core {
     /// Hands in an answer, and decides what waited for nothing else. Belongs into a turn, beside its commands.
     pub fn load(&mut self, answer: Answer, log: &mut dyn FactLog) {
         let want = answer.want();
-        let was_asked = self.fetching.asked.remove(&want);
-        self.fetching.due_pieces.remove(&want);
+        self.fetching.came(&want);
         let mut for_jobs = None;
         match answer {
             Answer::Entry(key, page) => {
-                self.fetching.lookups -= usize::from(was_asked && Key::is_looked_up(&key));
                 self.fetching.horizons().into_iter().for_each(|horizon| horizon.came(&key));
                 self.take_in(&key, page);
                 self.arrived(&key);
@@ -95,19 +94,21 @@ impl Core {
         self.arrived_for_jobs(&want, for_jobs, log);
     }
 
+    /// Asks for what dispatch or a command waits for.
     pub(crate) fn want(&mut self, want: Want) {
-        if self.fetching.asked.insert(want.clone()) {
-            let is_lookup = matches!(&want, Want::Entry(key) if Key::is_looked_up(key));
-            self.fetching.lookups += usize::from(is_lookup);
-            self.fetching.wanted.push(want);
-        }
+        // What is looked up for a command is nothing that could be ready.
+        let is_lookup = matches!(&want, Want::Entry(key) if Key::is_looked_up(key));
+        self.fetching.ask(want, !is_lookup);
+    }
+
+    /// Asks for what a job waits for, or what time may change later.
+    pub(crate) fn want_aside(&mut self, want: Want) {
+        self.fetching.ask(want, false);
     }
 
     /// Whether something is on its way that may be ready to be served.
     pub(crate) fn is_fetching(&self) -> bool {
-        let Fetching { wall, run, lookups, .. } = &self.fetching;
-        let others = wall.asked() + run.asked() + lookups + self.jobs.waiting();
-        self.fetching.asked.len() > others
+        self.fetching.serving > 0
     }
 
     /// Lets the shell know what dispatch wants.
@@ -192,7 +193,7 @@ impl Core {
         if self.state.cold > 0 {
             let Now { run, wall } = self.state.now;
             let wants = [self.fetching.wall.look(Clock::Wall, wall.0), self.fetching.run.look(Clock::Run, run.0)];
-            wants.into_iter().flatten().for_each(|want| self.want(want));
+            wants.into_iter().flatten().for_each(|want| self.want_aside(want));
         }
     }
 
@@ -230,7 +231,7 @@ impl Core {
             if self.state.topics.find(group, &name).is_none() {
                 let key = Key::Topic { group, shelf, name }.bytes();
                 self.fetching.horizon(clock).loading.insert(key.clone());
-                self.want(Want::Entry(key));
+                self.want_aside(Want::Entry(key));
             }
         }
         self.fetching.horizon(clock).take_note();
@@ -238,6 +239,26 @@ impl Core {
 }
 
 impl Fetching {
+    /// Asks for something, once; several may wait for it, of whom one is to be served.
+    fn ask(&mut self, want: Want, serves: bool) {
+        match self.asked.entry(want) {
+            Entry::Vacant(place) => {
+                self.wanted.push(place.key().clone());
+                place.insert(serves);
+                self.serving += usize::from(serves);
+            }
+            Entry::Occupied(mut place) => {
+                self.serving += usize::from(serves && !place.insert(serves || *place.get()));
+            }
+        }
+    }
+
+    /// Something has come.
+    fn came(&mut self, want: &Want) {
+        self.serving -= usize::from(self.asked.remove(want) == Some(true));
+        self.due_pieces.remove(want);
+    }
+
     fn horizon(&mut self, clock: Clock) -> &mut Horizon {
         match clock {
             Clock::Wall => &mut self.wall,
@@ -295,9 +316,28 @@ impl Horizon {
     fn waits_for(&self, want: &Want) -> bool {
         self.slice.as_ref().is_some_and(|(slice, _)| slice == want)
     }
+}
 
-    /// How much is on its way.
-    fn asked(&self) -> usize {
-        self.loading.len() + usize::from(self.slice.is_some())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_wait_for_hides_nothing_that_is_to_be_served() {
+        let want = |byte| Want::Entry(KeyBytes::from(&[byte][..]));
+        let mut fetching = Fetching::default();
+        // Time and a job wait for the same topics, and dispatch for another one.
+        for (of, serves) in [(1, false), (1, false), (2, false), (2, false), (3, true)] {
+            fetching.ask(want(of), serves);
+        }
+        assert_eq!((fetching.serving, fetching.wanted.len()), (1, 3), "each is asked for once");
+        fetching.ask(want(1), true);
+        fetching.ask(want(1), false);
+        fetching.came(&want(3));
+        assert_eq!(fetching.serving, 1, "dispatch waits for what time has asked for, too");
+        fetching.came(&want(1));
+        fetching.came(&want(1));
+        fetching.came(&want(2));
+        assert_eq!((fetching.serving, fetching.asked.len()), (0, 0));
     }
 }

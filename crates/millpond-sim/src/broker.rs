@@ -18,8 +18,10 @@ use millpond_storage::{
 
 use crate::canary::Canary;
 use crate::clock::Clock;
+use crate::fetching::Fetching;
 use crate::ledger::{Ledger, Witness};
 use crate::promises::Promises;
+use crate::streams::Stream;
 
 /// What was taken from the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +55,9 @@ pub struct Broker {
     /// Answers that tell nobody of the state, and only give back what a publish held.
     pub at_once: Vec<Output>,
     canary: Option<Canary>,
+    fetching: Fetching,
+    /// Whether turns go by while it reads.
+    reads_late: bool,
     /// Bytes that topics may take in memory.
     room: usize,
 }
@@ -85,7 +90,7 @@ impl Broker {
     /// Opens the directory and begins service.
     pub fn start(
         disk: &TwinDisk,
-        options: &OpenOptions,
+        (options, reads_late): (&OpenOptions, bool),
         clock: &mut Clock,
         canary: Option<Canary>,
     ) -> Result<(Broker, Recovery), OpenError> {
@@ -108,6 +113,8 @@ impl Broker {
             notices: Vec::new(),
             at_once: Vec::new(),
             canary,
+            fetching: Fetching::default(),
+            reads_late,
             room: options.room,
         };
         Ok((broker, report))
@@ -129,6 +136,7 @@ impl Broker {
         ledger.now = now.wall;
         promises.begin(now);
         let mut log = Witness { log: &mut self.appender, ledger, promises };
+        self.fetching.load(&self.store, &mut self.core, &mut log);
         for (ticket, command) in commands {
             log.promises.asks(ticket, &command);
             let command = match self.canary {
@@ -143,15 +151,20 @@ impl Broker {
         }
         self.core.advance(&mut log);
         self.core.dispatch(&mut log);
-        match self.store.supply(&mut self.core, &mut log) {
-            Ok(true) => {
-                // As the server's next turn would: what has fallen due of what was read comes first.
-                self.core.advance(&mut log);
-                self.core.dispatch(&mut log);
+        if self.reads_late {
+            self.fetching.send(&mut self.core);
+        } else {
+            match self.store.supply(&mut self.core, &mut log) {
+                Ok(true) => {
+                    // As the server's next turn would: what has fallen due of what was read comes first.
+                    self.core.advance(&mut log);
+                    self.core.dispatch(&mut log);
+                }
+                Ok(false) => {}
+                Err(error) => return Err(self.appender.unreadable(error)),
             }
-            Ok(false) => {}
-            Err(error) => return Err(self.appender.unreadable(error)),
         }
+        let is_numb = is_numb || self.fetching.is_waiting();
         promises.dispatched(self.core.outputs(), is_numb);
         promises.rests(&self.core, self.room);
         self.appender.capture(&mut self.core);
@@ -225,6 +238,16 @@ impl Broker {
             }
             Err(CommitError::Failed(failure)) => Err(failure),
         }
+    }
+
+    /// Reads a batch of what the core wants; false if it wants nothing.
+    pub fn fetch(&mut self, disk: &mut Stream) -> Result<bool, Failure> {
+        self.fetching.read(&self.store, disk).map_err(|error| self.appender.unreadable(error))
+    }
+
+    /// Whether the core waits for what is read.
+    pub fn is_fetching(&self) -> bool {
+        self.fetching.is_waiting()
     }
 
     /// Marks a journal that rests; false if it does not, or is marked.

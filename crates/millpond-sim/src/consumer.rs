@@ -97,15 +97,16 @@ impl Consumer {
             requests.push(self.begin(Millis::seconds(10)));
         }
         if self.attached.iter().all(|consumer| *consumer < FINISHING) {
-            self.attached.push(FINISHING);
+            self.attached.extend(FINISHING..FINISHING + self.namespaces.len() as u32);
             let everything = self.namespaces.iter().zip(FINISHING..).map(|(namespace, consumer)| Attach {
                 session,
                 consumer,
                 namespace: namespace.clone(),
                 group: GroupName::default(),
                 filter: Filter::All,
-                messages: u32::MAX,
-                bytes: u64::MAX,
+                // All else has to come as credit.
+                messages: 1,
+                bytes: 1,
                 lease: None,
                 at_most_once: false,
             });
@@ -114,7 +115,7 @@ impl Consumer {
                 .extend(everything.map(|attach| Request { command: Command::Attach(attach), asked: asked.clone() }));
         }
         for consumer in self.attached.iter().copied() {
-            let command = Command::Credit { session, consumer, messages: 1_000_000, bytes: u64::MAX };
+            let command = Command::Credit { session, consumer, messages: 1_000_000, bytes: 1 << 40 };
             requests.push(Request { command, asked: Asked::Other("credit") });
         }
         requests.extend(self.hand.ack_all());

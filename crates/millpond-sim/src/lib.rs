@@ -26,6 +26,7 @@ mod candidates;
 mod clients;
 mod clock;
 mod consumer;
+mod fetching;
 mod forwards;
 mod hand;
 mod ledger;

@@ -160,7 +160,12 @@ impl World {
                 self.plan_fault(after, fault);
             }
             attempts += 1;
-            match Broker::start(&self.disk, &self.plan.options, &mut self.clock, self.options.canary) {
+            match Broker::start(
+                &self.disk,
+                (&self.plan.options, self.plan.reads_late),
+                &mut self.clock,
+                self.options.canary,
+            ) {
                 Ok(_) if self.is_cut() => {
                     self.cut(Loss::Power);
                     loss = Loss::Power;

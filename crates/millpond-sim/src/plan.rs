@@ -25,6 +25,8 @@ pub struct Plan {
     pub clients: [usize; 3],
     /// Steps between two losses, on average.
     pub steps_per_loss: u64,
+    /// Whether turns go by while topics are read from the disk.
+    pub reads_late: bool,
     /// Whether the disk has faults and runs full.
     pub disk_is_bad: bool,
     /// The size of most bodies at most.
@@ -61,6 +63,7 @@ impl Plan {
             clients: [0; 3].map(|_| stream.between(1, 3) as usize),
             steps_per_loss: *stream.pick(&[40, 100, 300]),
             disk_is_bad: stream.one_in(2),
+            reads_late: stream.one_in(2),
             body_max: *stream.pick(&[40, 200, 2000]),
         }
     }

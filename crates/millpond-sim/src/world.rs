@@ -159,7 +159,7 @@ impl World {
 
     fn step(&mut self) -> Result<(), Violation> {
         self.exchange()?;
-        match self.streams.schedule.weighted(&[10, 14, 4, 1, 3]) {
+        match self.streams.schedule.weighted(&[10, 14, 4, 1, 3, 8]) {
             0 => {
                 let clients = self.streams.schedule.below(4);
                 let requests = (0..clients).flat_map(|_| self.clients.act(&mut self.streams.load));
@@ -179,7 +179,8 @@ impl World {
                 Ok(marked) => self.sights.saw_many("marks", u64::from(marked)),
                 Err(failure) => self.failed(failure)?,
             },
-            _ => self.move_on()?,
+            4 => self.move_on()?,
+            _ => drop(self.fetch()?),
         }
         self.slow = self.slow.saturating_sub(1);
         self.time_passes();
@@ -259,6 +260,18 @@ impl World {
         }
     }
 
+    /// Reads a batch of what the core wants; false if it wants nothing.
+    fn fetch(&mut self) -> Result<bool, Violation> {
+        let broker = self.broker.as_mut().expect("the broker runs");
+        match broker.fetch(&mut self.streams.disk) {
+            Ok(fetched) => {
+                self.sights.saw_many("batches read while turns went by", u64::from(fetched));
+                Ok(fetched)
+            }
+            Err(failure) => self.failed(failure).map(|()| false),
+        }
+    }
+
     /// The journal failed: the process ends, and is started again.
     fn failed(&mut self, failure: Failure) -> Result<(), Violation> {
         self.tape.note(format_args!("{failure}"));
@@ -322,7 +335,8 @@ impl World {
             requests.extend(self.subscribers.finish());
             self.turn(requests)?;
             self.settle()?;
-            while self.exchange()? {
+            while self.exchange()? | self.broker().is_fetching() {
+                while self.fetch()? {}
                 self.turn(Vec::new())?;
                 self.settle()?;
             }
@@ -352,6 +366,7 @@ impl World {
     fn look_at_the_end(&mut self) -> Result<(), Violation> {
         self.turn(vec![Request { command: Command::Namespaces, asked: Asked::Drained }])?;
         self.settle()?;
+        assert!(!self.broker().is_fetching(), "counts are in memory");
         if let Some(asked) = self.wires.unanswered() {
             return Err(Violation::stuck(format!("nobody answers {asked:?}, and its connection is there")));
         }

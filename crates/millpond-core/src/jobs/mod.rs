@@ -34,7 +34,7 @@ use crate::output::Reply;
 use crate::page::{DeadPage, Page};
 use crate::state::entries::Fetched;
 use crate::state::topic::Topic;
-use crate::store::{Key, KeyBytes, Want};
+use crate::store::{KeyBytes, Want};
 
 use dead::DeadJob;
 pub(crate) use dead::DeadVerb;
@@ -147,12 +147,6 @@ impl Jobs {
     /// Whether one waits for this.
     pub(crate) fn wait_for(&self, want: &Want) -> bool {
         self.queue.front().is_some_and(|job| job.waits.contains(want))
-    }
-
-    /// How much is waited for, but for what is looked up.
-    pub(crate) fn waiting(&self) -> usize {
-        let is_looked_up = |want: &Want| matches!(want, Want::Entry(key) if Key::is_looked_up(key));
-        self.queue.front().map_or(0, |job| job.waits.iter().filter(|want| !is_looked_up(want)).count())
     }
 
     /// A topic has come into memory.

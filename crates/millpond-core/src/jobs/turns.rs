@@ -99,7 +99,7 @@ impl Core {
                 Step::Waits(wants) => {
                     assert!(!wants.is_empty(), "who waits waits for something");
                     job.waits.extend(wants.iter().cloned());
-                    wants.into_iter().for_each(|want| self.want(want));
+                    wants.into_iter().for_each(|want| self.want_aside(want));
                     self.jobs.queue.push_front(job);
                 }
                 Step::Later if job.left > 0 => self.jobs.queue.push_front(job),
