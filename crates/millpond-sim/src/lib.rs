@@ -1,18 +1,19 @@
 //! Simulated lives of a broker, each from a seed.
 //!
 //! ```text
-//!            streams ──► plan
-//!               │
-//! clients ──► world ──► broker (core + storage, as the server drives them) ──► twin disk
-//!    ▲          │           │ facts                                              ▲
-//!    └── told ◄─┘           ├──► ledger ◄── lost, back, stuck, audit   losses ───┘
-//!                           └──► promises ◄──► model
+//!             streams ──► plan
+//!                │
+//! clients ──┬──► world ──► broker (core + storage, as the server drives them) ──► twin disk
+//!    ▲      └─ wires ─┘         │ facts                                              ▲
+//!    │  (frames, edges)         ├──► ledger ◄── lost, back, stuck, audit   losses ───┘
+//!    └────── told ◄───┘         └──► promises ◄──► model
 //! ```
 //!
 //! One thread to a life, one clock, one source of randomness: the same seed leads to the same life, byte by byte. The clients do
 //! what clients do and more; the process and the power go at any step, in mid-operation, and in the start after that;
-//! the disk tears, reorders and loses what was not synced, fails and fills up. Checkers, one for each promise, hold the
-//! facts and what clients were told against two plain models that read all facts along.
+//! the disk tears, reorders and loses what was not synced, stands still, fails and fills up; the network splits, delays and
+//! cuts. Checkers, one for each promise, hold the facts and what clients were told against two plain models that read all
+//! facts along.
 //!
 //! What it leaves to others: sockets, threads and real files (the tests of `millpond-server` and `millpond`), and
 //! damage of what was synced (the tests of `millpond-storage`).
