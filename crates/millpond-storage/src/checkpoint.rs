@@ -8,7 +8,6 @@
 //!
 //! | bytes | field | |
 //! |---|---|---|
-//! | 4 | length | of the table, little-endian |
 //! | | table | what each segment holds of live messages ([`LiveBytes`]) |
 
 use std::sync::Arc;

@@ -19,6 +19,7 @@ use crate::codec::{Source, decode_fact};
 use crate::disk::{Disk, LockError, RealDisk, TREE};
 use crate::format::{FORMAT, FORMAT_VERSION, Format};
 use crate::journal::batch::{BatchHeader, HEADER, MARK, START, STOP};
+use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
@@ -26,7 +27,7 @@ use crate::open::find_segments;
 use crate::recover::{Source as From, replay};
 use crate::store::LayeredStore;
 use crate::tree::TreeError;
-use crate::{OpenOptions, ReadError, Reader};
+use crate::{OpenOptions, Reader};
 
 /// What an inspection came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,15 +85,17 @@ impl Report<'_> {
             Ok(segments) => segments,
             Err(error) => return self.damaged(error.to_string()),
         };
+        let tree = (!in_use).then(|| self.tree(directory));
         let mut start = 0;
-        for (index, segment) in segments.iter().enumerate() {
-            let next = segments.get(index + 1).map(|next| next.base);
-            start = self.segment(segment, next, directory, start)?;
+        for segment in &segments {
+            let end = match &tree {
+                Some(Ok((_, checkpoint))) => end(segment, checkpoint.as_ref()),
+                _ => Some(segment.end).filter(|end| *end == OPEN),
+            };
+            start = self.segment(segment, end, directory, start)?;
         }
-        if in_use {
-            return Ok(());
-        }
-        let (store, checkpoint) = match self.tree(directory) {
+        let Some(tree) = tree else { return Ok(()) };
+        let (store, checkpoint) = match tree {
             Ok(found) => found,
             Err(error) => return self.damaged(format!("{}: {error}", self.disk.place(TREE))),
         };
@@ -145,36 +148,40 @@ impl Report<'_> {
         )
     }
 
-    /// Tells a segment, and returns the start that wrote its last batch.
-    fn segment(&mut self, segment: &Segment, next: Option<u64>, directory: u128, start: u32) -> io::Result<u32> {
+    /// Tells a segment, and returns the start that wrote its last batch. `end` is where it ended, if that is known.
+    fn segment(&mut self, segment: &Segment, end: Option<u64>, directory: u128, start: u32) -> io::Result<u32> {
         writeln!(self.out, "segment     {} from position {}, {} bytes", segment.name, segment.base, segment.bytes)?;
         let mut scan = Scan::new(segment, directory, segment.base, start);
-        let (mut batches, mut facts) = (0u64, 0u64);
-        let what = loop {
-            // Where the next segment begins, this one has ended, whatever its rest holds.
-            if Some(scan.position) == next {
-                break None;
+        let (mut batches, mut facts, mut found) = (0u64, 0u64, Ok(Found::Nothing));
+        // Where it has ended, its rest may hold anything.
+        while Some(scan.position) != end {
+            found = scan.step();
+            let Ok(Found::Batch(header, payload)) = &found else { break };
+            batches += 1;
+            facts += u64::from(header.facts);
+            if self.facts {
+                self.batch(header, payload)?;
             }
-            match scan.step() {
-                Ok(Found::Batch(header, payload)) => {
-                    batches += 1;
-                    facts += u64::from(header.facts);
-                    if self.facts {
-                        self.batch(&header, &payload)?;
-                    }
-                }
-                Ok(Found::Nothing) => break Some("no batch".into()),
-                Ok(Found::Lost) => break Some("a batch that an earlier start wrote and lost".into()),
-                Ok(Found::Torn(_)) => break Some("a batch that does not match its checksum".into()),
-                Ok(Found::Version(version)) => break Some(format!("a batch of a newer form, {version}")),
-                Err(error) => break Some(format!("what cannot be read: {error}")),
-            }
+        }
+        let (position, offset) = (scan.position, segment.offset(scan.position));
+        writeln!(self.out, "            {batches} batches, {facts} facts, to position {position} (offset {offset})")?;
+        let is_damaged = match (end, &found) {
+            // What the end of the journal means, a start decides.
+            (Some(end), _) => position < end && end != OPEN,
+            // It has ended here, if nothing behind says that there was more.
+            (None, Ok(Found::Nothing | Found::Lost)) => scan.behind().is_ok_and(|behind| behind.durable > position),
+            (None, _) => true,
         };
-        let (end, offset) = (scan.position, segment.offset(scan.position));
-        writeln!(self.out, "            {batches} batches, {facts} facts, to position {end} (offset {offset})")?;
-        if let (Some(what), Some(_)) = (what, next) {
+        if is_damaged {
+            let what = match found {
+                Ok(Found::Torn(_)) => "a batch that does not match its checksum".into(),
+                Ok(Found::Lost) => "a batch that an earlier start wrote and lost".into(),
+                Ok(Found::Version(version)) => format!("a batch of a newer form, {version}"),
+                Ok(Found::Batch(..) | Found::Nothing) => "no batch".into(),
+                Err(error) => format!("what cannot be read: {error}"),
+            };
             let place = self.disk.place(&segment.name);
-            self.damaged(format!("{place} at offset {offset}: {what}, and the journal goes on in the next segment"))?;
+            self.damaged(format!("{place} at offset {offset}: {what}, and the journal went on there"))?;
         }
         Ok(scan.start)
     }
@@ -210,7 +217,7 @@ impl Report<'_> {
             runs += 1;
             bytes += u64::from(extent.length);
             match reader.read(extent) {
-                Ok(_) | Err(ReadError::Gone(_)) => {}
+                Ok(_) => {}
                 Err(error) => errors.push(error.to_string()),
             }
         });
@@ -226,6 +233,17 @@ impl Report<'_> {
     fn damaged(&mut self, what: String) -> io::Result<()> {
         self.verdict = Verdict::Damaged;
         writeln!(self.out, "DAMAGED     {what}")
+    }
+}
+
+/// Where a segment ended, if that is known: the one behind it may be gone. A segment that lies before the checkpoint and is not
+/// in its table holds nothing that is needed.
+fn end(segment: &Segment, checkpoint: Option<&Checkpoint>) -> Option<u64> {
+    let Some(Checkpoint { position, live, .. }) = checkpoint else { return Some(segment.end) };
+    match live.end(segment.base) {
+        Some(OPEN) => Some(segment.end),
+        None => Some(segment.end).filter(|end| end > position),
+        end => end,
     }
 }
 

@@ -170,7 +170,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let shared = Arc::new(Shared::new(disk, directory, start, options));
     shared.checkpoint.store(recovered.report.checkpoint, Ordering::Release);
     for segment in &segments {
-        let end = recovered.live.end(segment.base).unwrap_or(segment.end);
+        let end = recovered.live.end(segment.base).map_or(segment.end, |end| end.min(segment.end));
         shared.segments.add(Segment { end, live: recovered.live.of(segment.base), ..segment.clone() });
     }
     tidy(&shared)?;

@@ -177,8 +177,7 @@ pub(crate) fn replay<R: Replica>(
         replay.load(checkpoint)?;
     }
     let disk = replay.source.disk;
-    let first = segments.partition_point(|segment| segment.base <= position).checked_sub(1);
-    let first = first.ok_or_else(|| OpenError::Missing { place: disk.place(""), position })?;
+    let first = replay.first(segments)?;
     let mut used = segments.len();
     for index in first..segments.len() {
         replay.walk(&segments[index], segments.get(index + 1), options.cut)?;
@@ -240,6 +239,34 @@ impl<R: Replica> Replay<'_, R> {
         Ok(())
     }
 
+    /// Which segment the journal goes on in behind the checkpoint.
+    ///
+    /// Files of which one begins within another are refused, for what lies behind that place would be looked for in the
+    /// wrong one. The checkpoint knows where those segments ended that hold anything; whether the journal goes on behind it
+    /// in one of the others, a batch tells; and behind that, [`Replay::walk`] sees where each ends.
+    fn first(&self, segments: &[Segment]) -> Result<usize, OpenError> {
+        let Source { disk, directory, .. } = self.source;
+        let position = self.report.checkpoint;
+        let before = &segments[..segments.partition_point(|segment| segment.base <= position)];
+        let end = |segment: &Segment| self.live.end(segment.base);
+        let reaches = |segment: &Segment, at| end(segment).is_some_and(|end| at < end.min(position));
+        if let Some([within, file]) = before.array_windows().find(|[segment, next]| reaches(segment, next.base)) {
+            return Err(overlap(disk, file, within));
+        }
+        let last = before.split_last().filter(|(last, _)| end(last).is_none_or(|end| position < end));
+        let Some((first, others)) = last else {
+            return Err(OpenError::Missing { place: disk.place(""), position });
+        };
+        for segment in others {
+            let found = Scan::new(segment, directory, position, self.report.start).step();
+            let io = |error| OpenError::Io { place: disk.place(&segment.name), what: "reading", error };
+            if matches!(found.map_err(io)?, Found::Batch(..)) {
+                return Err(overlap(disk, first, segment));
+            }
+        }
+        Ok(others.len())
+    }
+
     /// Replays a segment from where the journal ends so far, and decides about its end.
     fn walk(&mut self, segment: &Segment, next: Option<&Segment>, cut: Option<u64>) -> Result<(), OpenError> {
         let Source { disk, directory, .. } = self.source;
@@ -267,6 +294,9 @@ impl<R: Replica> Replay<'_, R> {
         if next.is_some_and(|next| next.base == end) {
             self.report.torn = 0;
             return Ok(());
+        }
+        if let Some(next) = next.filter(|next| next.base < end) {
+            return Err(overlap(disk, next, segment));
         }
         let behind = scan.behind().map_err(io)?;
         let durable = self.durable.max(behind.durable).max(next.map_or(0, |next| next.base));
@@ -332,6 +362,10 @@ impl<R: Replica> Replay<'_, R> {
         self.report.now = Now { run: header.run, wall: header.wall };
         Ok(())
     }
+}
+
+fn overlap(disk: &dyn Disk, file: &Segment, within: &Segment) -> OpenError {
+    OpenError::Overlap { file: disk.place(&file.name), position: file.base, within: disk.place(&within.name) }
 }
 
 /// The facts of a batch, each with the position that [`FactLog::append`] returned for it.

@@ -117,14 +117,18 @@ impl Old {
         let directory = by_format.or_else(|| by_header().map(|header| header.directory));
         let directory = directory.ok_or_else(|| SalvageError::NoDirectory(disk.place("")))?;
         let (mut held, mut now) = (Held::default(), Now::default());
+        let mut foreign = Vec::new();
+        let mut reached = 0;
         for (index, segment) in segments.iter().enumerate() {
-            let end = segments.get(index + 1).map(|next| next.base);
+            if segment.base < reached {
+                writeln!(out, "SKIPPED     {}: it begins where the one before has not ended", segment.name)?;
+                foreign.push(segment.base);
+                continue;
+            }
+            let rest = &segments[index + 1..];
             let mut scan = Scan::new(segment, directory, segment.base, 0);
-            let (mut batches, mut facts) = (0u64, 0u64);
+            let (mut batches, mut facts, mut is_whole) = (0u64, 0u64, true);
             loop {
-                if Some(scan.position) == end {
-                    break;
-                }
                 match scan.step()? {
                     Found::Batch(header, payload) => {
                         batches += 1;
@@ -136,9 +140,11 @@ impl Old {
                             Err(bad) => writeln!(out, "SKIPPED     the batch at {}: {bad}", header.position)?,
                         }
                     }
+                    _ if rest.iter().any(|next| next.base == scan.position) => break,
                     _ => {
                         let (from, found) = (scan.position, scan.seek()?);
-                        if found || end.is_some() {
+                        is_whole &= !found;
+                        if found || !rest.is_empty() {
                             let offset = segment.offset(from);
                             writeln!(out, "SKIPPED     {} from offset {offset} on: no valid batch", segment.name)?;
                         }
@@ -149,7 +155,10 @@ impl Old {
                 }
             }
             writeln!(out, "segment     {}: {batches} batches, {facts} facts", segment.name)?;
+            // Behind damage may stand what an earlier start wrote and lost, and another segment holds.
+            reached = if is_whole { scan.position } else { 0 };
         }
+        segments.retain(|segment| !foreign.contains(&segment.base));
         Ok(Old { segments, held, now })
     }
 

@@ -5,6 +5,7 @@
 //! written stays as it was until its segment goes, so a batch that is not valid any more is damage. Behind it the batches of
 //! its segment cannot be found, and the pass goes on in the next.
 
+use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
 use crate::journal::shared::Shared;
 
@@ -48,9 +49,7 @@ impl Scrub {
     /// Reads a piece.
     pub fn step(&mut self, shared: &Shared) -> Scrubbed {
         let segments = shared.segments.all();
-        // A segment ends where the next begins; whatever went meanwhile is behind us.
-        let mut ends = segments.iter().zip(segments.iter().skip(1).map(|next| next.base));
-        let Some((segment, end)) = ends.find(|(_, end)| *end > self.position) else {
+        let Some(segment) = segments.iter().find(|segment| segment.end > self.position && segment.end != OPEN) else {
             self.position = 0;
             return Scrubbed::Pass;
         };
@@ -58,7 +57,7 @@ impl Scrub {
         let mut scan = Scan::new(segment, shared.directory, from, 0);
         let what = loop {
             self.position = scan.position;
-            if scan.position >= (from + PIECE).min(end) {
+            if scan.position >= (from + PIECE).min(segment.end) {
                 return Scrubbed::Piece;
             }
             match scan.step() {
@@ -71,7 +70,7 @@ impl Scrub {
             }
         };
         let damage = Damage { file: shared.disk.place(&segment.name), offset: segment.offset(scan.position), what };
-        self.position = end;
+        self.position = segment.end;
         Scrubbed::Damaged(damage)
     }
 }

@@ -3,6 +3,7 @@
 //! The first byte says which directory it is; the rest is what is done to it, an edit after another. A start refuses, or opens a
 //! state that the journal has really gone through. Then all that is to be read can be read or says that it is damaged,
 //! the broker goes on with it, and another start finds the same. An inspection and a salvage of the same bytes end as well.
+//! Where files were added and none was touched, a start refuses or finds all that there is.
 //!
 //! Checksums are made anew on request, so that what is behind them is reached: but never those of facts, for a fact whose
 //! checksum is right is taken for what the core has decided, and one that contradicts the state stops the process.
@@ -40,13 +41,16 @@ pub fn run(data: &[u8]) {
     let goods = Good::all();
     let good = &goods[usize::from(which) % goods.len()];
     let mut files = if which & 0x80 == 0 { good.files.clone() } else { Files::new() };
-    let mut is_sealed = false;
+    let mut touched = Touched::Plain;
     for _ in 0..EDITS_MAX {
         match edit(&mut bytes, &mut files, good) {
-            Ok(Edit::Sealed) => is_sealed = true,
+            Ok(Edit::Sealed) => touched = Touched::Sealed,
             Ok(Edit::Plain) => {}
             Err(_) => break,
         }
+    }
+    if good.files.iter().all(|(name, bytes)| files.get(name) == Some(bytes)) {
+        touched = Touched::Nothing;
     }
     let disk = || TwinDisk::from_snapshot(SMALL_SECTOR, &files).with_tree_of(&good.disk);
     if which & 0x40 != 0 {
@@ -55,20 +59,34 @@ pub fn run(data: &[u8]) {
         // It ends, one way or the other.
         _ = salvage_disk(Arc::new(disk()), Arc::new(TwinDisk::new(SMALL_SECTOR)), &options(), &mut told);
     }
-    start(disk(), good, is_sealed);
+    start(disk(), good, touched);
 }
 
-fn start(disk: TwinDisk, good: &Good, is_sealed: bool) {
+/// What was done to the files of a good directory, all in all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Touched {
+    /// Others were added.
+    Nothing,
+    /// Bytes were changed.
+    Plain,
+    /// Checksums were made that they match.
+    Sealed,
+}
+
+fn start(disk: TwinDisk, good: &Good, touched: Touched) {
     let Ok(mut opened) = open::<Core>(Arc::new(disk.clone()), &options()) else { return };
     let end = opened.report.end;
     let found = state(&opened.core);
-    if !is_sealed && !opened.report.fresh {
+    if touched == Touched::Plain && !opened.report.fresh {
         let known = good.states.get(&end).unwrap_or_else(|| panic!("no batch ended at {end}"));
         assert_eq!(found, *known, "the state at {end}");
     }
+    if touched == Touched::Nothing {
+        assert_eq!(Some((&end, &found)), good.states.last_key_value(), "the end of what nobody has touched");
+    }
     opened.core.extents(&mut |_, extent| match opened.reader.read(extent) {
         Ok(read) => assert!(block::messages(&read).all(|message| message.is_ok()), "a broken message at {extent:?}"),
-        Err(ReadError::Damaged { .. }) => {}
+        Err(ReadError::Damaged { .. }) if touched != Touched::Nothing => {}
         Err(error) => panic!("a message that is needed: {error}"),
     });
     if go_on(&mut opened).is_err() {

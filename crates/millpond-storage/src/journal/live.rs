@@ -78,9 +78,9 @@ impl LiveBytes {
         self.0.get(&base).map(|held| held.groups.clone()).unwrap_or_default()
     }
 
-    /// The position behind a segment's last batch, if that is known.
+    /// The position behind the last batch of a segment that holds something, or [`OPEN`].
     pub fn end(&self, base: u64) -> Option<u64> {
-        self.0.get(&base).map(|held| held.end).filter(|end| *end != OPEN)
+        self.0.get(&base).map(|held| held.end)
     }
 
     /// The bases of the segments that hold something, in order.
@@ -174,7 +174,7 @@ mod tests {
         assert!(
             live.freed(7, Extent { position: 110, length: 5 }) && !live.freed(7, Extent { position: 10, length: 5 })
         );
-        assert_eq!((live.end(100), live.of(100).most()), (None, 50));
+        assert_eq!((live.end(100), live.of(100).most()), (Some(OPEN), 50));
         let of_100 = live.of(100);
         live.put(100, 180, of_100);
         assert_eq!(live.end(100), Some(180));

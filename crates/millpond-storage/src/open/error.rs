@@ -50,6 +50,20 @@ pub enum OpenError {
         /// The position.
         position: u64,
     },
+    /// Two segments cannot be of one journal.
+    #[error(
+        "{file} begins at position {position}, where {within} has not ended: the directory was put together from copies of \
+         different times. Move away the one that does not belong there, or put the whole directory back from one copy; \
+         `millpond inspect` shows what each of them holds"
+    )]
+    Overlap {
+        /// The file.
+        file: String,
+        /// Where it begins.
+        position: u64,
+        /// The file that holds this position as well.
+        within: String,
+    },
     /// What is known to have been durable is not there any more.
     #[error(
         "the journal is damaged: {file} at offset {offset} (position {position}) {what}, although everything before \

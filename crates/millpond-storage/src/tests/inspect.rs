@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millpond_core::command::Ticket;
 
+use crate::disk::Disk;
 use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, Opened, Verdict, inspect_disk, open};
 
@@ -61,9 +62,13 @@ fn damage_is_told_with_file_and_offset_wherever_it_is() {
     let disk = made();
     let names = disk.snapshot();
     let segments = names.keys().filter(|name| name.ends_with(".journal")).collect::<Vec<_>>();
-    // A body before the checkpoint, which opening would not look at; the last facts.
-    for (name, offset) in [(segments[0], 4096 + 700), (segments[segments.len() - 1], 4096 + 100)] {
+    // A body before the checkpoint, which opening would not look at; the same while a broker runs; the last facts.
+    let last = segments[segments.len() - 1];
+    for (name, offset, in_use) in
+        [(segments[0], 4096 + 700, false), (segments[0], 4096 + 700, true), (last, 4096 + 100, false)]
+    {
         let disk = TwinDisk::from_snapshot(SECTOR, &names).with_tree_of(&disk);
+        let _lock = in_use.then(|| disk.lock().unwrap());
         disk.flip(name, offset, 1);
         let (verdict, told) = tell(&disk, false);
         assert_eq!(verdict, Verdict::Damaged, "{name}: {told}");

@@ -12,6 +12,8 @@ use millpond_types::block;
 
 use super::calls::receive;
 use super::workload::{Workload, options, publish};
+use crate::disk::Disk;
+use crate::journal::segment::{SegmentHeader, segment_base, segment_name};
 use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, Opened, Reader, open, salvage_disk};
 
@@ -72,6 +74,27 @@ fn all_messages_come_over_in_order_and_with_higher_numbers() {
         }
     }
     assert!(held > 10, "{held}");
+}
+
+/// Two copies of a directory, put together from different times.
+#[test]
+fn a_file_that_begins_within_a_segment_hides_nothing() {
+    let (disk, before, _) = worked(7, 40);
+    let files = disk.snapshot();
+    let bases: Vec<u64> = files.keys().filter_map(|name| segment_base(name)).collect();
+    assert!(bases.len() > 1 && !before.is_empty(), "{bases:?}");
+    let mut skipped = 0;
+    for base in (0..*bases.last().unwrap()).step_by(8).filter(|base| base % 56 == 0 && !bases.contains(base)) {
+        let disk = TwinDisk::from_snapshot(SECTOR, &files);
+        let name = segment_name(base);
+        let file = disk.create(&name).unwrap();
+        SegmentHeader { start: 1, base, directory: options().identity.directory }.write(file.as_ref()).unwrap();
+        let (opened, told) = salvaged(&disk);
+        assert_eq!(bodies(&opened.core, &opened.reader), before, "{told}");
+        assert!(told.contains(&format!("SKIPPED     {name}: ")), "{told}");
+        skipped += 1;
+    }
+    assert!(skipped > 10, "{skipped}");
 }
 
 #[test]
