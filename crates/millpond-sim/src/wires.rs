@@ -9,9 +9,10 @@
 mod end;
 mod wire;
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use millpond_core::command::{Command, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, Ticket};
 use millpond_core::output::{Notice, Output, Reply};
 use millpond_protocol::{LeasedRun, Limits};
 use millpond_server::edges::Edges;
@@ -23,16 +24,22 @@ use crate::broker::Broker;
 use crate::clients::{Asked, Client, Request};
 use crate::sights::Sights;
 use crate::streams::Stream;
+use crate::tape::Brief;
 use crate::verdict::Violation;
 use crate::world::World;
 
 use end::Heard;
 use wire::Wire;
 
+/// Commands on their way that are remembered: more than are, for some were on a connection that was cut.
+const ON_ITS_WAY_MAX: usize = 1000;
+
 /// See the module.
 pub struct Wires {
     wires: Vec<Wire>,
     edges: Option<Edges>,
+    /// What clients have asked for and has not come to the broker; some of it never will.
+    on_its_way: VecDeque<Command>,
     /// Where the times of the edges begin, which know no others.
     begin: Instant,
     /// Whether all bytes arrive at once.
@@ -42,12 +49,13 @@ pub struct Wires {
 impl Wires {
     /// Of a broker that has not begun.
     pub fn new() -> Wires {
-        Wires { wires: Vec::new(), edges: None, begin: Instant::now(), is_smooth: false }
+        Wires { wires: Vec::new(), edges: None, on_its_way: VecDeque::new(), begin: Instant::now(), is_smooth: false }
     }
 
     /// The broker is gone, with all that was on its way, and another one is there.
     pub fn begin(&mut self, broker: &Broker, hash_key: [u64; 2]) {
         self.wires.clear();
+        self.on_its_way.clear();
         self.edges = Some(Edges::new(broker.reader.clone(), broker.store.clone(), hash_key, Limits::default()));
     }
 
@@ -56,9 +64,15 @@ impl Wires {
         self.is_smooth = true;
     }
 
-    /// What connections ask the core; without a ticket where nobody is answered.
-    pub fn commands(&mut self) -> Vec<(Option<Ticket>, Command)> {
-        self.edges.as_mut().map(Edges::commands).unwrap_or_default()
+    /// What connections ask the core; without a ticket where nobody is answered. It is what clients have asked for.
+    pub fn commands(&mut self) -> Result<Vec<(Option<Ticket>, Command)>, Violation> {
+        let commands = self.edges.as_mut().map(Edges::commands).unwrap_or_default();
+        for (_, command) in commands.iter().filter(|(_, command)| is_taken_as_it_is(command)) {
+            let at = self.on_its_way.iter().position(|sent| sent == command);
+            let at = at.ok_or_else(|| Violation::lost(format!("nobody has asked for {}", Brief(command))))?;
+            self.on_its_way.remove(at);
+        }
+        Ok(commands)
     }
 
     /// What the core tells its edges.
@@ -98,6 +112,12 @@ impl Wires {
             self.wires.push(Wire::new(client, edges.connect(now)));
             self.wires.len() - 1
         });
+        if is_taken_as_it_is(&request.command) {
+            if self.on_its_way.len() == ON_ITS_WAY_MAX {
+                self.on_its_way.pop_front();
+            }
+            self.on_its_way.push_back(request.command.clone());
+        }
         self.wires[at].ask(request);
     }
 
@@ -131,7 +151,7 @@ impl World {
         let posted = self.clients.posted();
         let mut moved = !posted.is_empty();
         for (client, request) in posted {
-            self.tape.note(format_args!("{client:?} {}", crate::tape::Brief(&request.command)));
+            self.tape.note(format_args!("{client:?} {}", Brief(&request.command)));
             self.asks(&request.asked);
             self.wires.post(client, request, now, &mut self.streams.network, &mut self.sights);
         }
@@ -198,5 +218,15 @@ impl World {
             Asked::Forward { leases, outputs } => self.forwards.asked(leases, outputs),
             _ => {}
         }
+    }
+}
+
+/// Whether a connection hands a command on as its client has asked for it. Of credit it keeps a part; and what it reads no
+/// body of, it finishes itself.
+fn is_taken_as_it_is(command: &Command) -> bool {
+    match command {
+        Command::Publish(_) | Command::Forward(_) | Command::Receive(_) => true,
+        Command::Finish(Finish { verb, confirm, .. }) => *confirm || *verb == FinishVerb::Ack,
+        _ => false,
     }
 }

@@ -208,7 +208,7 @@ impl World {
             self.open.insert(ticket, asked);
             commands.push((ticket, command));
         }
-        for (ticket, command) in self.wires.commands() {
+        for (ticket, command) in self.wires.commands()? {
             let ticket = ticket.unwrap_or_else(|| self.next_ticket());
             self.tape.note(format_args!("{} {}", ticket.0, Brief(&command)));
             commands.push((ticket, command));
