@@ -59,6 +59,8 @@ pub struct Group {
     pub is_starting: bool,
     /// What others held when it was made, that its start admits, and it was not given.
     pub due: BTreeSet<MessageId>,
+    /// Of these, what was in a topic where one message stood for all, at some time of its start.
+    pub excused: BTreeSet<MessageId>,
     /// Whether its topics have still to be aged by the policy.
     pub is_ageing: bool,
 }
@@ -134,7 +136,7 @@ impl Model {
 
 impl Group {
     fn new(namespace: NamespaceNumber, name: GroupName, start: Start) -> Group {
-        let (is_starting, due) = (start != Start::Latest, BTreeSet::new());
-        Group { namespace, name, start, is_ending: false, is_starting, due, is_ageing: false }
+        let (is_starting, due, excused) = (start != Start::Latest, BTreeSet::new(), BTreeSet::new());
+        Group { namespace, name, start, is_ending: false, is_starting, due, excused, is_ageing: false }
     }
 }

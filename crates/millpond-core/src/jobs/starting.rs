@@ -221,9 +221,9 @@ impl Core {
                 if !run.is_redriven() && start.admits(run.published) && !run.is_expired(now) {
                     part.cost += WRITING;
                     part.messages.push(CopiedRun { priority, run: run.compact(), due });
-                }
-                if is_one_enough {
-                    return Ok(part);
+                    if is_one_enough {
+                        return Ok(part);
+                    }
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! What each fact does to the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_core::fact::{Fact, GroupNumber, ReturnPlace, Victims};
+use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber, ReturnPlace, Victims};
 use millpond_types::{
-    ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicNumber,
+    Coalesce, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicNumber,
 };
 
 use super::{Exchange, Group, Home, Key, Message, Model, Producer, State, Topic, TopicKey};
@@ -157,6 +157,16 @@ impl Model {
         let ages = home.ages_unlike(&before);
         for group in self.groups.values_mut().filter(|group| group.namespace == number) {
             group.is_ageing |= ages;
+        }
+        self.excuse(number, &before);
+    }
+
+    /// What starting groups may go without, for one message stood for all in its topic by a policy that is over.
+    fn excuse(&mut self, namespace: NamespaceNumber, before: &Home) {
+        let coalesced = self.topics.iter().filter(|(_, topic)| before.policy_of(&topic.name).coalesce != Coalesce::Off);
+        let coalesced: BTreeSet<TopicNumber> = coalesced.map(|((_, number), _)| *number).collect();
+        for group in self.groups.values_mut().filter(|group| group.namespace == namespace && group.is_starting) {
+            group.excused.extend(group.due.iter().filter(|id| coalesced.contains(&id.topic)));
         }
     }
 

@@ -36,7 +36,7 @@ pub fn copied(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
 pub fn started(model: &Model, group: GroupNumber, now: WallTime, sights: &mut Sights) -> Kept {
     sights.saw("groups started with what others hold");
     let (of, home) = (&model.groups[&group], model.home(group));
-    for id in &of.due {
+    for id in of.due.difference(&of.excused) {
         let mut holders = others(model, group, of).filter_map(|other| {
             let topic = model.topics.get(&(other, id.topic))?;
             Some((topic, topic.messages.get(&(id.priority, id.sequence))?))

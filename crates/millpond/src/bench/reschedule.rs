@@ -32,6 +32,8 @@ const DELAY: Millis = Millis::seconds(24 * 60 * 60);
 const STEP: u64 = 17;
 /// Commands on their way: as many as a connection may have unanswered.
 const WINDOW: usize = 256;
+/// Where there is a rate, what has come due in so many nanoseconds is sent together.
+const TICK: u64 = 1_000_000;
 /// Bytes of a body.
 const SIZE: usize = 24;
 /// How long others are measured alone.
@@ -55,6 +57,9 @@ pub struct Reschedule {
     /// Connections that the commands come on
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u64).range(1..=1000))]
     connections: u64,
+    /// Commands a second of all connections together [default: as many as are answered]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rate: Option<u64>,
 }
 
 impl Reschedule {
@@ -108,7 +113,8 @@ impl Reschedule {
         thread::scope(|scope| {
             let parts = ids.chunks(ids.len().div_ceil(self.connections as usize).max(1));
             let done = &*done;
-            let threads: Vec<_> = parts.map(|part| scope.spawn(move || reschedule(target, part, done))).collect();
+            let rate = self.rate.map(|rate| rate as f64 / self.connections as f64);
+            let threads: Vec<_> = parts.map(|part| scope.spawn(move || reschedule(target, part, rate, done))).collect();
             let mut ends = threads.into_iter().map(|thread| thread.join().expect("a connection does not panic"));
             ends.try_for_each(|end| end)
         })?;
@@ -117,11 +123,19 @@ impl Reschedule {
 }
 
 /// On one connection.
-fn reschedule(target: &Target, ids: &[(TopicName, MessageId)], done: &AtomicU64) -> Result<(), Failure> {
+fn reschedule(
+    target: &Target,
+    ids: &[(TopicName, MessageId)],
+    rate: Option<f64>,
+    done: &AtomicU64,
+) -> Result<(), Failure> {
     let mut wire = Wire::connect(target.address)?;
     let (mut sent, mut answered, mut outbox) = (0, 0, Vec::new());
+    let begin = nanos();
     while answered < ids.len() {
-        for (at, (topic, id)) in ids.iter().enumerate().take(answered + WINDOW).skip(sent) {
+        let ticks = (nanos() - begin) / TICK;
+        let due = rate.map_or(ids.len(), |rate| ((ticks * TICK) as f64 / 1e9 * rate) as usize);
+        for (at, (topic, id)) in ids.iter().enumerate().take(due.min(answered + WINDOW)).skip(sent) {
             let topic = TopicRef { namespace: target.namespace.clone(), name: topic.clone() };
             let delay = Millis(DELAY.0 + at as u64 * STEP);
             let request: Request = Request::Reschedule { topic, which: Which::Id(*id), delay };
@@ -130,7 +144,7 @@ fn reschedule(target: &Target, ids: &[(TopicName, MessageId)], done: &AtomicU64)
         }
         wire.send(&outbox)?;
         outbox.clear();
-        wire.wait(None)?;
+        wire.wait(rate.map(|_| begin + (ticks + 1) * TICK))?;
         while let Some(incoming) = wire.next()? {
             match incoming.frame {
                 Response::Done => answered += 1,
