@@ -1,7 +1,7 @@
 //! Takes frames off the front of a receive buffer, whole or not at all.
 //!
 //! The decoder holds no bytes of its own: the caller reads from its socket into a `BytesMut` and asks for frames until
-//! there is none. A frame's bytes are split off that buffer, and names and blocks are slices of them. What is wrong with
+//! there is none. A frame's bytes are split off that buffer, and blocks and long names are slices of them. What is wrong with
 //! one frame whose end is known is [`FrameError::Refused`], and the next frame can be read; what leaves the end of a
 //! frame unknown or the peer a stranger is [`FrameError::Fatal`].
 

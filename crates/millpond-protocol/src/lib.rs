@@ -1,8 +1,8 @@
 //! The wire protocol of Millpond, sans-IO: frames as data and the codec that reads and writes them.
 //!
 //! `docs/protocol.md` is the specification; `vectors.txt` beside this crate's manifest holds test vectors that both are
-//! held against. Bytes come from a socket into a [`bytes::BytesMut`], a [`Decoder`] takes frames off it whose names and
-//! blocks are slices of that buffer, and [`encode_request`] and [`encode_response`] append frames to a `Vec<u8>`. The
+//! held against. Bytes come from a socket into a [`bytes::BytesMut`], a [`Decoder`] takes frames off it whose
+//! blocks and long names are slices of that buffer, and [`encode_request`] and [`encode_response`] append frames to a `Vec<u8>`. The
 //! codec holds the form of a frame and the limits on its lengths; whether a value makes sense (a lease of a minute, a
 //! policy) is decided behind it, for those who embed the broker need that too.
 

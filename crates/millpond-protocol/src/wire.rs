@@ -2,7 +2,7 @@
 //! [`shape`], records and choices.
 //!
 //! Reading never panics and never allocates for a length that is not there: every length is held against the bytes that
-//! remain before anything is taken. What names and blocks are read into is a slice of the frame's own buffer.
+//! remain before anything is taken. What blocks and long names are read into is a slice of the frame's own buffer.
 
 mod shape;
 

@@ -19,6 +19,7 @@ mod policy;
 mod rate;
 mod rule;
 mod start;
+mod text;
 mod time;
 mod view;
 

@@ -6,13 +6,14 @@ use core::fmt;
 use bytes::Bytes;
 
 use crate::limits::{FILTER_MAX, ROUTING_WORDS_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX};
+use crate::text::Text;
 
 /// The name of a topic: UTF-8 of 1..=512 bytes without control characters.
 ///
-/// Cheap to clone. A name that was cut out of a frame keeps that frame's buffer alive: what is kept for long is
+/// Cheap to clone. A long name that was cut out of a frame keeps that frame's buffer alive: what is kept for long is
 /// [`TopicName::detach`]ed first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopicName(Bytes);
+pub struct TopicName(Text);
 
 /// The name of a namespace: 1..=64 of ASCII letters, digits, `-`, `_` and `.`, beginning with a letter or digit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,50 +64,49 @@ impl core::error::Error for BadName {}
 impl TopicName {
     /// Checks and takes a name.
     pub fn new(name: Bytes) -> Result<TopicName, BadName> {
-        check_length(&name, TOPIC_NAME_MAX)?;
-        let text = core::str::from_utf8(&name).map_err(|_| BadName::NotUtf8)?;
-        // Printable ASCII is by far the most common and needs no look at characters.
-        if name.iter().any(|b| !(0x20..0x7f).contains(b)) && text.chars().any(char::is_control) {
-            return Err(BadName::Control);
-        }
-        Ok(TopicName(name))
+        check_topic_name(&name)?;
+        Ok(TopicName(Text::new(name)))
+    }
+
+    /// The name as bytes of UTF-8.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 
     /// The part before the first `/`, the whole name if there is none: the unit of fairness.
     pub fn tenant(&self) -> &[u8] {
-        let end = self.0.iter().position(|b| *b == b'/').unwrap_or(self.0.len());
-        &self.0[..end]
+        let name = self.as_bytes();
+        let end = name.iter().position(|b| *b == b'/').unwrap_or(name.len());
+        &name[..end]
     }
 
     /// The same name in a buffer of its own.
     pub fn detach(&self) -> TopicName {
-        TopicName(Bytes::copy_from_slice(&self.0))
+        TopicName(Text::copy_of(self.as_bytes()))
+    }
+}
+
+impl TryFrom<&[u8]> for TopicName {
+    type Error = BadName;
+    fn try_from(name: &[u8]) -> Result<Self, BadName> {
+        check_topic_name(name)?;
+        Ok(TopicName(Text::copy_of(name)))
+    }
+}
+
+impl TryFrom<&str> for TopicName {
+    type Error = BadName;
+    fn try_from(name: &str) -> Result<Self, BadName> {
+        TopicName::try_from(name.as_bytes())
     }
 }
 
 macro_rules! name {
     ($name:ident) => {
         impl $name {
-            /// The name as bytes of UTF-8.
-            pub fn as_bytes(&self) -> &[u8] {
-                &self.0
-            }
-
             /// The name as text.
             pub fn as_str(&self) -> &str {
-                core::str::from_utf8(&self.0).expect("a name is checked when it is made")
-            }
-
-            /// The name as shared bytes.
-            pub fn bytes(&self) -> &Bytes {
-                &self.0
-            }
-        }
-
-        impl TryFrom<&str> for $name {
-            type Error = BadName;
-            fn try_from(name: &str) -> Result<Self, BadName> {
-                $name::new(Bytes::copy_from_slice(name.as_bytes()))
+                core::str::from_utf8(self.as_bytes()).expect("a name is checked when it is made")
             }
         }
 
@@ -126,7 +126,24 @@ macro_rules! name {
 
 macro_rules! short_name {
     ($name:ident) => {
+        impl TryFrom<&str> for $name {
+            type Error = BadName;
+            fn try_from(name: &str) -> Result<Self, BadName> {
+                $name::new(Bytes::copy_from_slice(name.as_bytes()))
+            }
+        }
+
         impl $name {
+            /// The name as bytes of UTF-8.
+            pub fn as_bytes(&self) -> &[u8] {
+                &self.0
+            }
+
+            /// The name as shared bytes.
+            pub fn bytes(&self) -> &Bytes {
+                &self.0
+            }
+
             /// Checks and takes a name.
             pub fn new(name: Bytes) -> Result<$name, BadName> {
                 check_length(&name, SHORT_NAME_MAX)?;
@@ -167,6 +184,16 @@ short_name!(GroupName);
 short_name!(ExchangeName);
 default_name!(NamespaceName);
 default_name!(GroupName);
+
+fn check_topic_name(name: &[u8]) -> Result<(), BadName> {
+    check_length(name, TOPIC_NAME_MAX)?;
+    let text = core::str::from_utf8(name).map_err(|_| BadName::NotUtf8)?;
+    // Printable ASCII is by far the most common and needs no look at characters.
+    if name.iter().any(|b| !(0x20..0x7f).contains(b)) && text.chars().any(char::is_control) {
+        return Err(BadName::Control);
+    }
+    Ok(())
+}
 
 fn check_length(name: &[u8], limit: usize) -> Result<(), BadName> {
     match name.len() {

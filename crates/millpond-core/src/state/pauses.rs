@@ -4,7 +4,6 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Bound::{Included, Unbounded};
 
-use bytes::Bytes;
 use millpond_types::TopicName;
 
 use crate::store::Name;
@@ -15,7 +14,7 @@ pub(crate) struct Pauses {
     all: BTreeSet<(TopicName, bool)>,
     /// The prefixes that no other one covers. None of them begins with another, so of those that a name could begin
     /// with only the last one before it can be it.
-    widest: BTreeSet<Bytes>,
+    widest: BTreeSet<Vec<u8>>,
 }
 
 impl Pauses {
@@ -30,7 +29,7 @@ impl Pauses {
     pub(crate) fn insert(&mut self, name: TopicName, prefix: bool) {
         if prefix && self.covering(name.as_bytes()).is_none() {
             self.widest.retain(|other| !other.starts_with(name.as_bytes()));
-            self.widest.insert(name.bytes().clone());
+            self.widest.insert(Vec::from(name.as_bytes()));
         }
         self.all.insert((name, prefix));
     }
@@ -43,7 +42,7 @@ impl Pauses {
             let covered = covered.take_while(|(other, _)| other.as_bytes().starts_with(name.as_bytes()));
             for (other, _) in covered.filter(|(_, prefix)| *prefix) {
                 if covering(&self.widest, other.as_bytes()).is_none() {
-                    self.widest.insert(other.bytes().clone());
+                    self.widest.insert(Vec::from(other.as_bytes()));
                 }
             }
         }
@@ -69,7 +68,7 @@ impl Pauses {
     }
 }
 
-fn covering<'a>(widest: &'a BTreeSet<Bytes>, name: &[u8]) -> Option<&'a [u8]> {
+fn covering<'a>(widest: &'a BTreeSet<Vec<u8>>, name: &[u8]) -> Option<&'a [u8]> {
     let last = widest.range::<[u8], _>((Unbounded, Included(name))).next_back();
     last.filter(|wide| name.starts_with(wide)).map(|wide| &wide[..])
 }

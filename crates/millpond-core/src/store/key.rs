@@ -58,7 +58,7 @@ impl Name {
     /// The name that stands in a key; `None` if none does. A tenant ends in one way only, so no two keys are of one name.
     pub fn parse(bytes: &[u8]) -> Option<TopicName> {
         let end = bytes.iter().find(|byte| matches!(**byte, TENANT_END | b'/'));
-        if end == Some(&b'/') { None } else { TopicName::new(Bytes::from(Name::text(bytes))).ok() }
+        if end == Some(&b'/') { None } else { TopicName::try_from(&Name::text(bytes)[..]).ok() }
     }
 
     /// What stands in a key, or in a bound between keys, as it stands in names.

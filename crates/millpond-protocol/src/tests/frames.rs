@@ -112,9 +112,11 @@ fn a_frame_may_be_split_at_every_byte() {
 }
 
 #[test]
-fn names_and_blocks_are_slices_of_the_buffer() {
+fn blocks_and_long_names_are_slices_of_the_buffer() {
     let mut bytes = Vec::new();
-    encode_request(&Draw(3).request("Publish"), 1, &mut bytes);
+    let Request::Publish(mut publish) = Draw(3).request("Publish") else { panic!() };
+    publish.runs.iter_mut().for_each(|run| run.topic = "a long name, ".repeat(9).as_str().try_into().unwrap());
+    encode_request(&Request::Publish(publish), 1, &mut bytes);
     let mut buffer = BytesMut::from(&bytes[..]);
     let range = buffer.as_ptr_range();
     let Request::Publish(publish) = begun().next_request(&mut buffer).unwrap().unwrap().frame else { panic!() };

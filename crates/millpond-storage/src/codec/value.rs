@@ -46,7 +46,8 @@ impl Source<'_> {
     }
 
     pub(super) fn topic_name(&mut self) -> Result<TopicName, BadRecord> {
-        TopicName::new(self.copied()?).map_err(|_| self.bad("has a topic's name that breaks the rules for names"))
+        let name = self.string()?;
+        TopicName::try_from(name).map_err(|_| self.bad("has a topic's name that breaks the rules for names"))
     }
 
     pub(super) fn namespace_name(&mut self) -> Result<NamespaceName, BadRecord> {

@@ -55,7 +55,7 @@ impl Topics {
         let Address { namespace, place } = self.topics;
         let prefix = match place {
             Place::All => Bytes::new(),
-            Place::Prefix(prefix) => prefix.bytes().clone(),
+            Place::Prefix(prefix) => Bytes::copy_from_slice(prefix.as_bytes()),
             Place::Topic(topic) => {
                 if self.top.is_some() {
                     return Err(Failure::usage(
@@ -90,7 +90,7 @@ impl Topics {
             print_page(globals, &views);
             return Ok(());
         }
-        let after = self.after.map_or_else(Bytes::new, |name| name.bytes().clone());
+        let after = self.after.map_or_else(Bytes::new, |name| Bytes::copy_from_slice(name.as_bytes()));
         let listing = Listing { namespace, prefix, after, limit: self.limit };
         let views = with_client(globals, async |client| Ok(client.topics(listing, group).await?))?;
         print_page(globals, &views);
