@@ -74,7 +74,8 @@ pub enum Request<B = Bytes> {
         /// Bytes of blocks to add.
         bytes: u64,
     },
-    /// Deliveries to the consumer end; its leases stay with the session. Answered by [`Response::Done`].
+    /// Deliveries to the consumer end; its leases stay with the session. Answered by [`Response::Done`], behind the last
+    /// delivery, and then the number is free for another consumer.
     Detach {
         /// The consumer.
         consumer: u32,
