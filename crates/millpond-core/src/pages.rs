@@ -239,8 +239,8 @@ impl State {
         self.topics[slot].levels.reserve_exact(page.levels.len());
         for level in page.levels {
             let priority = level.priority;
-            let bounds = self.topics[slot].bounds;
-            self.topics[slot].levels.push(Level::new(priority, level.next, bounds));
+            let of = (self.topics[slot].bounds, Sequence(self.topics[slot].floor));
+            self.topics[slot].levels.push(Level::new(priority, level.next, of));
             let mut stored = level.stored.into_iter().peekable();
             for run in level.runs {
                 self.arm_expiry(slot, priority, &run);

@@ -49,6 +49,8 @@ pub(crate) struct Line {
     runs: usize,
     /// Where pieces were loaded that may lie between stored ones.
     islands: Vec<Sequence>,
+    /// No piece reaches over this: what is from before it may come later, and goes between.
+    floor: Sequence,
     bounds: LineBounds,
 }
 
@@ -72,8 +74,9 @@ pub(crate) enum InLine<'a> {
 }
 
 impl Line {
-    pub(crate) fn new(bounds: LineBounds) -> Line {
-        Line { pieces: VecDeque::new(), waiting: 0, runs: 0, islands: Vec::new(), bounds }
+    /// Of a topic whose own sequences begin at `floor`: those before it are given to it by others.
+    pub(crate) fn new(bounds: LineBounds, floor: Sequence) -> Line {
+        Line { pieces: VecDeque::new(), waiting: 0, runs: 0, islands: Vec::new(), floor, bounds }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -128,8 +131,13 @@ impl Line {
         assert!(self.pieces.back().is_none_or(|last| last.end() <= run.first), "a line is in order");
         self.waiting += u64::from(run.count);
         self.runs += 1;
+        let is_apart = |last: &RunPage| last.first < self.floor && run.first >= self.floor;
         match self.pieces.back_mut() {
-            Some(Piece::Loaded(runs)) if runs.len() < self.bounds.piece as usize => runs.push_back(run),
+            Some(Piece::Loaded(runs))
+                if runs.len() < self.bounds.piece as usize && !runs.back().is_some_and(is_apart) =>
+            {
+                runs.push_back(run);
+            }
             _ => {
                 // Most lines are of one run.
                 self.pieces.reserve_exact(usize::from(self.pieces.is_empty()));

@@ -240,7 +240,7 @@ impl Topic {
             Err(at) => {
                 // Most topics use one, and a level is large.
                 self.levels.reserve_exact(1);
-                self.levels.insert(at, Level::new(priority, floor, self.bounds));
+                self.levels.insert(at, Level::new(priority, floor, (self.bounds, floor)));
                 &mut self.levels[at]
             }
         }
@@ -328,11 +328,11 @@ impl Topic {
 }
 
 impl Level {
-    pub(crate) fn new(priority: Priority, next: Sequence, bounds: LineBounds) -> Level {
+    pub(crate) fn new(priority: Priority, next: Sequence, (bounds, floor): (LineBounds, Sequence)) -> Level {
         Level {
             priority,
             next,
-            line: Line::new(bounds),
+            line: Line::new(bounds, floor),
             aside: BTreeMap::new(),
             ready: BTreeSet::new(),
             expiries: BTreeMap::new(),

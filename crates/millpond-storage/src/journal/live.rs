@@ -78,7 +78,7 @@ impl LiveBytes {
         self.0.get(&base).map(|held| held.groups.clone()).unwrap_or_default()
     }
 
-    /// The position behind the last batch of a segment that holds something, or [`OPEN`].
+    /// The position behind the last batch of a segment that holds something; the highest there is while it is not over.
     pub fn end(&self, base: u64) -> Option<u64> {
         self.0.get(&base).map(|held| held.end)
     }

@@ -109,7 +109,7 @@ proptest! {
 
     #[test]
     fn a_line_in_pieces_is_the_line(steps in proptest::collection::vec((0..10u8, any::<u64>()), 1..80)) {
-        let (line, plain, store) = (Line::new(BOUNDS), Vec::new(), BTreeMap::new());
+        let (line, plain, store) = (Line::new(BOUNDS, Sequence(0)), Vec::new(), BTreeMap::new());
         let mut both = Both { line, plain, store, next: 1 };
         for (kind, value) in steps {
             both.step(kind, value);
@@ -119,7 +119,7 @@ proptest! {
 
     #[test]
     fn only_the_ends_of_a_line_stay(counts in proptest::collection::vec(1..5u32, 0..100)) {
-        let mut line = Line::new(BOUNDS);
+        let mut line = Line::new(BOUNDS, Sequence(0));
         let mut next = 0;
         for count in counts {
             line.push_back(run(next, count));
