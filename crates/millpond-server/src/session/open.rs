@@ -30,10 +30,10 @@ pub(crate) enum Kind {
     /// Ends the session.
     SessionEnd,
     /// Makes the consumer known, unless refused.
-    Attach { consumer: u32 },
+    Attach { nth: u32 },
     /// Forgets the consumer.
-    Detach { consumer: u32 },
-    /// Is only told, and cheap: a finish, a detach.
+    Detach { nth: u32 },
+    /// Is only told, and cheap: a finish.
     Plain,
     /// Is only told, and may be dear. Is withdrawn with its connection as far as it has not come.
     Manage,

@@ -6,7 +6,7 @@ use millpond_core::command::{self, Command, Top};
 use millpond_protocol::{self as frame, Block, Incoming, Response, VERSION};
 use millpond_types::{Code, Millis, SessionId};
 
-use super::{Conversation, IDLE, Session};
+use super::{Consumer, Conversation, IDLE, Session};
 use crate::convert::request as convert;
 use crate::session::credit::{Grant, Window};
 use crate::session::open::{Kind, MANAGE_OPEN_MAX, OPEN_MAX, Open};
@@ -64,7 +64,7 @@ impl Conversation {
             }
             frame::Request::SessionEnd => match self.session.take() {
                 Some(session) => {
-                    self.windows.clear();
+                    self.consumers.clear();
                     self.shared.registry.release_session(session.id, self.number);
                     (Kind::SessionEnd, Command::SessionEnd(session.id))
                 }
@@ -74,7 +74,9 @@ impl Conversation {
             frame::Request::Detach { consumer } => match &self.session {
                 Some(session) => {
                     // Deliveries may be on their way until it is answered.
-                    (Kind::Detach { consumer }, Command::Detach { session: session.id, consumer })
+                    let found = self.consumers.iter().find(|other| other.number == consumer);
+                    let nth = found.map_or(0, |found| found.nth);
+                    (Kind::Detach { nth }, Command::Detach { session: session.id, consumer })
                 }
                 None => return self.refuse(correlation, Code::SessionUnknown, NO_SESSION),
             },
@@ -287,11 +289,11 @@ impl Conversation {
             return;
         };
         let id = if session == SessionId(0) { random_session() } else { session };
-        self.sessions = self.sessions.wrapping_add(1);
-        let nth = self.sessions;
+        self.begun += 1;
+        let nth = self.begun;
         let command = Command::SessionBegin(command::SessionBegin { session: id, resume, held });
         if self.ask(correlation, Kind::SessionBegin { nth }, command) {
-            self.begins.push((nth, id, resume));
+            self.begins.push_back((nth, id, resume));
             if let Some(other) = self.shared.registry.take_session(id, self.number, &self.outbox) {
                 self.shared.known.uses.leave(other);
             }
@@ -306,11 +308,11 @@ impl Conversation {
         };
         let session = session.id;
         let frame::Attach { consumer, namespace, group, filter, messages, bytes, lease, at_most_once } = attach;
-        if self.windows.iter().any(|(number, _)| *number == consumer) {
+        if self.consumers.iter().any(|other| other.number == consumer) {
             let detail = "a consumer of this number is attached already; choose another";
             return self.refuse(correlation, Code::ConsumerExists, detail);
         }
-        if self.windows.len() >= CONSUMERS_MAX {
+        if self.consumers.len() >= CONSUMERS_MAX {
             let detail = "a connection attaches at most 64 consumers; open another connection";
             return self.refuse(correlation, Code::LimitExceeded, detail);
         }
@@ -322,15 +324,17 @@ impl Conversation {
         let filter = convert::detached(filter);
         let command =
             command::Attach { session, consumer, namespace, group, filter, messages, bytes, lease, at_most_once };
-        if self.ask(correlation, Kind::Attach { consumer }, Command::Attach(command)) {
-            self.windows.push((consumer, window));
+        self.begun += 1;
+        let nth = self.begun;
+        if self.ask(correlation, Kind::Attach { nth }, Command::Attach(command)) {
+            self.consumers.push(Consumer { number: consumer, nth, window });
         }
         Ok(())
     }
 
     fn add_credit(&mut self, consumer: u32, credit: Grant) {
-        let window = self.windows.iter_mut().find(|(number, _)| *number == consumer);
-        if let Some(told) = window.and_then(|(_, window)| window.add(credit)) {
+        let found = self.consumers.iter_mut().find(|other| other.number == consumer);
+        if let Some(told) = found.and_then(|found| found.window.add(credit)) {
             self.tell_credit(consumer, told);
         }
     }

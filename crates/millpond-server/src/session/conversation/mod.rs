@@ -46,10 +46,10 @@ pub(crate) struct Conversation {
     open: OpenRequests,
     session: Option<Session>,
     /// Begins of sessions that are not answered, which may be several: their numbers, ids and resumption times.
-    begins: Vec<(u32, SessionId, Millis)>,
-    /// How many sessions have begun.
-    sessions: u32,
-    windows: Vec<(u32, Window)>,
+    begins: VecDeque<(u32, SessionId, Millis)>,
+    /// How many sessions and consumers have begun: what answers come late is known by it.
+    begun: u32,
+    consumers: Vec<Consumer>,
     /// The namespace that it uses as it last asked, and in which epoch that was.
     used: Option<(u64, NamespaceName)>,
     credit: PublishCredit,
@@ -82,6 +82,14 @@ struct Session {
     heartbeat: Instant,
 }
 
+/// A consumer of that session, until its end is answered.
+struct Consumer {
+    number: u32,
+    /// Which of all that have begun it is.
+    nth: u32,
+    window: Window,
+}
+
 impl Conversation {
     pub(crate) fn new(number: u64, outbox: Arc<Outbox>, goodbye: Place<Request, Reply>, shared: Arc<Shared>) -> Self {
         Conversation {
@@ -92,9 +100,9 @@ impl Conversation {
             goodbye: Some(goodbye),
             open: OpenRequests::default(),
             session: None,
-            begins: Vec::new(),
-            sessions: 0,
-            windows: Vec::new(),
+            begins: VecDeque::new(),
+            begun: 0,
+            consumers: Vec::new(),
             used: None,
             credit: PublishCredit::default(),
             backlog: VecDeque::new(),

@@ -83,7 +83,7 @@ impl Conversation {
                 // Before its session has begun here, an expiry belongs to the connection that was lost, as deliveries do: it
                 // was decided before the resumption, and the core has a new session by the time that it comes.
                 if let Some(session) = self.session.take_if(|session| session.begun) {
-                    self.windows.clear();
+                    self.consumers.clear();
                     self.shared.registry.release_session(session.id, self.number);
                     self.write(Response::SessionExpired, 0);
                 }
@@ -122,8 +122,8 @@ impl Conversation {
                 }
             }
             Kind::SessionBegin { nth } => return self.session_begun(nth, reply, correlation),
-            Kind::Attach { consumer } if is_refused => self.windows.retain(|(number, _)| *number != consumer),
-            Kind::Detach { consumer } => self.windows.retain(|(number, _)| *number != consumer),
+            Kind::Attach { nth } if is_refused => self.consumers.retain(|consumer| consumer.nth != nth),
+            Kind::Detach { nth } => self.consumers.retain(|consumer| consumer.nth != nth),
             Kind::Attach { .. } | Kind::Receive | Kind::SessionEnd | Kind::Plain | Kind::Manage => {}
         }
         match reply {
@@ -137,7 +137,7 @@ impl Conversation {
     /// The begin of a session is answered. The client may have ended it since, and begun another one.
     fn session_begun(&mut self, nth: u32, reply: Reply, correlation: u32) {
         let at = self.begins.iter().position(|(of, ..)| *of == nth).expect("a begin is answered once");
-        let (_, id, heartbeat) = self.begins.swap_remove(at);
+        let (_, id, heartbeat) = self.begins.remove(at).expect("it was just found");
         let Reply::SessionBegun { resumed } = reply else {
             if self.session.take_if(|session| session.nth == nth).is_some() {
                 self.shared.registry.release_session(id, self.number);
@@ -193,8 +193,8 @@ impl Conversation {
         if !frame.is_empty() {
             self.write(Response::Delivery { consumer, epoch, leases: frame }, 0);
         }
-        let window = self.windows.iter_mut().find(|(number, _)| *number == consumer);
-        if let Some(told) = window.and_then(|(_, window)| window.written(spent, used)) {
+        let found = self.consumers.iter_mut().find(|other| other.number == consumer);
+        if let Some(told) = found.and_then(|found| found.window.written(spent, used)) {
             self.tell_credit(consumer, told);
         }
     }

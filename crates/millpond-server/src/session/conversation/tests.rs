@@ -70,6 +70,20 @@ fn publish(bytes: usize, level: frame::Level) -> Asked {
     Asked::Publish(frame::Publish { namespace, level, producer: None, runs: vec![run] })
 }
 
+/// Attaches consumer 1.
+fn attach() -> Asked {
+    Asked::Attach(frame::Attach {
+        consumer: 1,
+        namespace: NamespaceName::default(),
+        group: Default::default(),
+        filter: millpond_types::Filter::All,
+        messages: 1,
+        bytes: 1000,
+        lease: None,
+        at_most_once: false,
+    })
+}
+
 fn published(level: millpond_core::command::Level) -> Reply {
     Reply::Published { level, outcomes: Vec::new() }
 }
@@ -184,18 +198,6 @@ fn a_session_that_was_refused_late_is_not_the_one_that_began_since() {
 #[test]
 fn the_number_of_a_consumer_is_free_when_its_detachment_is_answered() {
     let mut rig = Rig::new();
-    let attach = || {
-        Asked::Attach(frame::Attach {
-            consumer: 1,
-            namespace: NamespaceName::default(),
-            group: Default::default(),
-            filter: millpond_types::Filter::All,
-            messages: 1,
-            bytes: 1000,
-            lease: None,
-            at_most_once: false,
-        })
-    };
     let begin = Asked::SessionBegin { session: SessionId(7), resume: Default::default(), held: Vec::new() };
     for request in [begin, attach(), Asked::Detach { consumer: 1 }] {
         rig.accept(request).unwrap();
@@ -207,6 +209,22 @@ fn the_number_of_a_consumer_is_free_when_its_detachment_is_answered() {
     rig.output(Out::Reply { index: 2, reply: Reply::Done }).unwrap();
     rig.accept(attach()).unwrap();
     assert!(matches!(rig.said()[..], [(5, Response::Done)]), "only its end was answered");
+    rig.end();
+}
+
+#[test]
+fn an_end_that_is_answered_late_is_not_of_the_consumer_that_has_the_number_since() {
+    let mut rig = Rig::new();
+    let begin = || Asked::SessionBegin { session: SessionId(7), resume: Default::default(), held: Vec::new() };
+    let detach = || Asked::Detach { consumer: 1 };
+    for request in [begin(), attach(), detach(), detach(), Asked::SessionEnd, begin(), attach()] {
+        rig.accept(request).unwrap();
+    }
+    let gone = Reply::Refused { code: Code::ConsumerUnknown, detail: String::new() };
+    for (index, reply) in [(2, Reply::Done), (3, gone)] {
+        rig.output(Out::Reply { index, reply }).unwrap();
+    }
+    assert_eq!(rig.conversation.consumers.len(), 1, "the other one is attached");
     rig.end();
 }
 
