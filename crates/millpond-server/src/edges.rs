@@ -83,7 +83,7 @@ impl Edges {
         Edges { shared: Arc::new(shared), inbox, reading }
     }
 
-    /// A client connects: its connection's number, which is never used twice, and its side here.
+    /// A client connects: the broker's side of its connection.
     ///
     /// # Panics
     /// If the broker has as many connections as it may have.
@@ -136,7 +136,7 @@ impl Edge {
     }
 
     /// Does what it can without further bytes: takes in what has come, submits commands, and looks at its deadlines.
-    pub fn go_on(&mut self, now: Instant) -> Result<(), Closed> {
+    fn go_on(&mut self, now: Instant) -> Result<(), Closed> {
         let went = self.try_go_on(now);
         went.map_err(|close| Closed { code: close.code, last: self.connection.close(&close) })
     }
