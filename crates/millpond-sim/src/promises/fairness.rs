@@ -32,7 +32,8 @@ struct Leased {
     ready: Vec<(TopicName, Priority)>,
 }
 
-/// Consumers that share one set of turns.
+/// Consumers that share one set of turns: those of a group that ask for all topics, or by the same prefixes, of which none
+/// begins with another.
 type Scope = (GroupNumber, BTreeSet<TopicName>);
 
 /// One that takes turns with its like: a tenant with tenants, a topic with those of its tenant.
@@ -184,7 +185,12 @@ fn priority(seat: &Seat, leased: &Leased, stand: Priority, is_fair: bool) -> Kep
 fn scope(seat: &Seat) -> Option<Scope> {
     match &seat.filter {
         Filter::All => Some((seat.group, BTreeSet::new())),
-        Filter::Prefixes(prefixes) => Some((seat.group, prefixes.iter().cloned().collect())),
+        Filter::Prefixes(prefixes) => {
+            let is_covered = |name: &TopicName| {
+                prefixes.iter().any(|other| other != name && name.as_bytes().starts_with(other.as_bytes()))
+            };
+            Some((seat.group, prefixes.iter().filter(|name| !is_covered(name)).cloned().collect()))
+        }
         Filter::Topics(_) => None,
     }
 }

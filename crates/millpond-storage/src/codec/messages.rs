@@ -142,6 +142,9 @@ impl Source<'_> {
         if flags & HAS_DEDUP != 0 {
             dedup_until = if self.flag()? { WallTime::NEVER } else { self.far()? };
             dedup = self.list(|source| Ok(DedupMark { index: source.number32()?, hash: source.wide()? }))?;
+            if dedup.is_empty() {
+                return Err(self.bad("has a window for dedup ids, and none of these"));
+            }
         }
         let except = if flags & HAS_EXCEPT != 0 { self.list(Source::number32)? } else { Vec::new() };
         let (block, sizes) = self.block_of(count)?;

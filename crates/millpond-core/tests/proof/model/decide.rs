@@ -124,9 +124,9 @@ impl Model {
             Command::GroupCreate { name, start, .. } => self.create_group(name, *start),
             Command::GroupDelete { name, .. } => self.delete_group(name),
             Command::NamespaceSet { policy, rules, .. } => {
-                if policy.dispatch != self.policy.dispatch {
-                    self.waits.clear();
-                }
+                // Turns begin anew with another dispatch, and what is left of one that was cut short, of which some may have
+                // been given already, is no more than a turn is now.
+                self.waits.clear();
                 (self.policy, self.rules) = (policy.clone(), rules.clone());
                 one("ok")
             }
