@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::writer::Reason;
+use crate::writer::{Host, Reason};
 
 /// All figures of a broker.
 pub(crate) struct Metrics {
@@ -293,16 +293,19 @@ impl Metrics {
     }
 }
 
-/// A log that counts what goes through it.
-pub(crate) struct Counting<'a, L> {
+/// A log that counts what goes through it, and lets the host see it.
+pub(crate) struct Counting<'a, L, H> {
     pub(crate) log: &'a mut L,
     pub(crate) metrics: &'a Metrics,
+    pub(crate) host: &'a mut H,
 }
 
-impl<L: FactLog> FactLog for Counting<'_, L> {
+impl<L: FactLog, H: Host> FactLog for Counting<'_, L, H> {
     fn append(&mut self, fact: &Fact) -> u64 {
         self.metrics.count(fact);
-        self.log.append(fact)
+        let position = self.log.append(fact);
+        self.host.happened(fact, position);
+        position
     }
 
     fn position(&self) -> u64 {

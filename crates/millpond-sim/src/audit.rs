@@ -17,8 +17,8 @@ use crate::verdict::Violation;
 
 /// Compares everything.
 pub fn audit(broker: &Broker, ledger: &Ledger, model: &Model) -> Result<(), Violation> {
-    let pages: Vec<Page> = broker.core.pages().collect();
-    let mut blocks = Blocks::of(&broker.reader);
+    let pages: Vec<Page> = broker.core().pages().collect();
+    let mut blocks = Blocks::of(broker.reader());
     hold_against(ledger, &pages, &mut blocks)?;
     model.audit(&pages, &mut blocks)
 }

@@ -1,56 +1,63 @@
-//! The two times, as the server makes them from a clock: run time gains at most a second a turn, wall time jumps ahead
-//! and, where the machine's clock was set back, goes on at half its speed.
+//! The clocks of the machine that a broker runs on: one that never goes back, and the system's, which is set ahead and back
+//! now and then.
 
-use millpond_core::Now;
-use millpond_types::{RunTime, WallTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-/// The most that run time gains in one turn, in milliseconds.
-const TURN_MAX: u64 = 1000;
+/// What a look at a clock takes, in microseconds: whoever works until its time is up comes to an end.
+const LOOK: u64 = 40;
+/// Where the system's clock begins: some date.
+const DATE: u64 = 1_700_000_000_000;
 
-/// See the module. All in milliseconds.
-pub struct Clock {
-    run: u64,
-    wall: u64,
-    /// What has passed since the last turn.
-    passed: u64,
-    /// How far wall time is ahead of the machine's clock.
-    ahead: u64,
+/// See the module. A clone shows the same times.
+#[derive(Clone)]
+pub struct Clock(Arc<Times>);
+
+struct Times {
+    /// Where the one that never goes back begins.
+    begin: Instant,
+    /// Microseconds since.
+    passed: AtomicU64,
+    /// How many milliseconds the system's clock was set ahead.
+    ahead: AtomicI64,
 }
 
 impl Clock {
-    /// Begins at some date.
+    /// Begins.
     pub fn new() -> Clock {
-        Clock { run: 0, wall: 1_700_000_000_000, passed: 0, ahead: 0 }
+        Clock(Arc::new(Times { begin: Instant::now(), passed: AtomicU64::new(0), ahead: AtomicI64::new(0) }))
     }
 
-    /// Time passes.
-    pub fn pass(&mut self, millis: u64) {
-        self.passed += millis;
+    /// Time passes, in milliseconds.
+    pub fn pass(&self, millis: u64) {
+        self.0.passed.fetch_add(millis * 1000, Ordering::Relaxed);
     }
 
-    /// The machine's clock is set ahead.
-    pub fn set_ahead(&mut self, millis: u64) {
-        self.wall += millis;
+    /// The system's clock is set ahead.
+    pub fn set_ahead(&self, millis: u64) {
+        self.0.ahead.fetch_add(millis as i64, Ordering::Relaxed);
     }
 
-    /// The machine's clock is set back.
-    pub fn set_back(&mut self, millis: u64) {
-        self.ahead += millis;
+    /// The system's clock is set back.
+    pub fn set_back(&self, millis: u64) {
+        self.0.ahead.fetch_sub(millis as i64, Ordering::Relaxed);
     }
 
-    /// The times of the next turn.
-    pub fn tick(&mut self) -> Now {
-        let passed = std::mem::take(&mut self.passed);
-        self.run += passed.min(TURN_MAX);
-        let caught_up = (passed / 2).min(self.ahead);
-        self.ahead -= caught_up;
-        self.wall += passed - caught_up;
-        Now { run: RunTime(self.run), wall: WallTime(self.wall) }
+    /// What the one shows that never goes back.
+    pub fn now(&self) -> Instant {
+        self.0.begin + Duration::from_micros(self.0.passed.load(Ordering::Relaxed))
     }
 
-    /// The broker starts: run time goes on where the journal left it, and wall time was never behind.
-    pub fn restart(&mut self, journal: Now) {
-        self.run = journal.run.0;
-        self.wall = self.wall.max(journal.wall.0);
+    /// The same, and the look takes its time.
+    pub fn look(&self) -> Instant {
+        self.0.passed.fetch_add(LOOK, Ordering::Relaxed);
+        self.now()
+    }
+
+    /// What the system's clock shows, since the beginning of 1970.
+    pub fn system(&self) -> Duration {
+        let passed = self.0.passed.load(Ordering::Relaxed) / 1000;
+        Duration::from_millis((DATE + passed).saturating_add_signed(self.0.ahead.load(Ordering::Relaxed)))
     }
 }

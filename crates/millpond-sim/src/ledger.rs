@@ -9,12 +9,11 @@ mod follow;
 mod moved;
 
 use aside::Aside;
-use millpond_core::fact::{Fact, FactLog, GroupNumber};
+use millpond_core::fact::{Fact, GroupNumber};
 use millpond_types::{
     EndReason, LeaseNumber, MessageId, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
 };
 
-use crate::promises::Promises;
 use crate::sights::Sights;
 use crate::verdict::Violation;
 use crate::versioned::Versioned;
@@ -105,6 +104,15 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Something has happened.
+    pub fn happened(&mut self, fact: &Fact, position: u64) {
+        if !self.aside.takes(fact)
+            && let Err(violation) = self.follow(fact, position)
+        {
+            self.violation.get_or_insert(violation);
+        }
+    }
+
     /// Takes facts back: the journal ends at this position now.
     pub fn go_back(&mut self, position: u64) {
         let Ledger {
@@ -159,32 +167,5 @@ impl Ledger {
     /// The message that a tag was stored as.
     pub fn tagged(&self, tag: u64) -> Option<MessageId> {
         self.tags.get(&tag).copied()
-    }
-}
-
-/// A fact log that the ledger reads along.
-pub struct Witness<'a> {
-    /// Where the facts go.
-    pub log: &'a mut dyn FactLog,
-    /// Who reads along.
-    pub ledger: &'a mut Ledger,
-    /// Who else.
-    pub promises: &'a mut Promises,
-}
-
-impl FactLog for Witness<'_> {
-    fn append(&mut self, fact: &Fact) -> u64 {
-        let position = self.log.append(fact);
-        if !self.ledger.aside.takes(fact)
-            && let Err(violation) = self.ledger.follow(fact, position)
-        {
-            self.ledger.violation.get_or_insert(violation);
-        }
-        self.promises.happened(fact, position);
-        position
-    }
-
-    fn position(&self) -> u64 {
-        self.log.position()
     }
 }

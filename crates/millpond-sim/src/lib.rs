@@ -3,14 +3,15 @@
 //! ```text
 //!             streams ──► plan
 //!                │
-//! clients ──┬──► world ──► broker (core + storage, as the server drives them) ──► twin disk
-//!    ▲      └─ wires ─┘         │ facts                                              ▲
-//!    │  (frames, edges)         ├──► ledger ◄── lost, back, stuck, audit   losses ───┘
+//! clients ──┬──► world ──► broker (the server's: connections, writer, journal) ──► twin disk
+//!    ▲      └─ wires ─┘         │ facts, seen from the stage                           ▲
+//!    │       (frames)           ├──► ledger ◄── lost, back, stuck, audit   losses ─────┘
 //!    └────── told ◄───┘         └──► promises ◄──► model
 //! ```
 //!
 //! One thread to a life, one clock, one source of randomness: the same seed leads to the same life, byte by byte. The clients do
-//! what clients do and more; the process and the power go at any step, in mid-operation, and in the start after that;
+//! what clients do and more; the broker is the server's own, without threads: what a thread would do is a step; the process and
+//! the power go at any step, in mid-operation, and in the start after that;
 //! the disk tears, reorders and loses what was not synced, stands still, fails and fills up; the network splits, delays and
 //! cuts. Checkers, one for each promise, hold the facts and what clients were told against two plain models that read all
 //! facts along.
@@ -27,7 +28,6 @@ mod candidates;
 mod clients;
 mod clock;
 mod consumer;
-mod fetching;
 mod forwards;
 mod hand;
 mod ledger;
@@ -42,6 +42,7 @@ mod promises;
 mod range;
 mod receiver;
 mod sights;
+mod stage;
 mod streams;
 mod stuck;
 mod subscribers;

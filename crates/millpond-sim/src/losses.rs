@@ -41,13 +41,13 @@ impl World {
         if !crashes.one_in(self.plan.steps_per_loss) {
             return Ok(());
         }
-        match crashes.weighted(&[3, 5, 2, 1]) {
+        match crashes.weighted(&[2, 3, 6, 1]) {
             0 => self.lose(Loss::Process),
             1 => self.lose(Loss::Power),
             2 => {
-                // The power goes in the middle of something, soon.
-                let after = crashes.below(12);
-                self.plan_fault(after, Fault::PowerCut);
+                // In the middle of something, soon.
+                let (after, loss) = (crashes.below(12), *crashes.pick(&[Loss::Process, Loss::Power]));
+                self.plan_fault(after, Fault::PowerCut, loss);
                 Ok(())
             }
             _ => self.lose(Loss::Nothing),
@@ -60,7 +60,7 @@ impl World {
         match disk.weighted(&[200, 1, if self.full { 8 } else { 2 }]) {
             1 => {
                 let after = disk.below(20);
-                self.plan_fault(after, Fault::Error);
+                self.plan_fault(after, Fault::Error, Loss::Process);
             }
             2 if self.full => {
                 self.disk.set_capacity(None);
@@ -80,17 +80,18 @@ impl World {
     /// Dispatch forgets whom it was to tell: the watch has to find out.
     fn lose_wake_ups(&mut self) {
         let Some(broker) = &mut self.broker else { return };
-        broker.core.forget_wake_ups();
-        self.numb_until = Some(broker.core.now().run + WATCH_EVERY);
+        broker.forget_wake_ups();
+        self.numb_until = Some(broker.core().now().run + WATCH_EVERY);
         self.sights.saw("wake-ups lost");
         self.tape.note(format_args!("wake-ups are lost"));
     }
 
-    fn plan_fault(&mut self, after: u64, fault: Fault) {
+    /// Of a cut, the process or the power is lost: either way nothing is done any more.
+    fn plan_fault(&mut self, after: u64, fault: Fault, loss: Loss) {
         if self.planned.is_none() {
             self.disk.plan(after, fault);
-            self.planned = Some(fault);
-            self.tape.note(format_args!("{fault:?} is planned after {after} operations"));
+            self.planned = Some((fault, loss));
+            self.tape.note(format_args!("{fault:?} is planned after {after} operations, and {loss:?} is lost"));
         }
     }
 
@@ -112,26 +113,36 @@ impl World {
     fn stop(&mut self) -> Result<(), Violation> {
         self.heal()?;
         self.settle()?;
-        let broker = self.broker.take().expect("the broker runs");
-        let survives = [broker.survives(Loss::Process); 2];
-        broker.stop().map_err(|error| Violation::lost(format!("an orderly stop fails: {error}")))?;
+        // Connections close, and nobody hears what is still told.
+        self.wires.close();
+        let mut broker = self.broker.take().expect("the broker runs");
+        broker.stage().lend(&mut self.ledger, &mut self.promises);
+        let reader = broker.reader().clone();
+        let stopped = broker.stop();
+        let mut stage = stopped.map_err(|error| Violation::lost(format!("an orderly stop fails: {error}")))?;
+        stage.lend(&mut self.ledger, &mut self.promises);
+        self.ledger.verdict()?;
+        self.promises.verdict()?;
         self.sights.saw("orderly stops");
+        let survives = [reader.written(); 2];
+        drop(reader);
         self.start(Loss::Nothing, survives)
     }
 
-    /// From here on the disk has room and no faults. Where the power is cut already, and nobody has noticed for want of
-    /// room, it comes back first.
+    /// From here on the disk has room and no faults. Where something has gone wrong already, and nobody has noticed, that
+    /// comes first.
     pub(crate) fn heal(&mut self) -> Result<(), Violation> {
-        if self.is_cut() {
-            self.lose(Loss::Power)?;
+        if self.disk.unplan()
+            && let Some((_, loss)) = self.planned
+        {
+            self.lose(loss)?;
         }
         self.disk.set_capacity(None);
-        self.disk.unplan();
         (self.planned, self.full) = (None, false);
         Ok(())
     }
 
-    fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.disk.list().is_err()
     }
 
@@ -157,15 +168,11 @@ impl World {
                 end = end.min(self.end_of_journal(loss)?);
                 let after = self.streams.disk.below(12);
                 let fault = if self.streams.disk.one_in(3) { Fault::Error } else { Fault::PowerCut };
-                self.plan_fault(after, fault);
+                let loss = if fault == Fault::PowerCut { Loss::Power } else { Loss::Process };
+                self.plan_fault(after, fault, loss);
             }
             attempts += 1;
-            match Broker::start(
-                &self.disk,
-                (&self.plan.options, self.plan.reads_late),
-                &mut self.clock,
-                self.options.canary,
-            ) {
+            match Broker::start(&self.disk, &self.plan, &self.clock, self.options.canary) {
                 Ok(_) if self.is_cut() => {
                     self.cut(Loss::Power);
                     loss = Loss::Power;
@@ -186,6 +193,7 @@ impl World {
         self.sights.saw_many("unconfirmed ends taken back", over.saturating_sub(self::over(&self.ledger)));
         self.open.clear();
         self.moves.clear();
+        self.wires.close();
         (self.numb_until, self.found) = (None, 0);
         self.clients.connections_lost();
         self.candidates.connections_lost();
@@ -194,8 +202,7 @@ impl World {
         self.back.after_restart(&self.ledger)?;
         self.forwards.check(&self.ledger)?;
         audit(&broker, &self.ledger, &self.promises.model)?;
-        millpond_core::invariants::check(&broker.core);
-        self.wires.begin(&broker, self.plan.options.identity.hash_key);
+        millpond_core::invariants::check(broker.core());
         self.broker = Some(broker);
         Ok(())
     }
@@ -204,12 +211,12 @@ impl World {
     fn not_opened(&mut self, error: &OpenError, loss: Loss) -> Result<Loss, Violation> {
         self.tape.note(format_args!("does not start: {error}"));
         match self.planned.take() {
-            Some(Fault::PowerCut) => {
+            Some((Fault::PowerCut, _)) => {
                 self.sights.saw("power cuts in a start");
                 self.cut(Loss::Power);
                 Ok(Loss::Power)
             }
-            Some(Fault::Error) => {
+            Some((Fault::Error, _)) => {
                 self.sights.saw("faults of the disk");
                 self.cut(Loss::Process);
                 Ok(if loss == Loss::Nothing { Loss::Process } else { loss })

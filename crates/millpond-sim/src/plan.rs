@@ -25,6 +25,8 @@ pub struct Plan {
     pub clients: [usize; 3],
     /// Steps between two losses, on average.
     pub steps_per_loss: u64,
+    /// Bytes of the largest batch that the writer writes itself.
+    pub own_hand_max: u64,
     /// Whether turns go by while topics are read from the disk.
     pub reads_late: bool,
     /// Whether the disk has faults and runs full.
@@ -64,6 +66,7 @@ impl Plan {
             steps_per_loss: *stream.pick(&[40, 100, 300]),
             disk_is_bad: stream.one_in(2),
             reads_late: stream.one_in(2),
+            own_hand_max: *stream.pick(&[0, 0, 300, 16 << 10]),
             body_max: *stream.pick(&[40, 200, 2000]),
         }
     }

@@ -10,18 +10,18 @@ mod end;
 mod wire;
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use millpond_core::command::{Command, Finish, FinishVerb, Ticket};
-use millpond_core::output::{Notice, Output, Reply};
-use millpond_protocol::{LeasedRun, Limits};
-use millpond_server::edges::Edges;
-use millpond_types::{MessageId, RunTime};
+use millpond_core::command::{Command, Finish, FinishVerb};
+use millpond_core::output::{Output, Reply};
+use millpond_protocol::LeasedRun;
+use millpond_types::MessageId;
 
 use crate::audit::compare;
 use crate::bodies::tags_of;
 use crate::broker::Broker;
 use crate::clients::{Asked, Client, Request};
+use crate::forwards::Forwards;
 use crate::sights::Sights;
 use crate::streams::Stream;
 use crate::tape::Brief;
@@ -37,11 +37,8 @@ const ON_ITS_WAY_MAX: usize = 1000;
 /// See the module.
 pub struct Wires {
     wires: Vec<Wire>,
-    edges: Option<Edges>,
     /// What clients have asked for and has not come to the broker; some of it never will.
     on_its_way: VecDeque<Command>,
-    /// Where the times of the edges begin, which know no others.
-    begin: Instant,
     /// Whether all bytes arrive at once.
     is_smooth: bool,
 }
@@ -49,14 +46,13 @@ pub struct Wires {
 impl Wires {
     /// Of a broker that has not begun.
     pub fn new() -> Wires {
-        Wires { wires: Vec::new(), edges: None, on_its_way: VecDeque::new(), begin: Instant::now(), is_smooth: false }
+        Wires { wires: Vec::new(), on_its_way: VecDeque::new(), is_smooth: false }
     }
 
-    /// The broker is gone, with all that was on its way, and another one is there.
-    pub fn begin(&mut self, broker: &Broker, hash_key: [u64; 2]) {
+    /// All connections are gone, with what was on its way.
+    pub fn close(&mut self) {
         self.wires.clear();
         self.on_its_way.clear();
-        self.edges = Some(Edges::new(broker.reader.clone(), broker.store.clone(), hash_key, Limits::default()));
     }
 
     /// From here on the network is as it should be.
@@ -64,32 +60,14 @@ impl Wires {
         self.is_smooth = true;
     }
 
-    /// What connections ask the core; without a ticket where nobody is answered. It is what clients have asked for.
-    pub fn commands(&mut self) -> Result<Vec<(Option<Ticket>, Command)>, Violation> {
-        let commands = self.edges.as_mut().map(Edges::commands).unwrap_or_default();
-        for (_, command) in commands.iter().filter(|(_, command)| is_taken_as_it_is(command)) {
+    /// A connection asks the core for something. It is what a client has asked for.
+    pub fn asks(&mut self, command: &Command) -> Result<(), Violation> {
+        if is_taken_as_it_is(command) {
             let at = self.on_its_way.iter().position(|sent| sent == command);
             let at = at.ok_or_else(|| Violation::lost(format!("nobody has asked for {}", Brief(command))))?;
             self.on_its_way.remove(at);
         }
-        Ok(commands)
-    }
-
-    /// What the core tells its edges.
-    pub fn note(&self, notice: &Notice) {
-        if let Some(edges) = &self.edges {
-            edges.note(notice.clone());
-        }
-    }
-
-    /// Whether an output is for one of these.
-    pub fn is_theirs(&self, output: &Output) -> bool {
-        self.edges.as_ref().is_some_and(|edges| edges.is_theirs(output))
-    }
-
-    /// Tells an output.
-    pub fn release(&self, output: Output) {
-        self.edges.as_ref().expect("it is theirs").release(vec![output]);
+        Ok(())
     }
 
     /// What somebody who still listens has asked and is not told, receives apart, which may wait.
@@ -99,7 +77,14 @@ impl Wires {
     }
 
     /// A client asks for something, on the wire that it listens to or a new one.
-    fn post(&mut self, client: Client, request: Request, now: Instant, network: &mut Stream, sights: &mut Sights) {
+    fn post(
+        &mut self,
+        client: Client,
+        request: Request,
+        broker: &mut Broker,
+        network: &mut Stream,
+        sights: &mut Sights,
+    ) {
         let listens = self.wires.iter().position(|wire| wire.client == client && wire.is_heard());
         if let Command::SessionLost(_) = request.command {
             if let Some(at) = listens {
@@ -108,8 +93,7 @@ impl Wires {
             return;
         }
         let at = listens.unwrap_or_else(|| {
-            let edges = self.edges.as_mut().expect("a client acts while there is a broker");
-            self.wires.push(Wire::new(client, edges.connect(now)));
+            self.wires.push(Wire::new(client, broker.connect()));
             self.wires.len() - 1
         });
         if is_taken_as_it_is(&request.command) {
@@ -128,8 +112,6 @@ impl Wires {
         network: &mut Stream,
         sights: &mut Sights,
     ) -> Result<(Vec<(Client, Heard)>, bool), Violation> {
-        let Some(edges) = &mut self.edges else { return Ok((Vec::new(), false)) };
-        edges.read();
         let (mut heard, mut moved) = (Vec::new(), false);
         for wire in &mut self.wires {
             wire.turn(self.is_smooth, network, sights);
@@ -146,14 +128,15 @@ impl World {
     /// Clients that speak the protocol say what they have to say, bytes travel, and they hear what has come. False if
     /// nothing did.
     pub(crate) fn exchange(&mut self) -> Result<bool, Violation> {
-        let RunTime(run) = self.broker().core.now().run;
-        let now = self.wires.begin + Duration::from_millis(run);
+        let now = self.clock.now();
+        let broker = self.broker.as_mut().expect("the broker runs");
+        broker.read();
         let posted = self.clients.posted();
         let mut moved = !posted.is_empty();
         for (client, request) in posted {
             self.tape.note(format_args!("{client:?} {}", Brief(&request.command)));
-            self.asks(&request.asked);
-            self.wires.post(client, request, now, &mut self.streams.network, &mut self.sights);
+            asks(&request.asked, &mut self.forwards, &mut self.sights);
+            self.wires.post(client, request, broker, &mut self.streams.network, &mut self.sights);
         }
         let (heard, carried) = self.wires.carry(now, &mut self.streams.network, &mut self.sights)?;
         moved |= carried || !heard.is_empty();
@@ -207,17 +190,17 @@ impl World {
         if self.options.canary.is_some_and(|canary| canary.forgets(&output)) && self.swallows_now() {
             return Ok(());
         }
-        self.wires.release(output);
+        self.broker().tell(output);
         Ok(())
     }
+}
 
-    /// Something was asked.
-    pub(crate) fn asks(&mut self, asked: &Asked) {
-        match asked {
-            Asked::Publish { batch: Some(_), .. } => self.sights.saw("batches of a session"),
-            Asked::Forward { leases, outputs } => self.forwards.asked(leases, outputs),
-            _ => {}
-        }
+/// Something was asked.
+pub fn asks(asked: &Asked, forwards: &mut Forwards, sights: &mut Sights) {
+    match asked {
+        Asked::Publish { batch: Some(_), .. } => sights.saw("batches of a session"),
+        Asked::Forward { leases, outputs } => forwards.asked(leases, outputs),
+        _ => {}
     }
 }
 

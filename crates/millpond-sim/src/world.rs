@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use millpond_core::command::{Command, Ticket};
 use millpond_core::invariants;
-use millpond_storage::Failure;
 use millpond_storage::twin::{Fault, TwinDisk};
 use millpond_types::RunTime;
 
@@ -12,7 +11,7 @@ use crate::Options;
 use crate::STEPS;
 use crate::audit::audit;
 use crate::back::Back;
-use crate::broker::{Broker, Loss, Progress};
+use crate::broker::{Broker, Loss};
 use crate::candidates::{self, Candidates};
 use crate::clients::{Asked, Clients, Request};
 use crate::clock::Clock;
@@ -28,7 +27,7 @@ use crate::stuck;
 use crate::subscribers::Subscribers;
 use crate::tape::{Brief, Tape};
 use crate::verdict::Violation;
-use crate::wires::Wires;
+use crate::wires::{self, Wires};
 
 /// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
 const ROUNDS: u32 = 5000;
@@ -67,8 +66,8 @@ pub struct World {
     pub(crate) offices: Offices,
     pub(crate) tape: Tape,
     pub(crate) options: Options,
-    /// What was planned to go wrong at some operation of the disk.
-    pub(crate) planned: Option<Fault>,
+    /// What was planned to go wrong at some operation of the disk, and what is lost then.
+    pub(crate) planned: Option<(Fault, Loss)>,
     /// Whether the disk has no more room.
     pub(crate) full: bool,
     /// For how many more steps the disk does nothing.
@@ -118,7 +117,7 @@ impl World {
         let mut requests = self.clients.set_up();
         requests.extend(self.candidates.set_up());
         requests.extend(self.subscribers.set_up(&mut self.streams.groups));
-        self.turn(requests)?;
+        self.ask(requests);
         self.settle()?;
         let (mut step, steps) = (0, self.options.steps);
         // A life of the usual length goes on until it has seen enough to prove anything.
@@ -159,26 +158,23 @@ impl World {
 
     fn step(&mut self) -> Result<(), Violation> {
         self.exchange()?;
-        match self.streams.schedule.weighted(&[10, 14, 4, 1, 3, 8]) {
+        match self.streams.schedule.weighted(&[10, 14, 4, 5, 3, 8]) {
             0 => {
                 let clients = self.streams.schedule.below(4);
                 let requests = (0..clients).flat_map(|_| self.clients.act(&mut self.streams.load));
                 let mut requests: Vec<Request> = requests.collect();
                 requests.extend(self.candidates.act(&mut self.streams.offices));
-                let wall = self.broker().core.now().wall;
+                let wall = self.broker().core().now().wall;
                 requests.extend(self.subscribers.act(wall, &mut self.streams.groups));
-                self.turn(requests)?;
+                self.ask(requests);
+                if !self.streams.schedule.one_in(3) {
+                    self.write()?;
+                }
             }
-            1..=3 if self.slow > 0 => self.sights.saw("the disk did nothing"),
-            1 => {
-                let old = self.streams.schedule.one_in(4);
-                self.commit(old)?;
-            }
+            1..=2 if self.slow > 0 => self.sights.saw("the disk did nothing"),
+            1 => drop(self.commit()?),
             2 => drop(self.keep_house()?),
-            3 => match self.broker().mark() {
-                Ok(marked) => self.sights.saw_many("marks", u64::from(marked)),
-                Err(failure) => self.failed(failure)?,
-            },
+            3 => drop(self.write()?),
             4 => self.move_on()?,
             _ => drop(self.fetch()?),
         }
@@ -189,97 +185,105 @@ impl World {
 
     fn time_passes(&mut self) {
         let time = &mut self.streams.time;
-        match time.weighted(&[40, 60, 4, 1, 1]) {
+        match time.weighted(&[80, 120, 8, 2, 2, 2]) {
             0 => {}
             1 => self.clock.pass(time.between(0, 60)),
-            2 => self.clock.pass(time.between(100, 20_000)),
-            3 => self.clock.set_ahead(time.between(1, 2_000_000)),
+            2 => self.clock.pass(time.between(100, 3000)),
+            // The machine has stood still: connections think that nobody has spoken for long.
+            3 => self.clock.pass(time.between(3000, 20_000)),
+            4 => self.clock.set_ahead(time.between(1, 2_000_000)),
             _ => self.clock.set_back(time.between(1, 20_000)),
         }
     }
 
-    /// A turn of the writer.
-    pub(crate) fn turn(&mut self, requests: Vec<Request>) -> Result<(), Violation> {
-        let mut commands = Vec::new();
+    /// Programs ask for something.
+    fn ask(&mut self, requests: Vec<Request>) {
         for Request { command, asked } in requests {
-            let ticket = self.next_ticket();
+            self.next_ticket += 1;
+            let ticket = Broker::ticket(self.next_ticket);
             self.tape.note(format_args!("{} {}", ticket.0, Brief(&command)));
-            self.asks(&asked);
+            wires::asks(&asked, &mut self.forwards, &mut self.sights);
             self.open.insert(ticket, asked);
-            commands.push((ticket, command));
+            self.broker().ask(ticket, command);
         }
-        for (ticket, command) in self.wires.commands()? {
-            let ticket = ticket.unwrap_or_else(|| self.next_ticket());
-            self.tape.note(format_args!("{} {}", ticket.0, Brief(&command)));
-            commands.push((ticket, command));
+    }
+
+    /// The writer takes a turn, if it is awake; where reading is quick, as many as it takes until all is read. False if it
+    /// sleeps.
+    fn write(&mut self) -> Result<bool, Violation> {
+        let mut wrote = false;
+        while self.broker().is_awake() {
+            wrote = true;
+            self.turn()?;
+            if self.plan.reads_late || !self.fetch()? {
+                break;
+            }
         }
-        let now = self.clock.tick();
+        Ok(wrote)
+    }
+
+    fn turn(&mut self) -> Result<(), Violation> {
         let broker = self.broker.as_mut().expect("the broker runs");
-        let is_numb = self.numb_until.is_some_and(|until| now.run <= until);
-        let turned = broker.turn(now, commands, &mut self.ledger, &mut self.promises, is_numb);
+        broker.stage().numb_until = self.numb_until;
+        broker.stage().lend(&mut self.ledger, &mut self.promises);
+        let (was_stuck, was_marked) = (broker.is_stuck(), broker.is_marked());
+        let turned = broker.write();
+        self.sights.saw_many("batches without room", u64::from(broker.is_stuck() && !was_stuck));
+        self.sights.saw_many("marks", u64::from(broker.is_marked() && !was_marked));
+        broker.stage().lend(&mut self.ledger, &mut self.promises);
+        let (asked, notices) = (std::mem::take(&mut broker.stage().asked), std::mem::take(&mut broker.stage().notices));
         self.ledger.verdict()?;
         self.promises.verdict()?;
-        if let Err(failure) = turned {
-            return self.failed(failure);
+        for (ticket, command) in asked.iter().filter(|(ticket, _)| !self.open.contains_key(ticket)) {
+            self.tape.note(format_args!("{} {}", ticket.0, Brief(command)));
+            self.wires.asks(command)?;
         }
-        let (notices, at_once) = (std::mem::take(&mut broker.notices), std::mem::take(&mut broker.at_once));
-        notices.iter().for_each(|notice| self.wires.note(notice));
         self.subscribers.hears(notices);
-        at_once.into_iter().filter(|output| self.wires.is_theirs(output)).for_each(|output| self.wires.release(output));
-        self.check_told()
-    }
-
-    fn next_ticket(&mut self) -> Ticket {
-        self.next_ticket += 1;
-        Ticket(self.next_ticket)
-    }
-
-    /// One stage of a batch; false if there is nothing on its way.
-    pub(crate) fn commit(&mut self, old: bool) -> Result<bool, Violation> {
-        match self.broker().commit(old) {
-            Ok(Progress::Idle) => Ok(false),
-            Ok(Progress::Full) => {
-                self.sights.saw("batches without room");
-                Ok(false)
-            }
-            Ok(Progress::Told(outputs)) => {
-                let durable = self.broker().survives(Loss::Power);
-                self.ledger.settle(durable);
-                self.promises.settle(durable);
-                self.release(outputs)?;
-                Ok(true)
-            }
-            Err(failure) => self.failed(failure).map(|()| false),
+        self.tell()?;
+        match turned {
+            Ok(()) => self.check_told(),
+            Err(failure) => self.failed(&failure),
         }
+    }
+
+    /// What may be told is told.
+    fn tell(&mut self) -> Result<(), Violation> {
+        let broker = self.broker();
+        let (durable, told) = (broker.survives(Loss::Power), broker.take_told());
+        self.ledger.settle(durable);
+        self.promises.settle(durable);
+        self.release(told)
+    }
+
+    /// The batch that is on its way is written and synced; false if there is none.
+    fn commit(&mut self) -> Result<bool, Violation> {
+        let committed = self.broker().commit();
+        self.tell()?;
+        Ok(committed)
     }
 
     pub(crate) fn keep_house(&mut self) -> Result<bool, Violation> {
         match self.broker().keep_house() {
             Ok(done) => Ok(done),
-            Err(failure) => self.failed(failure).map(|()| false),
+            Err(failure) => self.failed(&failure.to_string()).map(|()| false),
         }
     }
 
     /// Reads a batch of what the core wants; false if it wants nothing.
     fn fetch(&mut self) -> Result<bool, Violation> {
         let broker = self.broker.as_mut().expect("the broker runs");
-        match broker.fetch(&mut self.streams.disk) {
-            Ok(fetched) => {
-                self.sights.saw_many("batches read while turns went by", u64::from(fetched));
-                Ok(fetched)
-            }
-            Err(failure) => self.failed(failure).map(|()| false),
-        }
+        let fetched = broker.fetch(&mut self.streams.disk);
+        self.sights.saw_many("batches read while turns went by", u64::from(fetched && self.plan.reads_late));
+        Ok(fetched)
     }
 
     /// The journal failed: the process ends, and is started again.
-    fn failed(&mut self, failure: Failure) -> Result<(), Violation> {
+    fn failed(&mut self, failure: &str) -> Result<(), Violation> {
         self.tape.note(format_args!("{failure}"));
         match self.planned.take() {
-            Some(Fault::PowerCut) => self.lose(Loss::Power),
-            Some(Fault::Error) => {
-                self.sights.saw("faults of the disk");
-                self.lose(Loss::Process)
+            Some((fault, loss)) => {
+                self.sights.saw_many("faults of the disk", u64::from(fault == Fault::Error));
+                self.lose(loss)
             }
             None => Err(Violation::lost(format!("the storage failed without a fault of the disk: {failure}"))),
         }
@@ -287,7 +291,7 @@ impl World {
 
     /// Nobody was forgotten but for wake-ups that were lost on purpose, and those the watch finds in time.
     fn check_told(&mut self) -> Result<(), Violation> {
-        let core = &self.broker.as_ref().expect("the broker runs").core;
+        let core = self.broker.as_ref().expect("the broker runs").core();
         let found = core.forgotten();
         match self.numb_until {
             None if found > 0 => return Err(Violation::stuck("the watch has found somebody who was not told".into())),
@@ -304,7 +308,7 @@ impl World {
         if self.moves.is_empty() {
             let found = match self.broker().look_for_moves() {
                 Ok(found) => found,
-                Err(failure) => return self.failed(failure),
+                Err(error) => return self.failed(&error.to_string()),
             };
             self.moves = found.commands;
             let unreadable = found.unreadable.first();
@@ -312,12 +316,13 @@ impl World {
         }
         let moves = std::mem::take(&mut self.moves);
         let request = |command| Request { command, asked: Asked::Other("moves decided") };
-        self.turn(moves.into_iter().map(request).collect())
+        self.ask(moves.into_iter().map(request).collect());
+        Ok(())
     }
 
-    /// Until nothing is on its way and the housekeeper has nothing to do.
+    /// Until nothing goes on before time does.
     pub(crate) fn settle(&mut self) -> Result<(), Violation> {
-        while self.broker().is_busy() && self.commit(true)? {}
+        while self.exchange()? | self.write()? | self.commit()? | self.fetch()? {}
         while self.keep_house()? {}
         Ok(())
     }
@@ -327,26 +332,26 @@ impl World {
         self.tape.note(format_args!("from here on everything is finished"));
         self.heal()?;
         self.wires.smooth();
+        // Groups that are still to be made come before those who read for them.
+        self.settle()?;
         let (mut idle, mut left) = (0, 0);
         for _ in 0..ROUNDS {
             let mut requests = self.clients.finish();
             let is_led = self.is_anything_led();
             requests.extend(self.candidates.finish(is_led));
             requests.extend(self.subscribers.finish());
-            self.turn(requests)?;
+            self.ask(requests);
             self.settle()?;
-            while self.exchange()? | self.broker().is_fetching() {
-                while self.fetch()? {}
-                self.turn(Vec::new())?;
-                self.settle()?;
-            }
             // The model knows it without a walk.
             let is_left = self.promises.model.left().is_some() || stuck::left(&self.ledger).is_some();
             if !is_left && !self.is_anything_led() {
                 return self.look_at_the_end();
             }
-            let wake = self.broker().core.next_wake();
-            self.clock.pass(wake.map_or(0, |wake| wake.0.max(1)));
+            let wake = self.broker().core().next_wake();
+            // It sleeps until the time comes or something does: where it sleeps for too long, everything stands still.
+            if let Some(sleep) = self.broker().sleeps() {
+                self.clock.pass(wake.map_or(0, |wake| wake.0).max(sleep.as_millis() as u64 + 1));
+            }
             let topics = &self.promises.model.topics;
             let before = std::mem::replace(&mut left, topics.values().map(|topic| topic.messages.len()).sum());
             idle = if wake.is_some() || before != left { 0 } else { idle + 1 };
@@ -364,7 +369,7 @@ impl World {
     }
 
     fn look_at_the_end(&mut self) -> Result<(), Violation> {
-        self.turn(vec![Request { command: Command::Namespaces, asked: Asked::Drained }])?;
+        self.ask(vec![Request { command: Command::Namespaces, asked: Asked::Drained }]);
         self.settle()?;
         assert!(!self.broker().is_fetching(), "counts are in memory");
         if let Some(asked) = self.wires.unanswered() {

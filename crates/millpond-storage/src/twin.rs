@@ -135,9 +135,11 @@ impl TwinDisk {
         state.plan = Some((state.operations + after, fault));
     }
 
-    /// Forgets what was planned.
-    pub fn unplan(&self) {
-        lock(&self.state).plan = None;
+    /// Forgets what was planned; whether it has happened before.
+    pub fn unplan(&self) -> bool {
+        let mut state = lock(&self.state);
+        let operations = state.operations;
+        state.plan.take().is_some_and(|(at, _)| at < operations)
     }
 
     /// Bytes that all files may take together; `None` for no end.

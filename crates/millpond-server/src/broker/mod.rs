@@ -31,7 +31,6 @@ use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 
 use millpond_core::Core;
@@ -45,17 +44,11 @@ pub use handle::{Answer, Forwarded, Handle, Leased, Receive};
 pub use message::{Message, Routed};
 
 use crate::bodies::{Bodies, ReaderThreads};
-use crate::health::Health;
 use crate::memory::{MEMORY_DEFAULT, MEMORY_MIN, Shares};
-use crate::metrics::Metrics;
 use crate::moving::Moving;
-use crate::session::credit::Windows;
-use crate::session::intake::Receiving;
-use crate::session::room::Room;
-use crate::session::turns::Turns;
-use crate::session::{Known, Registry, Shared};
-use crate::update_queue::{Lane, UpdateQueue};
-use crate::writer::{Clock, FetchThreads, Journal, Parts, Writer, lanes};
+use crate::session::{Common, Registry, Shared};
+use crate::update_queue::UpdateQueue;
+use crate::writer::{Clock, FetchThreads, Host, Journal, Machine, Parts, Writer, lanes};
 
 /// How to open a broker's directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,7 +104,7 @@ pub enum ShutdownError {
 /// An open broker. Dropping it without [`Broker::shutdown`] loses nothing that was confirmed, and is not orderly.
 pub struct Broker {
     handle: Handle,
-    writer: UpdateQueue<Writer>,
+    writer: UpdateQueue<Writer<Machine>>,
     journal: UpdateQueue<Journal>,
     fetchers: FetchThreads,
     readers: ReaderThreads,
@@ -161,14 +154,14 @@ impl Broker {
             "the data directory is open"
         );
 
-        let mut clock = Clock::starting_from(report.now.run, report.now.wall);
-        opened.start(clock.tick(std::time::Instant::now()))?;
+        let mut host = Machine;
+        let mut clock = Clock::starting_from(report.now, host.now());
+        opened.start(clock.tick(host.now(), host.system()))?;
         let Opened { core, store, appender, committer, reader, housekeeper, mover, .. } = opened;
         let hash_key = core.hash_key();
-        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
-        let (registry, known) = (Arc::new(Registry::default()), Arc::new(Known::default()));
+        let common = Common::new(Registry::default());
 
-        let told = health.clone();
+        let told = common.health.clone();
         let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(move || {
             let kept = housekeeper.run(|trouble| match trouble {
                 Trouble::Damage(damage) => tracing::error!(file = damage.file, offset = damage.offset, "{damage}"),
@@ -180,10 +173,11 @@ impl Broker {
             kept.inspect_err(|failure| told.fail(failure.to_string()))
         });
         let housekeeper = housekeeper.map_err(OpenError::Thread)?;
-        let journal = Journal { registry: registry.clone(), metrics: metrics.clone() };
-        let journal = UpdateQueue::start("journal", &[Lane { capacity: 2 }], journal).map_err(OpenError::Thread)?;
+        let journal = UpdateQueue::start("journal", &Journal::LANES, Journal::new(&common));
+        let journal = journal.map_err(OpenError::Thread)?;
         let fetchers = FetchThreads::start(&store).map_err(OpenError::Thread)?;
         let parts = Parts {
+            host,
             core,
             store: store.clone(),
             shares,
@@ -192,34 +186,15 @@ impl Broker {
             committer,
             clock,
             journal: journal.submitter(),
-            registry: registry.clone(),
-            known: known.clone(),
-            metrics: metrics.clone(),
-            health: health.clone(),
+            common: common.clone(),
         };
         let writer = UpdateQueue::start_with("writer", &lanes(&shares), |own| Writer::new(parts, own));
         let writer = writer.map_err(OpenError::Thread)?;
-        let readers = Bodies::start(reader, metrics.clone(), writer.submitter());
+        let readers = Bodies::start(reader, common.metrics.clone(), writer.submitter());
         let (bodies, readers) = readers.map_err(OpenError::Thread)?;
-        let moving = Moving::start(mover, writer.submitter(), metrics.clone()).map_err(OpenError::Thread)?;
-        let shared = Shared {
-            writer: writer.submitter(),
-            registry,
-            known,
-            bodies,
-            metrics,
-            health,
-            hash_key,
-            limits: Limits { frame_max: FRAME_MAX as u32, body_max: options.body_max },
-            turns: Turns::new(),
-            receiving: Receiving::new(shares.receiving),
-            sending: Room::new(shares.sending),
-            windows: Arc::new(Windows::new(shares.windows)),
-            store,
-            held: AtomicUsize::new(0),
-            held_max: shares.held,
-            connections_max: shares.connections,
-        };
+        let moving = Moving::start(mover, writer.submitter(), common.metrics.clone()).map_err(OpenError::Thread)?;
+        let limits = Limits { frame_max: FRAME_MAX as u32, body_max: options.body_max };
+        let shared = Shared::new(common, (writer.submitter(), bodies), (hash_key, limits), store, &shares);
         Ok(Broker { handle: Handle::new(Arc::new(shared)), writer, journal, fetchers, readers, moving, housekeeper })
     }
 
@@ -238,7 +213,7 @@ impl Broker {
         self.fetchers.stop().map_err(|_| ShutdownError::Panicked("fetch"))?;
         let closed = match health.failure() {
             Some(failure) => Err(ShutdownError::Failed(failure.to_owned())),
-            None => writer.close().map_err(|failure| ShutdownError::Failed(failure.to_string())),
+            None => writer.close().map(drop).map_err(|failure| ShutdownError::Failed(failure.to_string())),
         };
         self.moving.stop().map_err(|_| ShutdownError::Panicked("mover"))?;
         self.readers.stop().map_err(|_| ShutdownError::Panicked("reader"))?;

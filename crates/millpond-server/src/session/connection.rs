@@ -2,7 +2,7 @@
 //!
 //! What is said and heard is a [`Conversation`]'s; here is when it is read, when it is closed, and how commands go to the
 //! writer: all of one read in one step per lane. It waits for nothing and asks no clock, so that whoever moves its bytes
-//! may be a socket's task ([`super::socket`]) or a simulation ([`crate::edges`]). While the broker does not read, for
+//! may be a socket's task ([`super::socket`]) or a simulation ([`crate::manual`]). While the broker does not read, for
 //! reasons of its own, no silence is held against the client.
 
 use std::future::Future;

@@ -30,6 +30,7 @@ use millpond_storage::store::LayeredStore;
 use crate::bodies::Bodies;
 use crate::convert::request::HashKey;
 use crate::health::Health;
+use crate::memory::Shares;
 use crate::metrics::Metrics;
 use crate::update_queue::Submitter;
 use crate::writer::Request;
@@ -40,6 +41,15 @@ pub(crate) use known::Known;
 pub(crate) use registry::Registry;
 use room::Room;
 use turns::Turns;
+
+/// What the writer and connections share.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) known: Arc<Known>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
+}
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -67,4 +77,44 @@ pub(crate) struct Shared {
     pub(crate) held_max: usize,
     /// How many connections the memory is enough for.
     pub(crate) connections_max: usize,
+}
+
+impl Common {
+    /// Of a broker that begins.
+    pub(crate) fn new(registry: Registry) -> Common {
+        let (known, metrics, health) = (Known::default(), Metrics::new(), Health::default());
+        let (registry, known) = (Arc::new(registry), Arc::new(known));
+        Common { registry, known, metrics: Arc::new(metrics), health: Arc::new(health) }
+    }
+}
+
+impl Shared {
+    /// With as much room as the shares are.
+    pub(crate) fn new(
+        common: Common,
+        (writer, bodies): (Submitter<Request, Reply>, Bodies),
+        (hash_key, limits): (HashKey, Limits),
+        store: LayeredStore,
+        shares: &Shares,
+    ) -> Shared {
+        let Common { registry, known, metrics, health } = common;
+        Shared {
+            writer,
+            registry,
+            known,
+            bodies,
+            metrics,
+            health,
+            hash_key,
+            limits,
+            turns: Turns::new(),
+            receiving: Receiving::new(shares.receiving),
+            sending: Room::new(shares.sending),
+            windows: Arc::new(Windows::new(shares.windows)),
+            store,
+            held: AtomicUsize::new(0),
+            held_max: shares.held,
+            connections_max: shares.connections,
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! loss after the resumption.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use millpond_core::output::Output;
 use millpond_types::{Code, SessionId};
@@ -16,6 +16,8 @@ use super::ticket::parts;
 #[derive(Default)]
 pub(crate) struct Registry {
     entries: RwLock<Entries>,
+    /// Where outputs wait that a simulation tells.
+    held: Option<Mutex<Vec<Output>>>,
 }
 
 #[derive(Default)]
@@ -26,6 +28,17 @@ struct Entries {
 }
 
 impl Registry {
+    /// One that keeps what is released until it is taken.
+    pub(crate) fn holding() -> Registry {
+        Registry { held: Some(Mutex::default()), ..Registry::default() }
+    }
+
+    /// Takes what was released and kept.
+    pub(crate) fn take_held(&self) -> Vec<Output> {
+        let held = self.held.as_ref().expect("it keeps what is released");
+        std::mem::take(&mut held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Takes a connection in, unless there are `max` already: its number and its outbox.
     pub(crate) fn connect(&self, max: usize) -> Option<(u64, Arc<Outbox>)> {
         let mut entries = self.write();
@@ -81,9 +94,17 @@ impl Registry {
         self.read().connections.values().for_each(|outbox| outbox.close(close.clone()));
     }
 
+    /// Outputs may be told.
+    pub(crate) fn release(&self, outputs: impl Iterator<Item = Output>) {
+        match &self.held {
+            None => self.spread(outputs),
+            Some(held) => held.lock().unwrap_or_else(PoisonError::into_inner).extend(outputs),
+        }
+    }
+
     /// Spreads outputs over the outboxes, each run of neighbours for one connection in one step. What is for a
     /// connection that is gone is dropped.
-    pub(crate) fn release(&self, outputs: impl Iterator<Item = Output>) {
+    pub(crate) fn spread(&self, outputs: impl Iterator<Item = Output>) {
         let mut outputs = outputs.peekable();
         if outputs.peek().is_none() {
             return;

@@ -118,6 +118,14 @@ impl<Q, A> Lanes<Q, A> {
         called.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether [`Lanes::take`] would find something in so many lanes.
+    pub(super) fn has_work(&self, open: usize) -> bool {
+        let mut inner = self.lock();
+        inner.open = open;
+        inner.open_all_if_stopped();
+        inner.has_work()
+    }
+
     pub(super) fn set_phase(&self, phase: Phase) {
         let mut inner = self.lock();
         if inner.phase != Phase::Ended {

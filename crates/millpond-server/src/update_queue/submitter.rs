@@ -25,6 +25,15 @@ pub enum Refused<Q> {
     Stopped(Q),
 }
 
+impl<Q> Refused<Q> {
+    /// The request.
+    pub fn into_request(self) -> Q {
+        match self {
+            Refused::Full(request) | Refused::Stopped(request) => request,
+        }
+    }
+}
+
 /// The queue is stopping or has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped;

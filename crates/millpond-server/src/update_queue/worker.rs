@@ -118,6 +118,21 @@ impl<S: State> Worker<S> {
         next
     }
 
+    /// Whether something waits that the next turn would take, so that nobody sleeps.
+    pub fn has_work(&self) -> bool {
+        self.lanes.0.has_work(self.state.open_lanes())
+    }
+
+    /// Refuses what is new, and takes turns until all that was accepted is handled and every place is used or given up.
+    /// After each, `others` do what this one waits for. Gives the state back.
+    pub fn finish(mut self, mut others: impl FnMut()) -> S {
+        self.lanes.0.set_phase(Phase::Stopping);
+        while self.turn(Some(Duration::ZERO)) != Next::End && !self.lanes.0.end_if_finished() {
+            others();
+        }
+        self.state
+    }
+
     fn run(mut self) -> S {
         let mut sleep = Some(Duration::ZERO);
         loop {

@@ -15,15 +15,13 @@ use millpond_storage::{Failure, Mark};
 use super::clock::TURN_MAX;
 use super::journal::{Committed, NotDone};
 use super::outgoing::Outgoing;
-use super::{Job, Request, Writer};
+use super::{Host, Job, Request, Writer};
 use crate::writer::request::{FINISHING, PUBLISHING, RETURNING};
 
 /// What nobody waits for is synced after so long, and a quiet journal is marked after so long.
 const QUIET: Duration = Duration::from_millis(100);
 /// What nobody waits for is synced when there is so much of it.
 const UNSYNCED_MAX: u64 = 1024 * 1024;
-/// The largest batch that the writer writes itself: larger ones take so long that the next should fill meanwhile.
-const OWN_HAND_MAX: u64 = 16 * 1024;
 /// Bytes of a batch in the making above which even finishing waits: the disk has stood still for long then.
 const FINISHING_MAX: usize = 64 * 1024 * 1024;
 /// How long until it is looked again whether publishes still have to wait.
@@ -84,7 +82,7 @@ impl Filling {
     }
 }
 
-impl Writer {
+impl<H: Host> Writer<H> {
     /// How many lanes are taken from: a batch that is full and cannot go holds publishes back, and so does a lack of memory.
     pub(super) fn open_lanes_now(&self) -> usize {
         let bytes = self.appender.bytes();
@@ -95,6 +93,16 @@ impl Writer {
         } else {
             RETURNING + 1
         }
+    }
+
+    /// Whether a batch waits for which the disk had no room at all.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.is_some()
+    }
+
+    /// Whether the journal rests, and says so.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.filling.sealed.is_none()
     }
 
     /// Sends the batch on its way if it is time and the committer is free.
@@ -108,8 +116,8 @@ impl Writer {
         let bytes = self.appender.bytes() as u64;
         if bytes == 0 && self.filling.unsynced.is_none() {
             // All that was decided is durable.
-            std::mem::take(&mut self.filling.written).release(&self.registry);
-            std::mem::take(&mut self.filling.durable).release(&self.registry);
+            std::mem::take(&mut self.filling.written).release(&self.common.registry);
+            std::mem::take(&mut self.filling.durable).release(&self.common.registry);
             return self.mark_if_quiet(now);
         }
         let (oldest, unsynced) = (self.filling.oldest(), self.filling.unsynced(bytes));
@@ -141,15 +149,16 @@ impl Writer {
     /// Counts a checkpoint that is on the disk.
     pub(super) fn note_checkpoint(&mut self, now: Instant) {
         if let Some(begin) = self.checkpoint.take_if(|_| !self.appender.is_checkpointing()) {
-            self.metrics.checkpoints.inc();
-            self.metrics.checkpoint_seconds.observe(now.saturating_duration_since(begin).as_secs_f64());
+            self.common.metrics.checkpoints.inc();
+            self.common.metrics.checkpoint_seconds.observe(now.saturating_duration_since(begin).as_secs_f64());
         }
     }
 
     /// What came back from the journal's thread.
     pub(super) fn take_back(&mut self, committed: Committed) -> Result<(), Failure> {
         self.committer = Some(committed.committer);
-        self.settle(committed.result, Instant::now())
+        let now = self.host.now();
+        self.settle(committed.result, now)
     }
 
     /// How long the writer may sleep if nothing comes.
@@ -177,7 +186,8 @@ impl Writer {
     }
 
     /// Ends in good order: everything is made durable, what waited for it is told, and a mark says that it was the end.
-    pub(crate) fn close(mut self) -> Result<(), Failure> {
+    /// Gives back what it ran in.
+    pub(crate) fn close(mut self) -> Result<H, Failure> {
         let times = self.core.now();
         let written = std::mem::take(&mut self.filling.written);
         let durable = std::mem::take(&mut self.filling.durable);
@@ -187,23 +197,23 @@ impl Writer {
         jobs.push(Job { batch: stop, sync: true, written: Outgoing::default(), durable: Outgoing::default() });
         let committer = self.committer.as_mut().expect("a writer that stops has waited for the journal");
         for job in jobs {
-            match job.run(committer, &self.registry, &self.metrics) {
+            match job.run(committer, &self.common.registry, &self.common.metrics) {
                 Ok(()) => {}
                 Err(NotDone::Failed(failure)) => return Err(failure),
                 Err(NotDone::DiskFull(_)) => {
                     tracing::error!("the disk is full: the last batch was not stored and nobody was told of it");
-                    return Ok(());
+                    return Ok(self.host);
                 }
             }
         }
-        Ok(())
+        Ok(self.host)
     }
 
     fn run(&mut self, job: Job, now: Instant) -> Result<(), Failure> {
         let mut committer = self.committer.take().expect("a job is made when the committer is free");
         let bytes = job.batch.as_ref().map_or(0, |batch| batch.bytes());
-        if bytes <= OWN_HAND_MAX && self.own.is_idle() {
-            let result = job.run(&mut committer, &self.registry, &self.metrics);
+        if bytes <= self.host.own_hand_max() && self.own.is_idle() {
+            let result = job.run(&mut committer, &self.common.registry, &self.common.metrics);
             self.committer = Some(committer);
             return self.settle(result, now);
         }

@@ -17,7 +17,7 @@ use super::request::{RETURNING, Request};
 use crate::update_queue::{Batch, Lane, Next, Panicked, State, Submitter, UpdateQueue};
 
 /// Threads that read. While one waits for the disk the other has something to do.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 /// Batches on their way: one that is read by each thread, and the next one for it.
 pub(super) const IN_FLIGHT: usize = 2 * THREADS;
 /// Wants of a batch: enough for neighbours in the tree to be read together, few enough for a batch to take milliseconds.
@@ -29,15 +29,14 @@ const RANGES_MAX: usize = 4;
 pub(crate) type Found = Result<Fetched, TreeError>;
 
 /// The threads.
-pub(crate) struct FetchThreads(Vec<UpdateQueue<Thread>>);
+pub(crate) struct FetchThreads(Vec<UpdateQueue<Fetcher>>);
 
-struct Thread(LayeredStore);
+/// What one of them has.
+pub(crate) struct Fetcher(LayeredStore);
 
 impl FetchThreads {
     pub(crate) fn start(store: &LayeredStore) -> io::Result<FetchThreads> {
-        // A batch is one request, and there are never more than these.
-        let lane = [Lane { capacity: IN_FLIGHT }];
-        let start = |i| UpdateQueue::start(&format!("fetch-{i}"), &lane, Thread(store.clone()));
+        let start = |i| UpdateQueue::start(&format!("fetch-{i}"), &Fetcher::LANES, Fetcher::new(store));
         Ok(FetchThreads((0..THREADS).map(start).collect::<io::Result<_>>()?))
     }
 
@@ -51,7 +50,16 @@ impl FetchThreads {
     }
 }
 
-impl State for Thread {
+impl Fetcher {
+    /// A batch is one request, and there are never more than these.
+    pub(crate) const LANES: [Lane; 1] = [Lane { capacity: IN_FLIGHT }];
+
+    pub(crate) fn new(store: &LayeredStore) -> Fetcher {
+        Fetcher(store.clone())
+    }
+}
+
+impl State for Fetcher {
     type Request = Wants;
     type Answer = Found;
 
@@ -102,6 +110,11 @@ impl Fetching {
             sent.expect("there is room for all batches that are on their way");
             self.in_flight += 1;
         }
+    }
+
+    /// Whether anything is being read. If nothing is, nothing is wanted.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.in_flight > 0
     }
 
     /// What came back, as of now.

@@ -10,8 +10,8 @@ use millpond_storage::{CommitError, Committer, Failure};
 
 use super::outgoing::Outgoing;
 use crate::metrics::Metrics;
-use crate::session::Registry;
-use crate::update_queue::{Batch, Next, State};
+use crate::session::{Common, Registry};
+use crate::update_queue::{Batch, Lane, Next, State};
 
 /// Work for the disk.
 pub(crate) struct Job {
@@ -67,8 +67,17 @@ impl Job {
 
 /// The thread's state.
 pub(crate) struct Journal {
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) metrics: Arc<Metrics>,
+    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
+}
+
+impl Journal {
+    /// One batch is on its way at a time, and its committer with it.
+    pub(crate) const LANES: [Lane; 1] = [Lane { capacity: 1 }];
+
+    pub(crate) fn new(common: &Common) -> Journal {
+        Journal { registry: common.registry.clone(), metrics: common.metrics.clone() }
+    }
 }
 
 impl State for Journal {

@@ -7,12 +7,12 @@
 mod clock;
 mod commit;
 mod fetching;
+mod host;
 mod journal;
 mod outgoing;
 mod pressure;
 mod request;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_core::Core;
@@ -25,26 +25,28 @@ use millpond_types::Code;
 pub(crate) use clock::Clock;
 use commit::Filling;
 use fetching::Fetching;
-pub(crate) use fetching::{FetchThreads, Found};
+pub(crate) use fetching::{FetchThreads, Fetcher, Found, THREADS};
+pub use host::Host;
+pub(crate) use host::Machine;
 pub(crate) use journal::{Job, Journal};
 use outgoing::{Calls, Outgoing};
 use pressure::Pressure;
 pub(crate) use pressure::Reason;
 pub(crate) use request::{FINISHING, LANES, PUBLISHING, Request, lanes};
 
-use crate::health::Health;
 use crate::memory::Shares;
-use crate::metrics::{Counting, Metrics};
+use crate::metrics::Counting;
+use crate::session::Common;
 use crate::session::outbox::Close;
 use crate::session::ticket::{EMBEDDED, UNANSWERED, parts, ticket};
-use crate::session::{Known, Registry};
 use crate::update_queue::{Answer, Batch, Next, State, Submitter};
 
 /// How much of a turn goes to what is done in slices. Publishing waits that much longer while there is something.
 const TIDY_MAX: Duration = Duration::from_micros(300);
 
 /// The writer's state.
-pub(crate) struct Writer {
+pub(crate) struct Writer<H> {
+    pub(crate) host: H,
     core: Core,
     appender: Appender,
     clock: Clock,
@@ -65,14 +67,12 @@ pub(crate) struct Writer {
     calls: Calls,
     own: Submitter<Request, Reply>,
     journal: Submitter<(Committer, Job), journal::Committed>,
-    registry: Arc<Registry>,
-    known: Arc<Known>,
-    metrics: Arc<Metrics>,
-    health: Arc<Health>,
+    common: Common,
 }
 
 /// What a writer is made of.
-pub(crate) struct Parts {
+pub(crate) struct Parts<H> {
+    pub(crate) host: H,
     pub(crate) core: Core,
     pub(crate) store: LayeredStore,
     pub(crate) shares: Shares,
@@ -81,13 +81,10 @@ pub(crate) struct Parts {
     pub(crate) committer: Committer,
     pub(crate) clock: Clock,
     pub(crate) journal: Submitter<(Committer, Job), journal::Committed>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) known: Arc<Known>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) health: Arc<Health>,
+    pub(crate) common: Common,
 }
 
-impl State for Writer {
+impl<H: Host> State for Writer<H> {
     type Request = Request;
     type Answer = Reply;
 
@@ -110,20 +107,20 @@ impl State for Writer {
     }
 }
 
-impl Writer {
-    pub(crate) fn new(parts: Parts, own: Submitter<Request, Reply>) -> Writer {
-        let Parts { mut core, store, shares, fetchers, appender, committer, clock, journal, .. } = parts;
-        let Parts { registry, known, metrics, health, .. } = parts;
+impl<H: Host> Writer<H> {
+    pub(crate) fn new(parts: Parts<H>, own: Submitter<Request, Reply>) -> Writer<H> {
+        let Parts { mut host, mut core, store, shares, fetchers, appender, committer, clock, journal, common } = parts;
         core.set_room(shares.room);
-        core.notices().drain(..).for_each(|notice| known.note(notice));
+        core.notices().drain(..).for_each(|notice| common.known.note(notice));
         Writer {
+            filling: Filling::new(host.now()),
+            host,
             core,
             appender,
             clock,
             committer: Some(committer),
             stuck: None,
             disk_full: false,
-            filling: Filling::new(Instant::now()),
             fetching: Fetching::new(store.clone(), fetchers),
             pressure: Pressure::new(shares),
             checkpoint: None,
@@ -132,43 +129,55 @@ impl Writer {
             calls: Calls::default(),
             own,
             journal,
-            registry,
-            known,
-            metrics,
-            health,
+            common,
         }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub(crate) fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    /// Whether anything that the core wants is being read.
+    pub(crate) fn is_fetching(&self) -> bool {
+        self.fetching.is_waiting()
     }
 
     /// One turn; returns how long the writer may sleep if nothing comes.
     fn turn(&mut self, batch: &mut Batch<Request, Reply>) -> Result<Option<Duration>, Failure> {
-        let now = Instant::now();
-        self.core.set_time(self.clock.tick(now));
+        let now = self.host.now();
+        let times = self.clock.tick(now, self.host.system());
+        self.host.begins(&mut self.core, times);
         self.note_disk_full();
         for (request, answer) in batch.drain() {
             self.handle(request, answer)?;
         }
-        let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
+        let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
         self.core.advance(&mut log);
         self.core.dispatch(&mut log);
         self.fetching.send(self.core.wanted(), &self.own);
+        self.host.dispatched(&mut self.core, self.fetching.is_waiting());
         self.appender.hold(self.core.holdings());
-        self.core.notices().drain(..).for_each(|notice| self.known.note(notice));
+        self.core.notices().drain(..).for_each(|notice| self.common.known.note(notice));
         self.sort_outputs(now);
         self.commit(now)?;
         self.unfinished = self.tidy();
-        self.pressure.look(&self.core, &self.store, &self.metrics, now);
+        self.pressure.look(&self.core, &self.store, &self.common.metrics, now);
         self.note_checkpoint(now);
-        self.metrics.note_core(&self.core);
+        self.common.metrics.note_core(&self.core);
         Ok(self.sleep(now))
     }
 
     /// Goes on with what is done in slices between turns: a checkpoint is captured, topics leave memory. True if there is
     /// more to do.
     fn tidy(&mut self) -> bool {
-        let begin = Instant::now();
+        let begin = self.host.now();
         loop {
             let more = self.appender.capture(&mut self.core) | self.core.make_room();
-            if !more || begin.elapsed() >= TIDY_MAX {
+            if !more || self.host.now() >= begin + TIDY_MAX {
                 return more;
             }
         }
@@ -200,7 +209,7 @@ impl Writer {
             Request::Committed(committed) => self.take_back(*committed)?,
             Request::Fetched(found) => {
                 let fetched = found.map_err(|error| self.appender.unreadable(error))?;
-                let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
+                let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
                 for answer in self.fetching.returned(fetched) {
                     self.core.load(answer, &mut log);
                 }
@@ -210,9 +219,11 @@ impl Writer {
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) {
-        let mut log = Counting { log: &mut self.appender, metrics: &self.metrics };
+        let command = self.host.asks(ticket, command);
+        let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
         // What is parked is decided when what it waits for is loaded.
-        self.core.submit(ticket, command, &mut log);
+        let decision = self.core.submit(ticket, command, &mut log);
+        self.host.decided(decision, self.core.outputs());
     }
 
     /// Puts each output of the turn where it waits for what it needs.
@@ -221,9 +232,10 @@ impl Writer {
         for mut output in self.core.outputs().drain(..) {
             if let Output::Reply { reply: Reply::Namespaces(rows), .. } = &mut output {
                 // The core knows of no connections.
-                rows.iter_mut().for_each(|row| row.usage.connections = self.known.uses.count(&row.name));
+                rows.iter_mut().for_each(|row| row.usage.connections = self.common.known.uses.count(&row.name));
             }
             let to = match level(&output) {
+                Level::Durable if self.host.is_told_early(&output) => &mut self.filling.written,
                 Level::Durable => &mut self.filling.durable,
                 Level::Written => &mut self.filling.written,
                 Level::AtOnce => &mut at_once,
@@ -235,16 +247,16 @@ impl Writer {
                 output => to.outputs.push(output),
             }
         }
-        at_once.release(&self.registry);
+        at_once.release(&self.common.registry);
         self.filling.note(now, self.appender.bytes());
     }
 
     /// A write or a sync failed: everyone is told, and nothing is decided any more.
     fn fail(&mut self, failure: &Failure) {
         tracing::error!(%failure, "the journal failed; the broker stops");
-        self.health.fail(failure.to_string());
+        self.common.health.fail(failure.to_string());
         let detail = "a write or a sync of the broker's journal failed; see its log".to_owned();
-        self.registry.close_all(&Close { code: Code::StorageFailed, detail });
+        self.common.registry.close_all(&Close { code: Code::StorageFailed, detail });
     }
 }
 

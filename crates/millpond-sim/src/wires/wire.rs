@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use millpond_server::edges::Edge;
+use millpond_server::manual::Edge;
 
 use super::end::{End, Heard};
 use crate::clients::{Asked, Client, Request};

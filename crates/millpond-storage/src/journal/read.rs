@@ -1,6 +1,7 @@
 //! Reading messages back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use millpond_core::output::Extent;
@@ -49,6 +50,16 @@ pub enum ReadError {
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>) -> Reader {
         Reader(shared)
+    }
+
+    /// The position behind the last batch that was written: up to there the journal survives a kill of the process.
+    pub fn written(&self) -> u64 {
+        self.0.segments.end()
+    }
+
+    /// The position up to which it survives a power cut.
+    pub fn durable(&self) -> u64 {
+        self.0.durable.load(Ordering::Acquire)
     }
 
     /// What each segment holds of messages that are still needed.

@@ -93,6 +93,11 @@ impl Segments {
         inner.note();
     }
 
+    /// The position behind the last batch that was written.
+    pub fn end(&self) -> u64 {
+        self.read().written
+    }
+
     /// What was written is durable. True if that left a segment other than the last without messages.
     pub fn durable(&self) -> bool {
         let mut inner = self.write();

@@ -1,0 +1,63 @@
+//! What a writer runs in: a machine, or a simulation of one, which sees all that it does and may be mistaken on purpose.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use millpond_core::command::{Command, Ticket};
+use millpond_core::fact::Fact;
+use millpond_core::output::Output;
+use millpond_core::{Core, Decision, Now};
+
+/// Bytes of the largest batch that the writer writes itself: larger ones take so long that the next should fill meanwhile.
+const OWN_HAND_MAX: u64 = 16 * 1024;
+
+/// See the module. All but the clocks has a default, which is what a machine does: nothing.
+pub trait Host: Send + 'static {
+    /// The time of a clock that never goes back.
+    fn now(&mut self) -> Instant;
+
+    /// The time of the system's clock, since the beginning of 1970.
+    fn system(&mut self) -> Duration;
+
+    /// Bytes of the largest batch that the writer writes and syncs by its own hand, where nothing else waits.
+    fn own_hand_max(&self) -> u64 {
+        OWN_HAND_MAX
+    }
+
+    /// A turn begins at these times, which the core is told.
+    fn begins(&mut self, core: &mut Core, now: Now) {
+        core.set_time(now);
+    }
+
+    /// A command is about to be decided.
+    fn asks(&mut self, _ticket: Ticket, command: Command) -> Command {
+        command
+    }
+
+    /// It was decided, or has to wait for topics. `outputs` are those of the turn so far.
+    fn decided(&mut self, _decision: Decision, _outputs: &mut [Output]) {}
+
+    /// A fact was appended, at this position of the journal.
+    fn happened(&mut self, _fact: &Fact, _position: u64) {}
+
+    /// Everything was dispatched, and nobody was told yet. `is_fetching` is whether anything is being read.
+    fn dispatched(&mut self, _core: &mut Core, _is_fetching: bool) {}
+
+    /// Whether an output that has to wait for the sync is told without.
+    fn is_told_early(&self, _output: &Output) -> bool {
+        false
+    }
+}
+
+/// This machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine;
+
+impl Host for Machine {
+    fn now(&mut self) -> Instant {
+        Instant::now()
+    }
+
+    fn system(&mut self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+}

@@ -1,0 +1,130 @@
+//! What a broker's writer runs in: clocks that the life sets, and those who see all that it does. Now and then a canary
+//! comes between.
+
+use std::time::{Duration, Instant};
+
+use millpond_core::command::{Command, Ticket};
+use millpond_core::fact::Fact;
+use millpond_core::output::{Notice, Output};
+use millpond_core::{Core, Decision, Now};
+use millpond_server::manual::Host;
+use millpond_types::RunTime;
+
+use crate::canary::Canary;
+use crate::clock::Clock;
+use crate::ledger::Ledger;
+use crate::promises::Promises;
+
+/// See the module.
+pub struct Stage {
+    clock: Clock,
+    canary: Option<Canary>,
+    own_hand_max: u64,
+    /// Bytes that topics may take in memory.
+    room: usize,
+    /// Whether a turn is over only when all is there that it wants to be read.
+    reads_at_once: bool,
+    /// Lent for a turn, as are the promises.
+    ledger: Ledger,
+    promises: Promises,
+    /// Until when nobody knows of what is ready, on purpose.
+    pub numb_until: Option<RunTime>,
+    /// The same of the turn that goes on.
+    is_numb: bool,
+    /// What the core has told its edges.
+    pub notices: Vec<Notice>,
+    /// What was decided, by whom it was asked.
+    pub asked: Vec<(Ticket, Command)>,
+    /// Of turns that are not over.
+    outputs: Vec<Output>,
+}
+
+impl Stage {
+    /// Before the broker begins.
+    pub fn new(
+        clock: &Clock,
+        canary: Option<Canary>,
+        own_hand_max: u64,
+        (room, reads_at_once): (usize, bool),
+        promises: Promises,
+    ) -> Stage {
+        Stage {
+            clock: clock.clone(),
+            canary,
+            own_hand_max,
+            room,
+            reads_at_once,
+            ledger: Ledger::default(),
+            promises,
+            numb_until: None,
+            is_numb: false,
+            notices: Vec::new(),
+            asked: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+}
+
+impl Stage {
+    /// Those who look on come or go.
+    pub fn lend(&mut self, ledger: &mut Ledger, promises: &mut Promises) {
+        std::mem::swap(&mut self.ledger, ledger);
+        std::mem::swap(&mut self.promises, promises);
+    }
+}
+
+impl Host for Stage {
+    fn now(&mut self) -> Instant {
+        self.clock.look()
+    }
+
+    fn system(&mut self) -> Duration {
+        self.clock.system()
+    }
+
+    fn own_hand_max(&self) -> u64 {
+        self.own_hand_max
+    }
+
+    fn begins(&mut self, core: &mut Core, now: Now) {
+        core.set_time(self.canary.map_or(now, |canary| canary.hurries(now)));
+        // Who stands where for what happened while nobody was there is still being read.
+        self.is_numb |= self.numb_until.is_some_and(|until| now.run <= until) || core.is_behind_time();
+        self.ledger.now = now.wall;
+        self.promises.begin(now);
+    }
+
+    fn asks(&mut self, ticket: Ticket, command: Command) -> Command {
+        self.promises.asks(ticket, &command);
+        self.asked.push((ticket, command.clone()));
+        self.canary.map_or(command.clone(), |canary| canary.mistakes(command))
+    }
+
+    fn decided(&mut self, decision: Decision, outputs: &mut [Output]) {
+        if let Some(canary) = self.canary {
+            canary.misleads(outputs);
+        }
+        self.promises.decided(decision, outputs);
+    }
+
+    fn happened(&mut self, fact: &Fact, position: u64) {
+        self.ledger.happened(fact, position);
+        self.promises.happened(fact, position);
+    }
+
+    fn dispatched(&mut self, core: &mut Core, is_fetching: bool) {
+        self.notices.extend(core.notices().iter().cloned());
+        self.outputs.extend(core.outputs().iter().cloned());
+        if self.reads_at_once && is_fetching {
+            return;
+        }
+        self.promises.dispatched(&self.outputs, self.is_numb || is_fetching);
+        self.outputs.clear();
+        self.is_numb = false;
+        self.promises.rests(core, self.room);
+    }
+
+    fn is_told_early(&self, output: &Output) -> bool {
+        self.canary.is_some_and(|canary| canary.tells_early(output))
+    }
+}
