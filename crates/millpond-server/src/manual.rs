@@ -127,6 +127,11 @@ impl<H: Host> ManualBroker<H> {
         ticket(PROGRAM, index % UNANSWERED)
     }
 
+    /// The number of the connection that a ticket is of; `None` of the program itself.
+    pub fn connection_of(ticket: Ticket) -> Option<u64> {
+        Some(parts(ticket).0).filter(|number| *number != PROGRAM)
+    }
+
     /// Submits a command of the program itself, in the lane that it belongs in. It is given back where that is full.
     pub fn submit(&self, ticket: Ticket, command: Command) -> Option<Command> {
         let lane = Request::lane(&command);
@@ -228,6 +233,11 @@ impl<H: Host> ManualBroker<H> {
 }
 
 impl Edge {
+    /// The connection's number.
+    pub fn number(&self) -> u64 {
+        self.connection.number()
+    }
+
     /// Bytes of the client came.
     pub fn hear(&mut self, bytes: &[u8], now: Instant) -> Result<(), Closed> {
         self.received.extend_from_slice(bytes);

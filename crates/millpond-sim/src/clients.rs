@@ -64,8 +64,20 @@ pub enum Asked {
         /// What came of them, in order.
         outputs: Vec<Sent>,
     },
-    /// The begin of this consumer's session.
-    Begin(usize),
+    /// The begin of a consumer's session.
+    Begin {
+        /// Which consumer.
+        consumer: usize,
+        /// The session.
+        session: SessionId,
+    },
+    /// A detachment of a consumer's number.
+    Detach {
+        /// Which consumer.
+        consumer: usize,
+        /// The number.
+        number: u32,
+    },
     /// A cancel of this message.
     Cancel(MessageId),
     /// A look at all namespaces when everything should be over.
@@ -181,9 +193,15 @@ impl Clients {
                 }
                 Ok(())
             }
-            Asked::Begin(consumer) => {
+            Asked::Begin { consumer, .. } => {
                 if let Reply::SessionBegun { resumed } = reply {
                     self.consumers[*consumer].begun(*resumed, sights);
+                }
+                Ok(())
+            }
+            Asked::Detach { consumer, number } => {
+                if *reply == Reply::Done {
+                    self.consumers[*consumer].detached(*number, sights);
                 }
                 Ok(())
             }

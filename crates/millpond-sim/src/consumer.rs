@@ -21,6 +21,8 @@ pub struct Consumer {
     connected: bool,
     attached: Vec<u32>,
     next_consumer: u32,
+    /// Numbers of consumers that were detached, so they may be used again.
+    free: Vec<u32>,
     hand: Hand,
 }
 
@@ -34,7 +36,8 @@ impl Consumer {
             session: fresh_session(load),
             connected: false,
             attached: Vec::new(),
-            next_consumer: 1,
+            next_consumer: 0,
+            free: Vec::new(),
             hand: Hand::default(),
         }
     }
@@ -68,7 +71,8 @@ impl Consumer {
             4 if !self.attached.is_empty() => {
                 let index = load.below(self.attached.len() as u64) as usize;
                 let consumer = self.attached.swap_remove(index);
-                other(Command::Detach { session, consumer }, "detached")
+                let asked = Asked::Detach { consumer: self.index, number: consumer };
+                vec![Request { command: Command::Detach { session, consumer }, asked }]
             }
             5 => {
                 self.connection_lost();
@@ -133,6 +137,12 @@ impl Consumer {
         }
     }
 
+    /// The answer to a detachment.
+    pub fn detached(&mut self, number: u32, sights: &mut Sights) {
+        sights.saw("detached");
+        self.free.push(number);
+    }
+
     /// A delivery came; false if it is not for this one, or its connection is gone.
     pub fn deliver(&mut self, session: SessionId, leases: &[LeasedRun]) -> bool {
         let is_ours = self.connected && session == self.session;
@@ -158,17 +168,24 @@ impl Consumer {
     pub fn connection_lost(&mut self) {
         self.connected = false;
         self.attached.clear();
+        self.free.clear();
     }
 
     fn begin(&mut self, resume: Millis) -> Request {
         self.connected = true;
+        let asked = Asked::Begin { consumer: self.index, session: self.session };
         let begin = SessionBegin { session: self.session, resume, held: self.hand.held() };
-        Request { command: Command::SessionBegin(begin), asked: Asked::Begin(self.index) }
+        Request { command: Command::SessionBegin(begin), asked }
     }
 
     fn attach(&mut self, load: &mut Stream) -> Request {
-        let consumer = self.next_consumer;
-        self.next_consumer += 1;
+        let (consumer, what) = match self.free.pop() {
+            Some(number) => (number, "numbers of consumers used again"),
+            None => {
+                self.next_consumer += 1;
+                (self.next_consumer, "attached")
+            }
+        };
         self.attached.push(consumer);
         let attach = Attach {
             session: self.session,
@@ -181,7 +198,7 @@ impl Consumer {
             lease: load.one_in(3).then(|| Millis(load.between(100, 10_000))),
             at_most_once: false,
         };
-        Request { command: Command::Attach(attach), asked: Asked::Other("attached") }
+        Request { command: Command::Attach(attach), asked: Asked::Other(what) }
     }
 }
 

@@ -206,6 +206,11 @@ impl Promises {
         self.violation.take().map_or(Ok(()), Err)
     }
 
+    /// One was not kept.
+    pub fn broken(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+
     fn note(&mut self, kept: Kept) {
         if let Err(violation) = kept {
             self.violation.get_or_insert(violation);

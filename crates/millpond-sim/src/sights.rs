@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 94] = [
+pub const EVERY_RANGE: [&str; 98] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -111,6 +111,10 @@ pub const EVERY_RANGE: [&str; 94] = [
     "connections closed by the broker",
     "connections cut",
     "connections left half open",
+    "heartbeats in frames",
+    "heartbeats in frames with exceptions",
+    "numbers of consumers used again",
+    "connections closed for their session",
     "delivered in frames",
     "frames split on their way",
     "the disk did nothing",

@@ -1,19 +1,21 @@
 //! What a broker's writer runs in: clocks that the life sets, and those who see all that it does. Now and then a canary
 //! comes between.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use millpond_core::command::{Command, Ticket};
 use millpond_core::fact::Fact;
-use millpond_core::output::{Notice, Output};
+use millpond_core::output::{Notice, Output, Reply};
 use millpond_core::{Core, Decision, Now};
-use millpond_server::manual::Host;
+use millpond_server::manual::{Host, ManualBroker};
 use millpond_types::RunTime;
 
 use crate::canary::Canary;
 use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::promises::Promises;
+use crate::verdict::Violation;
 
 /// See the module.
 pub struct Stage {
@@ -35,6 +37,8 @@ pub struct Stage {
     pub notices: Vec<Notice>,
     /// What was decided, by whom it was asked.
     pub asked: Vec<(Ticket, Command)>,
+    /// The connections that there are.
+    pub connections: BTreeSet<u64>,
     /// Of turns that are not over.
     outputs: Vec<Output>,
 }
@@ -60,6 +64,7 @@ impl Stage {
             is_numb: false,
             notices: Vec::new(),
             asked: Vec::new(),
+            connections: BTreeSet::new(),
             outputs: Vec::new(),
         }
     }
@@ -70,6 +75,21 @@ impl Stage {
     pub fn lend(&mut self, ledger: &mut Ledger, promises: &mut Promises) {
         std::mem::swap(&mut self.ledger, ledger);
         std::mem::swap(&mut self.promises, promises);
+    }
+
+    /// Whoever is gone is given nothing: its receives were withdrawn before anything was dispatched. What is decided at once
+    /// was asked for before.
+    fn look_for_withdrawn(&mut self, outputs: &[Output]) {
+        for output in outputs {
+            if let Output::Reply { ticket, reply: Reply::Received(leases) } = output
+                && !leases.is_empty()
+                && ManualBroker::<Stage>::connection_of(*ticket).is_some_and(|of| !self.connections.contains(&of))
+                && self.asked.iter().all(|(asked, _)| asked != ticket)
+            {
+                let what = format!("{leases:?} is given to a connection that is gone");
+                self.promises.broken(Violation::connections(what));
+            }
+        }
     }
 }
 
@@ -113,6 +133,7 @@ impl Host for Stage {
     }
 
     fn dispatched(&mut self, core: &mut Core, is_fetching: bool) {
+        self.look_for_withdrawn(core.outputs());
         self.notices.extend(core.notices().iter().cloned());
         self.outputs.extend(core.outputs().iter().cloned());
         if self.reads_at_once && is_fetching {

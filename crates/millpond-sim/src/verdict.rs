@@ -47,6 +47,8 @@ pub enum Checker {
     Sessions,
     /// A message survives as many failures as it may.
     Failures,
+    /// A connection has what its client has asked for, and only as long as its session is its own.
+    Connections,
     /// The life itself was no use: it saw too little to prove anything.
     Sights,
 }
@@ -75,6 +77,7 @@ impl fmt::Display for Checker {
             Checker::Dedup => "dedup and window",
             Checker::Sessions => "batch and session",
             Checker::Failures => "failed and dead",
+            Checker::Connections => "connection and session",
             Checker::Sights => "saw too little",
         })
     }
@@ -149,4 +152,5 @@ violations! {
     dedup: Dedup,
     sessions: Sessions,
     failures: Failures,
+    connections: Connections,
 }

@@ -9,13 +9,13 @@
 mod end;
 mod wire;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
 use millpond_core::command::{Command, Finish, FinishVerb};
 use millpond_core::output::{Output, Reply};
 use millpond_protocol::LeasedRun;
-use millpond_types::MessageId;
+use millpond_types::{MessageId, SessionId};
 
 use crate::audit::compare;
 use crate::bodies::tags_of;
@@ -61,13 +61,29 @@ impl Wires {
     }
 
     /// A connection asks the core for something. It is what a client has asked for.
-    pub fn asks(&mut self, command: &Command) -> Result<(), Violation> {
+    pub fn asks(&mut self, command: &Command, sights: &mut Sights) -> Result<(), Violation> {
         if is_taken_as_it_is(command) {
             let at = self.on_its_way.iter().position(|sent| sent == command);
             let at = at.ok_or_else(|| Violation::lost(format!("nobody has asked for {}", Brief(command))))?;
             self.on_its_way.remove(at);
         }
+        if let Command::Heartbeat { except, .. } = command {
+            sights.saw("heartbeats in frames");
+            sights.saw_many("heartbeats in frames with exceptions", u64::from(!except.is_empty()));
+        }
         Ok(())
+    }
+
+    /// The numbers of the connections that the broker has.
+    pub fn numbers(&self) -> BTreeSet<u64> {
+        self.wires.iter().filter_map(Wire::number).collect()
+    }
+
+    /// A client was told that its session has begun. Another connection has lost it to that.
+    fn begun(&mut self, client: Client, session: SessionId) {
+        for wire in self.wires.iter_mut().filter(|wire| wire.client == client) {
+            if wire.is_heard() { wire.begun(session) } else { wire.taken_over(session) }
+        }
     }
 
     /// What somebody who still listens has asked and is not told, receives apart, which may wait.
@@ -115,7 +131,7 @@ impl Wires {
         let (mut heard, mut moved) = (Vec::new(), false);
         for wire in &mut self.wires {
             wire.turn(self.is_smooth, network, sights);
-            moved |= wire.carry(now, network, sights);
+            moved |= wire.carry(now, network, sights)?;
             let client = wire.client;
             heard.extend(wire.hear(network)?.into_iter().map(|heard| (client, heard)));
         }
@@ -151,6 +167,9 @@ impl World {
         match heard {
             Heard::Reply(asked, reply) => {
                 self.sights.saw("answers in frames");
+                if let (Asked::Begin { session, .. }, Reply::SessionBegun { .. }) = (&asked, &reply) {
+                    self.wires.begun(client, *session);
+                }
                 self.judge(&asked, &reply)?;
                 self.clients.answer(&asked, &reply, &mut self.sights)
             }
@@ -208,7 +227,7 @@ pub fn asks(asked: &Asked, forwards: &mut Forwards, sights: &mut Sights) {
 /// body of, it finishes itself.
 fn is_taken_as_it_is(command: &Command) -> bool {
     match command {
-        Command::Publish(_) | Command::Forward(_) | Command::Receive(_) => true,
+        Command::Publish(_) | Command::Forward(_) | Command::Receive(_) | Command::Heartbeat { .. } => true,
         Command::Finish(Finish { verb, confirm, .. }) => *confirm || *verb == FinishVerb::Ack,
         _ => false,
     }

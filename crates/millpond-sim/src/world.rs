@@ -225,6 +225,7 @@ impl World {
     fn turn(&mut self) -> Result<(), Violation> {
         let broker = self.broker.as_mut().expect("the broker runs");
         broker.stage().numb_until = self.numb_until;
+        broker.stage().connections = self.wires.numbers();
         broker.stage().lend(&mut self.ledger, &mut self.promises);
         let (was_stuck, was_marked) = (broker.is_stuck(), broker.is_marked());
         let turned = broker.write();
@@ -236,7 +237,7 @@ impl World {
         self.promises.verdict()?;
         for (ticket, command) in asked.iter().filter(|(ticket, _)| !self.open.contains_key(ticket)) {
             self.tape.note(format_args!("{} {}", ticket.0, Brief(command)));
-            self.wires.asks(command)?;
+            self.wires.asks(command, &mut self.sights)?;
         }
         self.subscribers.hears(notices);
         self.tell()?;

@@ -43,6 +43,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.conversation.number()
+    }
+
     /// One that the registry has a number and an outbox for. `goodbye` is where its last word goes: it has its place from
     /// the beginning, so that it can always be said.
     pub(crate) fn new(

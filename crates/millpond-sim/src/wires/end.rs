@@ -23,6 +23,8 @@ pub struct End {
     received: BytesMut,
     last: u32,
     open: BTreeMap<u32, Asked>,
+    /// Whether its session is there, as far as it was told.
+    has_session: bool,
 }
 
 /// What a client hears.
@@ -40,7 +42,13 @@ impl End {
     /// Of a connection that begins.
     pub fn new(out: &mut Vec<u8>) -> End {
         encode_request(&Frame::Hello { version: VERSION, client: "simulated".to_owned() }, 0, out);
-        End { decoder: Decoder::default(), received: BytesMut::new(), last: 0, open: BTreeMap::new() }
+        End {
+            decoder: Decoder::default(),
+            received: BytesMut::new(),
+            last: 0,
+            open: BTreeMap::new(),
+            has_session: false,
+        }
     }
 
     /// Asks for something.
@@ -72,6 +80,10 @@ impl End {
 
     fn take(&mut self, correlation: u32, response: Response) -> Result<Option<Heard>, Violation> {
         let reply = match response {
+            Response::Delivery { consumer, .. } if !self.has_session => {
+                let what = format!("consumer {consumer} of a connection without a session is given messages");
+                return Err(Violation::connections(what));
+            }
             Response::Delivery { leases, .. } => return Ok(Some(Heard::Given(leases))),
             Response::Received(leases) => {
                 self.answered(correlation)?;
@@ -94,7 +106,13 @@ impl End {
             Response::Error { code, detail } => Reply::Refused { code, detail },
             other => return Err(Violation::back(format!("a client is told what it never asked for: {other:?}"))),
         };
-        Ok(Some(Heard::Reply(self.answered(correlation)?, reply)))
+        let asked = self.answered(correlation)?;
+        match (&asked, &reply) {
+            (Asked::Begin { .. }, Reply::SessionBegun { .. }) => self.has_session = true,
+            (Asked::Other("sessions ended"), Reply::Done) => self.has_session = false,
+            _ => {}
+        }
+        Ok(Some(Heard::Reply(asked, reply)))
     }
 
     fn answered(&mut self, correlation: u32) -> Result<Asked, Violation> {

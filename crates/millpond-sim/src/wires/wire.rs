@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
+use millpond_core::command::Command;
 use millpond_server::manual::Edge;
+use millpond_types::{Code, SessionId};
 
 use super::end::{End, Heard};
 use crate::clients::{Asked, Client, Request};
@@ -14,6 +16,8 @@ use crate::verdict::Violation;
 const MANNER_LASTS: u64 = 40;
 const CUT: u64 = 250;
 const PATIENCE: u64 = 30;
+/// Carries of bytes within which the broker closes a connection whose session was taken over.
+const CLOSES_WITHIN: u32 = 2;
 /// Bytes that a slow network brings at once, at most.
 const TRICKLE: u64 = 40;
 /// Bytes that the broker's end says at once, at most: a socket's buffer is no larger.
@@ -42,6 +46,10 @@ pub struct Wire {
     edge: Option<Edge>,
     to_broker: Vec<u8>,
     to_client: Vec<u8>,
+    /// The session that the broker has begun on it, if it has not ended.
+    session: Option<SessionId>,
+    /// How often bytes were carried since another wire has the session.
+    taken_over: Option<u32>,
     /// Whether the broker learns that the client has gone, behind what it has said.
     ends: bool,
     manner: Manner,
@@ -53,7 +61,8 @@ impl Wire {
         let mut to_broker = Vec::new();
         let end = End::new(&mut to_broker);
         let (end, edge) = (Some(end), Some(edge));
-        Wire { client, end, edge, to_broker, to_client: Vec::new(), ends: false, manner: Manner::Prompt }
+        let (to_client, manner) = (Vec::new(), Manner::Prompt);
+        Wire { client, end, edge, to_broker, to_client, session: None, taken_over: None, ends: false, manner }
     }
 
     /// Whether the client listens to it.
@@ -71,8 +80,28 @@ impl Wire {
         self.end.is_some() || self.edge.is_some()
     }
 
+    /// The number of the broker's end, if it is there.
+    pub fn number(&self) -> Option<u64> {
+        self.edge.as_ref().map(Edge::number)
+    }
+
+    /// Its session has begun, by what its client was told.
+    pub fn begun(&mut self, session: SessionId) {
+        self.session = Some(session);
+    }
+
+    /// A session has begun on another wire. If it was that of this one, the broker closes this one.
+    pub fn taken_over(&mut self, session: SessionId) {
+        if self.session == Some(session) {
+            self.taken_over.get_or_insert(0);
+        }
+    }
+
     /// The client asks for something.
     pub fn ask(&mut self, request: Request) {
+        if let Command::SessionEnd(_) = request.command {
+            self.session = None;
+        }
         self.end.as_mut().expect("it is heard").ask(request, &mut self.to_broker);
     }
 
@@ -110,7 +139,7 @@ impl Wire {
     }
 
     /// Moves bytes; false if there were none, or none of them moved.
-    pub fn carry(&mut self, now: Instant, network: &mut Stream, sights: &mut Sights) -> bool {
+    pub fn carry(&mut self, now: Instant, network: &mut Stream, sights: &mut Sights) -> Result<bool, Violation> {
         let count = match self.manner {
             Manner::DeafBroker => 0,
             Manner::Trickle => network.below(TRICKLE) as usize,
@@ -128,6 +157,10 @@ impl Wire {
                 Ok(said) => self.to_client.extend(said),
                 Err(closed) => {
                     sights.saw("connections closed by the broker");
+                    sights.saw_many(
+                        "connections closed for their session",
+                        u64::from(closed.code == Code::SessionUnknown),
+                    );
                     self.to_client.extend(closed.last);
                     self.edge = None;
                 }
@@ -139,7 +172,13 @@ impl Wire {
         if self.edge.is_none() {
             self.to_broker.clear();
         }
-        count > 0 || self.to_client.len() > before
+        if let Some(times) = self.taken_over.as_mut().filter(|_| self.edge.is_some()) {
+            *times += 1;
+            if *times > CLOSES_WITHIN {
+                return Err(Violation::connections("a connection stays whose session was taken over".to_owned()));
+            }
+        }
+        Ok(count > 0 || self.to_client.len() > before)
     }
 
     /// What the client hears of what has come.

@@ -115,6 +115,11 @@ impl Conversation {
         }
     }
 
+    /// The connection's number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Whether the connection was asked to end, and all that it was asked is answered. Receives that wait are not
     /// waited for.
     pub(crate) fn is_drained(&self) -> bool {
