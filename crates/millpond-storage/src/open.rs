@@ -169,9 +169,9 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let start = recovered.report.start;
     let shared = Arc::new(Shared::new(disk, directory, start, options));
     shared.checkpoint.store(recovered.report.checkpoint, Ordering::Release);
-    for segment in &segments {
-        let end = recovered.live.end(segment.base).map_or(segment.end, |end| end.min(segment.end));
-        shared.segments.add(Segment { end, live: recovered.live.of(segment.base), ..segment.clone() });
+    for segment in &mut segments {
+        segment.end = recovered.live.end(segment.base).map_or(segment.end, |end| end.min(segment.end));
+        shared.segments.add(Segment { live: recovered.live.of(segment.base), ..segment.clone() });
     }
     tidy(&shared)?;
     let position = recovered.report.end;
