@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use millpond_core::fact::{Fact, FactLog};
+use millpond_core::page::NumbersPage;
 use millpond_core::{Core, Now};
 
 use crate::checkpoint::Checkpoint;
@@ -44,6 +46,10 @@ pub const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 pub const YOUNG_BYTES: usize = 128 * 1024 * 1024;
 /// Bytes that topics may take in memory: a quarter of a default budget.
 pub const ROOM: usize = 256 * 1024 * 1024;
+
+/// How far all numbers are raised where records may be missing that gave out higher ones than any that was seen: however
+/// much of a journal is lost, it told of fewer.
+pub(crate) const RAISE_OVER_LOST: u64 = 1 << 32;
 
 /// How to open a directory.
 #[derive(Clone, Debug)]
@@ -142,6 +148,12 @@ impl Opened<Core> {
     /// What that takes is durable when this returns. Otherwise a crash that comes before the first sync would take the
     /// raise with it, and the next start would give out the same numbers again.
     pub fn start(&mut self, now: Now) -> Result<(), OpenError> {
+        if self.report.cut {
+            let NumbersPage { next_topic, high_water, raised, .. } = self.core.numbers();
+            let raised = Fact::Raised { floor: next_topic.max(high_water).max(raised) + RAISE_OVER_LOST };
+            let position = self.appender.append(&raised);
+            self.core.apply(&raised, position);
+        }
         // Nobody has been told a number of a directory that was made just now.
         let raise = !self.report.orderly && !self.report.fresh;
         self.core.start(now, raise, &mut self.appender);

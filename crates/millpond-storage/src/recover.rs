@@ -341,6 +341,7 @@ impl<R: Replica> Replay<'_, R> {
         }
         if cut == Some(end) {
             self.report.cut = true;
+            self.report.orderly = false;
             // What is cut off stands behind the end still, and must look older than what is written from now on.
             self.report.start = behind.start;
             self.durable = self.durable.min(end);

@@ -36,12 +36,10 @@ use crate::journal::scan::{Found, Scan};
 use crate::journal::segment::{SegmentHeader, segment_base};
 use crate::journal::segments::Segment;
 use crate::journal::{CommitError, Failure, Mark};
+use crate::open::RAISE_OVER_LOST;
 use crate::recover::facts_of;
 use crate::{OpenError, OpenOptions, Opened, open};
 use held::{Held, Kept, Topic};
-
-/// How far all numbers are raised above those that were seen: records may be missing that gave out higher ones.
-const RAISE: u64 = 1 << 32;
 
 /// Why nothing was salvaged, or not all.
 #[derive(Debug, thiserror::Error)]
@@ -207,7 +205,7 @@ struct Counts {
 impl Fresh {
     fn fill(mut self, mut old: Old, out: &mut dyn Write) -> Result<(), SalvageError> {
         let held = std::mem::take(&mut old.held);
-        let floor = held.floor.saturating_add(RAISE);
+        let floor = held.floor.saturating_add(RAISE_OVER_LOST);
         self.append(Fact::Raised { floor });
         let mut namespaces = held.namespaces;
         let mut homes: BTreeMap<(NamespaceNumber, TopicName), Vec<Topic>> = BTreeMap::new();
