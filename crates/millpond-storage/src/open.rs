@@ -205,14 +205,14 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
 }
 
 /// Brings the state back from the tree and the journal. Where the tree is damaged or gone, an empty one takes its place,
-/// if the journal still reaches back to its beginning: then all of it is replayed.
+/// if the journal is still whole from its beginning: then all of it is replayed.
 fn bring_back<R: Replica>(
     disk: &dyn Disk,
     directory: u128,
     segments: &mut Vec<Segment>,
     options: &OpenOptions,
 ) -> Result<(LayeredStore, Recovered<R>), OpenError> {
-    let reaches_back = segments.first().is_some_and(|segment| segment.base == 0);
+    let reaches_back = reaches_back(segments);
     let place = || disk.place(TREE);
     let mut attempt = || {
         let tree = |error| OpenError::Tree { place: place(), error };
@@ -235,6 +235,13 @@ fn bring_back<R: Replica>(
         }
         other => other,
     }
+}
+
+/// Whether the journal is whole from its beginning, as far as its files tell. Where it has a gap, segments were taken back
+/// behind some checkpoint, and without that one nobody knows what they held.
+pub(crate) fn reaches_back(segments: &[Segment]) -> bool {
+    segments.first().is_some_and(|first| first.base == 0)
+        && segments.array_windows().all(|[segment, next]| segment.end == next.base)
 }
 
 /// Makes a batch of the start durable.

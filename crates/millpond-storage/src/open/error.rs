@@ -141,15 +141,15 @@ pub enum OpenError {
         /// What is wrong.
         what: &'static str,
     },
-    /// There is no checkpoint, and the journal does not reach back to its beginning.
+    /// There is no checkpoint, and the journal is not whole from its beginning.
     #[error(
-        "there is no checkpoint in {0}, and the journal does not reach back to its beginning: one or the other was removed. Put \
+        "there is no checkpoint in {0}, and the journal is not whole from its beginning: one or the other was removed. Put \
          it back from a copy of the whole directory. Without one, `millpond inspect DIR --salvage TO_DIR` brings the messages that the \
          journal still holds into a fresh directory; dedup ids, producer sessions, pauses and leases are lost, and so are \
          the numbers: old ids and receipts mean nothing there"
     )]
     CheckpointGone(String),
-    /// The checkpoint is no use, and the journal does not reach back to its beginning.
+    /// The checkpoint is no use, and the journal is not whole from its beginning.
     #[error(
         "the checkpoint in {place} is damaged: {what}. Put the whole directory back from a copy. Without one, `millpond \
          inspect DIR --salvage TO_DIR` brings the messages that the journal still holds into a fresh directory; dedup ids, \
