@@ -12,6 +12,7 @@ mod files;
 mod head;
 mod lsm;
 mod memory;
+mod mirror;
 mod sweep;
 
 use std::io;
@@ -104,7 +105,7 @@ pub enum TreeError {
     #[error("no space for the checkpoint")]
     Full(#[source] io::Error),
     /// Reading or writing failed.
-    #[error("reading or writing the checkpoint failed")]
+    #[error("reading or writing the checkpoint failed: {0}")]
     Io(#[source] io::Error),
     /// What was read is not what was written.
     #[error("the checkpoint is damaged: {0}")]

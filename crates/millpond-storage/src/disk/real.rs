@@ -109,7 +109,8 @@ impl Disk for RealDisk {
         if self.read_only && !self.path(TREE).exists() {
             return Ok(Arc::new(MemoryTree::default()));
         }
-        Ok(Arc::new(LsmTree::open(&self.path(TREE), options)?))
+        let open = if self.read_only { LsmTree::open_read_only } else { LsmTree::open };
+        Ok(Arc::new(open(&self.path(TREE), options)?))
     }
 
     fn set_tree_aside(&self) -> io::Result<()> {

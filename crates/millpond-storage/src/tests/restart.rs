@@ -1,5 +1,6 @@
 //! Starts from far behind a checkpoint, and from checkpoints that are no use; on real files.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -179,4 +180,32 @@ fn a_start_does_without_no_checkpoint_where_the_journal_has_a_gap() {
         }
         assert!(segments() == before && !directory.path().join("tree.damaged").exists(), "nothing was changed");
     }
+}
+
+/// The checkpoint's list of tables was put back as it had been before, so that the library would take newer ones for leftovers.
+#[test]
+fn an_inspection_and_a_salvage_remove_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    let mut opened = open_at(directory.path()).unwrap();
+    opened.start(Now::default()).unwrap();
+    publish(&mut opened, 0..50);
+    checkpoint(&mut opened);
+    let current = std::fs::read(tree.join("current")).unwrap();
+    let version = format!("v{}", u64::from_le_bytes(*current.first_chunk().unwrap()));
+    let list = std::fs::read(tree.join(&version)).unwrap();
+    publish(&mut opened, 0..500);
+    checkpoint(&mut opened);
+    stop(opened);
+    std::fs::write(tree.join("current"), current).unwrap();
+    std::fs::write(tree.join(version), list).unwrap();
+    let files = || {
+        let of = |path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<BTreeSet<_>>();
+        [of(tree.clone()), of(tree.join("tables"))]
+    };
+    let before = files();
+    crate::inspect(directory.path(), false, &mut Vec::new()).unwrap();
+    assert_eq!(files(), before);
+    crate::salvage(directory.path(), tempfile::tempdir().unwrap().path(), &mut Vec::new()).unwrap();
+    assert_eq!(files(), before);
 }
