@@ -211,6 +211,8 @@ fn note_ends(disk: &dyn Disk, directory: u128, segments: &mut [Segment], journal
         segment.end = next.unwrap_or(if segment.end == journal_end { journal_end } else { OPEN });
         let file = segment.file.as_ref();
         if read_end(file, directory, segment.base).map_err(io)? != segment.end {
+            // The name of the next one may be there because the process alone was killed.
+            disk.sync_dir().map_err(io)?;
             write_end(file, directory, segment.base, segment.end).map_err(io)?;
         }
     }
