@@ -12,7 +12,6 @@ mod files;
 mod head;
 mod lsm;
 mod memory;
-mod mirror;
 mod sweep;
 
 use std::io;

@@ -27,9 +27,8 @@ use lsm_tree::{
 use millpond_core::store::{KeyBytes, Range};
 
 use super::expiry::Expiry;
-use super::files::{TreeFiles, verify};
+use super::files::{Mirror, TreeFiles, verify};
 use super::head::HEAD_KEY;
-use super::mirror::Mirror;
 use super::sweep::Sweeper;
 use super::{CommitHead, EntryChange, FIRST_KEY, Scanned, Tree, TreeError, TreeStats};
 use crate::disk::is_full;
