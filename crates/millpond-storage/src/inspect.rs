@@ -23,11 +23,11 @@ use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
-use crate::open::find_segments;
+use crate::open::{find_segments, reaches_back};
 use crate::recover::{Source as From, replay};
 use crate::store::LayeredStore;
 use crate::tree::TreeError;
-use crate::{OpenOptions, Reader};
+use crate::{OpenError, OpenOptions, Reader};
 
 /// What an inspection came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,8 +101,8 @@ impl Report<'_> {
         };
         if let Some(checkpoint) = &checkpoint {
             self.checkpoint(checkpoint)?;
-        } else if segments.first().is_some_and(|segment| segment.base > 0) {
-            return self.damaged(format!("{} is gone", self.disk.place(TREE)));
+        } else if !segments.is_empty() && !reaches_back(&segments) {
+            return self.damaged(OpenError::CheckpointGone(self.disk.place(TREE)).to_string());
         }
         let disk = self.disk.clone();
         let from = From { disk: disk.as_ref(), directory, store: &store };

@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use millpond_core::fact::{Fact, FactLog};
+use millpond_core::page::NumbersPage;
 use millpond_core::{Core, Now};
 
 use crate::checkpoint::Checkpoint;
@@ -44,6 +46,10 @@ pub const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 pub const YOUNG_BYTES: usize = 128 * 1024 * 1024;
 /// Bytes that topics may take in memory: a quarter of a default budget.
 pub const ROOM: usize = 256 * 1024 * 1024;
+
+/// How far all numbers are raised where records may be missing that gave out higher ones than any that was seen: however
+/// much of a journal is lost, it told of fewer.
+pub(crate) const RAISE_OVER_LOST: u64 = 1 << 32;
 
 /// How to open a directory.
 #[derive(Clone, Debug)]
@@ -142,6 +148,12 @@ impl Opened<Core> {
     /// What that takes is durable when this returns. Otherwise a crash that comes before the first sync would take the
     /// raise with it, and the next start would give out the same numbers again.
     pub fn start(&mut self, now: Now) -> Result<(), OpenError> {
+        if self.report.cut {
+            let NumbersPage { next_topic, high_water, raised, .. } = self.core.numbers();
+            let raised = Fact::Raised { floor: next_topic.max(high_water).max(raised) + RAISE_OVER_LOST };
+            let position = self.appender.append(&raised);
+            self.core.apply(&raised, position);
+        }
         // Nobody has been told a number of a directory that was made just now.
         let raise = !self.report.orderly && !self.report.fresh;
         self.core.start(now, raise, &mut self.appender);
@@ -169,9 +181,9 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let start = recovered.report.start;
     let shared = Arc::new(Shared::new(disk, directory, start, options));
     shared.checkpoint.store(recovered.report.checkpoint, Ordering::Release);
-    for segment in &segments {
-        let end = recovered.live.end(segment.base).map_or(segment.end, |end| end.min(segment.end));
-        shared.segments.add(Segment { end, live: recovered.live.of(segment.base), ..segment.clone() });
+    for segment in &mut segments {
+        segment.end = recovered.live.end(segment.base).map_or(segment.end, |end| end.min(segment.end));
+        shared.segments.add(Segment { live: recovered.live.of(segment.base), ..segment.clone() });
     }
     tidy(&shared)?;
     let position = recovered.report.end;
@@ -193,14 +205,14 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
 }
 
 /// Brings the state back from the tree and the journal. Where the tree is damaged or gone, an empty one takes its place,
-/// if the journal still reaches back to its beginning: then all of it is replayed.
+/// if the journal is still whole from its beginning: then all of it is replayed.
 fn bring_back<R: Replica>(
     disk: &dyn Disk,
     directory: u128,
     segments: &mut Vec<Segment>,
     options: &OpenOptions,
 ) -> Result<(LayeredStore, Recovered<R>), OpenError> {
-    let reaches_back = segments.first().is_some_and(|segment| segment.base == 0);
+    let reaches_back = reaches_back(segments);
     let place = || disk.place(TREE);
     let mut attempt = || {
         let tree = |error| OpenError::Tree { place: place(), error };
@@ -223,6 +235,13 @@ fn bring_back<R: Replica>(
         }
         other => other,
     }
+}
+
+/// Whether the journal is whole from its beginning, as far as its files tell. Where it has a gap, segments were taken back
+/// behind some checkpoint, and without that one nobody knows what they held.
+pub(crate) fn reaches_back(segments: &[Segment]) -> bool {
+    segments.first().is_some_and(|first| first.base == 0)
+        && segments.array_windows().all(|[segment, next]| segment.end == next.base)
 }
 
 /// Makes a batch of the start durable.

@@ -22,6 +22,7 @@ use crate::disk::{Disk, TREE};
 use crate::journal::batch::{BatchHeader, HEADER, MARK, STOP};
 use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
+use crate::journal::segment::{read_end, segment_name, write_end};
 use crate::journal::segments::Segment;
 use crate::open::{OpenError, OpenOptions};
 use crate::store::LayeredStore;
@@ -136,6 +137,8 @@ pub(crate) struct Recovered<R> {
     pub durable: u64,
     /// What the segments hold.
     pub live: LiveBytes,
+    /// Which of the segments the checkpoint stands in.
+    pub first: usize,
     /// How many of the segments hold the journal up to its end; fewer than all where it was cut.
     pub used: usize,
 }
@@ -147,12 +150,11 @@ pub(crate) fn recover<R: Replica>(
     segments: &mut Vec<Segment>,
     options: &OpenOptions,
 ) -> Result<Recovered<R>, OpenError> {
-    let disk = source.disk;
+    let Source { disk, directory, .. } = source;
     let recovered = replay(source, checkpoint, segments, options)?;
+    note_ends(disk, directory, &mut segments[recovered.first..recovered.used], recovered.report.end)?;
     if recovered.used < segments.len() {
         set_aside(disk, segments.drain(recovered.used..))?;
-        // The journal goes on in what is the last one now, and perhaps beyond where it ended before.
-        segments.last_mut().expect("the checkpoint's segment is there").end = OPEN;
     }
     let last = segments.last().expect("the checkpoint's segment is there");
     write_again(disk, last, recovered.durable, recovered.report.end)?;
@@ -191,12 +193,30 @@ pub(crate) fn replay<R: Replica>(
     }
     let Replay { state, mut report, durable, live, .. } = replay;
     if let Some(position) = live.bases().find(|base| segments.iter().all(|segment| segment.base != *base)) {
-        return Err(OpenError::Missing { place: disk.place(""), position });
+        return Err(OpenError::MessagesMissing { file: disk.place(&segment_name(position)) });
     }
     report.start += 1;
     report.fresh = state.is_none();
     report.took = began.elapsed();
-    Ok(Recovered { state, report, durable, live, used })
+    Ok(Recovered { state, report, durable, live, first, used })
+}
+
+/// Sees to it that each segment says where it has ended, and none that it has where the journal goes on in it: the power
+/// was cut before it could say so, or a person has cut off what came behind.
+fn note_ends(disk: &dyn Disk, directory: u128, segments: &mut [Segment], journal_end: u64) -> Result<(), OpenError> {
+    let bases: Vec<u64> = segments.iter().skip(1).map(|next| next.base).collect();
+    let bases = bases.into_iter().map(Some).chain([None]);
+    for (segment, next) in segments.iter_mut().zip(bases) {
+        let io = |error| OpenError::Io { place: disk.place(&segment.name), what: "noting the end of", error };
+        segment.end = next.unwrap_or(if segment.end == journal_end { journal_end } else { OPEN });
+        let file = segment.file.as_ref();
+        if read_end(file, directory, segment.base).map_err(io)? != segment.end {
+            // The name of the next one may be there because the process alone was killed.
+            disk.sync_dir().map_err(io)?;
+            write_end(file, directory, segment.base, segment.end).map_err(io)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes what is not known durable once more, and syncs it. After a sync that failed, the system may hold pages that
@@ -245,29 +265,41 @@ impl<R: Replica> Replay<'_, R> {
     /// Which segment the journal goes on in behind the checkpoint.
     ///
     /// Files of which one begins within another are refused, for what lies behind that place would be looked for in the
-    /// wrong one. The checkpoint knows where those segments ended that hold anything; whether the journal goes on behind it
-    /// in one of the others, a batch tells; and behind that, [`Replay::walk`] sees where each ends.
+    /// wrong one. The checkpoint knows where those segments ended that hold anything, and each says so itself. Whether the
+    /// journal goes on behind the checkpoint in one of the others, a batch tells; where there is none, the segment has to
+    /// hold the journal up to the checkpoint, or else it is not the one. Behind that, [`Replay::walk`] sees where each ends.
     fn first(&self, segments: &[Segment]) -> Result<usize, OpenError> {
         let Source { disk, directory, .. } = self.source;
         let position = self.report.checkpoint;
         let before = &segments[..segments.partition_point(|segment| segment.base <= position)];
-        let end = |segment: &Segment| self.live.end(segment.base);
-        let reaches = |segment: &Segment, at| end(segment).is_some_and(|end| at < end.min(position));
+        let reaches = |segment: &Segment, at| self.live.end(segment.base).is_some_and(|end| at < end.min(position));
         if let Some([within, file]) = before.array_windows().find(|[segment, next]| reaches(segment, next.base)) {
             return Err(overlap(disk, file, within));
         }
-        let last = before.split_last().filter(|(last, _)| end(last).is_none_or(|end| position < end));
-        let Some((first, others)) = last else {
+        // Where it ends just there, the next one is missing, and a person may decide to do without.
+        let Some((last, others)) = before.split_last().filter(|(last, _)| position <= self.end(last)) else {
             return Err(OpenError::Missing { place: disk.place(""), position });
         };
-        for segment in others {
-            let found = Scan::new(segment, directory, position, self.report.start).step();
-            // What cannot be read there is no batch, and nothing that is needed.
-            if matches!(found, Ok(Found::Batch(..))) {
-                return Err(overlap(disk, first, segment));
+        // What cannot be read there is no batch, and nothing that is needed.
+        let goes_on =
+            |segment| matches!(Scan::new(segment, directory, position, self.report.start).step(), Ok(Found::Batch(..)));
+        if let Some(other) = others.iter().find(|segment| goes_on(segment)) {
+            return Err(overlap(disk, last, other));
+        }
+        if !goes_on(last) {
+            let io = |error| OpenError::Io { place: disk.place(&last.name), what: "reading", error };
+            let end = Scan::new(last, directory, last.base, 0).end_before(position).map_err(io)?;
+            if end != position {
+                let (file, offset) = (disk.place(&last.name), last.offset(end));
+                return Err(OpenError::BeforeCheckpoint { file, offset, end, position });
             }
         }
         Ok(others.len())
+    }
+
+    /// Where a segment has ended: as it says itself, as the checkpoint knows, or where the next one begins.
+    fn end(&self, segment: &Segment) -> u64 {
+        self.live.end(segment.base).map_or(segment.end, |end| end.min(segment.end))
     }
 
     /// Replays a segment from where the journal ends so far, and decides about its end.
@@ -276,6 +308,7 @@ impl<R: Replica> Replay<'_, R> {
         let io = |error| OpenError::Io { place: disk.place(&segment.name), what: "reading", error };
         // A base vouches for everything before it.
         self.durable = self.durable.max(segment.base);
+        let ended = self.end(segment);
         let mut scan = Scan::new(segment, directory, self.report.end, self.report.start);
         let what = loop {
             match scan.step().map_err(io)? {
@@ -302,16 +335,22 @@ impl<R: Replica> Replay<'_, R> {
             return Err(overlap(disk, next, segment));
         }
         let behind = scan.behind().map_err(io)?;
-        let durable = self.durable.max(behind.durable).max(next.map_or(0, |next| next.base));
-        if next.is_none() && end >= durable {
+        let later = next.map_or(0, |next| next.base).max(if ended == OPEN { 0 } else { ended });
+        let durable = self.durable.max(behind.durable).max(later);
+        let is_last = next.is_none() && ended != end;
+        if is_last && end >= durable {
             return Ok(());
         }
         if cut == Some(end) {
             self.report.cut = true;
+            self.report.orderly = false;
             // What is cut off stands behind the end still, and must look older than what is written from now on.
             self.report.start = behind.start;
             self.durable = self.durable.min(end);
             return Ok(());
+        }
+        if ended == end {
+            return Err(OpenError::NextMissing { file: disk.place(&segment_name(end)), position: end });
         }
         let (file, offset) = (disk.place(&segment.name), segment.offset(end));
         Err(OpenError::Damaged { file, offset, position: end, durable, what })

@@ -12,6 +12,7 @@
 //! The old directory is only read.
 
 mod held;
+mod lacks;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -31,17 +32,17 @@ use millpond_types::{
 
 use crate::disk::{Disk, LockError, RealDisk};
 use crate::format::Format;
+use crate::journal::batch::BatchHeader;
 use crate::journal::live::{ByGroup, OPEN};
 use crate::journal::scan::{Found, Scan};
-use crate::journal::segment::{SegmentHeader, segment_base};
+use crate::journal::segment::{SegmentHeader, read_end, segment_base};
 use crate::journal::segments::Segment;
 use crate::journal::{CommitError, Failure, Mark};
+use crate::open::RAISE_OVER_LOST;
 use crate::recover::facts_of;
 use crate::{OpenError, OpenOptions, Opened, open};
 use held::{Held, Kept, Topic};
-
-/// How far all numbers are raised above those that were seen: records may be missing that gave out higher ones.
-const RAISE: u64 = 1 << 32;
+use lacks::Lacks;
 
 /// Why nothing was salvaged, or not all.
 #[derive(Debug, thiserror::Error)]
@@ -107,57 +108,35 @@ impl Old {
         for name in disk.list()? {
             // The header of a segment says nothing that its name does not, but for the directory's id.
             let Some(base) = segment_base(&name) else { continue };
-            let file = disk.open(&name)?;
-            let bytes = file.length()?;
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", disk.place(&name)));
+            let file = disk.open(&name).map_err(named)?;
+            let bytes = file.length().map_err(named)?;
             segments.push(Segment { base, end: OPEN, name, file, bytes, live: ByGroup::default() });
         }
         segments.sort_by_key(|segment| segment.base);
-        let by_header = || segments.iter().find_map(|segment| SegmentHeader::read(segment.file.as_ref()).ok());
+        let headers = segments.iter().filter_map(|segment| SegmentHeader::read(segment.file.as_ref()).ok());
+        let by_header: Vec<u128> = headers.map(|header| header.directory).collect();
         let by_format = Format::read(disk).ok().flatten().map(|format| format.directory);
-        let directory = by_format.or_else(|| by_header().map(|header| header.directory));
-        let directory = directory.ok_or_else(|| SalvageError::NoDirectory(disk.place("")))?;
-        let (mut held, mut now) = (Held::default(), Now::default());
+        // A FORMAT that none of them is of was put there from another directory.
+        let by_format = by_format.filter(|directory| by_header.is_empty() || by_header.contains(directory));
+        let directory = by_format
+            .or_else(|| by_header.first().copied())
+            .ok_or_else(|| SalvageError::NoDirectory(disk.place("")))?;
+        let mut walk =
+            Walk { directory, held: Held::default(), now: Now::default(), lacks: Lacks::new(disk, directory, out) };
         let mut foreign = Vec::new();
-        let mut reached = 0;
+        let mut reached = Reached { whole: 0, end: Some(0), goes_on: None };
         for (index, segment) in segments.iter().enumerate() {
-            if segment.base < reached {
-                writeln!(out, "SKIPPED     {}: it begins where the one before has not ended", segment.name)?;
+            if segment.base < reached.whole {
+                walk.lacks.foreign(segment)?;
                 foreign.push(segment.base);
                 continue;
             }
-            let rest = &segments[index + 1..];
-            let mut scan = Scan::new(segment, directory, segment.base, 0);
-            let (mut batches, mut facts, mut is_whole) = (0u64, 0u64, true);
-            loop {
-                match scan.step()? {
-                    Found::Batch(header, payload) => {
-                        batches += 1;
-                        facts += u64::from(header.facts);
-                        now.run = now.run.max(header.run);
-                        now.wall = now.wall.max(header.wall);
-                        match facts_of(&header, &payload) {
-                            Ok(facts) => facts.into_iter().for_each(|(fact, position)| held.note(fact, position)),
-                            Err(bad) => writeln!(out, "SKIPPED     the batch at {}: {bad}", header.position)?,
-                        }
-                    }
-                    _ if rest.iter().any(|next| next.base == scan.position) => break,
-                    _ => {
-                        let (from, found) = (scan.position, scan.seek()?);
-                        is_whole &= !found;
-                        if found || !rest.is_empty() {
-                            let offset = segment.offset(from);
-                            writeln!(out, "SKIPPED     {} from offset {offset} on: no valid batch", segment.name)?;
-                        }
-                        if !found {
-                            break;
-                        }
-                    }
-                }
-            }
-            writeln!(out, "segment     {}: {batches} batches, {facts} facts", segment.name)?;
-            // Behind damage may stand what an earlier start wrote and lost, and another segment holds.
-            reached = if is_whole { scan.position } else { 0 };
+            walk.lacks.gap(reached.end, segment.base)?;
+            reached = walk.segment(segment, &segments[index + 1..])?;
         }
+        walk.lacks.newest(reached.end, reached.goes_on.is_some())?;
+        let Walk { held, now, .. } = walk;
         segments.retain(|segment| !foreign.contains(&segment.base));
         Ok(Old { segments, held, now })
     }
@@ -188,6 +167,97 @@ impl Old {
     }
 }
 
+/// Goes through the segments and takes note of what their records tell.
+struct Walk<'a> {
+    directory: u128,
+    held: Held,
+    now: Now,
+    lacks: Lacks<'a>,
+}
+
+/// How far a segment takes the journal.
+struct Reached {
+    /// Everything before this position was read, or is known to lie in the files so far; 0 where that cannot be known.
+    whole: u64,
+    /// Where the next segment should begin, if that is known.
+    end: Option<u64>,
+    /// The same, where the segment itself says so: then there was a next one.
+    goes_on: Option<u64>,
+}
+
+impl Walk<'_> {
+    /// Reads a segment, over whatever is damaged.
+    fn segment(&mut self, segment: &Segment, rest: &[Segment]) -> io::Result<Reached> {
+        let ended = match read_end(segment.file.as_ref(), self.directory, segment.base) {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.lacks.skipped(segment, segment.base, None, &format!("cannot be read: {error}"))?;
+                return Ok(Reached { whole: 0, end: None, goes_on: None });
+            }
+        };
+        let mut scan = Scan::new(segment, self.directory, segment.base, 0);
+        let (mut batches, mut facts, mut is_whole) = (0u64, 0u64, true);
+        while scan.position < ended {
+            let from = scan.position;
+            let what = match scan.step() {
+                Ok(Found::Batch(header, payload)) => {
+                    batches += 1;
+                    facts += u64::from(header.facts);
+                    self.batch(&header, &payload)?;
+                    continue;
+                }
+                _ if rest.iter().any(|next| next.base == from) => break,
+                // Where it says that it has ended, it is not the end. The next one is begun for a batch that did not fit.
+                Ok(Found::Nothing | Found::Lost) if ended == OPEN && (batches > 0 || rest.is_empty()) => What::End,
+                Ok(Found::Torn(_)) if ended == OPEN && rest.is_empty() => What::Torn,
+                Ok(Found::Nothing | Found::Lost) => What::Damage("holds no batch".into()),
+                Ok(Found::Torn(_)) => What::Damage("holds a batch that does not match its checksum".into()),
+                Ok(Found::Version(version)) => What::Damage(format!("holds a batch of a newer form, {version}")),
+                Err(error) => What::Damage(format!("cannot be read: {error}")),
+            };
+            let is_behind = scan.seek().unwrap_or(false);
+            let to = if is_behind { Some(scan.position) } else { Some(ended).filter(|end| *end != OPEN) };
+            match what {
+                What::End if !is_behind => break,
+                What::Torn if !is_behind => {
+                    self.lacks.torn(segment, from)?;
+                    break;
+                }
+                What::End | What::Torn => self.lacks.skipped(segment, from, to, "holds no valid batch")?,
+                What::Damage(what) => self.lacks.skipped(segment, from, to, &what)?,
+            }
+            is_whole = false;
+            if !is_behind {
+                break;
+            }
+        }
+        writeln!(self.lacks.out, "segment     {}: {batches} batches, {facts} facts", segment.name)?;
+        let goes_on = Some(ended).filter(|end| *end != OPEN);
+        // Behind damage may stand what an earlier start wrote and lost, and another segment holds.
+        let whole = goes_on.unwrap_or(if is_whole { scan.position } else { 0 });
+        Ok(Reached { whole, end: goes_on.or(Some(whole).filter(|_| is_whole)), goes_on })
+    }
+
+    fn batch(&mut self, header: &BatchHeader, payload: &Bytes) -> io::Result<()> {
+        self.now.run = self.now.run.max(header.run);
+        self.now.wall = self.now.wall.max(header.wall);
+        match facts_of(header, payload) {
+            Ok(facts) => facts.into_iter().for_each(|(fact, position)| self.held.note(fact, position)),
+            Err(bad) => writeln!(self.lacks.out, "SKIPPED     the batch at {}: {bad}. Report this", header.position)?,
+        }
+        Ok(())
+    }
+}
+
+/// What a place means at which no valid batch stands.
+enum What {
+    /// Where nothing says otherwise, the end of what the segment holds.
+    End,
+    /// The end of the journal, and what was being written there.
+    Torn,
+    Damage(String),
+}
+
 /// The fresh directory.
 struct Fresh {
     opened: Opened,
@@ -207,7 +277,7 @@ struct Counts {
 impl Fresh {
     fn fill(mut self, mut old: Old, out: &mut dyn Write) -> Result<(), SalvageError> {
         let held = std::mem::take(&mut old.held);
-        let floor = held.floor.saturating_add(RAISE);
+        let floor = held.floor.saturating_add(RAISE_OVER_LOST);
         self.append(Fact::Raised { floor });
         let mut namespaces = held.namespaces;
         let mut homes: BTreeMap<(NamespaceNumber, TopicName), Vec<Topic>> = BTreeMap::new();

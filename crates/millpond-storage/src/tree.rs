@@ -104,7 +104,7 @@ pub enum TreeError {
     #[error("no space for the checkpoint")]
     Full(#[source] io::Error),
     /// Reading or writing failed.
-    #[error("reading or writing the checkpoint failed")]
+    #[error("reading or writing the checkpoint failed: {0}")]
     Io(#[source] io::Error),
     /// What was read is not what was written.
     #[error("the checkpoint is damaged: {0}")]

@@ -8,7 +8,7 @@ use millpond_types::{Millis, RunTime};
 
 use super::batch::Batch;
 use super::live::{ByGroup, OPEN};
-use super::segment::{SEGMENT_HEADER, SegmentHeader, segment_name};
+use super::segment::{SEGMENT_HEADER, SegmentHeader, segment_name, write_end};
 use super::segments::Segment;
 use super::shared::{Failure, Hold, Shared};
 use crate::disk::{DiskFile, Preallocate, is_full};
@@ -73,7 +73,8 @@ impl Committer {
     pub fn write(&mut self, mut batch: Batch) -> Result<(), CommitError> {
         self.shared.check()?;
         assert_eq!(batch.position(), self.written, "batches are written in the order in which they were sealed");
-        if self.segment.offset(batch.end()) > self.segment.bytes && !self.roll(&batch)? {
+        let has_room = self.segment.end == OPEN && self.segment.offset(batch.end()) <= self.segment.bytes;
+        if !has_room && !self.roll(&batch)? {
             return Err(CommitError::DiskFull(Box::new(batch)));
         }
         self.begun.get_or_insert(batch.header.run);
@@ -118,6 +119,8 @@ impl Committer {
         let header = SegmentHeader { start: shared.start, base: self.written, directory: shared.directory };
         let bytes = begin_segment(shared, file.as_ref(), &header, &spare, &name)
             .map_err(|error| shared.poison(&name, "beginning the segment", &error))?;
+        write_end(self.segment.file.as_ref(), shared.directory, self.segment.base, self.written)
+            .map_err(|error| shared.poison(&self.segment.name, "ending the segment", &error))?;
         self.segment = Segment { base: self.written, end: OPEN, name, file, bytes, live: ByGroup::default() };
         self.begun = None;
         shared.segments.add(self.segment.clone());

@@ -123,6 +123,25 @@ impl<'a> Scan<'a> {
         Ok(false)
     }
 
+    /// Walks up to a position, over whatever is damaged, and says where the last batch before it ends.
+    pub fn end_before(&mut self, position: u64) -> io::Result<u64> {
+        let mut end = self.position;
+        while self.position < position {
+            match self.step()? {
+                Found::Batch(..) => {
+                    end = self.position;
+                    continue;
+                }
+                Found::Torn(bytes) => end = self.position + bytes,
+                Found::Nothing | Found::Lost | Found::Version(_) => {}
+            }
+            if !self.seek()? {
+                break;
+            }
+        }
+        Ok(end)
+    }
+
     fn header(&mut self, position: u64) -> io::Result<Result<BatchHeader, NoHeader>> {
         let Some(at) = self.window.find(self.segment.offset(position), HEADER)? else {
             return Ok(Err(NoHeader::Other));

@@ -13,11 +13,17 @@
 //! | 8 | base | everything before this position was durable when the segment was made |
 //! | 16 | directory | the id of the directory |
 //! | 4 | checksum | CRC-32C of the 40 bytes above |
+//! | 8 | end | behind the last batch, written when the journal goes on in another segment; 0 or all ones before that |
+//! | 4 | checksum | CRC-32C of the directory's id, base and end |
+//!
+//! The end is durable before anything in the other segment is confirmed. So where that one is gone, a start knows it. An end
+//! that does not match its checksum says nothing: it was being written.
 
 use std::io;
 
 use bytes::BufMut;
 
+use super::live::OPEN;
 use crate::disk::DiskFile;
 
 /// Bytes of a segment before its first batch.
@@ -105,4 +111,29 @@ impl SegmentHeader {
             directory: u128::from_le_bytes(bytes[24..40].try_into().expect("sixteen bytes")),
         })
     }
+}
+
+/// Notes durably where a segment has ended, or with [`OPEN`] that it has not.
+pub fn write_end(file: &dyn DiskFile, directory: u128, base: u64, end: u64) -> io::Result<()> {
+    let mut bytes = end.to_le_bytes().to_vec();
+    bytes.put_u32_le(end_checksum(directory, base, end));
+    file.write_at(USED as u64, &bytes)?;
+    file.sync()
+}
+
+/// Where a segment has ended, as far as it says so; otherwise [`OPEN`].
+pub fn read_end(file: &dyn DiskFile, directory: u128, base: u64) -> io::Result<u64> {
+    let mut bytes = [0; 12];
+    match file.read_at(USED as u64, &mut bytes) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(OPEN),
+        other => other?,
+    }
+    let end = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    let is_whole = u32::from_le_bytes(bytes[8..].try_into().expect("four bytes")) == end_checksum(directory, base, end);
+    Ok(if is_whole && end > base { end } else { OPEN })
+}
+
+fn end_checksum(directory: u128, base: u64, end: u64) -> u32 {
+    let fields = [&directory.to_le_bytes()[..], &base.to_le_bytes(), &end.to_le_bytes()];
+    fields.into_iter().fold(0, crc32c::crc32c_append)
 }

@@ -5,8 +5,8 @@ use std::io;
 use super::{OpenError, OpenOptions};
 use crate::disk::{Disk, Preallocate, TREE, is_full};
 use crate::format::{FORMAT_UNFINISHED, Format};
-use crate::journal::live::{ByGroup, OPEN};
-use crate::journal::segment::{BadSegment, SEGMENT_HEADER, SegmentHeader, segment_base, segment_name};
+use crate::journal::live::ByGroup;
+use crate::journal::segment::{BadSegment, SEGMENT_HEADER, SegmentHeader, read_end, segment_base, segment_name};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
 use crate::journal::spares::Spares;
@@ -73,12 +73,13 @@ pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segm
         if header.base != base || header.directory != directory {
             return Err(damaged("has the header of another segment or data directory"));
         }
-        let bytes = file.length().map_err(io(place))?;
-        segments.push(Segment { base, end: OPEN, name, file, bytes, live: ByGroup::default() });
+        let bytes = file.length().map_err(io(place.clone()))?;
+        let end = read_end(file.as_ref(), directory, base).map_err(io(place))?;
+        segments.push(Segment { base, end, name, file, bytes, live: ByGroup::default() });
     }
     segments.sort_by_key(|segment| segment.base);
     let bases: Vec<u64> = segments.iter().skip(1).map(|next| next.base).collect();
-    segments.iter_mut().zip(bases).for_each(|(segment, next)| segment.end = next);
+    segments.iter_mut().zip(bases).for_each(|(segment, next)| segment.end = segment.end.min(next));
     Ok(segments)
 }
 

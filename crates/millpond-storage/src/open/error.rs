@@ -39,15 +39,54 @@ pub enum OpenError {
         /// The version of the form.
         version: u32,
     },
-    /// A part of the journal is not there.
+    /// The checkpoint stands in a segment that is not there.
     #[error(
-        "{place} lacks the journal segment that holds position {position}: it was removed. Put the file back; \
-         `millpond inspect` shows what is there"
+        "{place} lacks the journal segment that holds position {position}, from which a start goes on: it was removed. Put the \
+         file back; `millpond inspect` shows what is there. Without a copy, `millpond inspect DIR --salvage TO_DIR` brings the \
+         messages that the journal still holds into a fresh directory"
     )]
     Missing {
         /// The directory.
         place: String,
         /// The position.
+        position: u64,
+    },
+    /// A segment is not there that holds messages.
+    #[error(
+        "{file} is gone, and messages in it are still needed: it was removed. Put the file back; `millpond inspect` shows what \
+         is there. Without a copy, `millpond inspect DIR --salvage TO_DIR` brings the messages that the journal still holds into \
+         a fresh directory"
+    )]
+    MessagesMissing {
+        /// The file.
+        file: String,
+    },
+    /// A segment is not there in which the journal went on.
+    #[error(
+        "{file} is gone, in which the journal went on at position {position}: it was removed. Put the file back from a copy, \
+         or accept the loss of everything from there on by starting once with `millpond serve --cut-journal {position}`"
+    )]
+    NextMissing {
+        /// The file.
+        file: String,
+        /// Where it begins.
+        position: u64,
+    },
+    /// The journal is not there up to the checkpoint.
+    #[error(
+        "the journal does not reach the checkpoint, which stands at position {position}: the last batch of {file} ends at \
+         position {end} (offset {offset}). A newer file was removed, or this one is damaged or was put back as it had been \
+         before. Put the whole directory back from one copy. Without one, `millpond inspect DIR --salvage TO_DIR` brings the \
+         messages that the journal still holds into a fresh directory"
+    )]
+    BeforeCheckpoint {
+        /// The newest file that begins before the checkpoint.
+        file: String,
+        /// The offset in it.
+        offset: u64,
+        /// Where its last batch ends.
+        end: u64,
+        /// Where the checkpoint stands.
         position: u64,
     },
     /// Two segments cannot be of one journal.
@@ -102,15 +141,15 @@ pub enum OpenError {
         /// What is wrong.
         what: &'static str,
     },
-    /// There is no checkpoint, and the journal does not reach back to its beginning.
+    /// There is no checkpoint, and the journal is not whole from its beginning.
     #[error(
-        "there is no checkpoint in {0}, and the journal does not reach back to its beginning: one or the other was removed. Put \
+        "there is no checkpoint in {0}, and the journal is not whole from its beginning: one or the other was removed. Put \
          it back from a copy of the whole directory. Without one, `millpond inspect DIR --salvage TO_DIR` brings the messages that the \
          journal still holds into a fresh directory; dedup ids, producer sessions, pauses and leases are lost, and so are \
          the numbers: old ids and receipts mean nothing there"
     )]
     CheckpointGone(String),
-    /// The checkpoint is no use, and the journal does not reach back to its beginning.
+    /// The checkpoint is no use, and the journal is not whole from its beginning.
     #[error(
         "the checkpoint in {place} is damaged: {what}. Put the whole directory back from a copy. Without one, `millpond \
          inspect DIR --salvage TO_DIR` brings the messages that the journal still holds into a fresh directory; dedup ids, \

@@ -62,6 +62,23 @@ fn a_kill_loses_nothing_that_was_written() {
     }
 }
 
+/// Found by a simulated life: what a kill leaves is seen by the next start, and is not durable.
+#[test]
+fn a_power_cut_in_the_start_after_a_kill_loses_nothing_durable() {
+    for operation in 0..190 {
+        for again in 0..6 {
+            let mut workload = Workload::new(TwinDisk::new(SECTOR), 3);
+            workload.disk.plan(operation, Fault::PowerCut);
+            work(&mut workload, STEPS);
+            workload.disk.kill();
+            workload.disk.plan(again, Fault::PowerCut);
+            work(&mut workload, 1);
+            workload.disk.crash(operation ^ again << 8);
+            workload.open().expect("the directory opens after a kill and a power cut");
+        }
+    }
+}
+
 #[test]
 fn a_failed_operation_poisons_and_a_restart_goes_on() {
     let mut poisoned = 0;

@@ -22,17 +22,17 @@ use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, OpenError, Opened, Scrubbed, Verdict, inspect_disk, open};
 
 /// A directory in order, and what is true of it.
-struct Whole {
-    workload: Workload,
-    files: BTreeMap<String, Vec<u8>>,
+pub struct Whole {
+    pub workload: Workload,
+    pub files: BTreeMap<String, Vec<u8>>,
     /// Every message that is needed.
-    blocks: BTreeMap<u64, Bytes>,
-    end: u64,
+    pub blocks: BTreeMap<u64, Bytes>,
+    pub end: u64,
 }
 
 /// What its checkpoint stands in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Checkpoint {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Checkpoint {
     /// There is none.
     No,
     /// A segment that holds nothing that is needed.
@@ -44,7 +44,7 @@ enum Checkpoint {
 }
 
 impl Whole {
-    fn make(kind: Checkpoint) -> Whole {
+    pub fn make(kind: Checkpoint) -> Whole {
         let mut workload = Workload::new(TwinDisk::new(SECTOR), 4);
         let mut opened = workload.open().unwrap();
         let mut seed = Seed::new(5);

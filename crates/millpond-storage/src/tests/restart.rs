@@ -1,14 +1,15 @@
 //! Starts from far behind a checkpoint, and from checkpoints that are no use; on real files.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use millpond_core::command::Command;
 use millpond_core::{Core, Now};
-use millpond_types::NamespaceName;
+use millpond_types::{NamespaceName, TopicName};
 
 use super::calls;
-use super::workload::{check_extents, checkpoint, state};
+use super::workload::{YEAR, check_extents, checkpoint, delay, state};
 use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, open};
 
 /// Memory for topics that holds a few hundred of them.
@@ -136,4 +137,75 @@ fn a_start_is_refused_where_the_checkpoint_alone_knew_and_salvaging_helps() {
         let opened = open_at(to.path()).unwrap();
         assert_eq!(messages(&opened.core), 60, "{}", String::from_utf8_lossy(&told));
     }
+}
+
+/// A message that waits keeps the first segment, and those between went one by one.
+#[test]
+fn a_start_does_without_no_checkpoint_where_the_journal_has_a_gap() {
+    for gone in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut opened = open_at(directory.path()).unwrap();
+        opened.start(Now::default()).unwrap();
+        let mut pin = calls::publish(vec![calls::run("pin", &[], [&[7; 24][..]])]);
+        delay(&mut pin, YEAR);
+        turn(&mut opened, pin);
+        while opened.committer.written() < 1024 * 1024 {
+            publish(&mut opened, 0..500);
+            let filter = millpond_types::Filter::Prefixes(vec![TopicName::try_from("topic/").unwrap()]);
+            turn(&mut opened, Command::Purge { namespace: NamespaceName::default(), filter, group: None });
+        }
+        publish(&mut opened, 0..50);
+        checkpoint(&mut opened);
+        stop(opened);
+        let segments = || {
+            let names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| name.to_string_lossy().ends_with(".journal")).count()
+        };
+        assert!(directory.path().join("0000000000000000.journal").exists() && segments() < 4, "{}", segments());
+        match gone {
+            true => std::fs::remove_dir_all(directory.path().join("tree")).unwrap(),
+            false => damage_tree(directory.path()),
+        }
+        let before = segments();
+        for _ in 0..2 {
+            let error = open_at(directory.path()).err().expect("the checkpoint alone knew what is gone").to_string();
+            let mut told = Vec::new();
+            let verdict = crate::inspect(directory.path(), false, &mut told).unwrap();
+            let told = String::from_utf8(told).unwrap();
+            assert!(verdict == crate::Verdict::Damaged && !told.contains("--cut-journal"), "{told}");
+            assert!(
+                error.contains("tree") && error.contains("--salvage") && !error.contains("--cut-journal"),
+                "{error}"
+            );
+        }
+        assert!(segments() == before && !directory.path().join("tree.damaged").exists(), "nothing was changed");
+    }
+}
+
+/// The checkpoint's list of tables was put back as it had been before, so that the library would take newer ones for leftovers.
+#[test]
+fn an_inspection_and_a_salvage_remove_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    let mut opened = open_at(directory.path()).unwrap();
+    opened.start(Now::default()).unwrap();
+    publish(&mut opened, 0..50);
+    checkpoint(&mut opened);
+    let current = std::fs::read(tree.join("current")).unwrap();
+    let version = format!("v{}", u64::from_le_bytes(*current.first_chunk().unwrap()));
+    let list = std::fs::read(tree.join(&version)).unwrap();
+    publish(&mut opened, 0..500);
+    checkpoint(&mut opened);
+    stop(opened);
+    std::fs::write(tree.join("current"), current).unwrap();
+    std::fs::write(tree.join(version), list).unwrap();
+    let files = || {
+        let of = |path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<BTreeSet<_>>();
+        [of(tree.clone()), of(tree.join("tables"))]
+    };
+    let before = files();
+    crate::inspect(directory.path(), false, &mut Vec::new()).unwrap();
+    assert_eq!(files(), before);
+    crate::salvage(directory.path(), tempfile::tempdir().unwrap().path(), &mut Vec::new()).unwrap();
+    assert_eq!(files(), before);
 }

@@ -11,8 +11,9 @@ use millpond_types::TopicName;
 use millpond_types::block;
 
 use super::calls::receive;
-use super::workload::{Workload, options, publish};
+use super::workload::{Workload, YEAR, checkpoint, delay, options, publish};
 use crate::disk::Disk;
+use crate::format::Format;
 use crate::journal::segment::{SegmentHeader, segment_base, segment_name};
 use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, Opened, Reader, open, salvage_disk};
@@ -173,4 +174,116 @@ fn damage_costs_what_it_hits_alone() {
     assert!(told.contains(&format!("SKIPPED     {name} from offset ")), "{told}");
     let after = messages(&bodies(&opened.core, &opened.reader));
     assert!((messages(&before) - 6..messages(&before)).contains(&after), "a batch of five at most is lost");
+}
+
+#[test]
+fn a_format_file_of_another_directory_hides_nothing() {
+    let (disk, before, _) = worked(7, 40);
+    disk.remove("FORMAT").unwrap();
+    Format { directory: 17 }.write(&disk).unwrap();
+    let (opened, told) = salvaged(&disk);
+    assert_eq!(bodies(&opened.core, &opened.reader), before, "{told}");
+}
+
+/// The lines that tell of what is not there.
+fn lacking(told: &str) -> Vec<String> {
+    let words = ["SKIPPED", "MISSING", "taken back", "torn tail"];
+    told.lines().filter(|line| words.iter().any(|word| line.starts_with(word))).map(str::to_owned).collect()
+}
+
+/// A directory in order: the first segment and some behind it hold messages, then some are gone that did not, then others;
+/// and a checkpoint.
+fn with_a_gap() -> TwinDisk {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 4);
+    let mut opened = workload.open().unwrap();
+    let mut seed = Seed::new(5);
+    let mut publish = |workload: &mut Workload, opened: &mut Opened, count: u32, late: bool| {
+        for _ in 0..count {
+            let mut command = publish(&mut seed);
+            if late {
+                delay(&mut command, YEAR);
+            }
+            workload.turn(opened, command).unwrap();
+        }
+    };
+    publish(&mut workload, &mut opened, 20, true);
+    publish(&mut workload, &mut opened, 40, false);
+    for _ in 0..50 {
+        workload.receive(&mut opened).unwrap();
+        workload.ack(&mut opened).unwrap();
+    }
+    publish(&mut workload, &mut opened, 30, true);
+    workload.mark(&mut opened, Mark::Idle).unwrap();
+    checkpoint(&mut opened);
+    publish(&mut workload, &mut opened, 50, false);
+    workload.mark(&mut opened, Mark::Stop).unwrap();
+    workload.disk
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_may_be_gone_with_it() {
+    let whole = with_a_gap();
+    let files = whole.snapshot();
+    let names: Vec<&String> = files.keys().filter(|name| name.ends_with(".journal")).collect();
+    let told = |without: &[&String], with_checkpoint: bool| {
+        let mut files = files.clone();
+        files.retain(|name, _| !without.contains(&name));
+        let disk = TwinDisk::from_snapshot(SECTOR, &files);
+        lacking(&salvaged(&if with_checkpoint { disk.with_tree_of(&whole) } else { disk }).1)
+    };
+    let check = |told: Vec<String>, expected: &[&[&str]]| {
+        assert_eq!(told.len(), expected.len(), "{told:#?}");
+        for (line, parts) in told.iter().zip(expected) {
+            assert!(parts.iter().all(|part| line.contains(part)), "{parts:?} in {line}");
+        }
+    };
+    let (first, second, newest) = (names[0], names[1], names[names.len() - 1]);
+    let middle = names[names.len() - 2];
+    let gap: &[&str] = &["taken back", "nothing in them was needed"];
+    // A directory in order has been given space back, which is no loss.
+    check(told(&[], true), &[gap]);
+    check(told(&[], false), &[&["MISSING", "taken back because", "no checkpoint that could tell", "salvage anew"]]);
+    check(told(&[first], true), &[&["MISSING     positions 0 to", "still needed", first, "from a copy"], gap]);
+    check(told(&[second], true), &[&["MISSING", "still needed", second, "from a copy"], gap]);
+    check(told(&[middle], true), &[gap, &["MISSING", "published there are lost", middle, "from a copy"]]);
+    check(told(&[newest], true), &[gap, &["MISSING     all from position", "published there are lost", newest]]);
+    let all: Vec<&String> = names.clone();
+    check(told(&all, true), &[&["MISSING     all from position 0 on", first]]);
+    // Damage in the middle, and at the end of a segment that says that it has ended; a torn tail.
+    let damaged = |name: &String, offset: usize| {
+        let disk = TwinDisk::from_snapshot(SECTOR, &files).with_tree_of(&whole);
+        disk.flip(name, offset as u64, 0);
+        lacking(&salvaged(&disk).1)
+    };
+    let offset_of_last = |name: &String| files[name].windows(4).rposition(|four| four == b"MPB1").unwrap();
+    let skipped: &[&str] = &["SKIPPED", first, "from offset 4096 to offset", "checksum", "from a copy"];
+    check(damaged(first, 4096 + 70), &[skipped, gap]);
+    let at = offset_of_last(first);
+    check(damaged(first, at + 70), &[&["SKIPPED", first, &format!("from offset {at} to offset"), "checksum"], gap]);
+    let at = offset_of_last(newest);
+    check(
+        damaged(newest, at + 20),
+        &[gap, &["torn tail", newest, &format!("from offset {at} on"), "or else it is damaged"]],
+    );
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_keeps_nobody_from_the_others() {
+    let from = tempfile::tempdir().unwrap();
+    let mut unreadable = String::new();
+    for (at, (name, bytes)) in with_a_gap().snapshot().iter().enumerate() {
+        if at == 1 {
+            unreadable.clone_from(name);
+            std::fs::create_dir(from.path().join(name)).unwrap();
+        } else {
+            std::fs::write(from.path().join(name), bytes).unwrap();
+        }
+    }
+    assert!(unreadable.ends_with(".journal"), "{unreadable}");
+    let (to, mut told) = (tempfile::tempdir().unwrap(), Vec::new());
+    crate::salvage(from.path(), to.path(), &mut told).unwrap();
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains(&format!("SKIPPED     {unreadable} from offset 4096 on cannot be read")), "{told}");
+    assert!(!told.contains("salvaged    0 messages"), "{told}");
+    assert!(!from.path().join("tree").exists(), "the old directory is only read");
 }

@@ -8,12 +8,12 @@ use millpond_core::{Core, Now};
 use millpond_types::{MessageId, PublishOutcome, RunTime, WallTime};
 
 use super::workload::{options, publish};
-use crate::open;
 use crate::twin::{SECTOR, Seed, TwinDisk};
+use crate::{Mark, OpenOptions, open};
 
 /// Opens, stores a message at level `buffered`, writes it, and tells its id; nothing is synced.
-fn told_without_a_sync(disk: &TwinDisk, time: u64) -> MessageId {
-    let mut opened = open::<Core>(Arc::new(disk.clone()), &options()).unwrap();
+fn told_without_a_sync(disk: &TwinDisk, time: u64, options: &OpenOptions) -> MessageId {
+    let mut opened = open::<Core>(Arc::new(disk.clone()), options).unwrap();
     let now = Now { run: RunTime(time), wall: WallTime(time) };
     opened.start(now).unwrap();
     let Command::Publish(mut publish) = publish(&mut Seed::new(1)) else { unreachable!("it is a publish") };
@@ -34,10 +34,32 @@ fn ids_told_and_lost_in_two_power_cuts_are_not_told_again() {
     for seed in 0..20 {
         let disk = TwinDisk::new(SECTOR);
         let ids = [1, 2, 3].map(|start| {
-            let id = told_without_a_sync(&disk, start);
+            let id = told_without_a_sync(&disk, start, &options());
             disk.crash(seed + start);
             id
         });
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "seed {seed}: {ids:?}");
+    }
+}
+
+/// The mark of the second start is damaged, and a person cuts there: what is left ends with an orderly stop. Or the first
+/// batch is, and nothing is left.
+#[test]
+fn ids_told_and_cut_off_are_not_told_again() {
+    for is_first in [false, true] {
+        let disk = TwinDisk::new(SECTOR);
+        let mut opened = open::<Core>(Arc::new(disk.clone()), &options()).unwrap();
+        opened.start(Now::default()).unwrap();
+        let stop = opened.appender.mark(Now::default(), Mark::Stop).unwrap();
+        let at = if is_first { 0 } else { stop.end() };
+        opened.committer.write(stop).unwrap();
+        opened.committer.sync().unwrap();
+        drop(opened);
+        let told = told_without_a_sync(&disk, 1, &options());
+        disk.kill();
+        disk.flip("0000000000000000.journal", 4096 + at + 20, 0);
+        let cut = OpenOptions { cut: Some(at), ..options() };
+        let again = told_without_a_sync(&disk, 2, &cut);
+        assert!(again.sequence.0 >= told.sequence.0 + (1 << 32), "{told:?}, and then {again:?}");
     }
 }

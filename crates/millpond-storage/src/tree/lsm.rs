@@ -27,7 +27,7 @@ use lsm_tree::{
 use millpond_core::store::{KeyBytes, Range};
 
 use super::expiry::Expiry;
-use super::files::{TreeFiles, verify};
+use super::files::{Mirror, TreeFiles, verify};
 use super::head::HEAD_KEY;
 use super::sweep::Sweeper;
 use super::{CommitHead, EntryChange, FIRST_KEY, Scanned, Tree, TreeError, TreeStats};
@@ -90,6 +90,8 @@ pub struct LsmTree {
     keys_scanned: AtomicU64,
     keys_written: AtomicU64,
     commits: AtomicU64,
+    /// Where the library finds links to the files, if these are not to be changed.
+    _mirror: Option<Mirror>,
 }
 
 #[derive(Default)]
@@ -101,11 +103,22 @@ struct Committing {
 impl LsmTree {
     /// Opens the tree of a directory, or begins one.
     pub fn open(directory: &Path, options: TreeOptions) -> Result<LsmTree, TreeError> {
+        LsmTree::open_in(directory, options, None)
+    }
+
+    /// Opens a tree that nobody commits to, and changes nothing in its directory.
+    pub fn open_read_only(directory: &Path, options: TreeOptions) -> Result<LsmTree, TreeError> {
+        let mirror = Mirror::of(directory).map_err(TreeError::Io)?;
+        LsmTree::open_in(directory, options, Some(mirror))
+    }
+
+    fn open_in(directory: &Path, options: TreeOptions, mirror: Option<Mirror>) -> Result<LsmTree, TreeError> {
         let files = TreeFiles::new(directory);
         files.check()?;
         let seqno = SequenceNumberCounter::default();
         let sweeper = Arc::new(Sweeper::default());
-        let config = config(directory, &options, seqno.clone(), sweeper.clone());
+        let of_library = mirror.as_ref().map_or(directory, Mirror::path);
+        let config = config(of_library, &options, seqno.clone(), sweeper.clone());
         let tree = config.open()?;
         // The library leaves it to its user to go on where the tables end.
         seqno.fetch_max(tree.get_highest_persisted_seqno().map_or(0, |highest| highest + 1));
@@ -125,6 +138,7 @@ impl LsmTree {
             keys_scanned: AtomicU64::new(0),
             keys_written: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            _mirror: mirror,
         };
         tree.load_head()?;
         Ok(tree)

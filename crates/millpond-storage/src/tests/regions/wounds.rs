@@ -9,7 +9,7 @@ type Blow = Box<dyn Fn(&mut Files) + Send>;
 type FileBlow = Box<dyn Fn(&mut Vec<u8>) + Send>;
 
 /// Bytes of a segment's header that say something.
-const SEGMENT_FIELDS: usize = 44;
+const SEGMENT_FIELDS: usize = 56;
 
 /// What was done to it.
 pub struct Wound<'a> {
