@@ -10,6 +10,7 @@ pub(crate) mod dead;
 pub(crate) mod dedup;
 pub(crate) mod entries;
 pub(crate) mod exchanges;
+pub(crate) mod few;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod held;
