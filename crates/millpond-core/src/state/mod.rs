@@ -31,6 +31,7 @@ pub(crate) mod sweeps;
 pub(crate) mod topic;
 pub(crate) mod topics;
 pub(crate) mod view;
+pub(crate) mod warm;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
