@@ -73,7 +73,7 @@ fn messages_stand_once_and_in_order(level: &Level) {
     }
     assert!(at <= level.next, "the line ends before the next sequence");
     let mut at = None;
-    for (first, aside) in &level.aside {
+    for (first, aside) in level.aside.iter() {
         assert!(aside.run.count > 0 && *first == aside.run.first, "an entry aside is found by its first sequence");
         assert!(Some(*first) >= at, "entries aside do not overlap");
         assert!(!matches!(level.line.find(*first), InLine::Run(_)), "what is aside is not in line");

@@ -16,6 +16,7 @@ use crate::output::Reply;
 use crate::state::TopicSlot;
 use crate::state::hash::mix;
 use crate::state::topic::Topic;
+use crate::state::warm::TOGETHER;
 
 impl Core {
     pub(super) fn finish(&mut self, finish: Finish, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
@@ -31,7 +32,11 @@ impl Core {
         let mut outcomes = Vec::new();
         let comes_back = matches!(finish.verb, FinishVerb::Release { .. } | FinishVerb::Fail { .. });
         let mut of_runs = Vec::new();
-        for run in &finish.receipts {
+        for (at, run) in finish.receipts.iter().enumerate() {
+            if at % TOGETHER == 0 && self.state.topics.are_far() {
+                let next = finish.receipts[at..].iter().map(|run| run.first.topic).take(TOGETHER);
+                self.state.warm_leased(next);
+            }
             self.each_lease(run, &mut outcomes, |core, slot, lease, count| {
                 if comes_back {
                     of_runs.extend(core.run_of(slot, lease).map(|of| (slot, of, lease)));

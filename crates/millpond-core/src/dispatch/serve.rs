@@ -16,9 +16,10 @@ use crate::dispatch::{ConsumerSlot, Dispatcher};
 use crate::fact::{Fact, FactLog};
 use crate::output::{LeasedRun, Output, Reply};
 use crate::page::AgePage;
+use crate::state::TopicSlot;
 use crate::state::bucket::Draw;
 use crate::state::topic::{Front, Topic, Touched};
-use crate::state::{State, TopicSlot};
+use crate::state::warm::TOGETHER;
 
 /// Messages that a consumer is given before the next one's turn, so that a scarce supply is shared.
 const SHARE: u32 = 32;
@@ -36,10 +37,7 @@ impl Core {
     /// after the commands and [`Core::advance`].
     pub fn dispatch(&mut self, log: &mut dyn FactLog) {
         self.sweep();
-        self.settle_touched(log);
-        for at in 0..self.state.touched.len() {
-            self.refresh(self.state.touched[at]);
-        }
+        self.look_at_touched(log);
         self.watch();
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
@@ -260,21 +258,27 @@ impl Core {
         served
     }
 
-    /// Settles the topics that something happened to, in the order of their numbers: that in which they were touched depends
-    /// on which of them had to be brought into memory. Those that only came there wait for the job that goes over all topics
-    /// of their group, if there is one, as they would have if they had been there.
-    fn settle_touched(&mut self, log: &mut dyn FactLog) {
-        let State { topics, groups, touched, .. } = &self.state;
-        let is_its_time = |slot: &TopicSlot| {
-            let topic = &topics[*slot];
-            topic.touched == Touched::Changed || groups[topic.group].unsettled.is_none()
-        };
-        let is_news = |slot: &TopicSlot| self.state.fit(*slot).is_some() || self.state.age(*slot).is_some();
-        let news = touched.iter().copied().filter(|slot| is_its_time(slot) && is_news(slot));
-        let mut news: Vec<_> = news.map(|slot| (topics[slot].number, topics[slot].group, slot)).collect();
+    /// Brings what the topics that something happened to are offered at up to date, and settles them before that, in the
+    /// order of their numbers: that in which they were touched depends on which of them had to be brought into memory. Those
+    /// that only came there wait for the job that goes over all topics of their group, if there is one, as they would have if
+    /// they had been there.
+    fn look_at_touched(&mut self, log: &mut dyn FactLog) {
+        let mut news = Vec::new();
+        for at in 0..self.state.touched.len() {
+            let slot = self.state.touched[at];
+            let topic = &self.state.topics[slot];
+            let is_its_time = topic.touched == Touched::Changed || self.state.groups[topic.group].unsettled.is_none();
+            if is_its_time && (self.state.fit(slot).is_some() || self.state.age(slot).is_some()) {
+                news.push((topic.number, topic.group, slot));
+            } else {
+                // Most have nothing to settle.
+                self.refresh(slot);
+            }
+        }
         news.sort_unstable();
         for (.., slot) in news {
             self.settle(slot, log);
+            self.refresh(slot);
         }
     }
 
@@ -377,7 +381,10 @@ impl Core {
             }
         }
         empty.sort_unstable();
-        for (topic, group, slot) in empty {
+        for (at, (topic, group, slot)) in empty.iter().copied().enumerate() {
+            if at % TOGETHER == 0 && self.state.topics.are_far() {
+                self.state.topics.warm_places(empty[at..].iter().map(|(.., slot)| *slot).take(TOGETHER));
+            }
             self.state.topics.take_up(slot);
             self.commit(Fact::TopicVanished { topic, group }, log);
         }

@@ -16,6 +16,7 @@ use super::domain::Cursor;
 use super::reach::{READ_AHEAD, READ_AHEAD_MIN, Reach};
 use super::stretches::Span;
 use crate::page::{DuePage, Page};
+use crate::state::few::Few;
 use crate::state::group::Group;
 use crate::state::hash::tenant_hash;
 use crate::state::namespace::Namespace;
@@ -197,7 +198,7 @@ impl World {
             floor: 0,
             next_lease: LeaseNumber(0),
             levels: Vec::new(),
-            leases: BTreeMap::new(),
+            leases: Few::new(),
             in_flight: 0,
             set_aside: 0,
             retrying: 0,

@@ -115,7 +115,7 @@ impl Core {
     /// Whoever holds leases has lost them.
     fn give_all_back(&mut self, slot: TopicSlot, left: &mut usize, log: &mut dyn FactLog) {
         while *left > 0
-            && let Some((lease, lease_slot)) = self.state.topics[slot].leases.first_key_value()
+            && let Some((lease, lease_slot)) = self.state.topics[slot].leases.iter().next()
         {
             let Topic { number: topic, group, .. } = self.state.topics[slot];
             let (lease, count) = (*lease, self.state.leases[*lease_slot as usize].count);

@@ -10,6 +10,7 @@ pub(crate) mod dead;
 pub(crate) mod dedup;
 pub(crate) mod entries;
 pub(crate) mod exchanges;
+pub(crate) mod few;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod held;
@@ -30,6 +31,7 @@ pub(crate) mod sweeps;
 pub(crate) mod topic;
 pub(crate) mod topics;
 pub(crate) mod view;
+pub(crate) mod warm;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -191,7 +191,7 @@ impl Topic {
     fn weight(&self) -> usize {
         let levels = self.levels.capacity() * size_of::<Level>();
         let held: usize = self.levels.iter().map(Level::weight).sum();
-        let leases = map_bytes(self.leases.len(), 16) + self.leases.len() * (size_of::<Lease>() + TIMER_BYTES);
+        let leases = few_bytes(self.leases.len(), 16) + self.leases.len() * (size_of::<Lease>() + TIMER_BYTES);
         let bucket = if self.bucket.is_some() { size_of::<Bucket>() + TIMER_BYTES } else { 0 };
         let age = if self.age.is_some() { size_of::<Age>() + TIMER_BYTES } else { 0 };
         size_of::<Topic>() + INDEX_BYTES + self.name.as_bytes().len() + levels + held + leases + bucket + age
@@ -202,12 +202,17 @@ impl Level {
     fn weight(&self) -> usize {
         let of = size_of::<Sequence>();
         self.line.weight()
-            + map_bytes(self.aside.len(), of + size_of::<usize>())
+            + few_bytes(self.aside.len(), of + size_of::<usize>())
             + self.aside.len() * (size_of::<Aside>() + TIMER_BYTES)
             + map_bytes(self.ready.len(), 2 * of)
             + map_bytes(self.expiries.len(), of + 24)
             + self.expiries.len() * TIMER_BYTES
     }
+}
+
+/// Bytes of a sorted map that holds a single entry in place.
+fn few_bytes(entries: usize, of_one: usize) -> usize {
+    if entries > 1 { map_bytes(entries, of_one) } else { 0 }
 }
 
 /// Bytes of a sorted map.

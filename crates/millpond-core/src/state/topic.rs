@@ -22,6 +22,7 @@ use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::RunPage;
 use crate::state::ageing::Age;
 use crate::state::bucket::Bucket;
+use crate::state::few::Few;
 use crate::state::line::{Line, LineBounds};
 use crate::state::policies::Ruling;
 use crate::state::resident::Residence;
@@ -47,7 +48,7 @@ pub(crate) struct Topic {
     /// Priorities in use, lowest first.
     pub(crate) levels: Vec<Level>,
     /// Lease runs by their first number.
-    pub(crate) leases: BTreeMap<LeaseNumber, LeaseSlot>,
+    pub(crate) leases: Few<LeaseNumber, LeaseSlot>,
     /// Messages leased.
     pub(crate) in_flight: u64,
     /// Messages aside that are not leased.
@@ -97,8 +98,8 @@ pub(crate) struct Level {
     /// Never looked at.
     pub(crate) line: Line,
     /// Looked at or set aside, not finished, by first sequence.
-    /// Each in memory of its own: of most topics there is one, and a node of the map has room for eleven.
-    pub(crate) aside: BTreeMap<Sequence, Box<Aside>>,
+    /// Each in memory of its own: most topics have none, and a node of a map has room for eleven.
+    pub(crate) aside: Few<Sequence, Box<Aside>>,
     /// Those aside that are ready, as (behind, first): each goes once everything before `behind` has been looked at.
     pub(crate) ready: BTreeSet<(Sequence, Sequence)>,
     /// Runs published with a TTL, by first sequence, until all of the run is finished.
@@ -208,7 +209,7 @@ impl Topic {
             floor,
             next_lease,
             levels: Vec::new(),
-            leases: BTreeMap::new(),
+            leases: Few::new(),
             in_flight: 0,
             set_aside: 0,
             retrying: 0,
@@ -333,7 +334,7 @@ impl Level {
             priority,
             next,
             line: Line::new(bounds, floor),
-            aside: BTreeMap::new(),
+            aside: Few::new(),
             ready: BTreeSet::new(),
             expiries: BTreeMap::new(),
         }

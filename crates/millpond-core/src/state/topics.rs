@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::cmp::Ordering;
+use core::hint::black_box;
 
 use hashbrown::{HashMap, HashTable};
 use millpond_types::{Priority, TopicName, TopicNumber};
@@ -13,6 +14,7 @@ use crate::state::TopicSlot;
 use crate::state::hash::{InOrder, name_hash};
 use crate::state::order::{ANY, Order, Position};
 use crate::state::topic::{Siblings, Topic};
+use crate::state::warm::TOGETHER;
 use crate::store::Name;
 
 #[derive(Clone)]
@@ -71,6 +73,28 @@ impl Topics {
             false => self.by_number.get(&number).copied(),
         };
         core::iter::successors(first, |slot| self[*slot].siblings.next)
+    }
+
+    /// The first topic of a number in memory.
+    pub(crate) fn first_sibling(&self, number: TopicNumber) -> Option<TopicSlot> {
+        self.by_number.get(&number).copied()
+    }
+
+    /// Brings near what is needed to take topics out, of which there are [`TOGETHER`] at most: their places by name, by
+    /// number and in the order.
+    pub(crate) fn warm_places(&self, slots: impl Iterator<Item = TopicSlot>) {
+        let mut places = [(0, 0, TopicNumber(0)); TOGETHER];
+        let mut found = 0;
+        for (place, slot) in places.iter_mut().zip(slots) {
+            let topic = &self[slot];
+            *place = (slot, name_hash(self.hash_key, topic.group, topic.name.as_bytes()), topic.number);
+            found += 1;
+        }
+        for (slot, hash, number) in &places[..found] {
+            let named = self.by_name.find(*hash, |(_, other)| other == slot).is_some();
+            let numbered = self.by_number.get(number).copied();
+            black_box((named, numbered, self.order.position(*slot)));
+        }
     }
 
     /// Keeps a topic at hand that is about to be asked for by its number.
