@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use millpond_core::Now;
-use millpond_core::command::{Attach, Command, DeadMove, Move, Receive};
+use millpond_core::command::{Attach, Command, DeadMove, Move, Receive, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_storage::OpenOptions;
 use millpond_types::{Coalesce, Dispatch, Millis, Overrides, Policy, Retention, Rule, Rules, Sequence, Start};
@@ -64,10 +64,12 @@ pub enum Canary {
     Frames,
     /// An answer is dropped on its way to a connection.
     Answers,
+    /// What a connection that is gone still waits for is not withdrawn.
+    Connections,
 }
 
 /// All of them by name.
-const NAMES: [(&str, Canary); 25] = [
+const NAMES: [(&str, Canary); 26] = [
     ("lost", Canary::Lost),
     ("back", Canary::Back),
     ("reigns", Canary::Reigns),
@@ -93,6 +95,7 @@ const NAMES: [(&str, Canary); 25] = [
     ("failures", Canary::Failures),
     ("frames", Canary::Frames),
     ("answers", Canary::Answers),
+    ("connections", Canary::Connections),
 ];
 
 impl Canary {
@@ -109,6 +112,7 @@ impl Canary {
     /// What becomes of a command on its way to the core.
     pub fn mistakes(self, command: Command) -> Command {
         match (self, command) {
+            (Canary::Connections, Command::Withdraw(_)) => Command::Withdraw(Ticket(u64::MAX)),
             (Canary::Halves, Command::Forward(forward)) => Command::Publish(forward.publish),
             (_, Command::NamespaceSet { name, policy, rules, based_on }) => {
                 let own = |rule: &Rule| {

@@ -165,6 +165,11 @@ fn an_answer_that_gets_lost_is_caught() {
     assert_caught(Canary::Answers, Checker::Stuck);
 }
 
+#[test]
+fn a_receive_that_outlives_its_connection_is_caught() {
+    assert_caught(Canary::Connections, Checker::Connections);
+}
+
 fn assert_caught(canary: Canary, by: Checker) {
     let options = Options { canary: Some(canary), steps: 400, ..Options::default() };
     let caught = (0..CANARY_LIVES).find_map(|seed| live(seed, options).verdict.err());

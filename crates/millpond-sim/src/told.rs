@@ -225,13 +225,13 @@ impl World {
     }
 
     fn bodies(&mut self, extent: millpond_core::output::Extent, count: u32, first: MessageId) -> Result<(), Violation> {
-        self.sights.saw_many("bodies compared", u64::from(count));
-        let long = u64::from(extent.length) > self.plan.options.segment_bytes;
-        self.sights.saw_many("body beyond a segment", u64::from(long));
         if self.is_cut() {
             // It could be told before, and cannot be read now.
             return Ok(());
         }
+        self.sights.saw_many("bodies compared", u64::from(count));
+        let long = u64::from(extent.length) > self.plan.options.segment_bytes;
+        self.sights.saw_many("body beyond a segment", u64::from(long));
         let reader = self.broker.as_ref().expect("the broker runs").reader();
         compare(count, first, Blocks::of(reader).tags(extent), &self.ledger)
     }

@@ -41,7 +41,7 @@ pub enum Verdict {
 /// Verifies a directory and writes a report, with each fact in a line of its own where `facts` is set.
 ///
 /// # Errors
-/// Where the report cannot be written. What is wrong with the directory stands in the report.
+/// Where the report cannot be written, or there is no room for temporary files. What is wrong with the directory stands in the report.
 pub fn inspect(directory: &Path, facts: bool, out: &mut dyn Write) -> io::Result<Verdict> {
     match RealDisk::read_only(directory) {
         Ok(disk) => inspect_disk(Arc::new(disk), facts, out),
@@ -97,6 +97,7 @@ impl Report<'_> {
         let Some(tree) = tree else { return Ok(()) };
         let (store, checkpoint) = match tree {
             Ok(found) => found,
+            Err(error @ TreeError::NoMirror(_)) => return Err(io::Error::other(error)),
             Err(error) => return self.damaged(format!("{}: {error}", self.disk.place(TREE))),
         };
         if let Some(checkpoint) = &checkpoint {

@@ -8,8 +8,6 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millpond_core::fact::{Fact, FactLog};
-use millpond_core::page::NumbersPage;
 use millpond_core::{Core, Now};
 
 use crate::checkpoint::Checkpoint;
@@ -21,7 +19,7 @@ use crate::journal::segments::Segment;
 use crate::journal::shared::{Hold, Shared};
 use crate::journal::{Appender, Batch, CommitError, Committer, Mark, Reader};
 use crate::mover::{Mover, SLACK};
-use crate::recover::{Recovered, Recovery, Replica, Source, recover};
+use crate::recover::{Recovered, Recovery, Replica, Source, recover, set_aside};
 use crate::store::LayeredStore;
 use crate::tree::{TreeError, TreeOptions};
 
@@ -148,12 +146,6 @@ impl Opened<Core> {
     /// What that takes is durable when this returns. Otherwise a crash that comes before the first sync would take the
     /// raise with it, and the next start would give out the same numbers again.
     pub fn start(&mut self, now: Now) -> Result<(), OpenError> {
-        if self.report.cut {
-            let NumbersPage { next_topic, high_water, raised, .. } = self.core.numbers();
-            let raised = Fact::Raised { floor: next_topic.max(high_water).max(raised) + RAISE_OVER_LOST };
-            let position = self.appender.append(&raised);
-            self.core.apply(&raised, position);
-        }
         // Nobody has been told a number of a directory that was made just now.
         let raise = !self.report.orderly && !self.report.fresh;
         self.core.start(now, raise, &mut self.appender);
@@ -177,6 +169,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     };
     let mut segments = find_segments(disk.as_ref(), directory)?;
     let (store, recovered) = bring_back::<R>(disk.as_ref(), directory, &mut segments, options)?;
+    let cut_off = recovered.cut_off(&mut segments);
 
     let start = recovered.report.start;
     let shared = Arc::new(Shared::new(disk, directory, start, options));
@@ -191,13 +184,21 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let mut appender = Appender::new(shared.clone(), hold.clone(), position, options, store.clone());
     let mut committer = Committer::new(shared.clone(), hold.clone(), last, position);
     let now = recovered.report.now;
-    let (mut core, first) = match recovered.state {
-        Some(core) => (core, appender.mark(now, Mark::Start).expect("a start is always marked")),
-        None => (R::create(options.identity.hash_key, store.clone(), &mut appender), appender.seal_first(now)),
+    let (is_fresh, is_cut) = (recovered.report.fresh, recovered.report.cut);
+    let made = || R::create(options.identity.hash_key, store.clone(), &mut appender);
+    let mut core = recovered.state.unwrap_or_else(made);
+    if is_cut {
+        // Numbers of what is cut off may have been told. That they are not told again is durable with the cut itself.
+        core.raise(RAISE_OVER_LOST, &mut appender);
+    }
+    let first = match is_fresh || is_cut {
+        true => appender.seal_first(now),
+        false => appender.mark(now, Mark::Start).expect("a start is always marked"),
     };
     core.make_room(options.room);
     // From here on, nothing that an earlier start wrote and lost behind this place can be taken for a batch.
     commit(&mut committer, first, shared.disk.place(""))?;
+    set_aside(shared.disk.as_ref(), cut_off)?;
     let housekeeper = Housekeeper::new(shared.clone(), hold, store.clone());
     let reader = Reader::new(shared.clone());
     let mover = Mover::new(shared, store.clone(), reader.clone(), options.slack);
@@ -209,7 +210,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
 fn bring_back<R: Replica>(
     disk: &dyn Disk,
     directory: u128,
-    segments: &mut Vec<Segment>,
+    segments: &mut [Segment],
     options: &OpenOptions,
 ) -> Result<(LayeredStore, Recovered<R>), OpenError> {
     let reaches_back = reaches_back(segments);

@@ -46,6 +46,8 @@ pub trait Replica: Sized {
     fn holdings(&mut self) -> &mut Holdings;
     /// Lets go of what need not be in memory, where it takes more than the room it has.
     fn make_room(&mut self, room: usize);
+    /// Raises all numbers by so much over any that it knows of.
+    fn raise(&mut self, by: u64, log: &mut dyn FactLog);
     /// Begins a checkpoint, and says what stands in it of numbers.
     fn freeze(&mut self) -> NumbersPage;
     /// Goes on with it by so many topics, and says whether it is complete; `None` if there is none.
@@ -86,6 +88,13 @@ impl Replica for Core {
     fn make_room(&mut self, room: usize) {
         self.set_room(room);
         while Core::make_room(self) {}
+    }
+
+    fn raise(&mut self, by: u64, log: &mut dyn FactLog) {
+        let NumbersPage { next_topic, high_water, raised, .. } = self.numbers();
+        let raised = Fact::Raised { floor: next_topic.max(high_water).max(raised) + by };
+        let position = log.append(&raised);
+        Core::apply(self, &raised, position);
     }
 
     fn freeze(&mut self) -> NumbersPage {
@@ -143,20 +152,24 @@ pub(crate) struct Recovered<R> {
     pub used: usize,
 }
 
+impl<R> Recovered<R> {
+    /// Takes out the segments that were cut off.
+    pub fn cut_off(&self, segments: &mut Vec<Segment>) -> Vec<Segment> {
+        segments.split_off(self.used)
+    }
+}
+
 /// Brings the state back and makes its end safe to go on from.
 pub(crate) fn recover<R: Replica>(
     source: Source<'_>,
     checkpoint: Option<Checkpoint>,
-    segments: &mut Vec<Segment>,
+    segments: &mut [Segment],
     options: &OpenOptions,
 ) -> Result<Recovered<R>, OpenError> {
     let Source { disk, directory, .. } = source;
     let recovered = replay(source, checkpoint, segments, options)?;
     note_ends(disk, directory, &mut segments[recovered.first..recovered.used], recovered.report.end)?;
-    if recovered.used < segments.len() {
-        set_aside(disk, segments.drain(recovered.used..))?;
-    }
-    let last = segments.last().expect("the checkpoint's segment is there");
+    let last = segments[..recovered.used].last().expect("the checkpoint's segment is there");
     write_again(disk, last, recovered.durable, recovered.report.end)?;
     Ok(recovered)
 }
@@ -193,7 +206,11 @@ pub(crate) fn replay<R: Replica>(
     }
     let Replay { state, mut report, durable, live, .. } = replay;
     if let Some(position) = live.bases().find(|base| segments.iter().all(|segment| segment.base != *base)) {
-        return Err(OpenError::MessagesMissing { file: disk.place(&segment_name(position)) });
+        let file = disk.place(&segment_name(position));
+        return Err(match report.cut {
+            false => OpenError::MessagesMissing { file },
+            true => OpenError::CutTooFar { file, position: report.end },
+        });
     }
     report.start += 1;
     report.fresh = state.is_none();
@@ -432,7 +449,10 @@ pub(crate) fn facts_of(header: &BatchHeader, payload: &Bytes) -> Result<Vec<(Fac
 const CUT: &str = ".cut";
 
 /// Renames segments that a person has decided to lose, so that they can still be looked at.
-fn set_aside(disk: &dyn Disk, segments: impl Iterator<Item = Segment>) -> Result<(), OpenError> {
+pub(crate) fn set_aside(disk: &dyn Disk, segments: Vec<Segment>) -> Result<(), OpenError> {
+    if segments.is_empty() {
+        return Ok(());
+    }
     for segment in segments {
         let renamed = disk.rename(&segment.name, &format!("{}{CUT}", segment.name));
         let place = || disk.place(&segment.name);

@@ -123,7 +123,7 @@ impl Old {
             .or_else(|| by_header.first().copied())
             .ok_or_else(|| SalvageError::NoDirectory(disk.place("")))?;
         let mut walk =
-            Walk { directory, held: Held::default(), now: Now::default(), lacks: Lacks::new(disk, directory, out) };
+            Walk { directory, held: Held::default(), now: Now::default(), lacks: Lacks::new(disk, directory, out)? };
         let mut foreign = Vec::new();
         let mut reached = Reached { whole: 0, end: Some(0), goes_on: None };
         for (index, segment) in segments.iter().enumerate() {

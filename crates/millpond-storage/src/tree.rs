@@ -106,6 +106,9 @@ pub enum TreeError {
     /// Reading or writing failed.
     #[error("reading or writing the checkpoint failed: {0}")]
     Io(#[source] io::Error),
+    /// It is to be looked at and not changed, and there is no place for the links that this takes.
+    #[error("the checkpoint cannot be looked at: {0}; set TMPDIR to a directory that can be written to")]
+    NoMirror(#[source] io::Error),
     /// What was read is not what was written.
     #[error("the checkpoint is damaged: {0}")]
     Damaged(String),

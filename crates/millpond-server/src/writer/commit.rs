@@ -134,15 +134,15 @@ impl<H: Host> Writer<H> {
         self.filling.unsynced = if sync { None } else { Some((oldest.unwrap_or(now), unsynced)) };
         let written = std::mem::take(&mut self.filling.written);
         let durable = if sync { std::mem::take(&mut self.filling.durable) } else { Outgoing::default() };
-        self.checkpoint_if_due(false);
+        self.checkpoint_if_due(false, now);
         self.run(Job { batch, sync, written, durable }, now)
     }
 
-    fn checkpoint_if_due(&mut self, at_rest: bool) {
+    fn checkpoint_if_due(&mut self, at_rest: bool, now: Instant) {
         if !self.core.is_capturing() && self.appender.checkpoint_due(&self.core, at_rest) {
             tracing::info!(position = self.appender.position(), "a checkpoint begins");
             self.appender.checkpoint(&mut self.core);
-            self.checkpoint = Some(Instant::now());
+            self.checkpoint = Some(now);
         }
     }
 
@@ -255,7 +255,7 @@ impl<H: Host> Writer<H> {
     /// A journal that rests is marked, which tells a torn tail from damage in what stands before.
     fn mark_if_quiet(&mut self, now: Instant) -> Result<(), Failure> {
         let Some(sealed) = self.filling.sealed else {
-            self.checkpoint_if_due(true);
+            self.checkpoint_if_due(true, now);
             return Ok(());
         };
         if now < sealed + QUIET {
@@ -265,7 +265,7 @@ impl<H: Host> Writer<H> {
         let times = self.core.now();
         let Some(batch) = self.appender.mark(times, Mark::Idle) else { return Ok(()) };
         // On a full disk, too, what the last batch freed makes one due, and perhaps no further batch can be.
-        self.checkpoint_if_due(true);
+        self.checkpoint_if_due(true, now);
         self.run(
             Job { batch: Some(batch), sync: true, written: Outgoing::default(), durable: Outgoing::default() },
             now,

@@ -199,7 +199,9 @@ impl Appender {
         }
     }
 
+    /// The first batch of a start, with what was appended so far.
     pub(crate) fn seal_first(&mut self, now: Now) -> Batch {
+        self.begin(0);
         self.seal_with(now, START)
     }
 

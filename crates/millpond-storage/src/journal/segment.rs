@@ -13,6 +13,11 @@
 //! | 8 | base | everything before this position was durable when the segment was made |
 //! | 16 | directory | the id of the directory |
 //! | 4 | checksum | CRC-32C of the 40 bytes above |
+//!
+//! and at byte 512, for a sector that is written again may be torn, and what stands above never is:
+//!
+//! | bytes | field | |
+//! |---|---|---|
 //! | 8 | end | behind the last batch, written when the journal goes on in another segment; 0 or all ones before that |
 //! | 4 | checksum | CRC-32C of the directory's id, base and end |
 //!
@@ -33,6 +38,8 @@ pub const JOURNAL_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"MILLPOND";
 const SUFFIX: &str = ".journal";
 const USED: usize = 44;
+/// Where the end stands.
+pub const END_AT: u64 = 512;
 
 /// The name of the segment that begins at a position.
 pub fn segment_name(base: u64) -> String {
@@ -117,14 +124,14 @@ impl SegmentHeader {
 pub fn write_end(file: &dyn DiskFile, directory: u128, base: u64, end: u64) -> io::Result<()> {
     let mut bytes = end.to_le_bytes().to_vec();
     bytes.put_u32_le(end_checksum(directory, base, end));
-    file.write_at(USED as u64, &bytes)?;
+    file.write_at(END_AT, &bytes)?;
     file.sync()
 }
 
 /// Where a segment has ended, as far as it says so; otherwise [`OPEN`].
 pub fn read_end(file: &dyn DiskFile, directory: u128, base: u64) -> io::Result<u64> {
     let mut bytes = [0; 12];
-    match file.read_at(USED as u64, &mut bytes) {
+    match file.read_at(END_AT, &mut bytes) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(OPEN),
         other => other?,
     }

@@ -61,6 +61,18 @@ pub enum OpenError {
         /// The file.
         file: String,
     },
+    /// What would be left of a journal that is cut needs messages of a segment that the broker took back later on.
+    #[error(
+        "the journal cannot be cut off at position {position}: what ended the last messages in {file} would go with it, and that \
+         file was taken back since. Put the whole directory back from a copy, or bring the messages that the journal still \
+         holds into a fresh directory with `millpond inspect DIR --salvage TO_DIR`"
+    )]
+    CutTooFar {
+        /// The file.
+        file: String,
+        /// Where it was to be cut.
+        position: u64,
+    },
     /// A segment is not there in which the journal went on.
     #[error(
         "{file} is gone, in which the journal went on at position {position}: it was removed. Put the file back from a copy, \

@@ -10,6 +10,7 @@ use crate::checkpoint::{Checkpoint, LiveBytes};
 use crate::disk::Disk;
 use crate::journal::segment::segment_name;
 use crate::journal::segments::Segment;
+use crate::tree::TreeError;
 
 /// What becomes of messages whose records are gone.
 const GONE: &str = "messages published there are lost, those that ended there come again, and topics that began there may \
@@ -23,10 +24,13 @@ pub struct Lacks<'a> {
 }
 
 impl<'a> Lacks<'a> {
-    pub fn new(disk: &dyn Disk, directory: u128, out: &'a mut dyn Write) -> Lacks<'a> {
-        let tree = disk.tree(OpenOptions::default().tree).ok();
+    pub fn new(disk: &dyn Disk, directory: u128, out: &'a mut dyn Write) -> io::Result<Lacks<'a>> {
+        let tree = match disk.tree(OpenOptions::default().tree) {
+            Err(error @ TreeError::NoMirror(_)) => return Err(io::Error::other(error)),
+            tree => tree.ok(),
+        };
         let checkpoint = tree.and_then(|tree| Checkpoint::read(&tree, directory).ok().flatten());
-        Lacks { checkpoint: checkpoint.map(|Checkpoint { position, live, .. }| (position, live)), out }
+        Ok(Lacks { checkpoint: checkpoint.map(|Checkpoint { position, live, .. }| (position, live)), out })
     }
 
     /// Between where a segment ended, if that is known, and where the next one begins.

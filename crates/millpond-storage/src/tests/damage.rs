@@ -58,6 +58,8 @@ impl Replica for Tape {
 
     fn make_room(&mut self, _: usize) {}
 
+    fn raise(&mut self, _: u64, _: &mut dyn FactLog) {}
+
     fn freeze(&mut self) -> NumbersPage {
         let store = self.store.as_mut().unwrap();
         let numbers = NumbersPage {

@@ -7,11 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millpond_core::Core;
+use millpond_core::fact::FactLog;
 
 use super::foreign::{Checkpoint, Whole};
-use super::workload::{Workload, checkpoint, options, state};
+use super::workload::{Workload, checkpoint, options, publish, state};
+use crate::disk::RealDisk;
+use crate::journal::segment::{SEGMENT_HEADER, segment_base, segment_name};
+use crate::open::RAISE_OVER_LOST;
 use crate::twin::{SECTOR, Seed, TwinDisk};
-use crate::{OpenError, OpenOptions, Scrubbed, Verdict, inspect_disk, open};
+use crate::{Mark, OpenError, OpenOptions, Scrubbed, Verdict, inspect, inspect_disk, open};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -77,14 +81,67 @@ fn a_person_may_go_on_without_the_newest_files() {
         let cut = OpenOptions { cut: Some(position), ..options() };
         let opened = open::<Core>(Arc::new(disk.clone()), &cut).unwrap();
         assert!(opened.report.cut && opened.report.end == position, "{kind:?}: {:?}", opened.report);
+        let raised = opened.core.numbers().raised;
+        assert!(raised >= RAISE_OVER_LOST, "{kind:?}: {raised}");
+        // That numbers are raised holds though the process ends before its service begins.
         drop(opened);
         let mut opened = open::<Core>(Arc::new(disk.clone()), &options()).unwrap();
+        assert_eq!(opened.core.numbers().raised, raised, "{kind:?}");
         assert!(!opened.report.cut && opened.report.end > position, "{kind:?}: {:?}", opened.report);
         opened.start(opened.report.now).unwrap();
         checkpoint(&mut opened);
         drop(opened);
         open::<Core>(Arc::new(disk), &options()).unwrap();
     }
+}
+
+#[test]
+fn a_cut_that_would_need_what_was_taken_back_is_refused_as_that() {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 7);
+    let mut opened = workload.open().unwrap();
+    let mut seed = Seed::new(9);
+    let mut publish = |workload: &mut Workload, opened: &mut _| _ = workload.turn(opened, publish(&mut seed)).unwrap();
+    (0..25).for_each(|_| publish(&mut workload, &mut opened));
+    workload.mark(&mut opened, Mark::Idle).unwrap();
+    checkpoint(&mut opened);
+    let behind = opened.appender.position();
+    publish(&mut workload, &mut opened);
+    workload.mark(&mut opened, Mark::Idle).unwrap();
+    for _ in 0..60 {
+        workload.receive(&mut opened).unwrap();
+        workload.ack(&mut opened).unwrap();
+    }
+    workload.mark(&mut opened, Mark::Stop).unwrap();
+    while opened.housekeeper.step().unwrap() {}
+    drop(opened);
+
+    let mut files = workload.disk.snapshot();
+    let bases = files.keys().filter_map(|name| segment_base(name)).filter(|base| *base <= behind);
+    let base = bases.max().unwrap();
+    assert!(base > 0 && !files.contains_key(&segment_name(0)), "segments were taken back");
+    let payload = (behind - base + SEGMENT_HEADER) as usize + 70;
+    files.get_mut(&segment_name(base)).unwrap()[payload] ^= 1;
+    let disk = TwinDisk::from_snapshot(SECTOR, &files).with_tree_of(&workload.disk);
+    let damaged = open::<Core>(Arc::new(disk.clone()), &options()).err();
+    let Some(OpenError::Damaged { position, .. }) = damaged else { panic!("{damaged:?}") };
+    let cut = OpenOptions { cut: Some(position), ..options() };
+    let refused = open::<Core>(Arc::new(disk), &cut).err();
+    assert!(matches!(refused, Some(OpenError::CutTooFar { .. })), "{refused:?}");
+}
+
+#[test]
+fn whoever_was_killed_while_looking_is_in_nobody_s_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open::<Core>(Arc::new(RealDisk::create(directory.path()).unwrap()), &options()).unwrap();
+    opened.start(opened.report.now).unwrap();
+    checkpoint(&mut opened);
+    drop(opened);
+    let left = |number| std::env::temp_dir().join(format!("millpond-{}-{number}", std::process::id()));
+    let made: Vec<_> = (0..100).map(left).filter(|place| std::fs::create_dir(place).is_ok()).collect();
+    let mut told = Vec::new();
+    let verdict = inspect(directory.path(), false, &mut told).unwrap();
+    made.iter().for_each(|place| std::fs::remove_dir(place).unwrap());
+    assert_eq!(verdict, Verdict::InOrder, "{}", String::from_utf8(told).unwrap());
 }
 
 /// Copies of a directory in order, of different times, and where the journal of each ends.

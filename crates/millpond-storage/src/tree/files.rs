@@ -153,17 +153,26 @@ pub(super) struct Mirror(PathBuf);
 impl Mirror {
     /// Links to all files of a directory and of those in it, in a directory of its own for what is temporary.
     pub fn of(directory: &Path) -> io::Result<Mirror> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let mirror = std::env::temp_dir().join(format!("millpond-{}-{number}", std::process::id()));
-        let failed = |error: io::Error| {
-            let place = mirror.display();
-            io::Error::new(error.kind(), format!("making {place}, for links to the checkpoint, failed: {error}"))
-        };
-        fs::create_dir(&mirror).map_err(failed)?;
-        let mirror = Mirror(mirror);
+        let mirror = Mirror::make()?;
         link_all(&fs::canonicalize(directory)?, &mirror.0)?;
         Ok(mirror)
+    }
+
+    /// Who was killed has left its own, perhaps by the same number.
+    fn make() -> io::Result<Mirror> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let place = std::env::temp_dir().join(format!("millpond-{}-{number}", std::process::id()));
+            match fs::create_dir(&place) {
+                Ok(()) => return Ok(Mirror(place)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let what = format!("making {}, for links to it, failed: {error}", place.display());
+                    return Err(io::Error::new(error.kind(), what));
+                }
+            }
+        }
     }
 
     pub fn path(&self) -> &Path {

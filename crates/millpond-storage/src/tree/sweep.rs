@@ -15,8 +15,9 @@ use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 use super::expiry::Expiry;
 use crate::sync::lock;
 
-/// Entries between two pauses: some milliseconds of work.
-const SLICE: u32 = 8192;
+/// Entries between two pauses: a fraction of a millisecond of work. A system may let a thread work for several before
+/// another one has its turn on the same core, and the other may be the broker's writer.
+const SLICE: u32 = 512;
 /// Pause for each unit of work: the thread takes two fifths of a core.
 const PAUSE: f64 = 1.5;
 /// Runs that wait to be merged from which on there are no pauses.

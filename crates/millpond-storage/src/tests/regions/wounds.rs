@@ -1,6 +1,9 @@
 //! What is done to a directory: samples of everything, or all of it where `WOUNDS=all` is in the environment.
 
+use std::ops::Range;
+
 use super::{BATCH_HEADER, Batch, Files, SEGMENT_HEADER, Whole};
+use crate::journal::segment::END_AT;
 use crate::twin::{SMALL_SECTOR, Seed};
 
 /// What is done to files.
@@ -8,8 +11,9 @@ type Blow = Box<dyn Fn(&mut Files) + Send>;
 /// What is done to one of them.
 type FileBlow = Box<dyn Fn(&mut Vec<u8>) + Send>;
 
-/// Bytes of a segment's header that say something.
-const SEGMENT_FIELDS: usize = 56;
+/// Bytes of a segment's header that say something, and behind them those of its end.
+const SEGMENT_FIELDS: usize = 44;
+const END_FIELDS: Range<usize> = END_AT as usize..END_AT as usize + 12;
 
 /// What was done to it.
 pub struct Wound<'a> {
@@ -86,7 +90,7 @@ impl Whole {
         if all || !name.ends_with(".journal") {
             return (0..bytes.len()).collect();
         }
-        let mut matter: Vec<usize> = (0..SEGMENT_FIELDS).collect();
+        let mut matter: Vec<usize> = (0..SEGMENT_FIELDS).chain(END_FIELDS).collect();
         let of_file: Vec<&Batch> = self.batches.values().filter(|batch| batch.file == name).collect();
         for (index, batch) in of_file.iter().enumerate() {
             // The headers of the first, of one in the middle and of the last two, and of all the same fields.
@@ -110,6 +114,7 @@ impl Whole {
             cuts.extend(0..bytes.len());
         } else {
             cuts.extend([SEGMENT_FIELDS - 1, SEGMENT_FIELDS, SEGMENT_HEADER - 1, SEGMENT_HEADER]);
+            cuts.extend([END_FIELDS.start, END_FIELDS.start + 1, END_FIELDS.end - 1, END_FIELDS.end]);
             for batch in self.batches.values().filter(|batch| batch.file == name) {
                 let of_batch =
                     [0, 1, BATCH_HEADER - 1, BATCH_HEADER, BATCH_HEADER + 1, batch.bytes / 2, batch.bytes - 1];
