@@ -97,6 +97,7 @@ impl Housekeeper {
     /// Does one thing; false if there was none to do, or no space to do it with.
     pub fn step(&mut self) -> Result<bool, Failure> {
         self.shared.check()?;
+        self.store.let_go();
         Ok(self.write_checkpoint()? || self.take_back()? || self.make_ready()?)
     }
 

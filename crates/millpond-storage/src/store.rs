@@ -171,6 +171,13 @@ impl LayeredStore {
         StoreMemory { young: state.young.bytes(), frozen: frozen + retired, filter: filters.sum() }
     }
 
+    /// Lets the layers go that reads have held since their checkpoint was written. Reads and checkpoints do it too; but while
+    /// layers take all the memory that there is for them, publishes wait, and neither may come.
+    pub fn let_go(&self) {
+        let done = lock(&self.0.state).take_resolved();
+        drop(done);
+    }
+
     /// The checkpoint to be written, once the core has sealed one.
     pub fn sealed(&self) -> Option<Sealed> {
         lock(&self.0.state).sealed.clone().map(Sealed)
