@@ -16,7 +16,6 @@ use millpond_core::Core;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::Output;
 use millpond_protocol::Limits;
-use millpond_storage::store::LayeredStore;
 use millpond_storage::{Housekeeper, Mover, OpenError, Opened, Reader, Recovery};
 use millpond_types::Code;
 
@@ -41,7 +40,6 @@ pub struct ManualBroker<H: Host> {
     fetchers: Vec<Worker<Fetcher>>,
     reading: Worker<Source>,
     reader: Reader,
-    store: LayeredStore,
     /// To be stepped now and then.
     pub housekeeper: Housekeeper,
     /// To be asked now and then.
@@ -91,9 +89,9 @@ impl<H: Host> ManualBroker<H> {
         let reading = Worker::new(&[Lane { capacity: shares.connections }], source.clone());
         let bodies = Bodies::new(source, [reading.submitter()].into());
         let known = (hash_key, Limits::default());
-        let shared = Shared::new(common, (writer.submitter(), bodies), known, store.clone(), &shares);
+        let shared = Shared::new(common, (writer.submitter(), bodies), known, store, &shares);
         let shared = Arc::new(shared);
-        let broker = ManualBroker { shared, writer, journal, fetchers, reading, reader, store, housekeeper, mover };
+        let broker = ManualBroker { shared, writer, journal, fetchers, reading, reader, housekeeper, mover };
         Ok((broker, report))
     }
 
@@ -115,11 +113,6 @@ impl<H: Host> ManualBroker<H> {
     /// For messages by their place.
     pub fn reader(&self) -> &Reader {
         &self.reader
-    }
-
-    /// What the core keeps outside of its memory.
-    pub fn store(&self) -> &LayeredStore {
-        &self.store
     }
 
     /// The ticket of the program's own command of this index; see [`ManualBroker::submit`].

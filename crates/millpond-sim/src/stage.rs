@@ -117,7 +117,10 @@ impl Host for Stage {
     fn asks(&mut self, ticket: Ticket, command: Command) -> Command {
         self.promises.asks(ticket, &command);
         self.asked.push((ticket, command.clone()));
-        self.canary.map_or(command.clone(), |canary| canary.mistakes(command))
+        match self.canary {
+            Some(canary) => canary.mistakes(command),
+            None => command,
+        }
     }
 
     fn decided(&mut self, decision: Decision, outputs: &mut [Output]) {

@@ -5,8 +5,9 @@
 //! before the end or behind it. An end before a position that is known durable is damage, and nothing is changed;
 //! any other is the torn tail of writes that were never confirmed, and is written over.
 
+mod ends;
+
 use std::collections::BTreeSet;
-use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,10 +23,13 @@ use crate::disk::{Disk, TREE};
 use crate::journal::batch::{BatchHeader, HEADER, MARK, STOP};
 use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
-use crate::journal::segment::{read_end, segment_name, write_end};
+use crate::journal::segment::segment_name;
 use crate::journal::segments::Segment;
 use crate::open::{OpenError, OpenOptions};
 use crate::store::LayeredStore;
+
+pub(crate) use self::ends::set_aside;
+use self::ends::{note_ends, write_again};
 
 /// A state that facts can be applied to: the core, or a test's stand-in for it.
 pub trait Replica: Sized {
@@ -216,37 +220,6 @@ pub(crate) fn replay<R: Replica>(
     report.fresh = state.is_none();
     report.took = began.elapsed();
     Ok(Recovered { state, report, durable, live, first, used })
-}
-
-/// Sees to it that each segment says where it has ended, and none that it has where the journal goes on in it: the power
-/// was cut before it could say so, or a person has cut off what came behind.
-fn note_ends(disk: &dyn Disk, directory: u128, segments: &mut [Segment], journal_end: u64) -> Result<(), OpenError> {
-    let bases: Vec<u64> = segments.iter().skip(1).map(|next| next.base).collect();
-    let bases = bases.into_iter().map(Some).chain([None]);
-    for (segment, next) in segments.iter_mut().zip(bases) {
-        let io = |error| OpenError::Io { place: disk.place(&segment.name), what: "noting the end of", error };
-        segment.end = next.unwrap_or(if segment.end == journal_end { journal_end } else { OPEN });
-        let file = segment.file.as_ref();
-        if read_end(file, directory, segment.base).map_err(io)? != segment.end {
-            // The name of the next one may be there because the process alone was killed.
-            disk.sync_dir().map_err(io)?;
-            write_end(file, directory, segment.base, segment.end).map_err(io)?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes what is not known durable once more, and syncs it. After a sync that failed, the system may hold pages that
-/// look written and are not; new confirmations must not rest on them.
-fn write_again(disk: &dyn Disk, last: &Segment, durable: u64, end: u64) -> Result<(), OpenError> {
-    let io = |error: io::Error| OpenError::Io { place: disk.place(&last.name), what: "syncing", error };
-    let from = durable.max(last.base);
-    if from < end {
-        let mut bytes = vec![0; (end - from) as usize];
-        last.file.read_at(last.offset(from), &mut bytes).map_err(io)?;
-        last.file.write_at(last.offset(from), &bytes).map_err(io)?;
-    }
-    last.file.sync().map_err(io)
 }
 
 /// Where a state is brought back from.
@@ -443,20 +416,4 @@ pub(crate) fn facts_of(header: &BatchHeader, payload: &Bytes) -> Result<Vec<(Fac
     } else {
         Err(BadRecord { offset: source.at(), what: "stands behind the last one" })
     }
-}
-
-/// Goes by the name of what is set aside: `SEGMENT.cut`.
-const CUT: &str = ".cut";
-
-/// Renames segments that a person has decided to lose, so that they can still be looked at.
-pub(crate) fn set_aside(disk: &dyn Disk, segments: Vec<Segment>) -> Result<(), OpenError> {
-    if segments.is_empty() {
-        return Ok(());
-    }
-    for segment in segments {
-        let renamed = disk.rename(&segment.name, &format!("{}{CUT}", segment.name));
-        let place = || disk.place(&segment.name);
-        renamed.map_err(|error| OpenError::Io { place: place(), what: "setting aside", error })?;
-    }
-    disk.sync_dir().map_err(|error| OpenError::Io { place: disk.place(""), what: "syncing", error })
 }

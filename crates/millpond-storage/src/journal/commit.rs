@@ -54,16 +54,6 @@ impl Committer {
         Committer { shared, segment, written: position, durable: position, begun: None, _hold: hold }
     }
 
-    /// The position behind the last batch that was written: it survives a kill of the process.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// Everything before this position survives a power cut.
-    pub fn durable(&self) -> u64 {
-        self.durable
-    }
-
     /// The directory, as messages show it.
     pub(crate) fn place(&self) -> String {
         self.shared.disk.place("")

@@ -211,7 +211,7 @@ fn what_an_earlier_start_wrote_and_lost_never_comes_back() {
     assert_eq!(opened.report.end, lost);
     let (_, begins) = write(&mut opened, &published(200));
     assert_eq!(begins, lost + 64);
-    assert_eq!(disk.bytes("0000000000000000.journal")[(4096 + opened.committer.written()) as usize..][..4], *b"MPB1");
+    assert_eq!(disk.bytes("0000000000000000.journal")[(4096 + opened.reader.written()) as usize..][..4], *b"MPB1");
     disk.kill();
     let opened = open_tape(&disk).unwrap();
     assert_eq!(opened.core.facts.len(), 2);
@@ -312,7 +312,7 @@ fn a_recycled_segment_is_one_thing_or_the_other_after_a_power_cut() {
             if let Ok(mut opened) = open_tape(&disk) {
                 // A segment at a time, so that nothing else syncs the names.
                 ended = (0..4).all(|_| run(&mut opened, 11).is_ok());
-                durable = opened.committer.durable();
+                durable = opened.reader.durable();
             }
             disk.crash(seed);
             let opened = open_tape(&disk).unwrap_or_else(|error| panic!("cut at {operation}, seed {seed}: {error}"));
@@ -345,7 +345,7 @@ fn a_recycled_segment_holds_nothing_of_its_former_use() {
         write(&mut opened, &published(936));
     }
     opened.committer.sync().unwrap();
-    let (last, end) = (last(), opened.committer.written());
+    let (last, end) = (last(), opened.reader.written());
     disk.kill();
     let stale = disk.bytes(&last).windows(4).filter(|four| *four == b"MPB1").count() as u64;
     let base = u64::from_str_radix(&last[..16], 16).unwrap();
@@ -362,7 +362,7 @@ fn bodies_stay_until_what_ended_them_is_durable() {
     let fact = published(700);
     let (position, _) = write(&mut opened, &fact);
     let extent = Extent { position, length: 709 };
-    while opened.committer.written() < 3 * SEGMENT {
+    while opened.reader.written() < 3 * SEGMENT {
         let (position, _) = write(&mut opened, &published(3000));
         opened.appender.hold(&mut holdings(0, &[Extent { position, length: 3009 }]));
     }
@@ -421,7 +421,7 @@ fn pass(opened: &mut Opened<Tape>) -> Vec<(String, u64)> {
 fn a_scrub_finds_damage_in_old_bytes_and_reads_on_behind_it() {
     let disk = TwinDisk::new(SECTOR);
     let mut opened = open_tape(&disk).unwrap();
-    while opened.committer.written() < 4 * SEGMENT {
+    while opened.reader.written() < 4 * SEGMENT {
         write(&mut opened, &published(1000));
     }
     opened.committer.sync().unwrap();
@@ -481,7 +481,7 @@ fn a_cut_holds_for_later_segments_and_later_starts() {
     write(&mut opened, &published(36));
     opened.committer.sync().unwrap();
     assert_eq!(pass(&mut opened), [], "where the segment ended before is of no interest");
-    assert_eq!(disk.bytes("0000000000000000.journal")[(4096 + opened.committer.written()) as usize..][..4], *b"MPB1");
+    assert_eq!(disk.bytes("0000000000000000.journal")[(4096 + opened.reader.written()) as usize..][..4], *b"MPB1");
     disk.crash(0);
     let opened = open_tape(&disk).unwrap();
     assert_eq!(opened.core.facts.len(), 2, "neither damage nor what was cut off is seen again");

@@ -48,27 +48,12 @@ impl Whole {
         let mut workload = Workload::new(TwinDisk::new(SECTOR), 4);
         let mut opened = workload.open().unwrap();
         let mut seed = Seed::new(5);
-        let mut publish = |workload: &mut Workload, opened: &mut Opened, count: u32, late: bool| {
-            for _ in 0..count {
-                let mut command = publish(&mut seed);
-                if late {
-                    delay(&mut command, YEAR);
-                }
-                workload.turn(opened, command).unwrap();
-            }
-        };
-        let drain = |workload: &mut Workload, opened: &mut Opened| {
-            for _ in 0..50 {
-                workload.receive(opened).unwrap();
-                workload.ack(opened).unwrap();
-            }
-        };
         let needs = matches!(kind, Checkpoint::Busy | Checkpoint::Full);
-        publish(&mut workload, &mut opened, 2, needs);
-        publish(&mut workload, &mut opened, 40, false);
-        drain(&mut workload, &mut opened);
+        workload.publish_some(&mut opened, &mut seed, 2, needs);
+        workload.publish_some(&mut opened, &mut seed, 40, false);
+        workload.drain(&mut opened);
         if needs {
-            publish(&mut workload, &mut opened, 30, true);
+            workload.publish_some(&mut opened, &mut seed, 30, true);
         }
         workload.mark(&mut opened, Mark::Idle).unwrap();
         if kind != Checkpoint::No {
@@ -78,11 +63,11 @@ impl Whole {
             let body = vec![7; SEGMENT as usize - 5000];
             workload.turn(&mut opened, calls::publish(vec![calls::run("site/5", &[], [&body[..]])])).unwrap();
         }
-        publish(&mut workload, &mut opened, 20, false);
+        workload.publish_some(&mut opened, &mut seed, 20, false);
         workload.mark(&mut opened, Mark::Stop).unwrap();
         drop(opened);
         let mut opened = workload.open().unwrap();
-        publish(&mut workload, &mut opened, 3, false);
+        workload.publish_some(&mut opened, &mut seed, 3, false);
         workload.mark(&mut opened, Mark::Stop).unwrap();
         let mut blocks = BTreeMap::new();
         opened.core.extents(&mut |_, extent: Extent| {
@@ -132,14 +117,19 @@ impl Whole {
             }
             Err(error) => panic!("{name}: {error}"),
         };
-        assert_eq!(opened.report.end, self.end, "{name}");
-        let expected = self.workload.state_at(self.end).expect("a batch ended there");
-        assert!(state(&opened.core) == *expected, "{name}: another state");
-        opened.core.extents(&mut |_, extent| match opened.reader.read(extent) {
-            Ok(block) => assert_eq!(self.blocks.get(&extent.position), Some(&block), "{name}"),
-            Err(error) => panic!("{name}: a message that is needed: {error}"),
-        });
+        self.is_all_in(&opened, &name);
         false
+    }
+
+    /// Holds what a start has found against what is true.
+    pub fn is_all_in(&self, opened: &Opened, what: &str) {
+        assert_eq!(opened.report.end, self.end, "{what}");
+        let expected = self.workload.state_at(self.end).expect("a batch ended there");
+        assert!(state(&opened.core) == *expected, "{what}: another state");
+        opened.core.extents(&mut |_, extent| match opened.reader.read(extent) {
+            Ok(block) => assert_eq!(self.blocks.get(&extent.position), Some(&block), "{what}"),
+            Err(error) => panic!("{what}: a message that is needed: {error}"),
+        });
     }
 }
 

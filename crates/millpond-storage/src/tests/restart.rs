@@ -75,7 +75,7 @@ fn made(directory: &Path, short: bool) -> Vec<millpond_core::page::Page> {
     let mut opened = open_at(directory).unwrap();
     opened.start(Now::default()).unwrap();
     publish(&mut opened, 0..500);
-    while short && opened.committer.written() < 1024 * 1024 {
+    while short && opened.reader.written() < 1024 * 1024 {
         publish(&mut opened, 0..500);
         let purge = millpond_types::Filter::All;
         turn(&mut opened, Command::Purge { namespace: NamespaceName::default(), filter: purge, group: None });
@@ -149,7 +149,7 @@ fn a_start_does_without_no_checkpoint_where_the_journal_has_a_gap() {
         let mut pin = calls::publish(vec![calls::run("pin", &[], [&[7; 24][..]])]);
         delay(&mut pin, YEAR);
         turn(&mut opened, pin);
-        while opened.committer.written() < 1024 * 1024 {
+        while opened.reader.written() < 1024 * 1024 {
             publish(&mut opened, 0..500);
             let filter = millpond_types::Filter::Prefixes(vec![TopicName::try_from("topic/").unwrap()]);
             turn(&mut opened, Command::Purge { namespace: NamespaceName::default(), filter, group: None });

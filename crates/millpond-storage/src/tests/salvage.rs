@@ -11,7 +11,7 @@ use millpond_types::TopicName;
 use millpond_types::block;
 
 use super::calls::receive;
-use super::workload::{Workload, YEAR, checkpoint, delay, options, publish};
+use super::workload::{Workload, checkpoint, options, publish};
 use crate::disk::Disk;
 use crate::format::Format;
 use crate::journal::segment::{SegmentHeader, segment_base, segment_name};
@@ -197,25 +197,13 @@ fn with_a_gap() -> TwinDisk {
     let mut workload = Workload::new(TwinDisk::new(SECTOR), 4);
     let mut opened = workload.open().unwrap();
     let mut seed = Seed::new(5);
-    let mut publish = |workload: &mut Workload, opened: &mut Opened, count: u32, late: bool| {
-        for _ in 0..count {
-            let mut command = publish(&mut seed);
-            if late {
-                delay(&mut command, YEAR);
-            }
-            workload.turn(opened, command).unwrap();
-        }
-    };
-    publish(&mut workload, &mut opened, 20, true);
-    publish(&mut workload, &mut opened, 40, false);
-    for _ in 0..50 {
-        workload.receive(&mut opened).unwrap();
-        workload.ack(&mut opened).unwrap();
-    }
-    publish(&mut workload, &mut opened, 30, true);
+    workload.publish_some(&mut opened, &mut seed, 20, true);
+    workload.publish_some(&mut opened, &mut seed, 40, false);
+    workload.drain(&mut opened);
+    workload.publish_some(&mut opened, &mut seed, 30, true);
     workload.mark(&mut opened, Mark::Idle).unwrap();
     checkpoint(&mut opened);
-    publish(&mut workload, &mut opened, 50, false);
+    workload.publish_some(&mut opened, &mut seed, 50, false);
     workload.mark(&mut opened, Mark::Stop).unwrap();
     workload.disk
 }

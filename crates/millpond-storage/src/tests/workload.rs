@@ -72,7 +72,7 @@ impl Workload {
         check_extents(&opened);
         self.history.split_off(&(end + 1));
         self.sealed(&opened);
-        self.durable = opened.committer.durable();
+        self.durable = opened.reader.durable();
         let now = opened.report.now;
         self.time = self.time.max(now.run.0).max(now.wall.0) + 1;
         // A start changes numbers alone, and where it fails the state cannot be told any more.
@@ -80,7 +80,7 @@ impl Workload {
         let started = opened.start(now);
         self.history.insert(opened.appender.position(), pages);
         started?;
-        self.durable = opened.committer.durable();
+        self.durable = opened.reader.durable();
         Ok(opened)
     }
 
@@ -139,10 +139,29 @@ impl Workload {
         Ok(!rests)
     }
 
+    /// So many publishes, delayed for a year where they are to stay.
+    pub fn publish_some(&mut self, opened: &mut Opened, seed: &mut Seed, count: u32, stays: bool) {
+        for _ in 0..count {
+            let mut command = publish(seed);
+            if stays {
+                delay(&mut command, YEAR);
+            }
+            self.turn(opened, command).unwrap();
+        }
+    }
+
+    /// Whatever is ready is received and acked.
+    pub fn drain(&mut self, opened: &mut Opened) {
+        for _ in 0..60 {
+            self.receive(opened).unwrap();
+            self.ack(opened).unwrap();
+        }
+    }
+
     /// A turn with one command. One batch in four is written and not synced yet.
     pub fn turn(&mut self, opened: &mut Opened, command: Command) -> Result<Vec<Output>, Stopped> {
         let now = Now { run: RunTime(self.time), wall: WallTime(self.time) };
-        let Opened { core, store, appender, committer, .. } = opened;
+        let Opened { core, store, appender, committer, reader, .. } = opened;
         core.set_disk_full(appender.disk_full());
         core.set_time(now);
         core.submit(Ticket(self.time), command, appender);
@@ -160,7 +179,7 @@ impl Workload {
             if self.seed.below(4) > 0 {
                 self.durable = opened.committer.sync()?;
             }
-        } else if committer.durable() < committer.written() {
+        } else if reader.durable() < reader.written() {
             self.durable = committer.sync()?;
         }
         Ok(outputs)
