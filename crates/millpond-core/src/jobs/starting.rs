@@ -15,7 +15,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use millpond_types::{Coalesce, Priority, Sequence, TopicName, WallTime};
+use millpond_types::{Coalesce, Priority, Sequence, Start, TopicName, WallTime};
 
 use super::walk::{Upcoming, Walk};
 use super::{MESSAGES, Needs, Step, TOPICS_HELD, Task, WRITING};
@@ -208,7 +208,7 @@ impl Core {
         for priority in priorities.into_iter().rev().filter(|at| from.is_none_or(|(from, _)| *at <= from)) {
             let mut next = match from {
                 Some((of, sequence)) if of == priority => sequence,
-                _ if is_one_enough => self.last_of_all(&others, priority)?.unwrap_or(end),
+                _ if is_one_enough => self.last_to_give(&others, priority, start)?.unwrap_or(end),
                 _ => Sequence(0),
             };
             while let Some((run, due)) = self.next_held(&others, priority, next, end)? {
@@ -246,17 +246,27 @@ impl Core {
         Ok(first)
     }
 
-    /// The last message that any of these topics holds, and that none has to itself.
-    fn last_of_all(&mut self, slots: &[TopicSlot], priority: Priority) -> Result<Option<Sequence>, Want> {
-        let mut end = Sequence(u64::MAX);
+    /// The last message of all that these topics hold and a group is to be given.
+    fn last_to_give(
+        &mut self,
+        slots: &[TopicSlot],
+        priority: Priority,
+        start: Start,
+    ) -> Result<Option<Sequence>, Want> {
+        let (mut end, now) = (Sequence(u64::MAX), self.state.now.wall);
         loop {
-            let mut last = None;
+            let mut found: Option<(Sequence, RunPage)> = None;
             for slot in slots {
-                last = last.max(self.state.last_held(*slot, priority, end)?);
+                let last = self.state.last_held(*slot, priority, end)?;
+                found = found.into_iter().chain(last).max_by_key(|(last, _)| *last);
             }
-            match last {
-                Some((redriven, true)) => end = redriven,
-                last => return Ok(last.map(|(last, _)| last)),
+            let Some((last, run)) = found else { return Ok(None) };
+            // Only what is leased outlives its TTL, so these are few.
+            if run.is_redriven() || run.is_expired(now) {
+                end = run.first;
+            } else {
+                // What stands before one that is too old is older.
+                return Ok(Some(last).filter(|_| start.admits(run.published)));
             }
         }
     }

@@ -37,13 +37,13 @@ impl State {
         }))
     }
 
-    /// The last message of a level before one, and whether it was redriven.
+    /// The last message of a level before one, and the run that it is of.
     pub(crate) fn last_held(
         &mut self,
         slot: TopicSlot,
         priority: Priority,
         end: Sequence,
-    ) -> Result<Option<(Sequence, bool)>, Want> {
+    ) -> Result<Option<(Sequence, RunPage)>, Want> {
         while let Some(last) = self.topics[slot].level(priority).and_then(|level| level.line.last_before(end)) {
             if self.bring(slot, priority, last)? == 0 {
                 break;
@@ -56,6 +56,6 @@ impl State {
         });
         let aside = level.aside.range(..end).next_back().map(|(_, aside)| &aside.run);
         let last = in_line.into_iter().chain(aside).max_by_key(|run| run.first);
-        Ok(last.map(|run| (Sequence(run.end().min(end).0 - 1), run.is_redriven())))
+        Ok(last.map(|run| (Sequence(run.end().min(end).0 - 1), run.clone())))
     }
 }

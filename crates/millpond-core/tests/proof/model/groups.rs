@@ -123,15 +123,15 @@ impl Model {
                 held.entry(*key).or_insert_with(|| message.clone());
             }
         }
-        if self.policy_of(&place.name).coalesce != Coalesce::Off {
-            // The last stands for all. What came since the group was made is later.
-            held = held.pop_last().filter(|_| own.is_none()).into_iter().collect();
-        }
         held.retain(|(_, sequence), message| {
             let is_older = own.is_none_or(|floor| *sequence < floor);
             let is_over = message.expires.is_some_and(|at| at <= self.wall);
             is_older && !is_over && start.admits(WallTime(message.published))
         });
+        if self.policy_of(&place.name).coalesce != Coalesce::Off {
+            // The last stands for all. What came since the group was made is later.
+            held = held.pop_last().filter(|_| own.is_none()).into_iter().collect();
+        }
         for ((priority, sequence), message) in held {
             self.make(place);
             let (state, since) = match message.state {
