@@ -56,6 +56,8 @@ struct State {
     frozen: Layer,
     /// The whole checkpoint, until it is on the disk.
     sealed: Option<Arc<Layer>>,
+    /// Empty: what is put after the next freeze goes there.
+    next: Layer,
     /// Commits so far.
     generation: u64,
     /// What was committed while something was being read, each with the generation before it.
@@ -190,7 +192,9 @@ impl LayeredStore {
         let _committing = lock(&self.0.committing);
         self.note_in_filters(&layer);
         self.0.tree.commit(head, &mut layer.iter())?;
+        let next = Layer::as_roomy_as(&layer);
         let mut state = lock(&self.0.state);
+        state.next = next;
         let sealed = state.sealed.take().expect("a checkpoint is there until it is committed");
         assert!(Arc::ptr_eq(&sealed, &layer), "one checkpoint at a time");
         let generation = state.generation;
@@ -255,7 +259,8 @@ impl Store for LayeredStore {
     fn freeze(&mut self) {
         let mut state = lock(&self.0.state);
         assert!(state.frozen.is_empty() && state.sealed.is_none(), "one checkpoint at a time");
-        state.frozen = std::mem::take(&mut state.young);
+        let next = std::mem::take(&mut state.next);
+        state.frozen = std::mem::replace(&mut state.young, next);
     }
 
     fn capture(&mut self, key: &Key, page: &Page) {

@@ -122,7 +122,9 @@ impl State {
         let namespaces =
             self.namespaces.iter().map(|(number, namespace)| (number, namespace.page(number, &self.groups)));
         let namespaces = namespaces.collect();
-        let (topics, producers) = (core::mem::take(&mut self.changed), self.producers.changed());
+        // As many will change again, and a list that grows is copied, with the topics of a turn waiting.
+        let as_many = Vec::with_capacity(self.changed.len());
+        let (topics, producers) = (core::mem::replace(&mut self.changed, as_many), self.producers.changed());
         self.capture = Some(Capture { topics, producers, namespaces });
     }
 

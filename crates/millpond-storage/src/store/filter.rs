@@ -16,7 +16,7 @@ use foldhash::quality::FixedState;
 use millpond_core::store::{KeyBytes, Range};
 
 use super::layer::Layer;
-use super::{LayeredStore, State};
+use super::LayeredStore;
 use crate::sync::lock;
 use crate::tree::TreeError;
 
@@ -149,33 +149,41 @@ impl LayeredStore {
         }
     }
 
+    /// With room for what a checkpoint adds, which is made before the lock is taken: a part may be tens of megabytes, and the
+    /// core waits for the lock. Nobody else makes room or puts a filter in place meanwhile, for `committing` is held.
     fn filters_with_room(&self, added: u64, removed: u64) -> Vec<KeyFilter> {
-        let mut state = lock(&self.0.state);
-        let State { filter, next_filter, .. } = &mut *state;
-        let make_room = |filter: &mut KeyFilter| {
+        let state = lock(&self.0.state);
+        let mut filters = [state.filter.clone(), state.next_filter.clone()];
+        drop(state);
+        for filter in filters.iter_mut().flatten() {
             filter.make_room(added);
             filter.removed += removed;
-            filter.clone()
-        };
-        filter.iter_mut().chain(next_filter).map(make_room).collect()
+        }
+        let [filter, next_filter] = filters.clone();
+        let mut state = lock(&self.0.state);
+        (state.filter, state.next_filter) = (filter, next_filter);
+        filters.into_iter().flatten().collect()
     }
 
     /// Makes the filter anew if it has grown stale; whether it had.
     pub fn tend_filter(&self) -> Result<bool, TreeError> {
         let committing = lock(&self.0.committing);
-        let mut state = lock(&self.0.state);
-        if state.filter.as_ref().is_some_and(|filter| !filter.is_stale()) {
+        if lock(&self.0.state).filter.as_ref().is_some_and(|filter| !filter.is_stale()) {
             return Ok(false);
         }
         // From here on every commit puts its keys into this one too, and every earlier one is seen by the scan.
         let next = KeyFilter::with_room(self.0.tree.stats().entries);
-        state.next_filter = Some(next.clone());
-        drop((state, committing));
+        lock(&self.0.state).next_filter = Some(next.clone());
+        drop(committing);
         let scanned = KINDS.into_iter().try_for_each(|kind| self.scan_into(&next, kind));
+        let _committing = lock(&self.0.committing);
         let mut state = lock(&self.0.state);
         let next = state.next_filter.take();
         scanned?;
-        state.filter = next;
+        let stale = std::mem::replace(&mut state.filter, next);
+        drop(state);
+        // To give its memory back takes long.
+        drop(stale);
         Ok(true)
     }
 

@@ -40,6 +40,12 @@ pub(super) struct Layer {
 }
 
 impl Layer {
+    /// An empty one with room for as much as another one holds, so that its tables do not grow, which takes milliseconds.
+    pub fn as_roomy_as(other: &Layer) -> Layer {
+        let points = HashTable::with_capacity(other.points.len());
+        Layer { points, known: HashTable::with_capacity(other.known.len()), ..Layer::default() }
+    }
+
     /// Puts an entry, or the news that it is gone, in place of what its key had.
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
         let (hash, record) = (self.hash(key), Record::new(key, value));
