@@ -109,7 +109,7 @@ pub fn room_is_handed_on() {
 
 /// Everybody who stands in line has a turn, and no more have one at a time than there are threads.
 pub fn turns_are_handed_on() {
-    let turns = Turns::new();
+    let turns = Arc::new(Turns::new());
     let busy = Arc::new(AtomicUsize::new(0));
     let client = |_| {
         let (turns, busy) = (turns.clone(), busy.clone());

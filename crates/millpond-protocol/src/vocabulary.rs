@@ -121,6 +121,7 @@ record!(Receipt { topic, group, lease });
 /// A receipt and how many leases of consecutive numbers begin with it.
 impl Row for (Receipt, u32) {
     const MAX: usize = RECEIPTS_MAX;
+    const BYTES: usize = 24;
 
     fn check(list: &[Self]) -> Result<(), Bad> {
         if list.iter().any(|(_, count)| *count == 0) {

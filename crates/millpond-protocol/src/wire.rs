@@ -29,6 +29,8 @@ pub(crate) trait Wire: Sized {
 pub(crate) trait Row: Wire {
     /// The most that one list may hold.
     const MAX: usize;
+    /// Bytes that each takes in a frame at least.
+    const BYTES: usize = 1;
     /// What a list of them needs beyond being readable.
     fn check(_list: &[Self]) -> Result<(), Bad> {
         Ok(())
@@ -214,13 +216,15 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
         self.1.put(out);
     }
 
+    #[inline(always)]
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok((A::take(from)?, B::take(from)?))
     }
 }
 
-/// Rows that memory is reserved for before they are read; a list beyond that grows as its rows turn out to be there.
-const ROWS_RESERVED: usize = 256;
+/// Bytes of memory that are reserved for rows before they are read, beyond as many as they have in the frame; a list that
+/// needs more grows as its rows turn out to be there.
+const RESERVED: usize = 8 * 1024;
 
 /// Appends a list.
 pub(crate) fn put_rows<T: Row>(rows: &[T], out: &mut Vec<u8>) {
@@ -238,11 +242,11 @@ impl<T: Row> Wire for Vec<T> {
         if count > T::MAX {
             return Err(Bad::limit(format!("{count} rows, and at most {} are allowed", T::MAX)));
         }
-        // A row has at least one byte.
-        if count > from.remaining() {
+        if count > from.remaining() / T::BYTES {
             return Err(cut_off());
         }
-        let mut rows = Vec::with_capacity(count.min(ROWS_RESERVED));
+        let reserved = (RESERVED + from.remaining()) / size_of::<T>();
+        let mut rows = Vec::with_capacity(count.min(reserved));
         for _ in 0..count {
             rows.push(T::take(from)?);
         }

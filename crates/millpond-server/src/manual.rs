@@ -24,6 +24,7 @@ use crate::memory::{MEMORY_MIN, Shares};
 use crate::session::connection::Connection;
 use crate::session::outbox::Close;
 use crate::session::ticket::{UNANSWERED, parts, ticket};
+use crate::session::turns::Length;
 use crate::session::{Common, Registry, Shared};
 use crate::update_queue::{Lane, Next, Worker};
 pub use crate::writer::Host;
@@ -264,7 +265,7 @@ impl Edge {
         let is_reading = self.connection.may_read();
         self.connection.note_reading(is_reading, now);
         if is_reading && !self.received.is_empty() {
-            self.connection.hear(&mut self.received, now)?;
+            self.connection.hear(&mut self.received, Length::WHOLE.frames, now)?;
             self.connection.submit()?;
         }
         self.connection.check_deadlines(is_reading, now)

@@ -37,6 +37,8 @@ macro_rules! record {
                 $( put!(&self.$field, out $(, $form)?); )*
             }
 
+            // Where it is a call, each number goes through memory in another width than it is read back in, and waits there.
+            #[inline(always)]
             fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
                 Ok($type { $( $field: take!(from, $field $(, $form)?) ),* })
             }

@@ -20,7 +20,6 @@ use millpond_types::Code;
 use super::Shared;
 use super::conversation::{Conversation, IDLE};
 use super::outbox::{Close, Outbox};
-use super::turns::FRAMES_IN_A_TURN;
 use crate::update_queue::{Place, Source};
 use crate::writer::{FINISHING, PUBLISHING, Request};
 
@@ -69,11 +68,11 @@ impl Connection {
         }
     }
 
-    /// Takes whole frames in, no more than may be in a turn; how many. What is left of the bytes is the beginning of a
-    /// frame, unless [`Connection::has_frames`].
-    pub(crate) fn hear(&mut self, bytes: &mut BytesMut, now: Instant) -> Result<usize, Close> {
+    /// Takes whole frames in, at most so many; how many. What is left of the bytes is the beginning of a frame, unless
+    /// [`Connection::has_frames`].
+    pub(crate) fn hear(&mut self, bytes: &mut BytesMut, most: usize, now: Instant) -> Result<usize, Close> {
         self.has_frames = false;
-        for frames in 0..FRAMES_IN_A_TURN {
+        for frames in 0..most {
             match self.decoder.next_request(bytes) {
                 Ok(None) => return Ok(frames),
                 Ok(Some(incoming)) => self.conversation.accept(incoming, now)?,
@@ -85,7 +84,7 @@ impl Connection {
             self.last_sign = now;
         }
         self.has_frames = true;
-        Ok(FRAMES_IN_A_TURN)
+        Ok(most)
     }
 
     /// Whether more whole frames may be there than were taken in.

@@ -21,10 +21,10 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::ReadHalf;
 
 use super::room::{Held, Room, SMALL, Turn};
-use super::turns::TURN;
+use super::turns::Length;
 
 /// Bytes of a read, and room for one of a busy connection: as much as a connection may do in a turn.
-const READ_MAX: usize = TURN;
+const READ_MAX: usize = Length::WHOLE.bytes;
 
 /// Room for what all connections have received in part.
 #[derive(Clone, Debug)]
@@ -92,10 +92,10 @@ impl Intake {
         self.take_room(held);
     }
 
-    /// Reads once.
-    pub(crate) async fn read(&mut self, stream: &mut ReadHalf<'_>) -> Brought {
+    /// Reads once, at most so many bytes.
+    pub(crate) async fn read(&mut self, stream: &mut ReadHalf<'_>, most: usize) -> Brought {
         self.make_space();
-        let space = (self.bytes.capacity() - self.bytes.len()).min(READ_MAX);
+        let space = (self.bytes.capacity() - self.bytes.len()).min(most);
         // Not `try_read`: this way tokio takes a read that does not fill the buffer as the end of what is there, and
         // saves the second call that only finds that out.
         let mut buffer = (&mut self.bytes).limit(space);

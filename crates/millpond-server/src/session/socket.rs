@@ -20,7 +20,7 @@ use super::Shared;
 use super::connection::{Connection, stopped};
 use super::intake::{Brought, Intake};
 use super::outbox::{Close, Outbox};
-use super::turns::{Effort, TURN, Turn};
+use super::turns::{Effort, Turn};
 use crate::update_queue::Refused;
 use crate::writer::FINISHING;
 
@@ -103,7 +103,7 @@ impl Socket {
             self.connection.submit()?;
             drop(turn.take());
             self.connection.check_drained()?;
-            if self.effort.needs_turn() {
+            if self.effort.needs_turn(&self.shared.turns) {
                 turn = Some(self.shared.turns.next().await);
             }
             if self.connection.has_frames() {
@@ -128,6 +128,7 @@ impl Socket {
                 () = self.outbox.filled() => {}
                 ready = reading.readable(), if is_reading => {
                     ready.map_err(|_| End::Gone)?;
+                    self.effort.called(&self.shared.turns, Instant::now());
                     if !self.read(&mut reading).await? {
                         return Ok(());
                     }
@@ -142,7 +143,7 @@ impl Socket {
 
     /// Reads once, without waiting, and takes frames in. False at the end of the stream.
     async fn read(&mut self, stream: &mut ReadHalf<'_>) -> Result<bool, End> {
-        match self.intake.read(stream).await {
+        match self.intake.read(stream, self.effort.length().bytes).await {
             Brought::Something(bytes) => self.effort.moved(bytes),
             Brought::Nothing => return Ok(true),
             Brought::End => return Ok(false),
@@ -153,7 +154,7 @@ impl Socket {
 
     /// Takes whole frames in, no more than may be in a turn.
     fn take_in(&mut self) -> Result<(), Close> {
-        let frames = self.connection.hear(&mut self.intake.bytes, Instant::now())?;
+        let frames = self.connection.hear(&mut self.intake.bytes, self.effort.length().frames, Instant::now())?;
         self.effort.took_in(frames);
         if !self.connection.has_frames() {
             self.intake.settle();
@@ -164,17 +165,17 @@ impl Socket {
     /// Writes as much as the socket takes and may be in a turn.
     fn flush(&mut self, stream: &WriteHalf<'_>) -> Result<(), End> {
         self.has_more_to_say = false;
-        let mut moved = 0;
+        let (mut moved, most) = (0, self.effort.length().bytes);
         loop {
             let bytes = self.connection.say()?;
             if bytes.is_empty() {
                 return Ok(());
             }
-            if moved >= TURN {
+            if moved >= most {
                 self.has_more_to_say = true;
                 return Ok(());
             }
-            match stream.try_write(&bytes[..bytes.len().min(TURN)]) {
+            match stream.try_write(&bytes[..bytes.len().min(most)]) {
                 Ok(bytes) => {
                     moved += bytes;
                     self.effort.moved(bytes);

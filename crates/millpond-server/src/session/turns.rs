@@ -3,7 +3,8 @@
 //! Whoever asks for little is served when the runtime comes to its task. A connection that has done a turn's work in a
 //! short while ([`Effort`]) stands in line for each further turn, and of all those who stand there only as many go on at a
 //! time as threads serve connections ([`Turns`]). So whoever asks for little finds one turn in front of it, and not one of
-//! each connection that floods; and those that flood share what is left evenly.
+//! each connection that floods; and those that flood share what is left evenly. Turns are long ([`Length::WHOLE`]) where
+//! nobody asks for little, and short ([`Length::SHORT`]) where somebody does.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -12,16 +13,35 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 
-/// Bytes read and written in a turn, some tens of microseconds of loopback.
-pub(crate) const TURN: usize = 128 * 1024;
-/// Frames taken in in a turn. A read brings thousands of small ones: sixteen clients that flooded a broker with pings held
-/// everyone else up for seconds.
-pub(crate) const FRAMES_IN_A_TURN: usize = 512;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// How much a connection does in a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Length {
+    /// Bytes read and written.
+    pub(crate) bytes: usize,
+    /// Frames taken in. A read brings thousands of small ones: sixteen clients that flooded a broker with pings held
+    /// everyone else up for seconds.
+    pub(crate) frames: usize,
+}
+
+impl Length {
+    /// Some tens of microseconds of loopback.
+    pub(crate) const WHOLE: Length = Length { bytes: 128 * 1024, frames: 512 };
+    /// Some ten microseconds: a request and its answer wait for such a turn at each step, six times from a publish to an
+    /// ack. To go from one connection to the next takes one or two, so where nobody waits turns are not so short.
+    pub(crate) const SHORT: Length = Length { bytes: 32 * 1024, frames: 128 };
+}
+
 /// What a frame counts beside its bytes.
-const FRAME: usize = TURN / FRAMES_IN_A_TURN;
-/// Who takes longer than this over a turn's work leaves others enough time, and does not stand in line: 25 MB/s, or 100,000
-/// frames.
+const FRAME: usize = Length::WHOLE.bytes / Length::WHOLE.frames;
+/// Who takes longer than this over a whole turn's work leaves others enough time, and does not stand in line: 25 MB/s, or
+/// 100,000 frames.
 const SHORT: Duration = Duration::from_millis(5);
+/// Who has not flooded for so long asks for little.
+const CALM: Duration = Duration::from_millis(100);
+/// So long after somebody asked for little, somebody is taken to do so again.
+const RECENT: Duration = Duration::from_millis(5);
 
 /// Threads that serve connections: half the cores, for the writer, the journal and the clients' work want theirs.
 pub(crate) fn threads() -> usize {
@@ -29,20 +49,38 @@ pub(crate) fn threads() -> usize {
 }
 
 /// The line of connections that have much to do.
-#[derive(Clone, Debug)]
-pub(crate) struct Turns(Arc<Semaphore>);
+#[derive(Debug)]
+pub(crate) struct Turns {
+    line: Arc<Semaphore>,
+    begun: Instant,
+    /// When something was read last of somebody who asks for little, in microseconds since it was begun.
+    called: AtomicU64,
+}
 
 /// A turn, until it is dropped. Nothing is waited for in it.
 pub(crate) type Turn = OwnedSemaphorePermit;
 
 impl Turns {
     pub(crate) fn new() -> Turns {
-        Turns(Arc::new(Semaphore::new(threads())))
+        let line = Arc::new(Semaphore::new(threads()));
+        Turns { line, begun: Instant::now(), called: AtomicU64::new(0) }
+    }
+
+    /// How long turns are now.
+    fn length(&self, now: Instant) -> Length {
+        let called = Duration::from_micros(self.called.load(Ordering::Relaxed));
+        let is_recent = self.since_begin(now).saturating_sub(called) < RECENT;
+        if is_recent { Length::SHORT } else { Length::WHOLE }
+    }
+
+    /// Counted from [`RECENT`] on: at the beginning nobody has called.
+    fn since_begin(&self, now: Instant) -> Duration {
+        RECENT + now.saturating_duration_since(self.begun)
     }
 
     /// Waits for a turn.
     pub(crate) async fn next(&self) -> Turn {
-        let turn = self.0.clone().acquire_owned().await.expect("it is never closed");
+        let turn = self.line.clone().acquire_owned().await.expect("it is never closed");
         // The runtime looks at all sockets and comes to whoever is ready before it comes back.
         yield_now().await;
         turn
@@ -53,11 +91,19 @@ impl Turns {
 pub(crate) struct Effort {
     spent: usize,
     since: Instant,
+    floods: bool,
+    /// How long its turns are.
+    length: Length,
 }
 
 impl Effort {
     pub(crate) fn new(now: Instant) -> Effort {
-        Effort { spent: 0, since: now }
+        Effort { spent: 0, since: now, floods: false, length: Length::WHOLE }
+    }
+
+    /// How much it may do in a turn.
+    pub(crate) fn length(&self) -> Length {
+        self.length
     }
 
     /// So many bytes were read or written.
@@ -70,16 +116,26 @@ impl Effort {
         self.spent += frames * FRAME;
     }
 
+    /// Something was read: those who flood take note of it if it is of somebody who asks for little.
+    pub(crate) fn called(&self, turns: &Turns, now: Instant) {
+        if !self.floods || now.saturating_duration_since(self.since) > CALM {
+            turns.called.store(turns.since_begin(now).as_micros() as u64, Ordering::Relaxed);
+        }
+    }
+
     /// Whether the connection stands in line before it goes on. It is asked once for a turn.
-    pub(crate) fn needs_turn(&mut self) -> bool {
-        if self.spent < TURN {
+    pub(crate) fn needs_turn(&mut self, turns: &Turns) -> bool {
+        let turn = self.length.bytes;
+        if self.spent < turn {
             return false;
         }
         let now = Instant::now();
-        let is_short = now.saturating_duration_since(self.since) < SHORT;
+        let short = SHORT * turn as u32 / Length::WHOLE.bytes as u32;
+        self.floods = now.saturating_duration_since(self.since) < short;
         self.since = now;
-        self.spent = if is_short { self.spent - TURN } else { 0 };
-        is_short
+        self.spent = if self.floods { self.spent - turn } else { 0 };
+        self.length = turns.length(now);
+        self.floods
     }
 }
 
@@ -89,19 +145,34 @@ mod tests {
 
     #[test]
     fn who_floods_stands_in_line_and_who_asks_for_little_does_not() {
-        let begin = Instant::now();
+        let (begin, turns) = (Instant::now(), Turns::new());
         let (mut little, mut much) = (Effort::new(begin), Effort::new(begin));
-        for _ in 0..FRAMES_IN_A_TURN - 1 {
+        for _ in 0..Length::WHOLE.frames - 1 {
             little.took_in(1);
-            assert!(!little.needs_turn());
+            assert!(!little.needs_turn(&turns));
         }
-        much.took_in(2 * FRAMES_IN_A_TURN);
-        much.moved(TURN - 1);
-        assert!(much.needs_turn() && much.needs_turn(), "each turn counts");
-        assert!(!much.needs_turn());
+        much.took_in(2 * Length::WHOLE.frames);
+        much.moved(Length::WHOLE.bytes - 1);
+        assert!(much.needs_turn(&turns) && much.needs_turn(&turns), "each turn counts");
+        assert!(!much.needs_turn(&turns));
         // What was done over a long time is no flood.
         let long_ago = begin.checked_sub(SHORT).expect("the clock runs for longer");
-        let mut slow = Effort { spent: 5 * TURN, since: long_ago };
-        assert!(!slow.needs_turn() && !slow.needs_turn());
+        let mut slow = Effort { spent: 5 * Length::WHOLE.bytes, since: long_ago, ..Effort::new(begin) };
+        assert!(!slow.needs_turn(&turns) && !slow.needs_turn(&turns));
+    }
+
+    #[test]
+    fn turns_are_short_where_somebody_asks_for_little() {
+        let turns = Turns::new();
+        let at = |since: Duration| turns.begun + since;
+        let (little, much) = (Effort::new(at(CALM)), Effort { floods: true, ..Effort::new(at(CALM)) });
+        assert_eq!(turns.length(at(Duration::ZERO)), Length::WHOLE);
+        much.called(&turns, at(CALM));
+        assert_eq!(turns.length(at(CALM)), Length::WHOLE, "who floods is not meant");
+        little.called(&turns, at(CALM));
+        assert_eq!(turns.length(at(CALM + RECENT / 2)), Length::SHORT);
+        assert_eq!(turns.length(at(CALM + RECENT)), Length::WHOLE);
+        much.called(&turns, at(3 * CALM));
+        assert_eq!(turns.length(at(3 * CALM)), Length::SHORT, "who has long been calm floods no longer");
     }
 }

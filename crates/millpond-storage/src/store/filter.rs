@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use foldhash::quality::FixedState;
 use millpond_core::store::{KeyBytes, Range};
 
-use super::layer::Layer;
 use super::LayeredStore;
+use super::layer::Layer;
 use crate::sync::lock;
 use crate::tree::TreeError;
 
