@@ -236,11 +236,10 @@ impl State {
     fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
         self.topics[slot].bucket = page.bucket.map(|page| Box::new(Bucket::of_page(page)));
         self.topics[slot].age = page.age.map(|page| Box::new(Age::of_page(page)));
-        self.topics[slot].levels.reserve_exact(page.levels.len());
         for level in page.levels {
             let priority = level.priority;
             let of = (self.topics[slot].bounds, Sequence(self.topics[slot].floor));
-            self.topics[slot].levels.push(Level::new(priority, level.next, of));
+            self.topics[slot].levels.push_back(Level::new(priority, level.next, of));
             let mut stored = level.stored.into_iter().peekable();
             for run in level.runs {
                 self.arm_expiry(slot, priority, &run);

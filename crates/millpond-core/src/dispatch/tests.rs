@@ -197,7 +197,7 @@ impl World {
             tenant: tenant_hash([1, 2], name.tenant()),
             floor: 0,
             next_lease: LeaseNumber(0),
-            levels: Vec::new(),
+            levels: crate::state::series::Series::new(),
             leases: Few::new(),
             in_flight: 0,
             set_aside: 0,

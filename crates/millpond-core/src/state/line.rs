@@ -12,13 +12,13 @@
 mod middle;
 mod older;
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use millpond_types::block::Sizes;
 use millpond_types::{Sequence, WallTime};
 
 use crate::page::{RunPage, StoredPiece};
+use crate::state::series::{Series, Things};
 use crate::time_index::TimerKey;
 
 /// How much of a line stays in memory, in runs.
@@ -42,7 +42,7 @@ impl LineBounds {
 
 #[derive(Clone)]
 pub(crate) struct Line {
-    pieces: VecDeque<Piece>,
+    pieces: Series<Piece>,
     /// Messages in all pieces.
     waiting: u64,
     /// Runs in memory.
@@ -57,7 +57,7 @@ pub(crate) struct Line {
 #[derive(Clone)]
 enum Piece {
     /// Never empty.
-    Loaded(VecDeque<RunPage>),
+    Loaded(Series<RunPage>),
     /// With the timer of its first TTL.
     Stored(StoredPiece, Option<TimerKey>),
 }
@@ -76,7 +76,7 @@ pub(crate) enum InLine<'a> {
 impl Line {
     /// Of a topic whose own sequences begin at `floor`: those before it are given to it by others.
     pub(crate) fn new(bounds: LineBounds, floor: Sequence) -> Line {
-        Line { pieces: VecDeque::new(), waiting: 0, runs: 0, islands: Vec::new(), floor, bounds }
+        Line { pieces: Series::new(), waiting: 0, runs: 0, islands: Vec::new(), floor, bounds }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -139,9 +139,7 @@ impl Line {
                 runs.push_back(run);
             }
             _ => {
-                // Most lines are of one run.
-                self.pieces.reserve_exact(usize::from(self.pieces.is_empty()));
-                self.pieces.push_back(Piece::Loaded(VecDeque::from([run])));
+                self.pieces.push_back(Piece::Loaded(Series::One(run)));
             }
         }
     }
@@ -158,7 +156,7 @@ impl Line {
             Some(Piece::Loaded(runs)) if runs.len() < room => runs.push_back(run),
             _ => {
                 self.islands.push(run.first);
-                self.pieces.insert(at, Piece::Loaded(VecDeque::from([run])));
+                self.pieces.insert(at, Piece::Loaded(Series::One(run)));
             }
         }
     }
@@ -249,8 +247,11 @@ impl Line {
             _ => 0,
         };
         let (front, back) = (self.runs().next(), self.pieces.back().and_then(|piece| piece.runs().next_back()));
-        let of_run = size_of::<RunPage>() + (sizes_of(front) + sizes_of(back)) / 2;
-        self.pieces.capacity() * size_of::<Piece>() + self.runs * of_run
+        let sizes = self.runs * (sizes_of(front) + sizes_of(back)) / 2;
+        // One alone stands in place.
+        let is_alone = self.runs == 1 && self.pieces.len() == 1;
+        let runs = if is_alone { 0 } else { self.runs * size_of::<RunPage>() };
+        self.pieces.bytes() + runs + sizes
     }
 
     /// When the oldest message was published.
@@ -270,13 +271,13 @@ impl Line {
 
     /// The runs in memory that end behind `first`, in order.
     pub(crate) fn runs_from(&self, first: Sequence) -> impl Iterator<Item = &RunPage> {
-        let pieces = self.pieces.range(self.at(first)..);
+        let pieces = self.pieces.iter().skip(self.at(first));
         pieces.flat_map(Piece::runs).skip_while(move |run| run.end() <= first)
     }
 
     /// The pieces in the store that end behind `first`, in order.
     pub(crate) fn stored_from(&self, first: Sequence) -> impl Iterator<Item = &StoredPiece> {
-        self.pieces.range(self.at(first)..).filter_map(|piece| match piece {
+        self.pieces.iter().skip(self.at(first)).filter_map(|piece| match piece {
             Piece::Loaded(_) => None,
             Piece::Stored(piece, _) => Some(piece),
         })
@@ -303,9 +304,9 @@ impl Piece {
         }
     }
 
-    fn runs(&self) -> impl DoubleEndedIterator<Item = &RunPage> {
+    fn runs(&self) -> Things<'_, RunPage> {
         match self {
-            Piece::Loaded(runs) => runs.range(..),
+            Piece::Loaded(runs) => runs.iter(),
             Piece::Stored(..) => Default::default(),
         }
     }

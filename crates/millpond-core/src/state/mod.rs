@@ -25,6 +25,8 @@ pub(crate) mod pieces;
 pub(crate) mod policies;
 pub(crate) mod producer;
 pub(crate) mod resident;
+pub(crate) mod series;
+pub(crate) mod slots;
 pub(crate) mod spans;
 pub(crate) mod stored;
 pub(crate) mod sweeps;

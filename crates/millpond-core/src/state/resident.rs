@@ -189,7 +189,7 @@ impl State {
 impl Topic {
     /// About how many bytes it takes, without walking what it holds.
     fn weight(&self) -> usize {
-        let levels = self.levels.capacity() * size_of::<Level>();
+        let levels = self.levels.bytes();
         let held: usize = self.levels.iter().map(Level::weight).sum();
         let leases = few_bytes(self.leases.len(), 16) + self.leases.len() * (size_of::<Lease>() + TIMER_BYTES);
         let bucket = if self.bucket.is_some() { size_of::<Bucket>() + TIMER_BYTES } else { 0 };

@@ -12,7 +12,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 
 use millpond_types::{
     LeaseNumber, MessageId, Millis, Policy, Priority, RunTime, Sequence, SessionId, TopicName, TopicNumber, WallTime,
@@ -26,6 +25,7 @@ use crate::state::few::Few;
 use crate::state::line::{Line, LineBounds};
 use crate::state::policies::Ruling;
 use crate::state::resident::Residence;
+use crate::state::series::Series;
 use crate::state::stored::Stored;
 use crate::state::{LeaseSlot, TopicSlot};
 use crate::store::Shelf;
@@ -46,7 +46,7 @@ pub(crate) struct Topic {
     pub(crate) floor: u64,
     pub(crate) next_lease: LeaseNumber,
     /// Priorities in use, lowest first.
-    pub(crate) levels: Vec<Level>,
+    pub(crate) levels: Series<Level>,
     /// Lease runs by their first number.
     pub(crate) leases: Few<LeaseNumber, LeaseSlot>,
     /// Messages leased.
@@ -208,7 +208,7 @@ impl Topic {
             tenant,
             floor,
             next_lease,
-            levels: Vec::new(),
+            levels: Series::new(),
             leases: Few::new(),
             in_flight: 0,
             set_aside: 0,
@@ -226,25 +226,27 @@ impl Topic {
     }
 
     pub(crate) fn level(&self, priority: Priority) -> Option<&Level> {
-        self.levels.iter().find(|level| level.priority == priority)
+        self.levels.get(self.place(priority)).filter(|level| level.priority == priority)
     }
 
     pub(crate) fn level_mut(&mut self, priority: Priority) -> Option<&mut Level> {
-        self.levels.iter_mut().find(|level| level.priority == priority)
+        let at = self.place(priority);
+        self.levels.get_mut(at).filter(|level| level.priority == priority)
     }
 
     /// The level of a priority, made where it is not there yet.
     pub(crate) fn level_or_new(&mut self, priority: Priority) -> &mut Level {
         let floor = Sequence(self.floor);
-        match self.levels.binary_search_by_key(&priority, |level| level.priority) {
-            Ok(at) => &mut self.levels[at],
-            Err(at) => {
-                // Most topics use one, and a level is large.
-                self.levels.reserve_exact(1);
-                self.levels.insert(at, Level::new(priority, floor, (self.bounds, floor)));
-                &mut self.levels[at]
-            }
+        let at = self.place(priority);
+        if self.levels.get(at).is_none_or(|level| level.priority != priority) {
+            self.levels.insert(at, Level::new(priority, floor, (self.bounds, floor)));
         }
+        &mut self.levels[at]
+    }
+
+    /// Where the level of a priority is, or would be put.
+    fn place(&self, priority: Priority) -> usize {
+        self.levels.partition_point(|level| level.priority < priority)
     }
 
     /// The next sequence of a priority.

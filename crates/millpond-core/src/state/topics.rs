@@ -7,12 +7,12 @@ use core::hint::black_box;
 
 use hashbrown::{HashMap, HashTable};
 use millpond_types::{Priority, TopicName, TopicNumber};
-use slab::Slab;
 
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 use crate::state::hash::{InOrder, name_hash};
 use crate::state::order::{ANY, Order, Position};
+use crate::state::slots::Slots;
 use crate::state::topic::{Siblings, Topic};
 use crate::state::warm::TOGETHER;
 use crate::store::Name;
@@ -20,7 +20,7 @@ use crate::store::Name;
 #[derive(Clone)]
 pub(crate) struct Topics {
     hash_key: [u64; 2],
-    slots: Slab<Topic>,
+    slots: Slots<Topic>,
     /// With the hashes, so that a table that grows does not make them all anew in one turn.
     by_name: HashTable<(u64, TopicSlot)>,
     /// The first of the siblings.
@@ -33,7 +33,7 @@ pub(crate) struct Topics {
 impl Topics {
     pub(crate) fn new(hash_key: [u64; 2]) -> Topics {
         let by_number = HashMap::default();
-        let (slots, at_hand) = (Slab::new(), Cell::new(0));
+        let (slots, at_hand) = (Slots::new(), Cell::new(0));
         Topics { hash_key, slots, by_name: HashTable::new(), by_number, at_hand, order: Order::default() }
     }
 
@@ -45,7 +45,7 @@ impl Topics {
         let hash = name_hash(self.hash_key, group, name.as_bytes());
         let slots = &self.slots;
         let is_it = |(other, slot): &(u64, TopicSlot)| {
-            let topic = || &slots[*slot as usize];
+            let topic = || &slots[*slot];
             *other == hash && topic().group == group && topic().name == *name
         };
         let found = self.by_name.find(hash, is_it).map(|(_, slot)| *slot)?;
@@ -107,12 +107,12 @@ impl Topics {
         let hash = name_hash(self.hash_key, topic.group, topic.name.as_bytes());
         let (group, name) = (topic.group, topic.name.clone());
         let near = self.behind_at_hand(group, &name);
-        let slot = u32::try_from(self.slots.insert(topic)).expect("fewer than 2^32 topics in memory");
+        let slot = self.slots.insert(topic);
         self.by_name.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
         self.link(slot);
         let place = near.or_else(|| self.seek(group, Edge::Before(name.as_bytes())));
-        let (slots, tenant) = (&self.slots, self.slots[slot as usize].tenant);
-        self.order.insert_at(group, place, slot, |other| slots[other as usize].tenant == tenant);
+        let (slots, tenant) = (&self.slots, self.slots[slot].tenant);
+        self.order.insert_at(group, place, slot, |other| slots[other].tenant == tenant);
         self.at_hand.set(slot);
         slot
     }
@@ -130,7 +130,7 @@ impl Topics {
 
     pub(crate) fn remove(&mut self, slot: TopicSlot) -> Topic {
         self.unlink(slot);
-        let topic = self.slots.remove(slot as usize);
+        let topic = self.slots.remove(slot);
         self.order.remove(topic.group, slot);
         let hash = name_hash(self.hash_key, topic.group, topic.name.as_bytes());
         let entry = self.by_name.find_entry(hash, |(_, other)| *other == slot);
@@ -170,7 +170,7 @@ impl Topics {
 
     /// Every slot lies below this.
     pub(crate) fn places(&self) -> usize {
-        self.slots.capacity()
+        self.slots.places()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -178,27 +178,27 @@ impl Topics {
     }
 
     pub(crate) fn get(&self, slot: TopicSlot) -> Option<&Topic> {
-        self.slots.get(slot as usize)
+        self.slots.get(slot)
     }
 
     pub(crate) fn get_mut(&mut self, slot: TopicSlot) -> Option<&mut Topic> {
-        self.slots.get_mut(slot as usize)
+        self.slots.get_mut(slot)
     }
 
     /// All topics, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TopicSlot, &Topic)> {
-        self.slots.iter().map(|(slot, topic)| (slot as TopicSlot, topic))
+        self.slots.iter()
     }
 
     /// Takes note of the priority at which a topic is offered now.
     pub(crate) fn offer(&mut self, slot: TopicSlot, level: Option<Priority>) {
-        self.slots[slot as usize].offered = level;
+        self.slots[slot].offered = level;
         self.order.set(slot, level);
     }
 
     /// The place of an edge among the topics of a group; `None` if there are none.
     pub(crate) fn seek(&self, group: GroupNumber, edge: Edge<'_>) -> Option<Position> {
-        self.order.seek(group, |slot| edge.is_behind(self.slots[slot as usize].name.as_bytes()))
+        self.order.seek(group, |slot| edge.is_behind(self.slots[slot].name.as_bytes()))
     }
 
     /// The topics of a group from an edge on, in the order of their names.
@@ -265,12 +265,12 @@ impl Edge<'_> {
 impl core::ops::Index<TopicSlot> for Topics {
     type Output = Topic;
     fn index(&self, slot: TopicSlot) -> &Topic {
-        &self.slots[slot as usize]
+        &self.slots[slot]
     }
 }
 
 impl core::ops::IndexMut<TopicSlot> for Topics {
     fn index_mut(&mut self, slot: TopicSlot) -> &mut Topic {
-        &mut self.slots[slot as usize]
+        &mut self.slots[slot]
     }
 }

@@ -40,7 +40,7 @@ impl State {
     /// Something of each part of a topic and its first lease that is a place in memory of its own.
     fn touch_lease(&self, slot: TopicSlot) -> Option<u64> {
         let topic = &self.topics[slot];
-        let level = topic.levels.first()?;
+        let level = topic.levels.front()?;
         let own = topic.in_flight ^ topic.tenant ^ level.next.0 ^ level.ready.len() as u64;
         let (_, aside) = level.aside.iter().next()?;
         let AsideWhy::Leased(lease) = aside.state else { return None };

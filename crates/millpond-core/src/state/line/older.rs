@@ -8,7 +8,7 @@ impl Line {
     /// The first message from `from` on that was published before a time, as far as its pieces tell; of one that is stored,
     /// where it begins. With how many runs and pieces were looked at: if that is `limit`, where to go on instead.
     pub(crate) fn older_from(&self, from: Sequence, before: WallTime, limit: usize) -> (Option<Sequence>, usize) {
-        let parts = self.pieces.range(self.at(from)..).flat_map(|piece| {
+        let parts = self.pieces.iter().skip(self.at(from)).flat_map(|piece| {
             let stored = match piece {
                 Piece::Stored(piece, _) => Some((piece.first, piece.published)),
                 Piece::Loaded(_) => None,
