@@ -29,6 +29,8 @@ const LONG_BOUTS: (usize, Duration) = (5, Duration::from_secs(2));
 /// Bytes that a client sends in one go, where it is in a hurry and where it is not.
 const FAST: usize = MIB as usize;
 const SLOW: usize = 100;
+/// Bytes of a call into the system. Many kernels let nobody else run until it is over, as if the client were not elsewhere.
+const SLICE: usize = 16 * 1024;
 /// What the broker is given: enough for 10,000 connections, which is the larger part of it.
 const MEMORY: u64 = 640 * MIB;
 
@@ -169,7 +171,7 @@ impl Hostile {
     fn push(&mut self) {
         let mut rest = self.pace;
         while self.open && rest > 0 && self.at < self.bytes.len() {
-            let to = self.bytes.len().min(self.at + rest);
+            let to = self.bytes.len().min(self.at + rest.min(SLICE));
             match self.stream.write(&self.bytes[self.at..to]) {
                 Ok(sent) => {
                     (self.at, self.sent, rest) = (self.at + sent, self.sent + sent as u64, rest - sent);
