@@ -49,10 +49,10 @@ const BATCHES: u64 = 10;
 const BATCH_MIN: u64 = 512 << 10;
 /// Larger ones would take too long on a slow disk.
 const BATCH_MAX: u64 = BATCH_BYTES;
-/// What a turn of the writer takes of finishing requests: some hundred acks, which it is done with in a tenth of a
+/// What a turn of the writer takes of finishing requests: some hundred acks, which it is done with in less than a
 /// millisecond. Whoever asks for anything waits for the turn that goes on and for its own, so more would be time that a few
 /// clients take from everyone else; with 16 MiB, sixteen that guessed receipts held others up for seconds.
-pub(crate) const FINISHING_TURN: usize = 64 << 10;
+pub(crate) const FINISHING_TURN: usize = 256 << 10;
 /// What a turn takes of publishes: ten thousand small messages in frames of a hundred, which is as long. Beside a full
 /// batch it stays below what a batch's memory has left.
 pub(crate) const PUBLISHING_TURN: usize = 512 << 10;

@@ -195,7 +195,8 @@ impl Core {
         let others: Vec<TopicSlot> = others.filter_map(|other| self.state.topics.find(*other, name)).collect();
         let own = self.state.topics.find(group, name).map(|slot| &self.state.topics[slot]);
         let end = Sequence(own.map_or(u64::MAX, |own| own.floor));
-        let is_one_enough = home.policies.of_name(name).coalesce != Coalesce::Off;
+        // A topic that was begun without is gone on with without.
+        let is_one_enough = home.policies.of_name(name).coalesce != Coalesce::Off && from.is_none();
         let mut part = Part { messages: Vec::new(), rest: None, cost: 1 };
         if is_one_enough && own.is_some() {
             // What came since the group was made stands for all that came before.
@@ -208,11 +209,15 @@ impl Core {
         for priority in priorities.into_iter().rev().filter(|at| from.is_none_or(|(from, _)| *at <= from)) {
             let mut next = match from {
                 Some((of, sequence)) if of == priority => sequence,
-                _ if is_one_enough => self.last_to_give(&others, priority, start)?.unwrap_or(end),
+                _ if is_one_enough => match self.last_to_give(&others, priority, start, &mut part.cost)? {
+                    Some(last) => last,
+                    None => continue,
+                },
                 _ => Sequence(0),
             };
             while let Some((run, due)) = self.next_held(&others, priority, next, end)? {
-                if part.cost >= room {
+                // The one that is enough is found anew in each turn, so it is not put off.
+                if part.cost >= room && !is_one_enough {
                     part.rest = Some((priority, next));
                     return Ok(part);
                 }
@@ -246,12 +251,14 @@ impl Core {
         Ok(first)
     }
 
-    /// The last message of all that these topics hold and a group is to be given.
+    /// The last message of all that these topics hold and a group is to be given. What is passed over, which is what was
+    /// redriven and what has expired and is still there, counts as cost.
     fn last_to_give(
         &mut self,
         slots: &[TopicSlot],
         priority: Priority,
         start: Start,
+        cost: &mut usize,
     ) -> Result<Option<Sequence>, Want> {
         let (mut end, now) = (Sequence(u64::MAX), self.state.now.wall);
         loop {
@@ -261,9 +268,8 @@ impl Core {
                 found = found.into_iter().chain(last).max_by_key(|(last, _)| *last);
             }
             let Some((last, run)) = found else { return Ok(None) };
-            // Only what is leased outlives its TTL, so these are few.
             if run.is_redriven() || run.is_expired(now) {
-                end = run.first;
+                (end, *cost) = (run.first, *cost + 1);
             } else {
                 // What stands before one that is too old is older.
                 return Ok(Some(last).filter(|_| start.admits(run.published)));

@@ -248,10 +248,11 @@ impl Line {
         };
         let (front, back) = (self.runs().next(), self.pieces.back().and_then(|piece| piece.runs().next_back()));
         let sizes = self.runs * (sizes_of(front) + sizes_of(back)) / 2;
-        // One alone stands in place.
+        // One alone may stand in place, or in what several have left.
         let is_alone = self.runs == 1 && self.pieces.len() == 1;
         let runs = if is_alone { 0 } else { self.runs * size_of::<RunPage>() };
-        self.pieces.bytes() + runs + sizes
+        let apart = self.pieces.front().map_or(0, Piece::bytes);
+        self.pieces.bytes() + runs.max(apart) + sizes
     }
 
     /// When the oldest message was published.
@@ -301,6 +302,14 @@ impl Piece {
         match self {
             Piece::Loaded(runs) => runs.back().expect("a piece is not empty").end(),
             Piece::Stored(piece, _) => piece.end,
+        }
+    }
+
+    /// Bytes of memory that it takes elsewhere.
+    fn bytes(&self) -> usize {
+        match self {
+            Piece::Loaded(runs) => runs.bytes(),
+            Piece::Stored(..) => 0,
         }
     }
 

@@ -1,7 +1,9 @@
 //! Very many large things of one kind, each in a place that it keeps, in pieces of memory that never move.
 //!
 //! A [`slab::Slab`] is one piece: to grow, it is copied whole into one twice as large, while everybody waits and there is
-//! memory for both.
+//! memory for both; and it never shrinks. Here a piece that nothing is left in gives its memory back.
+//!
+//! Invariant: each piece with a free place is among the open ones, once.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -11,15 +13,30 @@ const PIECE: usize = 256;
 
 #[derive(Clone)]
 pub(crate) struct Slots<T> {
-    pieces: Vec<Vec<Option<T>>>,
-    /// Places that are free below the first that was never used. The last one goes first.
-    free: Vec<u32>,
+    pieces: Vec<Piece<T>>,
+    /// Pieces with free places. The last one is filled first.
+    open: Vec<u32>,
+    /// The piece that was empty last.
+    spare: usize,
     len: usize,
+}
+
+#[derive(Clone)]
+struct Piece<T> {
+    things: Vec<Option<T>>,
+    /// Free places before the end of `things`.
+    free: Vec<u8>,
+}
+
+impl<T> Piece<T> {
+    fn len(&self) -> usize {
+        self.things.len() - self.free.len()
+    }
 }
 
 impl<T> Slots<T> {
     pub(crate) fn new() -> Slots<T> {
-        Slots { pieces: Vec::new(), free: Vec::new(), len: 0 }
+        Slots { pieces: Vec::new(), open: Vec::new(), spare: 0, len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -34,42 +51,69 @@ impl<T> Slots<T> {
     /// Puts a thing in a place that is free.
     pub(crate) fn insert(&mut self, thing: T) -> u32 {
         self.len += 1;
-        if let Some(slot) = self.free.pop() {
-            let (piece, at) = place(slot);
-            self.pieces[piece][at] = Some(thing);
-            return slot;
+        let number = self.open.last().copied().unwrap_or_else(|| {
+            let number = u32::try_from(self.pieces.len()).expect("fewer than 2^32 places");
+            self.pieces.push(Piece { things: Vec::new(), free: Vec::new() });
+            self.open.push(number);
+            number
+        });
+        let piece = &mut self.pieces[number as usize];
+        let at = match piece.free.pop() {
+            Some(at) => {
+                piece.things[usize::from(at)] = Some(thing);
+                usize::from(at)
+            }
+            None => {
+                piece.things.reserve_exact(if piece.things.is_empty() { PIECE } else { 0 });
+                piece.things.push(Some(thing));
+                piece.things.len() - 1
+            }
+        };
+        if piece.len() == PIECE {
+            self.open.pop();
         }
-        if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
-            self.pieces.push(Vec::with_capacity(PIECE));
-        }
-        let number = self.pieces.len() - 1;
-        let piece = &mut self.pieces[number];
-        piece.push(Some(thing));
-        u32::try_from(number * PIECE + piece.len() - 1).expect("fewer than 2^32 places")
+        u32::try_from(number as usize * PIECE + at).expect("fewer than 2^32 places")
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> T {
-        let (piece, at) = place(slot);
-        let thing = self.pieces[piece][at].take().expect("what is removed is there");
-        self.free.push(slot);
+        let (number, at) = place(slot);
+        let piece = &mut self.pieces[number];
+        if piece.len() == PIECE {
+            self.open.push(number as u32);
+        }
+        let thing = piece.things[at].take().expect("what is removed is there");
+        piece.free.push(at as u8);
         self.len -= 1;
+        if piece.len() == 0 {
+            self.give_back(number);
+        }
         thing
+    }
+
+    /// A piece is empty. It stays for what comes next, and the one that stayed before it need not.
+    fn give_back(&mut self, number: usize) {
+        let before = core::mem::replace(&mut self.spare, number);
+        if before != number && self.pieces[before].len() == 0 {
+            self.pieces[before] = Piece { things: Vec::new(), free: Vec::new() };
+        }
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         let (piece, at) = place(slot);
-        self.pieces.get(piece)?.get(at)?.as_ref()
+        self.pieces.get(piece)?.things.get(at)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
         let (piece, at) = place(slot);
-        self.pieces.get_mut(piece)?.get_mut(at)?.as_mut()
+        self.pieces.get_mut(piece)?.things.get_mut(at)?.as_mut()
     }
 
     /// All of them, in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let all = self.pieces.iter().flatten().enumerate();
-        all.filter_map(|(slot, thing)| thing.as_ref().map(|thing| (slot as u32, thing)))
+        let all = self.pieces.iter().enumerate().flat_map(|(number, piece)| {
+            piece.things.iter().enumerate().map(move |(at, thing)| ((number * PIECE + at) as u32, thing))
+        });
+        all.filter_map(|(slot, thing)| Some((slot, thing.as_ref()?)))
     }
 }
 
@@ -109,8 +153,17 @@ mod tests {
         }
         assert!(slots.iter().eq(model.iter().map(|(slot, number)| (*slot, number))));
         assert!(slots.places() <= 3 * PIECE, "free places are used again");
+        assert_eq!(slots.open.len(), slots.pieces.iter().filter(|piece| piece.len() < PIECE).count());
         let slot = *model.keys().next().unwrap();
         slots[slot] = 7;
         assert_eq!((slots[slot], slots.get_mut(slot)), (7, Some(&mut 7)));
+        model.keys().for_each(|slot| _ = slots.remove(*slot));
+        assert_eq!(
+            slots.pieces.iter().filter(|piece| piece.things.capacity() > 0).count(),
+            1,
+            "one stays for the next"
+        );
+        assert!((0..2 * PIECE as u64).all(|number| slots.insert(number) < slots.places() as u32));
+        assert_eq!((slots.len(), slots.iter().count()), (2 * PIECE, 2 * PIECE));
     }
 }

@@ -105,6 +105,7 @@ impl Socket {
             self.connection.check_drained()?;
             if self.effort.needs_turn(&self.shared.turns) {
                 turn = Some(self.shared.turns.next().await);
+                self.effort.begins(Instant::now());
             }
             if self.connection.has_frames() {
                 self.take_in()?;

@@ -123,6 +123,11 @@ impl Effort {
         }
     }
 
+    /// A turn begins. How long it was waited for says nothing of what the connection would do.
+    pub(crate) fn begins(&mut self, now: Instant) {
+        self.since = now;
+    }
+
     /// Whether the connection stands in line before it goes on. It is asked once for a turn.
     pub(crate) fn needs_turn(&mut self, turns: &Turns) -> bool {
         let turn = self.length.bytes;
@@ -155,6 +160,11 @@ mod tests {
         much.moved(Length::WHOLE.bytes - 1);
         assert!(much.needs_turn(&turns) && much.needs_turn(&turns), "each turn counts");
         assert!(!much.needs_turn(&turns));
+        // Nor is it the less of one for having waited.
+        much.since -= SHORT;
+        much.begins(Instant::now());
+        much.moved(Length::WHOLE.bytes);
+        assert!(much.needs_turn(&turns));
         // What was done over a long time is no flood.
         let long_ago = begin.checked_sub(SHORT).expect("the clock runs for longer");
         let mut slow = Effort { spent: 5 * Length::WHOLE.bytes, since: long_ago, ..Effort::new(begin) };

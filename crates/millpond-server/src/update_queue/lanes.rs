@@ -233,7 +233,9 @@ impl<Q, A> LaneState<Q, A> {
     }
 
     pub(super) fn push(&mut self, request: Q, answer: Answer<A>, weight: usize) {
-        self.weight += weight;
+        let fills = self.weight < self.capacity && self.weight + weight > self.capacity;
+        // By how much the last one is too heavy is not taken from the room for those who ask for little.
+        self.weight = if fills { self.capacity } else { self.weight + weight };
         self.waiting.push((request, answer));
     }
 

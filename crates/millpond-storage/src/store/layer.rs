@@ -23,6 +23,10 @@ use sorted::Sorted;
 /// Bytes that a record's slot in order takes, and the hash of its key: blocks and tables are two thirds full on average.
 const SLOT: usize = (size_of::<Record>() + size_of::<u64>()) * 3 / 2;
 
+/// Entries of each kind that room is made for ahead: about as many topics as a checkpoint is begun for. The room counts
+/// where there are entries in it, and is 18 MiB at most.
+const ROOM_MAX: usize = 400_000;
+
 /// A change: a key, and its value, or none where it is gone.
 type Change<'a> = (&'a [u8], Option<&'a [u8]>);
 
@@ -42,8 +46,8 @@ pub(super) struct Layer {
 impl Layer {
     /// An empty one with room for as much as another one holds, so that its tables do not grow, which takes milliseconds.
     pub fn as_roomy_as(other: &Layer) -> Layer {
-        let points = HashTable::with_capacity(other.points.len());
-        Layer { points, known: HashTable::with_capacity(other.known.len()), ..Layer::default() }
+        let (points, known) = (other.points.len().min(ROOM_MAX), other.known.len().min(ROOM_MAX));
+        Layer { points: HashTable::with_capacity(points), known: HashTable::with_capacity(known), ..Layer::default() }
     }
 
     /// Puts an entry, or the news that it is gone, in place of what its key had.

@@ -143,6 +143,14 @@ fn those_who_ask_for_little_have_as_much_room_again() {
 }
 
 #[test]
+fn one_that_weighs_more_than_a_lane_takes_no_room_from_those_who_ask_for_little() {
+    let mut rig = Rig::new(1 + CAPACITY, 1, 1);
+    rig.clients[0].requests = [(0, 10 * CAPACITY)].into();
+    rig.all_come();
+    assert_eq!(rig.turn().len(), 1 + CAPACITY);
+}
+
+#[test]
 fn a_request_that_weighs_more_than_a_lane_has_its_turn_too() {
     let mut rig = Rig::new(3, 2, 10 * CAPACITY);
     rig.all_come();
