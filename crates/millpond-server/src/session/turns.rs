@@ -38,8 +38,9 @@ const FRAME: usize = Length::WHOLE.bytes / Length::WHOLE.frames;
 /// Who takes longer than this over a whole turn's work leaves others enough time, and does not stand in line: 25 MB/s, or
 /// 100,000 frames.
 const SHORT: Duration = Duration::from_millis(5);
-/// Who has not flooded for so long asks for little.
-const CALM: Duration = Duration::from_millis(100);
+/// Bytes, and frames as bytes, below which a connection asks for little in [`RECENT`]: a few dozen frames, a twentieth of what is
+/// a flood.
+const LITTLE: usize = 8 * 1024;
 /// So long after somebody asked for little, somebody is taken to do so again.
 const RECENT: Duration = Duration::from_millis(5);
 
@@ -91,14 +92,17 @@ impl Turns {
 pub(crate) struct Effort {
     spent: usize,
     since: Instant,
-    floods: bool,
+    /// What it did of late, from when on that is counted, and what it did in as long before.
+    recent: usize,
+    counted: Instant,
+    before: usize,
     /// How long its turns are.
     length: Length,
 }
 
 impl Effort {
     pub(crate) fn new(now: Instant) -> Effort {
-        Effort { spent: 0, since: now, floods: false, length: Length::WHOLE }
+        Effort { spent: 0, since: now, recent: 0, counted: now, before: 0, length: Length::WHOLE }
     }
 
     /// How much it may do in a turn.
@@ -109,16 +113,22 @@ impl Effort {
     /// So many bytes were read or written.
     pub(crate) fn moved(&mut self, bytes: usize) {
         self.spent += bytes;
+        self.recent += bytes;
     }
 
     /// So many frames were taken in.
     pub(crate) fn took_in(&mut self, frames: usize) {
-        self.spent += frames * FRAME;
+        self.moved(frames * FRAME);
     }
 
-    /// Something was read: those who flood take note of it if it is of somebody who asks for little.
-    pub(crate) fn called(&self, turns: &Turns, now: Instant) {
-        if !self.floods || now.saturating_duration_since(self.since) > CALM {
+    /// Something comes: those who flood take note of it if it is from somebody who asks for little.
+    pub(crate) fn called(&mut self, turns: &Turns, now: Instant) {
+        let since = now.saturating_duration_since(self.counted);
+        if since >= RECENT {
+            self.before = if since < 2 * RECENT { self.recent } else { 0 };
+            (self.recent, self.counted) = (0, now);
+        }
+        if self.recent.max(self.before) < LITTLE {
             turns.called.store(turns.since_begin(now).as_micros() as u64, Ordering::Relaxed);
         }
     }
@@ -136,11 +146,11 @@ impl Effort {
         }
         let now = Instant::now();
         let short = SHORT * turn as u32 / Length::WHOLE.bytes as u32;
-        self.floods = now.saturating_duration_since(self.since) < short;
+        let floods = now.saturating_duration_since(self.since) < short;
         self.since = now;
-        self.spent = if self.floods { self.spent - turn } else { 0 };
+        self.spent = if floods { self.spent - turn } else { 0 };
         self.length = turns.length(now);
-        self.floods
+        floods
     }
 }
 
@@ -175,14 +185,18 @@ mod tests {
     fn turns_are_short_where_somebody_asks_for_little() {
         let turns = Turns::new();
         let at = |since: Duration| turns.begun + since;
-        let (little, much) = (Effort::new(at(CALM)), Effort { floods: true, ..Effort::new(at(CALM)) });
+        let (mut little, mut much) = (Effort::new(at(RECENT)), Effort::new(at(RECENT)));
         assert_eq!(turns.length(at(Duration::ZERO)), Length::WHOLE);
-        much.called(&turns, at(CALM));
-        assert_eq!(turns.length(at(CALM)), Length::WHOLE, "who floods is not meant");
-        little.called(&turns, at(CALM));
-        assert_eq!(turns.length(at(CALM + RECENT / 2)), Length::SHORT);
-        assert_eq!(turns.length(at(CALM + RECENT)), Length::WHOLE);
-        much.called(&turns, at(3 * CALM));
-        assert_eq!(turns.length(at(3 * CALM)), Length::SHORT, "who has long been calm floods no longer");
+        much.moved(LITTLE);
+        much.called(&turns, at(RECENT));
+        assert_eq!(turns.length(at(RECENT)), Length::WHOLE, "who asks for much is not meant");
+        little.moved(LITTLE - 1);
+        little.called(&turns, at(RECENT));
+        assert_eq!(turns.length(at(RECENT * 3 / 2)), Length::SHORT);
+        assert_eq!(turns.length(at(RECENT * 2)), Length::WHOLE);
+        much.called(&turns, at(RECENT * 2));
+        assert_eq!(turns.length(at(RECENT * 2)), Length::WHOLE, "what it did is not long ago");
+        much.called(&turns, at(RECENT * 4));
+        assert_eq!(turns.length(at(RECENT * 4)), Length::SHORT);
     }
 }
