@@ -38,9 +38,9 @@ const FRAME: usize = Length::WHOLE.bytes / Length::WHOLE.frames;
 /// Who takes longer than this over a whole turn's work leaves others enough time, and does not stand in line: 25 MB/s, or
 /// 100,000 frames.
 const SHORT: Duration = Duration::from_millis(5);
-/// Bytes, and frames as bytes, below which a connection asks for little in [`RECENT`]: a few dozen frames, a twentieth of what is
-/// a flood.
-const LITTLE: usize = 8 * 1024;
+/// Bytes, and frames as bytes, below which a connection asks for little in [`RECENT`]: half of what is a flood. A client that
+/// waits for each answer before it asks again does less, however fast both are.
+const LITTLE: usize = 64 * 1024;
 /// So long after somebody asked for little, somebody is taken to do so again.
 const RECENT: Duration = Duration::from_millis(5);
 
