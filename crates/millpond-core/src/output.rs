@@ -64,6 +64,8 @@ pub enum Reply {
     Received(Vec<LeasedRun>),
     /// To a finish that asked for it.
     Finished(Vec<OutcomeRun<FinishOutcome>>),
+    /// To a finish that did not, of whose receipts so many named no current lease. No client is told.
+    Lost(u32),
     /// To a forward. Where one receipt is lost or one message refused, nothing of it was done.
     Forwarded {
         /// What became of each receipt, in order.
@@ -225,6 +227,11 @@ impl LeasedRun {
     pub fn id(&self) -> MessageId {
         MessageId { topic: self.receipt.topic, priority: self.priority, sequence: self.first }
     }
+}
+
+/// How many receipts named no current lease.
+pub fn lost(outcomes: &[OutcomeRun<FinishOutcome>]) -> u32 {
+    outcomes.iter().filter(|run| run.outcome == FinishOutcome::LeaseLost).map(|run| run.count).sum()
 }
 
 #[cfg(test)]

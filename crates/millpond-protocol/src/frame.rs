@@ -43,7 +43,8 @@ pub enum Request<B = Bytes> {
     Route(Route<B>),
     /// Leases messages once. Answered by [`Response::Received`].
     Receive(Receive),
-    /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set.
+    /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set. For each receipt that names no current
+    /// lease the broker does not read the connection for a moment, 10 µs or more.
     Finish(Finish),
     /// Begins a consumer session on this connection, or resumes the one named. Answered by [`Response::SessionBegun`].
     SessionBegin {

@@ -246,7 +246,7 @@ impl Edge {
 
     /// The bytes that it has to say, `most` at most.
     pub fn say(&mut self, most: usize, now: Instant) -> Result<Vec<u8>, Closed> {
-        let said = match self.connection.say() {
+        let said = match self.connection.say(now) {
             Ok(bytes) => bytes[..bytes.len().min(most)].to_vec(),
             Err(close) => return Err(Closed { code: close.code, last: self.connection.close(&close) }),
         };

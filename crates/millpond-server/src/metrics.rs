@@ -30,6 +30,7 @@ pub(crate) struct Metrics {
     pub(crate) batches: Counter,
     pub(crate) batch_bytes: Counter,
     pub(crate) sync_seconds: Histogram,
+    pub(crate) turn_seconds: Histogram,
     pub(crate) checkpoints: Counter,
     pub(crate) checkpoint_seconds: Histogram,
     pub(crate) connected: Counter,
@@ -97,7 +98,7 @@ pub(crate) struct Readings {
 
 /// From that of a few topics to that of a hundred thousands on a slow disk.
 const CHECKPOINT_BUCKETS: [f64; 7] = [0.01, 0.05, 0.2, 0.5, 1.0, 4.0, 16.0];
-/// From 25 µs, a fast disk's sync, to 1.6 s, a failing one's.
+/// From 25 µs, a fast disk's sync and a short turn, to 1.6 s, a failing one's.
 const SYNC_BUCKETS: [f64; 9] = [25e-6, 100e-6, 200e-6, 400e-6, 1.6e-3, 6.4e-3, 25.6e-3, 0.1, 1.6];
 
 impl Metrics {
@@ -115,6 +116,7 @@ impl Metrics {
             batches: Counter::default(),
             batch_bytes: Counter::default(),
             sync_seconds: Histogram::new(SYNC_BUCKETS),
+            turn_seconds: Histogram::new(SYNC_BUCKETS),
             checkpoints: Counter::default(),
             checkpoint_seconds: Histogram::new(CHECKPOINT_BUCKETS),
             connected: Counter::default(),
@@ -180,6 +182,9 @@ impl Metrics {
         registry.register("pushed_back", help, self.kept.pushed_back.clone());
         let help = "Time that syncs of the journal took";
         registry.register_with_unit("journal_sync", help, Unit::Seconds, self.sync_seconds.clone());
+        let help =
+            "Time that turns of the writer took, with the syncs that it did itself: what a request waits at most";
+        registry.register_with_unit("writer_turn", help, Unit::Seconds, self.turn_seconds.clone());
         let gauges = [
             ("connections", "Connections open now", &self.gauges.connections),
             ("queue_finishing_bytes", "Requests that wait in the writer's first lane", &self.gauges.finishing),

@@ -2,7 +2,9 @@
 
 mod wire;
 
-use millpond_protocol::{Request, Response};
+use std::time::{Duration, Instant};
+
+use millpond_protocol::{Finish, FinishVerb, Request, Response};
 use millpond_types::{FinishOutcome, LeaseNumber, Millis, Receipt, SessionId, TopicNumber};
 use wire::*;
 
@@ -69,5 +71,27 @@ fn numbers_of_sessions_are_drawn_from_all_their_bits() {
     let numbers: Vec<u64> = (0..64).map(drawn).collect();
     let (ones, zeros) = numbers.iter().fold((0, 0), |(ones, zeros), number| (ones | number, zeros | !number));
     assert_eq!((ones, zeros), (u64::MAX, u64::MAX));
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn who_sends_wrong_receipts_is_not_heard_for_a_while() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let guess = |lease: u64| (Receipt { topic: TopicNumber(7), group: 0, lease: LeaseNumber(2 * lease) }, 1);
+    for confirm in [true, false] {
+        let mut client = Client::connect(server.address());
+        let begun = Instant::now();
+        let receipts = (0..10_000).map(guess).collect();
+        let sent = client.send(Request::Finish(Finish { verb: FinishVerb::Ack, confirm, receipts }));
+        if confirm {
+            client.answer(sent);
+        }
+        // What is answered behind them shows that they were looked at.
+        client.stats();
+        assert_eq!(client.ask(Request::Ping), Response::Pong);
+        assert!(begun.elapsed() >= Duration::from_millis(100), "{:?} for 10,000 guesses", begun.elapsed());
+        client.close();
+    }
     server.shutdown().unwrap();
 }

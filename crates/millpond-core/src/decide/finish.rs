@@ -12,14 +12,17 @@ use crate::Core;
 use crate::command::{Finish, FinishVerb, ReceiptRun};
 use crate::decide::Refusal;
 use crate::fact::{DeadReason, Fact, FactLog, ReturnPlace, Victims};
-use crate::output::Reply;
 use crate::state::TopicSlot;
 use crate::state::hash::mix;
 use crate::state::topic::Topic;
 use crate::state::warm::TOGETHER;
 
 impl Core {
-    pub(super) fn finish(&mut self, finish: Finish, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
+    pub(super) fn finish(
+        &mut self,
+        finish: Finish,
+        log: &mut dyn FactLog,
+    ) -> Result<Vec<OutcomeRun<FinishOutcome>>, Refusal> {
         check_receipts(&finish.receipts)?;
         if let FinishVerb::Fail { reason } | FinishVerb::Reject { reason } = &finish.verb
             && reason.len() > REASON_MAX
@@ -48,7 +51,7 @@ impl Core {
         for (slot, of, lease) in of_runs {
             self.give_back_rest(slot, Some(of), lease, log);
         }
-        Ok(Reply::Finished(outcomes))
+        Ok(outcomes)
     }
 
     /// Goes over the leases of a run of receipts: for current ones, as many of a lease run as there are at a time, `with`

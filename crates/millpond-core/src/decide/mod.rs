@@ -32,7 +32,7 @@ use crate::Core;
 use crate::command::{Command, Ticket, TopicRef};
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::DeadVerb;
-use crate::output::Reply;
+use crate::output::{Reply, lost};
 use crate::state::TopicSlot;
 use crate::state::topic::Topic;
 
@@ -55,7 +55,10 @@ impl Core {
             }
             Command::Finish(finish) => {
                 let confirm = finish.confirm;
-                self.finish(finish, log).map(|reply| confirm.then_some(reply))
+                self.finish(finish, log).map(|outcomes| match confirm {
+                    true => Some(Reply::Finished(outcomes)),
+                    false => Some(lost(&outcomes)).filter(|lost| *lost > 0).map(Reply::Lost),
+                })
             }
             Command::Forward(forward) => self.forward(forward, log).map(Some),
             Command::Route(route) => self.route(route, log).map(Some),

@@ -40,6 +40,7 @@ fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
         Reply::Received(leases) if leases.is_empty() => vec!["nothing".into()],
         Reply::Received(leases) => leases.iter().map(|run| leased(run, journal)).collect(),
         Reply::Finished(outcomes) => runs(outcomes, finished),
+        Reply::Lost(receipts) => vec![format!("{receipts} lost")],
         Reply::Forwarded { finished, published } => {
             let mut lines = runs(finished, self::finished);
             lines.extend(runs(published, |outcome| self::published(outcome, now)));

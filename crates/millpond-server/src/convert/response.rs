@@ -14,6 +14,7 @@ pub(crate) fn response(reply: Reply) -> Response {
     match reply {
         Reply::Published { outcomes, .. } => Response::Published(outcomes),
         Reply::Finished(outcomes) => Response::Finished(outcomes),
+        Reply::Lost(_) => unreachable!("no client is told"),
         Reply::Forwarded { finished, published } => Response::Forwarded { finished, published },
         Reply::Done => Response::Done,
         Reply::Count(count) => Response::Count(count),

@@ -20,6 +20,7 @@ use millpond_types::Code;
 use super::Shared;
 use super::conversation::{Conversation, IDLE};
 use super::outbox::{Close, Outbox};
+use super::toll::Toll;
 use crate::update_queue::{Place, Source};
 use crate::writer::{FINISHING, PUBLISHING, Request};
 
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     held: usize,
     /// Whether frames were read when it was last looked.
     was_reading: bool,
+    /// What it pays for wrong receipts.
+    toll: Toll,
     /// When the client was last heard of.
     last_sign: Instant,
     /// Whether there may be whole frames among what was read.
@@ -58,6 +61,7 @@ impl Connection {
         Connection {
             conversation: Conversation::new(number, outbox, goodbye, shared.clone()),
             decoder: Decoder::new(shared.limits),
+            toll: Toll::new(shared.tolls.clone()),
             shared,
             writer,
             written: 0,
@@ -93,8 +97,9 @@ impl Connection {
     }
 
     /// Turns outputs into bytes, and gives those that are to be written.
-    pub(crate) fn say(&mut self) -> Result<&[u8], Close> {
+    pub(crate) fn say(&mut self, now: Instant) -> Result<&[u8], Close> {
         self.conversation.pump()?;
+        self.toll.charge(self.conversation.take_wrong(), now);
         Ok(self.unwritten())
     }
 
@@ -166,12 +171,12 @@ impl Connection {
     }
 
     /// Whether more is to be read. Publishes alone never stop the reading, for acks come on the same socket; but what
-    /// connections hold together has a bound.
+    /// connections hold together has a bound, and wrong receipts cost a while of it.
     pub(crate) fn may_read(&self) -> bool {
         let conversation = &self.conversation;
         let holds_too_much = self.held > 0 && self.shared.held.load(Ordering::Relaxed) > self.shared.held_max;
         let is_full = !conversation.lanes[FINISHING].is_empty() || holds_too_much;
-        !is_full && !conversation.is_draining() && !conversation.is_behind()
+        !is_full && !conversation.is_draining() && !conversation.is_behind() && self.toll.until().is_none()
     }
 
     /// Begins to count the client's silence when reading goes on.
@@ -200,13 +205,14 @@ impl Connection {
 
     /// When something is overdue if nothing happens until then; `is_reading` as for [`Connection::check_deadlines`].
     pub(crate) fn deadline(&self, is_reading: bool) -> Instant {
-        let others = [self.heartbeat_deadline(is_reading), self.conversation.sending.deadline()];
+        let others = [self.heartbeat_deadline(is_reading), self.conversation.sending.deadline(), self.toll.until()];
         others.into_iter().flatten().fold(self.last_sign + IDLE, Instant::min)
     }
 
     /// Why it ends now, where something is overdue. `is_reading` says whether its bytes are read: a heartbeat that the
     /// broker does not read cannot be late.
     pub(crate) fn check_deadlines(&mut self, is_reading: bool, now: Instant) -> Result<(), Close> {
+        self.toll.look(now);
         if now >= self.last_sign + IDLE {
             if !is_reading && !self.conversation.is_behind() {
                 // It may have sent much, and it is us who do not read it.

@@ -17,6 +17,7 @@ pub(crate) mod registry;
 pub(crate) mod room;
 pub(crate) mod socket;
 pub(crate) mod ticket;
+mod toll;
 pub(crate) mod turns;
 pub(crate) mod uses;
 
@@ -40,6 +41,7 @@ use intake::Receiving;
 pub(crate) use known::Known;
 pub(crate) use registry::Registry;
 use room::Room;
+use toll::Tolls;
 use turns::Turns;
 
 /// What the writer and connections share.
@@ -63,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// The line of connections that have much to do.
     pub(crate) turns: Turns,
+    /// The connections that pay for wrong receipts.
+    pub(crate) tolls: Arc<Tolls>,
     /// Room for frames that are not whole yet.
     pub(crate) receiving: Receiving,
     /// Room for frames that wait to be written.
@@ -108,6 +112,7 @@ impl Shared {
             hash_key,
             limits,
             turns: Turns::new(),
+            tolls: Arc::default(),
             receiving: Receiving::new(shares.receiving),
             sending: Room::new(shares.sending),
             windows: Arc::new(Windows::new(shares.windows)),

@@ -166,9 +166,9 @@ impl Socket {
     /// Writes as much as the socket takes and may be in a turn.
     fn flush(&mut self, stream: &WriteHalf<'_>) -> Result<(), End> {
         self.has_more_to_say = false;
-        let (mut moved, most) = (0, self.effort.length().bytes);
+        let (now, mut moved, most) = (Instant::now(), 0, self.effort.length().bytes);
         loop {
-            let bytes = self.connection.say()?;
+            let bytes = self.connection.say(now)?;
             if bytes.is_empty() {
                 return Ok(());
             }

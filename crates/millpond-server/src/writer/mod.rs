@@ -168,6 +168,7 @@ impl<H: Host> Writer<H> {
         self.pressure.look(&self.core, &self.store, &self.common.metrics, now);
         self.note_checkpoint(now);
         self.common.metrics.note_core(&self.core);
+        self.common.metrics.turn_seconds.observe(self.host.now().saturating_duration_since(now).as_secs_f64());
         Ok(self.sleep(now))
     }
 
@@ -264,7 +265,7 @@ impl<H: Host> Writer<H> {
 enum Level {
     Durable,
     Written,
-    /// Nothing: it tells nobody of the state, it only gives back what a publish held.
+    /// Nothing: it tells no client of the state.
     AtOnce,
 }
 
@@ -272,7 +273,7 @@ fn level(output: &Output) -> Level {
     use millpond_core::command::Level as Asked;
     match output {
         Output::Reply { reply: Reply::Published { level: Asked::Buffered, .. }, .. } => Level::Written,
-        Output::Reply { reply: Reply::Published { level: Asked::None, .. }, .. } => Level::AtOnce,
+        Output::Reply { reply: Reply::Published { level: Asked::None, .. } | Reply::Lost(_), .. } => Level::AtOnce,
         _ => Level::Durable,
     }
 }

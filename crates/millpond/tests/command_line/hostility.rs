@@ -2,11 +2,13 @@
 //! and a client beside them is served.
 //!
 //! `CROWD=10000 cargo test --release -p millpond --test command_line a_crowd -- --nocapture` is the same with so many
-//! connections that rest; it prints what the broker took, and how long the client beside them waited: each kind between two
-//! bouts of its absence.
+//! connections that rest; it prints what the broker took, and how long the client beside them waited, in bouts that take
+//! turns: without them, while they are at another broker of the same machine, which takes its processors just as much, and
+//! while they are at the same one.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -39,33 +41,35 @@ fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
     let asked: Option<usize> = std::env::var("CROWD").ok().map(|text| text.parse().expect("CROWD is a number"));
     let (crowd, (bouts, bout)) = asked.map_or((CROWD, BOUTS), |crowd| (crowd, LONG_BOUTS));
     // At length, where the system has its temporary files, which is mostly on the disk.
-    let directory = if asked.is_some() { tempfile::tempdir().unwrap() } else { fresh_directory() };
-    let broker = Broker::run(serve(directory.path()).args(["--memory", &format!("{}MiB", MEMORY / MIB)]));
-    broker.ok(&["namespace", "create", "flood", "--quota-bytes", "64MiB"]);
-    let large = "x".repeat(MIB as usize);
-    (0..4).for_each(|_| drop(broker.call_with(&["publish", "default/large", "-"], large.as_bytes()).ok()));
-    let lines: String = (0..10_000).map(|n| format!("{n}\n")).collect();
-    broker.call_with(&["publish", "default/bait", "--lines"], lines.as_bytes()).ok();
+    let directory = || if asked.is_some() { tempfile::tempdir().unwrap() } else { fresh_directory() };
+    let directories = [directory(), directory()];
+    let [broker, other] = directories.each_ref().map(|directory| prepared(directory.path()));
 
     let alone = waited(beside(&broker, bout, || {}));
     println!("alone: {alone}, {} MiB resident", broker.resident() / MIB);
-    // They stay while the others come and go.
-    let resting: Vec<Hostile> = (0..crowd).map(|_| Hostile::new(&broker, Vec::new(), Vec::new())).collect();
+    // They stay while the others come and go, and say no more than they have to for that.
+    let rests = |_| Hostile::new(&broker, Vec::new(), Vec::new(), FAST);
+    let mut resting: Vec<Hostile> = (0..crowd).map(rests).collect();
     for (kind, connections, first, again, pace) in kinds(asked.is_some()) {
-        let (mut at_rest, mut attacked, mut most, mut sent, mut open) = (Vec::new(), Vec::new(), 0, 0, 0);
+        let (mut at_rest, mut elsewhere, mut attacked) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut most, mut sent, mut open) = (0, 0, 0);
         // In turns, for what else goes on on the machine changes as well.
         for _ in 0..bouts {
+            resting.iter_mut().for_each(Hostile::ping);
             at_rest.extend(beside(&broker, bout, || {}));
-            let new = |_| Hostile { pace, ..Hostile::new(&broker, first.clone(), again.clone()) };
-            let mut clients: Vec<Hostile> = (0..connections).map(new).collect();
-            attacked.extend(beside(&broker, bout, || {
-                clients.iter_mut().for_each(Hostile::push);
-                most = most.max(broker.resident());
-            }));
-            sent += clients.iter().map(|client| client.sent).sum::<u64>();
-            open = clients.iter().filter(|client| client.open).count();
+            for (target, waits) in [(&other, &mut elsewhere), (&broker, &mut attacked)] {
+                let new = |_| Hostile::new(target, first.clone(), again.clone(), pace);
+                let mut clients: Vec<Hostile> = (0..connections).map(new).collect();
+                waits.extend(beside(&broker, bout, || {
+                    clients.iter_mut().for_each(Hostile::push);
+                    most = most.max(target.resident());
+                }));
+                sent += clients.iter().map(|client| client.sent).sum::<u64>();
+                open = clients.iter().filter(|client| client.open).count();
+            }
         }
         println!("{crowd} at rest: {}", waited(at_rest));
+        println!("{connections} that {kind}, at another broker: {}", waited(elsewhere));
         println!(
             "{connections} that {kind}: {}, at most {} MiB resident, {sent} bytes sent, {open} still open",
             waited(attacked),
@@ -74,12 +78,24 @@ fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
         assert!(sent > 0 && most > 0, "{connections} that {kind} did nothing");
         assert!(most < MEMORY, "{connections} that {kind} make the broker take {most} bytes");
     }
+    assert!(resting.iter().all(|client| client.open), "who rests is left alone");
     drop(resting);
     // Nothing that they did has touched what is of others.
     assert_eq!(broker.json(&["look", "default/large", "--output", "json"]).len(), 4);
     assert_eq!(broker.counts("default")["dead"], 0);
     let flooded = broker.json(&["stats", "flood", "--json"])[0]["groups"]["default"]["waiting"].as_u64().unwrap();
     assert!(flooded <= 64, "{flooded} messages of a MiB in a namespace of 64 MiB");
+}
+
+/// A broker with what they go for.
+fn prepared(directory: &Path) -> Broker {
+    let broker = Broker::run(serve(directory).args(["--memory", &format!("{}MiB", MEMORY / MIB)]));
+    broker.ok(&["namespace", "create", "flood", "--quota-bytes", "64MiB"]);
+    let large = "x".repeat(MIB as usize);
+    (0..4).for_each(|_| drop(broker.call_with(&["publish", "default/large", "-"], large.as_bytes()).ok()));
+    let lines: String = (0..10_000).map(|n| format!("{n}\n")).collect();
+    broker.call_with(&["publish", "default/bait", "--lines"], lines.as_bytes()).ok();
+    broker
 }
 
 /// What they do, how many, what they send first, what over and over, and how many bytes at a time.
@@ -156,16 +172,21 @@ struct Hostile {
 }
 
 impl Hostile {
-    fn new(broker: &Broker, first: Vec<u8>, again: Vec<u8>) -> Hostile {
+    fn new(broker: &Broker, first: Vec<u8>, again: Vec<u8>, pace: usize) -> Hostile {
         let stream = TcpStream::connect(&broker.address).expect("it is let in");
         let mut bytes = encoded(&[Request::Hello { version: VERSION, client: "hostile".into() }]);
         bytes.extend(first);
         let (start, reads) = (bytes.len(), !again.is_empty());
         bytes.extend(again);
         stream.set_nonblocking(true).unwrap();
-        let mut client = Hostile { stream, bytes, again: start, at: 0, reads, pace: FAST, sent: 0, open: true };
+        let mut client = Hostile { stream, bytes, again: start, at: 0, reads, pace, sent: 0, open: true };
         client.push();
         client
+    }
+
+    /// Says that it is still there.
+    fn ping(&mut self) {
+        self.open &= self.stream.write_all(&encoded(&[Request::Ping])).is_ok();
     }
 
     /// Sends what the system takes, in one go of at most a frame, and throws away what has come.
