@@ -1,4 +1,8 @@
 //! Binding ports and taking connections in.
+//!
+//! Connections are taken in by a thread that serves none of them: where very many come at once, each of which is served for
+//! a moment as soon as it is there, the system's queue would overflow meanwhile, and those who are turned away try again
+//! after a second, or after several.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::task::{unconstrained, yield_now};
+use tokio::runtime::Handle;
 
 use super::ServeError;
 use super::limits::OpenFiles;
@@ -15,10 +19,6 @@ use crate::session::{Shared, socket};
 /// Connections that the system holds until they are taken in: room for a burst of thousands. The system may lower it
 /// (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
-/// Connections taken in before anything else is done. Accepting one takes a fraction of what serving one takes, so a burst
-/// is taken in faster than it can come; were its connections served in between, the system's queue would overflow, and
-/// those who are turned away try again a second later.
-const IN_A_ROW: u32 = 2 * BACKLOG;
 /// How long nothing is accepted after the system had no more files or memory for it.
 const EXHAUSTED: Duration = Duration::from_millis(50);
 
@@ -51,29 +51,36 @@ pub(super) fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// Takes connections in for ever. Each becomes a task.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, connections_max: usize, files: OpenFiles) {
-    let mut in_a_row = 0;
+/// Takes connections in for ever. Each becomes a task of `sessions`, which does all else that there is to do for it.
+pub(super) async fn accept(
+    listener: TcpListener,
+    sessions: Handle,
+    shared: Arc<Shared>,
+    connections_max: usize,
+    files: OpenFiles,
+) {
     loop {
-        if in_a_row == IN_A_ROW {
-            in_a_row = 0;
-            yield_now().await;
-        }
-        in_a_row += 1;
-        // The runtime would have a task that is never without work pause more often than that.
-        let stream = unconstrained(next(&listener)).await;
+        let stream = next(&listener).await;
         if !files.are_left_beside(&stream) {
             shared.metrics.refused.inc();
             socket::turn_away(stream);
             continue;
         }
-        // Frames are written when they are ready, many in one write; waiting for more would only cost time.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection was gone before it was taken in");
-            continue;
-        }
-        tokio::spawn(socket::serve(stream, shared.clone(), connections_max));
+        let shared = shared.clone();
+        sessions.spawn(async move {
+            match adopted(stream) {
+                Ok(stream) => socket::serve(stream, shared, connections_max).await,
+                Err(error) => tracing::debug!(%error, "a connection was gone before it was taken in"),
+            }
+        });
     }
+}
+
+/// The connection as one of the runtime that this is called in.
+fn adopted(stream: TcpStream) -> io::Result<TcpStream> {
+    // Frames are written when they are ready, many in one write; waiting for more would only cost time.
+    stream.set_nodelay(true)?;
+    TcpStream::from_std(stream.into_std()?)
 }
 
 /// The next connection that there is.

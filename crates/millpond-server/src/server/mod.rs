@@ -28,7 +28,10 @@ use limits::OpenFiles;
 
 /// A running server.
 pub struct Server {
-    runtime: Runtime,
+    /// Takes connections in, and serves HTTP: whoever floods keeps nobody from connecting, nor from asking how it goes.
+    front: Runtime,
+    /// Serves connections.
+    sessions: Runtime,
     broker: Broker,
     address: SocketAddr,
     http: Option<SocketAddr>,
@@ -67,7 +70,7 @@ const CLOSE: Duration = Duration::from_secs(2);
 pub fn serve(config: ValidConfig, ready: impl FnOnce(&Server)) -> Result<(), ServeError> {
     let server = Server::start(config)?;
     let signals = || -> io::Result<_> { Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
-    let stopped_by = server.runtime.block_on(async {
+    let stopped_by = server.front.block_on(async {
         let (mut terminate, mut interrupt) = signals()?;
         let health = &server.shared().health;
         ready(&server);
@@ -87,6 +90,10 @@ pub fn serve(config: ValidConfig, ready: impl FnOnce(&Server)) -> Result<(), Ser
     result
 }
 
+/// Tasks that a thread comes to before it looks at the sockets again. Those of a crowd that has just connected take tens of
+/// microseconds each, and who is not of it waits for them.
+const TASKS_IN_A_ROW: u32 = 16;
+
 impl Server {
     /// Opens the data directory and listens. Returns once connections are taken in.
     pub fn start(config: ValidConfig) -> Result<Server, ServeError> {
@@ -94,14 +101,8 @@ impl Server {
         let files = OpenFiles::raise();
         granted::warn_if_less(config.memory);
         let workers = threads();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
-            .thread_name("session")
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(ServeError::Runtime)?;
-        let _inside = runtime.enter();
+        let (front, sessions) = (runtime("front", 1)?, runtime("session", workers)?);
+        let _inside = front.enter();
         let (socket, http) = (listen::bind(config.listen)?, config.http.map(listen::bind).transpose()?);
         let options =
             BrokerOptions { memory: config.memory, body_max: config.body_max, cut_journal: config.cut_journal };
@@ -114,12 +115,15 @@ impl Server {
         if connections_max < config.connections_max {
             tracing::info!(connections_max, "the memory is enough for so many connections; give more for more");
         }
-        let mut listeners = vec![runtime.spawn(listen::accept(listener, shared.clone(), connections_max, files))];
+        let handle = sessions.handle().clone();
+        let accept = listen::accept(listener, handle, shared.clone(), connections_max, files);
+        files.make_room(connections_max);
+        let mut listeners = vec![front.spawn(accept)];
         let http = match http {
             Some(socket) => {
                 let listener = listen::start(socket, config.http.expect("its socket was made for it"))?;
                 let address = listener.local_addr().map_err(ServeError::Runtime)?;
-                listeners.push(runtime.spawn(http::serve(listener, shared, config.data.clone(), files)));
+                listeners.push(front.spawn(http::serve(listener, shared, config.data.clone(), files)));
                 Some(address)
             }
             None => None,
@@ -131,7 +135,7 @@ impl Server {
             open_files = files.limit,
             "ready"
         );
-        Ok(Server { runtime, broker, address, http, listeners })
+        Ok(Server { front, sessions, broker, address, http, listeners })
     }
 
     /// Where clients connect.
@@ -151,11 +155,11 @@ impl Server {
 
     /// Stops in good order.
     pub fn shutdown(self) -> Result<(), ServeError> {
-        let Server { runtime, broker, listeners, .. } = self;
+        let Server { front, sessions, broker, listeners, .. } = self;
         let shared = broker.shared().clone();
         shared.health.stop();
         listeners.iter().for_each(JoinHandle::abort);
-        runtime.block_on(async {
+        front.block_on(async {
             for listener in listeners {
                 // It was just told to end.
                 let _ = listener.await;
@@ -167,7 +171,8 @@ impl Server {
             wait_for_connections(&shared, CLOSE).await;
         });
         // Connections that are left are dropped here, and with them what they hold of the writer's queue.
-        runtime.shutdown_timeout(CLOSE);
+        sessions.shutdown_timeout(CLOSE);
+        front.shutdown_timeout(CLOSE);
         drop(shared);
         Ok(broker.shutdown()?)
     }
@@ -175,6 +180,13 @@ impl Server {
     fn shared(&self) -> &Arc<Shared> {
         self.broker.shared()
     }
+}
+
+/// A runtime of so many threads.
+fn runtime(name: &str, threads: usize) -> Result<Runtime, ServeError> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads).thread_name(name).event_interval(TASKS_IN_A_ROW).enable_io().enable_time();
+    builder.build().map_err(ServeError::Runtime)
 }
 
 async fn wait_for_connections(shared: &Shared, longest: Duration) {

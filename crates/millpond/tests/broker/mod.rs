@@ -146,10 +146,14 @@ impl Broker {
 
     /// Bytes of its memory that are resident.
     pub fn resident(&self) -> u64 {
+        self.status("VmRSS:") * 1024
+    }
+
+    /// A number that Linux tells of the process, in its unit.
+    pub fn status(&self, key: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it is running");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a resident set");
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("it is a number of kB");
-        kib * 1024
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("Linux tells it of each process");
+        line.trim().trim_end_matches(" kB").parse().expect("it is a number")
     }
 
     /// Sends it a signal.
