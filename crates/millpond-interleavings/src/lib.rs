@@ -36,6 +36,9 @@ mod outbox;
 #[path = "../../millpond-server/src/session/room.rs"]
 mod room;
 #[allow(dead_code, reason = "the server uses more of it")]
+#[path = "../../millpond-server/src/session/ticket.rs"]
+mod ticket;
+#[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/turns.rs"]
 mod turns;
 #[allow(dead_code, unused_imports, reason = "the server uses more of it")]

@@ -44,7 +44,7 @@ pub enum Request<B = Bytes> {
     /// Leases messages once. Answered by [`Response::Received`].
     Receive(Receive),
     /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set. For each receipt that names no current
-    /// lease the broker does not read the connection for a moment, 10 µs or more.
+    /// lease, here and in a forward, the broker does not read the connection for 10 µs, a quarter of a second at most.
     Finish(Finish),
     /// Begins a consumer session on this connection, or resumes the one named. Answered by [`Response::SessionBegun`].
     SessionBegin {

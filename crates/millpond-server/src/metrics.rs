@@ -182,8 +182,7 @@ impl Metrics {
         registry.register("pushed_back", help, self.kept.pushed_back.clone());
         let help = "Time that syncs of the journal took";
         registry.register_with_unit("journal_sync", help, Unit::Seconds, self.sync_seconds.clone());
-        let help =
-            "Time that turns of the writer took, with the syncs that it did itself: what a request waits at most";
+        let help = "Time that turns of the writer took, with the syncs that it did itself";
         registry.register_with_unit("writer_turn", help, Unit::Seconds, self.turn_seconds.clone());
         let gauges = [
             ("connections", "Connections open now", &self.gauges.connections),

@@ -4,7 +4,7 @@ mod wire;
 
 use std::time::{Duration, Instant};
 
-use millpond_protocol::{Finish, FinishVerb, Request, Response};
+use millpond_protocol::{Finish, FinishVerb, Request, Response, VERSION};
 use millpond_types::{FinishOutcome, LeaseNumber, Millis, Receipt, SessionId, TopicNumber};
 use wire::*;
 
@@ -92,6 +92,31 @@ fn who_sends_wrong_receipts_is_not_heard_for_a_while() {
         assert_eq!(client.ask(Request::Ping), Response::Pong);
         assert!(begun.elapsed() >= Duration::from_millis(100), "{:?} for 10,000 guesses", begun.elapsed());
         client.close();
+    }
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn who_guesses_and_goes_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start_with(directory.path(), |config| config.connections_max = 4);
+    // As many frames as a broker reads at a time, each of which names as many leases as it may.
+    let receipt = Receipt { topic: TopicNumber(7), group: 0, lease: LeaseNumber(1) };
+    let guess = || Finish { verb: FinishVerb::Ack, confirm: false, receipts: vec![(receipt, 10_000)] };
+    for _ in 0..4 {
+        let mut client = Client::connect(server.address());
+        (0..3_000).for_each(|_| _ = client.send(Request::Finish(guess())));
+        client.close();
+    }
+    // They have places for as long as they are not read, which is no minutes.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let mut client = Client::silent(server.address());
+        client.send(Request::Hello { version: VERSION, client: "test".into() });
+        if matches!(client.next(), Some((_, Response::Welcome { .. }))) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "those that have gone keep their places");
     }
     server.shutdown().unwrap();
 }

@@ -1,6 +1,6 @@
 //! Binding ports and taking connections in.
 //!
-//! Connections are taken in by a thread that serves none of them: where very many come at once, each of which is served for
+//! Connections are taken in by a thread that serves only HTTP beside: where very many come at once, each of which is served for
 //! a moment as soon as it is there, the system's queue would overflow meanwhile, and those who are turned away try again
 //! after a second, or after several.
 

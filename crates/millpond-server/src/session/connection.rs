@@ -61,7 +61,7 @@ impl Connection {
         Connection {
             conversation: Conversation::new(number, outbox, goodbye, shared.clone()),
             decoder: Decoder::new(shared.limits),
-            toll: Toll::new(shared.tolls.clone()),
+            toll: Toll::default(),
             shared,
             writer,
             written: 0,
@@ -99,7 +99,7 @@ impl Connection {
     /// Turns outputs into bytes, and gives those that are to be written.
     pub(crate) fn say(&mut self, now: Instant) -> Result<&[u8], Close> {
         self.conversation.pump()?;
-        self.toll.charge(self.conversation.take_wrong(), now);
+        self.toll.charge(self.conversation.take_wrong_receipts(), now);
         Ok(self.unwritten())
     }
 

@@ -41,7 +41,6 @@ use intake::Receiving;
 pub(crate) use known::Known;
 pub(crate) use registry::Registry;
 use room::Room;
-use toll::Tolls;
 use turns::Turns;
 
 /// What the writer and connections share.
@@ -65,8 +64,6 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// The line of connections that have much to do.
     pub(crate) turns: Turns,
-    /// The connections that pay for wrong receipts.
-    pub(crate) tolls: Arc<Tolls>,
     /// Room for frames that are not whole yet.
     pub(crate) receiving: Receiving,
     /// Room for frames that wait to be written.
@@ -112,7 +109,6 @@ impl Shared {
             hash_key,
             limits,
             turns: Turns::new(),
-            tolls: Arc::default(),
             receiving: Receiving::new(shares.receiving),
             sending: Room::new(shares.sending),
             windows: Arc::new(Windows::new(shares.windows)),

@@ -5,10 +5,12 @@
 
 use std::mem;
 
-use millpond_core::output::{LeasedRun, Reply};
+use millpond_core::output::{LeasedRun, Reply, lost};
 use millpond_types::{Code, LeaderEpoch, Standing};
 use tokio::sync::Notify;
 
+use super::ticket::UNANSWERED;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Weight at which a connection is closed: its client asks and does not read. The weight is in bytes, roughly; bodies
@@ -40,6 +42,9 @@ pub(crate) struct Close {
 #[derive(Default)]
 pub(crate) struct Outbox {
     waiting: Mutex<Waiting>,
+    /// Receipts of the connection that named no current lease, since it was asked for them. They count when they are
+    /// decided: a client need not take the answers.
+    wrong_receipts: AtomicU32,
     wake: Notify,
 }
 
@@ -59,8 +64,14 @@ impl Outbox {
             return;
         }
         for item in items {
-            waiting.weight += item.weight();
-            waiting.items.push(item);
+            let wrong = item.wrong_receipts();
+            if wrong > 0 {
+                self.wrong_receipts.fetch_add(wrong, Ordering::Relaxed);
+            }
+            if item.is_told() {
+                waiting.weight += item.weight();
+                waiting.items.push(item);
+            }
         }
         if waiting.weight > OUTBOX_MAX {
             let detail = "the connection does not read what it asks for; read, or ask for less at a time".to_owned();
@@ -82,6 +93,14 @@ impl Outbox {
         let mut waiting = self.lock();
         waiting.weight = 0;
         mem::swap(&mut waiting.items, items);
+    }
+
+    /// How many of its receipts named no current lease since this was asked last.
+    pub(crate) fn take_wrong_receipts(&self) -> u32 {
+        match self.wrong_receipts.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.wrong_receipts.swap(0, Ordering::Relaxed),
+        }
     }
 
     /// Why the connection is to be closed, if it is.
@@ -109,6 +128,21 @@ impl Waiting {
 }
 
 impl Out {
+    /// Whether it is for anybody: a request that asked for no answer may get one all the same.
+    fn is_told(&self) -> bool {
+        !matches!(self, Out::Reply { index: UNANSWERED, .. })
+    }
+
+    /// How many receipts it says to name no current lease.
+    fn wrong_receipts(&self) -> u32 {
+        match self {
+            Out::Reply { reply: Reply::Lost(receipts), .. } => *receipts,
+            Out::Reply { reply: Reply::Finished(outcomes), .. }
+            | Out::Reply { reply: Reply::Forwarded { finished: outcomes, .. }, .. } => lost(outcomes),
+            _ => 0,
+        }
+    }
+
     /// Roughly the bytes that the item takes as a frame, bodies included.
     pub(crate) fn bytes(&self) -> usize {
         let bodies: usize = match self {
@@ -142,5 +176,27 @@ impl Out {
             _ => 0,
         };
         mem::size_of::<Out>() + rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_types::{FinishOutcome, OutcomeRun};
+
+    use super::*;
+
+    /// Answers that no request waits for are not told, and would stay where a client does not read.
+    #[test]
+    fn what_nobody_is_told_is_not_kept() {
+        let outbox = Outbox::default();
+        let runs = [(FinishOutcome::Done, 3), (FinishOutcome::LeaseLost, 4), (FinishOutcome::LeaseLost, 1)];
+        let outcomes = runs.map(|(outcome, count)| OutcomeRun { outcome, count }).to_vec();
+        let refused = Reply::Refused { code: Code::LimitExceeded, detail: "too many".to_owned() };
+        let replies = [(UNANSWERED, Reply::Lost(2)), (UNANSWERED, refused), (0, Reply::Finished(outcomes))];
+        outbox.put(replies.into_iter().map(|(index, reply)| Out::Reply { index, reply }));
+        let mut told = Vec::new();
+        outbox.take(&mut told);
+        assert!(matches!(told[..], [Out::Reply { index: 0, .. }]), "{told:?}");
+        assert_eq!((outbox.take_wrong_receipts(), outbox.take_wrong_receipts()), (7, 0));
     }
 }

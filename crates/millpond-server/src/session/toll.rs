@@ -5,45 +5,27 @@
 //! a look at the state, sixteen connections keep two processors busy with that; nobody gets further in that way, and
 //! everybody else waits. So guessing goes at a pace that is no burden.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::sync::atomic::{AtomicU32, Ordering};
-
-/// For each wrong receipt, so that a connection tries 100,000 a second.
+/// For each wrong receipt, so that a connection tries 100,000 a second, or a little more where it sends very many at once.
 const EACH: Duration = Duration::from_micros(10);
-/// The same for each connection that pays now, so that all together try two million a second.
-const EACH_OF_ALL: Duration = Duration::from_nanos(500);
-
-/// The connections that pay now.
-#[derive(Default, Debug)]
-pub(crate) struct Tolls {
-    paying: AtomicU32,
-}
+/// The longest that a connection is not read for it: shorter than any session may be silent
+/// ([`super::conversation`]), and so short that a connection whose client has gone is not kept for long.
+const LONGEST: Duration = Duration::from_millis(250);
 
 /// What one connection has to pay.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct Toll {
-    all: Arc<Tolls>,
     until: Option<Instant>,
 }
 
 impl Toll {
-    pub(crate) fn new(all: Arc<Tolls>) -> Toll {
-        Toll { all, until: None }
-    }
-
     /// So many of its receipts were wrong.
     pub(crate) fn charge(&mut self, wrong: u32, now: Instant) {
-        if wrong == 0 {
-            return;
+        if wrong > 0 {
+            let from = self.until.map_or(now, |until| until.max(now));
+            self.until = Some((from + EACH.saturating_mul(wrong)).min(now + LONGEST));
         }
-        if self.until.is_none() {
-            self.all.paying.fetch_add(1, Ordering::Relaxed);
-        }
-        let each = EACH.max(EACH_OF_ALL.saturating_mul(self.all.paying.load(Ordering::Relaxed)));
-        let from = self.until.map_or(now, |until| until.max(now));
-        self.until = Some(from + each.saturating_mul(wrong));
     }
 
     /// Until when it pays, if it does.
@@ -53,17 +35,7 @@ impl Toll {
 
     /// Notes what time it is.
     pub(crate) fn look(&mut self, now: Instant) {
-        if self.until.take_if(|until| now >= *until).is_some() {
-            self.all.paying.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Toll {
-    fn drop(&mut self) {
-        if self.until.is_some() {
-            self.all.paying.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.until.take_if(|until| now >= *until);
     }
 }
 
@@ -73,31 +45,25 @@ mod tests {
 
     #[test]
     fn a_connection_tries_a_hundred_thousand_receipts_a_second() {
-        let (begin, mut toll) = (Instant::now(), Toll::new(Arc::default()));
+        let (begin, mut toll) = (Instant::now(), Toll::default());
         toll.charge(0, begin);
         assert_eq!(toll.until(), None);
-        toll.charge(60_000, begin);
-        toll.charge(40_000, begin);
-        assert_eq!(toll.until(), Some(begin + Duration::from_secs(1)));
-        toll.look(begin + Duration::from_millis(999));
+        toll.charge(6_000, begin);
+        toll.charge(4_000, begin);
+        assert_eq!(toll.until(), Some(begin + Duration::from_millis(100)));
+        toll.look(begin + Duration::from_millis(99));
         assert!(toll.until().is_some());
-        toll.look(begin + Duration::from_secs(1));
+        toll.look(begin + Duration::from_millis(100));
         assert_eq!(toll.until(), None);
     }
 
     #[test]
-    fn all_together_try_two_million_a_second() {
-        let (begin, all) = (Instant::now(), Arc::new(Tolls::default()));
-        let mut tolls: Vec<Toll> = (0..1000).map(|_| Toll::new(all.clone())).collect();
-        tolls.iter_mut().for_each(|toll| toll.charge(1, begin));
-        let second = begin + Duration::from_secs(1);
-        tolls.iter_mut().for_each(|toll| toll.look(second - Duration::from_micros(999_500)));
-        assert_eq!(all.paying.load(Ordering::Relaxed), 0);
-        tolls.iter_mut().for_each(|toll| toll.charge(1, begin));
-        tolls.iter_mut().for_each(|toll| toll.charge(1999, begin));
-        assert!(tolls.iter().all(|toll| toll.until() >= Some(begin + Duration::from_millis(999))));
-        // Those that have gone are not counted.
-        tolls.truncate(1);
-        assert_eq!(all.paying.load(Ordering::Relaxed), 1);
+    fn whatever_a_connection_has_sent_it_is_read_again_soon() {
+        let (begin, mut toll) = (Instant::now(), Toll::default());
+        for step in 0..100 {
+            let now = begin + step * Duration::from_millis(1);
+            toll.charge(u32::MAX, now);
+            assert_eq!(toll.until(), Some(now + LONGEST));
+        }
     }
 }

@@ -107,14 +107,9 @@ fn refused(directory: &Path, words: &[&str]) {
     Said::of(serve(directory).output().unwrap()).failed(1, words);
 }
 
-/// Connections that come at once are not kept waiting while the system enlarges its table of their files.
+/// Connections that come at once are not kept waiting while the system enlarges its table of their files, which has 256
+/// places unless there was need of more.
 #[test]
-fn there_is_room_for_the_files_of_all_connections_from_the_beginning() {
-    let broker = Broker::start();
-    let at_first = broker.status("FDSize:");
-    let connections: Vec<_> = (0..600).map(|_| TcpStream::connect(&broker.address).unwrap()).collect();
-    // This one comes behind them.
-    broker.ok(&["namespace", "list"]);
-    assert_eq!(broker.status("FDSize:"), at_first);
-    drop(connections);
+fn there_is_room_for_the_files_of_many_connections_from_the_beginning() {
+    assert!(Broker::start().status("FDSize:") >= 1024);
 }

@@ -62,8 +62,6 @@ pub(crate) struct Conversation {
     /// Room for what is read and written.
     pub(crate) sending: Sending,
     draining: bool,
-    /// Receipts that named no current lease, as long as nobody has asked for them.
-    wrong: u32,
     /// Commands that wait for room in the writer's lanes.
     pub(crate) lanes: [VecDeque<Request>; LANES],
     /// What those in the lane of publishes weigh.
@@ -111,7 +109,6 @@ impl Conversation {
             behind: 0,
             reading: None,
             draining: false,
-            wrong: 0,
             lanes: Default::default(),
             publishing: 0,
             out: Vec::new(),
@@ -140,8 +137,8 @@ impl Conversation {
     }
 
     /// Receipts that named no current lease since this was asked last.
-    pub(crate) fn take_wrong(&mut self) -> u32 {
-        std::mem::take(&mut self.wrong)
+    pub(crate) fn take_wrong_receipts(&self) -> u32 {
+        self.outbox.take_wrong_receipts()
     }
 
     /// When the session is lost unless a heartbeat comes.

@@ -4,7 +4,7 @@
 
 use std::task::{Context, Poll};
 
-use millpond_core::output::{Reply, lost};
+use millpond_core::output::Reply;
 use millpond_protocol::{LeasedRun, Response};
 use millpond_types::limits::FRAME_MAX;
 use millpond_types::{Code, LeaderEpoch};
@@ -103,7 +103,6 @@ impl Conversation {
                     self.read(Telling::Delivery { consumer, epoch, spent }, Unread::Leases(leases));
                 }
             }
-            Out::Reply { reply: Reply::Lost(receipts), .. } => self.wrong = self.wrong.saturating_add(receipts),
             Out::Reply { index, reply } => {
                 if let Some(open) = self.open.remove(index) {
                     self.answer(open, reply);
@@ -126,9 +125,6 @@ impl Conversation {
             Kind::Attach { nth } if is_refused => self.consumers.retain(|consumer| consumer.nth != nth),
             Kind::Detach { nth } => self.consumers.retain(|consumer| consumer.nth != nth),
             Kind::Attach { .. } | Kind::Receive | Kind::SessionEnd | Kind::Plain | Kind::Manage => {}
-        }
-        if let Reply::Finished(outcomes) | Reply::Forwarded { finished: outcomes, .. } = &reply {
-            self.wrong = self.wrong.saturating_add(lost(outcomes));
         }
         match reply {
             Reply::Received(runs) => self.read(Telling::Answer { correlation }, Unread::Leases(runs)),
