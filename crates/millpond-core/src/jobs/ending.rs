@@ -77,11 +77,8 @@ impl Core {
                 self.commit(Fact::GroupDeleted { group }, log);
                 Step::Done(Ok(Reply::Done))
             }
-            Step::Done(_) => {
-                // Its last topics vanish at the end of the turn.
-                *left = 0;
-                Step::Later
-            }
+            // Its last topics vanish then.
+            Step::Done(_) => Step::NextTurn,
             step => step,
         }
     }

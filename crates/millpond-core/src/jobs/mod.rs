@@ -125,6 +125,8 @@ enum Step {
     Done(Result<Reply, Refusal>),
     /// It has looked at what it may for now.
     Later,
+    /// What it comes to next happens at the end of the turn.
+    NextTurn,
     Waits(Vec<Want>),
 }
 

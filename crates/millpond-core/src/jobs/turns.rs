@@ -84,7 +84,10 @@ impl Core {
 
     /// Lets the jobs have their turns, in what earlier ones have left of this turn.
     pub(crate) fn go_on_with_jobs(&mut self, log: &mut dyn FactLog) {
+        // How many have nothing more to do in this turn, one after the other.
+        let mut resting = 0;
         while self.jobs.room > 0
+            && resting < self.jobs.queue.len()
             && self.jobs.any()
             && let Some(mut job) = self.jobs.queue.pop_front()
         {
@@ -94,6 +97,7 @@ impl Core {
             let used = granted - left;
             self.jobs.room -= used;
             job.left -= used;
+            resting = if matches!(step, Step::NextTurn) { resting + 1 } else { 0 };
             match step {
                 Step::Done(answer) => self.end_job(job, answer),
                 Step::Waits(wants) => {
@@ -103,7 +107,7 @@ impl Core {
                     self.jobs.queue.push_front(job);
                 }
                 Step::Later if job.left > 0 => self.jobs.queue.push_front(job),
-                Step::Later => {
+                Step::Later | Step::NextTurn => {
                     job.left = SLICE;
                     self.jobs.queue.push_back(job);
                 }
