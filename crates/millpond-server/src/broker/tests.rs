@@ -1,5 +1,5 @@
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millpond_core::command::{Attach, Command, DeadWhich, Finish, FinishVerb, Level, Listing, Publish, ReceiptRun};
 use millpond_core::output::Reply;
@@ -344,5 +344,27 @@ fn old_messages_that_nobody_takes_do_not_pin_the_disk() {
     let runs = broker.receive(Receive::all(default_namespace(), 1000)).wait().unwrap();
     let found: Vec<_> = runs.iter().flat_map(|run| run.bodies().map(<[u8]>::to_vec)).collect();
     assert_eq!(found, kept, "all of them, whole and in order");
+    broker.shutdown().unwrap();
+}
+
+/// A broker that was stopped before it came to a checkpoint makes it when it is started, though nobody asks it for anything.
+#[test]
+fn a_checkpoint_that_is_due_is_made_in_a_broker_that_rests() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    for _ in 0..20 {
+        broker.publish(default_namespace(), (0..10).map(|_| message(vec![7; 4000])).collect()).wait().unwrap();
+    }
+    broker.call(Command::Purge { namespace: default_namespace(), filter: Filter::All, group: None }).wait().unwrap();
+    broker.shutdown().unwrap();
+    let segments = || disk.list().unwrap().iter().filter(|name| name.ends_with(".journal")).count();
+    assert!(segments() > 10, "{}", segments());
+
+    let broker = open(&disk, &OpenOptions { checkpoint_after: 128 * 1024, ..options() });
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while segments() > 5 {
+        assert!(Instant::now() < deadline, "{} segments are still there", segments());
+        thread::sleep(Duration::from_millis(5));
+    }
     broker.shutdown().unwrap();
 }

@@ -263,9 +263,11 @@ impl<H: Host> Writer<H> {
         }
         self.filling.sealed = None;
         let times = self.core.now();
-        let Some(batch) = self.appender.mark(times, Mark::Idle) else { return Ok(()) };
-        // On a full disk, too, what the last batch freed makes one due, and perhaps no further batch can be.
+        let mark = self.appender.mark(times, Mark::Idle);
+        // On a full disk, too, what the last batch freed makes one due, and perhaps no further batch can be. Nor may there be
+        // one for a long time where a broker was started whose last one came to no checkpoint.
         self.checkpoint_if_due(true, now);
+        let Some(batch) = mark else { return Ok(()) };
         self.run(
             Job { batch: Some(batch), sync: true, written: Outgoing::default(), durable: Outgoing::default() },
             now,
