@@ -9,6 +9,7 @@ use millpond_types::Code;
 use millpond_types::block::{self, PREFIX, Sizes};
 use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_MESSAGES_MAX};
 
+use crate::encode::Sink;
 use crate::wire::{Bad, Reader, Wire, put_sized};
 
 /// A valid block whose checksums are filled in.
@@ -56,7 +57,7 @@ impl Block {
 }
 
 impl Wire for Block {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         put_sized(&self.bytes, out);
     }
 

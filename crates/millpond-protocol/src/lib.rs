@@ -2,8 +2,8 @@
 //!
 //! `docs/protocol.md` is the specification; `vectors.txt` beside this crate's manifest holds test vectors that both are
 //! held against. Bytes come from a socket into a [`bytes::BytesMut`], a [`Decoder`] takes frames off it whose
-//! blocks and long names are slices of that buffer, and [`encode_request`] and [`encode_response`] append frames to a `Vec<u8>`. The
-//! codec holds the form of a frame and the limits on its lengths; whether a value makes sense (a lease of a minute, a
+//! blocks and long names are slices of that buffer, and [`encode_request`] and [`encode_response`] append frames to a
+//! [`Sink`]: a `Vec<u8>`, or what keeps large blocks where they lie. The codec holds the form of a frame and the limits on its lengths; whether a value makes sense (a lease of a minute, a
 //! policy) is decided behind it, for those who embed the broker need that too.
 
 mod blocks;
@@ -19,7 +19,7 @@ mod wire;
 
 pub use blocks::{Block, DedupId, TooLarge};
 pub use decoder::{Decoder, FrameError, Incoming, Limits};
-pub use encode::{encode_request, encode_response};
+pub use encode::{Sink, encode_request, encode_response};
 pub use frame::*;
 pub use table::{REQUEST_KINDS, RESPONSE_KINDS};
 pub use wire::Kind;

@@ -4,6 +4,7 @@
 use millpond_types::Code;
 
 use crate::decoder::FrameError;
+use crate::encode::Sink;
 use crate::wire::{Bad, Reader, Wire};
 use crate::{HEADER, MAGIC, TEXT_MAX, VERSION};
 
@@ -18,8 +19,8 @@ const LENGTH_MAX: u32 = LENGTH_MIN + TEXT_MAX as u32;
 pub(crate) struct Opening;
 
 impl Opening {
-    pub(crate) fn put(version: &u16, out: &mut Vec<u8>) {
-        out.extend_from_slice(&MAGIC);
+    pub(crate) fn put(version: &u16, out: &mut impl Sink) {
+        out.bytes().extend_from_slice(&MAGIC);
         version.put(out);
     }
 

@@ -15,6 +15,7 @@ use millpond_types::{
     TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime,
 };
 
+use crate::encode::Sink;
 use crate::wire::{Bad, Choice, Kind, Reader, Row, Wire, choice, put, put_rows, record, take};
 
 // The lengths of names have to fit what is written before them.
@@ -24,7 +25,7 @@ const _: () = assert!(SHORT_NAME_MAX <= u8::MAX as usize && TOPIC_NAME_MAX <= u1
 macro_rules! newtype {
     ($($type:ident)*) => {$(
         impl Wire for $type {
-            fn put(&self, out: &mut Vec<u8>) {
+            fn put(&self, out: &mut impl Sink) {
                 self.0.put(out);
             }
 
@@ -42,9 +43,9 @@ fn bad_name(bad: BadName) -> Bad {
 }
 
 /// A name or a key behind one byte of length.
-fn put_short_name(name: &[u8], out: &mut Vec<u8>) {
-    out.push(name.len() as u8);
-    out.extend_from_slice(name);
+fn put_short_name(name: &[u8], out: &mut impl Sink) {
+    out.bytes().push(name.len() as u8);
+    out.bytes().extend_from_slice(name);
 }
 
 fn take_short_name(from: &mut Reader<'_>) -> Result<Bytes, Bad> {
@@ -55,7 +56,7 @@ fn take_short_name(from: &mut Reader<'_>) -> Result<Bytes, Bad> {
 macro_rules! short_name {
     ($($name:ty)*) => {
         $(impl Wire for $name {
-            fn put(&self, out: &mut Vec<u8>) {
+            fn put(&self, out: &mut impl Sink) {
                 put_short_name(self.as_bytes(), out);
             }
 
@@ -69,9 +70,9 @@ macro_rules! short_name {
 short_name!(NamespaceName GroupName ExchangeName RoutingKey);
 
 impl Wire for TopicName {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         (self.as_bytes().len() as u16).put(out);
-        out.extend_from_slice(self.as_bytes());
+        out.bytes().extend_from_slice(self.as_bytes());
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -92,8 +93,8 @@ impl Row for TopicName {
 }
 
 impl Wire for Priority {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(self.level() as u8);
+    fn put(&self, out: &mut impl Sink) {
+        out.bytes().push(self.level() as u8);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -104,7 +105,7 @@ impl Wire for Priority {
 }
 
 impl Wire for Code {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         self.number().put(out);
     }
 
@@ -209,7 +210,7 @@ choice!(OnExpiry { 0 Drop, 1 Dead });
 choice!(DedupWindow { 0 Off, 1 For(window), 2 Forever });
 
 impl Wire for Rules {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         put_rows(self.iter().as_slice(), out);
     }
 
@@ -223,7 +224,7 @@ impl Row for Rule {
 }
 
 impl<T: Wire> Wire for OutcomeRun<T> {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         self.count.put(out);
         self.outcome.put(out);
     }

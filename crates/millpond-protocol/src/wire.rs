@@ -13,6 +13,7 @@ use millpond_types::Code;
 
 use crate::TEXT_MAX;
 use crate::decoder::Limits;
+use crate::encode::Sink;
 
 pub use shape::Kind;
 pub(crate) use shape::{Choice, choice, put, record, take};
@@ -20,7 +21,7 @@ pub(crate) use shape::{Choice, choice, put, record, take};
 /// A value with one byte form.
 pub(crate) trait Wire: Sized {
     /// Appends the value.
-    fn put(&self, out: &mut Vec<u8>);
+    fn put(&self, out: &mut impl Sink);
     /// Takes a value off the front.
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad>;
 }
@@ -124,17 +125,20 @@ fn cut_off() -> Bad {
 }
 
 /// Appends a length of four bytes and the bytes.
-pub(crate) fn put_sized(bytes: &[u8], out: &mut Vec<u8>) {
-    let length = u32::try_from(bytes.len()).expect("a field is far below 4 GiB");
-    length.put(out);
-    out.extend_from_slice(bytes);
+pub(crate) fn put_sized(bytes: &[u8], out: &mut impl Sink) {
+    put_length(bytes.len(), out);
+    out.bytes().extend_from_slice(bytes);
+}
+
+fn put_length(length: usize, out: &mut impl Sink) {
+    u32::try_from(length).expect("a field is far below 4 GiB").put(out);
 }
 
 /// Bytes that are no block, at most `MAX` of them.
 pub(crate) struct Short<const MAX: usize>;
 
 impl<const MAX: usize> Short<MAX> {
-    pub(crate) fn put(bytes: &Bytes, out: &mut Vec<u8>) {
+    pub(crate) fn put(bytes: &Bytes, out: &mut impl Sink) {
         put_sized(bytes, out);
     }
 
@@ -146,8 +150,8 @@ impl<const MAX: usize> Short<MAX> {
 macro_rules! number {
     ($($type:ty)*) => {$(
         impl Wire for $type {
-            fn put(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
+            fn put(&self, out: &mut impl Sink) {
+                out.bytes().extend_from_slice(&self.to_le_bytes());
             }
 
             fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -160,8 +164,8 @@ macro_rules! number {
 number!(u8 u16 u32 u64 u128);
 
 impl Wire for bool {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(*self));
+    fn put(&self, out: &mut impl Sink) {
+        out.bytes().push(u8::from(*self));
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -175,8 +179,9 @@ impl Wire for bool {
 
 /// Messages in block form, not looked into: what a publish holds before the broker has read it, and what it delivers.
 impl Wire for Bytes {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_sized(self, out);
+    fn put(&self, out: &mut impl Sink) {
+        put_length(self.len(), out);
+        out.put_block(self);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -186,7 +191,7 @@ impl Wire for Bytes {
 
 /// Text for people. One that is too long is cut: it must never make a frame unreadable.
 impl Wire for String {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         put_sized(&self.as_bytes()[..self.floor_char_boundary(TEXT_MAX)], out);
     }
 
@@ -198,7 +203,7 @@ impl Wire for String {
 }
 
 impl<T: Wire> Wire for Option<T> {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         self.is_some().put(out);
         if let Some(value) = self {
             value.put(out);
@@ -211,7 +216,7 @@ impl<T: Wire> Wire for Option<T> {
 }
 
 impl<A: Wire, B: Wire> Wire for (A, B) {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         self.0.put(out);
         self.1.put(out);
     }
@@ -227,13 +232,13 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
 const RESERVED: usize = 8 * 1024;
 
 /// Appends a list.
-pub(crate) fn put_rows<T: Row>(rows: &[T], out: &mut Vec<u8>) {
+pub(crate) fn put_rows<T: Row>(rows: &[T], out: &mut impl Sink) {
     u32::try_from(rows.len()).expect("a list is far below four billion rows").put(out);
     rows.iter().for_each(|row| row.put(out));
 }
 
 impl<T: Row> Wire for Vec<T> {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut impl Sink) {
         put_rows(self, out);
     }
 

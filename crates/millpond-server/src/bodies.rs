@@ -211,13 +211,16 @@ impl Source {
         }
     }
 
-    /// The block of a row, empty if it is damaged or past what fits a frame.
+    /// The block of a row, in memory of its own; empty if it is damaged or past what fits a frame.
     fn read_row(&self, extent: Extent, room: &mut usize) -> Bytes {
         let Some(rest) = room.checked_sub(extent.length as usize) else {
             *room = 0;
             return Bytes::new();
         };
         *room = rest;
+        if let Some(recent) = self.reader.recent(extent) {
+            return Bytes::copy_from_slice(&recent);
+        }
         self.reader.read(extent).unwrap_or_else(|error| {
             self.report(&error);
             Bytes::new()

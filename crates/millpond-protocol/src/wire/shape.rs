@@ -33,7 +33,7 @@ macro_rules! take {
 macro_rules! record {
     ($type:ident $(<$generic:ident>)? { $($field:ident $(: $form:ty)?),* $(,)? }) => {
         impl $(<$generic: Wire>)? Wire for $type $(<$generic>)? {
-            fn put(&self, out: &mut Vec<u8>) {
+            fn put(&self, out: &mut impl $crate::encode::Sink) {
                 $( put!(&self.$field, out $(, $form)?); )*
             }
 
@@ -74,7 +74,7 @@ macro_rules! choice {
 
             // A choice without any fields leaves `out` alone.
             #[allow(unused_variables)]
-            fn put_fields(&self, out: &mut Vec<u8>) {
+            fn put_fields(&self, out: &mut impl $crate::encode::Sink) {
                 match self {
                     $( $type::$variant $(($($inner),+))? $({ $($field),* })? => {
                         $( $( put!($inner, out $(, $inner_form)?); )+ )?
@@ -111,14 +111,14 @@ pub struct Kind {
 pub(crate) trait Choice: Sized {
     const TABLE: &'static [Kind];
     fn number(&self) -> u8;
-    fn put_fields(&self, out: &mut Vec<u8>);
+    fn put_fields(&self, out: &mut impl crate::encode::Sink);
     /// `None` if no variant has the number.
     fn take_fields(number: u8, from: &mut Reader<'_>) -> Result<Option<Self>, Bad>;
 }
 
 impl<T: Choice> Wire for T {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(self.number());
+    fn put(&self, out: &mut impl crate::encode::Sink) {
+        out.bytes().push(self.number());
         self.put_fields(out);
     }
 

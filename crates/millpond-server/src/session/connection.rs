@@ -30,8 +30,6 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     writer: Source<Request, Reply>,
     decoder: Decoder,
-    /// How many of the bytes to write are written.
-    written: usize,
     /// How much of what this connection holds is counted in [`Shared::held`].
     held: usize,
     /// Whether frames were read when it was last looked.
@@ -64,7 +62,6 @@ impl Connection {
             toll: Toll::default(),
             shared,
             writer,
-            written: 0,
             held: 0,
             was_reading: true,
             last_sign: now,
@@ -96,16 +93,16 @@ impl Connection {
         self.has_frames
     }
 
-    /// Turns outputs into bytes, and gives those that are to be written.
+    /// Turns outputs into bytes, and gives the next that are to be written.
     pub(crate) fn say(&mut self, now: Instant) -> Result<&[u8], Close> {
         self.conversation.pump()?;
         self.toll.charge(self.conversation.take_wrong_receipts(), now);
         Ok(self.unwritten())
     }
 
-    /// The bytes that are to be written, as far as they are there.
+    /// The next bytes that are to be written, as far as they are there.
     pub(crate) fn unwritten(&self) -> &[u8] {
-        &self.conversation.out[self.written..]
+        self.conversation.out.next()
     }
 
     /// So many of them were written.
@@ -114,27 +111,18 @@ impl Connection {
             // Its frames are not read now: that it takes bytes is the sign of life.
             self.last_sign = now;
         }
-        self.written += bytes;
-        let all = self.unwritten().is_empty();
-        if all {
-            self.written = 0;
-        }
-        self.conversation.written(bytes, all);
+        self.conversation.wrote(bytes);
     }
 
-    /// What was written makes room for what was not, where that is the smaller part.
+    /// What was written makes room for what was not.
     pub(crate) fn compact(&mut self) {
-        let out = &mut self.conversation.out;
-        if self.written > out.len() / 2 {
-            out.drain(..self.written);
-            self.written = 0;
-        }
+        self.conversation.out.compact();
     }
 
     /// The last bytes of a connection that is closed: those that were not written, and why.
     pub(crate) fn close(&mut self, close: &Close) -> Vec<u8> {
         self.conversation.close(close);
-        self.conversation.out.split_off(self.written)
+        self.conversation.out.take()
     }
 
     /// Hands commands to the writer, as many as its lanes have room for.

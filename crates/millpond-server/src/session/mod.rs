@@ -9,6 +9,7 @@
 pub(crate) mod connection;
 pub(crate) mod conversation;
 pub(crate) mod credit;
+mod frames;
 pub(crate) mod intake;
 pub(crate) mod known;
 mod open;

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_core::output::Reply;
-use millpond_protocol::{Response, encode_response};
+use millpond_protocol::{Response, Sink, encode_response};
 use millpond_types::{Millis, NamespaceName, SessionId};
 
 use super::Shared;
 use super::credit::{PublishCredit, Window};
+use super::frames::Frames;
 use super::open::OpenRequests;
 use super::outbox::{Close, Out, Outbox};
-use super::room::SMALL;
 use super::ticket::ticket;
 use super::uses::Joined;
 use crate::bodies::Reading;
@@ -67,7 +67,7 @@ pub(crate) struct Conversation {
     /// What those in the lane of publishes weigh.
     pub(crate) publishing: usize,
     /// Frames that wait to be written.
-    pub(crate) out: Vec<u8>,
+    pub(crate) out: Frames,
 }
 
 /// The session of a connection.
@@ -111,7 +111,7 @@ impl Conversation {
             draining: false,
             lanes: Default::default(),
             publishing: 0,
-            out: Vec::new(),
+            out: Frames::default(),
         }
     }
 
@@ -153,14 +153,10 @@ impl Conversation {
         }
     }
 
-    /// So many bytes of the frames that wait were written, or all of them. An idle connection keeps no memory for the
-    /// busy time it had.
-    pub(crate) fn written(&mut self, bytes: usize, all: bool) {
-        if all {
-            self.out.clear();
-            self.out.shrink_to(SMALL);
-        }
-        self.sending.written(bytes, all && self.reading.is_none());
+    /// So many bytes of the frames that wait were written.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.out.wrote(bytes);
+        self.sending.written(bytes, self.out.is_empty() && self.reading.is_none());
     }
 
     /// The last frame of a connection.
@@ -193,7 +189,14 @@ impl Conversation {
         }
     }
 
+    /// Writes a frame. Its blocks may be parts of what the journal keeps in memory, all of which would stay for a client
+    /// that reads slowly: they are copied.
     fn write(&mut self, response: Response, correlation: u32) {
+        encode_response(&response, correlation, self.out.bytes());
+    }
+
+    /// Writes a frame whose blocks were read for it alone.
+    fn write_own(&mut self, response: Response, correlation: u32) {
         encode_response(&response, correlation, &mut self.out);
     }
 }

@@ -43,8 +43,7 @@ impl Rig {
 
     /// The frames that were written since the last time.
     fn said(&mut self) -> Vec<(u32, Response)> {
-        let mut input = BytesMut::from(&self.conversation.out[..]);
-        self.conversation.out.clear();
+        let mut input = BytesMut::from(&self.conversation.out.take()[..]);
         let mut decoder = Decoder::default();
         let next = || decoder.next_response(&mut input).unwrap();
         std::iter::from_fn(next).map(|Incoming { correlation, frame, .. }| (correlation, frame)).collect()
