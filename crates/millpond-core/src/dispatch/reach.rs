@@ -28,9 +28,9 @@ pub(crate) const READ_AHEAD_MIN: u32 = 4;
 const OF_TENANT_MAX: u32 = READ_AHEAD / 16;
 /// One part in so many of the room for topics is for what is read ahead: there are two reads of each stretch in memory,
 /// the one that is served and the next, and what was served stays until it is finished.
-const AHEAD_SHARE: usize = 8;
+const AHEAD_SHARE: usize = 4;
 /// About what a topic with a message or two takes of that room.
-const TOPIC_BYTES: usize = 1024;
+const TOPIC_BYTES: usize = 512;
 
 const LOWEST: Priority = Priority::new(0).expect("it is one");
 

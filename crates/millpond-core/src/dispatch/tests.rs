@@ -354,7 +354,7 @@ fn the_room_for_topics_is_what_is_read_ahead_of_all_tenants() {
         let Some(Want::Range(range)) = reach.wanted().pop() else { panic!("dispatch wants ranges") };
         range.limit
     };
-    assert_eq!([limit(1, false), limit(100, false), limit(400, false)], [READ_AHEAD, 8192 / 100, 8192 / 400]);
+    assert_eq!([limit(1, false), limit(100, false), limit(400, false)], [READ_AHEAD, 32_768 / 100, 32_768 / 400]);
     assert_eq!(limit(5, true), READ_AHEAD_MIN, "where there is no room, as few as may be");
 }
 

@@ -8,7 +8,7 @@ use crate::state::TopicSlot;
 /// Entries in a node. Its masks are two lines of a processor's cache.
 pub(super) const WIDTH: usize = 64;
 /// Entries that are compared at once.
-const CHUNK: usize = 16;
+pub(super) const CHUNK: usize = 16;
 
 #[derive(Clone)]
 pub(super) struct Node {
