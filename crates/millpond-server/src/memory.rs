@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|
 //! | topics | 225 | 198 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; where that does not help, publishes wait |
 //! | layers | 190 | 167 MiB | entries of the store that are not on the disk yet | publishes wait for the checkpoint |
-//! | filter | 145 | 127 MiB | what is known of the keys on the disk | publishes wait |
+//! | filter | 145 | 127 MiB | what is known of the keys on the disk, twice while it is made anew | it knows them less well |
 //! | cache | 60 | 52 MiB | blocks of the tree | older ones go |
 //! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |

@@ -42,6 +42,7 @@ impl Plan {
             segment_bytes: *stream.pick(&[8 << 10, 16 << 10, 64 << 10]),
             checkpoint_entries: *stream.pick(&[10, 100, 400_000]),
             young_bytes: 128 << 20,
+            filter_bytes: 64 << 20,
             room: *stream.pick(&[0, 4 << 10, 64 << 10, 256 << 20]),
             tree: TreeOptions::default(),
             checkpoint_after: *stream.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),

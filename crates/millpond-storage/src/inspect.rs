@@ -23,7 +23,7 @@ use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
-use crate::open::{find_segments, reaches_back};
+use crate::open::{FILTER_BYTES, find_segments, reaches_back};
 use crate::recover::{Source as From, replay};
 use crate::store::LayeredStore;
 use crate::tree::TreeError;
@@ -131,7 +131,7 @@ impl Report<'_> {
         let tree = self.disk.tree(OpenOptions::default().tree)?;
         tree.verify()?;
         let checkpoint = Checkpoint::read(&tree, directory)?;
-        Ok((LayeredStore::new(tree), checkpoint))
+        Ok((LayeredStore::new(tree, FILTER_BYTES), checkpoint))
     }
 
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {

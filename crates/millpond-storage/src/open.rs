@@ -42,6 +42,8 @@ pub const TAIL_BYTES: u64 = 64 * 1024 * 1024;
 pub const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 /// Bytes that changed entries may take: with those of the checkpoint being written, a quarter of a default budget.
 pub const YOUNG_BYTES: usize = 128 * 1024 * 1024;
+/// Bytes that what is known of the keys on the disk may take: enough for thirty million.
+pub const FILTER_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes that topics may take in memory: a quarter of a default budget.
 pub const ROOM: usize = 256 * 1024 * 1024;
 
@@ -61,6 +63,9 @@ pub struct OpenOptions {
     pub checkpoint_entries: usize,
     /// Bytes of memory that changed entries may take before a checkpoint is due.
     pub young_bytes: usize,
+    /// Bytes of memory that what is known of the keys on the disk may take, and as many while it is made anew. With less than
+    /// 14 bits for each key, more is looked for on the disk in vain.
+    pub filter_bytes: usize,
     /// Bytes of memory that topics may take.
     pub room: usize,
     /// How the tree is opened.
@@ -108,6 +113,7 @@ impl Default for OpenOptions {
             checkpoint_after: CHECKPOINT_AFTER,
             checkpoint_entries: CHECKPOINT_ENTRIES,
             young_bytes: YOUNG_BYTES,
+            filter_bytes: FILTER_BYTES,
             room: ROOM,
             tree: TreeOptions::default(),
             tail_bytes: TAIL_BYTES,
@@ -217,7 +223,7 @@ fn bring_back<R: Replica>(
     let place = || disk.place(TREE);
     let mut attempt = || {
         let tree = |error| OpenError::Tree { place: place(), error };
-        let store = LayeredStore::new(disk.tree(options.tree).map_err(tree)?);
+        let store = LayeredStore::new(disk.tree(options.tree).map_err(tree)?, options.filter_bytes);
         let checkpoint = Checkpoint::read(store.tree(), directory).map_err(tree)?;
         if checkpoint.is_none() && !reaches_back && !segments.is_empty() {
             return Err(OpenError::CheckpointGone(place()));

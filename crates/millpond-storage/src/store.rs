@@ -46,6 +46,8 @@ struct Shared {
     state: Mutex<State>,
     /// Held by a commit, and while a new filter is set up.
     committing: Mutex<()>,
+    /// Bytes of memory that the filter may take, and as many while it is made anew.
+    filter_bytes: usize,
 }
 
 #[derive(Default)]
@@ -124,12 +126,13 @@ impl Sealed {
 }
 
 impl LayeredStore {
-    /// A store over a tree, with nothing in memory.
-    pub fn new(tree: Arc<dyn Tree>) -> LayeredStore {
+    /// A store over a tree, with nothing in memory. What it knows of the keys on the disk may take so many bytes, and as many
+    /// while that is made anew.
+    pub fn new(tree: Arc<dyn Tree>, filter_bytes: usize) -> LayeredStore {
         // What was never committed to holds nothing.
         let filter = tree.head().is_none().then(KeyFilter::default);
         let state = Mutex::new(State { filter, ..State::default() });
-        LayeredStore(Arc::new(Shared { tree, state, committing: Mutex::default() }))
+        LayeredStore(Arc::new(Shared { tree, state, committing: Mutex::default(), filter_bytes }))
     }
 
     /// The tree.

@@ -133,6 +133,7 @@ impl Broker {
             room: shares.room,
             // One fills while the other is written.
             young_bytes: shares.layers / 2,
+            filter_bytes: shares.filter / 2,
             tree: TreeOptions { cache_bytes: shares.cache, ..TreeOptions::default() },
             ..OpenOptions::default()
         };

@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 
 /// Of a bound, one part in so many lies between where publishes stop and where they go on.
 const SLACK: usize = 16;
-/// How often the same is said in the log.
+/// How often one reason is said in the log, for as long as it lasts.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
 /// What there is too much of.
@@ -25,12 +25,10 @@ pub(crate) enum Reason {
     Parked,
     /// Entries that are not on the disk yet.
     Entries,
-    /// Keys that the filter is to know.
-    Filter,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 4] = [Reason::Topics, Reason::Parked, Reason::Entries, Reason::Filter];
+    pub(crate) const ALL: [Reason; 3] = [Reason::Topics, Reason::Parked, Reason::Entries];
 
     /// Its name in the metrics.
     pub(crate) fn name(self) -> &'static str {
@@ -38,7 +36,6 @@ impl Reason {
             Reason::Topics => "topics",
             Reason::Parked => "parked",
             Reason::Entries => "entries",
-            Reason::Filter => "filter",
         }
     }
 
@@ -49,7 +46,6 @@ impl Reason {
             }
             Reason::Parked => "commands wait for topics from the disk, as many as there may be",
             Reason::Entries => "checkpoints are written more slowly than topics change",
-            Reason::Filter => "the filter over the keys on the disk takes all memory that there is for it",
         }
     }
 }
@@ -57,12 +53,13 @@ impl Reason {
 pub(super) struct Pressure {
     shares: Shares,
     reason: Option<Reason>,
-    said: Option<Instant>,
+    /// When each was said last.
+    said: [Option<Instant>; Reason::ALL.len()],
 }
 
 impl Pressure {
     pub(super) fn new(shares: Shares) -> Pressure {
-        Pressure { shares, reason: None, said: None }
+        Pressure { shares, reason: None, said: Default::default() }
     }
 
     /// Whether publishes wait.
@@ -77,16 +74,15 @@ impl Pressure {
             Reason::Topics => core.is_crowded() || self.is_over(*reason, core.resident_bytes(), self.shares.topics),
             Reason::Parked => self.is_over(*reason, core.parked_bytes(), self.shares.parked),
             Reason::Entries => self.is_over(*reason, memory.young + memory.frozen, self.shares.layers),
-            Reason::Filter => self.is_over(*reason, memory.filter, self.shares.filter),
         });
-        if reason == self.reason {
-            return;
+        if reason != self.reason {
+            self.reason = reason;
+            metrics.push_back(reason);
         }
-        self.reason = reason;
-        metrics.push_back(reason);
         let Some(reason) = reason else { return };
-        if self.said.is_none_or(|said| now >= said + SAY_AGAIN) {
-            self.said = Some(now);
+        let said = &mut self.said[reason as usize];
+        if said.is_none_or(|said| now >= said + SAY_AGAIN) {
+            *said = Some(now);
             tracing::warn!(
                 reason = reason.name(),
                 "publishes wait, finishing goes on: {}; give the broker more memory if that lasts",

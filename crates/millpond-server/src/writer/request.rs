@@ -11,9 +11,10 @@ use crate::update_queue::Lane;
 
 /// The lane of what comes back from the journal.
 pub(crate) const RETURNING: usize = 0;
-/// The lane of all that finishes work or keeps it alive.
+/// The lane of all that finishes work or keeps it alive, and of what makes room or only looks: who finds that publishes wait
+/// wants to know why and to do something about it.
 pub(crate) const FINISHING: usize = 1;
-/// The lane of publishes, and of management, which stays in order with them.
+/// The lane of publishes, and of management that adds to what there is.
 pub(crate) const PUBLISHING: usize = 2;
 
 /// How many lanes there are.
@@ -85,8 +86,38 @@ impl Request {
             | Command::SessionEnd(_)
             | Command::Attach(_)
             | Command::Credit { .. }
-            | Command::Detach { .. } => FINISHING,
-            _ => PUBLISHING,
+            | Command::Detach { .. }
+            | Command::Resign { .. }
+            | Command::Look(_)
+            | Command::Cancel { .. }
+            | Command::Pause { .. }
+            | Command::Resume { .. }
+            | Command::Forget { .. }
+            | Command::Purge { .. }
+            | Command::NamespaceDelete(_)
+            | Command::GroupDelete { .. }
+            | Command::ExchangeDelete { .. }
+            | Command::Exchanges(_)
+            | Command::Unbind { .. }
+            | Command::Bindings { .. }
+            | Command::Namespaces
+            | Command::Stats(_)
+            | Command::Topics { .. }
+            | Command::Topic(_)
+            | Command::Top(_)
+            | Command::DeadList { .. }
+            | Command::DeadPurge { .. } => FINISHING,
+            Command::Publish(_)
+            | Command::Forward(_)
+            | Command::Route(_)
+            | Command::Reschedule { .. }
+            | Command::NamespaceSet { .. }
+            | Command::GroupCreate { .. }
+            | Command::ExchangeCreate { .. }
+            | Command::Bind { .. }
+            | Command::DeadRedrive { .. }
+            | Command::Move(_)
+            | Command::DeadMove(_) => PUBLISHING,
         }
     }
 }

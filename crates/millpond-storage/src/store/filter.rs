@@ -5,7 +5,8 @@
 //! stays in; so the filter is made anew, by a scan, when much was removed or when it has grown in too many parts.
 //!
 //! It is a list of Bloom filters, each divided into blocks of a cache line: a key has all its bits in one. The first is as
-//! large as the tree asks for, each further one doubles the whole. With 14 bits a key one of them takes a stranger for an
+//! large as the tree asks for, each further one doubles the whole, as far as the memory for it allows. Further keys go into
+//! what is there, which then takes more strangers for acquaintances: each of these costs a read, and nothing worse. With 14 bits a key one of them takes a stranger for an
 //! acquaintance in one of 400 cases; four of them together in less than one of 100.
 
 use std::hash::{BuildHasher, Hasher};
@@ -32,6 +33,8 @@ const ROOM_MIN: u64 = 1 << 16;
 const PARTS_MAX: usize = 4;
 /// Keys that were removed from which on a filter is made anew, where they are half of all.
 const REMOVED_MIN: u64 = 1 << 16;
+/// Where it holds more keys than it has room for, this part of them.
+const REMOVED_PART: u64 = 8;
 /// Keys that are scanned at a time.
 const SLICE: u32 = 4096;
 
@@ -57,8 +60,9 @@ struct Part {
 }
 
 impl KeyFilter {
-    fn with_room(keys: u64) -> KeyFilter {
-        KeyFilter { parts: vec![Part::new(keys)], removed: 0 }
+    /// For so many keys, in no more than so many bytes.
+    fn with_room(keys: u64, most: usize) -> KeyFilter {
+        KeyFilter { parts: vec![Part::new(keys.min(fitting(most)))], removed: 0 }
     }
 
     /// Whether a key may have been put in.
@@ -72,11 +76,15 @@ impl KeyFilter {
         self.parts.iter().map(|part| part.blocks.len() * size_of::<[AtomicU64; 8]>()).sum()
     }
 
-    /// Makes room for so many more keys.
-    fn make_room(&mut self, keys: u64) {
+    /// Makes room for so many more keys, as far as so many bytes allow it.
+    fn make_room(&mut self, keys: u64, most: usize) {
         let room = |part: &Arc<Part>| part.room.saturating_sub(part.held.load(Ordering::Relaxed));
-        if self.parts.last().map_or(0, room) < keys {
-            self.parts.push(Part::new(keys.max(self.held())));
+        if self.parts.last().map_or(0, room) >= keys {
+            return;
+        }
+        let more = keys.max(self.held()).min(fitting(most.saturating_sub(self.bytes())));
+        if more >= ROOM_MIN || self.parts.is_empty() {
+            self.parts.push(Part::new(more));
         }
     }
 
@@ -92,8 +100,16 @@ impl KeyFilter {
     }
 
     fn is_stale(&self) -> bool {
-        self.parts.len() > PARTS_MAX || (self.removed >= REMOVED_MIN && self.removed * 2 >= self.held())
+        let held = self.held();
+        let is_overfull = self.parts.iter().map(|part| part.room).sum::<u64>() < held;
+        let worth_it = if is_overfull { REMOVED_PART } else { 2 };
+        self.parts.len() > PARTS_MAX || self.removed >= REMOVED_MIN && self.removed * worth_it >= held
     }
+}
+
+/// How many keys so many bytes are enough for.
+fn fitting(bytes: usize) -> u64 {
+    ((bytes / size_of::<[AtomicU64; 8]>()) as u64).saturating_mul(BLOCK_BITS) / BITS
 }
 
 impl Part {
@@ -156,7 +172,7 @@ impl LayeredStore {
         let mut filters = [state.filter.clone(), state.next_filter.clone()];
         drop(state);
         for filter in filters.iter_mut().flatten() {
-            filter.make_room(added);
+            filter.make_room(added, self.0.filter_bytes);
             filter.removed += removed;
         }
         let [filter, next_filter] = filters.clone();
@@ -172,7 +188,7 @@ impl LayeredStore {
             return Ok(false);
         }
         // From here on every commit puts its keys into this one too, and every earlier one is seen by the scan.
-        let next = KeyFilter::with_room(self.0.tree.stats().entries);
+        let next = KeyFilter::with_room(self.0.tree.stats().entries, self.0.filter_bytes);
         lock(&self.0.state).next_filter = Some(next.clone());
         drop(committing);
         let scanned = KINDS.into_iter().try_for_each(|kind| self.scan_into(&next, kind));
@@ -207,11 +223,10 @@ mod tests {
     fn what_was_put_in_is_known_and_few_strangers_are() {
         let mut filter = KeyFilter::default();
         assert!(!filter.may_hold(b"anything"));
-        let key = |number: u64| [&[3][..], &number.to_be_bytes()].concat();
         // As it grows: four parts, each full.
         for part in 0..4 {
             let before = if part == 0 { 0 } else { ROOM_MIN << (part - 1) };
-            filter.make_room((ROOM_MIN << part) - before);
+            filter.make_room((ROOM_MIN << part) - before, fitting_bytes(ROOM_MIN << 4));
             (before..ROOM_MIN << part).for_each(|number| filter.insert(&key(number)));
         }
         assert_eq!(filter.parts.len(), PARTS_MAX);
@@ -221,5 +236,41 @@ mod tests {
         let strangers = (count..count + 100_000).filter(|number| filter.may_hold(&key(*number))).count();
         assert!(strangers < 1000, "{strangers} of 100,000");
         assert!(filter.bytes() as u64 <= count * BITS / 8 * 11 / 10);
+    }
+
+    /// It takes no more than the memory for it, whatever comes; and where it is too full, fewer keys that are gone are enough
+    /// to make it anew.
+    #[test]
+    fn it_takes_no_more_memory_than_there_is_for_it() {
+        let most = fitting_bytes(ROOM_MIN * 5);
+        let mut filter = KeyFilter::default();
+        let batch = ROOM_MIN / 4;
+        let put = |filter: &mut KeyFilter, from: u64| {
+            filter.make_room(batch, most);
+            (from..from + batch).for_each(|number| filter.insert(&key(number)));
+            assert!(filter.bytes() <= most, "{} of {most} bytes for {from} keys", filter.bytes());
+        };
+        let strangers =
+            |filter: &KeyFilter| (0..10_000).filter(|number| filter.may_hold(&key(u64::MAX - number))).count();
+        (0..ROOM_MIN * 5 - batch).step_by(batch as usize).for_each(|from| put(&mut filter, from));
+        assert!(filter.bytes() > most * 9 / 10 && strangers(&filter) < 100);
+        (ROOM_MIN * 5 - batch..ROOM_MIN * 10).step_by(batch as usize).for_each(|from| put(&mut filter, from));
+        assert!((0..ROOM_MIN * 10).all(|number| filter.may_hold(&key(number))));
+        let (taken_for_others, held) = (strangers(&filter), filter.held());
+        assert!((100..2000).contains(&taken_for_others), "{taken_for_others} of 10,000");
+        filter.removed = held.div_ceil(REMOVED_PART) - 1;
+        assert!(!filter.is_stale());
+        filter.removed += 1;
+        assert!(filter.is_stale());
+        assert!(KeyFilter::with_room(held, most).bytes() <= most);
+    }
+
+    /// Enough for so many keys.
+    fn fitting_bytes(keys: u64) -> usize {
+        (keys * BITS).div_ceil(BLOCK_BITS) as usize * 64
+    }
+
+    fn key(number: u64) -> Vec<u8> {
+        [&[3][..], &number.to_be_bytes()].concat()
     }
 }

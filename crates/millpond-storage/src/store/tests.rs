@@ -108,7 +108,7 @@ struct Twins {
 
 impl Twins {
     fn new(tree: Arc<dyn Tree>) -> Twins {
-        let (store, model) = (LayeredStore::new(tree), MemoryStore::default());
+        let (store, model) = (LayeredStore::new(tree, usize::MAX), MemoryStore::default());
         let mut twins = Twins { store, model, fetched: VecDeque::new(), frozen: false, position: 0 };
         let (key, page) = namespace();
         twins.both(|store| store.put(&key, &page));
@@ -224,7 +224,7 @@ impl Twins {
     /// Both end and begin anew over what is on the disk.
     fn crash(&mut self, tree: Arc<dyn Tree>) {
         self.fetched.clear();
-        self.store = LayeredStore::new(tree);
+        self.store = LayeredStore::new(tree, usize::MAX);
         self.model.crash();
         self.frozen = false;
     }
@@ -267,7 +267,7 @@ fn over_a_real_tree_too() {
 }
 
 fn filled(tree: Arc<dyn Tree>, count: u64) -> LayeredStore {
-    let mut store = LayeredStore::new(tree);
+    let mut store = LayeredStore::new(tree, usize::MAX);
     let (key, page) = namespace();
     store.put(&key, &page);
     (0..count).for_each(|number| store.put(&topic_key(Shelf::Idle, number), &topic(number, number)));
@@ -286,7 +286,7 @@ fn a_stranger_costs_no_read() {
     };
     let mut store = filled(tree.clone(), 1000);
     assert!(absent(&mut store) >= 990);
-    let mut store = LayeredStore::new(tree);
+    let mut store = LayeredStore::new(tree, usize::MAX);
     assert_eq!(absent(&mut store), 0, "what lies on the disk is not known yet");
     assert!(store.tend_filter().unwrap());
     assert!(absent(&mut store) >= 990);
@@ -338,6 +338,6 @@ fn a_damaged_entry_is_told_as_damage() {
     let tree = Arc::new(MemoryTree::default());
     let key = topic_key(Shelf::Idle, 1).bytes();
     tree.commit(&head(1), &mut [(&key[..], Some(&b"\x01\xff"[..]))].into_iter()).unwrap();
-    let store = LayeredStore::new(tree);
+    let store = LayeredStore::new(tree, usize::MAX);
     assert!(matches!(store.read(vec![Want::Entry(key)]), Err(TreeError::Damaged(_))));
 }

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -142,6 +143,15 @@ impl Broker {
     /// The counts of the group `default` of a namespace.
     pub fn counts(&self, namespace: &str) -> Value {
         self.json(&["stats", namespace, "--json"])[0]["groups"]["default"].clone()
+    }
+
+    /// Its figures, as they are told to Prometheus.
+    pub fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(&self.http).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     /// Bytes of its memory that are resident.

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use millpond_client::{Client, Message, ReceiveOptions};
 use millpond_protocol::{LookWhich, Request, TopicRef, VERSION, encode_request};
 use millpond_types::{NamespaceName, TopicName};
 
@@ -82,6 +83,56 @@ fn clients_that_ask_and_do_not_read_share_a_bound() {
         4,
         "large ones do when there is room again"
     );
+}
+
+#[test]
+fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+    broker.ok(&["group", "create", "default", "audit"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = runtime.block_on(Client::connect(broker.address.as_str())).unwrap();
+    let namespace = NamespaceName::default();
+    // Topics whose messages are leased cannot leave memory: here more of them than there is room for.
+    let mut leased = Vec::new();
+    let mut name = 0..;
+    let is_pressed = || broker.metrics().contains("millpond_pushed_back{reason=\"topics\"} 1");
+    let for_good = || {
+        sleep(Duration::from_millis(500));
+        is_pressed()
+    };
+    while !(is_pressed() && for_good()) {
+        let message = |number: u64| Message::new(TopicName::try_from(format!("t/{number}").as_str()).unwrap(), "x");
+        let messages = name.by_ref().take(1000).map(message).collect();
+        let options = ReceiveOptions {
+            messages: 1000,
+            lease: Some(Duration::from_secs(3600)),
+            ..ReceiveOptions::new(namespace.clone())
+        };
+        runtime.block_on(async {
+            let published = client.publish_many(&namespace, messages);
+            // If they have to wait already, it shows.
+            if tokio::time::timeout(Duration::from_secs(5), published).await.is_ok() {
+                leased.push(client.receive(options).await.unwrap());
+            }
+        });
+        assert!(leased.len() < 1000, "a million leased topics in 64 MiB");
+    }
+    let waiting = broker.spawn(&["publish", "default/one-more", "x"]);
+    broker.ok(&["stats"]);
+    broker.ok(&["namespace", "list"]);
+    broker.ok(&["group", "list", "default"]);
+    broker.ok(&["topics", "default", "--limit", "10"]);
+    broker.ok(&["look", "default/t/0", "--first", "1"]);
+    broker.ok(&["dead", "list", "default"]);
+    broker.ok(&["purge", "default/t/0"]);
+    assert!(is_pressed(), "and publishes wait all the while");
+    broker.ok(&["group", "delete", "default", "audit"]);
+    for deliveries in leased {
+        let acked = runtime.block_on(client.ack(deliveries.receipts())).unwrap();
+        assert_eq!(acked.done(), 1000);
+    }
+    waiting.wait().ok();
 }
 
 /// A client that never finishes the frame that it has begun.

@@ -1,8 +1,5 @@
 //! A namespace that holds as much as it may.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
@@ -33,7 +30,7 @@ fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
     broker.ok(&["publish", "small/a", "three"]);
     broker.ok(&["namespace", "set", "small", "--quota-messages", "none"]);
     broker.ok(&["publish", "small/a", "four"]);
-    let figures = metrics(&broker);
+    let figures = broker.metrics();
     assert!(figures.lines().any(|line| line == "millpond_messages_over_quota_total 3"), "{figures}");
 }
 
@@ -52,7 +49,7 @@ fn so_many_connections_use_a_namespace() {
     broker.call(&["publish", "small/a", "two"]).failed(1, &["quota_exceeded", "raise quota-connections"]);
     broker.call(&["receive", "small"]).failed(1, &["quota_exceeded"]);
     broker.ok(&["publish", "default/a", "elsewhere"]);
-    let figures = metrics(&broker);
+    let figures = broker.metrics();
     assert!(figures.lines().any(|line| line == "millpond_connections_over_quota_total 2"), "{figures}");
 
     drop(worker);
@@ -60,12 +57,4 @@ fn so_many_connections_use_a_namespace() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     broker.ok(&["publish", "small/a", "two"]);
-}
-
-fn metrics(broker: &Broker) -> String {
-    let mut stream = TcpStream::connect(&broker.http).unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
