@@ -17,6 +17,7 @@ pub(crate) struct LookedUp {
 }
 
 /// A dedup id that comes up in a publish.
+#[derive(Clone, Copy)]
 pub(super) enum Coming {
     /// For the first time.
     New,

@@ -6,7 +6,6 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
 use millpond_types::{Code, LeaderEpoch, Millis, OfficeTerms, OfficeView, Role, RunTime, SessionId, Standing};
 
 use crate::Core;
@@ -14,7 +13,7 @@ use crate::decide::Refusal;
 use crate::dispatch::ConsumerSlot;
 use crate::dispatch::consumer::Kind;
 use crate::dispatch::offices::Seat;
-use crate::fact::{DeadReason, Fact, FactLog, GroupNumber};
+use crate::fact::{Fact, FactLog, GroupNumber};
 use crate::output::{Output, Reply};
 use crate::state::namespace::Namespace;
 
@@ -154,8 +153,9 @@ impl Core {
         let outgoing = self.state.office(group).and_then(|office| office.outgoing);
         let (session, _) = outgoing.expect("a hand-over is somebody's");
         for (slot, number, count) in self.leases_of(session) {
-            if self.state.topics[slot].group == group {
-                self.fail(slot, number, count, DeadReason::LeaseExpired, Bytes::new(), log);
+            // What stood behind a lease in its run was given back with it.
+            if self.state.topics[slot].group == group && self.state.is_leased(slot, number) {
+                self.run_out(slot, number, count, log);
             }
         }
     }

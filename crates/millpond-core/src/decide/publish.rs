@@ -15,7 +15,7 @@ use crate::Core;
 use crate::command::{ProducerBatch, Publish, PublishRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::{Coming, LookedUp};
-use crate::decide::storing::{Part, Runs, Storing, Way, push, refusal};
+use crate::decide::storing::{Part, Runs, Storing, Way, push, refusal, refused_together};
 use crate::fact::{DedupMark, Fact, FactLog, NamespaceNumber};
 use crate::outcomes::Outcomes;
 use crate::output::Reply;
@@ -96,7 +96,10 @@ impl Core {
                 }
                 None => None,
             };
+            let is_tried_again = matches!((&storing.way, coming), (Way::Trial(_), Some(Coming::Repeated)));
             let outcome = match (seen, large) {
+                // Where the first is let in, this one is its duplicate; where it is not, nothing is done.
+                _ if is_tried_again && !is_off => refused_together(),
                 (Some((id, before)), _) => {
                     // In this publish it may have been superseded or dropped, and nothing else.
                     let ended = if before == MessageState::Dead { before } else { MessageState::Ended };

@@ -74,14 +74,11 @@ impl Core {
         let (count, topic) = (part.count(), &part.run.topic);
         let pending = if let Way::Trial(trial) = &storing.way { Some(&trial.pending) } else { None };
         let groups = &self.state.namespaces[storing.namespace].groups;
-        let used = |of: fn(&Usage) -> u64| {
-            let in_group = |group: &GroupNumber| {
-                let (held, taken) =
-                    (self.state.groups[*group].usage(), pending.map_or(0, |pending| of(&pending.taken)));
-                (of(&held) + taken).saturating_sub(pending.map_or(0, |pending| of(&pending.credit_of(*group))))
-            };
-            groups.iter().map(in_group).max().unwrap_or(0)
+        let used_in = |group: GroupNumber, of: fn(&Usage) -> u64| {
+            let (held, taken) = (self.state.groups[group].usage(), pending.map_or(0, |pending| of(&pending.taken)));
+            (of(&held) + taken).saturating_sub(pending.map_or(0, |pending| of(&pending.credit_of(group))))
         };
+        let used = |of: fn(&Usage) -> u64| groups.iter().map(|group| used_in(*group, of)).max().unwrap_or(0);
         let is_named = pending.is_some_and(|pending| pending.topics.contains(topic));
         let slot = |group: &GroupNumber| self.state.topics.find(*group, topic);
         let is_new = !is_named && groups.iter().any(|group| slot(group).is_none());
@@ -94,11 +91,26 @@ impl Core {
         let topics = u64::from(is_new);
         if let Taking::One { latest } = terms.taking {
             let waits = |group: &GroupNumber| slot(group).is_some_and(|slot| self.state.topics[slot].waiting() > 0);
+            // Of those of this same call nothing is stored yet, and what they take is counted.
+            let replaced = |group: &GroupNumber| {
+                slot(group).filter(|_| !is_named).map_or(0, |slot| self.state.topics[slot].bytes_of_last_waiting())
+            };
             if is_named || groups.iter().all(waits) {
                 // It takes the place of another one, or that one stands for it.
-                return Ok((count, Usage::default()));
+                let limit = quotas.bytes.filter(|_| latest);
+                return limit.map_or(Ok((count, Usage::default())), |limit| {
+                    // One by one, for each takes the place of the one before.
+                    let room = |group: &GroupNumber| (used_in(*group, |usage| usage.bytes), replaced(group));
+                    in_place(part.bytes(0..1), groups.iter().map(room), limit)
+                        .map(|needs| (1, needs))
+                        .map_err(|over| (1, over))
+                });
             }
-            let kept = if latest { count - 1 } else { 0 };
+            let (count, kept) = match (latest, quotas.bytes) {
+                (true, Some(_)) => (1, 0),
+                (true, None) => (count, count - 1),
+                (false, _) => (count, 0),
+            };
             let needs = Usage { messages: 1, bytes: part.bytes(kept..kept + 1), topics, connections: 0 };
             let over = |what, limit: Option<u64>, used, needs| {
                 limit.filter(|limit| used + needs > *limit).map(|limit| Over { what, used, limit })
@@ -147,7 +159,7 @@ impl Core {
         for leases in acked.chunk_by(|a, b| a.0 == b.0) {
             let topic = &self.state.topics[leases[0].0];
             let acked: u64 = leases.iter().map(|(_, count)| count).sum();
-            let is_emptied = acked == topic.waiting() + topic.in_flight;
+            let is_emptied = acked == topic.waiting() + topic.in_flight && !self.state.is_kept_empty(topic);
             pending.credit_for(topic.group).topics += u64::from(is_emptied && !to.contains(&topic.name));
         }
         pending
@@ -157,6 +169,20 @@ impl Core {
     pub fn over_quota(&self) -> u64 {
         self.over_quota
     }
+}
+
+/// What a message of so many bytes needs that takes the place of another one in each group, of which it is told how many bytes
+/// are used and how many the other one has.
+fn in_place(bytes: u64, groups: impl Iterator<Item = (u64, u64)>, limit: u64) -> Result<Usage, Over> {
+    let mut needs = Usage::default();
+    for (used, replaced) in groups {
+        let more = bytes.saturating_sub(replaced);
+        if more > 0 && used + more > limit {
+            return Err(Over { what: "bytes", used, limit });
+        }
+        needs.bytes = needs.bytes.max(more);
+    }
+    Ok(needs)
 }
 
 impl Pending {

@@ -1,6 +1,6 @@
 //! What becomes of each message that is published: known, refused, declined, or stored in the groups that take it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::PublishRun;
 use millpond_types::{Coalesce, Code, DedupWindow, MessageId, Millis, Overflow, Policy, Priority, TopicName, block};
@@ -12,6 +12,7 @@ impl Model {
     /// What is told of messages none of which is stored.
     pub(super) fn try_publish(&self, runs: &[PublishRun], mut pending: Pending) -> Vec<String> {
         let (mut told, mut let_in) = (Vec::new(), BTreeMap::<TopicName, usize>::new());
+        let mut new = BTreeSet::new();
         for (run, index) in runs.iter().flat_map(|run| (0..run.count).map(move |index| (run, index))) {
             let policy = self.policy_of(&run.topic);
             let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
@@ -23,6 +24,7 @@ impl Model {
             told.push(match hash.and_then(|hash| self.remembered(hash)) {
                 _ if policy.dedup_window == DedupWindow::Off && hash.is_some() => Code::DedupOff.name().to_owned(),
                 Some(id) => format!("duplicate {id} {}", self.state_of(id)),
+                None if hash.is_some_and(|hash| !new.insert(hash)) => Code::RefusedTogether.name().to_owned(),
                 None if self.is_over_quota(&run.topic, size(run, index), &mut pending) => {
                     Code::QuotaExceeded.name().to_owned()
                 }

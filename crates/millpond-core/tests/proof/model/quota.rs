@@ -6,8 +6,8 @@ use millpond_core::command::{PublishRun, ReceiptRun};
 use millpond_core::fact::GroupNumber;
 use millpond_types::{Coalesce, TopicName, block};
 
-use super::Model;
 use super::finish::each;
+use super::{Model, Place};
 
 /// What others of the same decision take, and what its acks give back in each group.
 #[derive(Default)]
@@ -37,7 +37,8 @@ impl Model {
         let everywhere = self.everywhere(name);
         let coalesces = self.policy_of(name).coalesce != Coalesce::Off;
         if coalesces && (is_named || everywhere.iter().all(|place| self.slot(place).is_some())) {
-            return false;
+            let latest = self.policy_of(name).coalesce == Coalesce::KeepLatest;
+            return quotas.bytes.is_some_and(|most| latest && self.outgrows(most, &everywhere, size, pending));
         }
         let is_new = !is_named && everywhere.iter().any(|place| !self.topics.contains_key(place));
         // The group that holds most counts.
@@ -58,6 +59,24 @@ impl Model {
         pending.taken.bytes += size;
         pending.taken.topics += u64::from(is_new);
         pending.named.insert(name.clone());
+        false
+    }
+
+    /// Whether a message is too large to take the place of those that wait; if it is not, what it takes more is taken.
+    fn outgrows(&self, most: u64, everywhere: &[Place], size: u64, pending: &mut Pending) -> bool {
+        let is_named = pending.named.contains(&everywhere[0].name);
+        let mut taken = 0;
+        for place in everywhere {
+            let slot = self.slot(place).filter(|_| !is_named);
+            let more = size.saturating_sub(slot.map_or(0, |key| self.topics[place].messages[&key].size));
+            let given_back = pending.given_back.get(&place.group).map_or(0, |usage| usage.bytes);
+            let used = (self.usage(place.group).bytes + pending.taken.bytes).saturating_sub(given_back);
+            if more > 0 && used + more > most {
+                return true;
+            }
+            taken = taken.max(more);
+        }
+        pending.taken.bytes += taken;
         false
     }
 
