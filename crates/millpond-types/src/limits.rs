@@ -16,6 +16,9 @@ pub const BODY_MAX_DEFAULT: usize = 1024 * 1024;
 pub const PUBLISH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Messages of one publish; outcomes and producer sessions stay small.
 pub const PUBLISH_MESSAGES_MAX: usize = 65_536;
+/// Topics of one publish times the groups of its namespace: each group has what it holds of a topic in a place of its own, of
+/// about 600 bytes.
+pub const PUBLISH_PLACES_MAX: usize = 65_536;
 /// Bytes of one frame on the wire: a full publish and its envelope.
 pub const FRAME_MAX: usize = PUBLISH_BYTES_MAX + 1024 * 1024;
 /// Receipts that one call may name.

@@ -12,7 +12,6 @@ use crate::command::{FinishVerb, Forward, PublishRun, ReceiptRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::LookedUp;
 use crate::decide::finish::check_receipts;
-use crate::decide::publish::check_size;
 use crate::decide::storing::{Runs, Storing, Trial, Way};
 use crate::fact::{FactLog, NamespaceNumber};
 use crate::output::Reply;
@@ -22,7 +21,7 @@ impl Core {
         let Forward { receipts, publish } = forward;
         let namespace = self.namespace_of(&publish.namespace)?;
         check_receipts(&receipts)?;
-        check_size(&publish.runs)?;
+        self.check_size(namespace, &publish.runs)?;
         if publish.producer.is_some() {
             let detail = "an ack with a publish is repeated by nobody: its receipts are current once; leave the producer session out";
             return Err((Code::ArgumentInvalid, detail.into()));

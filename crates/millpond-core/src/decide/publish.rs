@@ -5,10 +5,11 @@
 //! which only the reserve is left then, and that belongs to finishing: so such a batch is refused as a whole, undecided,
 //! and its number stays free. Every batch behind it is refused in the same way, until there is room and it comes again.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_MESSAGES_MAX};
+use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX};
 use millpond_types::{Code, MessageState, PublishOutcome};
 
 use crate::Core;
@@ -28,7 +29,7 @@ impl Core {
         {
             return Ok(Reply::Published { level: publish.level, outcomes });
         }
-        check_size(&publish.runs)?;
+        self.check_size(namespace, &publish.runs)?;
         let looked_up = core::mem::take(&mut self.looked_up);
         self.check_disk(publish.producer, &looked_up, &publish.runs)?;
         let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), way: Way::Each(&mut *log) };
@@ -38,6 +39,32 @@ impl Core {
         let outcomes = storing.outcomes;
         self.note_batch(namespace, publish.producer, &outcomes, log);
         Ok(Reply::Published { level: publish.level, outcomes })
+    }
+
+    /// Refuses a publish that is larger than one may be.
+    pub(super) fn check_size(&self, namespace: NamespaceNumber, runs: &[PublishRun]) -> Result<(), Refusal> {
+        let messages = messages(runs);
+        let bytes: u64 = runs.iter().map(|run| run.block.len() as u64).sum();
+        if messages == 0 || runs.iter().any(|run| run.count == 0) {
+            return Err((Code::ArgumentInvalid, "a publish, and each run in it, holds at least one message".into()));
+        }
+        if messages > PUBLISH_MESSAGES_MAX as u64 || bytes > PUBLISH_BYTES_MAX as u64 {
+            let detail = format!(
+                "a publish holds at most {PUBLISH_MESSAGES_MAX} messages and {PUBLISH_BYTES_MAX} bytes; this one has {messages} and {bytes}: send it in parts"
+            );
+            return Err((Code::LimitExceeded, detail));
+        }
+        let groups = self.state.namespaces[namespace].groups.len();
+        if runs.len() * groups > PUBLISH_PLACES_MAX {
+            let topics = runs.iter().map(|run| &run.topic).collect::<BTreeSet<_>>().len();
+            if topics * groups > PUBLISH_PLACES_MAX {
+                let detail = format!(
+                    "the topics of a publish times the groups of its namespace are at most {PUBLISH_PLACES_MAX}; this one has {topics} topics, and there are {groups} groups: send it in parts"
+                );
+                return Err((Code::LimitExceeded, detail));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a session's batch while the disk is full, unless all of it was seen before.
@@ -122,21 +149,6 @@ impl Core {
         }
         self.store_part(Part { run, range: from..run.count, dedup: pending }, &terms, storing);
     }
-}
-
-pub(super) fn check_size(runs: &[PublishRun]) -> Result<(), Refusal> {
-    let messages = messages(runs);
-    let bytes: u64 = runs.iter().map(|run| run.block.len() as u64).sum();
-    if messages == 0 || runs.iter().any(|run| run.count == 0) {
-        return Err((Code::ArgumentInvalid, "a publish, and each run in it, holds at least one message".into()));
-    }
-    if messages > PUBLISH_MESSAGES_MAX as u64 || bytes > PUBLISH_BYTES_MAX as u64 {
-        let detail = format!(
-            "a publish holds at most {PUBLISH_MESSAGES_MAX} messages and {PUBLISH_BYTES_MAX} bytes; this one has {messages} and {bytes}: send it in parts"
-        );
-        return Err((Code::LimitExceeded, detail));
-    }
-    Ok(())
 }
 
 pub(super) fn messages(runs: &[PublishRun]) -> u64 {

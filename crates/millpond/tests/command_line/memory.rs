@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millpond_client::{Client, Message, ReceiveOptions};
 use millpond_protocol::{LookWhich, Request, TopicRef, VERSION, encode_request};
-use millpond_types::{NamespaceName, TopicName};
+use millpond_types::{NamespaceName, PublishOutcome, TopicName};
 
 use crate::broker::{Broker, call, fresh_directory, serve};
 
@@ -133,6 +133,25 @@ fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
         assert_eq!(acked.done(), 1000);
     }
     waiting.wait().ok();
+}
+
+/// Each group has a topic's messages in a place of its own: 61,000 of them for this publish.
+#[test]
+fn a_publish_to_many_topics_in_many_groups_has_a_bound() {
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+    (1..=60).for_each(|group| drop(broker.ok(&["group", "create", "default", &format!("g{group}")])));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let message = |topic: u64| Message::new(TopicName::try_from(format!("t/{topic}").as_str()).unwrap(), "x");
+    runtime.block_on(async {
+        let (client, namespace) = (Client::connect(broker.address.as_str()).await.unwrap(), NamespaceName::default());
+        let told = client.publish_many(&namespace, (0..1000).map(message).collect()).await.unwrap();
+        assert!(told.iter().all(|outcome| matches!(outcome, PublishOutcome::Queued { .. })), "{told:?}");
+        let refused = client.publish_many(&namespace, (0..1100).map(message).collect()).await.unwrap_err();
+        assert!(refused.to_string().contains("1100 topics, and there are 61 groups"), "{refused}");
+    });
+    let most = broker.status("VmHWM:") * 1024;
+    assert!(most < 96 * MIB, "{most} bytes for one publish");
 }
 
 /// A client that never finishes the frame that it has begun.
