@@ -252,7 +252,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Request::Resume { .. } => "resume",
         Request::Forget { .. } => "forget",
         Request::Purge { .. } => "purge",
-        Request::NamespaceSet { .. } | Request::NamespaceDelete { .. } | Request::Namespaces => "namespace verb",
+        Request::NamespaceSet { .. } | Request::NamespaceDelete { .. } | Request::Namespaces { .. } => "namespace verb",
         Request::Resign { .. } => "resignation",
         Request::GroupCreate { .. } | Request::GroupDelete { .. } => "group verb",
         Request::ExchangeCreate { .. }
@@ -263,6 +263,9 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         | Request::Bindings { .. } => "exchange verb",
         Request::Stats { .. } => "stats",
         Request::Topics { .. } | Request::Topic(_) | Request::TopTopics { .. } => "listing of topics",
-        Request::DeadList { .. } | Request::DeadRedrive { .. } | Request::DeadPurge { .. } => "dead letter verb",
+        Request::DeadList { .. }
+        | Request::DeadLook { .. }
+        | Request::DeadRedrive { .. }
+        | Request::DeadPurge { .. } => "dead letter verb",
     }
 }

@@ -72,7 +72,7 @@ pub use producer::{Confirmation, Producer, ProducerOptions};
 pub use receipts::Receipts;
 pub use receive::ReceiveOptions;
 pub use subscription::{SubscribeOptions, Subscription};
-pub use verbs::DeadPage;
+pub use verbs::{DeadPage, NamespacePage};
 pub use workers::{Decision, Report, Workers};
 
 pub use millpond_protocol::{DeadWhich, FinishVerb, LeasedRun, Level, Listing, LookWhich, TopicRef, Which};

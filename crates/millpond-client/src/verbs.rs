@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
 use millpond_types::{
-    Binding, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, GroupKind, GroupName, MessageView,
+    Binding, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, GroupKind, GroupName, MessageId, MessageView,
     NamespaceName, NamespaceView, Policy, Rules, Start, TopBy, TopicName, TopicView, Unroutable,
 };
 
@@ -22,11 +22,21 @@ pub struct DeadPage {
     pub next: Bytes,
 }
 
+/// A page of namespaces.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamespacePage {
+    /// The rows.
+    pub rows: Vec<NamespaceView>,
+    /// What the next page comes after; `None` if this was the last.
+    pub next: Option<NamespaceName>,
+}
+
 /// Messages by name. Those that change something are not repeated when their answer is lost, unless a second time changes
 /// nothing.
 impl Client {
     /// Looks at messages without leasing them: one, or those in front. A message's body is in its block
-    /// ([`crate::block::first`]). They are those of a group, or of the first that has the topic.
+    /// ([`crate::block::first`]), which is empty where all of them do not fit one answer: a look at the message by its id
+    /// then tells it. They are those of a group, or of the first that has the topic.
     pub async fn look(&self, topic: TopicRef, which: LookWhich, group: Option<GroupName>) -> Result<Vec<MessageView>> {
         match self.call(Request::Look { topic, which, group }, Repeat::Harmless).await? {
             Response::Messages(messages) => Ok(messages),
@@ -191,10 +201,10 @@ impl Client {
         }
     }
 
-    /// All namespaces.
-    pub async fn namespaces(&self) -> Result<Vec<NamespaceView>> {
-        match self.call(Request::Namespaces, Repeat::Harmless).await? {
-            Response::Namespaces(namespaces) => Ok(namespaces),
+    /// A page of the namespaces, in the order of their names: those after this one.
+    pub async fn namespaces(&self, after: Option<NamespaceName>) -> Result<NamespacePage> {
+        match self.call(Request::Namespaces { after }, Repeat::Harmless).await? {
+            Response::Namespaces { rows, next } => Ok(NamespacePage { rows, next }),
             other => Err(self.wrong_answer("listing of namespaces", &other)),
         }
     }
@@ -202,7 +212,7 @@ impl Client {
     /// One namespace: its policy, and how many messages are in which state, all at one journal position.
     pub async fn stats(&self, namespace: NamespaceName) -> Result<NamespaceView> {
         match self.call(Request::Stats { namespace }, Repeat::Harmless).await? {
-            Response::Namespaces(mut namespaces) if namespaces.len() == 1 => Ok(namespaces.remove(0)),
+            Response::Namespaces { mut rows, .. } if rows.len() == 1 => Ok(rows.remove(0)),
             other => Err(self.wrong_answer("request for stats", &other)),
         }
     }
@@ -210,11 +220,19 @@ impl Client {
 
 /// Dead letters.
 impl Client {
-    /// A page of a group's dead letters, by topic.
+    /// A page of a group's dead letters, by topic: no more of them than fit an answer with their messages.
     pub async fn dead_letters(&self, listing: Listing, group: GroupName) -> Result<DeadPage> {
         match self.call(Request::DeadList { listing, group }, Repeat::Harmless).await? {
             Response::Dead { rows, next } => Ok(DeadPage { rows, next }),
             other => Err(self.wrong_answer("listing of dead letters", &other)),
+        }
+    }
+
+    /// One dead letter of a group.
+    pub async fn dead_letter(&self, topic: TopicRef, id: MessageId, group: GroupName) -> Result<DeadView> {
+        match self.call(Request::DeadLook { topic, id, group }, Repeat::Harmless).await? {
+            Response::Dead { mut rows, .. } if rows.len() == 1 => Ok(rows.remove(0)),
+            other => Err(self.wrong_answer("look at a dead letter", &other)),
         }
     }
 

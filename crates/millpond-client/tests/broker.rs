@@ -212,6 +212,10 @@ async fn every_verb_does_what_it_says() {
     let page = Listing { namespace: namespace(), prefix: "".into(), after: "".into(), limit: 10 };
     let dead = client.dead_letters(page.clone(), GroupName::default()).await.unwrap();
     assert_eq!((dead.rows.len(), &dead.rows[0].detail[..]), (1, "no sense"));
+    let letter = &dead.rows[0];
+    assert_eq!(letter.message.bytes as usize, letter.message.block.len());
+    let found = client.dead_letter(topic_ref("orders"), letter.message.id, GroupName::default()).await.unwrap();
+    assert_eq!(found, *letter);
     let all = DeadWhich::Filter(Filter::All);
     assert_eq!(client.redrive(namespace(), GroupName::default(), all.clone()).await.unwrap(), 1);
     assert_eq!(client.purge_dead(namespace(), GroupName::default(), all).await.unwrap(), 0);
@@ -224,7 +228,7 @@ async fn every_verb_does_what_it_says() {
     let work: NamespaceName = "work".try_into().unwrap();
     let policy = Policy { dedup_window: DedupWindow::Forever, ..Policy::default() };
     client.set_namespace(work.clone(), policy.clone(), Rules::default()).await.unwrap();
-    assert_eq!(client.namespaces().await.unwrap().len(), 2);
+    assert_eq!(client.namespaces(None).await.unwrap().rows.len(), 2);
     assert_eq!(client.stats(work.clone()).await.unwrap().policy, policy);
     client.delete_namespace(work.clone()).await.unwrap();
     let unknown = client.stats(work.clone()).await.unwrap_err();

@@ -124,7 +124,7 @@ async fn a_lost_answer_is_unconfirmed_where_a_repeat_could_harm_and_repeated_whe
         for _ in 0..2 {
             let incoming = connection.next().await;
             let answer = match incoming.frame {
-                Request::Stats { .. } => Response::Namespaces(Vec::new()),
+                Request::Stats { .. } => Response::Namespaces { rows: Vec::new(), next: None },
                 Request::Ping => Response::Pong,
                 other => panic!("{other:?} was repeated"),
             };

@@ -141,7 +141,10 @@ pub enum Command {
         namespace: NamespaceName,
         exchange: ExchangeName,
     },
-    Namespaces,
+    /// A page of the namespaces in the order of their names: those after this one.
+    Namespaces {
+        after: Option<NamespaceName>,
+    },
     Stats(NamespaceName),
     Topics {
         listing: Listing,
@@ -152,6 +155,11 @@ pub enum Command {
     DeadList {
         listing: Listing,
         group: GroupName,
+    },
+    DeadLook {
+        topic: TopicRef,
+        group: GroupName,
+        id: MessageId,
     },
     DeadRedrive {
         namespace: NamespaceName,

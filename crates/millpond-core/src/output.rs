@@ -82,17 +82,22 @@ pub enum Reply {
     Done,
     /// How many were touched.
     Count(u64),
-    /// To a look.
+    /// To a look. Their messages may be more than fits a frame.
     Messages(Vec<Found<MessageView>>),
     /// To a listing of namespaces, or one for stats.
-    Namespaces(Vec<NamespaceView>),
+    Namespaces {
+        /// The rows.
+        rows: Vec<NamespaceView>,
+        /// What the next page comes after; `None` if this was the last.
+        next: Option<NamespaceName>,
+    },
     /// To a listing of exchanges.
     Exchanges(Vec<ExchangeView>),
     /// To a listing of the bindings of one.
     Bindings(Vec<Binding>),
     /// To a listing of topics, or one topic.
     Topics(Vec<TopicView>),
-    /// To a listing of dead letters.
+    /// To a listing of dead letters, or a look at one. They fit a frame with their messages.
     Dead {
         /// The rows.
         rows: Vec<Found<DeadView>>,

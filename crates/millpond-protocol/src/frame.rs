@@ -10,8 +10,8 @@ mod publishing;
 use bytes::Bytes;
 use millpond_types::{
     Binding, Code, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, FinishOutcome, GroupKind, GroupName,
-    LeaderEpoch, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun, Policy, PublishOutcome, Receipt, Rules,
-    SessionId, Standing, Start, TopBy, TopicView, Unroutable,
+    LeaderEpoch, MessageId, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun, Policy, PublishOutcome,
+    Receipt, Rules, SessionId, Standing, Start, TopBy, TopicView, Unroutable,
 };
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
@@ -225,8 +225,11 @@ pub enum Request<B = Bytes> {
         /// The exchange.
         exchange: ExchangeName,
     },
-    /// Lists the namespaces. Answered by [`Response::Namespaces`].
-    Namespaces,
+    /// Lists the namespaces in the order of their names. Answered by [`Response::Namespaces`].
+    Namespaces {
+        /// Only names after this: `next` of the page before.
+        after: Option<NamespaceName>,
+    },
     /// Counts a namespace's messages at one journal position. Answered by [`Response::Namespaces`] with one row.
     Stats {
         /// Its name.
@@ -258,6 +261,15 @@ pub enum Request<B = Bytes> {
     DeadList {
         /// The page.
         listing: Listing,
+        /// The group.
+        group: GroupName,
+    },
+    /// Looks at one dead letter. Answered by [`Response::Dead`] with one row.
+    DeadLook {
+        /// The topic that it came from.
+        topic: TopicRef,
+        /// The message.
+        id: MessageId,
         /// The group.
         group: GroupName,
     },
@@ -342,10 +354,15 @@ pub enum Response {
     Done,
     /// How many were touched.
     Count(u64),
-    /// Messages looked at.
+    /// Messages looked at. The first come with their blocks, as many as fit the frame.
     Messages(Vec<MessageView>),
     /// Namespaces.
-    Namespaces(Vec<NamespaceView>),
+    Namespaces {
+        /// The rows.
+        rows: Vec<NamespaceView>,
+        /// What `after` of the next page is; `None` if this was the last.
+        next: Option<NamespaceName>,
+    },
     /// Exchanges.
     Exchanges(Vec<ExchangeView>),
     /// Bindings of one exchange.

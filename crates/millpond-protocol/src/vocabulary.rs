@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use millpond_types::limits::{
-    BINDING_HEADERS_MAX, BINDINGS_MAX, CREDIT_MESSAGES_MAX, EXCHANGES_MAX, FILTER_MAX, FRAME_MAX, GROUPS_MAX,
-    NAMESPACES_MAX, PAGE_MAX, PUBLISH_MESSAGES_MAX, RECEIPTS_MAX, ROUTING_KEY_MAX, RULES_MAX, SHORT_NAME_MAX,
-    TOPIC_NAME_MAX,
+    BINDING_HEADERS_MAX, BINDINGS_MAX, CREDIT_MESSAGES_MAX, EXCHANGES_MAX, FILTER_MAX, FRAME_MAX, GROUPS_MAX, PAGE_MAX,
+    PUBLISH_MESSAGES_MAX, RECEIPTS_MAX, ROUTING_KEY_MAX, RULES_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX,
 };
 use millpond_types::{
     BadName, Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, Dispatch, ExchangeKind, ExchangeName,
@@ -260,11 +259,11 @@ record!(Standing { role, epoch, term, handover });
 choice!(Role { 0 Candidate, 1 Inaugurate, 2 Lead, 3 Deposed });
 record!(TopicView { name, paused, counts, oldest, due, cursors });
 record!(GroupCursors { group, priority, scan, completion, next, lag });
-record!(MessageView { id, state, published, expires, deliveries, failures, block });
+record!(MessageView { id, state, published, expires, deliveries, failures, bytes, block });
 record!(DeadView { topic, message, reason, detail, died });
 
 impl Row for NamespaceView {
-    const MAX: usize = NAMESPACES_MAX;
+    const MAX: usize = PAGE_MAX;
 }
 
 impl Row for GroupView {

@@ -13,7 +13,7 @@ use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
 use millpond_core::output::{Extent, Found, LeasedRun, Reply};
 use millpond_protocol as frame;
 use millpond_storage::{ReadError, Reader};
-use millpond_types::limits::PUBLISH_BYTES_MAX;
+use millpond_types::limits::PAGE_BYTES_MAX;
 use millpond_types::{DeadView, MessageView, Millis, Receipt};
 
 use crate::convert::response as convert;
@@ -44,8 +44,9 @@ pub(crate) enum Unread {
 pub(crate) enum Read {
     /// Without the messages that are damaged.
     Leases(Vec<frame::LeasedRun>),
-    /// A message that cannot be read has an empty block.
+    /// A message that cannot be read has an empty block, and so have those behind what fits a frame.
     Messages(Vec<MessageView>),
+    /// A message that cannot be read has an empty block.
     Dead(Vec<DeadView>, Vec<u8>),
 }
 
@@ -163,18 +164,19 @@ impl Source {
                 Read::Leases(whole)
             }
             Unread::Messages(rows) => {
-                let mut room = PUBLISH_BYTES_MAX;
-                let rows = rows.into_iter().map(|row| {
-                    let block = self.read_row(row.extent, &mut room);
-                    convert::message(row, block)
+                let envelopes: usize = rows.iter().map(|found| found.row.frame_bytes()).sum();
+                let mut room = Some(PAGE_BYTES_MAX - envelopes);
+                let rows = rows.into_iter().map(|found| {
+                    room = room.and_then(|room| room.checked_sub(found.extent.length as usize));
+                    let block = room.map_or_else(Bytes::new, |_| self.read_row(found.extent));
+                    convert::message(found, block)
                 });
                 Read::Messages(rows.collect())
             }
             Unread::Dead(rows, next) => {
-                let mut room = PUBLISH_BYTES_MAX;
-                let rows = rows.into_iter().map(|row| {
-                    let block = self.read_row(row.extent, &mut room);
-                    convert::dead(row, block)
+                let rows = rows.into_iter().map(|found| {
+                    let block = self.read_row(found.extent);
+                    convert::dead(found, block)
                 });
                 Read::Dead(rows.collect(), next)
             }
@@ -211,13 +213,8 @@ impl Source {
         }
     }
 
-    /// The block of a row, in memory of its own; empty if it is damaged or past what fits a frame.
-    fn read_row(&self, extent: Extent, room: &mut usize) -> Bytes {
-        let Some(rest) = room.checked_sub(extent.length as usize) else {
-            *room = 0;
-            return Bytes::new();
-        };
-        *room = rest;
+    /// The block of a row, in memory of its own; empty if it cannot be read.
+    fn read_row(&self, extent: Extent) -> Bytes {
         if let Some(recent) = self.reader.recent(extent) {
             return Bytes::copy_from_slice(&recent);
         }

@@ -24,7 +24,7 @@
 //! them to the process.
 
 use millpond_storage::BATCH_BYTES;
-use millpond_types::limits::PUBLISH_BYTES_MAX;
+use millpond_types::limits::FRAME_MAX;
 
 use crate::session::intake::Receiving;
 
@@ -59,7 +59,7 @@ pub(crate) const PUBLISHING_TURN: usize = 512 << 10;
 /// Of each lane as much again is for those who ask for little.
 const LANES: usize = 2 * (FINISHING_TURN + PUBLISHING_TURN);
 /// The largest answer finds room when it is alone.
-const SENDING_MIN: u64 = PUBLISH_BYTES_MAX as u64;
+const SENDING_MIN: u64 = FRAME_MAX as u64;
 /// A connection's task and its socket's state. The small frames that some hold in part are in the margin.
 const CONNECTION: u64 = 3500;
 /// Fewer connections are of no use to anybody.

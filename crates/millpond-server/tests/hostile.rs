@@ -10,8 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::*;
 use millpond_server::{Config, ServeError, Server};
-use millpond_types::limits::FRAME_MAX;
-use millpond_types::{Code, Filter, GroupName, Millis, NamespaceName, PublishOutcome, Receipt, SessionId, block};
+use millpond_types::limits::{FRAME_MAX, PUBLISH_MESSAGES_MAX};
+use millpond_types::{
+    Code, DedupWindow, Filter, GroupName, Millis, NamespaceName, Policy, PublishOutcome, Quotas, Receipt, Rules,
+    SessionId, block,
+};
 use wire::*;
 
 fn encoded(request: &Request) -> Vec<u8> {
@@ -124,6 +127,36 @@ fn a_bad_frame_is_refused_and_the_connection_goes_on() {
     let Response::Published(outcomes) = &told else { panic!("{told:?}") };
     assert!(outcomes.len() == 3 && is_too_large(&outcomes[1].outcome), "{told:?}");
     assert_eq!(client.stats().waiting, 2, "its neighbours were stored");
+    server.shutdown().unwrap();
+}
+
+/// Each with another reason than its neighbours, so that no two of them are told as one.
+#[test]
+fn the_refusals_of_as_many_messages_as_a_publish_holds_fit_a_frame() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    let quotas = Quotas { messages: Some(1), ..Quotas::default() };
+    let policy = Policy { dedup_window: DedupWindow::Off, quotas, ..Policy::default() };
+    let (namespace, rules) = (NamespaceName::default(), Rules::default());
+    let set = Request::NamespaceSet { namespace, policy, rules, based_on: None };
+    assert_eq!(client.ask(set), Response::Done);
+    client.publish("t", &["the one that the namespace may hold"]);
+    let mut messages = Vec::new();
+    for number in 0..PUBLISH_MESSAGES_MAX {
+        let dedup_id = if number % 2 == 0 { &b"d"[..] } else { b"" };
+        block::push(&mut messages, dedup_id, &[], b"x").unwrap();
+    }
+    let told = client.ask(publish_block("t", messages.into(), Level::Durable));
+    let Response::Published(outcomes) = &told else { panic!("{told:?}") };
+    assert_eq!(outcomes.len(), PUBLISH_MESSAGES_MAX);
+    for (run, code) in outcomes.iter().zip([Code::DedupOff, Code::QuotaExceeded].into_iter().cycle()) {
+        assert!(matches!(run.outcome, PublishOutcome::Refused { code: told, .. } if told == code), "{run:?}");
+    }
+    let details = outcomes
+        .iter()
+        .filter(|run| !matches!(&run.outcome, PublishOutcome::Refused { detail, .. } if detail.is_empty()));
+    assert!(details.count() > 100, "the first of them say in words what to do");
     server.shutdown().unwrap();
 }
 

@@ -130,7 +130,7 @@ impl Operator {
         let listing = Listing { namespace: namespace.clone(), prefix: Bytes::new(), after: Bytes::new(), limit: 5 };
         let commands = [
             Command::Stats(namespace),
-            Command::Namespaces,
+            Command::Namespaces { after: None },
             Command::Topics { listing: listing.clone(), group: GroupName::default() },
             Command::Top(Top {
                 namespace: listing.namespace.clone(),

@@ -27,7 +27,7 @@ pub fn violation(ledger: &Ledger, model: &Model) -> Violation {
 
 /// What the broker says of all namespaces in the end.
 pub fn check_views(reply: &Reply, model: &Model) -> Result<(), Violation> {
-    let Reply::Namespaces(views) = reply else {
+    let Reply::Namespaces { rows: views, next: None } = reply else {
         return Err(Violation::stuck(format!("asked for the namespaces, it says {reply:?}")));
     };
     views.iter().try_for_each(check_view)?;

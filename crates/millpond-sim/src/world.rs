@@ -370,7 +370,7 @@ impl World {
     }
 
     fn look_at_the_end(&mut self) -> Result<(), Violation> {
-        self.ask(vec![Request { command: Command::Namespaces, asked: Asked::Drained }]);
+        self.ask(vec![Request { command: Command::Namespaces { after: None }, asked: Asked::Drained }]);
         self.settle()?;
         assert!(!self.broker().is_fetching(), "counts are in memory");
         if let Some(asked) = self.wires.unanswered() {

@@ -34,6 +34,9 @@ pub const FILTER_MAX: usize = 1_000;
 pub const PREFIXES_MAX: usize = 64;
 /// Rows in one page of a listing.
 pub const PAGE_MAX: usize = 1_000;
+/// Bytes that the rows of a page take in its frame, messages included: what is left of the frame is for its head and for
+/// where the next page begins.
+pub const PAGE_BYTES_MAX: usize = FRAME_MAX - 4096;
 /// Rows of a listing of the topics that stand out: what a person reads, and little to keep sorted while all are looked at.
 pub const TOP_MAX: usize = 100;
 /// Batches of a producer session whose outcomes are kept for a repeat; a client has at most this many unconfirmed.

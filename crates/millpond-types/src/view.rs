@@ -6,6 +6,9 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::id::{MessageId, Priority, Sequence};
+use crate::limits::{
+    GROUPS_MAX, PAGE_BYTES_MAX, PAGE_MAX, PUBLISH_BYTES_MAX, REASON_MAX, RULES_MAX, SHORT_NAME_MAX, TOPIC_NAME_MAX,
+};
 use crate::name::{GroupName, NamespaceName, TopicName};
 use crate::office::OfficeView;
 use crate::outcome::MessageState;
@@ -13,6 +16,19 @@ use crate::policy::Policy;
 use crate::rule::Rules;
 use crate::start::Start;
 use crate::time::WallTime;
+
+/// What a view takes in a frame at most, its names, texts and messages apart.
+const FIXED: usize = 256;
+
+/// One row fits a page, whatever it holds.
+const _: () = {
+    // What is not UTF-8 is told as U+FFFD, which is three bytes for one.
+    assert!(2 * FIXED + TOPIC_NAME_MAX + 3 * REASON_MAX + PUBLISH_BYTES_MAX <= PAGE_BYTES_MAX);
+    let rules = RULES_MAX * (FIXED + TOPIC_NAME_MAX);
+    let groups = GROUPS_MAX * (2 * FIXED + 2 * SHORT_NAME_MAX + TOPIC_NAME_MAX);
+    let paused = PAGE_MAX * (FIXED + TOPIC_NAME_MAX);
+    assert!(2 * FIXED + SHORT_NAME_MAX + rules + groups + paused <= PAGE_BYTES_MAX);
+};
 
 /// How many messages of a group are in each state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -99,6 +115,21 @@ pub struct NamespaceView {
     pub position: u64,
 }
 
+impl NamespaceView {
+    /// What it takes in a frame at most.
+    pub fn frame_bytes(&self) -> usize {
+        let rules = self.rules.iter().map(|rule| FIXED + rule.pattern.name.as_bytes().len());
+        let groups = self.groups.iter().map(|group| {
+            let reached = group.reached.as_ref().map_or(0, |name| name.as_bytes().len());
+            FIXED + group.name.as_bytes().len() + reached
+        });
+        let offices = self.offices.iter().map(|office| FIXED + office.group.as_bytes().len());
+        let paused = self.paused.iter().map(|(name, _)| 3 + name.as_bytes().len());
+        let lists = rules.sum::<usize>() + groups.sum::<usize>() + offices.sum::<usize>() + paused.sum::<usize>();
+        2 * FIXED + self.name.as_bytes().len() + lists
+    }
+}
+
 /// A group of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupView {
@@ -177,8 +208,18 @@ pub struct MessageView {
     pub deliveries: u32,
     /// Failures so far.
     pub failures: u32,
-    /// The message in block form ([`crate::block`]); empty until the shell has read it from the journal.
+    /// Bytes of its block, wherever that is.
+    pub bytes: u32,
+    /// The message in block form ([`crate::block`]); empty until the shell has read it from the journal, and where an answer
+    /// has no room for it or it cannot be read.
     pub block: Bytes,
+}
+
+impl MessageView {
+    /// What it takes in a frame at most, its block apart.
+    pub fn frame_bytes(&self) -> usize {
+        FIXED
+    }
 }
 
 /// A dead letter.
@@ -194,4 +235,11 @@ pub struct DeadView {
     pub detail: String,
     /// When it was given up on.
     pub died: WallTime,
+}
+
+impl DeadView {
+    /// What it takes in a frame at most, its message's block apart.
+    pub fn frame_bytes(&self) -> usize {
+        FIXED + self.message.frame_bytes() + self.topic.as_bytes().len() + self.reason.len() + self.detail.len()
+    }
 }

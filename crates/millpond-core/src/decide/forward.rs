@@ -12,7 +12,7 @@ use crate::command::{FinishVerb, Forward, PublishRun, ReceiptRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::LookedUp;
 use crate::decide::finish::check_receipts;
-use crate::decide::storing::{Runs, Storing, Trial, Way};
+use crate::decide::storing::{Runs, Storing, Trial, Way, shorten};
 use crate::fact::{FactLog, NamespaceNumber};
 use crate::output::Reply;
 
@@ -42,8 +42,9 @@ impl Core {
         if self.state.namespaces[namespace].policies.base.quotas.limit_publishes() {
             trial.pending = self.given_back(&leases, &publish.runs.iter().map(|run| &run.topic).collect());
         }
-        let tried = self.try_publish(namespace, &publish.runs, looked_up.clone(), trial);
+        let mut tried = self.try_publish(namespace, &publish.runs, looked_up.clone(), trial);
         if finished.iter().any(is_not_to_end) || tried.iter().any(is_refused) {
+            shorten(&mut tried);
             return Ok(Reply::Forwarded { finished, published: tried });
         }
         finished.clear();

@@ -277,6 +277,7 @@ fn row(id: MessageId, piece: Piece<'_>) -> Found<MessageView> {
     };
     let one = piece.alone(id.sequence);
     let (published, expires) = (one.published, one.expiry());
-    let row = MessageView { id, state, published, expires, deliveries, failures, block: Bytes::new() };
-    Found { row, extent: one.extent() }
+    let (extent, block) = (one.extent(), Bytes::new());
+    let row = MessageView { id, state, published, expires, deliveries, failures, bytes: extent.length, block };
+    Found { row, extent }
 }

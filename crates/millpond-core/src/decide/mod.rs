@@ -29,7 +29,7 @@ use millpond_types::limits::{LEASE_MAX, LEASE_MIN};
 use millpond_types::{Code, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber};
 
 use crate::Core;
-use crate::command::{Command, Ticket, TopicRef};
+use crate::command::{Command, DeadWhich, Ticket, TopicRef};
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::DeadVerb;
 use crate::output::{Reply, lost};
@@ -109,17 +109,21 @@ impl Core {
             }
             Command::Exchanges(namespace) => self.exchanges(&namespace).map(Some),
             Command::Bindings { namespace, exchange } => self.bindings(&namespace, &exchange).map(Some),
-            Command::Namespaces => Ok(Some(self.namespaces(log))),
+            Command::Namespaces { after } => Ok(Some(self.namespaces(after.as_ref(), log))),
             Command::Stats(name) => self.stats(&name, log).map(Some),
             Command::Topics { listing, group } => self.list(ticket, &listing, &group, log).map(|()| None),
             Command::Topic(topic) => self.topic(&topic).map(Some),
             Command::Top(top) => self.top(ticket, &top, log).map(|()| None),
             Command::DeadList { listing, group } => self.dead_list(ticket, &listing, &group, log).map(|()| None),
+            Command::DeadLook { topic: TopicRef { namespace, name }, group, id } => {
+                let (which, verb) = (DeadWhich::One(name, id), DeadVerb::list(1));
+                self.dead_verb(ticket, &namespace, &group, which, verb, log).map(|()| None)
+            }
             Command::DeadRedrive { namespace, group, which } => {
-                self.dead_end(ticket, &namespace, &group, which, DeadVerb::Redrive, log).map(|()| None)
+                self.dead_verb(ticket, &namespace, &group, which, DeadVerb::Redrive, log).map(|()| None)
             }
             Command::DeadPurge { namespace, group, which } => {
-                self.dead_end(ticket, &namespace, &group, which, DeadVerb::Purge, log).map(|()| None)
+                self.dead_verb(ticket, &namespace, &group, which, DeadVerb::Purge, log).map(|()| None)
             }
             Command::Move(of) => Ok(Some(self.move_messages(&of, log))),
             Command::DeadMove(of) => Ok(Some(self.move_dead(of, log))),

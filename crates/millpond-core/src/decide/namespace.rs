@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::limits::NAMESPACES_MAX;
+use millpond_types::limits::{NAMESPACES_MAX, PAGE_BYTES_MAX, PAGE_MAX};
 use millpond_types::{Code, GroupKind, GroupName, NamespaceName, NamespaceView, Policy, Rules, Start, Usage};
 
 use crate::Core;
@@ -91,15 +91,24 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    pub(super) fn namespaces(&mut self, log: &dyn FactLog) -> Reply {
-        Reply::Namespaces(
-            self.state.namespaces.iter().map(|(_, namespace)| self.view(namespace, log.position())).collect(),
-        )
+    pub(super) fn namespaces(&self, after: Option<&NamespaceName>, log: &dyn FactLog) -> Reply {
+        let (mut rows, mut bytes) = (Vec::<NamespaceView>::new(), 0);
+        for namespace in self.state.namespaces.after(after) {
+            let view = self.view(namespace, log.position());
+            bytes += view.frame_bytes();
+            if rows.len() == PAGE_MAX || bytes > PAGE_BYTES_MAX {
+                let next = rows.last().map(|row| row.name.clone());
+                return Reply::Namespaces { rows, next };
+            }
+            rows.push(view);
+        }
+        Reply::Namespaces { rows, next: None }
     }
 
     pub(super) fn stats(&mut self, name: &NamespaceName, log: &dyn FactLog) -> Result<Reply, Refusal> {
         let number = self.namespace_of(name)?;
-        Ok(Reply::Namespaces(Vec::from([self.view(&self.state.namespaces[number], log.position())])))
+        let rows = Vec::from([self.view(&self.state.namespaces[number], log.position())]);
+        Ok(Reply::Namespaces { rows, next: None })
     }
 
     fn view(&self, namespace: &Namespace, position: u64) -> NamespaceView {

@@ -16,7 +16,7 @@ use crate::Core;
 use crate::command::{ProducerBatch, Publish, PublishRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::{Coming, LookedUp};
-use crate::decide::storing::{Part, Runs, Storing, Way, push, refusal, refused_together};
+use crate::decide::storing::{Part, Runs, Storing, Way, push, refusal, refused_together, shorten};
 use crate::fact::{DedupMark, Fact, FactLog, NamespaceNumber};
 use crate::outcomes::Outcomes;
 use crate::output::Reply;
@@ -36,7 +36,8 @@ impl Core {
         for run in &publish.runs {
             self.publish_run(run, &mut storing);
         }
-        let outcomes = storing.outcomes;
+        let mut outcomes = storing.outcomes;
+        shorten(&mut outcomes);
         self.note_batch(namespace, publish.producer, &outcomes, log);
         Ok(Reply::Published { level: publish.level, outcomes })
     }

@@ -3,11 +3,12 @@
 //! itself, nothing but a trial, or all that a trial has let in.
 
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use millpond_types::block::Sizes;
+use millpond_types::limits::{FRAME_MAX, PUBLISH_MESSAGES_MAX};
 use millpond_types::{
     Coalesce, Code, DedupWindow, MessageId, Millis, OutcomeRun, Overflow, Policy, Priority, PublishOutcome, TopicName,
     WallTime,
@@ -20,6 +21,12 @@ use crate::decide::publish::DISK_FULL;
 use crate::decide::quota::Pending;
 use crate::fact::{DedupMark, Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::state::dedup::FOREVER;
+
+/// Bytes of the details in one answer: some hundred of them, which is more than anybody reads.
+const DETAILS_MAX: usize = 64 * 1024;
+/// What the outcome of a message takes in a frame at most, its detail apart.
+const OUTCOME: usize = 40;
+const _: () = assert!(PUBLISH_MESSAGES_MAX * OUTCOME + DETAILS_MAX < FRAME_MAX);
 
 pub(super) type Runs = Vec<OutcomeRun<PublishOutcome>>;
 
@@ -286,6 +293,20 @@ pub(super) fn refused_together() -> PublishOutcome {
         Code::RefusedTogether,
         "a receipt or another message of the same call was refused, so nothing of it was done",
     )
+}
+
+/// Takes the details from refusals that come behind many others. The code of each is told, and the answer fits a frame, as
+/// the outcomes of a session's batch fit the journal.
+pub(super) fn shorten(outcomes: &mut Runs) {
+    let mut room = DETAILS_MAX;
+    for run in outcomes {
+        if let PublishOutcome::Refused { detail, .. } = &mut run.outcome {
+            room = room.saturating_sub(detail.len());
+            if room == 0 {
+                *detail = String::new();
+            }
+        }
+    }
 }
 
 pub(super) fn refusal(code: Code, detail: impl ToString) -> PublishOutcome {

@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use millpond_types::limits::PAGE_MAX;
+use millpond_types::limits::{PAGE_BYTES_MAX, PAGE_MAX};
 use millpond_types::{
     Coalesce, Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, TopicName,
 };
@@ -39,8 +39,8 @@ pub(crate) struct DeadJob {
 
 /// What becomes of the letters.
 pub(crate) enum DeadVerb {
-    /// They are listed, at most so many of them.
-    List { limit: usize, rows: Vec<Found<DeadView>> },
+    /// They are listed, at most so many of them, and no more than fit a frame.
+    List { limit: usize, rows: Vec<Found<DeadView>>, bytes: usize },
     /// They are put back to work.
     Redrive,
     /// They are thrown away.
@@ -109,13 +109,13 @@ impl Core {
         }
         let limit = (listing.limit as usize).clamp(1, PAGE_MAX);
         let spans = VecDeque::from_iter((from < until).then_some((from, until)));
-        let verb = DeadVerb::List { limit, rows: Vec::new() };
+        let verb = DeadVerb::list(limit);
         let job = DeadJob::new(verb, spans);
         self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
 
-    /// Puts dead letters back to work, or throws them away.
-    pub(crate) fn dead_end(
+    /// Does something with one dead letter, or with those of a filter.
+    pub(crate) fn dead_verb(
         &mut self,
         ticket: Ticket,
         namespace: &NamespaceName,
@@ -163,12 +163,16 @@ impl Core {
                 return Step::Waits(Vec::from([Want::Range(Range { from, until, limit })]));
             };
             match &mut job.verb {
-                DeadVerb::List { limit, rows } if rows.len() == *limit => {
-                    let last = &rows.last().expect("a page has a row").row;
-                    let next = format!("{}/{}", last.message.id, last.topic).into_bytes();
-                    return Step::Done(Ok(Reply::Dead { rows: core::mem::take(rows), next }));
+                DeadVerb::List { limit, rows, bytes } => {
+                    let found = view(letter);
+                    *bytes += found.row.frame_bytes() + found.extent.length as usize;
+                    if rows.len() == *limit || *bytes > PAGE_BYTES_MAX {
+                        let last = &rows.last().expect("one row fits a page").row;
+                        let next = format!("{}/{}", last.message.id, last.topic).into_bytes();
+                        return Step::Done(Ok(Reply::Dead { rows: core::mem::take(rows), next }));
+                    }
+                    rows.push(found);
                 }
-                DeadVerb::List { rows, .. } => rows.push(view(letter)),
                 DeadVerb::Redrive if !self.has_all_for(letter, needs) => {
                     return Step::Waits(self.need(&job.letters, needs));
                 }
@@ -242,12 +246,20 @@ impl DeadJob {
     fn answer(&mut self) -> Result<Reply, Refusal> {
         match self.one.take().filter(|_| self.count == 0) {
             None => Ok(self.so_far()),
-            Some((topic, id)) => Err((Code::MessageUnknown, format!("there is no dead letter {id} of topic {topic}"))),
+            Some((topic, id)) => {
+                let detail = format!("there is no dead letter {id} of topic {topic}: see `millpond dead list`");
+                Err((Code::MessageUnknown, detail))
+            }
         }
     }
 }
 
 impl DeadVerb {
+    /// At most so many are listed.
+    pub(crate) fn list(limit: usize) -> DeadVerb {
+        DeadVerb::List { limit, rows: Vec::new(), bytes: 0 }
+    }
+
     /// What a letter counts as.
     fn cost(&self) -> usize {
         match self {
@@ -260,7 +272,7 @@ impl DeadVerb {
     fn letters_for(&self, left: usize) -> u32 {
         let most = match self {
             // One more tells whether there is a next page.
-            DeadVerb::List { limit, rows } => left.min(limit + 1 - rows.len()),
+            DeadVerb::List { limit, rows, .. } => left.min(limit + 1 - rows.len()),
             DeadVerb::Redrive | DeadVerb::Purge => left.div_ceil(WRITING),
         };
         u32::try_from(most).expect("a slice is short")
@@ -268,6 +280,7 @@ impl DeadVerb {
 }
 
 fn view(dead: &DeadPage) -> Found<DeadView> {
+    let extent = dead.run.extent();
     let message = MessageView {
         id: dead.id,
         state: MessageState::Dead,
@@ -275,6 +288,7 @@ fn view(dead: &DeadPage) -> Found<DeadView> {
         expires: dead.run.expiry(),
         deliveries: dead.deliveries,
         failures: dead.failures,
+        bytes: extent.length,
         block: Bytes::new(),
     };
     let row = DeadView {
@@ -284,7 +298,7 @@ fn view(dead: &DeadPage) -> Found<DeadView> {
         detail: String::from_utf8_lossy(&dead.detail).into_owned(),
         died: dead.died,
     };
-    Found { row, extent: dead.run.extent() }
+    Found { row, extent }
 }
 
 /// Where the letters of a filter's topics stand, in order and apart from each other.

@@ -63,12 +63,13 @@ impl State {
             | Command::Unbind { .. }
             | Command::Exchanges(_)
             | Command::Bindings { .. }
-            | Command::Namespaces
+            | Command::Namespaces { .. }
             | Command::Stats(_)
             | Command::Topics { .. }
             | Command::Top(_)
             | Command::Purge { .. }
             | Command::DeadList { .. }
+            | Command::DeadLook { .. }
             | Command::DeadRedrive { .. }
             | Command::DeadPurge { .. } => return None,
         };

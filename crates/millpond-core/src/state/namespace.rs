@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound::{Excluded, Unbounded};
 
 use millpond_types::{ExchangeName, NamespaceName};
 
@@ -78,6 +79,12 @@ impl Namespaces {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NamespaceNumber, &Namespace)> {
         self.by_number.iter().map(|(number, namespace)| (*number, namespace))
+    }
+
+    /// Those whose names come after this one, in the order of their names.
+    pub(crate) fn after(&self, name: Option<&NamespaceName>) -> impl Iterator<Item = &Namespace> {
+        let from = name.map_or(Unbounded, Excluded);
+        self.by_name.range((from, Unbounded)).map(|(_, number)| &self[*number])
     }
 
     pub(crate) fn len(&self) -> usize {

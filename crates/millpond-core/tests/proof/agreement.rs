@@ -212,7 +212,7 @@ impl History {
 
     /// Counts, cursors, the messages of each topic in the order of delivery, and the dead letters, of each group.
     fn look_at_everything(&mut self) {
-        let Reply::Namespaces(stats) = self.shell.ask(Command::Stats(NamespaceName::default())) else {
+        let Reply::Namespaces { rows: stats, .. } = self.shell.ask(Command::Stats(NamespaceName::default())) else {
             panic!("stats")
         };
         let groups: Vec<(GroupNumber, GroupName)> =

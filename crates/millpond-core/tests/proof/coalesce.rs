@@ -162,7 +162,7 @@ impl Run {
             assert!(machine.head.is_none() && machine.tail.is_none(), "{topic} comes to rest");
             assert_eq!(machine.processed, machine.last, "the last body of {topic} was worked on after it came");
         }
-        let Reply::Namespaces(rows) = self.ask("stats") else { panic!("stats are told") };
+        let Reply::Namespaces { rows, .. } = self.ask("stats") else { panic!("stats are told") };
         let (tally, counts) = (rows[0].groups[0].tally, rows[0].groups[0].counts);
         assert_eq!((counts.unfinished(), counts.dead, rows[0].usage.topics), (0, self.dead, 0));
         assert_eq!(tally.accepted + tally.declined, u64::from(self.published), "every publish was decided");

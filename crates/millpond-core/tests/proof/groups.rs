@@ -220,7 +220,7 @@ impl World {
 
     /// A group whose start is over has what others hold still.
     fn look_at_starts(&mut self) {
-        let Reply::Namespaces(views) = self.say("stats") else { panic!("stats are told") };
+        let Reply::Namespaces { rows: views, .. } = self.say("stats") else { panic!("stats are told") };
         for (group, held) in self.model.iter().map(|(group, held)| (*group, held.is_starting)).collect::<Vec<_>>() {
             let view = views[0].groups.iter().find(|view| view.name.as_str() == GROUPS[group]);
             if held && !view.expect("it is listed").is_starting {
@@ -322,7 +322,7 @@ impl World {
                 break;
             }
         }
-        let Reply::Namespaces(views) = self.shell.ask(Command::Stats(NamespaceName::default())) else {
+        let Reply::Namespaces { rows: views, .. } = self.shell.ask(Command::Stats(NamespaceName::default())) else {
             panic!("stats are told")
         };
         let groups = views[0].groups.iter().map(|group| (group.name.clone(), group.counts)).collect::<Vec<_>>();

@@ -399,7 +399,7 @@ impl World {
                 confirm: false,
             }));
         }
-        let Reply::Namespaces(rows) = self.say("stats") else { panic!("stats are told") };
+        let Reply::Namespaces { rows, .. } = self.say("stats") else { panic!("stats are told") };
         let audit = rows[0].groups.iter().find(|group| group.name.as_str() == "audit").expect("it is there");
         assert_eq!(audit.counts.unfinished(), 0, "all was given to the one who was there");
     }

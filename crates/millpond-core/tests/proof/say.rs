@@ -53,7 +53,11 @@ fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
         Reply::Messages(rows) => {
             rows.iter().map(|found| message(&journal.read(found.extent).concat(), &found.row, now)).collect()
         }
-        Reply::Namespaces(views) => views.iter().map(namespace).collect(),
+        Reply::Namespaces { rows, .. } if rows.is_empty() => vec!["nothing".into()],
+        Reply::Namespaces { rows, next } => {
+            let next = next.iter().map(|name| format!("next {name}"));
+            rows.iter().map(namespace).chain(next).collect()
+        }
         Reply::Exchanges(views) if views.is_empty() => vec!["nothing".into()],
         Reply::Exchanges(views) => {
             let line = |view: &ExchangeView| {

@@ -257,7 +257,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "unbind" => Command::Unbind { namespace, exchange: exchange(line.words[0]), binding: binding(line) },
         "exchanges" => Command::Exchanges(namespace),
         "bindings" => Command::Bindings { namespace, exchange: exchange(line.words[0]) },
-        "namespaces" => Command::Namespaces,
+        "namespaces" => Command::Namespaces { after: line.option("after").map(|name| name.try_into().unwrap()) },
         "stats" => Command::Stats(namespace),
         "topics" => Command::Topics { listing: line.listing(names), group },
         "top" => {
@@ -271,6 +271,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         }
         "topic" => Command::Topic(line.topic()),
         "dead" => Command::DeadList { listing: line.listing(names), group },
+        "dead-look" => Command::DeadLook { topic: line.topic(), group, id: id(line.words[1], names) },
         "redrive" => Command::DeadRedrive { namespace, group, which: dead_which(line, names) },
         "dead-purge" => Command::DeadPurge { namespace, group, which: dead_which(line, names) },
         verb => panic!("no verb {verb}"),

@@ -145,8 +145,8 @@ fn as_sent(request: Request<Block>) -> Request<Bytes> {
             NamespaceDelete { namespace }, GroupCreate { namespace, group, start, kind }, GroupDelete { namespace, group },
             ExchangeCreate { namespace, exchange, kind, unroutable }, ExchangeDelete { namespace, exchange },
             Exchanges { namespace }, Bind { namespace, exchange, binding }, Unbind { namespace, exchange, binding },
-            Bindings { namespace, exchange }, Namespaces, Stats { namespace }, Topics { listing, group }, Topic(it),
-            TopTopics { namespace, prefix, by, limit, group }, DeadList { listing, group },
+            Bindings { namespace, exchange }, Namespaces { after }, Stats { namespace }, Topics { listing, group }, Topic(it),
+            TopTopics { namespace, prefix, by, limit, group }, DeadList { listing, group }, DeadLook { topic, id, group },
             DeadRedrive { namespace, group, which }, DeadPurge { namespace, group, which },
         ),
     }

@@ -381,7 +381,7 @@ impl Draw {
                 Request::GroupCreate { namespace: self.namespace(), group: self.group(), start: self.start(), kind }
             }
             "GroupDelete" => Request::GroupDelete { namespace: self.namespace(), group: self.group() },
-            "Namespaces" => Request::Namespaces,
+            "Namespaces" => Request::Namespaces { after: self.option(Draw::namespace) },
             "Stats" => Request::Stats { namespace: self.namespace() },
             "Topics" => Request::Topics { listing: self.listing(), group: self.group() },
             "Topic" => Request::Topic(self.topic_ref()),
@@ -393,6 +393,7 @@ impl Draw {
                 group: self.group(),
             },
             "DeadList" => Request::DeadList { listing: self.listing(), group: self.group() },
+            "DeadLook" => Request::DeadLook { topic: self.topic_ref(), id: self.id(), group: self.group() },
             "DeadRedrive" => {
                 Request::DeadRedrive { namespace: self.namespace(), group: self.group(), which: self.dead_which() }
             }
@@ -440,6 +441,7 @@ impl Draw {
             expires: self.option(Draw::wall),
             deliveries: self.u32(),
             failures: self.u32(),
+            bytes: self.u32(),
             block: self.block(),
         }
     }
@@ -559,7 +561,10 @@ impl Draw {
             "Done" => Response::Done,
             "Count" => Response::Count(self.u64()),
             "Messages" => Response::Messages(self.list(0, Draw::message)),
-            "Namespaces" => Response::Namespaces(self.list(0, Draw::namespace_view)),
+            "Namespaces" => {
+                let (rows, next) = (self.list(0, Draw::namespace_view), self.option(Draw::namespace));
+                Response::Namespaces { rows, next }
+            }
             "Exchanges" => Response::Exchanges(self.list(0, Draw::exchange_view)),
             "Bindings" => Response::Bindings(self.list(0, Draw::binding)),
             "Topics" => Response::Topics(self.list(0, Draw::topic_view)),

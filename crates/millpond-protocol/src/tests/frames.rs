@@ -3,8 +3,15 @@
 use bytes::BytesMut;
 use proptest::prelude::*;
 
+use millpond_types::NamespaceView;
+use millpond_types::limits::{FRAME_MAX, PAGE_BYTES_MAX};
+
 use super::draw::Draw;
 use crate::*;
+
+/// What a page's frame takes beside its rows: its header, the number of rows and where the next page begins.
+const PAGE_HEAD: usize = HEADER + 4 + 4 + TOKEN_MAX;
+const _: () = assert!(PAGE_BYTES_MAX + PAGE_HEAD <= FRAME_MAX);
 
 /// A decoder behind its hello, with room for the large blocks that are drawn.
 pub(super) fn begun() -> Decoder {
@@ -71,6 +78,29 @@ proptest! {
         }
         prop_assert_eq!(found, sent);
         prop_assert!(buffer.is_empty());
+    }
+
+    /// The core ends a page by what its views say that they take.
+    #[test]
+    fn no_row_of_a_page_takes_more_than_its_view_says(seed: u64) {
+        for kind in ["Messages", "Namespaces", "Dead"] {
+            let response = Draw(seed).response(kind);
+            let (mut bytes, mut at_most) = (Vec::new(), PAGE_HEAD);
+            match &response {
+                Response::Messages(rows) => {
+                    at_most += rows.iter().map(|row| row.frame_bytes() + row.block.len()).sum::<usize>();
+                }
+                Response::Namespaces { rows, .. } => {
+                    at_most += rows.iter().map(NamespaceView::frame_bytes).sum::<usize>();
+                }
+                Response::Dead { rows, .. } => {
+                    at_most += rows.iter().map(|row| row.frame_bytes() + row.message.block.len()).sum::<usize>();
+                }
+                other => panic!("{other:?} has no rows"),
+            }
+            encode_response(&response, 1, &mut bytes);
+            prop_assert!(bytes.len() <= at_most, "{} of {at_most} bytes: {response:?}", bytes.len());
+        }
     }
 
     #[test]

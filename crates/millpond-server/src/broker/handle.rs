@@ -55,7 +55,7 @@ pub enum Answer {
     Reply(Reply),
     /// Leased messages.
     Leases(Vec<Leased>),
-    /// Messages looked at.
+    /// Messages looked at. Only the first have their blocks, some megabytes of them; each of the others is told by its id.
     Messages(Vec<MessageView>),
     /// Dead letters, and where the next page begins.
     Dead(Vec<DeadView>, Vec<u8>),
@@ -195,7 +195,7 @@ impl Handle {
     /// Counts of a namespace, all at one journal position.
     pub fn stats(&self, namespace: NamespaceName) -> Call<NamespaceView> {
         self.submit(Command::Stats(namespace), |answered| match answered {
-            Answered::Reply(Reply::Namespaces(mut rows)) if rows.len() == 1 => Ok(rows.remove(0)),
+            Answered::Reply(Reply::Namespaces { mut rows, .. }) if rows.len() == 1 => Ok(rows.remove(0)),
             _ => unreachable!("stats are answered by one namespace"),
         })
     }

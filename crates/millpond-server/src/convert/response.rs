@@ -18,7 +18,7 @@ pub(crate) fn response(reply: Reply) -> Response {
         Reply::Forwarded { finished, published } => Response::Forwarded { finished, published },
         Reply::Done => Response::Done,
         Reply::Count(count) => Response::Count(count),
-        Reply::Namespaces(rows) => Response::Namespaces(rows),
+        Reply::Namespaces { rows, next } => Response::Namespaces { rows, next },
         Reply::Exchanges(rows) => Response::Exchanges(rows),
         Reply::Bindings(rows) => Response::Bindings(rows),
         Reply::Topics(rows) => Response::Topics(rows),

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use millpond_core::command::Command;
 use millpond_core::output::Reply;
-use millpond_types::{Counts, Usage};
+use millpond_types::{Counts, NamespaceView, Usage};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -117,23 +117,31 @@ async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
     ([(CONTENT_TYPE, OPEN_METRICS)], shared.metrics.text(readings))
 }
 
-/// What all namespaces hold, and in which states, at one journal position.
+/// What all namespaces hold, and in which states: those of each page at one journal position.
 async fn held(shared: &Shared) -> Option<(Usage, Counts)> {
-    let asked = shared.writer.try_submit(FINISHING, Request::Call(Command::Namespaces)).ok()?;
-    let Ok(Reply::Namespaces(rows)) = asked.await else { return None };
     let mut sum = (Usage::default(), Counts::default());
-    for row in rows {
-        sum.0.topics += row.usage.topics;
-        sum.0.bytes += row.usage.bytes;
-        for counts in row.groups.into_iter().map(|group| group.counts) {
-            sum.1.waiting += counts.waiting;
-            sum.1.delayed += counts.delayed;
-            sum.1.retrying += counts.retrying;
-            sum.1.leased += counts.leased;
-            sum.1.dead += counts.dead;
+    let mut after = None;
+    loop {
+        let asked = shared.writer.try_submit(FINISHING, Request::Call(Command::Namespaces { after })).ok()?;
+        let Ok(Reply::Namespaces { rows, next }) = asked.await else { return None };
+        rows.into_iter().for_each(|row| add(&mut sum, row));
+        if next.is_none() {
+            return Some(sum);
         }
+        after = next;
     }
-    Some(sum)
+}
+
+fn add((usage, sum): &mut (Usage, Counts), row: NamespaceView) {
+    usage.topics += row.usage.topics;
+    usage.bytes += row.usage.bytes;
+    for counts in row.groups.into_iter().map(|group| group.counts) {
+        sum.waiting += counts.waiting;
+        sum.delayed += counts.delayed;
+        sum.retrying += counts.retrying;
+        sum.leased += counts.leased;
+        sum.dead += counts.dead;
+    }
 }
 
 /// The second number of statm is the resident set, in pages.

@@ -6,7 +6,8 @@
 use std::mem;
 
 use millpond_core::output::{LeasedRun, Reply, lost};
-use millpond_types::{Code, LeaderEpoch, Standing};
+use millpond_types::limits::PAGE_BYTES_MAX;
+use millpond_types::{Code, LeaderEpoch, NamespaceView, Standing};
 use tokio::sync::Notify;
 
 use super::ticket::UNANSWERED;
@@ -149,7 +150,11 @@ impl Out {
             Out::Delivery { leases, .. } | Out::Reply { reply: Reply::Received(leases), .. } => {
                 leases.iter().map(|run| run.extent.length as usize).sum()
             }
-            Out::Reply { reply: Reply::Messages(rows), .. } => rows.iter().map(|row| row.extent.length as usize).sum(),
+            Out::Reply { reply: Reply::Messages(rows), .. } => {
+                // Those behind what fits a frame come without.
+                let all: usize = rows.iter().map(|row| row.extent.length as usize).sum();
+                all.min(PAGE_BYTES_MAX)
+            }
             Out::Reply { reply: Reply::Dead { rows, .. }, .. } => {
                 rows.iter().map(|row| row.extent.length as usize).sum()
             }
@@ -168,7 +173,7 @@ impl Out {
                 Reply::Published { outcomes, .. } => outcomes.len() * 64,
                 Reply::Finished(outcomes) => outcomes.len() * 8,
                 Reply::Messages(rows) => rows.len() * 256,
-                Reply::Namespaces(rows) => rows.len() * 512,
+                Reply::Namespaces { rows, .. } => rows.iter().map(NamespaceView::frame_bytes).sum(),
                 Reply::Topics(rows) => rows.len() * 512,
                 Reply::Dead { rows, .. } => rows.len() * 1024,
                 _ => 0,

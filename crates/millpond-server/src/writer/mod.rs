@@ -231,7 +231,7 @@ impl<H: Host> Writer<H> {
     fn sort_outputs(&mut self, now: Instant) {
         let mut at_once = Outgoing::default();
         for mut output in self.core.outputs().drain(..) {
-            if let Output::Reply { reply: Reply::Namespaces(rows), .. } = &mut output {
+            if let Output::Reply { reply: Reply::Namespaces { rows, .. }, .. } = &mut output {
                 // The core knows of no connections.
                 rows.iter_mut().for_each(|row| row.usage.connections = self.common.known.uses.count(&row.name));
             }

@@ -158,6 +158,7 @@ fn held(command: &Command) -> usize {
         Command::Move(Move { name, block, .. }) => name.as_bytes().len() + block.len(),
         Command::DeadMove(DeadMove { topic, block, .. }) => topic.as_bytes().len() + block.len(),
         Command::Look(Look { topic, .. })
+        | Command::DeadLook { topic, .. }
         | Command::Cancel { topic, .. }
         | Command::Reschedule { topic, .. }
         | Command::Pause { topic, .. }
@@ -179,7 +180,7 @@ fn held(command: &Command) -> usize {
         | Command::ExchangeDelete { .. }
         | Command::Exchanges(_)
         | Command::Bindings { .. }
-        | Command::Namespaces
+        | Command::Namespaces { .. }
         | Command::Stats(_) => 0,
         Command::Bind { binding, .. } | Command::Unbind { binding, .. } => bound(binding),
     }
@@ -190,6 +191,7 @@ fn rows(command: &Command) -> usize {
     let rows = match command {
         Command::Topics { listing, .. } | Command::DeadList { listing, .. } => listing.limit as usize,
         Command::Look(Look { which: LookWhich::First(count), .. }) => *count as usize,
+        Command::Namespaces { .. } => PAGE_MAX,
         Command::Reschedule { .. } | Command::Cancel { .. } => BY_ID_ROWS,
         _ => 0,
     };

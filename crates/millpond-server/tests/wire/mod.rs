@@ -168,7 +168,7 @@ impl Client {
 
     pub fn stats(&mut self) -> millpond_types::Counts {
         match self.ask(Request::Stats { namespace: NamespaceName::default() }) {
-            Response::Namespaces(rows) => rows[0].groups[0].counts,
+            Response::Namespaces { rows, .. } => rows[0].groups[0].counts,
             other => panic!("{other:?}"),
         }
     }

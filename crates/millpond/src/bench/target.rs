@@ -136,7 +136,7 @@ impl Target {
     /// The counts of the run's namespace.
     pub fn stats(&self) -> Result<NamespaceView, Failure> {
         match Wire::connect(self.address)?.call(&Request::Stats { namespace: self.namespace.clone() })? {
-            Response::Namespaces(mut rows) if rows.len() == 1 => Ok(rows.remove(0)),
+            Response::Namespaces { mut rows, .. } if rows.len() == 1 => Ok(rows.remove(0)),
             other => Err(unexpected(&other)),
         }
     }
@@ -172,7 +172,7 @@ impl Target {
         let mut wire = Wire::connect(self.address)?;
         let namespace = self.namespace.clone();
         match wire.call(&Request::Stats { namespace: namespace.clone() })? {
-            Response::Namespaces(rows) => {
+            Response::Namespaces { rows, .. } => {
                 let unfinished: u64 =
                     rows.iter().flat_map(|row| &row.groups).map(|group| group.counts.unfinished()).sum();
                 if unfinished > 0 {

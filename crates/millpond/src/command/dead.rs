@@ -7,7 +7,7 @@ use millpond_types::limits::PAGE_MAX;
 use millpond_types::{DeadView, GroupName, MessageId, NamespaceName, block};
 use serde_json::Value;
 
-use super::look::shown;
+use super::look::{NOT_SHOWN, shown};
 use super::purge::print_count;
 use super::receive::group;
 use crate::address::{Address, Place, TopicAddress, filter};
@@ -80,13 +80,15 @@ impl Dead {
             Dead::Redrive(Chosen { topics, id, group }) => {
                 let (namespace, which) = chosen(&topics, id)?;
                 let count = with_client(globals, async |client| Ok(client.redrive(namespace, group, which).await?))?;
-                tell(globals.output, "redriven", count, id)
+                print_count(globals.output, "redriven", count);
+                Ok(())
             }
             Dead::Purge(Chosen { topics, id, group }) => {
                 let (namespace, which) = chosen(&topics, id)?;
                 let count =
                     with_client(globals, async |client| Ok(client.purge_dead(namespace, group, which).await?))?;
-                tell(globals.output, "purged", count, id)
+                print_count(globals.output, "purged", count);
+                Ok(())
             }
         }
     }
@@ -105,16 +107,6 @@ fn chosen(topics: &[Address], id: Option<MessageId>) -> Result<(NamespaceName, D
     }
 }
 
-fn tell(output: Output, done: &str, count: u64, id: Option<MessageId>) -> Result<(), Failure> {
-    if let (0, Some(id)) = (count, id) {
-        return Err(Failure::refused(format!(
-            "{id} is no dead letter of this topic and group: see `millpond dead list`"
-        )));
-    }
-    print_count(output, done, count);
-    Ok(())
-}
-
 impl List {
     fn run(self, globals: &Globals) -> Result<(), Failure> {
         let (prefix, only) = match &self.topics.place {
@@ -125,7 +117,10 @@ impl List {
         let mut rows = Vec::new();
         let more = with_client(globals, async |client| {
             // One row past the limit tells whether there are more.
-            walk(client, &self.topics.namespace, prefix, &self.group, |row| {
+            let (namespace, limit) = (self.topics.namespace.clone(), self.limit.saturating_add(1).min(PAGE_MAX));
+            let prefix = Bytes::copy_from_slice(prefix.as_bytes());
+            let listing = Listing { namespace, prefix, after: Bytes::new(), limit: limit as u32 };
+            walk(client, listing, &self.group, |row| {
                 // The topic of that very name comes before all that merely begin with it.
                 let is_meant = only.is_none_or(|only| *only == row.topic);
                 if is_meant {
@@ -150,21 +145,9 @@ impl List {
 
 impl Look {
     fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let TopicAddress { namespace, topic } = &self.topic;
-        let mut found = None;
-        with_client(globals, async |client| {
-            walk(client, namespace, topic.as_str(), &self.group, |row| {
-                let is_of_topic = row.topic == *topic;
-                if is_of_topic && row.message.id == self.id {
-                    found = Some(row);
-                }
-                is_of_topic && found.is_none()
-            })
-            .await
+        let row = with_client(globals, async |client| {
+            Ok(client.dead_letter(self.topic.into(), self.id, self.group).await?)
         })?;
-        let Some(row) = found else {
-            return tell(globals.output, "", 0, Some(self.id));
-        };
         match globals.output {
             Output::Json => say::line(Value::Object(json::dead(&row))),
             Output::Table => {
@@ -179,16 +162,13 @@ impl Look {
     }
 }
 
-/// Hands the dead letters of all topics with a prefix to `each`, until it has enough.
+/// Hands dead letters to `each`, page after page, until it has enough.
 async fn walk(
     client: &Client,
-    namespace: &NamespaceName,
-    prefix: &str,
+    mut listing: Listing,
     group: &GroupName,
     mut each: impl FnMut(DeadView) -> bool,
 ) -> Result<(), Failure> {
-    let prefix = Bytes::copy_from_slice(prefix.as_bytes());
-    let mut listing = Listing { namespace: namespace.clone(), prefix, after: Bytes::new(), limit: PAGE_MAX as u32 };
     loop {
         let DeadPage { rows, next } = client.dead_letters(listing.clone(), group.clone()).await?;
         for row in rows {
@@ -207,7 +187,7 @@ fn table(rows: &[DeadView]) -> Table {
     let heads = ["topic", "id", "reason", "detail", "died", "deliveries", "failures", "body"];
     let mut table = Table::new(&heads);
     for row in rows {
-        let body = block::first(&row.message.block).map_or(&[][..], |parts| parts.body);
+        let body = block::first(&row.message.block).map_or_else(|_| NOT_SHOWN.into(), |parts| shown(parts.body));
         table.row([
             row.topic.to_string(),
             row.message.id.to_string(),
@@ -216,7 +196,7 @@ fn table(rows: &[DeadView]) -> Table {
             json::time_text(row.died),
             row.message.deliveries.to_string(),
             row.message.failures.to_string(),
-            shown(body),
+            body,
         ]);
     }
     table

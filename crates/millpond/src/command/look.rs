@@ -1,10 +1,11 @@
 //! `look`: shows messages without leasing them.
 
+use bytes::Bytes;
 use clap::Args;
-use millpond_client::{LookWhich, Which};
+use millpond_client::{Client, Error, LookWhich, TopicRef, Which};
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{GroupName, MessageId, MessageState};
-use millpond_types::{TopicName, block};
+use millpond_types::{Code, GroupName, MessageId, MessageState, MessageView, block};
+use serde_json::Value;
 
 use super::receive::group;
 use crate::address::TopicAddress;
@@ -44,6 +45,8 @@ struct LookArgs {
 
 /// Messages shown unless the call says otherwise: a screen of them.
 const FIRST_DEFAULT: u32 = 10;
+/// What a table shows in place of a body that is gone or damaged.
+pub const NOT_SHOWN: &str = "(ended since, or cannot be read)";
 /// Characters of a body in a table.
 const BODY_SHOWN: usize = 60;
 
@@ -56,50 +59,64 @@ impl Look {
             LookArgs { dedup_id: Some(id), .. } => LookWhich::One(Which::Dedup(id.into())),
             LookArgs { first, .. } => LookWhich::First(first.unwrap_or(FIRST_DEFAULT)),
         };
-        let messages =
-            with_client(globals, async |client| Ok(client.look(self.topic.into(), which, self.group).await?))?;
-        match globals.output {
-            Output::Json => messages.iter().for_each(|view| print_json(&topic, view)),
-            Output::Table => {
-                let mut table = Table::new(&[
-                    "id",
-                    "state",
-                    "due",
-                    "priority",
-                    "published",
-                    "deliveries",
-                    "failures",
-                    "bytes",
-                    "body",
-                ]);
-                for view in &messages {
-                    let body = block::first(&view.block).map_or(&[][..], |parts| parts.body);
-                    table.row([
-                        view.id.to_string(),
-                        json::state_name(view.state).into(),
-                        due(view.state),
-                        view.id.priority.level().to_string(),
-                        json::time_text(view.published),
-                        view.deliveries.to_string(),
-                        view.failures.to_string(),
-                        body.len().to_string(),
-                        shown(body),
-                    ]);
+        let mut table =
+            Table::new(&["id", "state", "due", "priority", "published", "deliveries", "failures", "bytes", "body"]);
+        with_client(globals, async |client| {
+            let of: TopicRef = self.topic.into();
+            for mut view in client.look(of.clone(), which, self.group.clone()).await? {
+                if view.block.is_empty() {
+                    view.block = block_of(client, &of, view.id, self.group.clone()).await?;
                 }
-                say::print(table);
+                match globals.output {
+                    Output::Json => say::line(Value::Object(json::message(&topic, &view))),
+                    Output::Table => table.row(row(&view)),
+                }
             }
+            Ok(())
+        })?;
+        if let Output::Table = globals.output {
+            say::print(table);
         }
         Ok(())
     }
 }
 
+/// The block of a message that came without, because the answer had no room for it; empty if it has ended since or cannot be
+/// read.
+async fn block_of(
+    client: &Client,
+    topic: &TopicRef,
+    id: MessageId,
+    group: Option<GroupName>,
+) -> Result<Bytes, Failure> {
+    match client.look(topic.clone(), LookWhich::One(Which::Id(id)), group).await {
+        Ok(mut found) => Ok(found.pop().map_or_else(Bytes::new, |view| view.block)),
+        Err(Error::Refused { code: Code::MessageUnknown | Code::TopicUnknown, .. }) => Ok(Bytes::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn row(view: &MessageView) -> [String; 9] {
+    let (bytes, body) = match block::first(&view.block) {
+        Ok(parts) => (parts.body.len().to_string(), shown(parts.body)),
+        Err(_) => (view.bytes.to_string(), NOT_SHOWN.into()),
+    };
+    [
+        view.id.to_string(),
+        json::state_name(view.state).into(),
+        due(view.state),
+        view.id.priority.level().to_string(),
+        json::time_text(view.published),
+        view.deliveries.to_string(),
+        view.failures.to_string(),
+        bytes,
+        body,
+    ]
+}
+
 /// When a delayed message is due.
 fn due(state: MessageState) -> String {
     if let MessageState::Delayed { due } = state { json::time_text(due) } else { String::new() }
-}
-
-fn print_json(topic: &TopicName, view: &millpond_types::MessageView) {
-    say::line(serde_json::Value::Object(json::message(topic, view)));
 }
 
 /// The beginning of a body, on one line.

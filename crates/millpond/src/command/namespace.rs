@@ -1,7 +1,7 @@
 //! `namespace`: makes, changes, shows and deletes namespaces.
 
 use clap::{Args, Subcommand};
-use millpond_client::{Client, Error};
+use millpond_client::{Client, Error, NamespacePage};
 use millpond_types::{
     Coalesce, Code, DedupWindow, Dispatch, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides,
     Pattern, Policy, Quotas, Rate, Retention, Retry, Rule, Rules, TopicName,
@@ -219,7 +219,7 @@ impl Namespace {
                 Ok(())
             }
             Namespace::List => {
-                let views = with_client(globals, async |client| Ok(client.namespaces().await?))?;
+                let views = with_client(globals, async |client| all(client).await)?;
                 match globals.output {
                     Output::Json => views.iter().for_each(|view| say::line(json::namespace(view))),
                     Output::Table => say::print(list(&views)),
@@ -268,11 +268,26 @@ impl Set {
     }
 }
 
+/// All namespaces, page after page.
+pub async fn all(client: &Client) -> Result<Vec<NamespaceView>, Failure> {
+    let (mut views, mut after) = (Vec::new(), None);
+    loop {
+        let NamespacePage { rows, next } = client.namespaces(after).await?;
+        views.extend(rows);
+        if next.is_none() {
+            return Ok(views);
+        }
+        after = next;
+    }
+}
+
 async fn found(client: &Client, name: &NamespaceName) -> Result<NamespaceView, Failure> {
-    let view = client.namespaces().await?.into_iter().find(|view| view.name == *name);
-    view.ok_or_else(|| {
-        Failure::refused(format!("there is no namespace {name}: make it with `millpond namespace create {name}`"))
-    })
+    match client.stats(name.clone()).await {
+        Err(Error::Refused { code: Code::NamespaceUnknown, .. }) => Err(Failure::refused(format!(
+            "there is no namespace {name}: make it with `millpond namespace create {name}`"
+        ))),
+        found => Ok(found?),
+    }
 }
 
 impl PolicyArgs {

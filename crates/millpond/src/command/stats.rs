@@ -30,7 +30,7 @@ impl Stats {
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let mut views = with_client(globals, async |client| match self.namespace {
             Some(namespace) => Ok(vec![client.stats(namespace).await?]),
-            None => Ok(client.namespaces().await?),
+            None => super::namespace::all(client).await,
         })?;
         if let Some(group) = &self.group {
             views.iter_mut().for_each(|view| view.groups.retain(|view| view.name == *group));

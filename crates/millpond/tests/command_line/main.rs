@@ -15,6 +15,7 @@ mod leading;
 mod managing;
 mod memory;
 mod ordering;
+mod paging;
 mod proxy;
 mod publishing;
 mod quotas;

@@ -119,7 +119,7 @@ pub fn go_on(opened: &mut Opened) -> Result<(), Stopped> {
     opened.start(now).map_err(|_| Stopped)?;
     turn(opened, publish(1))?;
     turn(opened, receive())?;
-    turn(opened, Command::Namespaces).map(drop)
+    turn(opened, Command::Namespaces { after: None }).map(drop)
 }
 
 /// A turn with one command and what it leads to, made durable.

@@ -131,7 +131,7 @@ impl Conversation {
                 manage(Command::Unbind { namespace, exchange, binding })
             }
             frame::Request::Bindings { namespace, exchange } => manage(Command::Bindings { namespace, exchange }),
-            frame::Request::Namespaces => manage(Command::Namespaces),
+            frame::Request::Namespaces { after } => manage(Command::Namespaces { after }),
             frame::Request::Stats { namespace } => manage(Command::Stats(namespace)),
             frame::Request::Topics { listing, group } => {
                 manage(Command::Topics { listing: convert::listing(listing), group })
@@ -142,6 +142,9 @@ impl Conversation {
             }
             frame::Request::DeadList { listing, group } => {
                 manage(Command::DeadList { listing: convert::listing(listing), group })
+            }
+            frame::Request::DeadLook { topic, id, group } => {
+                manage(Command::DeadLook { topic: convert::topic(topic), group, id })
             }
             frame::Request::DeadRedrive { namespace, group, which } => {
                 manage(Command::DeadRedrive { namespace, group, which: convert::dead_which(which) })
