@@ -172,6 +172,15 @@ impl Housekeeper {
         Ok(())
     }
 
+    /// Sees to it that there is a reserve before anything is decided, or that it is known that there is none. A message that was
+    /// taken in by then, and for which the disk turned out to have no room, could not be refused any more.
+    pub(crate) fn keep_reserve(&mut self) -> Result<(), Failure> {
+        if self.shared.spares.count() < RESERVE {
+            self.make_ready()?;
+        }
+        Ok(())
+    }
+
     /// Takes space for one more spare: for the reserve at once, for the next segment when this one is half full, so that
     /// a broker that does little takes little.
     fn make_ready(&mut self) -> Result<bool, Failure> {

@@ -205,7 +205,8 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     // From here on, nothing that an earlier start wrote and lost behind this place can be taken for a batch.
     commit(&mut committer, first, shared.disk.place(""))?;
     set_aside(shared.disk.as_ref(), cut_off)?;
-    let housekeeper = Housekeeper::new(shared.clone(), hold, store.clone());
+    let mut housekeeper = Housekeeper::new(shared.clone(), hold, store.clone());
+    housekeeper.keep_reserve().map_err(OpenError::Failed)?;
     let reader = Reader::new(shared.clone());
     let mover = Mover::new(shared, store.clone(), reader.clone(), options.slack);
     Ok(Opened { core, store, appender, committer, reader, housekeeper, mover, report: recovered.report })

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::command::{Attach, Command, DeadWhich, Finish, FinishVerb, Level, Listing, Publish, ReceiptRun};
 use millpond_core::output::Reply;
+use millpond_storage::Disk;
 use millpond_storage::twin::{Fault, SECTOR, TwinDisk};
 use millpond_types::{
     Code, Filter, FinishOutcome, GroupName, MessageState, Millis, NamespaceName, PublishOutcome, SessionId, TopicName,
@@ -209,6 +210,26 @@ fn a_full_disk_refuses_publishes_and_nothing_else_until_there_is_space() {
     let leases = broker.receive(Receive::all(default_namespace(), 1)).wait().unwrap();
     let outcomes = broker.ack(&[leases[0].receipt]).wait().unwrap();
     assert_eq!(outcomes[0].outcome, FinishOutcome::Done, "finishing goes on in the reserve");
+    disk.set_capacity(None);
+    while is_disk_full(&publish(&broker, b"again".to_vec()).unwrap()) {
+        thread::yield_now();
+    }
+    broker.shutdown().unwrap();
+}
+
+/// Nothing is let in that the journal could turn out to have no room for: nobody would ever be told of it.
+#[test]
+fn a_broker_that_starts_on_a_disk_without_room_for_a_reserve_refuses_publishes() {
+    let disk = TwinDisk::new(SECTOR);
+    open(&disk, &options()).shutdown().unwrap();
+    let spares = disk.list().unwrap().into_iter().filter(|name| name.starts_with("spare-"));
+    spares.for_each(|spare| disk.remove(&spare).unwrap());
+    disk.set_capacity(Some(disk.used() + 1000));
+    let broker = open(&disk, &options());
+    for _ in 0..20 {
+        let outcome = publish(&broker, vec![0; 10_000]).unwrap();
+        assert!(is_disk_full(&outcome), "{outcome:?}");
+    }
     disk.set_capacity(None);
     while is_disk_full(&publish(&broker, b"again".to_vec()).unwrap()) {
         thread::yield_now();

@@ -100,12 +100,13 @@ impl Request {
             | Command::Exchanges(_)
             | Command::Unbind { .. }
             | Command::Bindings { .. }
-            | Command::Namespaces
+            | Command::Namespaces { .. }
             | Command::Stats(_)
             | Command::Topics { .. }
             | Command::Topic(_)
             | Command::Top(_)
             | Command::DeadList { .. }
+            | Command::DeadLook { .. }
             | Command::DeadPurge { .. } => FINISHING,
             Command::Publish(_)
             | Command::Forward(_)
