@@ -92,11 +92,12 @@ fn table(views: &[NamespaceView]) -> Table {
         ["namespace", "group", "topics", "waiting", "delayed", "retrying", "leased", "dead", "unfinished", "position"];
     let mut table = Table::new(&heads);
     for view in views {
-        for GroupView { name, counts, .. } in &view.groups {
+        for (at, GroupView { name, counts, .. }) in view.groups.iter().enumerate() {
             table.row([
                 view.name.to_string(),
                 name.to_string(),
-                view.usage.topics.to_string(),
+                // Of the namespace, whose topics are those of all groups.
+                if at == 0 { view.usage.topics.to_string() } else { String::new() },
                 counts.waiting.to_string(),
                 counts.delayed.to_string(),
                 counts.retrying.to_string(),
