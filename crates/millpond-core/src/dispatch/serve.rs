@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use millpond_types::{LeaseNumber, Priority, Receipt, SessionId};
+use millpond_types::{LeaseNumber, Millis, Priority, Receipt, SessionId};
 
 use crate::Core;
 use crate::dispatch::consumer::Kind;
@@ -23,6 +23,9 @@ use crate::state::warm::TOGETHER;
 
 /// Messages that a consumer is given before the next one's turn, so that a scarce supply is shared.
 const SHARE: u32 = 32;
+
+/// How long after its time a receive is answered at the latest, with nothing: a read takes a few milliseconds.
+const OVERDUE: Millis = Millis(1000);
 
 /// Why a scope is not served any more in a turn.
 enum Held {
@@ -346,12 +349,14 @@ impl Core {
         }
     }
 
-    /// Answers receives whose time is up, unless something that could be theirs is still being looked for.
+    /// Answers receives whose time is up, unless something that could be theirs is still being looked for: for others that may go
+    /// on for ever, so not for longer than [`OVERDUE`].
     fn answer_receives(&mut self) {
         let now = self.state.now.run;
         let up: Vec<_> = self.dispatcher.waiting.iter().copied().take_while(|(until, _)| *until <= now).collect();
-        for (_, slot) in up {
-            if self.is_fetching() || !self.state.sweeps.is_empty() || self.dispatcher.is_held(slot) {
+        for (until, slot) in up {
+            let is_looked_for = self.is_fetching() || !self.state.sweeps.is_empty() || self.dispatcher.is_held(slot);
+            if is_looked_for && now < until + OVERDUE {
                 continue;
             }
             let Kind::Once { ticket, .. } = self.dispatcher.remove(slot).kind else {

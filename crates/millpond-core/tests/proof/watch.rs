@@ -114,3 +114,22 @@ fn where_everybody_is_told_the_watch_finds_nothing() {
         assert_eq!(bare.core.forgotten(), 0, "in second {second}");
     }
 }
+
+/// Each pause by prefix goes through all topics that it is about. Whoever keeps that going keeps nobody else's receive from its
+/// end.
+#[test]
+fn a_receive_comes_to_its_end_though_pauses_follow_one_another_without_one() {
+    let mut bare = Bare::new();
+    (0..3000).for_each(|at| say(&mut bare, &format!("publish {} m", topic(at))));
+    bare.turn();
+    let Command::Receive(any) = receive(1) else { unreachable!("it is one") };
+    let nothing = Filter::Topics(vec![name("nothing")]);
+    bare.submit(Command::Receive(Receive { filter: nothing, wait: Millis(1000), ..any }));
+    let step = Millis(100);
+    let ends = (1..100).find(|at| {
+        pass(&mut bare, step);
+        say(&mut bare, if at % 2 == 0 { "pause t*" } else { "resume t*" });
+        answered(&mut bare) > 0
+    });
+    assert_eq!(ends, Some(20), "a second after its time at the latest");
+}

@@ -22,7 +22,7 @@ use super::conversation::{Conversation, IDLE};
 use super::outbox::{Close, Outbox};
 use super::toll::Toll;
 use crate::update_queue::{Place, Source};
-use crate::writer::{FINISHING, PUBLISHING, Request};
+use crate::writer::{FINISHING, OF_CONNECTIONS, Request};
 
 /// See the module.
 pub(crate) struct Connection {
@@ -127,12 +127,12 @@ impl Connection {
 
     /// Hands commands to the writer, as many as its lanes have room for.
     pub(crate) fn submit(&mut self) -> Result<(), Close> {
-        for lane in [FINISHING, PUBLISHING] {
+        for lane in OF_CONNECTIONS {
             let commands = &mut self.conversation.lanes[lane];
             if !commands.is_empty() {
                 let told = self.writer.tell_all(lane, commands);
                 let told = told.map_err(|_| stopped(&self.shared))?;
-                if lane == PUBLISHING {
+                if lane != FINISHING {
                     self.conversation.publishing -= told;
                 }
                 if commands.is_empty() {
@@ -182,7 +182,7 @@ impl Connection {
         if let Poll::Ready(read) = self.conversation.poll_reading(context) {
             return Poll::Ready(read);
         }
-        let full = [FINISHING, PUBLISHING].into_iter().find_map(|lane| {
+        let full = OF_CONNECTIONS.into_iter().find_map(|lane| {
             let commands = &self.conversation.lanes[lane];
             commands.front().map(|first| (lane, first.weight(), commands.len()))
         });

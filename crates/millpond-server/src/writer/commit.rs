@@ -16,7 +16,7 @@ use super::clock::TURN_MAX;
 use super::journal::{Committed, NotDone};
 use super::outgoing::Outgoing;
 use super::{Host, Job, Request, Writer};
-use crate::writer::request::{FINISHING, PUBLISHING, RETURNING};
+use crate::writer::request::{FINISHING, RETURNING};
 
 /// What nobody waits for is synced after so long, and a quiet journal is marked after so long.
 const QUIET: Duration = Duration::from_millis(100);
@@ -87,7 +87,7 @@ impl<H: Host> Writer<H> {
     pub(super) fn open_lanes_now(&self) -> usize {
         let bytes = self.appender.bytes();
         if self.committer.is_some() && self.stuck.is_none() || !self.appender.is_full() {
-            if self.pressure.is_on() { FINISHING + 1 } else { PUBLISHING + 1 }
+            self.pressure.open_lanes()
         } else if bytes < FINISHING_MAX {
             FINISHING + 1
         } else {

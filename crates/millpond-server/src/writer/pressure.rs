@@ -10,6 +10,7 @@ use millpond_storage::store::LayeredStore;
 
 use crate::memory::Shares;
 use crate::metrics::Metrics;
+use crate::writer::request::{FINISHING, FORWARDING, PUBLISHING};
 
 /// Of a bound, one part in so many lies between where publishes stop and where they go on.
 const SLACK: usize = 16;
@@ -65,6 +66,16 @@ impl Pressure {
     /// Whether publishes wait.
     pub(super) fn is_on(&self) -> bool {
         self.reason.is_some()
+    }
+
+    /// How many lanes may be taken from. Forwards go on where topics are too many, for they may be all that ends leases; what is
+    /// short otherwise comes back by itself.
+    pub(super) fn open_lanes(&self) -> usize {
+        match self.reason {
+            None => PUBLISHING + 1,
+            Some(Reason::Topics) => FORWARDING + 1,
+            Some(Reason::Parked | Reason::Entries) => FINISHING + 1,
+        }
     }
 
     /// Looks at what there is, and says so if publishes have to wait.

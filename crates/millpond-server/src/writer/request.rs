@@ -6,7 +6,7 @@ use millpond_types::{Binding, Condition, Filter, SessionId};
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
-use crate::memory::{FINISHING_TURN, PUBLISHING_TURN, Shares};
+use crate::memory::{FINISHING_TURN, FORWARDING_TURN, PUBLISHING_TURN, Shares};
 use crate::update_queue::Lane;
 
 /// The lane of what comes back from the journal.
@@ -14,11 +14,15 @@ pub(crate) const RETURNING: usize = 0;
 /// The lane of all that finishes work or keeps it alive, and of what makes room or only looks: who finds that publishes wait
 /// wants to know why and to do something about it.
 pub(crate) const FINISHING: usize = 1;
+/// The lane of forwards: each ends as much as it adds, so they go on where topics take all memory.
+pub(crate) const FORWARDING: usize = 2;
 /// The lane of publishes, and of management that adds to what there is.
-pub(crate) const PUBLISHING: usize = 2;
+pub(crate) const PUBLISHING: usize = 3;
 
 /// How many lanes there are.
-pub(crate) const LANES: usize = 3;
+pub(crate) const LANES: usize = 4;
+/// Those in which connections have requests.
+pub(crate) const OF_CONNECTIONS: [usize; 3] = [FINISHING, FORWARDING, PUBLISHING];
 
 /// What may come back at a time: all batches of wants that are on their way, the journal's one, and room to tell that
 /// there is room.
@@ -30,6 +34,7 @@ pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
     [
         Lane { capacity: RETURNING_MAX * REQUEST_WEIGHT },
         Lane { capacity: FINISHING_TURN + shares.connections },
+        Lane { capacity: FORWARDING_TURN },
         Lane { capacity: PUBLISHING_TURN },
     ]
 }
@@ -108,8 +113,8 @@ impl Request {
             | Command::DeadList { .. }
             | Command::DeadLook { .. }
             | Command::DeadPurge { .. } => FINISHING,
+            Command::Forward(_) => FORWARDING,
             Command::Publish(_)
-            | Command::Forward(_)
             | Command::Route(_)
             | Command::Reschedule { .. }
             | Command::NamespaceSet { .. }

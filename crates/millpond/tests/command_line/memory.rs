@@ -2,12 +2,14 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use millpond_client::{Client, Message, ReceiveOptions};
+use millpond_client::{Client, Deliveries, Message, ReceiveOptions};
 use millpond_protocol::{LookWhich, Request, TopicRef, VERSION, encode_request};
 use millpond_types::{NamespaceName, PublishOutcome, TopicName};
+use tokio::runtime::Runtime;
 
 use crate::broker::{Broker, call, fresh_directory, serve};
 
@@ -85,31 +87,27 @@ fn clients_that_ask_and_do_not_read_share_a_bound() {
     );
 }
 
-#[test]
-fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
-    let directory = fresh_directory();
-    let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+/// A broker with so little memory, and more topics than there is room for whose messages are leased: these cannot leave it, and
+/// publishes wait.
+fn full_of_leases(directory: &Path, runtime: &Runtime) -> (Broker, Client, Vec<Deliveries>) {
+    let broker = Broker::run(serve(directory).args(["--memory", "64MiB"]));
     broker.ok(&["group", "create", "default", "audit"]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(Client::connect(broker.address.as_str())).unwrap();
-    let namespace = NamespaceName::default();
-    // Topics whose messages are leased cannot leave memory: here more of them than there is room for.
-    let mut leased = Vec::new();
-    let mut name = 0..;
-    let is_pressed = || broker.metrics().contains("millpond_pushed_back{reason=\"topics\"} 1");
+    let (mut leased, mut name) = (Vec::new(), 0..);
     let for_good = || {
         sleep(Duration::from_millis(500));
-        is_pressed()
+        is_pressed(&broker)
     };
-    while !(is_pressed() && for_good()) {
+    while !(is_pressed(&broker) && for_good()) {
         let message = |number: u64| Message::new(TopicName::try_from(format!("t/{number}").as_str()).unwrap(), "x");
         let messages = name.by_ref().take(1000).map(message).collect();
         let options = ReceiveOptions {
             messages: 1000,
             lease: Some(Duration::from_secs(3600)),
-            ..ReceiveOptions::new(namespace.clone())
+            ..ReceiveOptions::new(NamespaceName::default())
         };
         runtime.block_on(async {
+            let namespace = NamespaceName::default();
             let published = client.publish_many(&namespace, messages);
             // If they have to wait already, it shows.
             if tokio::time::timeout(Duration::from_secs(5), published).await.is_ok() {
@@ -118,6 +116,21 @@ fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
         });
         assert!(leased.len() < 1000, "a million leased topics in 64 MiB");
     }
+    (broker, client, leased)
+}
+
+fn is_pressed(broker: &Broker) -> bool {
+    broker.metrics().contains("millpond_pushed_back{reason=\"topics\"} 1")
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
+    let (directory, runtime) = (fresh_directory(), runtime());
+    let (broker, client, leased) = full_of_leases(directory.path(), &runtime);
     let waiting = broker.spawn(&["publish", "default/one-more", "x"]);
     broker.ok(&["stats"]);
     broker.ok(&["namespace", "list"]);
@@ -126,7 +139,7 @@ fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
     broker.ok(&["look", "default/t/0", "--first", "1"]);
     broker.ok(&["dead", "list", "default"]);
     broker.ok(&["purge", "default/t/0"]);
-    assert!(is_pressed(), "and publishes wait all the while");
+    assert!(is_pressed(&broker), "and publishes wait all the while");
     broker.ok(&["group", "delete", "default", "audit"]);
     for deliveries in leased {
         let acked = runtime.block_on(client.ack(deliveries.receipts())).unwrap();
@@ -135,13 +148,28 @@ fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
     waiting.wait().ok();
 }
 
+/// They may be all that ends these leases.
+#[test]
+fn forwards_go_on_where_leased_topics_take_all_memory() {
+    let (directory, runtime) = (fresh_directory(), runtime());
+    let (broker, client, leased) = full_of_leases(directory.path(), &runtime);
+    runtime.block_on(async {
+        for delivery in leased.into_iter().next().unwrap().take(10) {
+            let output = Message::new(TopicName::try_from("out").unwrap(), "y");
+            let done = client.forward(&delivery, &NamespaceName::default(), vec![output]).await.unwrap();
+            assert!(done.is_done(), "{done:?}");
+        }
+    });
+    assert!(is_pressed(&broker), "and publishes wait all the while");
+}
+
 /// Each group has a topic's messages in a place of its own: 61,000 of them for this publish.
 #[test]
 fn a_publish_to_many_topics_in_many_groups_has_a_bound() {
     let directory = fresh_directory();
     let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
     (1..=60).for_each(|group| drop(broker.ok(&["group", "create", "default", &format!("g{group}")])));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     let message = |topic: u64| Message::new(TopicName::try_from(format!("t/{topic}").as_str()).unwrap(), "x");
     runtime.block_on(async {
         let (client, namespace) = (Client::connect(broker.address.as_str()).await.unwrap(), NamespaceName::default());

@@ -12,7 +12,7 @@ use crate::session::credit::{Grant, Window};
 use crate::session::open::{Kind, MANAGE_OPEN_MAX, OPEN_MAX, Open};
 use crate::session::outbox::Close;
 use crate::session::ticket::{UNANSWERED, ticket};
-use crate::writer::{FINISHING, PUBLISHING, Request};
+use crate::writer::{FINISHING, OF_CONNECTIONS, Request};
 
 /// How long a session may be resumed unless its client says.
 const RESUME_DEFAULT: Millis = Millis::seconds(10);
@@ -367,9 +367,9 @@ impl Conversation {
 
     fn submit(&mut self, index: u32, command: Command) {
         let lane = Request::lane(&command);
-        debug_assert!(lane == FINISHING || lane == PUBLISHING);
+        debug_assert!(OF_CONNECTIONS.contains(&lane));
         let request = Request::Command(ticket(self.number, index), command);
-        if lane == PUBLISHING {
+        if lane != FINISHING {
             self.publishing += request.weight();
         }
         self.lanes[lane].push_back(request);

@@ -64,7 +64,7 @@ pub(crate) struct Conversation {
     draining: bool,
     /// Commands that wait for room in the writer's lanes.
     pub(crate) lanes: [VecDeque<Request>; LANES],
-    /// What those in the lane of publishes weigh.
+    /// What those weigh that publish.
     pub(crate) publishing: usize,
     /// Frames that wait to be written.
     pub(crate) out: Frames,
