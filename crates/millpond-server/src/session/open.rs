@@ -9,6 +9,10 @@ pub(crate) const OPEN_MAX: usize = 65_536;
 /// Of these, requests that look, list or manage: each may cost the writer and this connection a page of a thousand rows.
 pub(crate) const MANAGE_OPEN_MAX: usize = 256;
 
+/// Names that the filters of a connection's consumers and of its open receives list together: as many as the consumers that it
+/// may have. Each takes the core some hundred bytes beside itself.
+pub(crate) const NAMES_MAX: usize = 65_536;
+
 /// A request that waits for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Open {
@@ -23,8 +27,8 @@ pub(crate) struct Open {
 pub(crate) enum Kind {
     /// Gives publish credit back; not told to the client if it asked for level `none`.
     Publish { bytes: u32, silent: bool },
-    /// Is withdrawn with its connection.
-    Receive,
+    /// Is withdrawn with its connection. Its filter lists so many names.
+    Receive { names: u32 },
     /// Begins the deliveries of the connection's session, if it is still the one of this number.
     SessionBegin { nth: u32 },
     /// Ends the session.
@@ -46,6 +50,8 @@ pub(crate) struct OpenRequests {
     free: Vec<u32>,
     /// Places of receives: they may wait for minutes and are not waited for when the connection is closed.
     receives: usize,
+    /// Names that their filters list.
+    names: usize,
     manages: usize,
 }
 
@@ -55,7 +61,10 @@ impl OpenRequests {
         if self.len() >= OPEN_MAX || open.kind == Kind::Manage && self.manages >= MANAGE_OPEN_MAX {
             return None;
         }
-        self.receives += usize::from(open.kind == Kind::Receive);
+        if let Kind::Receive { names } = open.kind {
+            self.receives += 1;
+            self.names += names as usize;
+        }
         self.manages += usize::from(open.kind == Kind::Manage);
         Some(match self.free.pop() {
             Some(index) => {
@@ -72,7 +81,10 @@ impl OpenRequests {
     /// Gives the place of an answered request back.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Open> {
         let open = self.places.get_mut(index as usize)?.take()?;
-        self.receives -= usize::from(open.kind == Kind::Receive);
+        if let Kind::Receive { names } = open.kind {
+            self.receives -= 1;
+            self.names -= names as usize;
+        }
         self.manages -= usize::from(open.kind == Kind::Manage);
         self.free.push(index);
         if self.len() == 0 {
@@ -85,8 +97,14 @@ impl OpenRequests {
     /// The places of those that may go on for long and that nobody needs once their connection is gone: receives that
     /// wait, lists and purges.
     pub(crate) fn withdrawable(&self) -> impl Iterator<Item = u32> {
-        let is_one = |open: &Option<Open>| open.is_some_and(|open| matches!(open.kind, Kind::Receive | Kind::Manage));
+        let is_one =
+            |open: &Option<Open>| open.is_some_and(|open| matches!(open.kind, Kind::Receive { .. } | Kind::Manage));
         self.places.iter().enumerate().filter(move |(_, open)| is_one(open)).map(|(index, _)| index as u32)
+    }
+
+    /// How many names the filters of open receives list.
+    pub(crate) fn names(&self) -> usize {
+        self.names
     }
 
     /// Whether only receives are open, if anything is.
@@ -117,7 +135,7 @@ mod tests {
     #[test]
     fn there_is_a_limit() {
         let mut requests = OpenRequests::default();
-        let receive = Open { correlation: 1, kind: Kind::Receive };
+        let receive = Open { correlation: 1, kind: Kind::Receive { names: 3 } };
         for _ in 0..OPEN_MAX {
             requests.insert(receive).unwrap();
         }

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use millpond_core::command::{self, Command, Top};
 use millpond_protocol::{self as frame, Block, Incoming, Response, VERSION};
-use millpond_types::{Code, Millis, SessionId};
+use millpond_types::{Code, Filter, Millis, SessionId};
 
 use super::{Consumer, Conversation, IDLE, Session};
 use crate::convert::request as convert;
 use crate::session::credit::{Grant, Window};
-use crate::session::open::{Kind, MANAGE_OPEN_MAX, OPEN_MAX, Open};
+use crate::session::open::{Kind, MANAGE_OPEN_MAX, NAMES_MAX, OPEN_MAX, Open};
 use crate::session::outbox::Close;
 use crate::session::ticket::{UNANSWERED, ticket};
 use crate::writer::{FINISHING, OF_CONNECTIONS, Request};
@@ -84,10 +84,16 @@ impl Conversation {
                 Some(session) => (Kind::Plain, Command::Resign { session: session.id, consumer }),
                 None => return self.refuse(correlation, Code::SessionUnknown, NO_SESSION),
             },
-            frame::Request::Receive(receive) => match self.may_not_use(&receive.namespace) {
-                None => (Kind::Receive, convert::receive(receive)),
-                Some(why) => return self.refuse(correlation, Code::QuotaExceeded, &why),
-            },
+            frame::Request::Receive(receive) => {
+                if let Some(why) = self.may_not_use(&receive.namespace) {
+                    return self.refuse(correlation, Code::QuotaExceeded, &why);
+                }
+                let names = listed(&receive.filter);
+                if let Some(why) = self.may_not_list(names) {
+                    return self.refuse(correlation, Code::LimitExceeded, &why);
+                }
+                (Kind::Receive { names: names as u32 }, convert::receive(receive))
+            }
             frame::Request::Look { topic, which, group } => manage(convert::look(topic, which, group, key)),
             frame::Request::Cancel { topic, which } => {
                 let topic = convert::topic(topic);
@@ -322,6 +328,10 @@ impl Conversation {
         if let Some(why) = self.may_not_use(&namespace) {
             return self.refuse(correlation, Code::QuotaExceeded, &why);
         }
+        let names = listed(&filter);
+        if let Some(why) = self.may_not_list(names) {
+            return self.refuse(correlation, Code::LimitExceeded, &why);
+        }
         let (window, first) = Window::new(Grant { messages, bytes }, &self.shared.windows);
         let Grant { messages, bytes } = first;
         let filter = convert::detached(filter);
@@ -330,9 +340,19 @@ impl Conversation {
         self.begun += 1;
         let nth = self.begun;
         if self.ask(correlation, Kind::Attach { nth }, Command::Attach(command)) {
-            self.consumers.push(Consumer { number: consumer, nth, window });
+            self.consumers.push(Consumer { number: consumer, nth, names, window });
         }
         Ok(())
+    }
+
+    /// Why no filter of so many names may be added to those that there are, if none may.
+    fn may_not_list(&self, names: usize) -> Option<String> {
+        let before = self.open.names() + self.consumers.iter().map(|consumer| consumer.names).sum::<usize>();
+        (before + names > NAMES_MAX).then(|| {
+            format!(
+                "the consumers and waiting receives of this connection list {before} topics and prefixes, and {NAMES_MAX} at most: use prefixes, or another connection"
+            )
+        })
     }
 
     fn add_credit(&mut self, consumer: u32, credit: Grant) {
@@ -378,6 +398,14 @@ impl Conversation {
     fn refuse(&mut self, correlation: u32, code: Code, detail: &str) -> Result<(), Close> {
         self.write(Response::Error { code, detail: detail.to_owned() }, correlation);
         Ok(())
+    }
+}
+
+/// How many names a filter lists.
+fn listed(filter: &Filter) -> usize {
+    match filter {
+        Filter::All => 0,
+        Filter::Topics(names) | Filter::Prefixes(names) => names.len(),
     }
 }
 

@@ -87,6 +87,8 @@ struct Consumer {
     number: u32,
     /// Which of all that have begun it is.
     nth: u32,
+    /// How many names its filter lists.
+    names: usize,
     window: Window,
 }
 

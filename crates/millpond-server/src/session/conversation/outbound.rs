@@ -124,7 +124,7 @@ impl Conversation {
             Kind::SessionBegin { nth } => return self.session_begun(nth, reply, correlation),
             Kind::Attach { nth } if is_refused => self.consumers.retain(|consumer| consumer.nth != nth),
             Kind::Detach { nth } => self.consumers.retain(|consumer| consumer.nth != nth),
-            Kind::Attach { .. } | Kind::Receive | Kind::SessionEnd | Kind::Plain | Kind::Manage => {}
+            Kind::Attach { .. } | Kind::Receive { .. } | Kind::SessionEnd | Kind::Plain | Kind::Manage => {}
         }
         match reply {
             Reply::Received(runs) => self.read(Telling::Answer { correlation }, Unread::Leases(runs)),

@@ -4,6 +4,7 @@ use millpond_types::{Code, NamespaceName, Priority, TopicName, block};
 
 use super::*;
 use crate::broker::{Broker, BrokerOptions};
+use crate::session::open::NAMES_MAX;
 use crate::writer::{FINISHING, PUBLISHING};
 
 /// A conversation with a broker that runs, whose commands go nowhere unless a test sends them.
@@ -240,5 +241,36 @@ fn a_connection_that_drains_waits_for_its_answers_and_not_for_receives() {
     assert!(!rig.conversation.is_drained(), "the answer is not written");
     rig.said();
     assert!(rig.conversation.is_drained());
+    rig.end();
+}
+
+/// Each name takes the core some hundred bytes, for as long as the receive waits or the consumer is attached.
+#[test]
+fn the_filters_of_a_connection_list_so_many_names_and_no_more() {
+    let mut rig = Rig::new();
+    let names = |from: usize| (from..from + 1000).map(|at| TopicName::try_from(format!("t/{at}").as_str()).unwrap());
+    let receive = |at: usize| {
+        Asked::Receive(frame::Receive {
+            namespace: NamespaceName::default(),
+            group: Default::default(),
+            filter: millpond_types::Filter::Topics(names(at * 1000).collect()),
+            messages: 1,
+            bytes: 1000,
+            lease: None,
+            wait: Millis::minutes(10),
+            at_most_once: false,
+            request: None,
+        })
+    };
+    let most = NAMES_MAX / 1000;
+    (0..most).for_each(|at| rig.accept(receive(at)).unwrap());
+    assert!(rig.said().is_empty(), "so many are let in");
+    rig.accept(receive(most)).unwrap();
+    let said = rig.said();
+    assert!(matches!(said[..], [(5, Response::Error { code: Code::LimitExceeded, .. })]), "{said:?}");
+    // One that is answered makes room for another.
+    rig.output(Out::Reply { index: 0, reply: Reply::Received(Vec::new()) }).unwrap();
+    rig.accept(receive(most)).unwrap();
+    assert!(matches!(rig.said()[..], [(5, Response::Received(_))]));
     rig.end();
 }
