@@ -186,8 +186,8 @@ impl Metrics {
         registry.register_with_unit("writer_turn", help, Unit::Seconds, self.turn_seconds.clone());
         let gauges = [
             ("connections", "Connections open now", &self.gauges.connections),
-            ("queue_finishing_bytes", "Requests that wait in the writer's first lane", &self.gauges.finishing),
-            ("queue_publishing_bytes", "Requests that wait in the writer's second lane", &self.gauges.publishing),
+            ("queue_finishing_bytes", "Finishing requests that wait for the writer", &self.gauges.finishing),
+            ("queue_publishing_bytes", "Publishes that wait for the writer", &self.gauges.publishing),
             ("memory_resident_bytes", "Memory of the process", &self.gauges.memory),
             ("disk_free_bytes", "Space left for the data directory", &self.gauges.disk_free),
             ("ready", "Whether requests are served", &self.gauges.ready),
