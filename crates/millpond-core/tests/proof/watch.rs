@@ -1,6 +1,7 @@
 //! The watch heals what should not happen: consumers who were not told of what is ready, because wake-ups were lost on
 //! purpose. All of them are found in the time that is promised and counted; where nothing was lost nothing is, which the
-//! shell holds after each turn of every other history here.
+//! shell holds after each turn of every other history here. And who waits comes to the end of it, whatever others keep in
+//! motion.
 
 use millpond_core::command::{Command, Receive};
 use millpond_core::output::{Output, Reply};

@@ -29,11 +29,6 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Bytes of memory that they take.
-    pub(crate) fn held(&self) -> usize {
-        self.total()
-    }
-
     /// Whether all of them are written.
     pub(crate) fn is_empty(&self) -> bool {
         self.next().is_empty()
@@ -79,7 +74,7 @@ impl Frames {
 
     /// All that is to be written.
     pub(crate) fn take(&mut self) -> Vec<u8> {
-        let mut all = Vec::with_capacity(self.held());
+        let mut all = Vec::with_capacity(self.total());
         while !self.is_empty() {
             let next = self.next();
             let bytes = next.len();
@@ -131,11 +126,11 @@ mod tests {
                 written.extend_from_slice(&next[..part]);
                 frames.wrote(part);
                 frames.compact();
-                assert!(frames.held() >= plain.len() - written.len());
+                assert!(frames.total() >= plain.len() - written.len());
             }
         }
         assert!(!frames.is_empty() && written.len() > 10 * LARGE);
         written.extend(frames.take());
-        assert!(written == plain && frames.is_empty() && frames.held() == 0);
+        assert!(written == plain && frames.is_empty() && frames.total() == 0);
     }
 }

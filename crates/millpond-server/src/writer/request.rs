@@ -81,38 +81,6 @@ impl Request {
     /// The lane that a command belongs in.
     pub(crate) fn lane(command: &Command) -> usize {
         match command {
-            Command::Receive(_)
-            | Command::Withdraw(_)
-            | Command::WithdrawRequest { .. }
-            | Command::Finish(_)
-            | Command::SessionBegin(_)
-            | Command::SessionLost(_)
-            | Command::Heartbeat { .. }
-            | Command::SessionEnd(_)
-            | Command::Attach(_)
-            | Command::Credit { .. }
-            | Command::Detach { .. }
-            | Command::Resign { .. }
-            | Command::Look(_)
-            | Command::Cancel { .. }
-            | Command::Pause { .. }
-            | Command::Resume { .. }
-            | Command::Forget { .. }
-            | Command::Purge { .. }
-            | Command::NamespaceDelete(_)
-            | Command::GroupDelete { .. }
-            | Command::ExchangeDelete { .. }
-            | Command::Exchanges(_)
-            | Command::Unbind { .. }
-            | Command::Bindings { .. }
-            | Command::Namespaces { .. }
-            | Command::Stats(_)
-            | Command::Topics { .. }
-            | Command::Topic(_)
-            | Command::Top(_)
-            | Command::DeadList { .. }
-            | Command::DeadLook { .. }
-            | Command::DeadPurge { .. } => FINISHING,
             Command::Forward(_) => FORWARDING,
             Command::Publish(_)
             | Command::Route(_)
@@ -124,6 +92,7 @@ impl Request {
             | Command::DeadRedrive { .. }
             | Command::Move(_)
             | Command::DeadMove(_) => PUBLISHING,
+            _ => FINISHING,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::state::TopicSlot;
 /// Entries in a node. Its masks are two lines of a processor's cache.
 pub(super) const WIDTH: usize = 64;
 /// Entries that are compared at once.
-pub(super) const CHUNK: usize = 16;
+const CHUNK: usize = 16;
 
 #[derive(Clone)]
 pub(super) struct Node {
@@ -59,12 +59,12 @@ impl Node {
 
     /// Where a child stands.
     pub(super) fn index_of(&self, child: NodeId) -> usize {
-        index_of(&self.children, child).expect("a child stands in its parent")
+        first_of(&self.children, |other| *other == child).expect("a child stands in its parent")
     }
 
     /// Where a topic stands in a leaf.
     pub(super) fn index_of_topic(&self, slot: TopicSlot) -> usize {
-        index_of(&self.firsts[..self.len()], slot).expect("a topic stands in its leaf")
+        first_of(&self.firsts[..self.len()], |other| *other == slot).expect("a topic stands in its leaf")
     }
 
     pub(super) fn insert(&mut self, at: usize, entry: Entry) {
@@ -114,13 +114,13 @@ impl Node {
     }
 }
 
-/// Where a number stands. To compare a whole chunk takes a few instructions.
-fn index_of(numbers: &[u32], wanted: u32) -> Option<usize> {
+/// Where the first of some numbers is that is as wanted. To look at a whole chunk takes a few instructions.
+pub(super) fn first_of<T>(numbers: &[T], is_wanted: impl Fn(&T) -> bool) -> Option<usize> {
     let (chunks, rest) = numbers.as_chunks::<CHUNK>();
-    let holds = |chunk: &[u32; CHUNK]| chunk.iter().fold(false, |found, number| found | (*number == wanted));
+    let holds = |chunk: &[T; CHUNK]| chunk.iter().fold(false, |found, number| found | is_wanted(number));
     let (before, within) = match chunks.iter().position(holds) {
         Some(at) => (at * CHUNK, &chunks[at][..]),
         None => (chunks.len() * CHUNK, rest),
     };
-    within.iter().position(|number| *number == wanted).map(|at| before + at)
+    within.iter().position(&is_wanted).map(|at| before + at)
 }

@@ -1,6 +1,6 @@
 //! Finding places in the order, and stepping on from them.
 
-use super::node::CHUNK;
+use super::node::first_of;
 use super::{BEGINS, NONE, NodeId, Offers, Order};
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
@@ -80,7 +80,7 @@ impl Order {
     fn find(&self, node: NodeId, from: usize, wanted: Offers) -> Option<usize> {
         let node = &self.nodes[node as usize];
         let offers = node.offers[..node.len()].get(from..)?;
-        first_of(offers, wanted).map(|at| from + at)
+        first_of(offers, |offers| offers & wanted != 0).map(|at| from + at)
     }
 
     /// The topic that stands right before a place that was looked for. Such a place is at the front of a leaf only where it is
@@ -101,15 +101,4 @@ impl Order {
     fn topic_at(&self, Position { node, at }: Position) -> TopicSlot {
         self.nodes[node as usize].firsts[at]
     }
-}
-
-/// Where the first of some masks is that has any of these. To look at a whole chunk takes a few instructions.
-fn first_of(offers: &[Offers], wanted: Offers) -> Option<usize> {
-    let (chunks, rest) = offers.as_chunks::<CHUNK>();
-    let has = |chunk: &[Offers; CHUNK]| chunk.iter().fold(0, |all, offers| all | offers) & wanted != 0;
-    let (before, within) = match chunks.iter().position(has) {
-        Some(at) => (at * CHUNK, &chunks[at][..]),
-        None => (chunks.len() * CHUNK, rest),
-    };
-    within.iter().position(|offers| offers & wanted != 0).map(|at| before + at)
 }

@@ -5,7 +5,7 @@
 use std::task::{Context, Poll};
 
 use millpond_core::output::Reply;
-use millpond_protocol::{LeasedRun, Response};
+use millpond_protocol::{LeasedRun, Response, Sink};
 use millpond_types::limits::FRAME_MAX;
 use millpond_types::{Code, LeaderEpoch};
 
@@ -29,12 +29,12 @@ impl Conversation {
     /// Turns outputs into bytes while there is room for them. What there is none for stays in the outbox, which is
     /// bounded. An error closes the connection.
     pub(crate) fn pump(&mut self) -> Result<(), Close> {
-        while self.out.held() < OUT_ENOUGH && self.reading.is_none() {
+        while self.out.total() < OUT_ENOUGH && self.reading.is_none() {
             if self.backlog.is_empty() && !self.collect() {
                 break;
             }
             let bytes = self.backlog.front().expect("it was just filled").bytes();
-            if !self.sending.admits(self.out.held(), bytes) {
+            if !self.sending.admits(self.out.total(), bytes) {
                 break;
             }
             let item = self.backlog.pop_front().expect("it was just looked at");
@@ -56,7 +56,7 @@ impl Conversation {
     /// Whether the client asks for more than it reads, so that its requests wait until it has. Deliveries alone never
     /// come so far: they are bounded by their windows.
     pub(crate) fn is_behind(&self) -> bool {
-        self.behind > BACKLOG_ENOUGH || self.out.held() > OUT_TOO_MUCH
+        self.behind > BACKLOG_ENOUGH || self.out.total() > OUT_TOO_MUCH
     }
 
     /// Resolves when messages that are being read are there, or the room that they wait for; never, if neither is to come.
