@@ -9,7 +9,6 @@ use millpond_types::{EndReason, OnExpiry, Priority, Sequence, SessionId};
 use crate::Core;
 use crate::fact::{DeadReason, Fact, FactLog, Victims};
 use crate::output::Output;
-use crate::state::pieces::PieceTimer;
 use crate::state::topic::AsideWhy;
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 use crate::store::Want;
@@ -17,8 +16,8 @@ use crate::store::Want;
 /// Deadlines that are decided in one turn; the next one follows at once. Each becomes a few facts, which must fit a batch
 /// of the journal, and nobody is served meanwhile.
 const DUE_MAX: usize = 10_000;
-/// Pieces of lines that are fetched at a time because a TTL has passed in them: about as many runs as can be decided in
-/// one turn, where each is of one message.
+/// Pieces that are fetched at a time because time changes them: about as many runs as can be decided in one turn, where each
+/// is of one message.
 const DUE_PIECES_MAX: usize = 16;
 
 impl State {
@@ -75,20 +74,16 @@ impl Core {
         self.go_on_with_jobs(log);
     }
 
-    /// Brings the pieces of lines in which a TTL has passed, whose runs then have timers of their own: not many more runs
-    /// than are decided in this turn, for a line may be very long.
+    /// Brings the pieces that time changes, whose runs then have timers of their own: not many more runs than are decided in
+    /// this turn, for there may be very many of them.
     fn bring_due(&mut self) {
-        let State { piece_timers, topics, now, .. } = &mut self.state;
-        piece_timers.advance(now.wall.0, |timer| {
-            let topic = &topics[timer.slot];
-            (topic.number, timer.priority, timer.first, topic.group)
-        });
+        self.state.advance_pieces();
         let mut runs = 0;
         while runs < DUE_MAX
             && self.has_room_for_due_pieces()
-            && let Some(PieceTimer { slot, priority, first }) = self.state.piece_timers.take_due()
+            && let Some(brought) = self.state.bring_next_due()
         {
-            match self.state.bring(slot, priority, first) {
+            match brought {
                 Ok(brought) => runs += brought,
                 // What has to be fetched has timers that are overdue when it comes.
                 Err(want) => self.want_due_piece(want),
@@ -140,7 +135,7 @@ impl Core {
         let level = self.state.topics[slot].level_mut(priority).expect("a timer goes with what it was set for");
         // What came before in the same turn may have finished the last of them.
         let Some((end, _)) = level.expiries.remove(&first) else { return };
-        let in_line = level.line.runs_from(first).take_while(|run| run.first < end);
+        let in_line = level.line.runs_between(first, end);
         let mut parts: Vec<(Sequence, u32)> = in_line
             .filter(|run| run.expiry().is_some())
             .map(|run| {

@@ -15,7 +15,7 @@ use crate::jobs::Jobs;
 use crate::jobs::retaining::Retaining;
 use crate::output::{Holdings, Notice, Output, Reply};
 use crate::parking::Parking;
-use crate::state::line::LineBounds;
+use crate::state::line::LevelBounds;
 use crate::state::numbers::RAISE;
 use crate::state::{Now, State};
 use crate::store::{Shelf, Store};
@@ -102,8 +102,8 @@ impl Core {
         self.state.settle_touched();
     }
 
-    /// How much of each line of waiting messages stays in memory, from the next topic on. Set before anything else.
-    pub fn set_line_bounds(&mut self, bounds: LineBounds) {
+    /// How much of each level stays in memory, of the topics that come into it from here on.
+    pub fn set_bounds(&mut self, bounds: LevelBounds) {
         self.state.bounds = bounds;
     }
 
@@ -200,12 +200,15 @@ impl Core {
         let losing = self.dispatcher.losing.first().map(|(at, _)| at.0);
         let office = self.dispatcher.offices.next().map(|at| at.0);
         let retaining = self.next_retaining().map(|at| at.0);
-        let in_run =
-            [run_timer, waiting, losing, office, retaining].into_iter().flatten().map(|at| at.saturating_sub(run.0));
         // Where enough pieces are on their way, those bring turns of their own.
-        let pieces = self.state.piece_timers.next().filter(|_| self.has_room_for_due_pieces());
-        let in_wall = [self.state.wall_timers.next(), pieces].into_iter().flatten();
+        let [run_pieces, wall_pieces] = match self.has_room_for_due_pieces() {
+            true => [self.state.piece_timers.run.next(), self.state.piece_timers.wall.next()],
+            false => [None, None],
+        };
+        let in_wall = [self.state.wall_timers.next(), wall_pieces].into_iter().flatten();
         let in_wall = in_wall.map(|at| at.saturating_sub(wall.0));
+        let in_run = [run_timer, run_pieces, waiting, losing, office, retaining].into_iter().flatten();
+        let in_run = in_run.map(|at| at.saturating_sub(run.0));
         in_run.chain(in_wall).chain(self.next_look_ahead()).min().map(Millis)
     }
 

@@ -13,6 +13,7 @@ use crate::fact::GroupNumber;
 use crate::jobs::ROWS;
 use crate::state::State;
 use crate::state::line::InLine;
+use crate::state::pieces::PieceTimers;
 use crate::state::topic::{AsideWhy, Level, Topic};
 use crate::store::{SHELVES, Shelf};
 
@@ -80,6 +81,15 @@ fn messages_stand_once_and_in_order(level: &Level) {
         at = Some(aside.run.end());
     }
     assert!(at.is_none_or(|at| at <= level.next), "what is aside was published");
+    let rests = level.aside.values().filter(|aside| aside.state.rests()).count();
+    assert_eq!(rests, level.rests as usize, "a level counts what rests in memory");
+    let mut at = Sequence(0);
+    for piece in level.resting_pieces() {
+        assert!(at <= piece.first && piece.first < piece.end && piece.end <= level.next, "pieces are apart");
+        assert!(level.aside_of(piece.first).is_none(), "what is in a piece is not in memory");
+        assert!(piece.retrying <= piece.messages, "a piece counts its messages");
+        at = piece.end;
+    }
     assert!(level.completion() <= level.scan() && level.scan() <= level.next, "the cursors are in order");
 }
 
@@ -126,6 +136,10 @@ fn leases_match(state: &State, slot: u32, topic: &Topic) {
                 AsideWhy::Retrying { .. } => retrying += u64::from(aside.run.count),
                 AsideWhy::Ready { .. } | AsideWhy::Delayed { .. } => {}
             }
+        }
+        for piece in level.resting_pieces() {
+            set_aside += piece.messages;
+            retrying += piece.retrying;
         }
     }
     let counted = (topic.in_flight, topic.retrying, topic.set_aside);
@@ -213,6 +227,10 @@ fn counts_are_right(state: &State) {
                     AsideWhy::Leased(_) => counts.leased += count,
                 }
             }
+            for piece in level.resting_pieces() {
+                counts.delayed += piece.messages - piece.retrying;
+                counts.retrying += piece.retrying;
+            }
         }
     }
     for (number, group) in state.groups.iter() {
@@ -221,9 +239,10 @@ fn counts_are_right(state: &State) {
         // They are entries of the store.
         counts.dead = group.counts.dead;
         if cold > 0 {
-            let Counts { waiting, delayed, .. } = group.counts;
-            assert!(counts.waiting <= waiting && counts.delayed <= delayed, "cold topics hold the rest");
-            (counts.waiting, counts.delayed) = (waiting, delayed);
+            let Counts { waiting, delayed, retrying, .. } = group.counts;
+            let is_less = counts.waiting <= waiting && counts.delayed <= delayed && counts.retrying <= retrying;
+            assert!(is_less, "cold topics hold the rest");
+            (counts.waiting, counts.delayed, counts.retrying) = (waiting, delayed, retrying);
         }
         assert_eq!(counts, group.counts, "the counts of group {number}");
         assert_eq!(group.spans.total(), counts.unfinished() - counts.leased, "what group {number} holds was published");
@@ -236,7 +255,8 @@ fn counts_are_right(state: &State) {
 fn spans_count_what_was_published_in_them(state: &State) {
     for (number, group) in state.groups.iter().filter(|(_, group)| !group.is_cold()) {
         let levels = || state.topics.iter().filter(|(_, topic)| topic.group == number).flat_map(|(_, of)| &of.levels);
-        if levels().any(|level| level.line.stored_from(Sequence(0)).next().is_some()) {
+        let is_stored = |level: &Level| level.line.stored_from(Sequence(0)).next().is_some() || level.resting.is_some();
+        if levels().any(is_stored) {
             continue;
         }
         let line = levels().flat_map(|level| level.line.runs());
@@ -282,11 +302,13 @@ fn residents_are_weighed(state: &State) {
 }
 
 fn timers_are_as_many_as_what_waits(state: &State) {
-    let (mut run, mut wall, mut pieces) = (0, 0, 0);
+    let (mut run, mut wall, mut run_pieces, mut wall_pieces) = (0, 0, 0, 0);
     for (_, topic) in state.topics.iter() {
         for level in &topic.levels {
             wall += level.expiries.len();
-            pieces += level.line.timers().count();
+            let [of_wall, of_run] = level.resting_timers();
+            wall_pieces += level.line.timers().count() + of_wall.count();
+            run_pieces += of_run.count();
             for aside in level.aside.values() {
                 match aside.state {
                     AsideWhy::Delayed { .. } => wall += 1,
@@ -299,7 +321,12 @@ fn timers_are_as_many_as_what_waits(state: &State) {
     run += state.topics.iter().filter(|(_, topic)| timer_of_bucket(topic).is_some()).count();
     wall += state.topics.iter().filter(|(_, topic)| timer_of_raise(topic).is_some()).count();
     run += state.leases.iter().filter(|(_, lease)| lease.timer.is_some()).count();
-    assert_eq!(state.piece_timers.len(), pieces, "each stored piece with a TTL has one timer");
+    let PieceTimers { run: of_run, wall: of_wall } = &state.piece_timers;
+    assert_eq!(
+        (of_run.len(), of_wall.len()),
+        (run_pieces, wall_pieces),
+        "each stored piece that time changes has a timer"
+    );
     assert_eq!((state.run_timers.len(), state.wall_timers.len()), (run, wall), "each deadline has one timer");
 }
 

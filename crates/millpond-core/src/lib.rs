@@ -44,4 +44,4 @@ pub use dispatch::watch::WATCH_EVERY;
 pub use pages::BadPage;
 pub use state::Now;
 pub use state::hash::{NEIGHBOURS, beside, dedup_hash};
-pub use state::line::LineBounds;
+pub use state::line::LevelBounds;

@@ -37,7 +37,7 @@ pub enum Page {
     Producer(ProducerPage),
     /// The next deadline of a topic that is not in memory.
     Due(DuePage),
-    /// A piece of a topic's line.
+    /// Messages of a topic that have an entry of their own.
     Piece(PiecePage),
     /// An exchange; behind its namespace.
     Exchange(Box<ExchangePage>),
@@ -221,8 +221,10 @@ pub struct LevelPage {
     /// The pieces of the line that have entries of their own, in order. Each stands between two of `runs` by its
     /// sequences.
     pub stored: Vec<StoredPiece>,
-    /// Messages looked at or set aside and not finished, in order.
+    /// Messages looked at or set aside and not finished, in order, but for those of `resting`.
     pub aside: Vec<AsidePage>,
+    /// The pieces of messages that rest which have entries of their own, in order.
+    pub resting: Vec<StoredResting>,
 }
 
 impl LevelPage {
@@ -250,7 +252,28 @@ pub struct StoredPiece {
     pub expires: WallTime,
 }
 
-/// A piece of a line.
+/// What a level remembers of a piece of its resting messages that is in the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoredResting {
+    /// Its first message.
+    pub first: Sequence,
+    /// The sequence behind its last message.
+    pub end: Sequence,
+    /// How many messages there are. Those missing in between are finished, in line, or aside in memory.
+    pub messages: u64,
+    /// How many of them are in retry.
+    pub retrying: u64,
+    /// When the oldest was published.
+    pub published: WallTime,
+    /// When the first delay ends; [`WallTime::NEVER`] for none.
+    pub due: WallTime,
+    /// When the first TTL passes; [`WallTime::NEVER`] for none.
+    pub expires: WallTime,
+    /// When the first back-off ends; `None` where no message is in retry.
+    pub retry: Option<RunTime>,
+}
+
+/// Messages of a level that have an entry of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PiecePage {
     /// The topic.
@@ -259,8 +282,58 @@ pub struct PiecePage {
     pub group: GroupNumber,
     /// The priority.
     pub priority: Priority,
-    /// Messages never looked at, in order; at least one run.
-    pub runs: Vec<RunPage>,
+    /// What they are doing.
+    pub messages: PieceMessages,
+}
+
+/// The messages of a piece, in order; at least one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PieceMessages {
+    /// Never looked at: a piece of a line.
+    Line(Vec<RunPage>),
+    /// Delayed or in retry.
+    Resting(Vec<AsidePage>),
+}
+
+impl LevelPage {
+    /// Puts the messages of a piece back where they would be if it had none.
+    pub fn take_in(&mut self, piece: PieceMessages) {
+        match piece {
+            PieceMessages::Line(runs) => {
+                self.stored.retain(|stored| stored.first != runs[0].first);
+                self.runs.extend(runs);
+                self.runs.sort_by_key(|run| run.first);
+            }
+            PieceMessages::Resting(messages) => {
+                self.resting.retain(|stored| stored.first != messages[0].run.first);
+                self.aside.extend(messages);
+                self.aside.sort_by_key(|aside| aside.run.first);
+            }
+        }
+    }
+}
+
+impl PiecePage {
+    /// The first message.
+    pub fn first(&self) -> Sequence {
+        self.runs().next().expect("a piece is not empty").first
+    }
+
+    /// Its messages.
+    pub fn runs(&self) -> impl Iterator<Item = &RunPage> {
+        let (line, aside) = self.messages.parts();
+        line.iter().chain(aside.iter().map(|aside| &aside.run))
+    }
+}
+
+impl PieceMessages {
+    /// Those in line, and those aside.
+    pub fn parts(&self) -> (&[RunPage], &[AsidePage]) {
+        match self {
+            PieceMessages::Line(runs) => (runs, &[]),
+            PieceMessages::Resting(messages) => (&[], messages),
+        }
+    }
 }
 
 /// Consecutive messages whose blocks lie together. What they were published with is shared by all that is cut from

@@ -24,7 +24,7 @@ use crate::state::numbers::Numbers;
 use crate::state::policies::Policies;
 use crate::state::producer::is_forgotten;
 use crate::state::stored::Stored;
-use crate::state::topic::{AsideWhy, Level, Past, Terms, Topic};
+use crate::state::topic::{Aside, AsideWhy, Level, Past, Terms, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
 use crate::store::{Key, MemoryStore, SHELVES, Shelf};
 
@@ -157,7 +157,7 @@ impl Core {
         }
         for page in self.state.store.dump() {
             match page {
-                Page::Piece(page) => page.runs.iter().for_each(|run| visit(page.group, run.extent())),
+                Page::Piece(page) => page.runs().for_each(|run| visit(page.group, run.extent())),
                 Page::Dead(page) => visit(page.group, page.run.extent()),
                 _ => {}
             }
@@ -218,6 +218,7 @@ impl State {
             runs: level.line.runs().map(RunPage::compact).collect(),
             stored: level.line.stored_from(Sequence(0)).copied().collect(),
             aside: level.aside.values().map(|aside| self.aside_page(aside)).collect(),
+            resting: level.resting_pieces().copied().collect(),
         });
         TopicPage {
             number: topic.number,
@@ -253,6 +254,12 @@ impl State {
                 self.arm_expiry(slot, priority, &aside.run);
                 self.fill_aside(slot, priority, aside);
             }
+            for piece in level.resting {
+                let topic = &mut self.topics[slot];
+                topic.set_aside += piece.messages;
+                topic.retrying += piece.retrying;
+                self.add_resting(slot, priority, piece);
+            }
         }
     }
 
@@ -262,22 +269,30 @@ impl State {
     }
 
     fn fill_aside(&mut self, slot: TopicSlot, priority: Priority, page: AsidePage) {
+        if let AsideState::Leased { lease, run: of_run, holder, duration, deadline } = page.state {
+            let AsidePage { run, deliveries, failures, since, .. } = page;
+            let terms = Terms { run: of_run, holder, duration, deadline };
+            return self.begin_lease(slot, priority, run, Past { deliveries, failures, since }, (lease, terms));
+        }
+        let aside = self.aside_of_page(slot, priority, page);
+        let past = aside.past();
+        self.set_aside(slot, priority, aside.run, past, aside.state);
+    }
+
+    /// Messages aside that are not leased, with their timer.
+    pub(crate) fn aside_of_page(&mut self, slot: TopicSlot, priority: Priority, page: AsidePage) -> Aside {
         let AsidePage { run, deliveries, failures, since, state } = page;
-        let past = Past { deliveries, failures, since };
         let ripe = Timer::Ripe { slot, priority, first: run.first };
-        let why = match state {
+        let state = match state {
             AsideState::Ready { behind } => AsideWhy::Ready { behind },
             AsideState::Delayed { due } => AsideWhy::Delayed { due, timer: self.wall_timers.insert(due.0, ripe) },
             AsideState::Retrying { due } => AsideWhy::Retrying { due, timer: self.run_timers.insert(due.0, ripe) },
-            AsideState::Leased { lease, run: of_run, holder, duration, deadline } => {
-                let terms = Terms { run: of_run, holder, duration, deadline };
-                return self.begin_lease(slot, priority, run, past, (lease, terms));
-            }
+            AsideState::Leased { .. } => unreachable!("leases are begun anew"),
         };
-        self.set_aside(slot, priority, run, past, why);
+        Aside { run, deliveries, failures, since, state }
     }
 
-    fn aside_page(&self, aside: &crate::state::topic::Aside) -> AsidePage {
+    pub(crate) fn aside_page(&self, aside: &Aside) -> AsidePage {
         let state = match aside.state {
             AsideWhy::Ready { behind } => AsideState::Ready { behind },
             AsideWhy::Delayed { due, .. } => AsideState::Delayed { due },
@@ -303,6 +318,10 @@ impl State {
         home.topics += 1;
         let waiting: u64 = page.levels.iter().map(LevelPage::waiting).sum();
         home.counts.waiting += waiting;
+        for piece in page.levels.iter().flat_map(|level| &level.resting) {
+            home.counts.delayed += piece.messages - piece.retrying;
+            home.counts.retrying += piece.retrying;
+        }
         if self.topics.by_number(page.number, page.group).is_some() {
             return Err(BadPage("a topic is in a checkpoint once"));
         }

@@ -74,16 +74,17 @@ impl Core {
         if let Some(Place { group, shelf, name }) = missing {
             return Some(Want::Entry(Key::Topic { group: *group, shelf: *shelf, name: name.clone() }.bytes()));
         }
-        let (priority, first, end) = in_line(fact)?;
-        let mut next = match group {
-            Some(group) => topics.by_number(number, group),
-            None => topics.siblings(number).next(),
-        };
-        while let Some(slot) = next {
-            if let Err(want) = self.state.bring_range(slot, priority, first, end) {
-                return Some(want);
+        for (priority, first, end) in messages(fact).into_iter().flatten() {
+            let mut next = match group {
+                Some(group) => self.state.topics.by_number(number, group),
+                None => self.state.topics.siblings(number).next(),
+            };
+            while let Some(slot) = next {
+                if let Err(want) = self.state.bring_range(slot, priority, first, end) {
+                    return Some(want);
+                }
+                next = self.state.topics[slot].siblings.next.filter(|_| group.is_none());
             }
-            next = self.state.topics[slot].siblings.next.filter(|_| group.is_none());
         }
         None
     }
@@ -113,15 +114,22 @@ impl Core {
     }
 }
 
-/// The messages that have to be in memory, if they are in line: the first that a fact takes out of it, or all that it moves.
-fn in_line(fact: &Fact) -> Option<(Priority, Sequence, Sequence)> {
-    let one = |priority: Priority, first: Sequence| (priority, first, Sequence(first.0 + 1));
+/// The messages that have to be in memory: the first of those that a fact takes from where they are, or all that it moves.
+fn messages(fact: &Fact) -> [Option<(Priority, Sequence, Sequence)>; 2] {
+    let one = |priority: Priority, first: Sequence| Some((priority, first, Sequence(first.0 + 1)));
     match fact {
         Fact::Leased { priority, first, .. }
+        | Fact::Ripened { priority, first, .. }
         | Fact::Ended { priority, first, .. }
         | Fact::Rescheduled { priority, sequence: first, .. }
-        | Fact::Died { which: Victims::Waiting { priority, first, .. }, .. } => Some(one(*priority, *first)),
-        Fact::Moved { priority, first, count, .. } => Some((*priority, *first, Sequence(first.0 + u64::from(*count)))),
-        _ => None,
+        | Fact::Died { which: Victims::Waiting { priority, first, .. }, .. } => [one(*priority, *first), None],
+        Fact::Superseded { which, priority, by, .. } => match which {
+            Victims::Waiting { priority: of, first, .. } => [one(*of, *first), one(*priority, *by)],
+            Victims::Leased { .. } => [one(*priority, *by), None],
+        },
+        Fact::Moved { priority, first, count, .. } => {
+            [Some((*priority, *first, Sequence(first.0 + u64::from(*count)))), None]
+        }
+        _ => [None, None],
     }
 }

@@ -55,7 +55,7 @@ fn hold_against(ledger: &Ledger, pages: &[Page], blocks: &mut Blocks<'_>) -> Res
             Page::Dead(page) if ledger.is_aside(page.group) => continue,
             Page::Topic(page) => page,
             Page::Piece(page) => {
-                for run in &page.runs {
+                for run in page.runs() {
                     let run = (page.topic, page.priority, run);
                     note(&mut found, &run, |_| Place::Open);
                     check_bodies(&run, blocks, ledger)?;

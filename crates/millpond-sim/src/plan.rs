@@ -1,6 +1,7 @@
 //! What kind of life a seed leads: sizes, policies, names and how often things go wrong. Small sizes bring out the
 //! edges: segments that fill after a few batches, old messages that are moved as soon as half of the disk is pinned, a tail that forgets at once, few topics so that clients meet.
 
+use millpond_core::LevelBounds;
 use millpond_core::command::Command;
 use millpond_storage::tree::TreeOptions;
 use millpond_storage::{BATCH_BYTES, Identity, OpenOptions, SLACK};
@@ -10,6 +11,9 @@ use millpond_types::{
 };
 
 use crate::streams::Stream;
+
+/// Levels whose lines and resting messages are in pieces as soon as there are a few of them.
+const SHORT: LevelBounds = LevelBounds { head: 2, tail: 1, piece: 4, resting: 2 };
 
 /// See the module.
 pub struct Plan {
@@ -44,6 +48,7 @@ impl Plan {
             young_bytes: 128 << 20,
             filter_bytes: 64 << 20,
             room: *stream.pick(&[0, 4 << 10, 64 << 10, 256 << 20]),
+            bounds: *stream.pick(&[LevelBounds::ENDS, SHORT]),
             tree: TreeOptions::default(),
             checkpoint_after: *stream.pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]),
             tail_bytes: *stream.pick(&[0, 2 << 10, 16 << 10, 1 << 20]),

@@ -148,6 +148,7 @@ fn topic(number: u64) -> (KeyBytes, Option<Vec<u8>>) {
         next: Sequence(floor + 1),
         runs: vec![run],
         stored: Vec::new(),
+        resting: Vec::new(),
         aside: Vec::new(),
     };
     let key = Key::Topic { group: 0, shelf: SHELF, name: name.clone() };

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millpond_core::{Core, Now};
+use millpond_core::{Core, LevelBounds, Now};
 
 use crate::checkpoint::Checkpoint;
 use crate::disk::{Disk, LockError, TREE};
@@ -68,6 +68,8 @@ pub struct OpenOptions {
     pub filter_bytes: usize,
     /// Bytes of memory that topics may take.
     pub room: usize,
+    /// How much of each of their levels stays there.
+    pub bounds: LevelBounds,
     /// How the tree is opened.
     pub tree: TreeOptions,
     /// Bytes of recent batches in memory.
@@ -115,6 +117,7 @@ impl Default for OpenOptions {
             young_bytes: YOUNG_BYTES,
             filter_bytes: FILTER_BYTES,
             room: ROOM,
+            bounds: LevelBounds::ENDS,
             tree: TreeOptions::default(),
             tail_bytes: TAIL_BYTES,
             batch_bytes: BATCH_BYTES,
@@ -193,6 +196,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let (is_fresh, is_cut) = (recovered.report.fresh, recovered.report.cut);
     let made = || R::create(options.identity.hash_key, store.clone(), &mut appender);
     let mut core = recovered.state.unwrap_or_else(made);
+    core.set_bounds(options.bounds);
     if is_cut {
         // Numbers of what is cut off may have been told. That they are not told again is durable with the cut itself.
         core.raise(RAISE_OVER_LOST, &mut appender);

@@ -15,7 +15,7 @@ use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Holdings;
 use millpond_core::page::{NumbersPage, Page};
 use millpond_core::store::{Answer, Want};
-use millpond_core::{Core, Now};
+use millpond_core::{Core, LevelBounds, Now};
 
 use crate::checkpoint::{Checkpoint, LiveBytes};
 use crate::codec::{self, BadRecord, decode_fact};
@@ -48,6 +48,8 @@ pub trait Replica: Sized {
     fn apply(&mut self, fact: &Fact, position: u64);
     /// What the fact that was applied last has changed of what the groups hold.
     fn holdings(&mut self) -> &mut Holdings;
+    /// Sets how much of each level stays in memory.
+    fn set_bounds(&mut self, bounds: LevelBounds);
     /// Lets go of what need not be in memory, where it takes more than the room it has.
     fn make_room(&mut self, room: usize);
     /// Raises all numbers by so much over any that it knows of.
@@ -87,6 +89,10 @@ impl Replica for Core {
 
     fn holdings(&mut self) -> &mut Holdings {
         Core::holdings(self)
+    }
+
+    fn set_bounds(&mut self, bounds: LevelBounds) {
+        Core::set_bounds(self, bounds);
     }
 
     fn make_room(&mut self, room: usize) {
@@ -190,6 +196,7 @@ pub(crate) fn replay<R: Replica>(
     let mut replay = Replay {
         source,
         room: options.room,
+        bounds: options.bounds,
         state: None,
         report: Recovery { checkpoint: position, end: position, ..Recovery::default() },
         durable: position,
@@ -234,6 +241,7 @@ pub(crate) struct Source<'a> {
 struct Replay<'a, R> {
     source: Source<'a>,
     room: usize,
+    bounds: LevelBounds,
     state: Option<R>,
     report: Recovery,
     /// Everything before this position is known to have been durable.
@@ -248,7 +256,9 @@ impl<R: Replica> Replay<'_, R> {
         self.report.start = start;
         self.live = live;
         let state = R::recover(self.source.store.clone(), numbers, pages);
-        self.state = Some(state.map_err(|reason| OpenError::Pages { position, reason })?);
+        let mut state = state.map_err(|reason| OpenError::Pages { position, reason })?;
+        state.set_bounds(self.bounds);
+        self.state = Some(state);
         Ok(())
     }
 
@@ -372,7 +382,9 @@ impl<R: Replica> Replay<'_, R> {
             match (&mut self.state, &fact) {
                 (Some(state), fact) => state.apply(fact, position),
                 (none, Fact::Created { hash_key }) => {
-                    none.insert(R::empty(*hash_key, store.clone())).apply(&fact, position);
+                    let state = none.insert(R::empty(*hash_key, store.clone()));
+                    state.set_bounds(self.bounds);
+                    state.apply(&fact, position);
                 }
                 (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
             }

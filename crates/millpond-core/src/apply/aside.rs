@@ -1,10 +1,9 @@
 //! Putting messages aside and taking them from there, with the counts and timers that belong to it. Every change of
 //! what is aside goes through here, so counts, timers and the ready list cannot drift.
 
-use alloc::boxed::Box;
-
 use millpond_types::{Priority, Sequence, WallTime};
 
+use crate::apply::Place;
 use crate::page::RunPage;
 use crate::state::group::Group;
 use crate::state::topic::{Aside, AsideWhy, Past};
@@ -19,16 +18,14 @@ impl State {
             level.ready.insert((behind, run.first));
         }
         let Past { deliveries, failures, since } = past;
-        let aside = Aside { deliveries, failures, since, state: why, run };
-        let other = level.aside.insert(aside.run.first, Box::new(aside));
-        assert!(other.is_none(), "a message is aside once");
+        level.put_aside(Aside { deliveries, failures, since, state: why, run });
         self.touch(slot);
     }
 
     /// Takes a whole entry from aside. Its timer is removed; a lease is the caller's to undo.
     pub(super) fn take_aside(&mut self, slot: TopicSlot, priority: Priority, first: Sequence) -> Aside {
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
-        let aside = *level.aside.remove(&first).expect("a fact takes what is aside");
+        let aside = level.take_from_aside(first);
         match aside.state {
             AsideWhy::Ready { behind } => _ = level.ready.remove(&(behind, first)),
             AsideWhy::Delayed { timer, .. } => self.wall_timers.remove(timer),
@@ -72,6 +69,8 @@ impl State {
     }
 
     pub(super) fn ripened(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, count: u32) {
+        let place = self.place_of(slot, priority, first);
+        assert_eq!(place, Place::Aside(first), "what ripens rests");
         let aside = self.take_aside(slot, priority, first);
         assert_eq!(aside.run.count, count, "what was set aside together ripens together");
         let why = AsideWhy::Ready { behind: Sequence(0) };

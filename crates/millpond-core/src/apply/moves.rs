@@ -36,7 +36,7 @@ impl Moving<'_> {
     /// The runs of a level that are among them and where they were seen: those in line, then those aside.
     pub(crate) fn runs_in<'a>(&self, level: &'a Level) -> impl Iterator<Item = &'a RunPage> {
         let (first, end) = (self.first, self.end());
-        let in_line = level.line.runs_from(first).take_while(move |run| run.first < end);
+        let in_line = level.line.runs_between(first, end);
         let aside = level.aside.range(first..end).map(|(_, aside)| &aside.run);
         in_line.chain(aside).filter(move |run| run.first >= first && run.end() <= end && self.saw(run))
     }

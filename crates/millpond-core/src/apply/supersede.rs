@@ -20,6 +20,7 @@ impl State {
         if *failures == 0 && until.is_none() {
             return;
         }
+        self.place_of(slot, *priority, *by);
         let level = self.topics[slot].level_mut(*priority).expect("a fact names a level that exists");
         let aside = level.aside.get_mut(by).filter(|aside| aside.run.count == 1 && until.is_none());
         if let Some(heir) = aside {

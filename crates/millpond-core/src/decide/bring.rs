@@ -1,4 +1,4 @@
-//! What commands look into that may be in the store: pieces of lines, dedup ids, producer sessions, and dead letters.
+//! What commands look into that may be in the store: pieces of lines and of what rests, dedup ids, producer sessions, and dead letters.
 //!
 //! [`Core::bring_for`] comes right before a command is decided, in the same turn, so the decision finds all it needs.
 
@@ -157,7 +157,27 @@ impl Core {
     /// The first messages of each line of a topic, so many that those that are shown are among them.
     fn bring_first(&mut self, topic: &TopicRef, group: Option<&GroupName>, count: usize) -> Result<(), Want> {
         let Ok(slot) = self.topic_in(topic, group) else { return Ok(()) };
-        self.bring_lines(slot, count as u64, (0..self.state.topics[slot].levels.len()).rev())
+        self.bring_lines(slot, count as u64, (0..self.state.topics[slot].levels.len()).rev())?;
+        self.bring_first_due(slot, count)
+    }
+
+    /// Of the messages that rest, those whose time comes first: pieces come as long as one begins before so many that are in
+    /// memory.
+    fn bring_first_due(&mut self, slot: TopicSlot, count: usize) -> Result<(), Want> {
+        let now = self.state.now;
+        loop {
+            let levels = || self.state.topics[slot].levels.iter();
+            let pieces = levels().flat_map(|level| level.resting_pieces().map(move |piece| (level.priority, piece)));
+            let first = pieces.min_by_key(|(_, piece)| piece.rest(now));
+            let Some((rest, priority, first)) = first.map(|(at, piece)| (piece.rest(now), at, piece.first)) else {
+                return Ok(());
+            };
+            let resting = levels().flat_map(|level| level.aside.values()).filter_map(|aside| aside.state.rest(now));
+            if resting.filter(|other| *other < rest).count() >= count {
+                return Ok(());
+            }
+            self.state.bring_resting(slot, priority, first)?;
+        }
     }
 
     /// The first messages of the lines of a topic, level by level, until there are so many.

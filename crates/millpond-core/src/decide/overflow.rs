@@ -70,6 +70,23 @@ impl Core {
     pub(super) fn bring_to_drop(&mut self, slot: TopicSlot, limit: u32, coming: u64) -> Result<(), Want> {
         let topic = &self.state.topics[slot];
         let over = (topic.waiting() + coming).saturating_sub(u64::from(limit));
-        self.bring_lines(slot, over, 0..topic.levels.len())
+        let in_line: u64 = topic.levels.iter().map(|level| level.line.waiting()).sum();
+        self.bring_lines(slot, over, 0..topic.levels.len())?;
+        self.bring_aside(slot, over.saturating_sub(in_line))
+    }
+
+    /// The first messages aside, level by level, until so many of them are not leased.
+    fn bring_aside(&mut self, slot: TopicSlot, mut left: u64) -> Result<(), Want> {
+        for index in 0..self.state.topics[slot].levels.len() {
+            let (priority, mut from) = (self.state.topics[slot].levels[index].priority, Sequence(0));
+            while left > 0 {
+                self.state.bring_next_aside(slot, priority, from, Sequence(u64::MAX))?;
+                let Some((_, aside)) = self.state.topics[slot].levels[index].aside.range(from..).next() else { break };
+                let is_leased = matches!(aside.state, AsideWhy::Leased(_));
+                left = left.saturating_sub(if is_leased { 0 } else { aside.run.count.into() });
+                from = aside.run.end();
+            }
+        }
+        Ok(())
     }
 }

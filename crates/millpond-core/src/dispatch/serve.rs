@@ -319,7 +319,7 @@ impl Core {
     /// now has to be waited for.
     fn bring_front(&mut self, slot: TopicSlot, priority: Priority) -> bool {
         while let Some(first) = self.state.topics[slot].level(priority).and_then(|level| level.line.wanted()) {
-            if let Err(want) = self.state.bring(slot, priority, first) {
+            if let Err(want) = self.state.bring_line(slot, priority, first) {
                 self.want(want);
                 break;
             }
@@ -374,6 +374,9 @@ impl Core {
             let topic = &mut self.state.topics[slot];
             topic.touched = Touched::No;
             self.state.store_middles(slot);
+            for want in self.state.store_resting(slot) {
+                self.want_aside(want);
+            }
             let topic = &self.state.topics[slot];
             if topic.is_empty() && !self.state.is_kept_empty(topic) {
                 assert!(topic.offered.is_none(), "a topic without messages offers nothing");

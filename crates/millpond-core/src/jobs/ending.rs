@@ -130,6 +130,7 @@ impl Core {
             let run = level.line.front().expect("it was just brought");
             return Ok(Some((run.first, run.count)));
         }
+        self.state.bring_next_aside(slot, priority, Sequence(0), Sequence(u64::MAX))?;
         let level = self.state.topics[slot].level(priority);
         let aside = level.and_then(|level| level.aside.values().next());
         let aside = aside.inspect(|aside| assert!(!matches!(aside.state, AsideWhy::Leased(_)), "all were given back"));

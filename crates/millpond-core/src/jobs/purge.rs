@@ -154,17 +154,21 @@ impl Core {
                     let run = self.state.topics[slot].level(priority).and_then(|level| level.line.front());
                     run.map(|run| (run.first, run.count))
                 }
-                None => match level.aside.range(rest.aside..rest.end).next() {
-                    Some((_, aside)) => {
-                        rest.aside = aside.run.end();
-                        if matches!(aside.state, AsideWhy::Leased(_)) {
-                            *left -= 1;
-                            continue;
+                None => {
+                    self.state.bring_next_aside(slot, priority, rest.aside, rest.end)?;
+                    let level = self.state.topics[slot].level(priority).expect("it was just looked at");
+                    match level.aside.range(rest.aside..rest.end).next() {
+                        Some((_, aside)) => {
+                            rest.aside = aside.run.end();
+                            if matches!(aside.state, AsideWhy::Leased(_)) {
+                                *left -= 1;
+                                continue;
+                            }
+                            Some((aside.run.first, aside.run.count))
                         }
-                        Some((aside.run.first, aside.run.count))
+                        None => None,
                     }
-                    None => None,
-                },
+                }
             };
             let Some((first, count)) = found else {
                 current.levels.pop();

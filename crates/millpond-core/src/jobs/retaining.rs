@@ -206,6 +206,8 @@ impl Core {
             return Ok(Found::Later);
         }
         if rest.line == rest.end {
+            self.state.bring_next_aside(slot, rest.priority, rest.aside, rest.end)?;
+            let level = self.state.topics[slot].level(rest.priority).expect("it was just looked at");
             let Some((_, aside)) = level.aside.range(rest.aside..rest.end).next() else { return Ok(Found::End) };
             *left -= 1;
             rest.aside = aside.run.end();

@@ -17,10 +17,11 @@ impl State {
         from: Sequence,
     ) -> Result<Option<(RunPage, Option<WallTime>)>, Want> {
         while let Some(first) = self.topics[slot].level(priority).and_then(|level| level.line.next_from(from)) {
-            if self.bring(slot, priority, first)? == 0 {
+            if self.bring_line(slot, priority, first)? == 0 {
                 break;
             }
         }
+        self.bring_next_aside(slot, priority, from, Sequence(u64::MAX))?;
         let Some(level) = self.topics[slot].level(priority) else { return Ok(None) };
         let in_line = level.line.runs_from(from).next().map(|run| (run, None));
         let aside =
@@ -45,10 +46,11 @@ impl State {
         end: Sequence,
     ) -> Result<Option<(Sequence, RunPage)>, Want> {
         while let Some(last) = self.topics[slot].level(priority).and_then(|level| level.line.last_before(end)) {
-            if self.bring(slot, priority, last)? == 0 {
+            if self.bring_line(slot, priority, last)? == 0 {
                 break;
             }
         }
+        self.bring_last_aside(slot, priority, end)?;
         let Some(level) = self.topics[slot].level(priority) else { return Ok(None) };
         let in_line = level.line.last_before(end).map(|last| match level.line.find(last) {
             InLine::Run(run) => run,

@@ -21,23 +21,30 @@ use crate::page::{RunPage, StoredPiece};
 use crate::state::series::{Series, Things};
 use crate::time_index::TimerKey;
 
-/// How much of a line stays in memory, in runs.
+/// How much of a level stays in memory, in runs. All else is in the store, in pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LineBounds {
-    /// At the front, at least, and at least one; with fewer the next piece is loaded ahead.
-    pub head: u32,
-    /// At the back, at least.
-    pub tail: u32,
-    /// In a piece, where it is not cut further.
-    pub piece: u32,
+pub struct LevelBounds {
+    /// At the front of the line, at least, and at least one; with fewer the next piece is loaded ahead.
+    pub head: u16,
+    /// At its back, at least.
+    pub tail: u16,
+    /// In a piece of it, where it is not cut further.
+    pub piece: u16,
+    /// Of the messages that rest, at most; with more, those whose time is farthest go to the store.
+    pub resting: u16,
 }
 
-impl LineBounds {
+impl LevelBounds {
     /// A piece of single messages is 32 KiB in memory and a page or less on disk. Both ends are long enough that a line
     /// which a consumer keeps up with never goes to the store, and that a read is over before the head is.
-    pub const ENDS: LineBounds = LineBounds { head: 256, tail: 512, piece: 512 };
-    /// All of it stays.
-    pub const WHOLE: LineBounds = LineBounds { head: u32::MAX, tail: u32::MAX, piece: 512 };
+    pub const ENDS: LevelBounds = LevelBounds { head: 256, tail: 512, piece: 512, resting: 1024 };
+    /// All of it stays, of a level of a test.
+    pub const WHOLE: LevelBounds = LevelBounds { head: u16::MAX, tail: u16::MAX, piece: 512, resting: u16::MAX };
+
+    /// Messages that rest come back together because of one of them, so their pieces are shorter.
+    pub(crate) fn resting_piece(self) -> usize {
+        (self.piece as usize / 2).max(1)
+    }
 }
 
 #[derive(Clone)]
@@ -51,7 +58,7 @@ pub(crate) struct Line {
     islands: Vec<Sequence>,
     /// No piece reaches over this: what is from before it may come later, and goes between.
     floor: Sequence,
-    bounds: LineBounds,
+    bounds: LevelBounds,
 }
 
 #[derive(Clone)]
@@ -75,7 +82,7 @@ pub(crate) enum InLine<'a> {
 
 impl Line {
     /// Of a topic whose own sequences begin at `floor`: those before it are given to it by others.
-    pub(crate) fn new(bounds: LineBounds, floor: Sequence) -> Line {
+    pub(crate) fn new(bounds: LevelBounds, floor: Sequence) -> Line {
         Line { pieces: Series::new(), waiting: 0, runs: 0, islands: Vec::new(), floor, bounds }
     }
 
@@ -274,6 +281,13 @@ impl Line {
     pub(crate) fn runs_from(&self, first: Sequence) -> impl Iterator<Item = &RunPage> {
         let pieces = self.pieces.iter().skip(self.at(first));
         pieces.flat_map(Piece::runs).skip_while(move |run| run.end() <= first)
+    }
+
+    /// The runs in memory that end behind `first` and begin before `end`, in order. It looks no further than that.
+    pub(crate) fn runs_between(&self, first: Sequence, end: Sequence) -> impl Iterator<Item = &RunPage> {
+        let pieces = self.pieces.iter().skip(self.at(first)).take_while(move |piece| piece.first() < end);
+        let runs = pieces.flat_map(Piece::runs).skip_while(move |run| run.end() <= first);
+        runs.take_while(move |run| run.first < end)
     }
 
     /// The pieces in the store that end behind `first`, in order.

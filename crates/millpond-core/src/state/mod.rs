@@ -25,6 +25,7 @@ pub(crate) mod pieces;
 pub(crate) mod policies;
 pub(crate) mod producer;
 pub(crate) mod resident;
+pub(crate) mod resting;
 pub(crate) mod series;
 pub(crate) mod slots;
 pub(crate) mod spans;
@@ -48,11 +49,11 @@ use crate::state::entries::Fetched;
 use crate::state::group::Groups;
 use crate::state::hash::FixedState;
 use crate::state::holders::Holder;
-use crate::state::line::LineBounds;
+use crate::state::line::LevelBounds;
 use crate::state::namespace::{Namespace, Namespaces};
 use crate::state::numbers::Numbers;
 use crate::state::pauses::Pauses;
-use crate::state::pieces::PieceTimer;
+use crate::state::pieces::PieceTimers;
 use crate::state::producer::Producers;
 use crate::state::resident::Residents;
 use crate::state::stored::{Capture, Replayed};
@@ -107,7 +108,7 @@ pub(crate) struct State {
     pub(crate) groups: Groups,
     pub(crate) topics: Topics,
     /// How much of a line stays in memory.
-    pub(crate) bounds: LineBounds,
+    pub(crate) bounds: LevelBounds,
     pub(crate) leases: Slab<Lease>,
     pub(crate) holders: HashMap<SessionId, Holder, FixedState>,
     /// What was fetched for parked commands, of what is looked up one by one.
@@ -117,8 +118,8 @@ pub(crate) struct State {
     pub(crate) run_timers: TimeIndex<Timer>,
     /// Deadlines in wall time.
     pub(crate) wall_timers: TimeIndex<Timer>,
-    /// First deadlines in wall time of pieces of lines that are in the store.
-    pub(crate) piece_timers: TimeIndex<PieceTimer>,
+    /// First deadlines of pieces that are in the store.
+    pub(crate) piece_timers: PieceTimers,
     /// What has changed of what is needed of the journal, for the shell.
     pub(crate) holdings: Holdings,
     /// What edges have to know, for the shell.
@@ -152,14 +153,14 @@ impl State {
             namespaces: Namespaces::default(),
             groups: Groups::default(),
             topics: Topics::new(hash_key),
-            bounds: LineBounds::ENDS,
+            bounds: LevelBounds::ENDS,
             leases: Slab::new(),
             holders: HashMap::default(),
             fetched: Fetched::new(),
             producers: Producers::default(),
             run_timers: TimeIndex::new(),
             wall_timers: TimeIndex::new(),
-            piece_timers: TimeIndex::new(),
+            piece_timers: PieceTimers::new(),
             holdings: Holdings::default(),
             notices: Vec::new(),
             touched: Vec::new(),
@@ -226,6 +227,8 @@ impl State {
         while let Some(slot) = self.touched.pop() {
             self.topics[slot].touched = Touched::No;
             self.store_middles(slot);
+            // What would have to be fetched for it can wait until somebody reads.
+            self.store_resting(slot);
             self.used(slot);
             self.refresh(slot);
             self.arm_bucket(slot);

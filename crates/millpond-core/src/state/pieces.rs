@@ -1,25 +1,52 @@
-//! Pieces of lines and their entries in the store: how they leave memory and how they come back.
+//! Pieces of lines and their entries in the store: how they leave memory and how they come back. Those of messages that rest
+//! are [`super::resting`]'s.
 //!
-//! Invariant: the store has an entry for exactly the pieces that a line calls stored. A piece that leaves or comes back
+//! Invariant: the store has an entry for exactly the pieces that a level calls stored. A piece that leaves or comes back
 //! changes what its topic's page says, so a checkpoint that has still to capture the topic does so before
 //! ([`State::will_change`]): in every checkpoint, too, pages and pieces fit each other. A replay may cut a line at other
 //! places than the broker did before it; nothing depends on that.
 
+use alloc::vec::Vec;
+
 use millpond_types::{Priority, Sequence};
 
-use crate::page::{Page, PiecePage, RunPage, StoredPiece};
+use crate::page::{Page, PieceMessages, PiecePage, RunPage, StoredPiece};
 use crate::state::line::InLine;
 use crate::state::topic::Level;
 use crate::state::{State, Timer, TopicSlot};
 use crate::store::{Found, Key, Want};
-use crate::time_index::TimerKey;
+use crate::time_index::{TimeIndex, TimerKey};
 
-/// A stored piece some of whose messages have a TTL.
+/// A stored piece that time changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PieceTimer {
     pub(crate) slot: TopicSlot,
     pub(crate) priority: Priority,
     pub(crate) first: Sequence,
+    pub(crate) kind: PieceKind,
+}
+
+/// What lies in a piece.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum PieceKind {
+    Line,
+    Resting,
+}
+
+/// When time first changes each of the pieces that are in the store.
+pub(crate) struct PieceTimers {
+    pub(crate) wall: TimeIndex<PieceTimer>,
+    pub(crate) run: TimeIndex<PieceTimer>,
+}
+
+impl PieceTimers {
+    pub(crate) fn new() -> PieceTimers {
+        PieceTimers { wall: TimeIndex::new(), run: TimeIndex::new() }
+    }
+
+    fn take_due(&mut self) -> Option<PieceTimer> {
+        self.run.take_due().or_else(|| self.wall.take_due())
+    }
 }
 
 impl State {
@@ -40,11 +67,12 @@ impl State {
         let topic = &mut self.topics[slot];
         let level = &mut topic.levels[index];
         let (piece, runs) = level.line.store(first);
-        for timer in level.take_expiries(&piece) {
+        for timer in level.take_expiries(piece.first, piece.end) {
             self.wall_timers.remove(timer);
         }
         let priority = level.priority;
-        let page = PiecePage { topic: topic.number, group: topic.group, priority, runs };
+        let messages = PieceMessages::Line(runs);
+        let page = PiecePage { topic: topic.number, group: topic.group, priority, messages };
         self.store.put(&page.key(), &Page::Piece(page));
         self.arm_piece(slot, priority, &piece);
     }
@@ -52,15 +80,46 @@ impl State {
     /// One timer stands for all TTLs of a stored piece.
     pub(crate) fn arm_piece(&mut self, slot: TopicSlot, priority: Priority, piece: &StoredPiece) {
         if let Some(at) = piece.expiry() {
-            let timer = self.piece_timers.insert(at.0, PieceTimer { slot, priority, first: piece.first });
+            let timer = PieceTimer { slot, priority, first: piece.first, kind: PieceKind::Line };
+            let timer = self.piece_timers.wall.insert(at.0, timer);
             let level = self.topics[slot].level_mut(priority).expect("a piece has a level");
             level.line.set_timer(piece.first, timer);
         }
     }
 
-    /// Sees to it that the run of a message is in memory, if it is in line, and tells how many runs came for that.
-    /// Otherwise tells what has to be fetched.
+    /// Takes note of the time: a piece that it changes can be taken from here on.
+    pub(crate) fn advance_pieces(&mut self) {
+        let State { piece_timers, topics, now, .. } = self;
+        let place = |timer: &PieceTimer| {
+            let topic = &topics[timer.slot];
+            (topic.number, timer.priority, timer.first, topic.group, timer.kind)
+        };
+        piece_timers.run.advance(now.run.0, place);
+        piece_timers.wall.advance(now.wall.0, place);
+    }
+
+    /// Brings the next piece that time changes, if there is one, and tells how many runs came.
+    pub(crate) fn bring_next_due(&mut self) -> Option<Result<usize, Want>> {
+        let PieceTimer { slot, priority, first, kind } = self.piece_timers.take_due()?;
+        Some(match kind {
+            PieceKind::Line => self.bring_line(slot, priority, first),
+            PieceKind::Resting => self.bring_overdue(slot, priority, first),
+        })
+    }
+
+    /// Sees to it that a message is in memory, if it is in line or rests, and tells how many runs came for that. Otherwise
+    /// tells what has to be fetched.
     pub(crate) fn bring(&mut self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Result<usize, Want> {
+        Ok(self.bring_line(slot, priority, sequence)? + self.bring_rested(slot, priority, sequence)?)
+    }
+
+    /// The same, if it is in line.
+    pub(crate) fn bring_line(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        sequence: Sequence,
+    ) -> Result<usize, Want> {
         let topic = &self.topics[slot];
         let Some(InLine::Stored(first)) = topic.level(priority).map(|level| level.line.find(sequence)) else {
             return Ok(0);
@@ -69,16 +128,17 @@ impl State {
         match self.store.find(&key) {
             Found::Here(page) => {
                 let Page::Piece(page) = *page else { panic!("an entry is of the kind of its key") };
-                let runs = page.runs.len();
-                self.load_piece(slot, page);
-                Ok(runs)
+                let PieceMessages::Line(runs) = page.messages else { panic!("{key:?} is of messages that rest") };
+                let count = runs.len();
+                self.load_piece(slot, priority, runs);
+                Ok(count)
             }
             Found::OnDisk => Err(Want::Entry(key.bytes())),
             Found::Absent => panic!("a stored piece has an entry: {key:?}"),
         }
     }
 
-    /// Sees to it that all runs of messages from `from` on and before `end` are in memory that are in line.
+    /// Sees to it that all runs of messages from `from` on and before `end` are in memory that are in line or rest.
     pub(crate) fn bring_range(
         &mut self,
         slot: TopicSlot,
@@ -86,40 +146,47 @@ impl State {
         from: Sequence,
         end: Sequence,
     ) -> Result<(), Want> {
+        let next = |level: &Level| level.resting_from(from).next().map(|piece| piece.first);
+        while let Some(first) = self.topics[slot].level(priority).and_then(next).filter(|first| *first < end) {
+            self.bring_resting(slot, priority, first)?;
+        }
         let mut at = from;
         loop {
             let next = self.topics[slot].level(priority).and_then(|level| level.line.next_from(at));
             let Some(first) = next.filter(|first| *first < end) else { return Ok(()) };
-            self.bring(slot, priority, first)?;
+            self.bring_line(slot, priority, first)?;
             let level = self.topics[slot].level(priority).expect("it was just looked at");
             // The piece is in memory now, and what begins it may be finished.
             at = level.line.runs_from(first).next().map_or(end, RunPage::end);
         }
     }
 
-    /// Takes a piece that was fetched out of the store, if its line still calls it stored.
+    /// Takes a piece that was fetched out of the store, if its level still calls it stored.
     pub(crate) fn take_in_piece(&mut self, page: PiecePage) {
-        let (slot, first) = (self.topics.by_number(page.topic, page.group), page.runs[0].first);
-        let level = slot.and_then(|slot| self.topics[slot].level(page.priority));
-        if let Some(slot) = slot
-            && level.is_some_and(|level| level.line.find(first) == InLine::Stored(first))
-        {
-            self.load_piece(slot, page);
+        let PiecePage { topic, group, priority, messages } = page;
+        let Some(slot) = self.topics.by_number(topic, group) else { return };
+        match messages {
+            PieceMessages::Line(runs) => {
+                let (level, first) = (self.topics[slot].level(priority), runs[0].first);
+                if level.is_some_and(|level| level.line.find(first) == InLine::Stored(first)) {
+                    self.load_piece(slot, priority, runs);
+                }
+            }
+            PieceMessages::Resting(messages) => self.take_in_resting(slot, priority, messages),
         }
     }
 
     /// Takes a piece out of the store again.
-    pub(crate) fn load_piece(&mut self, slot: TopicSlot, page: PiecePage) {
+    fn load_piece(&mut self, slot: TopicSlot, priority: Priority, runs: Vec<RunPage>) {
         self.will_change(slot);
-        self.store.remove(&page.key());
-        let PiecePage { priority, runs, .. } = page;
-        let first = runs[0].first;
+        let (topic, first) = (&self.topics[slot], runs[0].first);
+        self.store.remove(&Key::Piece { group: topic.group, topic: topic.number, priority, first });
         for run in &runs {
             self.arm_expiry(slot, priority, run);
         }
         let level = self.topics[slot].level_mut(priority).expect("a piece has a level");
         if let Some(timer) = level.line.load(first, runs) {
-            self.piece_timers.remove(timer);
+            self.piece_timers.wall.remove(timer);
         }
         // A piece that is not wanted for longer goes back at the end of the turn.
         self.came(slot);
@@ -139,19 +206,19 @@ impl State {
 
 impl PiecePage {
     pub(crate) fn key(&self) -> Key {
-        let (group, topic, priority, first) = (self.group, self.topic, self.priority, self.runs[0].first);
-        Key::Piece { group, topic, priority, first }
+        Key::Piece { group: self.group, topic: self.topic, priority: self.priority, first: self.first() }
     }
 }
 
 impl Level {
-    /// Takes out the timers of all TTLs that are of no messages but those of a piece.
-    fn take_expiries(&mut self, piece: &StoredPiece) -> impl Iterator<Item = TimerKey> {
-        let (aside, within) = (&self.aside, piece.first..piece.end);
-        let is_aside = |first: Sequence, end: Sequence| {
-            aside.range(..end).next_back().is_some_and(|(_, aside)| aside.run.end() > first)
+    /// Takes out the timers of all TTLs from one message on and before another that are of no messages in memory.
+    pub(super) fn take_expiries(&mut self, from: Sequence, until: Sequence) -> Vec<TimerKey> {
+        let is_in_memory = |(first, (end, _)): &(&Sequence, &(Sequence, TimerKey))| {
+            let in_line = self.line.runs_between(**first, *end).next().is_some();
+            in_line || self.is_any_aside(**first, *end)
         };
-        let gone = self.expiries.extract_if(within, |first, (end, _)| *end <= piece.end && !is_aside(*first, *end));
-        gone.map(|(_, (_, timer))| timer).collect::<alloc::vec::Vec<_>>().into_iter()
+        let within = self.expiries.range(from..until).filter(|(_, (end, _))| *end <= until);
+        let gone: Vec<Sequence> = within.filter(|of| !is_in_memory(of)).map(|(first, _)| *first).collect();
+        gone.iter().filter_map(|first| self.expiries.remove(first)).map(|(_, timer)| timer).collect()
     }
 }

@@ -10,6 +10,7 @@ use millpond_types::Sequence;
 
 use crate::state::ageing::Age;
 use crate::state::bucket::Bucket;
+use crate::state::resting::Resting;
 use crate::state::topic::{Aside, AsideWhy, Lease, Level, Topic};
 use crate::state::{Now, State, TopicSlot};
 
@@ -133,8 +134,8 @@ impl State {
         self.topics[slot].residence.brought = false;
     }
 
-    /// Whether a topic can do without memory for now: nothing of it is leased or in retry, and time changes nothing of it
-    /// up to `horizon`.
+    /// Whether a topic can do without memory for now: nothing of it is leased, and time changes nothing of it up to
+    /// `horizon`.
     pub(crate) fn can_leave(&self, slot: TopicSlot, horizon: Now) -> bool {
         let topic = &self.topics[slot];
         let is_soon = |at: u64| at <= horizon.wall.0;
@@ -144,14 +145,16 @@ impl State {
             && raise.is_none_or(|at| !is_soon(at.0))
             && refill.is_none_or(|at| at > horizon.run)
             && topic.in_flight == 0
-            && topic.retrying == 0
+            && self.is_in_place(slot)
             && !topic.levels.iter().any(|level| {
                 level.expiries.values().any(|(_, timer)| self.wall_timers.deadline(*timer).is_some_and(is_soon))
                     // One that has gone off is of a piece that is on its way.
-                    || level.line.timers().any(|timer| self.piece_timers.deadline(timer).is_none_or(is_soon))
+                    || level.line.timers().any(|timer| self.piece_timers.wall.deadline(timer).is_none_or(is_soon))
+                    || self.is_resting_soon(level, horizon)
                     || level.aside.values().any(|aside| match aside.state {
                         AsideWhy::Delayed { due, .. } => is_soon(due.0),
-                        _ => false,
+                        AsideWhy::Retrying { due, .. } => due <= horizon.run,
+                        AsideWhy::Ready { .. } | AsideWhy::Leased(_) => false,
                     })
             })
     }
@@ -204,6 +207,8 @@ impl Level {
         self.line.weight()
             + few_bytes(self.aside.len(), of + size_of::<usize>())
             + self.aside.len() * (size_of::<Aside>() + TIMER_BYTES)
+            + map_bytes(self.resting_count(), Resting::PIECE_BYTES)
+            + self.resting_count() * TIMER_BYTES
             + map_bytes(self.ready.len(), 2 * of)
             + map_bytes(self.expiries.len(), of + 24)
             + self.expiries.len() * TIMER_BYTES

@@ -10,12 +10,13 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use millpond_types::{TopicName, TopicNumber, WallTime};
+use millpond_types::{RunTime, TopicName, TopicNumber, WallTime};
 
 use crate::fact::{Epoch, Fact, GroupNumber, NamespaceNumber};
-use crate::page::{DuePage, LevelPage, NamespacePage, Page, TopicPage};
+use crate::page::{AsidePage, AsideState, DuePage, LevelPage, NamespacePage, Page, TopicPage};
 use crate::state::hash::FixedState;
 use crate::state::producer::ProducerKey;
+use crate::state::resting::OUT_OF_LINE_MAX;
 use crate::state::topic::{AsideWhy, Topic, Touched};
 use crate::state::{State, TopicSlot};
 use crate::store::{Clock, Key, Moment, Shelf};
@@ -98,6 +99,18 @@ impl State {
         self.changed.push((slot, topic.number));
     }
 
+    /// Where the entry of a topic belongs.
+    fn shelf(&self, slot: TopicSlot) -> Shelf {
+        self.topics[slot].shelf(self.policy(slot))
+    }
+
+    /// Whether a topic that leaves has, or will have, its entry where that belongs. One that nothing has happened to since
+    /// it came belongs elsewhere under another policy; the next fact about it puts it there.
+    pub(super) fn is_in_place(&self, slot: TopicSlot) -> bool {
+        let Stored { shelf, changed, .. } = self.topics[slot].stored;
+        changed.is_some() || shelf == Some(self.shelf(slot))
+    }
+
     /// The fact that has to come before the first one about a topic in an epoch: in one group, or in any of them.
     pub(crate) fn recall(&self, number: TopicNumber, group: Option<GroupNumber>) -> Option<Fact> {
         let is_known = |slot: &TopicSlot| self.topics[*slot].stored.epoch == self.epoch;
@@ -106,9 +119,10 @@ impl State {
             Some(group) => Some(self.slot(number, group)).filter(|slot| !is_known(slot)),
             None => self.topics.siblings(number).find(|slot| !is_known(slot) && !is_ending(slot)),
         };
-        let topic = &self.topics[slot?];
+        let slot = slot?;
+        let topic = &self.topics[slot];
         // What has changed and is of an earlier epoch is still to be captured, as it is.
-        let shelf = topic.stored.shelf.filter(|_| topic.stored.changed.is_none()).unwrap_or_else(|| topic.shelf());
+        let shelf = topic.stored.shelf.filter(|_| topic.stored.changed.is_none()).unwrap_or_else(|| self.shelf(slot));
         let Topic { group, namespace, .. } = *topic;
         Some(Fact::TopicRecalled { topic: number, group, namespace, name: topic.name.clone(), shelf })
     }
@@ -177,10 +191,13 @@ impl State {
         let topic = self.dismiss(slot);
         for level in &topic.levels {
             level.expiries.values().for_each(|(_, timer)| self.wall_timers.remove(*timer));
-            level.line.timers().for_each(|timer| self.piece_timers.remove(timer));
+            level.line.timers().for_each(|timer| self.piece_timers.wall.remove(timer));
+            self.disarm_resting(level);
             for aside in level.aside.values() {
-                if let AsideWhy::Delayed { timer, .. } = aside.state {
-                    self.wall_timers.remove(timer);
+                match aside.state {
+                    AsideWhy::Delayed { timer, .. } => self.wall_timers.remove(timer),
+                    AsideWhy::Retrying { timer, .. } => self.run_timers.remove(timer),
+                    AsideWhy::Ready { .. } | AsideWhy::Leased(_) => {}
                 }
             }
         }
@@ -209,7 +226,7 @@ impl State {
     /// Makes the entry of a topic what the topic is.
     fn write_entry(&mut self, slot: TopicSlot, layer: Layer) {
         let topic = &self.topics[slot];
-        let (before, shelf, group, name) = (topic.stored, topic.shelf(), topic.group, topic.name.clone());
+        let (before, shelf, group, name) = (topic.stored, self.shelf(slot), topic.group, topic.name.clone());
         let page = self.topic_page(slot);
         let due = page.dues(shelf);
         if (before.due, before.shelf) != (due, Some(shelf)) {
@@ -317,25 +334,47 @@ impl TopicPage {
         let raise = self.age.and_then(|age| age.raise).filter(|_| is_ready);
         let refill = self.bucket.as_ref().and_then(|bucket| bucket.deadline(self.is_empty()));
         Dues {
-            wall: self.first_deadline().into_iter().chain(raise).min().map_or(NEVER, |at| at.0),
-            run: refill.map_or(NEVER, |at| at.0),
+            wall: self.levels.iter().filter_map(LevelPage::first_deadline).chain(raise).min().map_or(NEVER, |at| at.0),
+            run: self.levels.iter().filter_map(LevelPage::first_retry).chain(refill).min().map_or(NEVER, |at| at.0),
         }
     }
 
     fn is_empty(&self) -> bool {
-        let is_empty = |level: &LevelPage| level.runs.is_empty() && level.stored.is_empty() && level.aside.is_empty();
+        let is_empty = |level: &LevelPage| {
+            level.runs.is_empty() && level.stored.is_empty() && level.aside.is_empty() && level.resting.is_empty()
+        };
         self.levels.iter().all(is_empty)
     }
+}
 
+impl LevelPage {
     /// The first moment at which a delay or a TTL is over.
     fn first_deadline(&self) -> Option<WallTime> {
-        use crate::page::AsideState::Delayed;
-        let runs = self.levels.iter().flat_map(|level| &level.runs).filter_map(|run| run.expiry());
-        let aside = self.levels.iter().flat_map(|level| &level.aside).flat_map(|aside| {
-            let due = if let Delayed { due } = aside.state { Some(due) } else { None };
+        let runs = self.runs.iter().filter_map(|run| run.expiry());
+        let aside = self.aside.iter().flat_map(|aside| {
+            let due = if let AsideState::Delayed { due } = aside.state { Some(due) } else { None };
             [due, aside.run.expiry()].into_iter().flatten()
         });
-        let stored = self.levels.iter().flat_map(|level| &level.stored).filter_map(|piece| piece.expiry());
-        runs.chain(stored).chain(aside).min()
+        let stored = self.stored.iter().filter_map(|piece| piece.expiry());
+        let is_full = self.is_full();
+        let resting =
+            self.resting.iter().map(|piece| if is_full { piece.expires } else { piece.due.min(piece.expires) });
+        runs.chain(stored).chain(aside).chain(resting.filter(|at| *at != WallTime::NEVER)).min()
+    }
+
+    /// The first moment at which a back-off is over.
+    fn first_retry(&self) -> Option<RunTime> {
+        let aside = self.aside.iter().filter_map(|aside| match aside.state {
+            AsideState::Retrying { due } => Some(due),
+            _ => None,
+        });
+        let is_full = self.is_full();
+        aside.chain(self.resting.iter().filter_map(|piece| piece.retry.filter(|_| !is_full))).min()
+    }
+
+    /// Whether what is due in its pieces waits until it is served ([`OUT_OF_LINE_MAX`]).
+    fn is_full(&self) -> bool {
+        let is_leased = |aside: &&AsidePage| matches!(aside.state, AsideState::Leased { .. });
+        !self.resting.is_empty() && self.aside.iter().filter(|aside| !is_leased(aside)).count() >= OUT_OF_LINE_MAX
     }
 }

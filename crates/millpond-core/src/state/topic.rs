@@ -22,9 +22,10 @@ use crate::page::RunPage;
 use crate::state::ageing::Age;
 use crate::state::bucket::Bucket;
 use crate::state::few::Few;
-use crate::state::line::{InLine, Line, LineBounds};
+use crate::state::line::{InLine, LevelBounds, Line};
 use crate::state::policies::Ruling;
 use crate::state::resident::Residence;
+use crate::state::resting::Resting;
 use crate::state::series::Series;
 use crate::state::stored::Stored;
 use crate::state::{LeaseSlot, TopicSlot};
@@ -66,7 +67,7 @@ pub(crate) struct Topic {
     /// The priority at which it stands in the order as ready to deliver.
     pub(crate) offered: Option<Priority>,
     /// How much of its lines stays in memory.
-    pub(crate) bounds: LineBounds,
+    pub(crate) bounds: LevelBounds,
     pub(crate) touched: Touched,
     pub(crate) stored: Stored,
     pub(crate) residence: Residence,
@@ -100,6 +101,10 @@ pub(crate) struct Level {
     /// Looked at or set aside, not finished, by first sequence.
     /// Each in memory of its own: most topics have none, and a node of a map has room for eleven.
     pub(crate) aside: Few<Sequence, Box<Aside>>,
+    /// How many of these rest, in runs.
+    pub(crate) rests: u32,
+    /// Those that rest in the store.
+    pub(crate) resting: Option<Box<Resting>>,
     /// Those aside that are ready, as (behind, first): each goes once everything before `behind` has been looked at.
     pub(crate) ready: BTreeSet<(Sequence, Sequence)>,
     /// Runs published with a TTL, by first sequence, until all of the run is finished.
@@ -195,7 +200,7 @@ impl Topic {
         name: TopicName,
         floor: u64,
         next_lease: LeaseNumber,
-        (tenant, paused, is_held, bounds): (u64, bool, bool, LineBounds),
+        (tenant, paused, is_held, bounds): (u64, bool, bool, LevelBounds),
         stored: Stored,
     ) -> Topic {
         Topic {
@@ -265,7 +270,7 @@ impl Topic {
 
     /// Whether it holds nothing at all.
     pub(crate) fn is_empty(&self) -> bool {
-        self.levels.iter().all(|level| level.line.is_empty() && level.aside.is_empty())
+        self.levels.iter().all(|level| level.line.is_empty() && level.aside.is_empty() && level.resting.is_none())
     }
 
     /// How many messages it holds that are not leased.
@@ -308,10 +313,10 @@ impl Topic {
     }
 
     /// What it has to offer.
-    pub(crate) fn shelf(&self) -> Shelf {
+    pub(crate) fn shelf(&self, policy: &Policy) -> Shelf {
         match self.highest_ready() {
-            _ if self.in_flight > 0 || self.retrying > 0 => Shelf::Busy,
-            _ if self.is_held || self.is_dry() => Shelf::Idle,
+            _ if self.in_flight > 0 => Shelf::Busy,
+            _ if self.is_held || self.is_dry() || self.room(policy) == 0 => Shelf::Idle,
             Some(priority) => Shelf::Ready(self.stand(priority)),
             None => Shelf::Idle,
         }
@@ -344,12 +349,14 @@ impl Topic {
 }
 
 impl Level {
-    pub(crate) fn new(priority: Priority, next: Sequence, (bounds, floor): (LineBounds, Sequence)) -> Level {
+    pub(crate) fn new(priority: Priority, next: Sequence, (bounds, floor): (LevelBounds, Sequence)) -> Level {
         Level {
             priority,
             next,
             line: Line::new(bounds, floor),
             aside: Few::new(),
+            rests: 0,
+            resting: None,
             ready: BTreeSet::new(),
             expiries: BTreeMap::new(),
         }
@@ -362,7 +369,7 @@ impl Level {
     /// How many messages are not finished.
     pub(crate) fn held(&self) -> u64 {
         let aside = self.aside.values().map(|aside| u64::from(aside.run.count));
-        self.line.waiting() + aside.sum::<u64>()
+        self.line.waiting() + aside.sum::<u64>() + self.resting_messages()
     }
 
     /// The next sequence that was never looked at.
@@ -373,7 +380,8 @@ impl Level {
     /// Every sequence before this one is finished.
     pub(crate) fn completion(&self) -> Sequence {
         let aside = self.aside.keys().next().copied().unwrap_or(self.next);
-        aside.min(self.scan())
+        let rests = self.resting_pieces().next().map_or(self.next, |piece| piece.first);
+        aside.min(rests).min(self.scan())
     }
 
     /// The entry aside that a message is of.
@@ -385,14 +393,21 @@ impl Level {
     /// Whether any message from `first` on and before `end` is not finished, or may not be, for all that is in memory.
     pub(crate) fn holds_any(&self, first: Sequence, end: Sequence) -> bool {
         let in_line = self.line.next_from(first).is_some_and(|next| next < end);
-        in_line || self.aside_of(first).is_some() || self.aside.range(first..end).next().is_some()
+        let rests = || self.resting_from(first).next().is_some_and(|piece| piece.first < end);
+        in_line || self.is_any_aside(first, end) || rests()
+    }
+
+    /// Whether any message from `first` on and before `end` is aside in memory.
+    pub(crate) fn is_any_aside(&self, first: Sequence, end: Sequence) -> bool {
+        self.aside_of(first).is_some() || self.aside.range(first..end).next().is_some()
     }
 
     /// The last message that is not leased.
     fn last_waiting(&self) -> Option<Sequence> {
         let aside = self.aside.values().rev().find(|aside| !matches!(aside.state, AsideWhy::Leased(_)));
-        let aside = aside.map(|aside| Sequence(aside.run.end().0 - 1));
-        aside.max(self.line.last())
+        let rests = self.resting_pieces().next_back().map(|piece| piece.end);
+        let aside = aside.map(|aside| aside.run.end()).max(rests);
+        aside.map(|end| Sequence(end.0 - 1)).max(self.line.last())
     }
 
     /// What would be delivered next: the key of an entry aside, or the front of the line.

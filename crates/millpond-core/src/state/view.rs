@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use millpond_types::{Counts, GroupView, TopicName, TopicView, WallTime};
 
-use crate::page::{AsideState, RunPage, TopicPage};
+use crate::page::{AsideState, RunPage, StoredResting, TopicPage};
 use crate::state::group::Group;
 use crate::state::topic::{AsideWhy, Topic};
 use crate::store::Name;
@@ -20,11 +20,12 @@ impl Topic {
             for aside in level.aside.values() {
                 match aside.state {
                     AsideWhy::Ready { .. } => seen.is_back(&aside.run),
-                    AsideWhy::Delayed { due, .. } => seen.is_delayed(&aside.run, due),
+                    AsideWhy::Delayed { due, .. } => seen.is_delayed(aside.run.count.into(), due),
                     AsideWhy::Retrying { .. } => seen.counts.retrying += u64::from(aside.run.count),
                     AsideWhy::Leased(_) => seen.counts.leased += u64::from(aside.run.count),
                 }
             }
+            level.resting_pieces().for_each(|piece| seen.rests(piece));
         }
         seen.of(&self.name)
     }
@@ -40,11 +41,12 @@ impl TopicPage {
             for aside in &level.aside {
                 match aside.state {
                     AsideState::Ready { .. } => seen.is_back(&aside.run),
-                    AsideState::Delayed { due } => seen.is_delayed(&aside.run, due),
+                    AsideState::Delayed { due } => seen.is_delayed(aside.run.count.into(), due),
                     AsideState::Retrying { .. } => seen.counts.retrying += u64::from(aside.run.count),
                     AsideState::Leased { .. } => seen.counts.leased += u64::from(aside.run.count),
                 }
             }
+            level.resting.iter().for_each(|piece| seen.rests(piece));
         }
         seen.of(&self.name)
     }
@@ -79,9 +81,16 @@ impl Seen {
         self.waits(u64::from(run.count), Some(run.published));
     }
 
-    fn is_delayed(&mut self, run: &RunPage, due: WallTime) {
-        self.counts.delayed += u64::from(run.count);
+    fn is_delayed(&mut self, messages: u64, due: WallTime) {
+        self.counts.delayed += messages;
         self.due = self.due.into_iter().chain([due]).min();
+    }
+
+    fn rests(&mut self, piece: &StoredResting) {
+        self.counts.retrying += piece.retrying;
+        if piece.due != WallTime::NEVER {
+            self.is_delayed(piece.messages - piece.retrying, piece.due);
+        }
     }
 
     fn of(self, name: &TopicName) -> TopicView {

@@ -47,7 +47,7 @@ pub enum Key {
         /// Its name.
         name: TopicName,
     },
-    /// A piece of a long line of waiting messages.
+    /// A piece of a long line, or of very many messages that rest.
     Piece {
         /// The group.
         group: GroupNumber,
@@ -124,9 +124,9 @@ pub enum Clock {
 pub enum Shelf {
     /// Messages are ready, at this priority at the highest, whether or not the topic is paused.
     Ready(Priority),
-    /// Nothing is ready, and nothing but delays and TTLs will change that; or the start of its group has still to come to it.
+    /// Nothing is ready that may be delivered, and nothing but time will change that; or the start of its group has still to come to it.
     Idle,
-    /// Something is leased or in retry. Such a topic is never cold: every start loads it.
+    /// Something is leased. Such a topic is never cold: every start loads it.
     Busy,
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_core::LineBounds;
+use millpond_core::LevelBounds;
 use millpond_core::command::*;
 use millpond_core::fact::{Fact, GroupNumber};
 use millpond_core::output::{LeasedRun, Output, Reply};
@@ -26,7 +26,7 @@ pub struct History {
 }
 
 impl History {
-    pub fn new(weight: u32, bounds: LineBounds) -> History {
+    pub fn new(weight: u32, bounds: LevelBounds) -> History {
         let shell = Shell::with_lines(bounds);
         let model = Model::new(shell.now.run.0, shell.now.wall.0);
         let mut history = History { shell, model, known: Known::default(), weight };

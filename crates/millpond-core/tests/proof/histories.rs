@@ -1,6 +1,6 @@
 //! Random histories agree with the plain model.
 
-use millpond_core::LineBounds;
+use millpond_core::LevelBounds;
 use proptest::prelude::*;
 
 use crate::agreement::History;
@@ -19,7 +19,8 @@ proptest! {
 }
 
 /// Lines as they are, and lines that go to the store almost whole.
-fn bounds() -> impl Strategy<Value = LineBounds> {
-    let short = (1..3u32, 0..3u32, 1..4u32).prop_map(|(head, tail, piece)| LineBounds { head, tail, piece });
-    prop_oneof![Just(LineBounds::ENDS), short]
+fn bounds() -> impl Strategy<Value = LevelBounds> {
+    let short = (1..3u16, 0..3u16, 1..4u16, 0..4u16);
+    let short = short.prop_map(|(head, tail, piece, resting)| LevelBounds { head, tail, piece, resting });
+    prop_oneof![Just(LevelBounds::ENDS), short]
 }

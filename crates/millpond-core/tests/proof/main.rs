@@ -22,6 +22,7 @@ mod offices;
 mod parking;
 mod pieces;
 mod producers;
+mod resting;
 mod retention;
 mod rooms;
 mod routes;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millpond_core::LineBounds;
+use millpond_core::LevelBounds;
 use millpond_core::command::Command;
 use millpond_core::fact::Fact;
 use millpond_core::output::{Output, Reply};
@@ -14,14 +14,15 @@ use crate::moves::moves;
 use crate::shell::Shell;
 
 /// As short as lines in memory can be, and a little longer.
-const SHORT: [LineBounds; 2] = [LineBounds { head: 1, tail: 0, piece: 1 }, LineBounds { head: 2, tail: 1, piece: 3 }];
+const SHORT: [LevelBounds; 2] =
+    [LevelBounds { head: 1, tail: 0, piece: 1, resting: 0 }, LevelBounds { head: 2, tail: 1, piece: 4, resting: 2 }];
 
 proptest! {
     #![proptest_config(config(60))]
 
     #[test]
     fn lines_in_pieces_give_the_same_facts(ops in ops(80), turn in 1..4usize) {
-        let mut whole = Shell::with_lines(LineBounds::WHOLE);
+        let mut whole = Shell::with_lines(LevelBounds::WHOLE);
         let mut short = SHORT.map(Shell::with_lines);
         let mut known = Known::default();
         let policy = set_policy(0, 1);

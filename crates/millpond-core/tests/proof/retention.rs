@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use millpond_core::LineBounds;
+use millpond_core::LevelBounds;
 use millpond_core::fact::{Fact, GroupNumber};
 use millpond_core::page::{AsideState, Page, RunPage};
 use millpond_types::{EndReason, MessageId, Priority, Sequence, TopicNumber};
@@ -32,7 +32,7 @@ struct Run {
 
 impl Run {
     fn new(keeps: (bool, bool)) -> Run {
-        let shell = Shell::with_lines(LineBounds { head: 1, tail: 1, piece: 2 });
+        let shell = Shell::with_lines(LevelBounds { head: 1, tail: 1, piece: 2, resting: 1 });
         let mut run = Run { shell, keeps };
         let age = if keeps.0 { format!(" retention_age={AGE}ms") } else { String::new() };
         let count = if keeps.1 { format!(" retention_count={COUNT}") } else { String::new() };
@@ -103,7 +103,7 @@ impl Run {
                         }
                     }
                 }
-                Page::Piece(of) => of.runs.iter().for_each(|run| put(of.group, of.topic, of.priority, run, false)),
+                Page::Piece(of) => of.runs().for_each(|run| put(of.group, of.topic, of.priority, run, false)),
                 _ => {}
             }
         }

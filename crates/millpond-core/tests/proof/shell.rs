@@ -8,7 +8,7 @@ use millpond_core::fact::GroupNumber;
 use millpond_core::output::{Holdings, Notice, Output, Reply};
 use millpond_core::page::Page;
 use millpond_core::store::Want;
-use millpond_core::{Core, LineBounds, Now, invariants};
+use millpond_core::{Core, LevelBounds, Now, invariants};
 use millpond_types::{RunTime, WallTime};
 
 use crate::checkpoint::{self, Expected, canonical};
@@ -45,20 +45,20 @@ pub struct Shell {
     pub notices: Vec<Notice>,
     tickets: u64,
     /// How much of its lines the core keeps in memory. The replica keeps more.
-    bounds: LineBounds,
+    bounds: LevelBounds,
 }
 
 impl Shell {
     pub fn new() -> Shell {
-        Shell::with_lines(LineBounds::ENDS)
+        Shell::with_lines(LevelBounds::ENDS)
     }
 
     /// A shell whose core keeps so much of each line in memory.
-    pub fn with_lines(bounds: LineBounds) -> Shell {
+    pub fn with_lines(bounds: LevelBounds) -> Shell {
         let mut journal = Journal::default();
         let store = SharedStore::default();
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
-        core.set_line_bounds(bounds);
+        core.set_bounds(bounds);
         core.set_producers_resident(PRODUCERS);
         let now = Now { run: RunTime(0), wall: WallTime(WALL_START) };
         core.start(now, false, &mut journal);
@@ -150,7 +150,7 @@ impl Shell {
         self.store = SharedStore::default();
         (self.expected, self.written) = (None, None);
         let mut core = Core::empty(HASH_KEY, Box::new(self.store.clone()));
-        core.set_line_bounds(self.bounds);
+        core.set_bounds(self.bounds);
         core.set_producers_resident(PRODUCERS);
         self.journal.facts.iter().for_each(|(fact, position)| core.apply(fact, *position));
         core.start(self.now, crash, &mut self.journal);
@@ -177,7 +177,7 @@ impl Shell {
         let mut core = checkpoint::recover(&store, kept);
         core.set_room(0);
         core.set_producers_resident(0);
-        core.set_line_bounds(self.bounds);
+        core.set_bounds(self.bounds);
         let mut from = *written;
         for to in self.turns.iter().copied().filter(|end| *end > *written) {
             let facts = &self.journal.facts[from..to];

@@ -3,7 +3,7 @@
 //! Two bytes are an operation: the seed from which it is drawn. So one that is changed, left out or doubled leaves the others as
 //! they are. The first three say how much memory lines have, the weight of a topic's turn, and how many operations make a turn.
 
-use millpond_core::LineBounds;
+use millpond_core::LevelBounds;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{RngSeed, TestRunner};
 
@@ -23,12 +23,13 @@ pub fn run(data: &[u8]) {
         op.new_tree(&mut runner).expect("no operation is rejected").current()
     };
     let ops: Vec<_> = seeds.chunks_exact(2).take(LENGTH_MAX).map(draw).collect();
-    let short = LineBounds {
-        head: 1 + u32::from(lines & 1),
-        tail: u32::from(lines >> 1 & 1),
-        piece: 1 + u32::from(lines >> 2 & 1),
+    let short = LevelBounds {
+        head: 1 + u16::from(lines & 1),
+        tail: u16::from(lines >> 1 & 1),
+        piece: 1 + u16::from(lines >> 2 & 1),
+        resting: u16::from(lines >> 4 & 3),
     };
-    let bounds = if lines & 8 == 0 { LineBounds::ENDS } else { short };
+    let bounds = if lines & 8 == 0 { LevelBounds::ENDS } else { short };
     let mut history = History::new(1 + u32::from(weight % 3), bounds);
     ops.chunks(1 + usize::from(turn % 4)).for_each(|ops| history.turn(ops));
 }

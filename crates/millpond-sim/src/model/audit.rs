@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use millpond_core::fact::GroupNumber;
-use millpond_core::page::{AsideState, Page, PiecePage, RunPage};
+use millpond_core::page::{AsidePage, AsideState, Page, PiecePage, RunPage};
 use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber};
 
 use super::{Model, State};
@@ -22,26 +22,12 @@ impl Model {
             match page {
                 Page::Topic(page) => {
                     for level in &page.levels {
-                        let priority = level.priority;
-                        let line = level.runs.iter().map(|run| (priority, run, (State::InLine, 0, 0)));
-                        let aside = level.aside.iter().map(|aside| {
-                            let state = match aside.state {
-                                AsideState::Ready { behind } => State::Back(behind),
-                                AsideState::Delayed { due } => State::Delayed(due),
-                                AsideState::Retrying { due } => State::Retrying(due),
-                                AsideState::Leased { lease, .. } => State::Leased(lease),
-                            };
-                            (priority, &aside.run, (state, aside.deliveries, aside.failures))
-                        });
-                        for run in line.chain(aside) {
-                            found += self.compare((page.group, page.number), &run, blocks)?;
-                        }
+                        let messages = (&level.runs[..], &level.aside[..]);
+                        found += self.compare_all((page.group, page.number), level.priority, messages, blocks)?;
                     }
                 }
-                Page::Piece(PiecePage { topic, group, priority, runs }) => {
-                    for run in runs {
-                        found += self.compare((*group, *topic), &(*priority, run, (State::InLine, 0, 0)), blocks)?;
-                    }
+                Page::Piece(PiecePage { topic, group, priority, messages }) => {
+                    found += self.compare_all((*group, *topic), *priority, messages.parts(), blocks)?;
                 }
                 Page::Dead(page) => {
                     dead.insert((page.group, page.id));
@@ -59,6 +45,27 @@ impl Model {
             return Err(Violation::lost(format!("the dead letters are not those of the facts: {other:?}")));
         }
         Ok(())
+    }
+
+    /// Messages of a level in line and aside.
+    fn compare_all(
+        &self,
+        of: (GroupNumber, TopicNumber),
+        priority: Priority,
+        (line, aside): (&[RunPage], &[AsidePage]),
+        blocks: &mut Blocks<'_>,
+    ) -> Result<usize, Violation> {
+        let line = line.iter().map(|run| (priority, run, (State::InLine, 0, 0)));
+        let aside = aside.iter().map(|aside| {
+            let state = match aside.state {
+                AsideState::Ready { behind } => State::Back(behind),
+                AsideState::Delayed { due } => State::Delayed(due),
+                AsideState::Retrying { due } => State::Retrying(due),
+                AsideState::Leased { lease, .. } => State::Leased(lease),
+            };
+            (priority, &aside.run, (state, aside.deliveries, aside.failures))
+        });
+        line.chain(aside).map(|run| self.compare(of, &run, blocks)).sum()
     }
 
     fn compare(

@@ -5,10 +5,13 @@ use millpond_core::page::{
     NumbersPage, Page, PiecePage, ProducerPage, TopicPage,
 };
 use millpond_core::store::{Clock, Key, Moment, SHELVES, Shelf};
-use millpond_types::{Counts, LeaseNumber, ProducerId, RunTime, Sequence, SessionId, Tally, WallTime};
+use millpond_types::{Counts, LeaseNumber, Priority, ProducerId, RunTime, Sequence, SessionId, Tally, WallTime};
 
 use super::run::Before;
 use super::{BadRecord, Sink, Source};
+
+/// Beside the priority of a level some of whose messages rest in pieces: most have none.
+const HAS_RESTING: u8 = 16;
 
 /// Appends a page: a byte for its kind, what its key says, and the rest.
 pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
@@ -55,7 +58,7 @@ pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
             sink.number32(page.group);
             sink.number(page.topic.0);
             sink.priority(page.priority);
-            sink.number(page.runs[0].first.0);
+            sink.number(page.first().0);
         }
     }
     sink.rest_of_page(page);
@@ -157,7 +160,7 @@ impl Sink<'_> {
                 self.list(batches, Sink::outcomes);
             }
             Page::Due(DuePage { at: _, group: _, name: _, shelf }) => self.byte(shelf.byte()),
-            Page::Piece(PiecePage { topic: _, group: _, priority: _, runs }) => self.piece(runs),
+            Page::Piece(PiecePage { topic: _, group: _, priority: _, messages }) => self.piece(messages),
             Page::Exchange(page) => {
                 let ExchangePage { namespace: _, name: _, kind, unroutable, version, bindings } = &**page;
                 self.exchange_kind(*kind);
@@ -229,7 +232,7 @@ impl Source<'_> {
             }
             Key::Piece { group, topic, priority, first } => {
                 let (group, topic, priority) = (*group, *topic, *priority);
-                Page::Piece(PiecePage { topic, group, priority, runs: self.piece(*first)? })
+                Page::Piece(PiecePage { topic, group, priority, messages: self.piece(*first)? })
             }
         })
     }
@@ -290,21 +293,25 @@ impl Source<'_> {
     /// A level of a topic whose sequences begin at `floor`.
     fn level(&mut self, floor: u64) -> Result<LevelPage, BadRecord> {
         let mut before = Before::first(floor);
+        let byte = self.byte()?;
         Ok(LevelPage {
-            priority: self.priority()?,
+            priority: Priority::new(byte & !HAS_RESTING).ok_or(self.bad("has a priority past 9"))?,
             stored: self.stored_pieces(floor)?,
             runs: self.list(|source| source.run(&mut before))?,
             next: Sequence(self.beside(before.end())?),
-            aside: self.list(|source| {
-                let run = source.run(&mut before)?;
-                Ok(AsidePage {
-                    since: WallTime(source.beside(run.published.0)?),
-                    run,
-                    deliveries: source.number32()?,
-                    failures: source.number32()?,
-                    state: source.aside_state()?,
-                })
-            })?,
+            aside: self.list(|source| source.aside(&mut before))?,
+            resting: if byte & HAS_RESTING != 0 { self.stored_resting(floor)? } else { Vec::new() },
+        })
+    }
+
+    pub(super) fn aside(&mut self, before: &mut Before) -> Result<AsidePage, BadRecord> {
+        let run = self.run(before)?;
+        Ok(AsidePage {
+            since: WallTime(self.beside(run.published.0)?),
+            run,
+            deliveries: self.number32()?,
+            failures: self.number32()?,
+            state: self.aside_state()?,
         })
     }
 
@@ -367,19 +374,25 @@ impl Sink<'_> {
     }
 
     fn level(&mut self, level: &LevelPage, floor: u64) {
-        let LevelPage { priority, next, runs, stored, aside } = level;
+        let LevelPage { priority, next, runs, stored, aside, resting } = level;
         let mut before = Before::first(floor);
-        self.priority(*priority);
+        self.byte(priority.level() as u8 | if resting.is_empty() { 0 } else { HAS_RESTING });
         self.stored_pieces(stored, floor);
         self.list(runs, |sink, run| sink.run(run, &mut before));
         self.difference(next.0, before.end());
-        self.list(aside, |sink, AsidePage { run, deliveries, failures, since, state }| {
-            sink.run(run, &mut before);
-            sink.difference(since.0, run.published.0);
-            sink.number32(*deliveries);
-            sink.number32(*failures);
-            sink.aside_state(*state);
-        });
+        self.list(aside, |sink, aside| sink.aside(aside, &mut before));
+        if !resting.is_empty() {
+            self.stored_resting(resting, floor);
+        }
+    }
+
+    pub(super) fn aside(&mut self, aside: &AsidePage, before: &mut Before) {
+        let AsidePage { run, deliveries, failures, since, state } = aside;
+        self.run(run, before);
+        self.difference(since.0, run.published.0);
+        self.number32(*deliveries);
+        self.number32(*failures);
+        self.aside_state(*state);
     }
 
     fn aside_state(&mut self, state: AsideState) {

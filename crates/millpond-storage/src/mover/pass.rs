@@ -95,7 +95,7 @@ impl Pass {
     fn look_at(&mut self, page: Page) {
         match page {
             Page::Topic(TopicPage { number, group, name, levels, .. }) => {
-                if levels.iter().any(|level| !level.stored.is_empty()) {
+                if levels.iter().any(|level| !level.stored.is_empty() || !level.resting.is_empty()) {
                     self.long.insert((number, group), name.clone());
                 }
                 for level in levels {
@@ -104,10 +104,11 @@ impl Pass {
                     runs.for_each(|run| self.note((group, &name), (number, level.priority), run, None));
                 }
             }
-            Page::Piece(PiecePage { topic, group, priority, runs }) => {
+            Page::Piece(page) => {
+                let PiecePage { topic, group, priority, .. } = page;
                 // One that was not long when the pass came by is found by the next.
                 let Some(name) = self.long.get(&(topic, group)).cloned() else { return };
-                runs.into_iter().for_each(|run| self.note((group, &name), (topic, priority), run, None));
+                page.runs().for_each(|run| self.note((group, &name), (topic, priority), run.clone(), None));
             }
             Page::Dead(DeadPage { namespace, group, topic, id, run, .. }) => {
                 self.note((group, &topic), (id.topic, id.priority), run, Some(namespace));

@@ -46,7 +46,8 @@ fn topic(number: u64, floor: u64) -> Page {
         index: 0,
     };
     let next = Sequence(floor + 1);
-    let level = LevelPage { priority: Priority::DEFAULT, next, runs: vec![run], stored: Vec::new(), aside: Vec::new() };
+    let (stored, aside, resting) = (Vec::new(), Vec::new(), Vec::new());
+    let level = LevelPage { priority: Priority::DEFAULT, next, runs: vec![run], stored, aside, resting };
     let (number, next_lease) = (TopicNumber(number), LeaseNumber(floor));
     let levels = vec![level];
     Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch: 1, levels, bucket: None, age: None })

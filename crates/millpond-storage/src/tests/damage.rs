@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_core::Now;
 use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::{Extent, Holdings};
 use millpond_core::page::{NumbersPage, Page};
 use millpond_core::store::{Answer, Key, Store, Want};
+use millpond_core::{LevelBounds, Now};
 use millpond_types::block::Sizes;
 use millpond_types::{LeaderEpoch, Priority, RunTime, Sequence, TopicNumber, WallTime};
 
@@ -55,6 +55,8 @@ impl Replica for Tape {
     fn holdings(&mut self) -> &mut Holdings {
         &mut self.holdings
     }
+
+    fn set_bounds(&mut self, _: LevelBounds) {}
 
     fn make_room(&mut self, _: usize) {}
 

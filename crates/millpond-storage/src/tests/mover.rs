@@ -27,7 +27,7 @@ fn messages(opened: &Opened) -> Vec<(String, Vec<u8>)> {
                         .for_each(|aside| note(format!("{:?} {:?}", topic.name, aside.state), &aside.run));
                 }
             }
-            Page::Piece(piece) => piece.runs.iter().for_each(|run| note(format!("{:?} in line", piece.topic), run)),
+            Page::Piece(piece) => piece.runs().for_each(|run| note(format!("{:?} in a piece", piece.topic), run)),
             Page::Dead(dead) => note(format!("{} dead", dead.topic), &dead.run),
             _ => {}
         }

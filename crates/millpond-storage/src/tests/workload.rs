@@ -219,7 +219,7 @@ pub fn state(core: &Core) -> Vec<Page> {
     let mut stored: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for page in pieces {
         let Page::Piece(piece) = page else { unreachable!("set apart above") };
-        stored.entry((piece.topic, piece.priority)).or_default().extend(piece.runs);
+        stored.entry((piece.topic, piece.priority)).or_default().push(piece.messages);
     }
     for page in &mut pages {
         match page {
@@ -227,9 +227,8 @@ pub fn state(core: &Core) -> Vec<Page> {
             Page::Topic(page) => {
                 page.epoch = 0;
                 for level in &mut page.levels {
-                    level.stored.clear();
-                    level.runs.extend(stored.remove(&(page.number, level.priority)).unwrap_or_default());
-                    level.runs.sort_by_key(|run| run.first);
+                    let pieces = stored.remove(&(page.number, level.priority)).unwrap_or_default();
+                    pieces.into_iter().for_each(|piece| level.take_in(piece));
                 }
             }
             _ => {}

@@ -71,7 +71,7 @@ impl Line {
 
     /// The pieces that are neither of the head nor of the tail.
     fn middle(&self) -> Range<usize> {
-        let end = |pieces: &mut dyn Iterator<Item = &Piece>, least: u32| {
+        let end = |pieces: &mut dyn Iterator<Item = &Piece>, least: u16| {
             let mut runs = 0;
             let is_at_end = |piece: &&Piece| {
                 let Piece::Loaded(piece) = piece else { return false };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_core::store::{Answer, Want};
-use millpond_core::{Core, LineBounds, Now, invariants};
+use millpond_core::{Core, LevelBounds, Now, invariants};
 use millpond_types::{Filter, Millis, NamespaceName, Priority, RunTime, WallTime};
 
 use crate::history::{Known, name, publish_run, receive};
@@ -17,7 +17,7 @@ use crate::store::SharedStore;
 /// What a turn may look at, in entries.
 pub const SLICE: usize = 1_000;
 /// As short as a line in memory may well be, so that a line of some thousand messages has many pieces.
-const SHORT: LineBounds = LineBounds { head: 4, tail: 4, piece: 8 };
+const SHORT: LevelBounds = LevelBounds { head: 4, tail: 4, piece: 8, resting: 8 };
 
 pub struct Cold {
     pub core: Core,
@@ -47,7 +47,7 @@ impl Cold {
         let mut store = SharedStore::default();
         store.pieces_wait = true;
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
-        core.set_line_bounds(SHORT);
+        core.set_bounds(SHORT);
         let now = Now { run: RunTime(0), wall: WallTime(0) };
         core.start(now, false, &mut journal);
         core.set_room(0);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Holdings, LeasedRun, Output, Reply};
 use millpond_core::store::{Answer, Key, KeyBytes, Range, Shelf, Want};
-use millpond_core::{Core, LineBounds, Now, invariants};
+use millpond_core::{Core, LevelBounds, Now, invariants};
 use millpond_types::block::Sizes;
 use millpond_types::{RunTime, WallTime};
 
@@ -25,7 +25,7 @@ pub struct House {
     now: Now,
     /// The times of the last turn.
     last: Now,
-    bounds: LineBounds,
+    bounds: LevelBounds,
     /// How many facts there were behind each turn.
     turns: Vec<usize>,
     /// How many there were when the checkpoint began that is being captured, and when the one began that was written.
@@ -36,7 +36,7 @@ pub struct House {
 }
 
 impl House {
-    pub fn new(room: Room, bounds: LineBounds) -> House {
+    pub fn new(room: Room, bounds: LevelBounds) -> House {
         let (mut journal, store) = (Journal::default(), SharedStore::default());
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
         furnish(&mut core, room, bounds);
@@ -192,8 +192,8 @@ fn compact(run: &mut LeasedRun) {
     run.sizes = (Sizes::from_ends(&ends), 0);
 }
 
-fn furnish(core: &mut Core, room: Room, bounds: LineBounds) {
+fn furnish(core: &mut Core, room: Room, bounds: LevelBounds) {
     core.set_room(room.bytes);
     core.set_producers_resident(room.producers);
-    core.set_line_bounds(bounds);
+    core.set_bounds(bounds);
 }

@@ -15,7 +15,7 @@ mod house;
 
 use std::collections::BTreeMap;
 
-use millpond_core::LineBounds;
+use millpond_core::LevelBounds;
 use millpond_core::command::*;
 use millpond_core::fact::Fact;
 use millpond_types::{
@@ -57,7 +57,7 @@ proptest! {
 
 #[test]
 fn small_rooms_do_without_topics_in_memory() {
-    let mut street = Street::new(1, LineBounds::ENDS);
+    let mut street = Street::new(1, LevelBounds::ENDS);
     let publish = |topic| Op::Publish { topic, priority: 4, count: 3, delay: 0, ttl: None, dedup: Some(1) };
     (0..6).for_each(|topic| street.turn(&[publish(topic)]));
     let resident: Vec<usize> = street.houses.iter().map(House::resident).collect();
@@ -69,7 +69,7 @@ fn small_rooms_do_without_topics_in_memory() {
 /// What a look at one group brings from the disk is there before the others, and goes no further for that.
 #[test]
 fn topics_age_in_the_order_of_their_groups() {
-    let mut street = Street::new(3, LineBounds::ENDS);
+    let mut street = Street::new(3, LevelBounds::ENDS);
     let publish = |delay| Op::Publish { topic: 0, priority: 4, count: 1, delay, ttl: None, dedup: None };
     street.turn(&[Op::GroupCreate { group: 1, start: 0 }]);
     street.turn(&[publish(3_600_000)]);
@@ -83,9 +83,10 @@ fn topics_age_in_the_order_of_their_groups() {
     assert_eq!(aged, 2, "there is something to compare");
 }
 
-fn bounds() -> impl Strategy<Value = LineBounds> {
-    let short = (1..3u32, 0..3u32, 1..4u32).prop_map(|(head, tail, piece)| LineBounds { head, tail, piece });
-    prop_oneof![Just(LineBounds::ENDS), short]
+fn bounds() -> impl Strategy<Value = LevelBounds> {
+    let short = (1..3u16, 0..3u16, 1..4u16, 0..4u16);
+    let short = short.prop_map(|(head, tail, piece, resting)| LevelBounds { head, tail, piece, resting });
+    prop_oneof![Just(LevelBounds::ENDS), short]
 }
 
 /// What somebody asks in a turn: now one thing, now another, and mostly nothing, so that topics stay where they are.
@@ -117,7 +118,7 @@ struct Street {
 }
 
 impl Street {
-    fn new(weight: u32, bounds: LineBounds) -> Street {
+    fn new(weight: u32, bounds: LevelBounds) -> Street {
         let houses = ROOMS.iter().map(|room| House::new(*room, bounds)).collect();
         let mut street =
             Street { houses, known: Known::default(), weight, names: BTreeMap::new(), compared: 0, turns: 0 };

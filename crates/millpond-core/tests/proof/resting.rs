@@ -1,0 +1,237 @@
+//! Messages that rest, delayed or in retry: very many of one topic, and those of very many topics, leave memory, and each
+//! is back when its time comes. The disk answers a turn late.
+
+use std::collections::BTreeSet;
+
+use millpond_core::command::*;
+use millpond_core::fact::Fact;
+use millpond_core::output::LeasedRun;
+use millpond_core::store::Want;
+use millpond_core::{Now, invariants};
+use millpond_types::{MessageId, Millis, NamespaceName, Policy, Priority, Retry, Rules, Sequence};
+
+use crate::bare::Bare;
+use crate::history::{Known, name, publish_run, receive};
+
+/// Very many, of one topic.
+const MANY: u32 = 20_000;
+/// What a topic with them may take of memory: with all of them it takes 9 MiB.
+const BYTES: usize = 3 << 20;
+const HOUR: u64 = 3_600_000;
+
+struct House {
+    bare: Bare,
+    known: Known,
+    wanted: Vec<Want>,
+    /// The most bytes that topics took behind a turn.
+    bytes: usize,
+}
+
+impl House {
+    fn new() -> House {
+        let mut bare: Bare = Bare::new();
+        bare.store.pieces_wait = true;
+        House { bare, known: Known::default(), wanted: Vec::new(), bytes: 0 }
+    }
+
+    fn turn(&mut self, command: Option<Command>) -> Vec<LeasedRun> {
+        let wanted = std::mem::take(&mut self.wanted);
+        self.bare.load(wanted);
+        command.into_iter().for_each(|command| self.bare.submit(command));
+        let received = self.bare.turn();
+        self.wanted = self.bare.wanted();
+        self.bytes = self.bytes.max(self.bare.core.resident_bytes());
+        received
+    }
+
+    /// Turns until nothing is left to do.
+    fn rest(&mut self) {
+        while !self.wanted.is_empty() || self.bare.core.next_wake() == Some(Millis::ZERO) {
+            self.turn(None);
+        }
+    }
+
+    fn pass(&mut self, by: u64) {
+        let Now { run, wall } = self.bare.core.now();
+        self.bare.core.set_time(Now { run: run + Millis(by), wall: wall + Millis(by) });
+        self.rest();
+    }
+
+    /// Whatever is in the store is on the disk.
+    fn write(&mut self) {
+        self.bare.core.freeze();
+        while !self.bare.core.capture(1000) {}
+        self.bare.store.model().write_sealed();
+    }
+
+    /// A message for each of some delays, none for a delay of zero.
+    fn publish(&mut self, topic: &str, delays: impl Iterator<Item = u64>) {
+        let delays: Vec<u64> = delays.collect();
+        for some in delays.chunks(500) {
+            let run =
+                |delay: &u64| PublishRun { delay: Millis(*delay), ..publish_run(&mut self.known, topic, 1, None) };
+            let runs = some.iter().map(run).collect();
+            self.turn(Some(publish(runs)));
+        }
+        self.rest();
+    }
+
+    /// What a receive is given.
+    fn receive(&mut self) -> Vec<LeasedRun> {
+        let mut some = self.turn(Some(receive(500)));
+        while some.is_empty() && !self.wanted.is_empty() {
+            some = self.turn(None);
+        }
+        some
+    }
+
+    /// All that is there, each finished like this, and how many there were.
+    fn work(&mut self, verb: &FinishVerb) -> u64 {
+        let mut all = 0;
+        loop {
+            let runs = self.receive();
+            if runs.is_empty() {
+                return all;
+            }
+            all += messages(&runs);
+            self.finish(verb, &runs);
+        }
+    }
+
+    fn finish(&mut self, verb: &FinishVerb, runs: &[LeasedRun]) {
+        for some in runs.chunks(500) {
+            let receipts = some.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+            self.turn(Some(Command::Finish(Finish { verb: verb.clone(), receipts, confirm: false })));
+        }
+        self.rest();
+    }
+
+    fn set_policy(&mut self, policy: Policy) {
+        let (name, rules) = (NamespaceName::default(), Rules::default());
+        self.turn(Some(Command::NamespaceSet { name, policy, rules, based_on: None }));
+    }
+}
+
+fn publish(runs: Vec<PublishRun>) -> Command {
+    Command::Publish(Publish { namespace: NamespaceName::default(), producer: None, level: Level::Durable, runs })
+}
+
+fn messages(runs: &[LeasedRun]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
+}
+
+/// Scattered over an hour.
+fn scattered(count: u32) -> impl Iterator<Item = u64> {
+    (0..u64::from(count)).map(|at| 1 + at * 7_919_993 % HOUR)
+}
+
+#[test]
+fn very_many_delayed_messages_of_a_topic_leave_memory_and_each_is_back_in_time() {
+    let mut house = House::new();
+    house.publish("jobs", scattered(MANY));
+    assert!(house.bytes < BYTES, "{} bytes", house.bytes);
+    house.write();
+    let (mut due, mut at, mut got) = (scattered(MANY).collect::<Vec<_>>(), 0, 0);
+    due.sort_unstable();
+    for minute in 1..=60 {
+        house.pass(minute * HOUR / 60 - at);
+        at = minute * HOUR / 60;
+        got += house.work(&FinishVerb::Ack);
+        assert_eq!(got, due.partition_point(|due| *due <= at) as u64, "what was due within {minute} minutes");
+        invariants::check(&house.bare.core);
+    }
+    assert!(house.bytes < BYTES, "{} bytes", house.bytes);
+    assert_eq!(house.bare.core.resident_count(), 0, "nothing is left of the topic");
+}
+
+#[test]
+fn very_many_that_are_due_at_once_come_into_memory_as_they_are_taken() {
+    let mut house = House::new();
+    house.publish("jobs", (0..MANY).map(|_| HOUR));
+    house.write();
+    house.pass(2 * HOUR);
+    assert!(house.bytes < BYTES, "{} bytes, with nobody who takes them", house.bytes);
+    let (mut got, mut seen) = (0, BTreeSet::new());
+    loop {
+        let runs = house.receive();
+        if runs.is_empty() {
+            break;
+        }
+        assert!(runs.iter().all(|run| seen.insert(run.first)), "each is delivered once");
+        got += messages(&runs);
+        house.finish(&FinishVerb::Ack, &runs);
+    }
+    assert_eq!(got, u64::from(MANY));
+    assert!(house.bytes < BYTES, "{} bytes", house.bytes);
+}
+
+#[test]
+fn very_many_in_retry_leave_memory_though_delayed_ones_lie_between_them() {
+    let mut house = House::new();
+    // Every other one is delayed for long, and the others all come back.
+    house.publish("jobs", (0..MANY).map(|at| u64::from(at % 2) * 10 * HOUR));
+    house.write();
+    let back = FinishVerb::Release { delay: Millis(HOUR) };
+    assert_eq!(house.work(&back), u64::from(MANY) / 2);
+    assert!(house.bytes < BYTES, "{} bytes", house.bytes);
+    invariants::check(&house.bare.core);
+    house.pass(HOUR);
+    assert_eq!(house.work(&FinishVerb::Ack), u64::from(MANY) / 2, "each is back after an hour");
+}
+
+#[test]
+fn what_is_done_to_a_message_by_its_id_finds_it_in_its_piece() {
+    let mut house = House::new();
+    house.publish("jobs", scattered(MANY));
+    house.write();
+    let published = house.bare.journal.facts.iter().find_map(|(fact, _)| match fact {
+        Fact::Published { topic, first, .. } => Some((*topic, first.0)),
+        _ => None,
+    });
+    let (topic, first) = published.expect("something was published");
+    let id = |at: u64| MessageId { topic, priority: Priority::DEFAULT, sequence: Sequence(first + at) };
+    let of = || TopicRef { namespace: NamespaceName::default(), name: name("jobs") };
+    for at in (0..u64::from(MANY)).step_by(100) {
+        house.turn(Some(Command::Cancel { topic: of(), which: Which::Id(id(at)) }));
+    }
+    for at in (50..u64::from(MANY)).step_by(100) {
+        let which = Which::Id(id(at));
+        house.turn(Some(Command::Reschedule { topic: of(), which, delay: Millis(3 * HOUR) }));
+    }
+    house.rest();
+    invariants::check(&house.bare.core);
+    house.pass(HOUR);
+    assert_eq!(house.work(&FinishVerb::Ack), u64::from(MANY) / 100 * 98);
+    house.pass(3 * HOUR);
+    assert_eq!(house.work(&FinishVerb::Ack), u64::from(MANY) / 100, "those that were given another delay");
+    assert!(house.bytes < BYTES, "{} bytes", house.bytes);
+}
+
+#[test]
+fn topics_in_retry_leave_memory_in_strict_order_too() {
+    for max_in_flight in [None, Some(1)] {
+        let mut house = House::new();
+        house.set_policy(Policy { max_in_flight, retry: Retry::Head, ..Policy::default() });
+        house.bare.core.set_room(1 << 20);
+        let topics = 5000;
+        // Behind each one in retry waits another.
+        for at in 0..topics {
+            let run = publish_run(&mut house.known, &format!("{at:05}"), 2, None);
+            house.turn(Some(publish(vec![run])));
+        }
+        house.rest();
+        let back = FinishVerb::Release { delay: Millis(HOUR) };
+
+        let each = if max_in_flight.is_some() { 1 } else { 2 };
+        assert_eq!(house.work(&back), each * topics, "the others wait behind those in retry, where order is strict");
+        house.rest();
+        let resident = house.bare.core.resident_bytes();
+        // Some that were brought in for their turn stay for a while.
+        assert!(!house.bare.core.is_crowded() && resident < 3 << 19, "{resident} bytes of topics in retry");
+        invariants::check(&house.bare.core);
+        house.bare.core.set_room(usize::MAX);
+        house.write();
+        house.pass(HOUR);
+        assert_eq!(house.work(&FinishVerb::Ack), 2 * topics, "all are back");
+    }
+}
