@@ -139,16 +139,14 @@ impl State {
         }
     }
 
-    /// Sees to it that a message is in memory, if it may be in a piece, and tells how many runs came for that.
+    /// Sees to it that a message that is not in memory is, if it may be in a piece, and tells how many runs came for that.
     pub(super) fn bring_rested(
         &mut self,
         slot: TopicSlot,
         priority: Priority,
         sequence: Sequence,
     ) -> Result<usize, Want> {
-        let level = self.topics[slot].level(priority).filter(|level| level.resting.is_some());
-        let level = level.filter(|level| level.aside_of(sequence).is_none());
-        let piece = level.and_then(|level| level.reached(sequence));
+        let piece = self.topics[slot].level(priority).and_then(|level| level.reached(sequence));
         piece.map_or(Ok(0), |first| self.bring_resting(slot, priority, first))
     }
 

@@ -106,6 +106,17 @@ impl House {
         self.rest();
     }
 
+    /// The ids of the messages of the first topic that was published to, by their order, and what it is named by.
+    fn ids(&self, text: &str) -> (impl Fn(u64) -> MessageId + use<>, TopicRef) {
+        let published = self.bare.journal.facts.iter().find_map(|(fact, _)| match fact {
+            Fact::Published { topic, first, .. } => Some((*topic, first.0)),
+            _ => None,
+        });
+        let (topic, first) = published.expect("something was published");
+        let id = move |at| MessageId { topic, priority: Priority::DEFAULT, sequence: Sequence(first + at) };
+        (id, TopicRef { namespace: NamespaceName::default(), name: name(text) })
+    }
+
     fn set_policy(&mut self, policy: Policy) {
         let (name, rules) = (NamespaceName::default(), Rules::default());
         self.turn(Some(Command::NamespaceSet { name, policy, rules, based_on: None }));
@@ -184,19 +195,13 @@ fn what_is_done_to_a_message_by_its_id_finds_it_in_its_piece() {
     let mut house = House::new();
     house.publish("jobs", scattered(MANY));
     house.write();
-    let published = house.bare.journal.facts.iter().find_map(|(fact, _)| match fact {
-        Fact::Published { topic, first, .. } => Some((*topic, first.0)),
-        _ => None,
-    });
-    let (topic, first) = published.expect("something was published");
-    let id = |at: u64| MessageId { topic, priority: Priority::DEFAULT, sequence: Sequence(first + at) };
-    let of = || TopicRef { namespace: NamespaceName::default(), name: name("jobs") };
+    let (id, topic) = house.ids("jobs");
     for at in (0..u64::from(MANY)).step_by(100) {
-        house.turn(Some(Command::Cancel { topic: of(), which: Which::Id(id(at)) }));
+        house.turn(Some(Command::Cancel { topic: topic.clone(), which: Which::Id(id(at)) }));
     }
     for at in (50..u64::from(MANY)).step_by(100) {
         let which = Which::Id(id(at));
-        house.turn(Some(Command::Reschedule { topic: of(), which, delay: Millis(3 * HOUR) }));
+        house.turn(Some(Command::Reschedule { topic: topic.clone(), which, delay: Millis(3 * HOUR) }));
     }
     house.rest();
     invariants::check(&house.bare.core);
@@ -205,6 +210,20 @@ fn what_is_done_to_a_message_by_its_id_finds_it_in_its_piece() {
     house.pass(3 * HOUR);
     assert_eq!(house.work(&FinishVerb::Ack), u64::from(MANY) / 100, "those that were given another delay");
     assert!(house.bytes < BYTES, "{} bytes", house.bytes);
+}
+
+#[test]
+fn what_rests_between_messages_that_are_on_the_disk_is_ready_in_time() {
+    let mut house = House::new();
+    house.publish("jobs", (0..3000).map(|_| 0));
+    house.write();
+    let (id, topic) = house.ids("jobs");
+    house.turn(Some(Command::Reschedule { topic, which: Which::Id(id(1500)), delay: Millis(HOUR) }));
+    house.rest();
+    house.write();
+    house.pass(HOUR);
+    invariants::check(&house.bare.core);
+    assert_eq!(house.work(&FinishVerb::Ack), 3000);
 }
 
 #[test]

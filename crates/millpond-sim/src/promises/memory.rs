@@ -1,4 +1,4 @@
-//! Memory: where topics take more than their room, those that rest leave it. What stays is busy: leased, in retry or about to
+//! Memory: where topics take more than their room, those that are idle leave it. What stays is busy: leased, in retry or about to
 //! change by itself; or somebody is about to come to it, which only the core knows. So an idle topic costs nothing.
 
 use millpond_core::fact::GroupNumber;

@@ -182,6 +182,35 @@ fn a_publish_to_many_topics_in_many_groups_has_a_bound() {
     assert!(most < 96 * MIB, "{most} bytes for one publish");
 }
 
+/// In one topic, so that they are nothing but what that topic takes.
+#[test]
+fn very_many_delayed_messages_of_one_topic_take_little_memory() {
+    let directory = fresh_directory();
+    let start = || Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+    let broker = start();
+    let before = broker.resident();
+    let runtime = runtime();
+    let (name, namespace) = (TopicName::try_from("jobs").unwrap(), NamespaceName::default());
+    // Two of each thousand are due soon; all others in some hours, each at a time of its own.
+    let delay = |at: u64| if at.is_multiple_of(500) { 1000 } else { 7_200_000 + at * 7919 % 3_600_000 };
+    let message = |at: u64| Message::new(name.clone(), "x").delay(Duration::from_millis(delay(at)));
+    runtime.block_on(async {
+        let client = Client::connect(broker.address.as_str()).await.unwrap();
+        for thousand in 0..100 {
+            let messages = (thousand * 1000..(thousand + 1) * 1000).map(message).collect();
+            client.publish_many(&namespace, messages).await.unwrap();
+        }
+    });
+    let taken = broker.status("VmHWM:") * 1024 - before;
+    assert!(taken < 24 * MIB, "100,000 delayed messages take {taken} bytes");
+    drop(broker);
+    let broker = start();
+    let due = broker.ok(&["receive", "default/jobs", "--max", "300", "--wait", "30s", "--ack"]);
+    assert!(due.lines().count() > 0, "those that are due are delivered");
+    let taken = broker.status("VmHWM:") * 1024 - before;
+    assert!(taken < 24 * MIB, "after a start, 100,000 delayed messages take {taken} bytes");
+}
+
 /// A client that never finishes the frame that it has begun.
 struct Slow {
     stream: TcpStream,
