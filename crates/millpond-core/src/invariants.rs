@@ -307,7 +307,9 @@ fn timers_are_as_many_as_what_waits(state: &State) {
         for level in &topic.levels {
             wall += level.expiries.len();
             let [of_wall, of_run] = level.resting_timers();
-            wall_pieces += level.line.timers().count() + of_wall.count();
+            // One that has gone off is of a piece that is on its way.
+            let of_line = level.line.timers().filter(|timer| state.piece_timers.wall.deadline(*timer).is_some());
+            wall_pieces += of_line.count() + of_wall.count();
             run_pieces += of_run.count();
             for aside in level.aside.values() {
                 match aside.state {

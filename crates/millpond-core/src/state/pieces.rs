@@ -215,14 +215,12 @@ impl PiecePage {
 }
 
 impl Level {
-    /// Takes out the timers of all TTLs from one message on and before another that are of no messages in memory.
+    /// Takes out the timers of the TTLs of messages from one on and before another that are of no messages in memory.
     pub(super) fn take_expiries(&mut self, from: Sequence, until: Sequence) -> Vec<TimerKey> {
-        let is_in_memory = |(first, (end, _)): &(&Sequence, &(Sequence, TimerKey))| {
-            let in_line = self.line.runs_between(**first, *end).next().is_some();
-            in_line || self.is_any_aside(**first, *end)
-        };
-        let within = self.expiries.range(from..until).filter(|(_, (end, _))| *end <= until);
-        let gone: Vec<Sequence> = within.filter(|of| !is_in_memory(of)).map(|(first, _)| *first).collect();
+        let before = self.expiries.range(..from).next_back().filter(|(_, (end, _))| *end > from);
+        let of = before.into_iter().chain(self.expiries.range(from..until));
+        let gone = of.filter(|(first, (end, _))| !self.holds_any(**first, *end)).map(|(first, _)| *first);
+        let gone: Vec<Sequence> = gone.collect();
         gone.iter().filter_map(|first| self.expiries.remove(first)).map(|(_, timer)| timer).collect()
     }
 }

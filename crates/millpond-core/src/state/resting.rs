@@ -14,13 +14,15 @@
 //! A piece comes back when the first time of any of its messages has come. Which messages are in pieces changes no fact,
 //! but for one thing: while very many messages of a level are in memory out of line, what is due of those in pieces waits.
 
+mod leaving;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use millpond_types::{Priority, Sequence, WallTime};
 
-use crate::page::{AsidePage, AsideState, Page, PieceMessages, PiecePage, StoredResting};
+use crate::page::{AsidePage, AsideState, Page, PieceMessages, StoredResting};
 use crate::state::line::LevelBounds;
 use crate::state::pieces::{PieceKind, PieceTimer, PieceTimers};
 use crate::state::topic::{Aside, AsideWhy, Level};
@@ -31,9 +33,6 @@ use crate::time_index::{TimeIndex, TimerKey};
 /// While so many runs of a level are in memory out of line, those in pieces wait though they are due: a run takes about 500
 /// bytes, and whoever works on them needs a while.
 pub(crate) const OUT_OF_LINE_MAX: usize = 4096;
-/// Pieces that are fetched at a time because messages have come to rest in their reach.
-const CUT_ANEW: usize = 16;
-
 /// The pieces of a level.
 #[derive(Clone, Default)]
 pub(crate) struct Resting {
@@ -234,80 +233,6 @@ impl State {
         self.came(slot);
     }
 
-    /// Lets messages that rest leave memory where a level has too many, and those that are overdue come if there is room for
-    /// them again. Tells what has to be fetched so that more can leave.
-    pub(crate) fn store_resting(&mut self, slot: TopicSlot) -> Vec<Want> {
-        let mut wants = Vec::new();
-        for index in 0..self.topics[slot].levels.len() {
-            let bound = self.topics[slot].bounds.resting as usize;
-            if self.topics[slot].levels[index].rests as usize > bound {
-                self.will_change(slot);
-                wants.extend(self.store_far(slot, index, bound));
-            }
-            self.arm_overdue(slot, index);
-        }
-        wants
-    }
-
-    /// Stores the farther half of what may be in memory and all that is beyond it.
-    fn store_far(&mut self, slot: TopicSlot, index: usize, bound: usize) -> Vec<Want> {
-        loop {
-            let level = &self.topics[slot].levels[index];
-            let (priority, far) = (level.priority, level.far(self.now, bound / 2));
-            let (between, far): (Vec<Sequence>, Vec<Sequence>) =
-                far.into_iter().partition(|first| level.reached(*first).is_some());
-            let mut around: Vec<Sequence> = Vec::new();
-            if between.len() > bound / 4 {
-                around.extend(between.iter().filter_map(|first| level.reached(*first)));
-                around.dedup();
-                around.truncate(CUT_ANEW);
-            }
-            self.store_pieces_of(slot, index, &far);
-            let brought = around.iter().map(|first| self.bring_resting(slot, priority, *first));
-            let wants: Vec<Want> = brought.filter_map(Result::err).collect();
-            if around.is_empty() || !wants.is_empty() {
-                return wants;
-            }
-        }
-    }
-
-    /// Stores messages that rest, none of which is in the reach of a piece.
-    fn store_pieces_of(&mut self, slot: TopicSlot, index: usize, firsts: &[Sequence]) {
-        let length = self.topics[slot].bounds.resting_piece();
-        let mut rest = firsts;
-        while let Some(first) = rest.first() {
-            let level = &self.topics[slot].levels[index];
-            let next = level.resting_from(*first).next().map_or(Sequence(u64::MAX), |piece| piece.first);
-            let count = rest.iter().take(length).take_while(|first| **first < next).count();
-            let (piece, others) = rest.split_at(count);
-            self.store_resting_piece(slot, index, piece);
-            rest = others;
-        }
-    }
-
-    fn store_resting_piece(&mut self, slot: TopicSlot, index: usize, firsts: &[Sequence]) {
-        let messages = firsts.iter().map(|first| {
-            let aside = self.topics[slot].levels[index].take_from_aside(*first);
-            match aside.state {
-                AsideWhy::Delayed { timer, .. } => self.wall_timers.remove(timer),
-                AsideWhy::Retrying { timer, .. } => self.run_timers.remove(timer),
-                AsideWhy::Ready { .. } | AsideWhy::Leased(_) => unreachable!("only what rests is stored"),
-            }
-            self.aside_page(&aside)
-        });
-        let messages: Vec<AsidePage> = messages.collect();
-        let stored = StoredResting::of(&messages);
-        let topic = &mut self.topics[slot];
-        let level = &mut topic.levels[index];
-        for timer in level.take_expiries(stored.first, stored.end) {
-            self.wall_timers.remove(timer);
-        }
-        let (priority, of) = (level.priority, (topic.number, topic.group));
-        let page = PiecePage { topic: of.0, group: of.1, priority, messages: PieceMessages::Resting(messages) };
-        self.store.put(&page.key(), &Page::Piece(page));
-        self.add_resting(slot, priority, stored);
-    }
-
     /// A level has a piece.
     pub(crate) fn add_resting(&mut self, slot: TopicSlot, priority: Priority, stored: StoredResting) {
         let (wall, run) = self.arm_resting(slot, priority, &stored);
@@ -382,18 +307,6 @@ impl Level {
         let aside = *self.aside.remove(&first).expect("what is taken is aside");
         self.rests -= u32::from(aside.state.rests());
         aside
-    }
-
-    /// The messages that rest in memory, in order, but for so many whose time comes first.
-    fn far(&self, now: Now, near: usize) -> Vec<Sequence> {
-        let resting = self.aside.iter().filter_map(|(first, aside)| Some((aside.state.rest(now)?, *first)));
-        let mut resting: Vec<(u64, Sequence)> = resting.collect();
-        if near > 0 && near < resting.len() {
-            resting.select_nth_unstable(near);
-        }
-        let mut far: Vec<Sequence> = resting.into_iter().skip(near).map(|(_, first)| first).collect();
-        far.sort_unstable();
-        far
     }
 }
 

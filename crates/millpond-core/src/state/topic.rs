@@ -390,16 +390,11 @@ impl Level {
         aside.run.contains(sequence).then_some((*first, aside))
     }
 
-    /// Whether any message from `first` on and before `end` is not finished, or may not be, for all that is in memory.
+    /// Whether any message from `first` on and before `end` is in memory. The TTLs of all others are their pieces' to know.
     pub(crate) fn holds_any(&self, first: Sequence, end: Sequence) -> bool {
-        let in_line = self.line.next_from(first).is_some_and(|next| next < end);
-        let rests = || self.resting_from(first).next().is_some_and(|piece| piece.first < end);
-        in_line || self.is_any_aside(first, end) || rests()
-    }
-
-    /// Whether any message from `first` on and before `end` is aside in memory.
-    pub(crate) fn is_any_aside(&self, first: Sequence, end: Sequence) -> bool {
-        self.aside_of(first).is_some() || self.aside.range(first..end).next().is_some()
+        self.line.runs_between(first, end).next().is_some()
+            || self.aside_of(first).is_some()
+            || self.aside.range(first..end).next().is_some()
     }
 
     /// The last message that is not leased.

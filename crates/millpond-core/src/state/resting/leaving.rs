@@ -1,0 +1,98 @@
+//! Which of the messages that rest leave memory, and how they are cut into pieces.
+
+use alloc::vec::Vec;
+
+use millpond_types::Sequence;
+
+use crate::page::{AsidePage, Page, PieceMessages, PiecePage, StoredResting};
+use crate::state::topic::{AsideWhy, Level};
+use crate::state::{Now, State, TopicSlot};
+use crate::store::Want;
+
+/// Pieces that are fetched at a time because messages have come to rest in their reach.
+const CUT_ANEW: usize = 16;
+
+impl State {
+    /// Lets messages that rest leave memory where a level has too many, and those that are overdue come if there is room for
+    /// them again. Tells what has to be fetched so that more can leave.
+    pub(crate) fn store_resting(&mut self, slot: TopicSlot) -> Vec<Want> {
+        let mut wants = Vec::new();
+        for index in 0..self.topics[slot].levels.len() {
+            let bound = self.topics[slot].bounds.resting as usize;
+            if self.topics[slot].levels[index].rests as usize > bound {
+                self.will_change(slot);
+                wants.extend(self.store_far(slot, index, bound));
+            }
+            self.arm_overdue(slot, index);
+        }
+        wants
+    }
+
+    /// Stores the farther half of what may be in memory and all that is beyond it. Where much of that is in the reach of pieces,
+    /// some of these come back, and the next turn goes on.
+    fn store_far(&mut self, slot: TopicSlot, index: usize, bound: usize) -> Vec<Want> {
+        let level = &self.topics[slot].levels[index];
+        let (priority, far) = (level.priority, level.far(self.now, bound / 2));
+        let (between, far): (Vec<Sequence>, Vec<Sequence>) =
+            far.into_iter().partition(|first| level.reached(*first).is_some());
+        let mut around: Vec<Sequence> = Vec::new();
+        if between.len() > bound / 4 {
+            around.extend(between.iter().filter_map(|first| level.reached(*first)));
+            around.dedup();
+            around.truncate(CUT_ANEW);
+        }
+        self.store_pieces_of(slot, index, &far);
+        around.into_iter().filter_map(|first| self.bring_resting(slot, priority, first).err()).collect()
+    }
+
+    /// Stores messages that rest, none of which is in the reach of a piece.
+    fn store_pieces_of(&mut self, slot: TopicSlot, index: usize, firsts: &[Sequence]) {
+        let length = self.topics[slot].bounds.resting_piece();
+        let mut rest = firsts;
+        while let Some(first) = rest.first() {
+            let level = &self.topics[slot].levels[index];
+            let next = level.resting_from(*first).next().map_or(Sequence(u64::MAX), |piece| piece.first);
+            let count = rest.iter().take(length).take_while(|first| **first < next).count();
+            let (piece, others) = rest.split_at(count);
+            self.store_resting_piece(slot, index, piece);
+            rest = others;
+        }
+    }
+
+    fn store_resting_piece(&mut self, slot: TopicSlot, index: usize, firsts: &[Sequence]) {
+        let messages = firsts.iter().map(|first| {
+            let aside = self.topics[slot].levels[index].take_from_aside(*first);
+            match aside.state {
+                AsideWhy::Delayed { timer, .. } => self.wall_timers.remove(timer),
+                AsideWhy::Retrying { timer, .. } => self.run_timers.remove(timer),
+                AsideWhy::Ready { .. } | AsideWhy::Leased(_) => unreachable!("only what rests is stored"),
+            }
+            self.aside_page(&aside)
+        });
+        let messages: Vec<AsidePage> = messages.collect();
+        let stored = StoredResting::of(&messages);
+        let topic = &mut self.topics[slot];
+        let level = &mut topic.levels[index];
+        for timer in level.take_expiries(stored.first, stored.end) {
+            self.wall_timers.remove(timer);
+        }
+        let (priority, of) = (level.priority, (topic.number, topic.group));
+        let page = PiecePage { topic: of.0, group: of.1, priority, messages: PieceMessages::Resting(messages) };
+        self.store.put(&page.key(), &Page::Piece(page));
+        self.add_resting(slot, priority, stored);
+    }
+}
+
+impl Level {
+    /// The messages that rest in memory, in order, but for so many whose time comes first.
+    fn far(&self, now: Now, near: usize) -> Vec<Sequence> {
+        let resting = self.aside.iter().filter_map(|(first, aside)| Some((aside.state.rest(now)?, *first)));
+        let mut resting: Vec<(u64, Sequence)> = resting.collect();
+        if near > 0 && near < resting.len() {
+            resting.select_nth_unstable(near);
+        }
+        let mut far: Vec<Sequence> = resting.into_iter().skip(near).map(|(_, first)| first).collect();
+        far.sort_unstable();
+        far
+    }
+}
