@@ -8,6 +8,7 @@ use millpond_types::{EndReason, OnExpiry, Priority, Sequence, SessionId};
 
 use crate::Core;
 use crate::fact::{DeadReason, Fact, FactLog, Victims};
+use crate::left_behind::Why;
 use crate::output::Output;
 use crate::state::topic::AsideWhy;
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
@@ -64,8 +65,12 @@ impl Core {
                 }
             }
         }
+        self.go_on_with_left_behind(log);
         let now = self.state.now.run;
-        while let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now) {
+        // One after the other where they have many leases, so that no turn looks at those of all.
+        while !self.left_behind.any()
+            && let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now)
+        {
             self.session_expired(session, log);
         }
         self.tend_offices(log);
@@ -178,11 +183,7 @@ impl Core {
     }
 
     fn session_expired(&mut self, session: SessionId, log: &mut dyn FactLog) {
-        for (slot, number, count) in self.leases_of(session) {
-            if self.state.is_leased(slot, number) {
-                self.run_out(slot, number, count, log);
-            }
-        }
+        self.leave_behind(session, None, Why::Expired, log);
         self.session_over(session, log);
         self.outputs.push(Output::SessionExpired(session));
     }

@@ -13,6 +13,7 @@ use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
 use crate::jobs::Jobs;
 use crate::jobs::retaining::Retaining;
+use crate::left_behind::LeftBehind;
 use crate::output::{Holdings, Notice, Output, Reply};
 use crate::parking::Parking;
 use crate::state::line::LevelBounds;
@@ -42,6 +43,8 @@ pub struct Core {
     pub(crate) looked_up: LookedUp,
     pub(crate) jobs: Jobs,
     pub(crate) retaining: Retaining,
+    /// The leases of sessions that are over.
+    pub(crate) left_behind: LeftBehind,
     pub(crate) fetching: Fetching,
     pub(crate) is_crowded: bool,
     /// Topics that were looked at in a row, and none could leave memory.
@@ -85,6 +88,7 @@ impl Core {
             looked_up: LookedUp::default(),
             jobs: Jobs::default(),
             retaining: Retaining::default(),
+            left_behind: LeftBehind::default(),
             fetching: Fetching::default(),
             is_crowded: false,
             stayed: 0,
@@ -138,6 +142,7 @@ impl Core {
         assert!(now.run >= self.state.now.run && now.wall >= self.state.now.wall, "time never goes back");
         self.state.now = now;
         self.jobs.set_room();
+        self.left_behind.set_room();
     }
 
     /// Decides a command, or parks it until what it needs is loaded.
@@ -187,6 +192,7 @@ impl Core {
     /// How long until a turn has something to do without a command; `None` if never.
     pub fn next_wake(&self) -> Option<Millis> {
         if self.jobs.any()
+            || self.left_behind.any()
             || self.has_asked_by_state()
             || !self.state.sweeps.is_empty()
             || !self.state.touched.is_empty()

@@ -43,6 +43,7 @@ pub fn check(core: &Core) {
     raises_have_their_timers(state);
     ready_topics_are_offered(core);
     jobs_read_ahead_what_is_not_in_memory(core);
+    who_holds_leases_is_there_or_left_them_behind(core);
     offices::check(core);
 }
 
@@ -207,6 +208,24 @@ fn holders_hold_what_is_held(state: &State) {
     assert_eq!(held.len(), state.holders.len(), "every holder holds something");
     for (session, count) in held {
         assert_eq!(state.held_by(session).count(), count, "a holder's list is whole");
+    }
+}
+
+/// No lease is held by nobody that is there and never runs out, once a start is over.
+fn who_holds_leases_is_there_or_left_them_behind(core: &Core) {
+    let gone: Vec<SessionId> =
+        core.state.holders_in_order().into_iter().filter(|id| !core.dispatcher.sessions.contains_key(id)).collect();
+    if gone.is_empty() || core.state.replayed.is_some() {
+        return;
+    }
+    let left: BTreeMap<_, _> = core.left_behind.all().map(|(of, from, to)| ((of, from), to)).collect();
+    for lease in gone.into_iter().flat_map(|session| core.state.held_by(session)) {
+        let lease = &core.state.leases[lease as usize];
+        let topic = &core.state.topics[lease.slot];
+        let of = (topic.number, topic.group);
+        let range = left.range(..=(of, lease.number)).next_back();
+        let is_left = range.is_some_and(|((other, _), to)| *other == of && lease.end() <= *to);
+        assert!(is_left, "a lease of a session that is gone was left behind");
     }
 }
 

@@ -26,6 +26,7 @@ pub mod fact;
 mod fetch;
 pub mod invariants;
 mod jobs;
+mod left_behind;
 mod marks;
 pub mod outcomes;
 pub mod output;

@@ -14,6 +14,7 @@ use crate::dispatch::ConsumerSlot;
 use crate::dispatch::consumer::Kind;
 use crate::dispatch::offices::Seat;
 use crate::fact::{Fact, FactLog, GroupNumber};
+use crate::left_behind::Why;
 use crate::output::{Output, Reply};
 use crate::state::namespace::Namespace;
 
@@ -152,12 +153,7 @@ impl Core {
         self.dispatcher.offices.cut_off(group);
         let outgoing = self.state.office(group).and_then(|office| office.outgoing);
         let (session, _) = outgoing.expect("a hand-over is somebody's");
-        for (slot, number, count) in self.leases_of(session) {
-            // What stood behind a lease in its run was given back with it.
-            if self.state.topics[slot].group == group && self.state.is_leased(slot, number) {
-                self.run_out(slot, number, count, log);
-            }
-        }
+        self.leave_behind(session, Some(group), Why::Expired, log);
     }
 
     /// Gives a vacant office to the first who waits for it and was heard of within a term.

@@ -57,7 +57,7 @@ impl Core {
     }
 
     /// Gives back what a session held, unless it came back with what was before it in its run.
-    pub(super) fn release_held(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32, log: &mut dyn FactLog) {
+    pub(crate) fn release_held(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32, log: &mut dyn FactLog) {
         if self.state.is_leased(slot, lease) {
             let run = self.run_of(slot, lease);
             self.give_back(slot, lease, count, false, ReturnPlace::Head, log);

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::CREDIT_MESSAGES_MAX;
-use millpond_types::{Code, LeaseNumber, Receipt, SessionId, TopicNumber};
+use millpond_types::{Code, Receipt, SessionId};
 
 use crate::Core;
 use crate::command::{Attach, ReceiptRun, SessionBegin};
@@ -12,32 +12,26 @@ use crate::decide::Refusal;
 use crate::decide::receive::{check_filter, too_many_prefixes};
 use crate::dispatch::consumer::{Kind, NewConsumer};
 use crate::dispatch::offices::Seat;
-use crate::fact::{Fact, FactLog, GroupNumber};
+use crate::fact::{Fact, FactLog};
+use crate::left_behind::{LeaseRange, Why};
 use crate::output::Reply;
-use crate::state::TopicSlot;
-use crate::state::topic::Topic;
 
 impl Core {
     pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Reply {
         let resumed = self.dispatcher.begin(begin.session, begin.resume, self.state.now.run);
-        let held = in_order(begin.held);
-        for (slot, lease, count) in self.leases_of(begin.session) {
-            let Topic { number, group, .. } = self.state.topics[slot];
-            for (from, to) in gaps((number, group), lease, count, &held) {
-                self.release_held(slot, from, (to.0 - from.0) as u32, log);
-            }
+        // What one before it under the same id left behind is none of its own.
+        if resumed {
+            self.leave_behind(begin.session, None, Why::Resumed(in_order(begin.held)), log);
         }
         Reply::SessionBegun { resumed }
     }
 
     pub(super) fn session_end(&mut self, session: SessionId, log: &mut dyn FactLog) {
-        for (slot, lease, count) in self.leases_of(session) {
-            self.release_held(slot, lease, count, log);
-        }
+        self.leave_behind(session, None, Why::Ended, log);
         self.session_over(session, log);
     }
 
-    /// Nothing is left of a session but leases that others will get.
+    /// Nothing is left of a session but leases that others will get, by and by.
     pub(crate) fn session_over(&mut self, session: SessionId, log: &mut dyn FactLog) {
         self.dispatcher.drop_consumers(session);
         self.leave_offices(session, log);
@@ -115,26 +109,14 @@ impl Core {
         }
         Ok(Reply::Done)
     }
-
-    /// The lease runs of a session, in an order that depends on nothing but their numbers.
-    pub(crate) fn leases_of(&self, session: SessionId) -> Vec<(TopicSlot, LeaseNumber, u32)> {
-        let held = self.state.held_by(session).map(|slot| &self.state.leases[slot as usize]);
-        let mut leases: Vec<_> = held.map(|lease| (lease.slot, lease.number, lease.count)).collect();
-        let topic = |slot: TopicSlot| &self.state.topics[slot];
-        leases.sort_unstable_by_key(|(slot, number, _)| (topic(*slot).number, topic(*slot).group, *number));
-        leases
-    }
 }
 
 pub(super) fn consumer_unknown(number: u32) -> Refusal {
     (Code::ConsumerUnknown, format!("no consumer {number} is attached in this session"))
 }
 
-/// What a lease is of: a topic, in a group.
-type Of = (TopicNumber, GroupNumber);
-
 /// Receipts in order, those that overlap or meet as one: per run its topic, its first lease and the one behind its last.
-fn in_order(held: Vec<ReceiptRun>) -> Vec<(Of, LeaseNumber, LeaseNumber)> {
+fn in_order(held: Vec<ReceiptRun>) -> Vec<LeaseRange> {
     let of = |first: Receipt| (first.topic, first.group);
     let mut runs: Vec<_> = held.iter().map(|run| (of(run.first), run.first.lease, run.end())).collect();
     runs.sort_unstable();
@@ -148,50 +130,21 @@ fn in_order(held: Vec<ReceiptRun>) -> Vec<(Of, LeaseNumber, LeaseNumber)> {
     runs
 }
 
-/// The parts of a lease run that none of the receipts names, which are [`in_order`].
-fn gaps(
-    topic: Of,
-    first: LeaseNumber,
-    count: u32,
-    held: &[(Of, LeaseNumber, LeaseNumber)],
-) -> Vec<(LeaseNumber, LeaseNumber)> {
-    let end = LeaseNumber(first.0 + u64::from(count));
-    let from = held.partition_point(|(of, _, to)| (*of, *to) <= (topic, first));
-    let named = held[from..].iter().take_while(|(of, from, _)| *of == topic && *from < end);
-    let mut found = Vec::new();
-    let mut at = first;
-    for (_, from, to) in named {
-        if *from > at {
-            found.push((at, *from));
-        }
-        at = at.max(*to);
-    }
-    if at < end {
-        found.push((at, end));
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_types::{LeaseNumber, TopicNumber};
 
     #[test]
-    fn gaps_are_what_is_not_named() {
+    fn receipts_that_overlap_or_meet_are_one() {
         let run = |first, count| ReceiptRun {
             first: Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(first) },
             count,
         };
-        let gaps = |held: &[ReceiptRun]| -> Vec<(u64, u64)> {
-            let elsewhere = [0, 2].map(|topic| ReceiptRun {
-                first: Receipt { topic: TopicNumber(topic), group: 0, lease: LeaseNumber(0) },
-                count: 100,
-            });
-            let held = in_order([held, &elsewhere].concat());
-            gaps((TopicNumber(1), 0), LeaseNumber(10), 10, &held).into_iter().map(|(from, to)| (from.0, to.0)).collect()
+        let in_order = |held: &[ReceiptRun]| -> Vec<(u64, u64)> {
+            in_order(held.to_vec()).into_iter().map(|(_, from, to)| (from.0, to.0)).collect()
         };
-        assert_eq!(gaps(&[]), [(10, 20)]);
-        assert_eq!(gaps(&[run(5, 100)]), []);
-        assert_eq!(gaps(&[run(15, 2), run(11, 1), run(16, 2), run(30, 5)]), [(10, 11), (12, 15), (18, 20)]);
+        assert_eq!(in_order(&[run(15, 2), run(11, 1), run(16, 2), run(30, 5)]), [(11, 12), (15, 18), (30, 35)]);
+        assert_eq!(in_order(&[run(12, 3), run(10, 2)]), [(10, 15)]);
     }
 }

@@ -14,6 +14,7 @@ mod histories;
 mod history;
 mod jobs;
 mod journal;
+mod left_behind;
 mod letters;
 mod loud;
 mod model;

@@ -1,0 +1,192 @@
+//! Sessions that are over with more leases than a turn ends: each turn ends a slice, and all of them come back.
+
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, SessionBegin};
+use millpond_core::fact::Fact;
+use millpond_core::output::{Output, Reply};
+use millpond_types::{FinishOutcome, Millis, NamespaceName, Receipt, SessionId};
+
+use crate::script::{self, Line, Names};
+use crate::shell::Shell;
+
+/// More than two slices, each a run of its own.
+const LEASES: usize = 2_500;
+/// Leases that end in one turn at most.
+const SLICE: usize = 1_000;
+
+fn command(text: &str) -> Command {
+    script::command(&Line::new(text), text, &Names::default())
+}
+
+fn say(shell: &mut Shell, text: &str) -> Vec<Output> {
+    let ticket = shell.ticket();
+    shell.turn(vec![(ticket, command(text))])
+}
+
+/// A session that holds so many leases, of two topics.
+fn holding() -> (Shell, Vec<Receipt>) {
+    let mut shell = Shell::new();
+    say(&mut shell, "namespace default retry=head");
+    let publishes: Vec<_> =
+        (0..LEASES).map(|at| (shell.ticket(), command(["publish a x", "publish b x"][at % 2]))).collect();
+    shell.turn(publishes);
+    say(&mut shell, "begin s1");
+    let outputs = say(&mut shell, &format!("attach s1.1 max={LEASES}"));
+    let receipts = leased(&outputs);
+    assert_eq!(receipts.len(), LEASES);
+    (shell, receipts)
+}
+
+fn leased(outputs: &[Output]) -> Vec<Receipt> {
+    let runs = outputs.iter().filter_map(|output| match output {
+        Output::Delivery { leases, .. } => Some(leases),
+        _ => None,
+    });
+    runs.flatten().map(|run| run.receipt).collect()
+}
+
+/// Turns until the core has nothing more to do: how many leases came back in each, and what was told.
+fn turns(shell: &mut Shell, first: &str) -> (Vec<usize>, Vec<Output>) {
+    let mut commands = match first {
+        "" => Vec::new(),
+        text => vec![(shell.ticket(), command(text))],
+    };
+    let (mut ended, mut outputs) = (Vec::new(), Vec::new());
+    loop {
+        let facts = shell.journal.facts.len();
+        outputs.push(shell.turn(std::mem::take(&mut commands)));
+        let new = &shell.journal.facts[facts..];
+        ended.push(new.iter().filter(|(fact, _)| matches!(fact, Fact::Returned { .. })).count());
+        if shell.next_wake() != Some(0) {
+            return (ended, outputs.into_iter().flatten().collect());
+        }
+    }
+}
+
+/// Messages that wait, and that are leased.
+fn counts(shell: &mut Shell) -> (u64, u64) {
+    let Reply::Namespaces { rows, .. } = shell.ask(Command::Stats(NamespaceName::default())) else { panic!("stats") };
+    (rows[0].groups[0].counts.waiting, rows[0].groups[0].counts.leased)
+}
+
+fn begun(outputs: &[Output]) -> bool {
+    let begun = outputs.iter().find_map(|output| match output {
+        Output::Reply { reply: Reply::SessionBegun { resumed }, .. } => Some(*resumed),
+        _ => None,
+    });
+    begun.expect("the begin is answered")
+}
+
+fn ack(receipt: Receipt) -> Command {
+    let receipts = vec![ReceiptRun { first: receipt, count: 1 }];
+    Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true })
+}
+
+fn acked(shell: &mut Shell, receipt: Receipt) -> bool {
+    let ticket = shell.ticket();
+    let outputs = shell.turn(vec![(ticket, ack(receipt))]);
+    let outcome = outputs.iter().find_map(|output| match output {
+        Output::Reply { reply: Reply::Finished(outcomes), .. } => Some(outcomes[0].outcome.clone()),
+        _ => None,
+    });
+    outcome.expect("the ack is answered") == FinishOutcome::Done
+}
+
+#[test]
+fn no_turn_ends_more_leases_of_a_lost_session_than_a_slice_and_all_come_back() {
+    let (mut shell, _) = holding();
+    say(&mut shell, "lose s1");
+    shell.pass(10_000, 10_000);
+    let (ended, outputs) = turns(&mut shell, "");
+    assert_eq!(ended, [SLICE, SLICE, LEASES - 2 * SLICE], "leases that ended in each turn");
+    assert!(matches!(outputs[..], [Output::SessionExpired(SessionId(1))]), "it is told once: {outputs:?}");
+    assert_eq!(counts(&mut shell), (LEASES as u64, 0));
+}
+
+#[test]
+fn no_turn_gives_more_leases_back_than_a_slice_where_a_session_is_ended_or_its_client_holds_none() {
+    for first in ["end s1", "begin s1"] {
+        let (mut shell, _) = holding();
+        let (ended, outputs) = turns(&mut shell, first);
+        assert_eq!(ended, [SLICE, SLICE, LEASES - 2 * SLICE], "leases that ended in each turn: {first}");
+        assert_eq!(outputs.len(), 1, "it is answered at once: {outputs:?}");
+        assert_eq!(counts(&mut shell), (LEASES as u64, 0), "{first}");
+    }
+}
+
+#[test]
+fn many_sessions_that_are_lost_at_once_expire_one_after_the_other() {
+    let mut shell = Shell::new();
+    say(&mut shell, "namespace default retry=head");
+    for session in 1..=5 {
+        for part in 0..6 {
+            let publishes = (0..100).map(|_| (shell.ticket(), command(&format!("publish t{part} x"))));
+            let publishes = publishes.collect();
+            shell.turn(publishes);
+        }
+        say(&mut shell, &format!("begin s{session}"));
+        assert_eq!(leased(&say(&mut shell, &format!("attach s{session}.1 max=600"))).len(), 600);
+    }
+    (1..=5).for_each(|session| drop(say(&mut shell, &format!("lose s{session}"))));
+    shell.pass(10_000, 10_000);
+    let (ended, outputs) = turns(&mut shell, "");
+    assert_eq!(ended, [SLICE, SLICE, SLICE]);
+    assert_eq!(outputs.len(), 5, "each is told: {outputs:?}");
+    assert_eq!(counts(&mut shell), (3_000, 0));
+}
+
+#[test]
+fn a_crash_in_the_midst_leaves_the_rest_to_the_grace_of_the_start() {
+    let (mut shell, receipts) = holding();
+    say(&mut shell, "lose s1");
+    shell.pass(10_000, 10_000);
+    shell.turn(Vec::new());
+    assert_eq!(shell.next_wake(), Some(0), "in the midst");
+    shell.restart(true);
+    shell.pass(9_000, 9_000);
+    assert_eq!(turns(&mut shell, "").0, [0], "nothing runs out before the grace is over");
+    shell.pass(1_000, 1_000);
+    let (ended, outputs) = turns(&mut shell, "");
+    assert_eq!(ended, [SLICE, LEASES - 2 * SLICE]);
+    assert!(matches!(outputs[..], [Output::SessionExpired(SessionId(1))]), "{outputs:?}");
+    assert_eq!(counts(&mut shell), (LEASES as u64, 0));
+    assert!(receipts.into_iter().all(|receipt| !acked(&mut shell, receipt)), "none of its leases is current");
+}
+
+#[test]
+fn a_session_that_begins_under_the_same_id_in_the_midst_gets_none_of_the_leases_before() {
+    let (mut shell, receipts) = holding();
+    say(&mut shell, "lose s1");
+    shell.pass(10_000, 10_000);
+    shell.turn(Vec::new());
+    assert_eq!(shell.next_wake(), Some(0), "in the midst");
+    // It claims all of them.
+    let held = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
+    let begin = SessionBegin { session: SessionId(1), resume: Millis::seconds(10), held };
+    let attach = command("attach s1.1 max=100");
+    let commands =
+        [Command::SessionBegin(begin), attach].into_iter().map(|command| (shell.ticket(), command)).collect();
+    let mut outputs = shell.turn(commands);
+    assert!(!begun(&outputs), "it is another session");
+    while shell.next_wake() == Some(0) {
+        outputs.extend(shell.turn(Vec::new()));
+    }
+    let own = leased(&outputs);
+    assert_eq!(own.len(), 100);
+    assert_eq!(counts(&mut shell), (LEASES as u64 - 100, 100), "what it was given it keeps, and nothing else");
+    assert!(!acked(&mut shell, *receipts.last().unwrap()), "a lease of the session before");
+    assert!(own.into_iter().all(|receipt| acked(&mut shell, receipt)), "leases of its own");
+}
+
+#[test]
+fn a_lease_that_was_left_behind_is_current_until_its_turn_comes() {
+    let (mut shell, receipts) = holding();
+    say(&mut shell, "lose s1");
+    shell.pass(10_000, 10_000);
+    // In the order of topics and numbers: the last one of the second topic is the last of all.
+    let last = receipts.into_iter().max_by_key(|receipt| (receipt.topic, receipt.lease)).unwrap();
+    shell.turn(Vec::new());
+    assert!(acked(&mut shell, last));
+    turns(&mut shell, "");
+    assert_eq!(counts(&mut shell), (LEASES as u64 - 1, 0), "it does not come back");
+    assert!(!acked(&mut shell, last));
+}
