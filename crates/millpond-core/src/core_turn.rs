@@ -38,6 +38,8 @@ use crate::store::{Shelf, Store};
 pub struct Core {
     pub(crate) state: State,
     pub(crate) dispatcher: Dispatcher,
+    /// Bytes that all may take which facts keep and clients set up.
+    pub(crate) setup_max: usize,
     pub(crate) parking: Parking,
     /// Of the publish that is decided next.
     pub(crate) looked_up: LookedUp,
@@ -83,7 +85,8 @@ impl Core {
     pub fn empty(hash_key: [u64; 2], store: Box<dyn Store>) -> Core {
         Core {
             state: State::new(hash_key, store),
-            dispatcher: Dispatcher::default(),
+            dispatcher: Dispatcher { living_max: usize::MAX, ..Dispatcher::default() },
+            setup_max: usize::MAX,
             parking: Parking::new(hash_key),
             looked_up: LookedUp::default(),
             jobs: Jobs::default(),

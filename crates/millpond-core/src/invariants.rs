@@ -42,6 +42,8 @@ pub fn check(core: &Core) {
     buckets_have_their_timers(state);
     raises_have_their_timers(state);
     ready_topics_are_offered(core);
+    assert_eq!(state.setup, state.weigh_setup(), "what is set up is summed up");
+    core.dispatcher.check_living();
     jobs_read_ahead_what_is_not_in_memory(core);
     who_holds_leases_is_there_or_left_them_behind(core);
     offices::check(core);

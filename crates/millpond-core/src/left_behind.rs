@@ -25,7 +25,7 @@ pub(crate) type Of = (TopicNumber, GroupNumber);
 /// Leases in a row: the first, and the one behind the last.
 pub(crate) type LeaseRange = (Of, LeaseNumber, LeaseNumber);
 
-/// Runs of leases that are looked at in one turn: one to two milliseconds, so that whoever waits for the turn does not
+/// Runs of leases that are looked at in one turn: about two milliseconds, so that whoever waits for the turn does not
 /// notice, and a session with 200,000 of them is done with in 200 turns.
 const SLICE: usize = 1_000;
 

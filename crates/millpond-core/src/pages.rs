@@ -202,6 +202,7 @@ impl State {
             self.groups.insert(group.number, Group::of_page(page.number, group));
         }
         self.namespaces.insert(page.number, namespace);
+        self.set_up(self.weigh_setup_of(page.number));
     }
 
     pub(crate) fn numbers_page(&self) -> NumbersPage {

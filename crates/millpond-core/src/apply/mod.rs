@@ -30,7 +30,7 @@ use crate::state::namespace::Namespace;
 use crate::state::policies::Policies;
 use crate::state::stored::Stored;
 use crate::state::topic::Topic;
-use crate::state::{TopicSlot, hash::tenant_hash};
+use crate::state::{TopicSlot, hash::tenant_hash, setup};
 use crate::store::Key;
 
 impl State {
@@ -51,6 +51,7 @@ impl State {
             Fact::GroupCreated { group, namespace, name, start, kind } => {
                 self.numbers.next_group = self.numbers.next_group.max(group + 1);
                 self.namespaces[*namespace].groups.push(*group);
+                self.set_up(setup::of_group(name));
                 let office = OfficePage::of(*kind, self.numbers.epochs);
                 self.groups.insert(*group, Group::new(*namespace, name.clone(), *start, office));
             }
@@ -72,6 +73,7 @@ impl State {
             Fact::GroupDeleted { group } => {
                 let home = &mut self.namespaces[self.groups[*group].namespace];
                 home.ending.retain(|other| other != group);
+                self.taken_back(setup::of_group(&self.groups[*group].name));
                 self.groups.remove(*group);
             }
             Fact::NamespaceDeleted { number } => {
@@ -79,6 +81,7 @@ impl State {
                 self.notify(|_| Notice::NamespaceGone(name));
                 let exchanges: Vec<_> = self.namespaces[*number].exchanges.keys().cloned().collect();
                 exchanges.iter().for_each(|name| self.remove_exchange(*number, name));
+                self.taken_back(self.weigh_setup_of(*number));
                 self.namespaces.remove(*number).into_iter().for_each(|group| self.groups.remove(group));
                 self.store.remove(&Key::Namespace(*number));
                 self.remove_producers(*number);
@@ -101,9 +104,16 @@ impl State {
             }
             Fact::Paused { namespace, name, prefix, paused } => {
                 let pauses = &mut self.namespaces[*namespace].paused;
+                let bytes = setup::of_pause(name, *prefix);
                 match paused {
-                    true => pauses.insert(name.detach(), *prefix),
-                    false => pauses.remove(name, *prefix),
+                    true => {
+                        pauses.insert(name.detach(), *prefix);
+                        self.set_up(bytes);
+                    }
+                    false => {
+                        pauses.remove(name, *prefix);
+                        self.taken_back(bytes);
+                    }
                 }
                 self.refresh_paused(*namespace, name, *prefix);
             }
@@ -239,10 +249,12 @@ impl State {
     }
 
     fn set_policies(&mut self, number: NamespaceNumber, name: &NamespaceName, policies: Policies) {
+        self.set_up(setup::of_namespace(name, &policies.rules));
         if self.namespaces.get(number).is_none() {
             return self.namespaces.insert(number, Namespace::new(name.clone(), policies));
         }
         let before = self.namespaces.set_policies(number, policies);
+        self.taken_back(setup::of_namespace(name, &before.rules));
         let namespace = &self.namespaces[number];
         if namespace.policies.settles_unlike(&before) {
             let version = namespace.policies.version;

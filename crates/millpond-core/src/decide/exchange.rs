@@ -12,6 +12,7 @@ use crate::decide::Refusal;
 use crate::fact::{Fact, FactLog, NamespaceNumber};
 use crate::output::Reply;
 use crate::routing::Exchange;
+use crate::state::setup;
 
 impl Core {
     pub(super) fn exchange_create(
@@ -29,6 +30,7 @@ impl Core {
         if exchanges.len() >= EXCHANGES_MAX {
             return Err((Code::LimitExceeded, format!("a namespace has at most {EXCHANGES_MAX} exchanges")));
         }
+        self.check_setup(setup::of_new_exchange(&name))?;
         let version = log.position();
         self.commit(Fact::ExchangeCreated { namespace, name, kind, unroutable, version }, log);
         Ok(Reply::Done)
@@ -66,6 +68,7 @@ impl Core {
             );
             return Err((Code::LimitExceeded, detail));
         }
+        self.check_setup(setup::of_binding(&binding))?;
         let version = log.position();
         self.commit(Fact::Bound { namespace, exchange: name, binding, version }, log);
         Ok(Reply::Count(1))

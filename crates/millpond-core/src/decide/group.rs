@@ -9,6 +9,7 @@ use crate::Core;
 use crate::decide::Refusal;
 use crate::fact::{Fact, FactLog};
 use crate::output::Reply;
+use crate::state::setup;
 
 impl Core {
     /// Makes a group, which has all that is published from here on. What else it starts with it is given bit by bit.
@@ -42,6 +43,7 @@ impl Core {
             let detail = "a term is from 500 ms to 10 min, and a hand-over at most 12 h".into();
             return Err((Code::ArgumentInvalid, detail));
         }
+        self.check_setup(setup::of_group(&name))?;
         let group = self.state.numbers.next_group;
         self.commit(Fact::GroupCreated { group, namespace, name, start, kind }, log);
         Ok(Reply::Done)

@@ -19,6 +19,7 @@ pub(crate) mod receive;
 mod route;
 mod runs;
 mod session;
+mod setup;
 mod storing;
 pub(crate) mod topics;
 
@@ -62,7 +63,7 @@ impl Core {
             }
             Command::Forward(forward) => self.forward(forward, log).map(Some),
             Command::Route(route) => self.route(route, log).map(Some),
-            Command::SessionBegin(begin) => Ok(Some(self.session_begin(begin, log))),
+            Command::SessionBegin(begin) => self.session_begin(begin, log).map(Some),
             Command::SessionLost(session) => {
                 self.dispatcher.lose(session, self.state.now.run);
                 Ok(None)

@@ -12,6 +12,7 @@ use crate::fact::{Fact, FactLog};
 use crate::output::Reply;
 use crate::state::group::Group;
 use crate::state::namespace::Namespace;
+use crate::state::setup;
 
 impl Core {
     pub(super) fn namespace_set(
@@ -41,6 +42,11 @@ impl Core {
             }
             None => (self.state.numbers.next_namespace, 1),
         };
+        let bytes = setup::of_namespace(&name, &rules);
+        self.check_setup(match self.state.namespaces.get(number) {
+            Some(known) => bytes.saturating_sub(setup::of_namespace(&name, &known.policies.rules)),
+            None => bytes + setup::of_group(&GroupName::default()),
+        })?;
         let dispatch = policy.dispatch;
         self.commit(Fact::NamespaceSet { number, name, policy, rules, version }, log);
         self.dispatcher.scopes.set_dispatch(&self.state.namespaces[number].groups, dispatch);

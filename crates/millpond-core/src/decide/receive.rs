@@ -15,6 +15,7 @@ use crate::decide::Refusal;
 use crate::dispatch::consumer::{Kind, NewConsumer};
 use crate::dispatch::offices::Seat;
 use crate::dispatch::repeats::RepeatKey;
+use crate::dispatch::scopes::NoScope;
 use crate::fact::{FactLog, ReturnPlace};
 use crate::output::{LeasedRun, Reply};
 
@@ -57,7 +58,15 @@ impl Core {
             lease: receive.lease,
             at_most_once: receive.at_most_once,
         };
-        self.dispatcher.add(new, &self.state).map(|_| ()).ok_or_else(too_many_prefixes)
+        self.dispatcher.add(new, &self.state).map(|_| ()).map_err(|why| self.no_scope(why))
+    }
+
+    /// Why nobody is served from what a filter asks for.
+    pub(super) fn no_scope(&self, why: NoScope) -> Refusal {
+        match why {
+            NoScope::Prefixes => too_many_prefixes(),
+            NoScope::Room => self.too_many_living(),
+        }
     }
 
     /// Those of the leases that a receive was told which are current.
@@ -106,7 +115,7 @@ pub(crate) fn check_filter(filter: &Filter) -> Result<(), Refusal> {
     Err((Code::LimitExceeded, format!("a filter names from 1 to {FILTER_MAX} topics or prefixes")))
 }
 
-pub(super) fn too_many_prefixes() -> Refusal {
+fn too_many_prefixes() -> Refusal {
     let detail = format!(
         "at most {PREFIXES_MAX} prefixes are in use at a time, once for each set of them; ask for a set that is in use already, or for a list of topics"
     );

@@ -9,7 +9,7 @@ use millpond_types::{Code, Receipt, SessionId};
 use crate::Core;
 use crate::command::{Attach, ReceiptRun, SessionBegin};
 use crate::decide::Refusal;
-use crate::decide::receive::{check_filter, too_many_prefixes};
+use crate::decide::receive::check_filter;
 use crate::dispatch::consumer::{Kind, NewConsumer};
 use crate::dispatch::offices::Seat;
 use crate::fact::{Fact, FactLog};
@@ -17,13 +17,16 @@ use crate::left_behind::{LeaseRange, Why};
 use crate::output::Reply;
 
 impl Core {
-    pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Reply {
+    pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
+        if !self.dispatcher.sessions.contains_key(&begin.session) {
+            self.check_session()?;
+        }
         let resumed = self.dispatcher.begin(begin.session, begin.resume, self.state.now.run);
         // What one before it under the same id left behind is none of its own.
         if resumed {
             self.leave_behind(begin.session, None, Why::Resumed(in_order(begin.held)), log);
         }
-        Reply::SessionBegun { resumed }
+        Ok(Reply::SessionBegun { resumed })
     }
 
     pub(super) fn session_end(&mut self, session: SessionId, log: &mut dyn FactLog) {
@@ -88,7 +91,7 @@ impl Core {
             lease: attach.lease,
             at_most_once: attach.at_most_once,
         };
-        self.dispatcher.add(new, &self.state).ok_or_else(too_many_prefixes)?;
+        self.dispatcher.add(new, &self.state).map_err(|why| self.no_scope(why))?;
         self.heard_in(attach.session, group);
         Ok(Reply::Done)
     }

@@ -11,6 +11,7 @@ use crate::command::TopicRef;
 use crate::decide::Refusal;
 use crate::fact::{Fact, FactLog};
 use crate::output::Reply;
+use crate::state::setup;
 
 impl Core {
     pub(super) fn topic(&mut self, topic: &TopicRef) -> Result<Reply, Refusal> {
@@ -46,6 +47,9 @@ impl Core {
                     Code::LimitExceeded,
                     format!("at most {PAGE_MAX} topics and prefixes are paused at a time; pause a prefix"),
                 ));
+            }
+            if paused {
+                self.check_setup(setup::of_pause(&topic.name, prefix))?;
             }
             self.commit(Fact::Paused { namespace, name: topic.name.clone(), prefix, paused }, log);
             if !paused {

@@ -8,6 +8,7 @@ use crate::command::Ticket;
 use crate::dispatch::offices::Seat;
 use crate::dispatch::repeats::RepeatKey;
 use crate::dispatch::scope::ScopeSlot;
+use crate::dispatch::scopes::NoScope;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
 use crate::fact::GroupNumber;
 use crate::output::LeasedRun;
@@ -67,9 +68,10 @@ pub(crate) struct NewConsumer<'a> {
 }
 
 impl Dispatcher {
-    /// `None` if its filter needs more prefixes than may be in use.
-    pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Option<ConsumerSlot> {
-        let scope = self.scopes.open(new.group, new.filter, (state, &self.reach))?;
+    /// Refused where there is no room for it or for what its filter asks for, or not as many prefixes are left.
+    pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Result<ConsumerSlot, NoScope> {
+        let room = self.room_for_scope().ok_or(NoScope::Room)?;
+        let scope = self.scopes.open(new.group, new.filter, (state, &self.reach), room)?;
         let consumer = Consumer {
             kind: new.kind,
             group: new.group,
@@ -97,7 +99,7 @@ impl Dispatcher {
             }
         }
         self.feed(slot);
-        Some(slot)
+        Ok(slot)
     }
 
     pub(crate) fn remove(&mut self, slot: ConsumerSlot) -> Consumer {

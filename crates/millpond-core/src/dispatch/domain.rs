@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use millpond_types::limits::{FILTER_MAX, PRIORITIES};
 use millpond_types::{Priority, TopicName, TopicNumber};
 
+use crate::dispatch::living;
 use crate::dispatch::reach::Reach;
 use crate::dispatch::stretches::{END, Span};
 use crate::fact::GroupNumber;
@@ -56,6 +57,15 @@ impl Domain {
             Domain::All => true,
             Domain::Prefixes(prefixes) => prefixes.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes())),
             Domain::List(list) => list.find(name).is_some(),
+        }
+    }
+
+    /// About what a scope of it takes, but for the one of all topics.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Domain::All => 0,
+            Domain::Prefixes(prefixes) => living::of_scope(prefixes.iter()),
+            Domain::List(list) => living::of_scope(list.names().iter()),
         }
     }
 

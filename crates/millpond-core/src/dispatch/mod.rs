@@ -7,6 +7,7 @@ mod cold;
 pub(crate) mod consumer;
 mod domain;
 mod fair;
+mod living;
 pub(crate) mod offices;
 pub(crate) mod reach;
 pub(crate) mod repeats;
@@ -58,6 +59,8 @@ pub(crate) struct Dispatcher {
     /// Receives that may be asked for again.
     pub(crate) repeats: Repeats,
     pub(crate) watch: Watch,
+    /// Bytes that all may take which connections hold here.
+    pub(crate) living_max: usize,
     /// No lease expires before: the start of the broker and some grace, so that consumers can come back.
     pub(crate) grace: RunTime,
 }

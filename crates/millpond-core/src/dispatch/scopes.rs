@@ -14,6 +14,7 @@ use slab::Slab;
 
 use crate::dispatch::ConsumerSlot;
 use crate::dispatch::domain::{Domain, List};
+use crate::dispatch::living;
 use crate::dispatch::reach::Reach;
 use crate::dispatch::scope::{Scope, ScopeSlot};
 use crate::fact::GroupNumber;
@@ -31,6 +32,10 @@ pub(crate) struct Scopes {
     homes: BTreeMap<GroupNumber, Home>,
     /// Scopes that topics or consumers have come to.
     stirred: BTreeSet<ScopeSlot>,
+    /// Bytes that they take, about. That of all topics of a group is counted with the group.
+    bytes: usize,
+    /// Those that nobody uses.
+    idle: BTreeSet<ScopeSlot>,
     /// The scope that is served first in the next turn, so that none always has the first pick.
     first: ScopeSlot,
 }
@@ -47,20 +52,35 @@ struct Home {
     idle_lists: VecDeque<ScopeSlot>,
 }
 
+/// Why there is no scope for a filter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoScope {
+    /// It needs more prefixes than a group may have in use.
+    Prefixes,
+    /// There is no room for it.
+    Room,
+}
+
 impl Scopes {
-    /// The scope that a filter stands for, made where it is not there. `None` if that needs more prefixes than a
-    /// group may have in use.
-    pub(crate) fn open(&mut self, group: GroupNumber, filter: &Filter, of: (&State, &Reach)) -> Option<ScopeSlot> {
+    /// The scope that a filter stands for, made in so many bytes where it is not there.
+    pub(crate) fn open(
+        &mut self,
+        group: GroupNumber,
+        filter: &Filter,
+        of: (&State, &Reach),
+        room: usize,
+    ) -> Result<ScopeSlot, NoScope> {
         let found = match filter {
             Filter::All => self.all(group),
-            Filter::Topics(names) => self.list(group, names, of),
-            Filter::Prefixes(prefixes) => self.prefixes(group, prefixes)?,
+            Filter::Topics(names) => self.list(group, names, of, room)?,
+            Filter::Prefixes(prefixes) => self.prefixes(group, prefixes, room)?,
         };
+        self.idle.remove(&found);
         let namespace = of.0.groups[group].namespace;
         let scope = &mut self.slots[found as usize];
         scope.set_dispatch(of.0.namespaces[namespace].policies.base.dispatch);
         scope.users += 1;
-        Some(found)
+        Ok(found)
     }
 
     /// A consumer no longer uses the scope; `queued` is whether it stands among the hungry. A set of prefixes keeps
@@ -71,6 +91,9 @@ impl Scopes {
         }
         let scope = &mut self.slots[slot as usize];
         scope.users -= 1;
+        if scope.users == 0 && !matches!(scope.domain, Domain::All) {
+            self.idle.insert(slot);
+        }
         if scope.users == 0 && matches!(scope.domain, Domain::List(_)) {
             let idle = &mut self.homes.get_mut(&scope.group).expect("a scope has a home").idle_lists;
             idle.push_back(slot);
@@ -208,53 +231,98 @@ impl Scopes {
         slot
     }
 
-    fn prefixes(&mut self, group: GroupNumber, prefixes: &[TopicName]) -> Option<ScopeSlot> {
+    fn prefixes(&mut self, group: GroupNumber, prefixes: &[TopicName], room: usize) -> Result<ScopeSlot, NoScope> {
         // In order and without those that another one covers, so that equal sets are one scope.
         let mut set: Vec<TopicName> = prefixes.iter().map(TopicName::detach).collect();
         set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
         set.dedup_by(|name, before| name.as_bytes().starts_with(before.as_bytes()));
         let known = |home: &Home| home.prefixes.iter().find(|(known, _)| *known == set).map(|(_, slot)| *slot);
         if let Some(slot) = self.homes.get(&group).and_then(known) {
-            return Some(slot);
+            return Ok(slot);
         }
         while self.prefixes_in_use(group) + set.len() > PREFIXES_MAX {
-            let home = self.homes.get(&group)?;
+            let home = self.homes.get(&group).ok_or(NoScope::Prefixes)?;
             let mut slots = home.prefixes.iter().map(|(_, slot)| *slot);
-            let idle = slots.find(|slot| self.slots[*slot as usize].users == 0)?;
+            let idle = slots.find(|slot| self.slots[*slot as usize].users == 0).ok_or(NoScope::Prefixes)?;
             self.remove(idle);
         }
+        self.find_room(living::of_scope(set.iter()), room)?;
         let slot = self.insert(group, Domain::Prefixes(set.clone()));
         self.homes.entry(group).or_default().prefixes.push((set, slot));
-        Some(slot)
+        Ok(slot)
     }
 
     fn prefixes_in_use(&self, group: GroupNumber) -> usize {
         self.homes.get(&group).map_or(0, |home| home.prefixes.iter().map(|(set, _)| set.len()).sum())
     }
 
-    fn list(&mut self, group: GroupNumber, names: &[TopicName], of: (&State, &Reach)) -> ScopeSlot {
+    fn list(
+        &mut self,
+        group: GroupNumber,
+        names: &[TopicName],
+        of: (&State, &Reach),
+        room: usize,
+    ) -> Result<ScopeSlot, NoScope> {
         let mut set: Vec<TopicName> = names.to_vec();
         set.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
         set.dedup();
         let home = self.homes.entry(group).or_default();
         if let Some(slot) = home.lists.get(&set).copied() {
             home.idle_lists.retain(|idle| *idle != slot);
-            return slot;
+            return Ok(slot);
         }
+        self.find_room(living::of_scope(set.iter()), room)?;
         let set: Vec<TopicName> = set.iter().map(TopicName::detach).collect();
         let slot = self.insert(group, Domain::List(List::new(set.clone(), group, of.0, of.1)));
         let home = self.homes.entry(group).or_default();
         set.iter().for_each(|name| home.listed.entry(name.clone()).or_default().push(slot));
         home.lists.insert(set, slot);
-        slot
+        Ok(slot)
     }
 
     fn insert(&mut self, group: GroupNumber, domain: Domain) -> ScopeSlot {
+        self.bytes += domain.bytes();
         self.slots.insert(Scope::new(group, domain)) as ScopeSlot
+    }
+
+    /// Lets scopes that nobody uses go until one of so many bytes fits what there is room for.
+    fn find_room(&mut self, bytes: usize, mut room: usize) -> Result<(), NoScope> {
+        while bytes > room {
+            let before = self.bytes;
+            if !self.drop_idle() {
+                return Err(NoScope::Room);
+            }
+            room += before - self.bytes;
+        }
+        Ok(())
+    }
+
+    /// Lets a scope that nobody uses go, if there is one.
+    pub(super) fn drop_idle(&mut self) -> bool {
+        let Some(idle) = self.idle.first().copied() else { return false };
+        if let Some(home) = self.homes.get_mut(&self.slots[idle as usize].group) {
+            home.idle_lists.retain(|other| *other != idle);
+        }
+        self.remove(idle);
+        true
+    }
+
+    /// What they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn check_living(&self) {
+        let bytes: usize = self.slots.iter().map(|(_, scope)| scope.domain.bytes()).sum();
+        assert_eq!(bytes, self.bytes, "what the scopes take is summed up");
+        let idle = self.slots.iter().filter(|(_, scope)| scope.users == 0 && !matches!(scope.domain, Domain::All));
+        assert!(idle.map(|(slot, _)| slot as ScopeSlot).eq(self.idle.iter().copied()), "idle scopes are known");
     }
 
     fn remove(&mut self, slot: ScopeSlot) {
         let scope = self.slots.remove(slot as usize);
+        self.bytes -= scope.domain.bytes();
+        self.idle.remove(&slot);
         self.stirred.remove(&slot);
         let Some(home) = self.homes.get_mut(&scope.group) else { return };
         home.prefixes.retain(|(_, other)| *other != slot);

@@ -59,7 +59,7 @@ impl World {
             Filter::Prefixes(names(&["b/", "d/1", "a/"])),
             Filter::Topics(names(&["e", "a/2", "a/1", "d/1", "nowhere"])),
         ];
-        let mut open = |filter| dispatcher.scopes.open(0, filter, (&state, &dispatcher.reach)).unwrap();
+        let mut open = |filter| dispatcher.scopes.open(0, filter, (&state, &dispatcher.reach), usize::MAX).unwrap();
         let scopes = filters.iter().map(&mut open).collect();
         let (topics, cold) = (BTreeMap::new(), BTreeSet::new());
         World { state, dispatcher, topics, cold, scopes, created: 0, limit }
@@ -292,7 +292,7 @@ fn what_was_cold_before_the_start_is_found() {
     }
     world.dispatcher = Dispatcher::default();
     world.dispatcher.found_cold(0, Shelf::Ready(Priority::DEFAULT), names.len() as u64);
-    let scope = world.dispatcher.scopes.open(0, &Filter::All, (&world.state, &world.dispatcher.reach));
+    let scope = world.dispatcher.scopes.open(0, &Filter::All, (&world.state, &world.dispatcher.reach), usize::MAX);
     world.scopes = Vec::from([scope.unwrap()]);
     let served = core::iter::from_fn(|| world.serve(0)).map(|(name, ..)| name);
     assert_eq!(served.collect::<Vec<_>>(), names.map(name));

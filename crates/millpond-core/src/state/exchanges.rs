@@ -11,16 +11,18 @@ use crate::fact::NamespaceNumber;
 use crate::output::Notice;
 use crate::page::{ExchangePage, Page};
 use crate::routing::Exchange;
-use crate::state::State;
+use crate::state::{State, setup};
 use crate::store::Key;
 
 impl State {
     /// An exchange was made, or is another one now.
     pub(crate) fn set_exchange(&mut self, namespace: NamespaceNumber, name: ExchangeName, exchange: Exchange) {
+        self.set_up(setup::of_exchange(&name, &exchange));
         let exchange = Arc::new(exchange);
         let page = ExchangePage::of(namespace, &name, &exchange);
         self.set_entry(&page.key(), Some(&Page::Exchange(Box::new(page))));
-        self.namespaces[namespace].exchanges.insert(name.clone(), exchange.clone());
+        let before = self.namespaces[namespace].exchanges.insert(name.clone(), exchange.clone());
+        self.taken_back(before.map_or(0, |before| setup::of_exchange(&name, &before)));
         self.notify(|state| Notice::Exchange {
             namespace: state.namespaces[namespace].name.clone(),
             name,
@@ -47,7 +49,8 @@ impl State {
     /// An exchange is gone.
     pub(crate) fn remove_exchange(&mut self, namespace: NamespaceNumber, name: &ExchangeName) {
         let gone = self.namespaces[namespace].exchanges.remove(name);
-        assert!(gone.is_some(), "only an exchange that is there is deleted");
+        let gone = gone.expect("only an exchange that is there is deleted");
+        self.taken_back(setup::of_exchange(name, &gone));
         self.set_entry(&Key::Exchange { namespace, name: name.clone() }, None);
         self.notify(|state| Notice::Exchange {
             namespace: state.namespaces[namespace].name.clone(),
@@ -60,6 +63,7 @@ impl State {
     pub(crate) fn add_exchange(&mut self, page: ExchangePage) {
         let ExchangePage { namespace, name, kind, unroutable, version, bindings } = page;
         let exchange = Exchange { kind, unroutable, version, bindings: bindings.into_iter().collect() };
+        self.set_up(setup::of_exchange(&name, &exchange));
         self.namespaces[namespace].exchanges.insert(name, Arc::new(exchange));
     }
 

@@ -27,6 +27,7 @@ pub(crate) mod producer;
 pub(crate) mod resident;
 pub(crate) mod resting;
 pub(crate) mod series;
+pub(crate) mod setup;
 pub(crate) mod slots;
 pub(crate) mod spans;
 pub(crate) mod stored;
@@ -105,6 +106,8 @@ pub(crate) struct State {
     pub(crate) now: Now,
     pub(crate) numbers: Numbers,
     pub(crate) namespaces: Namespaces,
+    /// Bytes that all takes which is set up, about.
+    pub(crate) setup: usize,
     pub(crate) groups: Groups,
     pub(crate) topics: Topics,
     /// How much of a line stays in memory.
@@ -151,6 +154,7 @@ impl State {
             now: Now::default(),
             numbers: Numbers::default(),
             namespaces: Namespaces::default(),
+            setup: 0,
             groups: Groups::default(),
             topics: Topics::new(hash_key),
             bounds: LevelBounds::ENDS,

@@ -30,6 +30,7 @@ mod routes;
 mod say;
 mod scenarios;
 mod script;
+mod setup;
 mod shell;
 mod small_room;
 mod store;

@@ -1,0 +1,183 @@
+//! What clients set up has a bound in memory: what goes beyond it is refused, nothing that is there goes for it, and to take
+//! something back makes room. What facts keep and what connections hold do not take it from each other.
+
+use millpond_core::command::{Command, Receive, Ticket};
+use millpond_core::output::{Output, Reply};
+use millpond_types::{Binding, Code, Condition, ExchangeName, Filter, Millis, NamespaceName, RoutingKey};
+
+use crate::history::{name, receive};
+use crate::script::{self, Line, Names};
+use crate::shell::Shell;
+
+const ROOM: usize = 128 * 1024;
+/// More than there is room for of anything.
+const MANY: usize = 2_000;
+
+fn command(text: &str) -> Command {
+    script::command(&Line::new(text), text, &Names::default())
+}
+
+fn answer(shell: &mut Shell, command: Command) -> Reply {
+    let ticket = shell.ticket();
+    let replies = shell.turn(vec![(ticket, command)]).into_iter().filter_map(|output| match output {
+        Output::Reply { reply, .. } => Some(reply),
+        _ => None,
+    });
+    replies.last().expect("it is answered")
+}
+
+fn say(shell: &mut Shell, text: &str) -> Reply {
+    answer(shell, command(text))
+}
+
+fn is_refused(reply: &Reply) -> bool {
+    match reply {
+        Reply::Refused { code: Code::Overloaded, detail } => {
+            assert!(detail.contains("--memory") && detail.contains("bytes"), "it says what to do: {detail}");
+            true
+        }
+        Reply::Refused { code, detail } => panic!("{code:?}: {detail}"),
+        _ => false,
+    }
+}
+
+/// How many of some commands are taken.
+fn taken(shell: &mut Shell, commands: impl Iterator<Item = Command>) -> usize {
+    let commands: Vec<_> = commands.map(|command| (shell.ticket(), command)).collect();
+    let asked = commands.len();
+    let refused: Vec<Ticket> = shell
+        .turn(commands)
+        .iter()
+        .filter_map(|output| match output {
+            Output::Reply { ticket, reply } if is_refused(reply) => Some(*ticket),
+            _ => None,
+        })
+        .collect();
+    asked - refused.len()
+}
+
+fn bind(at: usize) -> Command {
+    let key = RoutingKey::try_from(format!("{at}-{}", "k".repeat(200)).as_str()).unwrap();
+    let target = name(&format!("{at}-{}", "t".repeat(300)));
+    let (namespace, exchange) = (NamespaceName::default(), ExchangeName::try_from("events").unwrap());
+    Command::Bind { namespace, exchange, binding: Binding { condition: Condition::Key(key), target } }
+}
+
+fn small() -> Shell {
+    let mut shell = Shell::new();
+    shell.core.set_setup_room(ROOM);
+    say(&mut shell, "exchange events kind=direct");
+    say(&mut shell, "begin s1");
+    shell
+}
+
+/// Nothing more fits, and what others hold does.
+fn is_full(shell: &mut Shell) {
+    for text in ["pause very/much", "pause very/*", "namespace other", "group audit", "exchange other kind=fanout"] {
+        assert!(is_refused(&say(shell, text)), "{text}");
+    }
+}
+
+#[test]
+fn bindings_have_a_bound_together_and_make_room_when_they_go() {
+    let mut shell = small();
+    let bound = taken(&mut shell, (0..900).map(bind));
+    assert!((50..120).contains(&bound), "{bound} of 500 bytes in {} bytes", ROOM / 2);
+    assert!(shell.core.setup_bytes().0 <= ROOM / 2);
+    // Something small may fit where a binding did not.
+    taken_until_full(&mut shell);
+    is_full(&mut shell);
+    assert!(!is_refused(&say(&mut shell, "attach s1.1 max=1")), "who is served has a half of his own");
+    assert!(!is_refused(&say(&mut shell, "publish a x")), "and all else goes on");
+    let Command::Bind { namespace, exchange, binding } = bind(0) else { unreachable!("it is one") };
+    assert_eq!(answer(&mut shell, Command::Unbind { namespace, exchange, binding }), Reply::Count(1));
+    assert_eq!(answer(&mut shell, bind(1_000)), Reply::Count(1), "there is room for another");
+    assert!(is_refused(&answer(&mut shell, bind(1_001))));
+    assert_eq!(answer(&mut shell, bind(1_000)), Reply::Count(0), "one that is there is none more");
+    assert_eq!(say(&mut shell, "exchange-delete events"), Reply::Done);
+    say(&mut shell, "exchange events kind=direct");
+    assert!(taken(&mut shell, (0..900).map(bind)) >= bound - 5, "all of it came back");
+}
+
+/// Pauses, which are small, until nothing is left of the room.
+fn taken_until_full(shell: &mut Shell) -> usize {
+    taken(shell, (0..900).map(|at| command(&format!("pause p{at}"))))
+}
+
+#[test]
+fn pauses_and_namespaces_have_a_bound_and_make_room_when_they_go() {
+    let mut shell = small();
+    let (mut namespaces, mut pauses) = (0, 0);
+    // A namespace has so many pauses at most, and there may be many namespaces.
+    while !is_refused(&say(&mut shell, &format!("namespace n{namespaces}"))) {
+        let names = (0..20).map(|at| command(&format!("pause {at}-{} ns=n{namespaces}", "p".repeat(400))));
+        pauses += taken(&mut shell, names);
+        namespaces += 1;
+        assert!(namespaces < 100, "no end of them");
+    }
+    assert!((40..200).contains(&pauses), "{pauses} of 400 bytes in {} bytes", ROOM / 2);
+    let before = shell.core.setup_bytes().0;
+    assert_eq!(say(&mut shell, &format!("resume 0-{} ns=n0", "p".repeat(400))), Reply::Done);
+    assert!(shell.core.setup_bytes().0 < before - 400);
+    assert_eq!(say(&mut shell, "namespace-delete n0"), Reply::Done);
+    assert!(shell.core.setup_bytes().0 < before - 20 * 400, "a namespace goes with its pauses");
+    assert!(!is_refused(&say(&mut shell, "namespace again")));
+}
+
+#[test]
+fn what_is_there_at_a_start_with_less_memory_stays() {
+    let mut shell = small();
+    let bound = taken(&mut shell, (0..900).map(bind));
+    for crash in [false, true] {
+        shell.restart(crash);
+        shell.core.set_setup_room(1_000);
+        say(&mut shell, "publish a x");
+        let Reply::Exchanges(rows) = say(&mut shell, "exchanges") else { panic!("exchanges") };
+        assert_eq!(rows[0].bindings, bound as u64, "nothing goes");
+        assert!(is_refused(&answer(&mut shell, bind(1_000))), "nothing comes");
+        assert_eq!(say(&mut shell, "namespace default retry=head"), Reply::Done, "what takes no more is as before");
+    }
+    say(&mut shell, "exchange-delete events");
+    shell.core.set_setup_room(ROOM);
+    assert_eq!(shell.core.setup_bytes().0, Shell::new().core.setup_bytes().0, "all of it was given back");
+}
+
+#[test]
+fn open_receives_have_a_bound_together_and_make_room_when_they_end() {
+    let mut shell = small();
+    // Each of a name of its own.
+    let waiting = |at: usize| {
+        let Command::Receive(any) = receive(1) else { unreachable!("it is one") };
+        let filter = Filter::Topics(vec![name(&format!("{at}-{}", "t".repeat(200)))]);
+        Command::Receive(Receive { filter, wait: Millis::minutes(10), ..any })
+    };
+    let commands: Vec<_> = (0..MANY).map(|at| (shell.ticket(), waiting(at))).collect();
+    let tickets: Vec<Ticket> = commands.iter().map(|(ticket, _)| *ticket).collect();
+    let refused = shell.turn(commands);
+    assert!(refused.iter().all(|output| matches!(output, Output::Reply { reply, .. } if is_refused(reply))));
+    let open = MANY - refused.len();
+    assert!((20..100).contains(&open), "{open} receives in {} bytes", ROOM / 2);
+    assert!(shell.core.setup_bytes().1 <= ROOM / 2);
+    assert!(is_refused(&say(&mut shell, "attach s1.1 a b c max=1")), "a consumer has no room either");
+    assert!(is_refused(&say(&mut shell, "attach s1.1 a/* b/* max=1")));
+    assert!(!is_refused(&say(&mut shell, "pause a")), "what facts keep has a half of its own");
+    assert_eq!(say(&mut shell, "begin s1"), Reply::SessionBegun { resumed: true }, "a session goes on");
+    // What was asked for and ended leaves its turns to the next one who asks, but nobody is refused for that.
+    let withdraw = tickets[..open].iter().map(|ticket| Command::Withdraw(*ticket));
+    let withdraw: Vec<_> = withdraw.map(|command| (shell.ticket(), command)).collect();
+    shell.turn(withdraw);
+    let again = (MANY..2 * MANY).map(|at| (shell.ticket(), waiting(at))).collect();
+    assert_eq!(MANY - shell.turn(again).len(), open, "others have their place");
+}
+
+#[test]
+fn sessions_have_a_bound_and_make_room_when_they_end() {
+    let mut shell = small();
+    let begun = taken(&mut shell, (2..MANY).map(|at| command(&format!("begin s{at}"))));
+    assert!((50..500).contains(&begun), "{begun} sessions in {} bytes", ROOM / 2);
+    assert!(is_refused(&say(&mut shell, "attach s1.1 max=1")));
+    assert_eq!(say(&mut shell, "begin s1"), Reply::SessionBegun { resumed: true }, "who is there may resume");
+    say(&mut shell, "end s2");
+    assert_eq!(say(&mut shell, "begin s9999"), Reply::SessionBegun { resumed: false });
+    assert!(is_refused(&say(&mut shell, "begin s10000")));
+}
