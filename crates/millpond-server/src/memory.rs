@@ -6,11 +6,12 @@
 //!
 //! | share | ‰ | of 1 GiB | what is in it | at the bound |
 //! |---|---|---|---|---|
-//! | topics | 225 | 198 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; where that does not help, publishes wait |
-//! | layers | 190 | 167 MiB | entries of the store that are not on the disk yet | publishes wait for the checkpoint |
-//! | filter | 145 | 127 MiB | what is known of the keys on the disk, twice while it is made anew | it knows them less well |
-//! | cache | 60 | 52 MiB | blocks of the tree | older ones go |
+//! | topics | 205 | 180 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; where that does not help, publishes wait |
+//! | layers | 170 | 149 MiB | entries of the store that are not on the disk yet | publishes wait for the checkpoint |
+//! | filter | 135 | 118 MiB | what is known of the keys on the disk, twice while it is made anew | it knows them less well |
+//! | cache | 50 | 44 MiB | blocks of the tree | older ones go |
 //! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
+//! | set up | 60 | 52 MiB | bindings, pauses, rules, groups and namespaces; in its other half sessions, consumers and open receives | more of them are refused |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
 //! | lanes | | 2 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
@@ -39,7 +40,7 @@ const BASE: u64 = 16 << 20;
 const MARGIN: u64 = 8;
 
 /// Thousandths that the state takes: topics, layers, filter, cache and parked commands.
-const STATE: u64 = 225 + 190 + 145 + 60 + 20;
+const STATE: u64 = 205 + 170 + 135 + 50 + 20;
 /// More than this of recent messages is read from the page cache nearly as fast.
 const TAIL_MAX: u64 = 256 << 20;
 /// Batches that fit the memory for them. A chunk is made for two; one fills, one is on its way, one is the tail's oldest
@@ -77,6 +78,8 @@ pub(crate) struct Shares {
     pub(crate) filter: usize,
     pub(crate) cache: u64,
     pub(crate) parked: usize,
+    /// Half of it for what facts keep, half for what connections hold.
+    pub(crate) setup: usize,
     pub(crate) tail: u64,
     /// Of the batch that is full.
     pub(crate) batch: u64,
@@ -101,6 +104,7 @@ impl Shares {
             filter: 0,
             cache: 0,
             parked: 0,
+            setup: share(60) as usize,
             tail: share(60).min(TAIL_MAX),
             batch: (share(70) / BATCHES).clamp(BATCH_MIN, BATCH_MAX),
             held: share(30) as usize,
@@ -112,14 +116,14 @@ impl Shares {
         };
         // Of little memory the buffers take more than their share, for each has a size below which it is of no use; of
         // very much they take less, for each has one above which it is of none.
-        let state = rest - shares.buffers();
+        let state = rest - shares.buffers() - shares.setup as u64;
         let part = |thousandths: u64| state / STATE * thousandths;
         Shares {
-            topics: part(225) as usize,
-            room: part(225 - 225 / 8) as usize,
-            layers: part(190) as usize,
-            filter: part(145) as usize,
-            cache: part(60),
+            topics: part(205) as usize,
+            room: part(205 - 205 / 8) as usize,
+            layers: part(170) as usize,
+            filter: part(135) as usize,
+            cache: part(50),
             parked: part(20) as usize,
             ..shares
         }
@@ -142,7 +146,7 @@ mod tests {
     fn the_shares_of_any_memory_fit_it() {
         for memory in [MEMORY_MIN, 96 << 20, 192 << 20, 512 << 20, MEMORY_DEFAULT, 64 << 30] {
             let shares = Shares::of(memory);
-            let state = shares.topics + shares.layers + shares.filter + shares.parked;
+            let state = shares.topics + shares.layers + shares.filter + shares.parked + shares.setup;
             let bytes = BASE + memory / MARGIN + state as u64 + shares.cache + shares.buffers();
             assert!(bytes <= memory, "{bytes} of {memory}: {shares:?}");
             assert!(shares.topics >= 2 << 20, "{memory}: {shares:?}");
@@ -155,5 +159,14 @@ mod tests {
         assert!(small.topics < large.topics && small.layers < large.layers && small.cache < large.cache);
         assert!(small.tail < large.tail && small.batch < large.batch && small.connections < large.connections);
         assert!(large.connections >= CONNECTIONS_DEFAULT);
+    }
+
+    /// In the core's figures, a session and a consumer are 512 bytes each.
+    #[test]
+    fn each_connection_may_have_a_session_and_a_consumer() {
+        for memory in [MEMORY_MIN, 192 << 20, MEMORY_DEFAULT] {
+            let Shares { setup, connections, .. } = Shares::of(memory);
+            assert!(connections * 1024 <= setup / 2, "{connections} connections in {setup} bytes");
+        }
     }
 }

@@ -89,7 +89,7 @@ impl State {
             Fact::ExchangeCreated { namespace, name, kind, unroutable, version } => {
                 let (kind, unroutable, version) = (*kind, *unroutable, *version);
                 let exchange = Exchange { kind, unroutable, version, bindings: BTreeSet::new() };
-                self.set_exchange(*namespace, name.detach(), exchange);
+                self.make_exchange(*namespace, name.detach(), exchange);
             }
             Fact::ExchangeDeleted { namespace, name } => self.remove_exchange(*namespace, name),
             Fact::Bound { namespace, exchange, binding, version } => {

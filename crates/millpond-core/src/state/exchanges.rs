@@ -15,22 +15,16 @@ use crate::state::{State, setup};
 use crate::store::Key;
 
 impl State {
-    /// An exchange was made, or is another one now.
-    pub(crate) fn set_exchange(&mut self, namespace: NamespaceNumber, name: ExchangeName, exchange: Exchange) {
+    /// An exchange was made.
+    pub(crate) fn make_exchange(&mut self, namespace: NamespaceNumber, name: ExchangeName, exchange: Exchange) {
         self.set_up(setup::of_exchange(&name, &exchange));
-        let exchange = Arc::new(exchange);
-        let page = ExchangePage::of(namespace, &name, &exchange);
-        self.set_entry(&page.key(), Some(&Page::Exchange(Box::new(page))));
-        let before = self.namespaces[namespace].exchanges.insert(name.clone(), exchange.clone());
-        self.taken_back(before.map_or(0, |before| setup::of_exchange(&name, &before)));
-        self.notify(|state| Notice::Exchange {
-            namespace: state.namespaces[namespace].name.clone(),
-            name,
-            exchange: Some(exchange),
-        });
+        let before = self.namespaces[namespace].exchanges.insert(name.clone(), Arc::new(exchange));
+        assert!(before.is_none(), "an exchange is made once");
+        self.exchange_changed(namespace, &name);
     }
 
-    /// Changes the bindings of an exchange.
+    /// Changes the bindings of an exchange. What edges have of it stays as it is: the first change since they were told
+    /// makes another one, and further ones of the turn change that.
     pub(crate) fn rebind(
         &mut self,
         namespace: NamespaceNumber,
@@ -38,12 +32,15 @@ impl State {
         version: u64,
         change: impl FnOnce(&mut Exchange),
     ) {
-        let known = self.namespaces[namespace].exchanges.get_key_value(name);
-        let (name, exchange) = known.expect("a fact names an exchange that is there");
-        let (name, mut exchange) = (name.clone(), Exchange::clone(exchange));
+        let known = self.namespaces[namespace].exchanges.get_mut(name);
+        let exchange = Arc::make_mut(known.expect("a fact names an exchange that is there"));
+        let before = setup::of_exchange(name, exchange);
         exchange.version = version;
-        change(&mut exchange);
-        self.set_exchange(namespace, name, exchange);
+        change(exchange);
+        let after = setup::of_exchange(name, exchange);
+        self.set_up(after);
+        self.taken_back(before);
+        self.exchange_changed(namespace, name);
     }
 
     /// An exchange is gone.
@@ -51,12 +48,28 @@ impl State {
         let gone = self.namespaces[namespace].exchanges.remove(name);
         let gone = gone.expect("only an exchange that is there is deleted");
         self.taken_back(setup::of_exchange(name, &gone));
-        self.set_entry(&Key::Exchange { namespace, name: name.clone() }, None);
-        self.notify(|state| Notice::Exchange {
-            namespace: state.namespaces[namespace].name.clone(),
-            name: name.clone(),
-            exchange: None,
-        });
+        self.exchange_changed(namespace, name);
+    }
+
+    /// Its entry is put anew, or removed, and edges are to know.
+    fn exchange_changed(&mut self, namespace: NamespaceNumber, name: &ExchangeName) {
+        let exchange = self.namespaces[namespace].exchanges.get(name);
+        let page = exchange.map(|exchange| Page::Exchange(Box::new(ExchangePage::of(namespace, name, exchange))));
+        self.set_entry(&Key::Exchange { namespace, name: name.clone() }, page.as_ref());
+        if self.replayed.is_none() {
+            self.rebound.insert((namespace, name.clone()));
+        }
+    }
+
+    /// Lets edges know of the exchanges that have changed, as they are by now: one of a thousand bindings may have changed
+    /// a thousand times in the turn.
+    pub(crate) fn notify_rebound(&mut self) {
+        for (number, name) in core::mem::take(&mut self.rebound) {
+            // One that is gone with its namespace is no more to be told of.
+            let Some(namespace) = self.namespaces.get(number) else { continue };
+            let exchange = namespace.exchanges.get(&name).cloned();
+            self.notices.push(Notice::Exchange { namespace: namespace.name.clone(), name, exchange });
+        }
     }
 
     /// Takes an exchange in from its entry.
@@ -91,9 +104,5 @@ impl ExchangePage {
         let Exchange { kind, unroutable, version, ref bindings } = *exchange;
         let bindings = bindings.iter().cloned().collect();
         ExchangePage { namespace, name: name.clone(), kind, unroutable, version, bindings }
-    }
-
-    fn key(&self) -> Key {
-        Key::Exchange { namespace: self.namespace, name: self.name.clone() }
     }
 }

@@ -38,10 +38,13 @@ pub(crate) mod view;
 pub(crate) mod warm;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use millpond_types::{LeaseNumber, Policy, Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime};
+use millpond_types::{
+    ExchangeName, LeaseNumber, Policy, Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime,
+};
 use slab::Slab;
 
 use crate::fact::{Epoch, GroupNumber, NamespaceNumber};
@@ -127,6 +130,8 @@ pub(crate) struct State {
     pub(crate) holdings: Holdings,
     /// What edges have to know, for the shell.
     pub(crate) notices: Vec<Notice>,
+    /// Exchanges that have changed since edges were told.
+    pub(crate) rebound: BTreeSet<(NamespaceNumber, ExchangeName)>,
     /// Topics that something has happened to, for what they are offered at and for vanishing.
     pub(crate) touched: Vec<TopicSlot>,
     /// Topics that something may have happened to.
@@ -167,6 +172,7 @@ impl State {
             piece_timers: PieceTimers::new(),
             holdings: Holdings::default(),
             notices: Vec::new(),
+            rebound: BTreeSet::new(),
             touched: Vec::new(),
             sweeps: Sweeps::default(),
             residents: Residents::default(),

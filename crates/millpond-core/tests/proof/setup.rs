@@ -2,7 +2,7 @@
 //! something back makes room. What facts keep and what connections hold do not take it from each other.
 
 use millpond_core::command::{Command, Receive, Ticket};
-use millpond_core::output::{Output, Reply};
+use millpond_core::output::{Notice, Output, Reply};
 use millpond_types::{Binding, Code, Condition, ExchangeName, Filter, Millis, NamespaceName, RoutingKey};
 
 use crate::history::{name, receive};
@@ -180,4 +180,25 @@ fn sessions_have_a_bound_and_make_room_when_they_end() {
     say(&mut shell, "end s2");
     assert_eq!(say(&mut shell, "begin s9999"), Reply::SessionBegun { resumed: false });
     assert!(is_refused(&say(&mut shell, "begin s10000")));
+}
+
+/// Otherwise a turn could make as many exchanges of a thousand bindings as it makes changes.
+#[test]
+fn edges_are_told_once_a_turn_what_an_exchange_has_become() {
+    let mut shell = small();
+    shell.core.set_setup_room(usize::MAX);
+    shell.notices.clear();
+    taken(&mut shell, (0..100).map(bind));
+    let told: Vec<_> = shell
+        .notices
+        .iter()
+        .map(|notice| match notice {
+            Notice::Exchange { exchange: Some(exchange), .. } => exchange.bindings.len(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, [100]);
+    shell.notices.clear();
+    taken(&mut shell, (100..101).map(bind).chain([command("exchange-delete events")]));
+    assert!(matches!(shell.notices[..], [Notice::Exchange { exchange: None, .. }]), "{:?}", shell.notices);
 }

@@ -24,6 +24,7 @@ mod receiving;
 mod restarting;
 mod retaining;
 mod serving;
+mod setting_up;
 mod space;
 mod standing_still;
 mod starting;
