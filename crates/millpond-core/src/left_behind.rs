@@ -16,8 +16,8 @@ use millpond_types::{LeaseNumber, SessionId, TopicNumber};
 
 use crate::Core;
 use crate::fact::{FactLog, GroupNumber};
-use crate::state::TopicSlot;
 use crate::state::topic::Topic;
+use crate::state::{State, TopicSlot};
 
 /// What a lease is of: a topic, in a group.
 pub(crate) type Of = (TopicNumber, GroupNumber);
@@ -39,21 +39,22 @@ pub(crate) struct LeftBehind {
 
 /// What one session left at one moment.
 struct Left {
+    session: SessionId,
+    why: Why,
     /// In the order of their numbers: it depends neither on memory nor on what happened to them before. A heap, so that the
     /// moment costs a look at each of them and not their order.
     leases: BinaryHeap<Reverse<LeaseRange>>,
-    why: Why,
 }
 
 /// Why leases end with nobody's doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
-    /// Their session was lost and not resumed: they run out.
+    /// Their session was lost and not resumed, or has led for too long: they run out.
     Expired,
     /// Their session was ended: they are given back.
     Ended,
-    /// Their session was resumed: those are given back that its client does not have any more, which are all but these, in
-    /// order.
-    Resumed(Vec<LeaseRange>),
+    /// Their session was resumed, and its client does not have them any more: they are given back.
+    Resumed,
 }
 
 impl LeftBehind {
@@ -67,6 +68,11 @@ impl LeftBehind {
         !self.queue.is_empty()
     }
 
+    /// What a session was to give back because it was resumed is to be said anew.
+    fn forget_resumed(&mut self, session: SessionId) {
+        self.queue.retain(|left| left.why != Why::Resumed || left.session != session);
+    }
+
     /// All that is to be gone through.
     pub(crate) fn all(&self) -> impl Iterator<Item = LeaseRange> {
         self.queue.iter().flat_map(|left| &left.leases).map(|Reverse(range)| *range)
@@ -74,6 +80,12 @@ impl LeftBehind {
 }
 
 impl Core {
+    /// How many runs of leases are still to end because of sessions that are over or hold them no more. For tests, to hold
+    /// what is kept against what there is.
+    pub fn left_behind(&self) -> usize {
+        self.left_behind.all().count()
+    }
+
     /// A session leaves behind what it holds, in one group or in all.
     pub(crate) fn leave_behind(
         &mut self,
@@ -82,14 +94,41 @@ impl Core {
         why: Why,
         log: &mut dyn FactLog,
     ) {
-        let held = self.state.held_by(session).map(|slot| &self.state.leases[slot as usize]);
-        let ranges = held.map(|lease| {
+        let mut leases = Vec::new();
+        let State { leases: all, holders, topics, .. } = &mut self.state;
+        let mut next = holders.get(&session).map(|holder| holder.first);
+        while let Some(slot) = next {
+            let lease = &mut all[slot as usize];
+            next = lease.next;
+            let Topic { number, group: of, .. } = topics[lease.slot];
+            // However often sessions of an id come and go, each lease is here once.
+            if group.is_none_or(|group| group == of) && !core::mem::replace(&mut lease.is_left, true) {
+                leases.push(Reverse(((number, of), lease.number, lease.end())));
+            }
+        }
+        if group.is_none() {
+            self.left_behind.forget_resumed(session);
+        }
+        self.queue_left(Left { session, why, leases: leases.into() }, log);
+    }
+
+    /// A session that was resumed leaves behind what its client does not have any more: all but these, in order.
+    pub(crate) fn leave_all_but(&mut self, session: SessionId, held: &[LeaseRange], log: &mut dyn FactLog) {
+        let leases = self.state.held_by(session).map(|slot| &self.state.leases[slot as usize]);
+        let ranges = leases.filter(|lease| !lease.is_left).flat_map(|lease| {
             let Topic { number, group, .. } = self.state.topics[lease.slot];
-            Reverse(((number, group), lease.number, lease.end()))
+            let of = (number, group);
+            gaps(of, lease.number, lease.end(), held).into_iter().map(move |(from, to)| Reverse((of, from, to)))
         });
-        let leases: Vec<_> = ranges.filter(|Reverse(((_, of), ..))| group.is_none_or(|group| group == *of)).collect();
-        if !leases.is_empty() {
-            self.left_behind.queue.push_back(Left { leases: leases.into(), why });
+        let leases = ranges.collect::<Vec<_>>().into();
+        // What its client has is what it says last.
+        self.left_behind.forget_resumed(session);
+        self.queue_left(Left { session, why: Why::Resumed, leases }, log);
+    }
+
+    fn queue_left(&mut self, left: Left, log: &mut dyn FactLog) {
+        if !left.leases.is_empty() {
+            self.left_behind.queue.push_back(left);
             self.go_on_with_left_behind(log);
         }
     }
@@ -101,26 +140,15 @@ impl Core {
         {
             self.left_behind.room -= 1;
             let Reverse((of, from, to)) = left.leases.pop().expect("what is left is not empty");
-            let Some((slot, first, end)) = self.state.first_leased(of, from, to) else {
-                self.drop_done();
-                continue;
-            };
-            let (lease, count) = (first, (end.0 - first.0) as u32);
-            let mut behind = end;
-            match &left.why {
-                Why::Expired => self.run_out(slot, lease, count, log),
-                Why::Ended => self.release_held(slot, lease, count, log),
-                Why::Resumed(held) => match first_gap(of, first, end, held) {
-                    None => {}
-                    Some((lease, to)) => {
-                        behind = to;
-                        self.release_held(slot, lease, (to.0 - lease.0) as u32, log);
-                    }
-                },
-            }
-            if behind < to {
-                let left = self.left_behind.queue.front_mut().expect("it was just looked at");
-                left.leases.push(Reverse((of, behind, to)));
+            if let Some((slot, first, end)) = self.state.first_leased(of, from, to) {
+                if end < to {
+                    left.leases.push(Reverse((of, end, to)));
+                }
+                let count = (end.0 - first.0) as u32;
+                match left.why {
+                    Why::Expired => self.run_out(slot, first, count, log),
+                    Why::Ended | Why::Resumed => self.release_held(slot, first, count, log),
+                }
             }
             self.drop_done();
         }
@@ -134,7 +162,7 @@ impl Core {
     }
 }
 
-impl crate::state::State {
+impl State {
     /// The first of some leases that are current and of one run: where they are, the first, and the one behind the last.
     fn first_leased(
         &self,
@@ -150,18 +178,22 @@ impl crate::state::State {
     }
 }
 
-/// The first part of a range of leases that is not among those held.
-fn first_gap(of: Of, first: LeaseNumber, end: LeaseNumber, held: &[LeaseRange]) -> Option<(LeaseNumber, LeaseNumber)> {
+/// The parts of a range of leases that are not among those held, which are in order.
+fn gaps(of: Of, first: LeaseNumber, end: LeaseNumber, held: &[LeaseRange]) -> Vec<(LeaseNumber, LeaseNumber)> {
     let from = held.partition_point(|(other, _, to)| (*other, *to) <= (of, first));
-    let mut named = held[from..].iter().take_while(|(other, from, _)| *other == of && *from < end);
+    let named = held[from..].iter().take_while(|(other, from, _)| *other == of && *from < end);
+    let mut found = Vec::new();
     let mut at = first;
-    // Neighbours among them are one, so what is behind the first of them that covers the beginning is a gap.
-    if let Some((_, _, to)) = held.get(from).filter(|(other, from, _)| *other == of && *from <= at) {
-        at = *to;
-        named.next();
+    for (_, from, to) in named {
+        if *from > at {
+            found.push((at, *from));
+        }
+        at = at.max(*to);
     }
-    let until = named.next().map_or(end, |(_, from, _)| *from);
-    (at < until).then_some((at, until))
+    if at < end {
+        found.push((at, end));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -175,12 +207,8 @@ mod tests {
             let mut held: Vec<LeaseRange> = held.iter().map(|held| range(1, *held)).collect();
             held.extend([0, 2].map(|topic| range(topic, (0, 100))));
             held.sort_unstable();
-            let (mut found, mut at) = (Vec::new(), LeaseNumber(10));
-            while let Some((from, to)) = first_gap((TopicNumber(1), 0), at, LeaseNumber(20), &held) {
-                found.push((from.0, to.0));
-                at = to;
-            }
-            found
+            let found = gaps((TopicNumber(1), 0), LeaseNumber(10), LeaseNumber(20), &held);
+            found.into_iter().map(|(from, to)| (from.0, to.0)).collect()
         };
         assert_eq!(gaps(&[]), [(10, 20)]);
         assert_eq!(gaps(&[(5, 105)]), []);

@@ -48,6 +48,7 @@ impl State {
             timer: None,
             previous: None,
             next: None,
+            is_left: false,
         };
         let lease_slot = self.leases.insert(lease) as LeaseSlot;
         self.arm(lease_slot);

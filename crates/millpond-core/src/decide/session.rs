@@ -24,7 +24,7 @@ impl Core {
         let resumed = self.dispatcher.begin(begin.session, begin.resume, self.state.now.run);
         // What one before it under the same id left behind is none of its own.
         if resumed {
-            self.leave_behind(begin.session, None, Why::Resumed(in_order(begin.held)), log);
+            self.leave_all_but(begin.session, &in_order(begin.held), log);
         }
         Ok(Reply::SessionBegun { resumed })
     }

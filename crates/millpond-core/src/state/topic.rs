@@ -170,6 +170,8 @@ pub(crate) struct Lease {
     /// The neighbours in the holder's list.
     pub(crate) previous: Option<LeaseSlot>,
     pub(crate) next: Option<LeaseSlot>,
+    /// Whether it is among those that sessions left behind.
+    pub(crate) is_left: bool,
 }
 
 /// What a lease is given on.

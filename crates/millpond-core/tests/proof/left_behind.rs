@@ -190,3 +190,41 @@ fn a_lease_that_was_left_behind_is_current_until_its_turn_comes() {
     assert_eq!(counts(&mut shell), (LEASES as u64 - 1, 0), "it does not come back");
     assert!(!acked(&mut shell, last));
 }
+
+#[test]
+fn sessions_that_come_and_go_under_one_id_leave_each_lease_behind_once() {
+    for resumes in [true, false] {
+        let (mut shell, _) = holding();
+        if !resumes {
+            say(&mut shell, "end s1");
+        }
+        let again = |shell: &mut Shell| {
+            let texts = if resumes { ["begin s1"; 10].as_slice() } else { &["begin s1", "end s1"].repeat(5) };
+            let commands = texts.iter().map(|text| (shell.ticket(), command(text))).collect();
+            shell.turn(commands);
+        };
+        again(&mut shell);
+        while shell.next_wake() == Some(0) {
+            again(&mut shell);
+            assert!(shell.core.left_behind() <= LEASES, "{} runs of {LEASES} leases", shell.core.left_behind());
+        }
+        again(&mut shell);
+        turns(&mut shell, "");
+        assert_eq!((counts(&mut shell), shell.core.left_behind()), ((LEASES as u64, 0), 0));
+    }
+}
+
+#[test]
+fn of_what_its_client_has_a_resumed_session_leaves_nothing_behind() {
+    let (mut shell, receipts) = holding();
+    let (kept, given_back) = receipts.split_at(LEASES / 5);
+    let held = kept.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
+    let begin = SessionBegin { session: SessionId(1), resume: Millis::seconds(10), held };
+    let ticket = shell.ticket();
+    let first = shell.turn(vec![(ticket, Command::SessionBegin(begin))]);
+    assert!(begun(&first), "it goes on");
+    turns(&mut shell, "");
+    assert_eq!(counts(&mut shell), (given_back.len() as u64, kept.len() as u64));
+    assert!(acked(&mut shell, kept[0]) && acked(&mut shell, *kept.last().unwrap()));
+    assert!(!acked(&mut shell, given_back[0]) && !acked(&mut shell, *given_back.last().unwrap()));
+}
