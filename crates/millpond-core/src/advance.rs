@@ -67,11 +67,12 @@ impl Core {
         }
         self.go_on_with_left_behind(log);
         let now = self.state.now.run;
-        // One after the other where they have many leases, so that no turn looks at those of all.
-        while !self.left_behind.any()
-            && let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now)
-        {
+        // Where they have many leases one a turn, so that no turn looks at those of all, and nobody keeps another from its end.
+        while let Some((_, session)) = self.dispatcher.losing.first().copied().filter(|(at, _)| *at <= now) {
             self.session_expired(session, log);
+            if self.left_behind.any() {
+                break;
+            }
         }
         self.tend_offices(log);
         self.begin_asked_by_state();

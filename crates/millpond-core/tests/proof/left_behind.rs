@@ -134,6 +134,17 @@ fn many_sessions_that_are_lost_at_once_expire_one_after_the_other() {
 }
 
 #[test]
+fn a_session_expires_though_others_leave_more_behind_than_a_turn_ends() {
+    let (mut shell, _) = holding();
+    say(&mut shell, "begin s2 resume=1s");
+    say(&mut shell, "lose s2");
+    shell.pass(1_000, 1_000);
+    let outputs = say(&mut shell, "end s1");
+    assert_eq!(shell.next_wake(), Some(0), "s1 is not through");
+    assert!(outputs.contains(&Output::SessionExpired(SessionId(2))), "{outputs:?}");
+}
+
+#[test]
 fn a_crash_in_the_midst_leaves_the_rest_to_the_grace_of_the_start() {
     let (mut shell, receipts) = holding();
     say(&mut shell, "lose s1");
