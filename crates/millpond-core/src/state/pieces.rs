@@ -110,11 +110,16 @@ impl State {
     /// Sees to it that a message is in memory, if it is in line or rests, and tells how many runs came for that. Otherwise
     /// tells what has to be fetched.
     pub(crate) fn bring(&mut self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Result<usize, Want> {
+        // Pieces reach over what is in memory as well, so each place is looked at before the next one is fetched.
         if self.topics[slot].level(priority).is_none_or(|level| level.aside_of(sequence).is_some()) {
-            // A piece may reach over it all the same.
             return Ok(0);
         }
-        Ok(self.bring_line(slot, priority, sequence)? + self.bring_rested(slot, priority, sequence)?)
+        let brought = self.bring_line(slot, priority, sequence)?;
+        let level = self.topics[slot].level(priority).expect("it was just looked at");
+        if matches!(level.line.find(sequence), InLine::Run(_)) {
+            return Ok(brought);
+        }
+        Ok(brought + self.bring_rested(slot, priority, sequence)?)
     }
 
     /// The same, if it is in line.

@@ -21,7 +21,11 @@ pub struct Bare<L = Journal> {
 
 impl<L: FactLog + Default> Bare<L> {
     pub fn new() -> Bare<L> {
-        let (store, mut journal) = (SharedStore::default(), L::default());
+        Bare::on(SharedStore::default())
+    }
+
+    pub fn on(store: SharedStore) -> Bare<L> {
+        let mut journal = L::default();
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
         core.start(Now { run: RunTime(0), wall: WallTime(WALL_START) }, false, &mut journal);
         Bare { core, store, journal, tickets: 0 }

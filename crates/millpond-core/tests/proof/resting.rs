@@ -12,6 +12,7 @@ use millpond_types::{MessageId, Millis, NamespaceName, Policy, Priority, Retry, 
 
 use crate::bare::Bare;
 use crate::history::{Known, name, publish_run, receive};
+use crate::store::SharedStore;
 
 /// Very many, of one topic.
 const MANY: u32 = 20_000;
@@ -23,15 +24,18 @@ struct House {
     bare: Bare,
     known: Known,
     wanted: Vec<Want>,
+    /// Of what is published without a delay.
+    ttl: Option<Millis>,
     /// The most bytes that topics took behind a turn.
     bytes: usize,
 }
 
 impl House {
     fn new() -> House {
-        let mut bare: Bare = Bare::new();
-        bare.store.pieces_wait = true;
-        House { bare, known: Known::default(), wanted: Vec::new(), bytes: 0 }
+        let mut store = SharedStore::default();
+        store.pieces_wait = true;
+        let bare = Bare::on(store);
+        House { bare, known: Known::default(), wanted: Vec::new(), ttl: None, bytes: 0 }
     }
 
     fn turn(&mut self, command: Option<Command>) -> Vec<LeasedRun> {
@@ -68,8 +72,11 @@ impl House {
     fn publish(&mut self, topic: &str, delays: impl Iterator<Item = u64>) {
         let delays: Vec<u64> = delays.collect();
         for some in delays.chunks(500) {
-            let run =
-                |delay: &u64| PublishRun { delay: Millis(*delay), ..publish_run(&mut self.known, topic, 1, None) };
+            let run = |delay: &u64| PublishRun {
+                delay: Millis(*delay),
+                ttl: self.ttl.filter(|_| *delay == 0),
+                ..publish_run(&mut self.known, topic, 1, None)
+            };
             let runs = some.iter().map(run).collect();
             self.turn(Some(publish(runs)));
         }
@@ -224,6 +231,21 @@ fn what_rests_between_messages_that_are_on_the_disk_is_ready_in_time() {
     house.pass(HOUR);
     invariants::check(&house.bare.core);
     assert_eq!(house.work(&FinishVerb::Ack), 3000);
+}
+
+#[test]
+fn what_is_in_line_in_the_reach_of_a_piece_ends_in_time() {
+    let mut house = House::new();
+    // Of what is in line, all but the first have a TTL.
+    house.publish("jobs", [0].into_iter());
+    house.ttl = Some(Millis(HOUR));
+    house.publish("jobs", (0..2000).map(|at| if at % 20 == 7 { 0 } else { 2 * HOUR }));
+    house.write();
+    house.pass(HOUR);
+    invariants::check(&house.bare.core);
+    assert_eq!(house.work(&FinishVerb::Ack), 1, "what was in line has ended");
+    house.pass(HOUR);
+    assert_eq!(house.work(&FinishVerb::Ack), 1900);
 }
 
 #[test]

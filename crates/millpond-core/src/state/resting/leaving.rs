@@ -18,12 +18,16 @@ impl State {
     pub(crate) fn store_resting(&mut self, slot: TopicSlot) -> Vec<Want> {
         let mut wants = Vec::new();
         for index in 0..self.topics[slot].levels.len() {
-            let bound = self.topics[slot].bounds.resting as usize;
-            if self.topics[slot].levels[index].rests as usize > bound {
+            let topic = &self.topics[slot];
+            let (level, bound) = (&topic.levels[index], usize::from(topic.bounds.resting));
+            let (has_too_many, has_pieces) = (level.rests as usize > bound, level.resting.is_some());
+            if has_too_many {
                 self.will_change(slot);
                 wants.extend(self.store_far(slot, index, bound));
             }
-            self.arm_overdue(slot, index);
+            if has_pieces {
+                self.arm_overdue(slot, index);
+            }
         }
         wants
     }
