@@ -200,6 +200,7 @@ impl Core {
             || self.has_asked_by_state()
             || !self.state.sweeps.is_empty()
             || !self.state.touched.is_empty()
+            || self.has_rationed_to_look_at()
         {
             return Some(Millis::ZERO);
         }

@@ -13,13 +13,12 @@ const LEAVE_MAX: usize = 256;
 const LOOK_MAX: usize = 1024;
 /// Of what is read ahead in one place, there are so many reads in memory: the one that is served, and the next.
 const READS_AHEAD: usize = 2;
-/// Bytes that topics may take whatever the room is: so a few consumers go on, one topic after another, in no room at all.
-const ROOM_MIN: usize = 1024 * 1024;
 
 impl Core {
     /// Sets how many bytes the topics in memory should not exceed.
     pub fn set_room(&mut self, bytes: usize) {
         self.state.residents.room = bytes;
+        self.state.leased.has_eased = true;
         let ahead = self.dispatcher.reach.set_room(bytes);
         self.state.residents.set_brought(READS_AHEAD * ahead);
     }
@@ -32,6 +31,11 @@ impl Core {
     /// About how many bytes the topics in memory take.
     pub fn resident_bytes(&self) -> usize {
         self.state.residents.bytes
+    }
+
+    /// About how many of these the topics take that are leased from, which cannot leave.
+    pub fn leased_bytes(&self) -> usize {
+        self.state.leased.bytes
     }
 
     /// How many topics are in memory.
@@ -81,7 +85,7 @@ impl Core {
         }
         // Only when each of them was looked at: what happens to be oldest may be what was leased in one go.
         let can_none_leave = self.stayed >= self.state.topics.len();
-        self.is_crowded = can_none_leave && self.state.residents.bytes > self.state.residents.room.max(ROOM_MIN);
+        self.is_crowded = can_none_leave && self.state.residents.bytes > self.state.residents.room_for_leases();
         self.dispatcher.reach.hold_back(self.is_crowded);
         self.is_over_room() && !can_none_leave
     }

@@ -44,6 +44,7 @@ pub fn check(core: &Core) {
     ready_topics_are_offered(core);
     assert_eq!(state.setup, state.weigh_setup(), "what is set up is summed up");
     core.dispatcher.check_living();
+    rations_have_their_reason(core);
     jobs_read_ahead_what_is_not_in_memory(core);
     who_holds_leases_is_there_or_left_them_behind(core);
     offices::check(core);
@@ -199,7 +200,9 @@ fn every_lease_has_a_topic(state: &State) {
 /// The holders' lists hold each lease with a holder, once.
 fn holders_hold_what_is_held(state: &State) {
     let mut held: BTreeMap<SessionId, usize> = BTreeMap::new();
+    let mut charged: BTreeMap<SessionId, usize> = BTreeMap::new();
     for (_, lease) in &state.leases {
+        *charged.entry(lease.holder).or_default() += lease.bytes as usize;
         if lease.holder != SessionId(0) {
             *held.entry(lease.holder).or_default() += 1;
             assert!(lease.timer.is_none(), "a session's lease has no timer of its own");
@@ -210,6 +213,19 @@ fn holders_hold_what_is_held(state: &State) {
     assert_eq!(held.len(), state.holders.len(), "every holder holds something");
     for (session, count) in held {
         assert_eq!(state.held_by(session).count(), count, "a holder's list is whole");
+    }
+    for session in state.holders_in_order().into_iter().chain([SessionId(0)]) {
+        let bytes = charged.get(&session).copied().unwrap_or(0);
+        assert_eq!(state.bytes_held_by(session), bytes, "a holder is charged for what it holds");
+    }
+}
+
+/// Nobody is kept on a ration who may be given something, once a dispatch is over.
+fn rations_have_their_reason(core: &Core) {
+    for (slot, has_reason) in core.rations() {
+        let consumer = &core.dispatcher.consumers[slot as usize];
+        assert!(consumer.is_rationed && !consumer.queued, "who is rationed is not among the hungry");
+        assert!(has_reason || core.has_rationed_to_look_at(), "a consumer may be given something, and nobody looks");
     }
 }
 
@@ -317,9 +333,11 @@ fn entries_are_counted(state: &State) {
 
 /// Every topic stands once in the order of their last use, and what they take is summed up.
 fn residents_are_weighed(state: &State) {
-    let (topics, bytes) = state.weigh_all();
-    assert_eq!(topics, state.topics.len(), "every topic has its turn to leave");
-    assert_eq!(bytes, state.residents.bytes, "what the topics take");
+    let sum = |topics: &mut dyn Iterator<Item = &Topic>| topics.map(|topic| topic.residence.bytes()).sum::<usize>();
+    assert_eq!(state.by_use().count(), state.topics.len(), "every topic has its turn to leave");
+    assert_eq!(sum(&mut state.by_use()), state.residents.bytes, "what the topics take");
+    let leased = sum(&mut state.by_use().filter(|topic| topic.in_flight > 0));
+    assert_eq!(leased, state.leased.bytes, "what the topics take that are leased from");
 }
 
 fn timers_are_as_many_as_what_waits(state: &State) {

@@ -121,7 +121,7 @@ impl State {
                 &mut counts.retrying
             }
             AsideWhy::Leased(_) => {
-                topic.in_flight = topic.in_flight.strict_add_signed(change);
+                self.leased.count(topic, change);
                 &mut counts.leased
             }
         };

@@ -4,6 +4,7 @@ use millpond_types::{LeaseNumber, Millis, Priority, RunTime, SessionId};
 
 use crate::fact::Fact;
 use crate::page::RunPage;
+use crate::state::resident::LEASE_BYTES;
 use crate::state::topic::{AsideWhy, Lease, Past, Terms};
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 
@@ -13,6 +14,10 @@ impl State {
             unreachable!("called for this fact alone")
         };
         let slot = self.slot(*topic, *group);
+        if self.topics[slot].residence.bytes() == 0 {
+            // It has come in this turn.
+            self.used(slot);
+        }
         let aside = self.take_unleased(slot, *priority, *first, *count);
         let past = Past { deliveries: aside.deliveries + 1, ..aside.past() };
         let topic = &mut self.topics[slot];
@@ -43,6 +48,7 @@ impl State {
             count,
             run: of_run,
             holder,
+            bytes: 0,
             duration,
             deadline,
             timer: None,
@@ -56,6 +62,8 @@ impl State {
         let other = self.topics[slot].leases.insert(number, lease_slot);
         assert!(other.is_none(), "a lease number is given out once");
         self.set_aside(slot, priority, run, past, AsideWhy::Leased(lease_slot));
+        // Nobody weighs the topic before the end of the turn, which may give very many leases.
+        self.weighs(slot, self.topics[slot].residence.bytes() + LEASE_BYTES);
     }
 
     pub(super) fn extended(

@@ -22,6 +22,8 @@ pub(crate) struct Consumer {
     pub(super) scope: ScopeSlot,
     /// Whether it stands among the hungry of its scope.
     pub(crate) queued: bool,
+    /// Whether it waits until its session holds less, and stands there for as long no more.
+    pub(crate) is_rationed: bool,
     /// Messages that may still be delivered.
     pub(crate) messages: u32,
     /// Bytes that may still be delivered.
@@ -78,6 +80,7 @@ impl Dispatcher {
             seat: new.seat,
             scope,
             queued: false,
+            is_rationed: false,
             messages: new.messages,
             bytes: new.bytes,
             lease: new.lease,
@@ -103,6 +106,7 @@ impl Dispatcher {
     }
 
     pub(crate) fn remove(&mut self, slot: ConsumerSlot) -> Consumer {
+        self.off_ration(slot);
         let consumer = self.consumers.remove(slot as usize);
         self.scopes.close(consumer.scope, slot, consumer.queued);
         match consumer.kind {
@@ -128,7 +132,7 @@ impl Dispatcher {
     /// Lets a consumer with credit stand among the hungry of its scope.
     pub(crate) fn feed(&mut self, slot: ConsumerSlot) {
         let consumer = &mut self.consumers[slot as usize];
-        if consumer.is_hungry() && !core::mem::replace(&mut consumer.queued, true) {
+        if consumer.is_hungry() && !consumer.is_rationed && !core::mem::replace(&mut consumer.queued, true) {
             self.scopes.feed(consumer.scope, slot);
         }
     }

@@ -9,6 +9,7 @@ mod domain;
 mod fair;
 mod living;
 pub(crate) mod offices;
+pub(crate) mod rations;
 pub(crate) mod reach;
 pub(crate) mod repeats;
 pub(crate) mod scope;
@@ -33,6 +34,7 @@ use slab::Slab;
 use crate::command::Ticket;
 use crate::dispatch::consumer::Consumer;
 use crate::dispatch::offices::Offices;
+use crate::dispatch::rations::Rations;
 use crate::dispatch::reach::Reach;
 use crate::dispatch::repeats::Repeats;
 use crate::dispatch::scopes::Scopes;
@@ -58,6 +60,7 @@ pub(crate) struct Dispatcher {
     pub(crate) receives: HashMap<Ticket, ConsumerSlot, FixedState>,
     /// Receives that may be asked for again.
     pub(crate) repeats: Repeats,
+    pub(crate) rations: Rations,
     pub(crate) watch: Watch,
     /// Bytes that all may take which connections hold here.
     pub(crate) living_max: usize,

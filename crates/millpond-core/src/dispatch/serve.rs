@@ -41,6 +41,7 @@ impl Core {
     pub fn dispatch(&mut self, log: &mut dyn FactLog) {
         self.sweep();
         self.look_at_touched(log);
+        self.look_at_rationed();
         self.watch();
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
@@ -68,8 +69,12 @@ impl Core {
         loop {
             let Some(place) = self.dispatcher.scopes.slots.get_mut(scope as usize) else { return };
             let Some(slot) = place.hungry.pop_front() else { return };
+            let Some(ration) = self.ration(slot) else {
+                self.set_on_ration(slot);
+                continue;
+            };
             let before = self.dispatcher.consumers[slot as usize].got.len();
-            let end = self.serve_consumer(scope, slot, log);
+            let end = self.serve_consumer(scope, (slot, ration), log);
             let consumer = &mut self.dispatcher.consumers[slot as usize];
             let has_got = consumer.got.len() > before;
             if before == 0 && has_got {
@@ -89,10 +94,17 @@ impl Core {
         }
     }
 
-    /// Gives a consumer its share from a scope. Breaks off where nothing more can be served from it in this turn.
-    fn serve_consumer(&mut self, scope: ScopeSlot, consumer: ConsumerSlot, log: &mut dyn FactLog) -> ControlFlow<Held> {
+    /// Gives a consumer its share from a scope, while leased topics take less than its ration lets them. Breaks off where
+    /// nothing more can be served from it in this turn.
+    fn serve_consumer(
+        &mut self,
+        scope: ScopeSlot,
+        (consumer, ration): (ConsumerSlot, usize),
+        log: &mut dyn FactLog,
+    ) -> ControlFlow<Held> {
         let (mut share, mut stale) = (SHARE, 0);
-        while share > 0 && self.dispatcher.consumers[consumer as usize].is_hungry() {
+        while share > 0 && self.state.leased.bytes < ration && self.dispatcher.consumers[consumer as usize].is_hungry()
+        {
             let turn = match self.next_turn(scope) {
                 Ok(Some(turn)) => turn,
                 Ok(None) => return ControlFlow::Break(Held::Empty),

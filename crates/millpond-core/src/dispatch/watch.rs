@@ -13,6 +13,8 @@ pub const WATCH_EVERY: Millis = Millis(1000);
 const TOPICS: usize = 1000;
 /// Places of scopes looked at in one turn: of the lists that nobody uses there may be 64 a group.
 const SCOPES: usize = 256;
+/// Consumers looked at in one turn, of those that are given nothing because of what their sessions hold.
+const CONSUMERS: usize = 1000;
 
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -33,6 +35,7 @@ impl Core {
     /// Lets dispatch forget whom it was to tell of what. For simulations: the watch has to find all of it.
     pub fn forget_wake_ups(&mut self) {
         self.dispatcher.scopes.forget_wake_ups();
+        self.forget_rationed();
     }
 
     /// Whether there is anything for the watch to look at: then a turn is due after [`WATCH_EVERY`], whatever
@@ -63,6 +66,7 @@ impl Core {
             self.watch_scope((slot % places) as ScopeSlot);
         }
         self.dispatcher.watch.scope = (from + SCOPES) % places.max(1);
+        self.dispatcher.watch.forgotten += self.watch_rationed(CONSUMERS);
     }
 
     fn watch_scope(&mut self, slot: ScopeSlot) {

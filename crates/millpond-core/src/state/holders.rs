@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use hashbrown::hash_map::Entry;
 use millpond_types::SessionId;
 
 use crate::state::{LeaseSlot, State};
@@ -11,37 +12,57 @@ use crate::state::{LeaseSlot, State};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Holder {
     pub(crate) first: LeaseSlot,
+    /// Bytes that they are charged.
+    pub(crate) bytes: usize,
 }
 
 impl State {
     /// Puts a lease in front of its holder's list. A lease without a holder is in no list.
     pub(crate) fn hold(&mut self, slot: LeaseSlot) {
-        let holder = self.leases[slot as usize].holder;
-        if holder == SessionId(0) {
+        let bytes = self.charge(slot);
+        let lease = &mut self.leases[slot as usize];
+        lease.bytes = bytes;
+        if lease.holder == SessionId(0) {
+            self.leased.held_by_none += bytes as usize;
             return;
         }
-        let next = self.holders.insert(holder, Holder { first: slot }).map(|list| list.first);
-        self.leases[slot as usize].previous = None;
-        self.leases[slot as usize].next = next;
-        if let Some(next) = next {
-            self.leases[next as usize].previous = Some(slot);
+        match self.holders.entry(lease.holder) {
+            Entry::Vacant(place) => _ = place.insert(Holder { first: slot, bytes: bytes as usize }),
+            Entry::Occupied(mut place) => {
+                let holder = place.get_mut();
+                holder.bytes += bytes as usize;
+                let next = core::mem::replace(&mut holder.first, slot);
+                lease.next = Some(next);
+                self.leases[next as usize].previous = Some(slot);
+            }
         }
     }
 
     /// Takes a lease out of its holder's list.
     pub(crate) fn let_go(&mut self, slot: LeaseSlot) {
         let lease = &self.leases[slot as usize];
-        let (holder, previous, next) = (lease.holder, lease.previous, lease.next);
+        let (holder, previous, next, bytes) = (lease.holder, lease.previous, lease.next, lease.bytes as usize);
+        self.leased.has_eased = true;
         if holder == SessionId(0) {
+            self.leased.held_by_none -= bytes;
             return;
         }
         if let Some(next) = next {
             self.leases[next as usize].previous = previous;
         }
+        if let Some(previous) = previous {
+            self.leases[previous as usize].next = next;
+        }
+        let Entry::Occupied(mut place) = self.holders.entry(holder) else { unreachable!("it holds this lease") };
         match (previous, next) {
-            (Some(previous), _) => self.leases[previous as usize].next = next,
-            (None, Some(next)) => _ = self.holders.insert(holder, Holder { first: next }),
-            (None, None) => _ = self.holders.remove(&holder),
+            (None, None) => _ = place.remove(),
+            (_, first) => {
+                let of = place.get_mut();
+                of.bytes -= bytes;
+                if previous.is_none() {
+                    of.first = first.expect("the list goes on");
+                }
+            }
         }
     }
 

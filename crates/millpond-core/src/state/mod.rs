@@ -15,6 +15,7 @@ pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod held;
 pub(crate) mod holders;
+pub(crate) mod leased;
 pub(crate) mod line;
 pub(crate) mod namespace;
 pub(crate) mod numbers;
@@ -53,6 +54,7 @@ use crate::state::entries::Fetched;
 use crate::state::group::Groups;
 use crate::state::hash::FixedState;
 use crate::state::holders::Holder;
+use crate::state::leased::Leased;
 use crate::state::line::LevelBounds;
 use crate::state::namespace::{Namespace, Namespaces};
 use crate::state::numbers::Numbers;
@@ -117,6 +119,7 @@ pub(crate) struct State {
     pub(crate) bounds: LevelBounds,
     pub(crate) leases: Slab<Lease>,
     pub(crate) holders: HashMap<SessionId, Holder, FixedState>,
+    pub(crate) leased: Leased,
     /// What was fetched for parked commands, of what is looked up one by one.
     pub(crate) fetched: Fetched,
     pub(crate) producers: Producers,
@@ -165,6 +168,7 @@ impl State {
             bounds: LevelBounds::ENDS,
             leases: Slab::new(),
             holders: HashMap::default(),
+            leased: Leased::default(),
             fetched: Fetched::new(),
             producers: Producers::default(),
             run_timers: TimeIndex::new(),

@@ -20,6 +20,10 @@ const INDEX_BYTES: usize = 64;
 const TIMER_BYTES: usize = 64;
 /// Entries that a node of a sorted map has room for, and that it holds on average.
 const NODE: (usize, usize) = (11, 7);
+/// Bytes that a topic takes for each lease, with what is aside of it, whatever else it holds.
+pub(crate) const LEASE_BYTES: usize = size_of::<Lease>() + size_of::<Aside>() + 2 * TIMER_BYTES;
+/// Bytes that topics may take whatever the room is: so a few consumers go on, one topic after another, in no room at all.
+const ROOM_MIN: usize = 1024 * 1024;
 const NONE: TopicSlot = TopicSlot::MAX;
 /// Topics brought in for dispatch that stay until they are served, the last ones, at least: more than are needed at a time
 /// to find out whose turn it is in a scope, so that dispatch goes on however little room there is.
@@ -73,12 +77,26 @@ impl Residence {
     pub(crate) fn is_brought(&self) -> bool {
         self.brought
     }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns what it was before.
+    pub(super) fn set_bytes(&mut self, bytes: usize) -> usize {
+        core::mem::replace(&mut self.bytes, bytes)
+    }
 }
 
 impl Residents {
     /// Sets how many topics that dispatch reads ahead may wait for their turn.
     pub(crate) fn set_brought(&mut self, topics: usize) {
         self.brought_max = topics.max(BROUGHT_MIN);
+    }
+
+    /// Bytes that topics may take which cannot do without memory.
+    pub(crate) fn room_for_leases(&self) -> usize {
+        self.room.max(ROOM_MIN)
     }
 
     /// The topic that nothing has happened to for longest.
@@ -102,6 +120,7 @@ impl State {
         self.disarm_bucket(slot);
         self.disarm_raise(slot);
         let topic = self.topics.remove(slot);
+        assert_eq!(topic.in_flight, 0, "what is leased stays in memory");
         self.residents.bytes -= topic.residence.bytes;
         topic
     }
@@ -113,8 +132,7 @@ impl State {
             self.link(slot);
         }
         let bytes = self.topics[slot].weight();
-        let before = core::mem::replace(&mut self.topics[slot].residence.bytes, bytes);
-        self.residents.bytes = self.residents.bytes - before + bytes;
+        self.weighs(slot, bytes);
     }
 
     /// A topic was brought in for dispatch.
@@ -159,11 +177,10 @@ impl State {
             })
     }
 
-    /// How many topics stand in the order of their last use, and what they were weighed at.
-    pub(crate) fn weigh_all(&self) -> (usize, usize) {
+    /// The topics in the order of their last use.
+    pub(crate) fn by_use(&self) -> impl Iterator<Item = &Topic> {
         let next = |slot: &TopicSlot| Some(self.topics[*slot].residence.newer).filter(|newer| *newer != NONE);
-        let slots = core::iter::successors(self.residents.oldest(), next);
-        slots.fold((0, 0), |(topics, bytes), slot| (topics + 1, bytes + self.topics[slot].residence.bytes))
+        core::iter::successors(self.residents.oldest(), next).map(|slot| &self.topics[slot])
     }
 
     fn link(&mut self, slot: TopicSlot) {

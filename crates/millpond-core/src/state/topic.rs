@@ -163,6 +163,8 @@ pub(crate) struct Lease {
     /// The first lease of the run that it was given in, by whatever policy was in force then.
     pub(crate) run: Option<LeaseNumber>,
     pub(crate) holder: SessionId,
+    /// What its holder is charged for it.
+    pub(crate) bytes: u32,
     pub(crate) duration: Millis,
     pub(crate) deadline: RunTime,
     /// Set where no session holds the lease.

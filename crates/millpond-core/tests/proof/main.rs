@@ -23,6 +23,7 @@ mod offices;
 mod parking;
 mod pieces;
 mod producers;
+mod rations;
 mod resting;
 mod retention;
 mod rooms;

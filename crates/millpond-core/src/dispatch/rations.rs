@@ -1,0 +1,123 @@
+//! Rations: leased topics cannot leave memory, so a holder of leases is given no more of them while the topics that it
+//! holds take as much as is free of the room for topics. A single one may hold half of the room, the next one half of the
+//! rest, and whoever holds little is served: however much credit a few consumers give, the others find room.
+//!
+//! A holder is a session. All receives together are one, for nobody knows which of them are of one client. Whoever holds
+//! nothing is always given something, and what ends as it is delivered is not counted.
+//!
+//! Invariant: a consumer with credit is either among the hungry of its scope or rationed, and who is rationed is looked at
+//! again after every lease that has ended.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::Core;
+use crate::dispatch::{ConsumerSlot, Dispatcher};
+
+/// Consumers that are looked at again in one turn: a tenth of a millisecond.
+const LOOK_MAX: usize = 1000;
+
+#[derive(Default)]
+pub(crate) struct Rations {
+    /// Consumers with credit whose holders hold as much as they may.
+    rationed: BTreeSet<ConsumerSlot>,
+    /// The first that was not looked at yet, of so many.
+    next: ConsumerSlot,
+    to_look: usize,
+}
+
+impl Core {
+    /// How many consumers with credit are given nothing because of what their sessions hold.
+    pub fn rationed(&self) -> usize {
+        self.dispatcher.rations.rationed.len()
+    }
+
+    /// How much all leased topics may take while a consumer is given more. `None` if it is given nothing now.
+    pub(super) fn ration(&self, slot: ConsumerSlot) -> Option<usize> {
+        let consumer = &self.dispatcher.consumers[slot as usize];
+        let (room, leased) = (self.state.residents.room_for_leases(), self.state.leased.bytes);
+        if consumer.at_most_once || room == usize::MAX {
+            return Some(usize::MAX);
+        }
+        let (free, held) = (room.saturating_sub(leased), self.state.bytes_held_by(consumer.holder()));
+        // What it is given adds to what it holds as much as it takes from what is free.
+        (held == 0 || held < free).then(|| leased + free.saturating_sub(held).div_ceil(2).max(1))
+    }
+
+    /// A consumer is looked at again when a lease has ended.
+    pub(super) fn set_on_ration(&mut self, slot: ConsumerSlot) {
+        let consumer = &mut self.dispatcher.consumers[slot as usize];
+        (consumer.queued, consumer.is_rationed) = (false, true);
+        self.dispatcher.rations.rationed.insert(slot);
+    }
+
+    /// Looks at who may be given something again, because leases have ended.
+    pub(super) fn look_at_rationed(&mut self) {
+        let has_eased = core::mem::take(&mut self.state.leased.has_eased);
+        let rations = &mut self.dispatcher.rations;
+        if has_eased {
+            rations.to_look = rations.rationed.len();
+        }
+        let count = rations.to_look.min(LOOK_MAX);
+        rations.to_look -= count;
+        for slot in rations.next_ones(count) {
+            self.feed_if_it_may_take(slot);
+        }
+    }
+
+    /// Whether there is somebody to look at again.
+    pub(crate) fn has_rationed_to_look_at(&self) -> bool {
+        let Rations { rationed, to_look, .. } = &self.dispatcher.rations;
+        !rationed.is_empty() && (self.state.leased.has_eased || *to_look > 0)
+    }
+
+    /// For the watch: how many of a few were not told that they may be given something.
+    pub(super) fn watch_rationed(&mut self, count: usize) -> u64 {
+        let rations = &mut self.dispatcher.rations;
+        if rations.to_look > 0 {
+            return 0;
+        }
+        let count = count.min(rations.rationed.len());
+        let slots = rations.next_ones(count);
+        slots.into_iter().map(|slot| u64::from(self.feed_if_it_may_take(slot))).sum()
+    }
+
+    /// Who is rationed, and whether that is due to what is held now. For the invariants.
+    pub(crate) fn rations(&self) -> impl Iterator<Item = (ConsumerSlot, bool)> {
+        let rationed = self.dispatcher.rations.rationed.iter();
+        rationed.map(|slot| (*slot, self.ration(*slot).is_none()))
+    }
+
+    pub(super) fn forget_rationed(&mut self) {
+        self.state.leased.has_eased = false;
+        self.dispatcher.rations.to_look = 0;
+    }
+
+    fn feed_if_it_may_take(&mut self, slot: ConsumerSlot) -> bool {
+        let may_take = self.ration(slot).is_some();
+        if may_take {
+            self.dispatcher.off_ration(slot);
+            self.dispatcher.feed(slot);
+        }
+        may_take
+    }
+}
+
+impl Dispatcher {
+    pub(super) fn off_ration(&mut self, slot: ConsumerSlot) {
+        self.consumers[slot as usize].is_rationed = false;
+        self.rations.rationed.remove(&slot);
+    }
+}
+
+impl Rations {
+    /// So many, in turn.
+    fn next_ones(&mut self, count: usize) -> Vec<ConsumerSlot> {
+        let behind = self.rationed.range(self.next..).chain(self.rationed.range(..self.next));
+        let slots: Vec<ConsumerSlot> = behind.copied().take(count).collect();
+        if let Some(last) = slots.last() {
+            self.next = last + 1;
+        }
+        slots
+    }
+}

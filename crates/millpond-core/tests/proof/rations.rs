@@ -1,0 +1,320 @@
+//! Leased topics do not leave memory, so a holder of very many is given no more of them for a while: what all of them take
+//! has a bound, who holds little is served all the same, and everything is delivered as leases end.
+
+use std::collections::BTreeMap;
+
+use millpond_core::command::*;
+use millpond_core::output::{LeasedRun, Output, Reply};
+use millpond_core::{Now, WATCH_EVERY, invariants};
+use millpond_types::{Filter, Millis, NamespaceName, RunTime, SessionId, WallTime};
+use proptest::prelude::*;
+
+use crate::bare::Bare;
+use crate::history::{Known, config, publish_run, receive};
+use crate::script::{Line, Names, command};
+
+/// What topics may take.
+const ROOM: usize = 2 << 20;
+/// More than there is room for.
+const TOPICS: usize = 8000;
+/// More credit than there are topics.
+const ALL: u32 = 1_000_000;
+/// One-shot receives.
+const NOBODY: u64 = 0;
+
+/// A core with little room, and who holds what of it.
+struct Pond {
+    bare: Bare,
+    held: BTreeMap<u64, Vec<ReceiptRun>>,
+    /// Messages that were delivered.
+    delivered: usize,
+    most: usize,
+}
+
+impl Pond {
+    fn new() -> Pond {
+        let mut bare = Bare::new();
+        bare.core.set_room(ROOM);
+        Pond { bare, held: BTreeMap::new(), delivered: 0, most: 0 }
+    }
+
+    /// With a message in each of many topics.
+    fn stocked() -> Pond {
+        let mut pond = Pond::new();
+        (0..TOPICS).step_by(1000).for_each(|from| pond.publish(from..from + 1000, 1));
+        pond
+    }
+
+    fn publish(&mut self, topics: std::ops::Range<usize>, count: u32) {
+        let mut known = Known::default();
+        let runs = topics.map(|at| publish_run(&mut known, &format!("t/{at:05}"), count, None)).collect();
+        let (namespace, level) = (NamespaceName::default(), Level::Durable);
+        self.bare.submit(Command::Publish(Publish { namespace, producer: None, level, runs }));
+        self.settle();
+    }
+
+    fn say(&mut self, text: &str) {
+        self.bare.submit(command(&Line::new(text), text, &Names::default()));
+    }
+
+    /// A session whose only consumer has so much credit.
+    fn attach(&mut self, session: u64, messages: u32) {
+        self.say(&format!("begin s{session}"));
+        self.say(&format!("attach s{session}.1 max={messages} bytes=1000000000"));
+        self.settle();
+    }
+
+    /// Ends the first of what a session holds.
+    fn finish(&mut self, session: u64, count: usize, verb: FinishVerb) {
+        let held = self.held.entry(session).or_default();
+        let receipts = held.drain(..count.min(held.len())).collect();
+        self.bare.submit(Command::Finish(Finish { verb, receipts, confirm: false }));
+        self.settle();
+    }
+
+    fn holds(&self, session: u64) -> usize {
+        self.held.get(&session).map_or(0, Vec::len)
+    }
+
+    /// Turns until nothing is to be done: it comes to that.
+    fn settle(&mut self) {
+        for _ in 0..20 * TOPICS {
+            self.turn();
+            let wanted = self.bare.wanted();
+            if wanted.is_empty() && self.bare.core.next_wake() != Some(Millis::ZERO) {
+                return assert_eq!(self.bare.core.forgotten(), 0, "everybody is told");
+            }
+            self.bare.load(wanted);
+        }
+        panic!("turns go on though nothing can be given");
+    }
+
+    fn turn(&mut self) {
+        let Bare { core, journal, .. } = &mut self.bare;
+        core.set_time(core.now());
+        core.advance(journal);
+        core.dispatch(journal);
+        self.most = self.most.max(core.leased_bytes());
+        let outputs: Vec<Output> = core.outputs().drain(..).collect();
+        for output in outputs {
+            let (session, leases): (u64, Vec<LeasedRun>) = match output {
+                Output::Delivery { session, leases, .. } => (session.0, leases),
+                Output::Reply { reply: Reply::Received(leases), .. } => (NOBODY, leases),
+                _ => continue,
+            };
+            self.delivered += leases.iter().map(|run| run.count as usize).sum::<usize>();
+            let held = self.held.entry(session).or_default();
+            held.extend(leases.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }));
+        }
+    }
+
+    fn pass(&mut self, time: Millis) {
+        let Now { run, wall } = self.bare.core.now();
+        self.bare.core.set_time(Now { run: RunTime(run.0 + time.0), wall: WallTime(wall.0 + time.0) });
+    }
+
+    fn rationed(&self) -> usize {
+        self.bare.core.rationed()
+    }
+}
+
+#[test]
+fn who_takes_all_that_he_is_given_leaves_room_for_others() {
+    let mut pond = Pond::stocked();
+    pond.attach(1, ALL);
+    assert!(pond.most < ROOM / 2 + ROOM / 20, "a single one holds half of the room: {}", pond.most);
+    assert!(pond.most > ROOM / 2 - ROOM / 20, "and not less: {}", pond.most);
+    assert_eq!((pond.rationed(), pond.holds(1) < TOPICS / 2), (1, true));
+    pond.attach(2, ALL);
+    let (first, second) = (pond.holds(1), pond.holds(2));
+    assert!(second > first * 2 / 5 && second < first * 3 / 5, "the next one half of the rest: {second} beside {first}");
+    pond.attach(3, 10);
+    assert_eq!(pond.holds(3), 10, "who holds little is served");
+    pond.bare.submit(receive(10));
+    pond.settle();
+    assert_eq!((pond.holds(NOBODY), pond.rationed()), (10, 2), "and so are receives");
+    invariants::check(&pond.bare.core);
+}
+
+#[test]
+fn all_is_delivered_as_leases_end() {
+    let mut pond = Pond::stocked();
+    pond.attach(1, ALL);
+    let before = pond.holds(1);
+    pond.finish(1, 100, FinishVerb::Ack);
+    assert!(pond.holds(1) > before - 10, "who ends leases is given others at once: {} of {before}", pond.holds(1));
+    pond.attach(2, ALL);
+    while pond.holds(1) + pond.holds(2) > 0 {
+        pond.finish(1, 700, FinishVerb::Ack);
+        pond.finish(2, 300, FinishVerb::Ack);
+    }
+    assert_eq!((pond.delivered, pond.rationed()), (TOPICS, 0));
+    assert!(pond.most < ROOM, "within the room all the while: {}", pond.most);
+    assert_eq!(pond.bare.core.leased_bytes(), 0);
+}
+
+#[test]
+fn all_is_delivered_where_each_ends_what_the_other_could_have() {
+    let mut pond = Pond::stocked();
+    pond.attach(1, ALL);
+    pond.attach(2, ALL);
+    let before = pond.holds(2);
+    // Its leases come back, and there is more room for the other.
+    pond.held.remove(&1);
+    pond.say("end s1");
+    pond.settle();
+    assert!(pond.holds(2) > before * 3 / 2, "{} after {before}", pond.holds(2));
+}
+
+/// A lease in a topic that is leased from takes less than a topic does, but not nothing: also in the turn in which it is given.
+#[test]
+fn leases_of_one_topic_have_a_bound_as_well() {
+    const MESSAGES: u32 = 400_000;
+    let mut pond = Pond::new();
+    (0..MESSAGES / 20_000).for_each(|_| pond.publish(0..1, 20_000));
+    pond.attach(1, ALL);
+    assert!(pond.most > ROOM / 2 && pond.most < ROOM, "{} bytes", pond.most);
+    assert_eq!(pond.rationed(), 1);
+    while pond.holds(1) > 0 {
+        pond.finish(1, usize::MAX, FinishVerb::Ack);
+    }
+    assert_eq!(pond.delivered, MESSAGES as usize);
+}
+
+#[test]
+fn what_ends_as_it_is_delivered_is_not_rationed() {
+    let mut pond = Pond::stocked();
+    pond.attach(1, ALL);
+    pond.say("begin s2");
+    pond.say("attach s2.1 max=1000000 bytes=1000000000 once=yes");
+    pond.settle();
+    assert_eq!((pond.delivered, pond.rationed()), (TOPICS, 1));
+}
+
+/// Nobody knows of which client a receive is, so all of them hold what one session may, and wait as long as they say.
+#[test]
+fn receives_share_a_ration() {
+    let mut pond = Pond::stocked();
+    for _ in 0..TOPICS / 500 {
+        pond.bare.submit(receive(500));
+        pond.settle();
+    }
+    assert!(pond.most < ROOM / 2 + ROOM / 20, "{}", pond.most);
+    let Command::Receive(any) = receive(1) else { unreachable!("it is one") };
+    pond.bare.submit(Command::Receive(Receive { filter: Filter::All, wait: Millis::minutes(1), ..any }));
+    pond.settle();
+    let before = pond.holds(NOBODY);
+    assert_eq!(pond.rationed(), 1, "one waits");
+    pond.finish(NOBODY, 10, FinishVerb::Ack);
+    assert_eq!((pond.holds(NOBODY), pond.rationed()), (before - 10 + 1, 0), "until there is something for it");
+    pond.attach(1, 10);
+    assert_eq!(pond.holds(1), 10, "and sessions have theirs");
+}
+
+#[test]
+fn who_was_not_told_that_leases_have_ended_is_found_by_the_watch() {
+    let mut pond = Pond::stocked();
+    pond.attach(1, ALL);
+    let receipts = pond.held.get_mut(&1).unwrap().split_off(1000);
+    pond.bare.submit(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
+    let before = pond.delivered;
+    pond.bare.core.forget_wake_ups();
+    pond.turn();
+    assert_eq!((pond.delivered, pond.bare.core.forgotten()), (before, 0), "wake-ups are lost");
+    pond.pass(WATCH_EVERY);
+    pond.turn();
+    assert!(pond.delivered > before, "told at the next look at the latest");
+    assert!(pond.bare.core.forgotten() > 0);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Attach { session: u64, messages: u32 },
+    Credit { session: u64, messages: u32 },
+    Finish { session: u64, count: usize, verb: u8 },
+    Lose { session: u64 },
+    Publish { from: usize, topics: usize, count: u32 },
+    Receive { messages: u32 },
+}
+
+proptest! {
+    #![proptest_config(config(24))]
+
+    /// Whatever sessions come, go, and finish how: the bound holds, nobody is forgotten, and in the end all is delivered.
+    #[test]
+    fn leased_topics_never_take_more_than_their_room(ops in proptest::collection::vec(op(), 1..60)) {
+        let mut pond = Pond::stocked();
+        for op in ops {
+            pond.perform(op);
+            prop_assert!(pond.most < ROOM + ROOM / 10, "{} bytes", pond.most);
+        }
+        invariants::check(&pond.bare.core);
+        for session in 1..5 {
+            pond.held.remove(&session);
+            pond.say(&format!("end s{session}"));
+        }
+        pond.say("begin s9");
+        pond.say("attach s9.1 max=1000000 bytes=1000000000 once=yes");
+        pond.finish(NOBODY, usize::MAX, FinishVerb::Ack);
+        // What has failed comes back.
+        pond.pass(Millis::minutes(60));
+        pond.settle();
+        prop_assert_eq!((pond.bare.core.leased_bytes(), pond.rationed()), (0, 0));
+        let topics = pond.bare.core.resident_count() as u64 + pond.bare.core.cold_count();
+        prop_assert_eq!(topics, 0, "all is delivered");
+    }
+}
+
+impl Pond {
+    fn perform(&mut self, op: Op) {
+        match op {
+            Op::Attach { session, messages } => {
+                self.held.remove(&session);
+                self.say(&format!("end s{session}"));
+                self.attach(session, messages);
+            }
+            Op::Credit { session, messages } => {
+                self.bare.submit(Command::Credit {
+                    session: SessionId(session),
+                    consumer: 1,
+                    messages,
+                    bytes: 1_000_000,
+                });
+                self.settle();
+            }
+            Op::Finish { session, count, verb } => {
+                let verb = match verb {
+                    0..4 => FinishVerb::Ack,
+                    4 => FinishVerb::Release { delay: Millis::ZERO },
+                    _ => FinishVerb::Fail { reason: Default::default() },
+                };
+                self.finish(session, count, verb);
+            }
+            Op::Lose { session } => {
+                self.held.remove(&session);
+                self.say(&format!("lose s{session}"));
+                self.pass(Millis::seconds(10));
+                self.settle();
+            }
+            Op::Publish { from, topics, count } => self.publish(from..from + topics, count),
+            Op::Receive { messages } => {
+                self.bare.submit(receive(messages));
+                self.settle();
+            }
+        }
+    }
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let session = || 1..5u64;
+    let many = || prop_oneof![1..50u32, Just(ALL)];
+    prop_oneof![
+        3 => (session(), many()).prop_map(|(session, messages)| Op::Attach { session, messages }),
+        3 => (session(), many()).prop_map(|(session, messages)| Op::Credit { session, messages }),
+        6 => (0..5u64, 1..3000usize, 0..6u8).prop_map(|(session, count, verb)| Op::Finish { session, count, verb }),
+        1 => session().prop_map(|session| Op::Lose { session }),
+        2 => (0..TOPICS, 1..500usize, 1..4u32)
+            .prop_map(|(from, topics, count)| Op::Publish { from, topics, count }),
+        1 => (1..2000u32).prop_map(|messages| Op::Receive { messages }),
+    ]
+}
