@@ -19,6 +19,8 @@ const ROOM: usize = 2 << 20;
 const TOPICS: usize = 8000;
 /// More credit than there are topics.
 const ALL: u32 = 1_000_000;
+/// Lease runs that are finished at once, of 32 messages at most.
+const AT_ONCE: usize = 300;
 /// One-shot receives.
 const NOBODY: u64 = 0;
 
@@ -67,8 +69,11 @@ impl Pond {
     /// Ends the first of what a session holds.
     fn finish(&mut self, session: u64, count: usize, verb: FinishVerb) {
         let held = self.held.entry(session).or_default();
-        let receipts = held.drain(..count.min(held.len())).collect();
-        self.bare.submit(Command::Finish(Finish { verb, receipts, confirm: false }));
+        let receipts: Vec<ReceiptRun> = held.drain(..count.min(held.len())).collect();
+        for receipts in receipts.chunks(AT_ONCE) {
+            let (verb, receipts) = (verb.clone(), receipts.to_vec());
+            self.bare.submit(Command::Finish(Finish { verb, receipts, confirm: false }));
+        }
         self.settle();
     }
 
