@@ -46,6 +46,8 @@ struct Kept {
     resident_topics: Gauge,
     cold_topics: Gauge,
     resident_bytes: Gauge,
+    leased_bytes: Gauge,
+    rationed: Gauge,
     parked: Gauge,
     messages_over_quota: Counter,
     forgotten: Counter,
@@ -204,6 +206,16 @@ impl Metrics {
             ("resident_topics", "Topics in memory", &self.kept.resident_topics),
             ("cold_topics", "Topics on the disk alone, or about to be", &self.kept.cold_topics),
             ("resident_bytes", "Memory of the topics in memory, about", &self.kept.resident_bytes),
+            (
+                "leased_bytes",
+                "Memory of the topics that are leased from, about: they cannot leave it",
+                &self.kept.leased_bytes,
+            ),
+            (
+                "consumers_rationed",
+                "Consumers with credit that are given nothing until their sessions hold less",
+                &self.kept.rationed,
+            ),
             ("parked_commands", "Commands that wait for topics from the disk", &self.kept.parked),
             ("tree_bytes", "Space that checkpoints take on the disk", &self.kept.tree_bytes),
         ];
@@ -248,6 +260,8 @@ impl Metrics {
         self.kept.resident_topics.set(core.resident_count() as i64);
         self.kept.cold_topics.set(core.cold_count() as i64);
         self.kept.resident_bytes.set(core.resident_bytes() as i64);
+        self.kept.leased_bytes.set(core.leased_bytes() as i64);
+        self.kept.rationed.set(core.rationed() as i64);
         self.kept.parked.set(core.parked_count() as i64);
         let (kept, held) = core.setup_bytes();
         for (of, bytes) in [("kept", kept), ("held", held)] {

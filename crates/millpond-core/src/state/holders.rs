@@ -42,7 +42,6 @@ impl State {
     pub(crate) fn let_go(&mut self, slot: LeaseSlot) {
         let lease = &self.leases[slot as usize];
         let (holder, previous, next, bytes) = (lease.holder, lease.previous, lease.next, lease.bytes as usize);
-        self.leased.has_eased = true;
         if holder == SessionId(0) {
             self.leased.held_by_none -= bytes;
             return;

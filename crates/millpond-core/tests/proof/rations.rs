@@ -190,10 +190,42 @@ fn leases_of_one_topic_have_a_bound_as_well() {
 fn what_ends_as_it_is_delivered_is_not_rationed() {
     let mut pond = Pond::stocked();
     pond.attach(1, ALL);
-    pond.say("begin s2");
-    pond.say("attach s2.1 max=1000000 bytes=1000000000 once=yes");
+    pond.say("attach s1.2 max=1000000 bytes=1000000000 once=yes");
     pond.settle();
     assert_eq!((pond.delivered, pond.rationed()), (TOPICS, 1));
+}
+
+#[test]
+fn who_holds_nothing_is_given_something_where_no_room_is_left() {
+    let mut pond = Pond::stocked();
+    pond.attach(1, ALL);
+    // What is leased grows.
+    while pond.bare.core.leased_bytes() < ROOM {
+        pond.publish(0..2000, 1);
+    }
+    pond.attach(2, ALL);
+    assert_eq!((pond.holds(2), pond.rationed()), (1, 2));
+    pond.finish(2, 1, FinishVerb::Ack);
+    assert_eq!(pond.holds(2), 1, "one after the other");
+}
+
+/// More than are looked at in a turn.
+#[test]
+fn all_of_very_many_consumers_are_told_that_leases_have_ended() {
+    const CONSUMERS: usize = 2500;
+    let mut pond = Pond::stocked();
+    pond.attach(1, ALL);
+    for consumer in 2..CONSUMERS + 2 {
+        pond.say(&format!("attach s1.{consumer} max=1"));
+    }
+    pond.say("detach s1.1");
+    pond.settle();
+    assert_eq!(pond.rationed(), CONSUMERS);
+    pond.finish(1, usize::MAX, FinishVerb::Ack);
+    while pond.rationed() > 0 {
+        assert!(pond.holds(1) > CONSUMERS / 4, "as many as have room: {}", pond.holds(1));
+        pond.finish(1, usize::MAX, FinishVerb::Ack);
+    }
 }
 
 /// Nobody knows of which client a receive is, so all of them hold what one session may, and wait as long as they say.

@@ -9,6 +9,7 @@ mod device;
 mod exchanges;
 mod forwarding;
 mod granted;
+mod hoarding;
 mod hostility;
 mod inspecting;
 mod leading;
