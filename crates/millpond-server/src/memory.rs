@@ -6,7 +6,7 @@
 //!
 //! | share | ‰ | of 1 GiB | what is in it | at the bound |
 //! |---|---|---|---|---|
-//! | topics | 205 | 180 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; where that does not help, publishes wait |
+//! | topics | 205 | 180 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; leases are rationed; where that does not help, publishes wait |
 //! | layers | 170 | 149 MiB | entries of the store that are not on the disk yet | publishes wait for the checkpoint |
 //! | filter | 135 | 118 MiB | what is known of the keys on the disk, twice while it is made anew | it knows them less well |
 //! | cache | 50 | 44 MiB | blocks of the tree | older ones go |

@@ -1,5 +1,5 @@
 //! Which topics are in memory, what they take there, and which of them leaves first: the one that nothing has happened to
-//! for longest. Nothing that is decided depends on it.
+//! for longest. Nothing that is decided depends on it, but when leases are given ([`super::leased`]).
 //!
 //! Topics are linked through themselves in the order of their last use, so that use and leaving cost nothing to look for.
 

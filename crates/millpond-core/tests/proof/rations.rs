@@ -68,13 +68,17 @@ impl Pond {
 
     /// Ends the first of what a session holds.
     fn finish(&mut self, session: u64, count: usize, verb: FinishVerb) {
+        self.submit_finish(session, count, verb);
+        self.settle();
+    }
+
+    fn submit_finish(&mut self, session: u64, count: usize, verb: FinishVerb) {
         let held = self.held.entry(session).or_default();
         let receipts: Vec<ReceiptRun> = held.drain(..count.min(held.len())).collect();
         for receipts in receipts.chunks(AT_ONCE) {
             let (verb, receipts) = (verb.clone(), receipts.to_vec());
             self.bare.submit(Command::Finish(Finish { verb, receipts, confirm: false }));
         }
-        self.settle();
     }
 
     fn holds(&self, session: u64) -> usize {
@@ -221,7 +225,10 @@ fn all_of_very_many_consumers_are_told_that_leases_have_ended() {
     pond.say("detach s1.1");
     pond.settle();
     assert_eq!(pond.rationed(), CONSUMERS);
-    pond.finish(1, usize::MAX, FinishVerb::Ack);
+    pond.submit_finish(1, usize::MAX, FinishVerb::Ack);
+    pond.turn();
+    assert_eq!((pond.rationed(), pond.bare.core.next_wake()), (CONSUMERS - 1000, Some(Millis::ZERO)), "some in a turn");
+    pond.settle();
     while pond.rationed() > 0 {
         assert!(pond.holds(1) > CONSUMERS / 4, "as many as have room: {}", pond.holds(1));
         pond.finish(1, usize::MAX, FinishVerb::Ack);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use millpond_client::{Client, Deliveries, Message, ReceiveOptions};
 use millpond_protocol::{LookWhich, Request, TopicRef, VERSION, encode_request};
-use millpond_types::{NamespaceName, PublishOutcome, TopicName};
+use millpond_types::{NamespaceName, Priority, PublishOutcome, TopicName};
 use tokio::runtime::Runtime;
 
 use crate::broker::{Broker, call, fresh_directory, serve};
@@ -87,34 +87,41 @@ fn clients_that_ask_and_do_not_read_share_a_bound() {
     );
 }
 
-/// A broker with so little memory, and more topics than there is room for whose messages are leased: these cannot leave it, and
-/// publishes wait.
+/// A broker with so little memory, and leased topics that have come to take more than there is for topics: these cannot leave
+/// it, and publishes wait. While there is room, receives are given as much as is left; then what is leased has grown.
 fn full_of_leases(directory: &Path, runtime: &Runtime) -> (Broker, Client, Vec<Deliveries>) {
     let broker = Broker::run(serve(directory).args(["--memory", "64MiB"]));
     broker.ok(&["group", "create", "default", "audit"]);
     let client = runtime.block_on(Client::connect(broker.address.as_str())).unwrap();
-    let (mut leased, mut name) = (Vec::new(), 0..);
+    let namespace = NamespaceName::default();
+    let message = |number: usize| Message::new(TopicName::try_from(format!("t/{number}").as_str()).unwrap(), "x");
+    let mut leased: Vec<Deliveries> = Vec::new();
+    while leased.last().is_none_or(|deliveries| deliveries.len() == 1000) {
+        let from = 1000 * leased.len();
+        let options = ReceiveOptions {
+            messages: 1000,
+            lease: Some(Duration::from_secs(3600)),
+            ..ReceiveOptions::new(namespace.clone())
+        };
+        runtime.block_on(async {
+            client.publish_many(&namespace, (from..from + 1000).map(message).collect()).await.unwrap();
+            leased.push(client.receive(options).await.unwrap());
+        });
+    }
     let for_good = || {
         sleep(Duration::from_millis(500));
         is_pressed(&broker)
     };
+    let mut pieces =
+        (0..=9).flat_map(|level| (0..leased.len()).map(move |piece| (Priority::new(level).unwrap(), piece)));
     while !(is_pressed(&broker) && for_good()) {
-        let message = |number: u64| Message::new(TopicName::try_from(format!("t/{number}").as_str()).unwrap(), "x");
-        let messages = name.by_ref().take(1000).map(message).collect();
-        let options = ReceiveOptions {
-            messages: 1000,
-            lease: Some(Duration::from_secs(3600)),
-            ..ReceiveOptions::new(NamespaceName::default())
-        };
-        runtime.block_on(async {
-            let namespace = NamespaceName::default();
-            let published = client.publish_many(&namespace, messages);
-            // If they have to wait already, it shows.
-            if tokio::time::timeout(Duration::from_secs(5), published).await.is_ok() {
-                leased.push(client.receive(options).await.unwrap());
-            }
-        });
-        assert!(leased.len() < 1000, "a million leased topics in 64 MiB");
+        let (priority, piece) =
+            pieces.next().expect("ten messages in each leased topic are more than there is room for");
+        let more = (1000 * piece..1000 * (piece + 1)).map(|number| message(number).priority(priority)).collect();
+        // If they have to wait already, it shows.
+        let published =
+            async { tokio::time::timeout(Duration::from_secs(5), client.publish_many(&namespace, more)).await };
+        let _ = runtime.block_on(published);
     }
     (broker, client, leased)
 }

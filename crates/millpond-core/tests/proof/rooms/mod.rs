@@ -4,6 +4,7 @@
 //! The store answers at once, within the turn, so that all houses have the same timing, and what is ready is brought before
 //! it is dispatched: a dispatch that has to read serves others meanwhile. What a disk's lateness may change is the business
 //! of `parking`. Checkpoints begin and are written in the same turns, since facts say when one began (`TopicRecalled`).
+//! What these histories lease has room everywhere: that it has not is the business of `rations`.
 //! Nothing else is left out of the comparison: the order of timers, of what vanishes and of what is dispatched is the same.
 //! Facts are compared as values with their positions; equal facts are equal bytes, for the storage's codec knows nothing
 //! but them.
