@@ -336,8 +336,11 @@ fn residents_are_weighed(state: &State) {
     let sum = |topics: &mut dyn Iterator<Item = &Topic>| topics.map(|topic| topic.residence.bytes()).sum::<usize>();
     assert_eq!(state.by_use().count(), state.topics.len(), "every topic has its turn to leave");
     assert_eq!(sum(&mut state.by_use()), state.residents.bytes, "what the topics take");
-    let leased = sum(&mut state.by_use().filter(|topic| topic.in_flight > 0));
+    let leased = sum(&mut state.by_use().filter(|topic| topic.residence.is_leased()));
     assert_eq!(leased, state.leased.bytes, "what the topics take that are leased from");
+    for topic in state.by_use().filter(|topic| !topic.is_touched()) {
+        assert_eq!(topic.residence.is_leased(), topic.in_flight > 0, "what is leased from is weighed as that");
+    }
 }
 
 fn timers_are_as_many_as_what_waits(state: &State) {

@@ -121,7 +121,7 @@ impl State {
                 &mut counts.retrying
             }
             AsideWhy::Leased(_) => {
-                self.leased.count(topic, change);
+                topic.in_flight = topic.in_flight.strict_add_signed(change);
                 &mut counts.leased
             }
         };

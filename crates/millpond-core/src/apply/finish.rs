@@ -6,7 +6,6 @@ use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, Wall
 use crate::apply::Place;
 use crate::fact::{DeadReason, ReturnPlace, Victims};
 use crate::page::{DeadPage, RunPage};
-use crate::state::resident::LEASE_BYTES;
 use crate::state::topic::{Aside, AsideWhy, Lease, Past, Topic};
 use crate::state::{State, Timer, TopicSlot};
 
@@ -102,7 +101,6 @@ impl State {
         let lease_slot = self.topics[slot].lease(number).expect("a fact ends leases that are current");
         let lease: Lease = self.leases[lease_slot as usize].clone();
         assert!(number.0 + u64::from(count) <= lease.end().0, "a fact ends leases of one run");
-        self.weighs(slot, self.topics[slot].residence.bytes() - LEASE_BYTES);
         self.let_go(lease_slot);
         if let Some(timer) = lease.timer {
             self.run_timers.remove(timer);

@@ -4,7 +4,6 @@ use millpond_types::{LeaseNumber, Millis, Priority, RunTime, SessionId};
 
 use crate::fact::Fact;
 use crate::page::RunPage;
-use crate::state::resident::LEASE_BYTES;
 use crate::state::topic::{AsideWhy, Lease, Past, Terms};
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 
@@ -62,8 +61,6 @@ impl State {
         let other = self.topics[slot].leases.insert(number, lease_slot);
         assert!(other.is_none(), "a lease number is given out once");
         self.set_aside(slot, priority, run, past, AsideWhy::Leased(lease_slot));
-        // Nobody weighs the topic before the end of the turn, which may give very many leases.
-        self.weighs(slot, self.topics[slot].residence.bytes() + LEASE_BYTES);
     }
 
     pub(super) fn extended(

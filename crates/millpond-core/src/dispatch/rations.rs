@@ -35,7 +35,7 @@ impl Core {
     /// How much all leased topics may take while a consumer is given more. `None` if it is given nothing now.
     pub(super) fn ration(&self, slot: ConsumerSlot) -> Option<usize> {
         let consumer = &self.dispatcher.consumers[slot as usize];
-        let (room, leased) = (self.state.residents.room_for_leases(), self.state.leased.bytes);
+        let (room, leased) = (self.state.residents.room_for_leases(), self.state.leased.total());
         if consumer.at_most_once || room == usize::MAX {
             return Some(usize::MAX);
         }

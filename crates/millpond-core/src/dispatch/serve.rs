@@ -43,6 +43,7 @@ impl Core {
         self.look_at_touched(log);
         self.look_at_rationed();
         self.watch();
+        self.state.leased.given = 0;
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
             let is_first = fed.is_empty();
@@ -55,6 +56,7 @@ impl Core {
         self.pass_on_wants();
         self.answer_receives();
         self.vanish(log);
+        self.state.leased.weighed();
         self.make_room();
     }
 
@@ -103,7 +105,9 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> ControlFlow<Held> {
         let (mut share, mut stale) = (SHARE, 0);
-        while share > 0 && self.state.leased.bytes < ration && self.dispatcher.consumers[consumer as usize].is_hungry()
+        while share > 0
+            && self.state.leased.total() < ration
+            && self.dispatcher.consumers[consumer as usize].is_hungry()
         {
             let turn = match self.next_turn(scope) {
                 Ok(Some(turn)) => turn,

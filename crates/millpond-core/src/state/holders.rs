@@ -22,6 +22,7 @@ impl State {
         let bytes = self.charge(slot);
         let lease = &mut self.leases[slot as usize];
         lease.bytes = bytes;
+        self.leased.given += bytes as usize;
         if lease.holder == SessionId(0) {
             self.leased.held_by_none += bytes as usize;
             return;
@@ -42,6 +43,9 @@ impl State {
     pub(crate) fn let_go(&mut self, slot: LeaseSlot) {
         let lease = &self.leases[slot as usize];
         let (holder, previous, next, bytes) = (lease.holder, lease.previous, lease.next, lease.bytes as usize);
+        self.leased.has_eased = true;
+        // Those that end in the turn in which they were given were given at most once.
+        self.leased.given = self.leased.given.saturating_sub(bytes);
         if holder == SessionId(0) {
             self.leased.held_by_none -= bytes;
             return;
@@ -52,16 +56,12 @@ impl State {
         if let Some(previous) = previous {
             self.leases[previous as usize].next = next;
         }
-        let Entry::Occupied(mut place) = self.holders.entry(holder) else { unreachable!("it holds this lease") };
+        let of = self.holders.get_mut(&holder).expect("it holds this lease");
+        of.bytes -= bytes;
         match (previous, next) {
-            (None, None) => _ = place.remove(),
-            (_, first) => {
-                let of = place.get_mut();
-                of.bytes -= bytes;
-                if previous.is_none() {
-                    of.first = first.expect("the list goes on");
-                }
-            }
+            (Some(_), _) => {}
+            (None, Some(next)) => of.first = next,
+            (None, None) => _ = self.holders.remove(&holder),
         }
     }
 

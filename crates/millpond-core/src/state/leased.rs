@@ -10,15 +10,17 @@ use millpond_types::SessionId;
 
 use crate::state::resident::LEASE_BYTES;
 use crate::state::topic::{Lease, Topic};
-use crate::state::{LeaseSlot, State, TopicSlot};
+use crate::state::{LeaseSlot, State};
 
 #[derive(Default)]
 pub(crate) struct Leased {
-    /// Bytes of the topics in memory that are leased from.
+    /// Bytes of the topics in memory that are leased from, as they were weighed last.
     pub(crate) bytes: usize,
+    /// What the leases are charged that dispatch has given since: their topics are weighed at the end of the turn.
+    pub(crate) given: usize,
     /// Bytes that leases without a session are charged.
     pub(crate) held_by_none: usize,
-    /// Whether a holder has come to hold less, or all of them, since somebody looked.
+    /// Whether that may have become less, or what a holder holds, since somebody looked.
     pub(crate) has_eased: bool,
 }
 
@@ -28,17 +30,6 @@ impl State {
         match session {
             SessionId(0) => self.leased.held_by_none,
             session => self.holders.get(&session).map_or(0, |holder| holder.bytes),
-        }
-    }
-
-    /// A topic takes so much from here on.
-    pub(crate) fn weighs(&mut self, slot: TopicSlot, bytes: usize) {
-        let topic = &mut self.topics[slot];
-        let before = topic.residence.set_bytes(bytes);
-        self.residents.bytes = self.residents.bytes - before + bytes;
-        if topic.in_flight > 0 {
-            self.leased.bytes = self.leased.bytes - before + bytes;
-            self.leased.has_eased |= bytes < before;
         }
     }
 
@@ -53,14 +44,14 @@ impl State {
 }
 
 impl Leased {
-    /// The number of leases of a topic changes.
-    pub(crate) fn count(&mut self, topic: &mut Topic, change: i64) {
-        let before = topic.in_flight;
-        topic.in_flight = before.strict_add_signed(change);
-        match (before, topic.in_flight) {
-            (0, 1..) => self.bytes += topic.residence.bytes(),
-            (1.., 0) => self.bytes -= topic.residence.bytes(),
-            _ => {}
-        }
+    /// Bytes that leased topics take, about.
+    pub(crate) fn total(&self) -> usize {
+        self.bytes + self.given
+    }
+
+    /// The topics were weighed of which dispatch has given leases. They may take less than was thought.
+    pub(crate) fn weighed(&mut self) {
+        self.has_eased |= self.given > 0;
+        self.given = 0;
     }
 }

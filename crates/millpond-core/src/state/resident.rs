@@ -52,6 +52,8 @@ pub(crate) struct Residence {
     newer: TopicSlot,
     /// Whether it is among those that were brought in for dispatch last, and was not served since.
     brought: bool,
+    /// Whether it was leased from when it was weighed.
+    is_leased: bool,
 }
 
 impl Default for Residents {
@@ -69,7 +71,7 @@ impl Default for Residents {
 
 impl Default for Residence {
     fn default() -> Self {
-        Residence { bytes: 0, older: NONE, newer: NONE, brought: false }
+        Residence { bytes: 0, older: NONE, newer: NONE, brought: false, is_leased: false }
     }
 }
 
@@ -82,9 +84,8 @@ impl Residence {
         self.bytes
     }
 
-    /// Returns what it was before.
-    pub(super) fn set_bytes(&mut self, bytes: usize) -> usize {
-        core::mem::replace(&mut self.bytes, bytes)
+    pub(crate) fn is_leased(&self) -> bool {
+        self.is_leased
     }
 }
 
@@ -122,6 +123,10 @@ impl State {
         let topic = self.topics.remove(slot);
         assert_eq!(topic.in_flight, 0, "what is leased stays in memory");
         self.residents.bytes -= topic.residence.bytes;
+        if topic.residence.is_leased {
+            self.leased.bytes -= topic.residence.bytes;
+            self.leased.has_eased = true;
+        }
         topic
     }
 
@@ -131,8 +136,16 @@ impl State {
             self.unlink(slot);
             self.link(slot);
         }
-        let bytes = self.topics[slot].weight();
-        self.weighs(slot, bytes);
+        let topic = &mut self.topics[slot];
+        let (bytes, is_leased) = (topic.weight(), topic.in_flight > 0);
+        let before = core::mem::replace(&mut topic.residence.bytes, bytes);
+        self.residents.bytes = self.residents.bytes - before + bytes;
+        let was_leased = core::mem::replace(&mut topic.residence.is_leased, is_leased);
+        if was_leased || is_leased {
+            let (before, after) = (if was_leased { before } else { 0 }, if is_leased { bytes } else { 0 });
+            self.leased.bytes = self.leased.bytes - before + after;
+            self.leased.has_eased |= after < before;
+        }
     }
 
     /// A topic was brought in for dispatch.

@@ -227,7 +227,8 @@ fn all_of_very_many_consumers_are_told_that_leases_have_ended() {
     assert_eq!(pond.rationed(), CONSUMERS);
     pond.submit_finish(1, usize::MAX, FinishVerb::Ack);
     pond.turn();
-    assert_eq!((pond.rationed(), pond.bare.core.next_wake()), (CONSUMERS - 1000, Some(Millis::ZERO)), "some in a turn");
+    assert!(pond.rationed() >= CONSUMERS - 1000, "some in a turn");
+    assert_eq!(pond.bare.core.next_wake(), Some(Millis::ZERO), "and others in the next one");
     pond.settle();
     while pond.rationed() > 0 {
         assert!(pond.holds(1) > CONSUMERS / 4, "as many as have room: {}", pond.holds(1));
@@ -262,6 +263,8 @@ fn who_was_not_told_that_leases_have_ended_is_found_by_the_watch() {
     let receipts = pond.held.get_mut(&1).unwrap().split_off(1000);
     pond.bare.submit(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
     let before = pond.delivered;
+    pond.bare.core.forget_wake_ups();
+    pond.turn();
     pond.bare.core.forget_wake_ups();
     pond.turn();
     assert_eq!((pond.delivered, pond.bare.core.forgotten()), (before, 0), "wake-ups are lost");
