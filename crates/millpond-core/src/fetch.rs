@@ -30,7 +30,7 @@ pub(crate) struct Fetching {
     serving: usize,
     /// Those that the shell has not been told.
     wanted: Vec<Want>,
-    /// Pieces of lines that were asked for because a TTL has passed in them.
+    /// Pieces that were asked for because time changes them.
     pub(crate) due_pieces: BTreeSet<Want>,
     wall: Horizon,
     run: Horizon,

@@ -13,7 +13,7 @@ use millpond_types::{
 use crate::streams::Stream;
 
 /// Levels whose lines and resting messages are in pieces as soon as there are a few of them.
-const SHORT: LevelBounds = LevelBounds { head: 2, tail: 1, piece: 4, resting: 2 };
+const SHORT: LevelBounds = LevelBounds { head: 2, tail: 1, piece: 4, resting: 2, out_of_line: 6 };
 
 /// See the module.
 pub struct Plan {

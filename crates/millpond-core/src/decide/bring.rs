@@ -78,7 +78,7 @@ impl Core {
         if dropping.is_none() && !coalesces {
             return Ok(());
         }
-        let coming = publish.runs.iter().map(|run| u64::from(run.count)).sum();
+        let coming = (publish.runs.len(), publish.runs.iter().map(|run| u64::from(run.count)).sum());
         for at in 0..self.state.namespaces[namespace].groups.len() {
             let group = self.state.namespaces[namespace].groups[at];
             let Some(slot) = self.state.topics.find(group, &run.topic) else { continue };
@@ -176,7 +176,7 @@ impl Core {
             if resting.filter(|other| *other < rest).count() >= count {
                 return Ok(());
             }
-            self.state.bring_resting(slot, priority, first)?;
+            self.state.bring_resting_piece(slot, priority, first)?;
         }
     }
 

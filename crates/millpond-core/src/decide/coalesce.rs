@@ -138,6 +138,12 @@ impl Core {
             // None waits, or what waited before the policy came is worked off.
             return false;
         }
+        if let Some((priority, sequence)) = self.state.topics[slot].last_waiting()
+            && self.state.bring(slot, priority, sequence).is_err()
+        {
+            // One of many that rested before the policy came, and is on its way to memory. Both are worked off.
+            return false;
+        }
         let Waiting { id, failures: own, due, .. } = self.waiting(slot).expect("one waits");
         let (priority, by) = (id.priority, id.sequence);
         let topic = &self.state.topics[slot];

@@ -10,6 +10,10 @@ use crate::state::TopicSlot;
 use crate::state::topic::{AsideWhy, Front};
 use crate::store::Want;
 
+/// Beside as many as come, so many messages of a topic end at most because of one run that is published. Where the limit came
+/// late, it takes some publishes until no more wait than may.
+const DROP_MAX: u64 = 10_000;
+
 impl Core {
     /// How many more messages may wait in a group's topic.
     pub(super) fn room_to_wait(&self, group: GroupNumber, name: &TopicName, limit: u32) -> u64 {
@@ -25,23 +29,22 @@ impl Core {
         namespace: NamespaceNumber,
         name: &TopicName,
         limit: u32,
+        coming: u32,
         log: &mut dyn FactLog,
     ) {
         for at in 0..self.state.namespaces[namespace].groups.len() {
             let group = self.state.namespaces[namespace].groups[at];
             let slot = self.state.topics.find(group, name).expect("it was just published to");
-            self.drop_from(slot, limit, log);
+            self.drop_from(slot, limit, u64::from(coming) + DROP_MAX, log);
         }
     }
 
-    fn drop_from(&mut self, slot: TopicSlot, limit: u32, log: &mut dyn FactLog) {
-        loop {
-            let over = self.state.topics[slot].waiting().saturating_sub(u64::from(limit));
-            if over == 0 {
-                return;
-            }
+    fn drop_from(&mut self, slot: TopicSlot, limit: u32, most: u64, log: &mut dyn FactLog) {
+        let mut over = self.state.topics[slot].waiting().saturating_sub(u64::from(limit)).min(most);
+        while over > 0 {
             let (priority, first, count) = self.first_to_drop(slot);
             let count = u32::try_from(over).map_or(count, |over| count.min(over));
+            over -= u64::from(count);
             let topic = &self.state.topics[slot];
             let (topic, group, reason) = (topic.number, topic.group, EndReason::Dropped);
             self.commit(Fact::Ended { topic, group, priority, first, count, reason }, log);
@@ -67,9 +70,14 @@ impl Core {
     }
 
     /// Brings what `coming` more messages of a topic may let drop out of it.
-    pub(super) fn bring_to_drop(&mut self, slot: TopicSlot, limit: u32, coming: u64) -> Result<(), Want> {
+    pub(super) fn bring_to_drop(
+        &mut self,
+        slot: TopicSlot,
+        limit: u32,
+        (runs, coming): (usize, u64),
+    ) -> Result<(), Want> {
         let topic = &self.state.topics[slot];
-        let over = (topic.waiting() + coming).saturating_sub(u64::from(limit));
+        let over = (topic.waiting() + coming).saturating_sub(u64::from(limit)).min(coming + runs as u64 * DROP_MAX);
         let in_line: u64 = topic.levels.iter().map(|level| level.line.waiting()).sum();
         self.bring_lines(slot, over, 0..topic.levels.len())?;
         self.bring_aside(slot, over.saturating_sub(in_line))

@@ -44,6 +44,12 @@ impl PieceTimers {
         PieceTimers { wall: TimeIndex::new(), run: TimeIndex::new() }
     }
 
+    /// Removes the timers of a piece, those that have not been taken.
+    pub(crate) fn remove(&mut self, [wall, run]: [Option<TimerKey>; 2]) {
+        wall.into_iter().for_each(|timer| self.wall.remove(timer));
+        run.into_iter().for_each(|timer| self.run.remove(timer));
+    }
+
     fn take_due(&mut self) -> Option<PieceTimer> {
         self.run.take_due().or_else(|| self.wall.take_due())
     }
@@ -119,7 +125,7 @@ impl State {
         if matches!(level.line.find(sequence), InLine::Run(_)) {
             return Ok(brought);
         }
-        Ok(brought + self.bring_rested(slot, priority, sequence)?)
+        Ok(brought + self.bring_resting(slot, priority, sequence)?)
     }
 
     /// The same, if it is in line.
@@ -157,7 +163,7 @@ impl State {
     ) -> Result<(), Want> {
         let next = |level: &Level| level.resting_from(from).next().map(|piece| piece.first);
         while let Some(first) = self.topics[slot].level(priority).and_then(next).filter(|first| *first < end) {
-            self.bring_resting(slot, priority, first)?;
+            self.bring_resting_piece(slot, priority, first)?;
         }
         let mut at = from;
         loop {

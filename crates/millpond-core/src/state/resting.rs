@@ -30,26 +30,43 @@ use crate::state::{Now, State, TopicSlot};
 use crate::store::{Found, Key, Want};
 use crate::time_index::{TimeIndex, TimerKey};
 
-/// While so many runs of a level are in memory out of line, those in pieces wait though they are due: a run takes about 500
-/// bytes, and whoever works on them needs a while.
-pub(crate) const OUT_OF_LINE_MAX: usize = 4096;
 /// The pieces of a level.
 #[derive(Clone, Default)]
 pub(crate) struct Resting {
     pieces: BTreeMap<Sequence, Piece>,
-    /// Those whose time has come while too many messages were out of line.
+    /// Messages in all of them.
+    messages: u64,
+    /// Those that wait for room.
     overdue: BTreeSet<Sequence>,
-    /// How many are on their way because their time has come.
+    /// How many wait for the disk.
     coming: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Piece {
     stored: StoredResting,
-    /// When its first delay or TTL is over.
-    wall: Option<TimerKey>,
-    /// When its first back-off is.
-    run: Option<TimerKey>,
+    awaits: Awaits,
+}
+
+/// What a piece waits for.
+#[derive(Clone, Copy)]
+enum Awaits {
+    /// Its time: that at which its first delay or TTL is over, and that at which its first back-off is. It may have none.
+    Time { wall: Option<TimerKey>, run: Option<TimerKey> },
+    /// Its time has come while too much was out of line. If nothing else, the first TTL brings it.
+    Room { wall: Option<TimerKey> },
+    /// Its time has come, and it is being read.
+    Disk,
+}
+
+impl Awaits {
+    fn timers(self) -> [Option<TimerKey>; 2] {
+        match self {
+            Awaits::Time { wall, run } => [wall, run],
+            Awaits::Room { wall } => [wall, None],
+            Awaits::Disk => [None, None],
+        }
+    }
 }
 
 impl Level {
@@ -74,7 +91,7 @@ impl Level {
 
     /// Messages of all pieces.
     pub(crate) fn resting_messages(&self) -> u64 {
-        self.resting_pieces().map(|piece| piece.messages).sum()
+        self.resting.as_ref().map_or(0, |resting| resting.messages)
     }
 
     /// How many pieces there are.
@@ -93,7 +110,7 @@ impl Level {
         let timers = |of: fn(&Piece) -> Option<TimerKey>| {
             self.resting.iter().flat_map(|resting| resting.pieces.values()).filter_map(of)
         };
-        [timers(|piece| piece.wall), timers(|piece| piece.run)]
+        [timers(|piece| piece.awaits.timers()[0]), timers(|piece| piece.awaits.timers()[1])]
     }
 }
 
@@ -120,7 +137,7 @@ impl State {
                 return Ok(());
             }
             let first = piece.first;
-            self.bring_resting(slot, priority, first)?;
+            self.bring_resting_piece(slot, priority, first)?;
         }
     }
 
@@ -134,23 +151,23 @@ impl State {
                 return Ok(());
             }
             let first = piece.first;
-            self.bring_resting(slot, priority, first)?;
+            self.bring_resting_piece(slot, priority, first)?;
         }
     }
 
     /// Sees to it that a message that is not in memory is, if it may be in a piece, and tells how many runs came for that.
-    pub(super) fn bring_rested(
+    pub(super) fn bring_resting(
         &mut self,
         slot: TopicSlot,
         priority: Priority,
         sequence: Sequence,
     ) -> Result<usize, Want> {
         let piece = self.topics[slot].level(priority).and_then(|level| level.reached(sequence));
-        piece.map_or(Ok(0), |first| self.bring_resting(slot, priority, first))
+        piece.map_or(Ok(0), |first| self.bring_resting_piece(slot, priority, first))
     }
 
     /// The same for a piece.
-    pub(crate) fn bring_resting(
+    pub(crate) fn bring_resting_piece(
         &mut self,
         slot: TopicSlot,
         priority: Priority,
@@ -178,22 +195,30 @@ impl State {
         priority: Priority,
         first: Sequence,
     ) -> Result<usize, Want> {
-        let (now, bounds) = (self.now.wall, self.topics[slot].bounds);
+        let (now, bounds, is_held) = (self.now.wall, self.topics[slot].bounds, self.is_held_by_retry(slot));
         let level = self.topics[slot].level_mut(priority).expect("a piece has a level");
-        let is_full = level.out_of_line(bounds) >= OUT_OF_LINE_MAX;
+        let is_full = level.out_of_line(bounds) >= usize::from(bounds.out_of_line);
         let resting = level.resting.as_mut().expect("a timer goes with its piece");
         let piece = resting.pieces.get_mut(&first).expect("a timer goes with its piece");
-        let timers = [(&mut self.piece_timers.wall, piece.wall.take()), (&mut self.piece_timers.run, piece.run.take())];
-        for (timers, timer) in timers {
-            // The other one, if there is one: this one was taken.
-            timer.into_iter().for_each(|timer| timers.remove(timer));
-        }
-        if is_full && piece.stored.expires > now {
+        let StoredResting { expires, retrying, .. } = piece.stored;
+        self.piece_timers.remove(piece.awaits.timers());
+        // What is in retry may hold all that is ready.
+        if is_full && expires > now && !(is_held && retrying > 0) {
+            let timer = PieceTimer { slot, priority, first, kind: PieceKind::Resting };
+            let wall = (expires != WallTime::NEVER).then(|| self.piece_timers.wall.insert(expires.0, timer));
+            piece.awaits = Awaits::Room { wall };
             resting.overdue.insert(first);
             return Ok(0);
         }
+        piece.awaits = Awaits::Disk;
+        resting.overdue.remove(&first);
         resting.coming += 1;
-        self.bring_resting(slot, priority, first)
+        self.bring_resting_piece(slot, priority, first)
+    }
+
+    /// Whether what is in retry keeps all else of a topic from being delivered.
+    fn is_held_by_retry(&self, slot: TopicSlot) -> bool {
+        self.topics[slot].retrying > 0 && self.policy(slot).leases_at_a_time() == Some(1)
     }
 
     /// Takes a piece that was fetched out of the store, if its level still calls it stored.
@@ -215,14 +240,16 @@ impl State {
         let resting = level.resting.as_mut().expect("only a stored piece is loaded");
         let piece = resting.pieces.remove(&stored.first).expect("only a stored piece is loaded");
         assert_eq!(piece.stored, stored, "a piece comes back as it was put");
-        if piece.wall.is_none() && piece.run.is_none() && !resting.overdue.remove(&stored.first) {
-            resting.coming -= 1;
+        match piece.awaits {
+            Awaits::Time { .. } => {}
+            Awaits::Room { .. } => _ = resting.overdue.remove(&stored.first),
+            Awaits::Disk => resting.coming -= 1,
         }
+        resting.messages -= stored.messages;
         if resting.pieces.is_empty() {
             level.resting = None;
         }
-        piece.wall.into_iter().for_each(|timer| self.piece_timers.wall.remove(timer));
-        piece.run.into_iter().for_each(|timer| self.piece_timers.run.remove(timer));
+        self.piece_timers.remove(piece.awaits.timers());
         for page in messages {
             self.arm_expiry(slot, priority, &page.run);
             let aside = self.aside_of_page(slot, priority, page);
@@ -235,54 +262,55 @@ impl State {
 
     /// A level has a piece.
     pub(crate) fn add_resting(&mut self, slot: TopicSlot, priority: Priority, stored: StoredResting) {
-        let (wall, run) = self.arm_resting(slot, priority, &stored);
-        let level = self.topics[slot].level_or_new(priority);
-        let pieces = &mut level.resting.get_or_insert_default().pieces;
-        let other = pieces.insert(stored.first, Piece { stored, wall, run });
+        let awaits = self.arm_resting(slot, priority, &stored);
+        let resting = self.topics[slot].level_or_new(priority).resting.get_or_insert_default();
+        resting.messages += stored.messages;
+        let other = resting.pieces.insert(stored.first, Piece { stored, awaits });
         assert!(other.is_none(), "a message is in one piece");
     }
 
-    fn arm_resting(
-        &mut self,
-        slot: TopicSlot,
-        priority: Priority,
-        stored: &StoredResting,
-    ) -> (Option<TimerKey>, Option<TimerKey>) {
+    fn arm_resting(&mut self, slot: TopicSlot, priority: Priority, stored: &StoredResting) -> Awaits {
         let timer = PieceTimer { slot, priority, first: stored.first, kind: PieceKind::Resting };
         let wall = Some(stored.due.min(stored.expires)).filter(|at| *at != WallTime::NEVER);
         let wall = wall.map(|at| self.piece_timers.wall.insert(at.0, timer));
-        (wall, stored.retry.map(|at| self.piece_timers.run.insert(at.0, timer)))
+        Awaits::Time { wall, run: stored.retry.map(|at| self.piece_timers.run.insert(at.0, timer)) }
     }
 
-    /// Fewer messages are out of line: some of those that are overdue have their time again.
+    /// Fewer messages are out of line, or what is in retry holds those that are: some that wait for room have their time
+    /// again.
     fn arm_overdue(&mut self, slot: TopicSlot, index: usize) {
-        let topic = &mut self.topics[slot];
-        let level = &mut topic.levels[index];
-        let priority = level.priority;
-        let free = (OUT_OF_LINE_MAX / 2).saturating_sub(level.out_of_line(topic.bounds));
-        let Some(resting) = level.resting.as_mut() else { return };
-        let firsts =
-            core::iter::from_fn(|| resting.overdue.pop_first()).take(free.div_ceil(topic.bounds.resting_piece()));
-        for stored in firsts.map(|first| resting.pieces[&first].stored).collect::<Vec<_>>() {
-            let (wall, run) = self.arm_resting(slot, priority, &stored);
+        let is_held = self.is_held_by_retry(slot);
+        let topic = &self.topics[slot];
+        let (level, bounds) = (&topic.levels[index], topic.bounds);
+        let free = (usize::from(bounds.out_of_line) / 2).saturating_sub(level.out_of_line(bounds));
+        let (priority, count) = (level.priority, free.div_ceil(bounds.resting_piece()));
+        let Some(resting) = level.resting.as_ref().filter(|resting| !resting.overdue.is_empty()) else { return };
+        let overdue = resting.overdue.iter().map(|first| resting.pieces[first]);
+        let pieces: Vec<Piece> = match is_held {
+            true => overdue.filter(|piece| piece.stored.retrying > 0).collect(),
+            false => overdue.take(count).collect(),
+        };
+        for Piece { stored, awaits } in pieces {
+            self.piece_timers.remove(awaits.timers());
+            let awaits = self.arm_resting(slot, priority, &stored);
             let resting = self.topics[slot].levels[index].resting.as_mut().expect("it was just looked at");
-            resting.pieces.insert(stored.first, Piece { stored, wall, run });
+            resting.overdue.remove(&stored.first);
+            resting.pieces.insert(stored.first, Piece { stored, awaits });
         }
     }
 
-    /// Whether time changes any of a level's pieces up to `horizon`. One whose timer has gone off is on its way, or waits until
-    /// fewer messages are out of line.
+    /// Whether time changes any of a level's pieces up to `horizon`, or one is on its way. Where one waits for room, only its TTL
+    /// is watched in memory.
     pub(super) fn is_resting_soon(&self, level: &Level, horizon: Now) -> bool {
-        let Some(resting) = &level.resting else { return false };
         let PieceTimers { wall, run } = &self.piece_timers;
-        resting.pieces.values().any(|piece| {
-            let has_gone_off = piece.wall.is_none() && piece.run.is_none();
-            let is_waiting = has_gone_off && resting.overdue.contains(&piece.stored.first);
-            let is_soon = |timers: &TimeIndex<PieceTimer>, timer: Option<TimerKey>, until: u64| {
-                timer.is_some_and(|timer| timers.deadline(timer).is_none_or(|at| at <= until))
-            };
-            !is_waiting
-                && (has_gone_off || is_soon(wall, piece.wall, horizon.wall.0) || is_soon(run, piece.run, horizon.run.0))
+        let is_soon = |timers: &TimeIndex<PieceTimer>, timer: Option<TimerKey>, until: u64| {
+            timer.is_some_and(|timer| timers.deadline(timer).is_none_or(|at| at <= until))
+        };
+        let pieces = level.resting.iter().flat_map(|resting| resting.pieces.values());
+        pieces.map(|piece| piece.awaits).any(|awaits| match awaits {
+            Awaits::Time { wall: at, run: or } => is_soon(wall, at, horizon.wall.0) || is_soon(run, or, horizon.run.0),
+            Awaits::Room { wall } => wall.is_some(),
+            Awaits::Disk => true,
         })
     }
 

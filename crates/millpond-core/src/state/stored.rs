@@ -13,10 +13,9 @@ use hashbrown::hash_map::Entry;
 use millpond_types::{RunTime, TopicName, TopicNumber, WallTime};
 
 use crate::fact::{Epoch, Fact, GroupNumber, NamespaceNumber};
-use crate::page::{AsidePage, AsideState, DuePage, LevelPage, NamespacePage, Page, TopicPage};
+use crate::page::{AsideState, DuePage, LevelPage, NamespacePage, Page, TopicPage};
 use crate::state::hash::FixedState;
 use crate::state::producer::ProducerKey;
-use crate::state::resting::OUT_OF_LINE_MAX;
 use crate::state::topic::{AsideWhy, Topic, Touched};
 use crate::state::{State, TopicSlot};
 use crate::store::{Clock, Key, Moment, Shelf};
@@ -99,18 +98,6 @@ impl State {
         self.changed.push((slot, topic.number));
     }
 
-    /// Where the entry of a topic belongs.
-    fn shelf(&self, slot: TopicSlot) -> Shelf {
-        self.topics[slot].shelf(self.policy(slot))
-    }
-
-    /// Whether a topic that leaves has, or will have, its entry where that belongs. One that nothing has happened to since
-    /// it came belongs elsewhere under another policy; the next fact about it puts it there.
-    pub(super) fn is_in_place(&self, slot: TopicSlot) -> bool {
-        let Stored { shelf, changed, .. } = self.topics[slot].stored;
-        changed.is_some() || shelf == Some(self.shelf(slot))
-    }
-
     /// The fact that has to come before the first one about a topic in an epoch: in one group, or in any of them.
     pub(crate) fn recall(&self, number: TopicNumber, group: Option<GroupNumber>) -> Option<Fact> {
         let is_known = |slot: &TopicSlot| self.topics[*slot].stored.epoch == self.epoch;
@@ -119,10 +106,9 @@ impl State {
             Some(group) => Some(self.slot(number, group)).filter(|slot| !is_known(slot)),
             None => self.topics.siblings(number).find(|slot| !is_known(slot) && !is_ending(slot)),
         };
-        let slot = slot?;
-        let topic = &self.topics[slot];
+        let topic = &self.topics[slot?];
         // What has changed and is of an earlier epoch is still to be captured, as it is.
-        let shelf = topic.stored.shelf.filter(|_| topic.stored.changed.is_none()).unwrap_or_else(|| self.shelf(slot));
+        let shelf = topic.stored.shelf.filter(|_| topic.stored.changed.is_none()).unwrap_or_else(|| topic.shelf());
         let Topic { group, namespace, .. } = *topic;
         Some(Fact::TopicRecalled { topic: number, group, namespace, name: topic.name.clone(), shelf })
     }
@@ -226,7 +212,7 @@ impl State {
     /// Makes the entry of a topic what the topic is.
     fn write_entry(&mut self, slot: TopicSlot, layer: Layer) {
         let topic = &self.topics[slot];
-        let (before, shelf, group, name) = (topic.stored, self.shelf(slot), topic.group, topic.name.clone());
+        let (before, shelf, group, name) = (topic.stored, topic.shelf(), topic.group, topic.name.clone());
         let page = self.topic_page(slot);
         let due = page.dues(shelf);
         if (before.due, before.shelf) != (due, Some(shelf)) {
@@ -356,9 +342,7 @@ impl LevelPage {
             [due, aside.run.expiry()].into_iter().flatten()
         });
         let stored = self.stored.iter().filter_map(|piece| piece.expiry());
-        let is_full = self.is_full();
-        let resting =
-            self.resting.iter().map(|piece| if is_full { piece.expires } else { piece.due.min(piece.expires) });
+        let resting = self.resting.iter().map(|piece| piece.due.min(piece.expires));
         runs.chain(stored).chain(aside).chain(resting.filter(|at| *at != WallTime::NEVER)).min()
     }
 
@@ -368,13 +352,6 @@ impl LevelPage {
             AsideState::Retrying { due } => Some(due),
             _ => None,
         });
-        let is_full = self.is_full();
-        aside.chain(self.resting.iter().filter_map(|piece| piece.retry.filter(|_| !is_full))).min()
-    }
-
-    /// Whether what is due in its pieces waits until it is served ([`OUT_OF_LINE_MAX`]).
-    fn is_full(&self) -> bool {
-        let is_leased = |aside: &&AsidePage| matches!(aside.state, AsideState::Leased { .. });
-        !self.resting.is_empty() && self.aside.iter().filter(|aside| !is_leased(aside)).count() >= OUT_OF_LINE_MAX
+        aside.chain(self.resting.iter().filter_map(|piece| piece.retry)).min()
     }
 }

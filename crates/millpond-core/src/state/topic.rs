@@ -317,10 +317,12 @@ impl Topic {
     }
 
     /// What it has to offer.
-    pub(crate) fn shelf(&self, policy: &Policy) -> Shelf {
+    pub(crate) fn shelf(&self) -> Shelf {
         match self.highest_ready() {
             _ if self.in_flight > 0 => Shelf::Busy,
-            _ if self.is_held || self.is_dry() || self.room(policy) == 0 => Shelf::Idle,
+            // Only its policy knows whether that is held by what is in retry.
+            Some(_) if self.retrying > 0 => Shelf::Busy,
+            _ if self.is_held || self.is_dry() => Shelf::Idle,
             Some(priority) => Shelf::Ready(self.stand(priority)),
             None => Shelf::Idle,
         }

@@ -21,6 +21,7 @@ proptest! {
 /// Lines as they are, and lines that go to the store almost whole.
 fn bounds() -> impl Strategy<Value = LevelBounds> {
     let short = (1..3u16, 0..3u16, 1..4u16, 0..4u16);
-    let short = short.prop_map(|(head, tail, piece, resting)| LevelBounds { head, tail, piece, resting });
+    let short =
+        short.prop_map(|(head, tail, piece, resting)| LevelBounds { head, tail, piece, resting, ..LevelBounds::WHOLE });
     prop_oneof![Just(LevelBounds::ENDS), short]
 }

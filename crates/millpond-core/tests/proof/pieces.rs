@@ -14,8 +14,10 @@ use crate::moves::moves;
 use crate::shell::Shell;
 
 /// As short as lines in memory can be, and a little longer.
-const SHORT: [LevelBounds; 2] =
-    [LevelBounds { head: 1, tail: 0, piece: 1, resting: 0 }, LevelBounds { head: 2, tail: 1, piece: 4, resting: 2 }];
+const SHORT: [LevelBounds; 2] = [
+    LevelBounds { head: 1, tail: 0, piece: 1, resting: 0, ..LevelBounds::WHOLE },
+    LevelBounds { head: 2, tail: 1, piece: 4, resting: 2, ..LevelBounds::WHOLE },
+];
 
 proptest! {
     #![proptest_config(config(60))]

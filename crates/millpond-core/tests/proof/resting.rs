@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use millpond_core::command::*;
 use millpond_core::fact::Fact;
 use millpond_core::output::LeasedRun;
+use millpond_core::page::Page;
 use millpond_core::store::Want;
-use millpond_core::{Now, invariants};
-use millpond_types::{MessageId, Millis, NamespaceName, Policy, Priority, Retry, Rules, Sequence};
+use millpond_core::{LevelBounds, Now, invariants};
+use millpond_types::{Coalesce, MessageId, Millis, NamespaceName, Overflow, Policy, Priority, Retry, Rules, Sequence};
 
 use crate::bare::Bare;
 use crate::history::{Known, name, publish_run, receive};
@@ -255,16 +256,12 @@ fn topics_in_retry_leave_memory_in_strict_order_too() {
         house.set_policy(Policy { max_in_flight, retry: Retry::Head, ..Policy::default() });
         house.bare.core.set_room(1 << 20);
         let topics = 5000;
-        // Behind each one in retry waits another.
         for at in 0..topics {
-            let run = publish_run(&mut house.known, &format!("{at:05}"), 2, None);
+            let run = publish_run(&mut house.known, &format!("{at:05}"), 1, None);
             house.turn(Some(publish(vec![run])));
         }
         house.rest();
-        let back = FinishVerb::Release { delay: Millis(HOUR) };
-
-        let each = if max_in_flight.is_some() { 1 } else { 2 };
-        assert_eq!(house.work(&back), each * topics, "the others wait behind those in retry, where order is strict");
+        assert_eq!(house.work(&FinishVerb::Release { delay: Millis(HOUR) }), topics);
         house.rest();
         let resident = house.bare.core.resident_bytes();
         // Some that were brought in for their turn stay for a while.
@@ -273,6 +270,117 @@ fn topics_in_retry_leave_memory_in_strict_order_too() {
         house.bare.core.set_room(usize::MAX);
         house.write();
         house.pass(HOUR);
-        assert_eq!(house.work(&FinishVerb::Ack), 2 * topics, "all are back");
+        assert_eq!(house.work(&FinishVerb::Ack), topics, "all are back");
     }
+}
+
+/// As little in memory as can be.
+fn tiny() -> LevelBounds {
+    LevelBounds { head: 1, tail: 1, piece: 2, resting: 2, out_of_line: 6 }
+}
+
+#[test]
+fn what_is_delayed_for_ever_is_cancelled_like_anything_else_and_needs_no_memory() {
+    let mut house = House::new();
+    house.bare.core.set_bounds(tiny());
+    house.publish("jobs", (0..6).map(|_| u64::MAX));
+    house.write();
+    house.bare.core.set_room(0);
+    house.turn(None);
+    assert_eq!(house.bare.core.resident_count(), 0);
+    let (id, topic) = house.ids("jobs");
+    for at in 0..6 {
+        house.turn(Some(Command::Cancel { topic: topic.clone(), which: Which::Id(id(at)) }));
+        house.rest();
+    }
+    invariants::check(&house.bare.core);
+    assert_eq!((house.bare.core.resident_count(), house.bare.core.cold_count()), (0, 0));
+}
+
+#[test]
+fn a_strict_topic_goes_on_though_what_is_in_retry_is_behind_very_many_that_are_due() {
+    let mut house = House::new();
+    house.set_policy(Policy { max_in_flight: Some(1), retry: Retry::Head, ..Policy::default() });
+    house.publish("jobs", (0..8000).map(|_| HOUR));
+    house.publish("jobs", [0].into_iter());
+    let runs = house.receive();
+    house.finish(&FinishVerb::Release { delay: Millis(HOUR * 3 / 2) }, &runs);
+    // It is due last, and goes to a piece.
+    house.publish("jobs", (0..2000).map(|_| HOUR));
+    for _ in 0..20 {
+        house.pass(HOUR / 10);
+    }
+    assert_eq!(house.work(&FinishVerb::Ack), 10_001);
+}
+
+#[test]
+fn a_ttl_passes_also_of_what_waits_for_room() {
+    let mut house = House::new();
+    house.publish("jobs", (0..5000).map(|_| HOUR));
+    for _ in 0..6 {
+        let run = |_| PublishRun {
+            delay: Millis(HOUR),
+            ttl: Some(Millis(2 * HOUR)),
+            ..publish_run(&mut house.known, "jobs", 1, None)
+        };
+        let runs = (0..500).map(run).collect();
+        house.turn(Some(publish(runs)));
+    }
+    house.rest();
+    house.pass(HOUR);
+    house.pass(2 * HOUR);
+    let ended = house.bare.journal.facts.iter().map(|(fact, _)| match fact {
+        Fact::Ended { count, .. } => *count,
+        _ => 0,
+    });
+    assert_eq!(ended.sum::<u32>(), 3000);
+}
+
+#[test]
+fn where_one_message_waits_of_many_that_rested_it_stands_for_the_one_that_fails() {
+    let mut house = House::new();
+    house.bare.core.set_bounds(tiny());
+    house.publish("jobs", [0, 1, 2, 3, 4, 5].map(|hours| hours * HOUR).into_iter());
+    let runs = house.receive();
+    house.write();
+    let (id, topic) = house.ids("jobs");
+    for at in 1..5 {
+        house.turn(Some(Command::Cancel { topic: topic.clone(), which: Which::Id(id(at)) }));
+    }
+    house.write();
+    let retry = Retry::Backoff { first: Millis(1000), longest: Millis(1000) };
+    house.set_policy(Policy { coalesce: Coalesce::KeepLatest, retry, ..Policy::default() });
+    house.finish(&FinishVerb::Fail { reason: Default::default() }, &runs);
+    invariants::check(&house.bare.core);
+    house.pass(HOUR);
+    assert!(house.work(&FinishVerb::Ack) <= 1, "what is delayed by five hours is not early");
+    house.pass(5 * HOUR);
+    assert_eq!(house.work(&FinishVerb::Ack), 1);
+}
+
+#[test]
+fn where_a_limit_comes_late_each_publish_drops_a_bounded_number() {
+    let mut house = House::new();
+    house.publish("jobs", (0..25_000).map(|at| at % 2 * HOUR));
+    let policy = Policy { max_waiting: Some(10), overflow: Overflow::DropOldest, ..Policy::default() };
+    house.set_policy(policy);
+    for left in [15_000, 5_000, 10] {
+        let facts = house.bare.journal.facts.len();
+        house.publish("jobs", [0].into_iter());
+        let dropped = house.bare.journal.facts[facts..].iter().map(|(fact, _)| match fact {
+            Fact::Ended { count, .. } => u64::from(*count),
+            _ => 0,
+        });
+        assert!(dropped.sum::<u64>() <= 10_001);
+        assert_eq!(waiting(&mut house), left);
+    }
+}
+
+/// How many messages wait, are delayed or in retry.
+fn waiting(house: &mut House) -> u64 {
+    let views = house.bare.core.pages().filter_map(|page| match page {
+        Page::Namespace(page) => Some(page.groups.iter().map(|group| group.counts.unfinished()).sum::<u64>()),
+        _ => None,
+    });
+    views.sum()
 }

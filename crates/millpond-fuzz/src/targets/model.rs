@@ -28,6 +28,7 @@ pub fn run(data: &[u8]) {
         tail: u16::from(lines >> 1 & 1),
         piece: 1 + u16::from(lines >> 2 & 1),
         resting: u16::from(lines >> 4 & 3),
+        ..LevelBounds::WHOLE
     };
     let bounds = if lines & 8 == 0 { LevelBounds::ENDS } else { short };
     let mut history = History::new(1 + u32::from(weight % 3), bounds);

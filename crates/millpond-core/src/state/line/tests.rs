@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const BOUNDS: LevelBounds = LevelBounds { head: 3, tail: 4, piece: 3, resting: 0 };
+const BOUNDS: LevelBounds = LevelBounds { head: 3, tail: 4, piece: 3, resting: 0, out_of_line: 1 };
 
 fn run(first: u64, count: u32) -> RunPage {
     let (position, published) = (first * 100, WallTime(first));

@@ -13,8 +13,8 @@ use crate::store::Want;
 const CUT_ANEW: usize = 16;
 
 impl State {
-    /// Lets messages that rest leave memory where a level has too many, and those that are overdue come if there is room for
-    /// them again. Tells what has to be fetched so that more can leave.
+    /// Lets messages that rest leave memory where a level has too many, has them all back where it has few, and lets those
+    /// that are overdue come if there is room for them again. Tells what has to be fetched for it.
     pub(crate) fn store_resting(&mut self, slot: TopicSlot) -> Vec<Want> {
         let mut wants = Vec::new();
         for index in 0..self.topics[slot].levels.len() {
@@ -27,9 +27,20 @@ impl State {
             }
             if has_pieces {
                 self.arm_overdue(slot, index);
+                wants.extend(self.bring_few(slot, index, bound));
             }
         }
         wants
+    }
+
+    /// Where few messages rest, none of them is in a piece.
+    fn bring_few(&mut self, slot: TopicSlot, index: usize, bound: usize) -> Vec<Want> {
+        let level = &self.topics[slot].levels[index];
+        if u64::from(level.rests) + level.resting_messages() > bound as u64 / 2 {
+            return Vec::new();
+        }
+        let (priority, pieces) = (level.priority, level.resting_pieces().map(|piece| piece.first).collect::<Vec<_>>());
+        pieces.into_iter().filter_map(|first| self.bring_resting_piece(slot, priority, first).err()).collect()
     }
 
     /// Stores the farther half of what may be in memory and all that is beyond it. Where much of that is in the reach of pieces,
@@ -46,7 +57,7 @@ impl State {
             around.truncate(CUT_ANEW);
         }
         self.store_pieces_of(slot, index, &far);
-        around.into_iter().filter_map(|first| self.bring_resting(slot, priority, first).err()).collect()
+        around.into_iter().filter_map(|first| self.bring_resting_piece(slot, priority, first).err()).collect()
     }
 
     /// Stores messages that rest, none of which is in the reach of a piece.

@@ -17,7 +17,7 @@ use crate::store::SharedStore;
 /// What a turn may look at, in entries.
 pub const SLICE: usize = 1_000;
 /// As short as a line in memory may well be, so that a line of some thousand messages has many pieces.
-const SHORT: LevelBounds = LevelBounds { head: 4, tail: 4, piece: 8, resting: 8 };
+const SHORT: LevelBounds = LevelBounds { head: 4, tail: 4, piece: 8, resting: 8, out_of_line: 64 };
 
 pub struct Cold {
     pub core: Core,

@@ -86,7 +86,8 @@ fn topics_age_in_the_order_of_their_groups() {
 
 fn bounds() -> impl Strategy<Value = LevelBounds> {
     let short = (1..3u16, 0..3u16, 1..4u16, 0..4u16);
-    let short = short.prop_map(|(head, tail, piece, resting)| LevelBounds { head, tail, piece, resting });
+    let short =
+        short.prop_map(|(head, tail, piece, resting)| LevelBounds { head, tail, piece, resting, ..LevelBounds::WHOLE });
     prop_oneof![Just(LevelBounds::ENDS), short]
 }
 
