@@ -387,11 +387,13 @@ impl Core {
     fn vanish(&mut self, log: &mut dyn FactLog) {
         let mut empty = Vec::new();
         for slot in core::mem::take(&mut self.state.touched) {
-            let topic = &mut self.state.topics[slot];
-            topic.touched = Touched::No;
             self.state.store_middles(slot);
-            for want in self.state.store_resting(slot) {
-                self.want_aside(want);
+            let wants = self.state.store_resting(slot);
+            let goes_on = wants.is_empty() && self.state.rest_too_many(slot);
+            wants.into_iter().for_each(|want| self.want_aside(want));
+            self.state.topics[slot].touched = Touched::No;
+            if goes_on {
+                self.state.came(slot);
             }
             let topic = &self.state.topics[slot];
             if topic.is_empty() && !self.state.is_kept_empty(topic) {

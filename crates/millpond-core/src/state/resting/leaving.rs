@@ -33,6 +33,12 @@ impl State {
         wants
     }
 
+    /// Whether more of a topic rests in memory than should: pieces have come back to be cut anew.
+    pub(crate) fn rest_too_many(&self, slot: TopicSlot) -> bool {
+        let topic = &self.topics[slot];
+        topic.levels.iter().any(|level| level.rests > u32::from(topic.bounds.resting))
+    }
+
     /// Where few messages rest, none of them is in a piece.
     fn bring_few(&mut self, slot: TopicSlot, index: usize, bound: usize) -> Vec<Want> {
         let level = &self.topics[slot].levels[index];
