@@ -19,7 +19,7 @@ const INDEX_BYTES: usize = 64;
 /// Bytes of an entry in the time index.
 const TIMER_BYTES: usize = 64;
 /// Entries that a node of a sorted map has room for, and that it holds on average.
-const NODE: (usize, usize) = (11, 7);
+pub(super) const NODE: (usize, usize) = (11, 7);
 /// Bytes that a topic takes for each lease, with what is aside of it, whatever else it holds.
 pub(crate) const LEASE_BYTES: usize = size_of::<Lease>() + size_of::<Aside>() + 2 * TIMER_BYTES;
 /// Bytes that topics may take whatever the room is: so a few consumers go on, one topic after another, in no room at all.

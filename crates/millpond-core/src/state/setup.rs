@@ -16,11 +16,10 @@ use crate::routing::Exchange;
 use crate::state::State;
 use crate::state::group::Group;
 use crate::state::namespace::Namespace;
+use crate::state::resident::NODE;
 
 /// What a buffer of its own takes beside its bytes: what the allocator rounds up, and the count of those who share it.
 pub(crate) const BUFFER: usize = 48;
-/// Entries that a node of a sorted map has room for, and that it holds on average.
-const NODE: (usize, usize) = (11, 7);
 /// What other tables know of a namespace, the edges' among them.
 const NAMESPACE_ELSEWHERE: usize = 256;
 /// What other tables know of a group: dispatch, and what is needed of the journal.
