@@ -6,6 +6,8 @@ use millpond_types::TopicNumber;
 use crate::Core;
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
+use crate::state::topic::Topic;
+use crate::store::{Key, Want};
 
 /// Topics that leave in one turn at most: about a quarter of a millisecond.
 const LEAVE_MAX: usize = 256;
@@ -95,7 +97,19 @@ impl Core {
     fn is_needed(&self, slot: TopicSlot) -> bool {
         let topic = &self.state.topics[slot];
         let (namespace, name) = (topic.namespace, &topic.name);
-        topic.residence.is_brought() || self.is_awaited(namespace, name) || self.jobs.is_held(name)
+        topic.residence.is_brought()
+            || self.is_awaited(namespace, name)
+            || self.jobs.is_held(name)
+            || self.is_front_asked_for(topic)
+    }
+
+    /// Whether the front of a line is on its way: without its topic it would be no use.
+    fn is_front_asked_for(&self, topic: &Topic) -> bool {
+        topic.levels.iter().any(|level| {
+            let Some(first) = level.line.wanted() else { return false };
+            let key = Key::Piece { group: topic.group, topic: topic.number, priority: level.priority, first };
+            self.is_asked_for(&Want::Entry(key.bytes()))
+        })
     }
 
     fn is_over_room(&self) -> bool {

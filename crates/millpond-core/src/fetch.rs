@@ -111,6 +111,11 @@ impl Core {
         self.fetching.serving > 0
     }
 
+    /// Whether something was asked for and has not come.
+    pub(crate) fn is_asked_for(&self, want: &Want) -> bool {
+        self.fetching.asked.contains_key(want)
+    }
+
     /// Lets the shell know what dispatch wants.
     pub(crate) fn pass_on_wants(&mut self) {
         for want in core::mem::take(self.dispatcher.wanted()) {

@@ -39,6 +39,10 @@ impl Core {
         if consumer.at_most_once || room == usize::MAX {
             return Some(usize::MAX);
         }
+        if leased < room / 2 {
+            // Whoever it is holds less than is free, and nobody need be looked for.
+            return Some(room / 2);
+        }
         let (free, held) = (room.saturating_sub(leased), self.state.bytes_held_by(consumer.holder()));
         // What it is given adds to what it holds as much as it takes from what is free.
         (held == 0 || held < free).then(|| leased + free.saturating_sub(held).div_ceil(2).max(1))
