@@ -16,7 +16,7 @@ use crate::jobs::retaining::Retaining;
 use crate::left_behind::LeftBehind;
 use crate::output::{Holdings, Notice, Output, Reply};
 use crate::parking::Parking;
-use crate::state::line::LevelBounds;
+use crate::state::bounds::LevelBounds;
 use crate::state::numbers::RAISE;
 use crate::state::{Now, State};
 use crate::store::{Shelf, Store};

@@ -44,5 +44,5 @@ pub use core_turn::{Core, Decision};
 pub use dispatch::watch::WATCH_EVERY;
 pub use pages::BadPage;
 pub use state::Now;
+pub use state::bounds::LevelBounds;
 pub use state::hash::{NEIGHBOURS, beside, dedup_hash};
-pub use state::line::LevelBounds;

@@ -296,7 +296,8 @@ pub enum PieceMessages {
 }
 
 impl LevelPage {
-    /// Puts the messages of a piece back where they would be if it had none.
+    /// Puts the messages of a piece back where they would be if it had none: for those who compare states, whatever is in
+    /// pieces.
     pub fn take_in(&mut self, piece: PieceMessages) {
         match piece {
             PieceMessages::Line(runs) => {

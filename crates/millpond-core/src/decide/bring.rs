@@ -176,7 +176,7 @@ impl Core {
             if resting.filter(|other| *other < rest).count() >= count {
                 return Ok(());
             }
-            self.state.bring_resting_piece(slot, priority, first)?;
+            self.state.bring_piece(slot, priority, first)?;
         }
     }
 

@@ -5,6 +5,7 @@
 //! Timers live here because facts set them; what falls due is decided in [`crate::advance`].
 
 pub(crate) mod ageing;
+pub(crate) mod bounds;
 pub(crate) mod bucket;
 pub(crate) mod dead;
 pub(crate) mod dedup;
@@ -50,12 +51,12 @@ use slab::Slab;
 
 use crate::fact::{Epoch, GroupNumber, NamespaceNumber};
 use crate::output::{Holdings, Notice};
+use crate::state::bounds::LevelBounds;
 use crate::state::entries::Fetched;
 use crate::state::group::Groups;
 use crate::state::hash::FixedState;
 use crate::state::holders::Holder;
 use crate::state::leased::Leased;
-use crate::state::line::LevelBounds;
 use crate::state::namespace::{Namespace, Namespaces};
 use crate::state::numbers::Numbers;
 use crate::state::pauses::Pauses;
@@ -115,7 +116,7 @@ pub(crate) struct State {
     pub(crate) setup: usize,
     pub(crate) groups: Groups,
     pub(crate) topics: Topics,
-    /// How much of a line stays in memory.
+    /// How much of each level stays in memory.
     pub(crate) bounds: LevelBounds,
     pub(crate) leases: Slab<Lease>,
     pub(crate) holders: HashMap<SessionId, Holder, FixedState>,

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use millpond_types::{Priority, Sequence};
 
-use crate::page::{Page, PieceMessages, PiecePage, RunPage, StoredPiece};
+use crate::page::{Page, PieceMessages, PiecePage, RunPage, StoredPiece, StoredResting};
 use crate::state::line::InLine;
 use crate::state::topic::Level;
 use crate::state::{State, Timer, TopicSlot};
@@ -108,7 +108,7 @@ impl State {
     pub(crate) fn bring_next_due(&mut self) -> Option<Result<usize, Want>> {
         let PieceTimer { slot, priority, first, kind } = self.piece_timers.take_due()?;
         Some(match kind {
-            PieceKind::Line => self.bring_line(slot, priority, first),
+            PieceKind::Line => self.bring_piece(slot, priority, first),
             PieceKind::Resting => self.bring_overdue(slot, priority, first),
         })
     }
@@ -135,18 +135,22 @@ impl State {
         priority: Priority,
         sequence: Sequence,
     ) -> Result<usize, Want> {
+        match self.topics[slot].level(priority).map(|level| level.line.find(sequence)) {
+            Some(InLine::Stored(first)) => self.bring_piece(slot, priority, first),
+            _ => Ok(0),
+        }
+    }
+
+    /// The same of a piece that is in the store.
+    pub(crate) fn bring_piece(&mut self, slot: TopicSlot, priority: Priority, first: Sequence) -> Result<usize, Want> {
         let topic = &self.topics[slot];
-        let Some(InLine::Stored(first)) = topic.level(priority).map(|level| level.line.find(sequence)) else {
-            return Ok(0);
-        };
         let key = Key::Piece { group: topic.group, topic: topic.number, priority, first };
         match self.store.find(&key) {
             Found::Here(page) => {
                 let Page::Piece(page) = *page else { panic!("an entry is of the kind of its key") };
-                let PieceMessages::Line(runs) = page.messages else { panic!("{key:?} is of messages that rest") };
-                let count = runs.len();
-                self.load_piece(slot, priority, runs);
-                Ok(count)
+                let runs = page.runs().count();
+                self.load_piece(slot, page);
+                Ok(runs)
             }
             Found::OnDisk => Err(Want::Entry(key.bytes())),
             Found::Absent => panic!("a stored piece has an entry: {key:?}"),
@@ -163,7 +167,7 @@ impl State {
     ) -> Result<(), Want> {
         let next = |level: &Level| level.resting_from(from).next().map(|piece| piece.first);
         while let Some(first) = self.topics[slot].level(priority).and_then(next).filter(|first| *first < end) {
-            self.bring_resting_piece(slot, priority, first)?;
+            self.bring_piece(slot, priority, first)?;
         }
         let mut at = from;
         loop {
@@ -178,33 +182,38 @@ impl State {
 
     /// Takes a piece that was fetched out of the store, if its level still calls it stored.
     pub(crate) fn take_in_piece(&mut self, page: PiecePage) {
-        let PiecePage { topic, group, priority, messages } = page;
-        let Some(slot) = self.topics.by_number(topic, group) else { return };
-        match messages {
-            PieceMessages::Line(runs) => {
-                let (level, first) = (self.topics[slot].level(priority), runs[0].first);
-                if level.is_some_and(|level| level.line.find(first) == InLine::Stored(first)) {
-                    self.load_piece(slot, priority, runs);
-                }
-            }
-            PieceMessages::Resting(messages) => self.take_in_resting(slot, priority, messages),
+        let Some(slot) = self.topics.by_number(page.topic, page.group) else { return };
+        let Some(level) = self.topics[slot].level(page.priority) else { return };
+        let first = page.first();
+        let is_stored = match &page.messages {
+            PieceMessages::Line(_) => level.line.find(first) == InLine::Stored(first),
+            PieceMessages::Resting(messages) => level.is_stored(&StoredResting::of(messages)),
+        };
+        if is_stored {
+            self.load_piece(slot, page);
         }
     }
 
     /// Takes a piece out of the store again.
-    fn load_piece(&mut self, slot: TopicSlot, priority: Priority, runs: Vec<RunPage>) {
+    fn load_piece(&mut self, slot: TopicSlot, page: PiecePage) {
         self.will_change(slot);
-        let (topic, first) = (&self.topics[slot], runs[0].first);
-        self.store.remove(&Key::Piece { group: topic.group, topic: topic.number, priority, first });
+        self.store.remove(&page.key());
+        match page.messages {
+            PieceMessages::Line(runs) => self.load_line(slot, page.priority, runs),
+            PieceMessages::Resting(messages) => self.load_resting(slot, page.priority, messages),
+        }
+        // What is not wanted for longer goes back at the end of the turn.
+        self.came(slot);
+    }
+
+    fn load_line(&mut self, slot: TopicSlot, priority: Priority, runs: Vec<RunPage>) {
         for run in &runs {
             self.arm_expiry(slot, priority, run);
         }
         let level = self.topics[slot].level_mut(priority).expect("a piece has a level");
-        if let Some(timer) = level.line.load(first, runs) {
+        if let Some(timer) = level.line.load(runs[0].first, runs) {
             self.piece_timers.wall.remove(timer);
         }
-        // A piece that is not wanted for longer goes back at the end of the turn.
-        self.came(slot);
     }
 
     /// Sets the timer of a run with a TTL, unless that of a longer run which it was cut from is still set.

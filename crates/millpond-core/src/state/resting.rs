@@ -22,12 +22,12 @@ use alloc::vec::Vec;
 
 use millpond_types::{Priority, Sequence, WallTime};
 
-use crate::page::{AsidePage, AsideState, Page, PieceMessages, StoredResting};
-use crate::state::line::LevelBounds;
+use crate::page::{AsidePage, AsideState, StoredResting};
+use crate::state::bounds::LevelBounds;
 use crate::state::pieces::{PieceKind, PieceTimer, PieceTimers};
 use crate::state::topic::{Aside, AsideWhy, Level};
 use crate::state::{Now, State, TopicSlot};
-use crate::store::{Found, Key, Want};
+use crate::store::Want;
 use crate::time_index::{TimeIndex, TimerKey};
 
 /// The pieces of a level.
@@ -94,6 +94,12 @@ impl Level {
         self.resting.as_ref().map_or(0, |resting| resting.messages)
     }
 
+    /// Whether this is one of the pieces, as it is.
+    pub(super) fn is_stored(&self, piece: &StoredResting) -> bool {
+        let known = self.resting.as_ref().and_then(|resting| resting.pieces.get(&piece.first));
+        known.is_some_and(|known| known.stored == *piece)
+    }
+
     /// How many pieces there are.
     pub(crate) fn resting_count(&self) -> usize {
         self.resting.as_ref().map_or(0, |resting| resting.pieces.len())
@@ -137,7 +143,7 @@ impl State {
                 return Ok(());
             }
             let first = piece.first;
-            self.bring_resting_piece(slot, priority, first)?;
+            self.bring_piece(slot, priority, first)?;
         }
     }
 
@@ -151,7 +157,7 @@ impl State {
                 return Ok(());
             }
             let first = piece.first;
-            self.bring_resting_piece(slot, priority, first)?;
+            self.bring_piece(slot, priority, first)?;
         }
     }
 
@@ -163,29 +169,7 @@ impl State {
         sequence: Sequence,
     ) -> Result<usize, Want> {
         let piece = self.topics[slot].level(priority).and_then(|level| level.reached(sequence));
-        piece.map_or(Ok(0), |first| self.bring_resting_piece(slot, priority, first))
-    }
-
-    /// The same for a piece.
-    pub(crate) fn bring_resting_piece(
-        &mut self,
-        slot: TopicSlot,
-        priority: Priority,
-        first: Sequence,
-    ) -> Result<usize, Want> {
-        let topic = &self.topics[slot];
-        let key = Key::Piece { group: topic.group, topic: topic.number, priority, first };
-        match self.store.find(&key) {
-            Found::Here(page) => {
-                let Page::Piece(page) = *page else { panic!("an entry is of the kind of its key") };
-                let PieceMessages::Resting(messages) = page.messages else { panic!("{key:?} is of a line") };
-                let runs = messages.len();
-                self.load_resting(slot, priority, messages);
-                Ok(runs)
-            }
-            Found::OnDisk => Err(Want::Entry(key.bytes())),
-            Found::Absent => panic!("a stored piece has an entry: {key:?}"),
-        }
+        piece.map_or(Ok(0), |first| self.bring_piece(slot, priority, first))
     }
 
     /// The time of a piece has come.
@@ -213,7 +197,7 @@ impl State {
         piece.awaits = Awaits::Disk;
         resting.overdue.remove(&first);
         resting.coming += 1;
-        self.bring_resting_piece(slot, priority, first)
+        self.bring_piece(slot, priority, first)
     }
 
     /// Whether what is in retry keeps all else of a topic from being delivered.
@@ -221,22 +205,10 @@ impl State {
         self.topics[slot].retrying > 0 && self.policy(slot).leases_at_a_time() == Some(1)
     }
 
-    /// Takes a piece that was fetched out of the store, if its level still calls it stored.
-    pub(super) fn take_in_resting(&mut self, slot: TopicSlot, priority: Priority, messages: Vec<AsidePage>) {
+    /// Takes the messages of a piece into memory.
+    pub(super) fn load_resting(&mut self, slot: TopicSlot, priority: Priority, messages: Vec<AsidePage>) {
         let stored = StoredResting::of(&messages);
-        let level = self.topics[slot].level(priority);
-        let resting = level.and_then(|level| level.resting.as_ref());
-        if resting.and_then(|resting| resting.pieces.get(&stored.first)).is_some_and(|piece| piece.stored == stored) {
-            self.load_resting(slot, priority, messages);
-        }
-    }
-
-    fn load_resting(&mut self, slot: TopicSlot, priority: Priority, messages: Vec<AsidePage>) {
-        self.will_change(slot);
-        let stored = StoredResting::of(&messages);
-        let topic = &mut self.topics[slot];
-        self.store.remove(&Key::Piece { group: topic.group, topic: topic.number, priority, first: stored.first });
-        let level = topic.level_mut(priority).expect("a piece has a level");
+        let level = self.topics[slot].level_mut(priority).expect("a piece has a level");
         let resting = level.resting.as_mut().expect("only a stored piece is loaded");
         let piece = resting.pieces.remove(&stored.first).expect("only a stored piece is loaded");
         assert_eq!(piece.stored, stored, "a piece comes back as it was put");
@@ -256,8 +228,6 @@ impl State {
             let level = self.topics[slot].level_mut(priority).expect("it was just looked at");
             level.put_aside(aside);
         }
-        // What is not wanted for longer goes back at the end of the turn.
-        self.came(slot);
     }
 
     /// A level has a piece.

@@ -20,9 +20,10 @@ use millpond_types::{
 use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::page::RunPage;
 use crate::state::ageing::Age;
+use crate::state::bounds::LevelBounds;
 use crate::state::bucket::Bucket;
 use crate::state::few::Few;
-use crate::state::line::{InLine, LevelBounds, Line};
+use crate::state::line::{InLine, Line};
 use crate::state::policies::Ruling;
 use crate::state::resident::Residence;
 use crate::state::resting::Resting;
@@ -66,7 +67,7 @@ pub(crate) struct Topic {
     pub(crate) age: Option<Box<Age>>,
     /// The priority at which it stands in the order as ready to deliver.
     pub(crate) offered: Option<Priority>,
-    /// How much of its lines stays in memory.
+    /// How much of its levels stays in memory.
     pub(crate) bounds: LevelBounds,
     pub(crate) touched: Touched,
     pub(crate) stored: Stored,

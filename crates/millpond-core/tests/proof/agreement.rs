@@ -27,7 +27,7 @@ pub struct History {
 
 impl History {
     pub fn new(weight: u32, bounds: LevelBounds) -> History {
-        let shell = Shell::with_lines(bounds);
+        let shell = Shell::with_bounds(bounds);
         let model = Model::new(shell.now.run.0, shell.now.wall.0);
         let mut history = History { shell, model, known: Known::default(), weight };
         history.commands(vec![set_policy(0, weight)]);

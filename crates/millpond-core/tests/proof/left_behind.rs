@@ -36,6 +36,16 @@ fn holding() -> (Shell, Vec<Receipt>) {
     (shell, receipts)
 }
 
+/// The same, where the session has expired and the first slice of its leases has ended.
+fn in_the_midst() -> (Shell, Vec<Receipt>) {
+    let (mut shell, receipts) = holding();
+    say(&mut shell, "lose s1");
+    shell.pass(10_000, 10_000);
+    shell.turn(Vec::new());
+    assert_eq!(shell.next_wake(), Some(0), "in the midst");
+    (shell, receipts)
+}
+
 fn leased(outputs: &[Output]) -> Vec<Receipt> {
     let runs = outputs.iter().filter_map(|output| match output {
         Output::Delivery { leases, .. } => Some(leases),
@@ -146,11 +156,7 @@ fn a_session_expires_though_others_leave_more_behind_than_a_turn_ends() {
 
 #[test]
 fn a_crash_in_the_midst_leaves_the_rest_to_the_grace_of_the_start() {
-    let (mut shell, receipts) = holding();
-    say(&mut shell, "lose s1");
-    shell.pass(10_000, 10_000);
-    shell.turn(Vec::new());
-    assert_eq!(shell.next_wake(), Some(0), "in the midst");
+    let (mut shell, receipts) = in_the_midst();
     shell.restart(true);
     shell.pass(9_000, 9_000);
     assert_eq!(turns(&mut shell, "").0, [0], "nothing runs out before the grace is over");
@@ -164,11 +170,7 @@ fn a_crash_in_the_midst_leaves_the_rest_to_the_grace_of_the_start() {
 
 #[test]
 fn a_session_that_begins_under_the_same_id_in_the_midst_gets_none_of_the_leases_before() {
-    let (mut shell, receipts) = holding();
-    say(&mut shell, "lose s1");
-    shell.pass(10_000, 10_000);
-    shell.turn(Vec::new());
-    assert_eq!(shell.next_wake(), Some(0), "in the midst");
+    let (mut shell, receipts) = in_the_midst();
     // It claims all of them.
     let held = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
     let begin = SessionBegin { session: SessionId(1), resume: Millis::seconds(10), held };
@@ -189,12 +191,9 @@ fn a_session_that_begins_under_the_same_id_in_the_midst_gets_none_of_the_leases_
 
 #[test]
 fn a_lease_that_was_left_behind_is_current_until_its_turn_comes() {
-    let (mut shell, receipts) = holding();
-    say(&mut shell, "lose s1");
-    shell.pass(10_000, 10_000);
+    let (mut shell, receipts) = in_the_midst();
     // In the order of topics and numbers: the last one of the second topic is the last of all.
     let last = receipts.into_iter().max_by_key(|receipt| (receipt.topic, receipt.lease)).unwrap();
-    shell.turn(Vec::new());
     assert_eq!(acked(&mut shell, &[last]), 1);
     turns(&mut shell, "");
     assert_eq!(counts(&mut shell), (LEASES as u64 - 1, 0), "it does not come back");

@@ -1,4 +1,4 @@
-//! How much of a line is in memory changes nothing: the same history under several bounds gives the same facts.
+//! How much of a level is in memory changes nothing: the same history under several bounds gives the same facts.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,8 @@ proptest! {
 
     #[test]
     fn lines_in_pieces_give_the_same_facts(ops in ops(80), turn in 1..4usize) {
-        let mut whole = Shell::with_lines(LevelBounds::WHOLE);
-        let mut short = SHORT.map(Shell::with_lines);
+        let mut whole = Shell::with_bounds(LevelBounds::WHOLE);
+        let mut short = SHORT.map(Shell::with_bounds);
         let mut known = Known::default();
         let policy = set_policy(0, 1);
         let mut names = BTreeMap::new();

@@ -376,6 +376,30 @@ fn where_a_limit_comes_late_each_publish_drops_a_bounded_number() {
     }
 }
 
+/// With less room it would leave before they came, be read again, and ask again.
+#[test]
+fn a_topic_stays_while_the_front_of_its_line_is_on_its_way() {
+    let mut house = House::new();
+    house.bare.core.set_bounds(tiny());
+    house.publish("jobs", (0..40).map(|_| 0));
+    house.write();
+    house.bare.core.set_room(0);
+    let mut got = 0;
+    let mut held = Vec::new();
+    for _ in 0..400 {
+        let receipts =
+            held.drain(..).map(|run: LeasedRun| ReceiptRun { first: run.receipt, count: run.count }).collect();
+        // What was asked for comes a turn later still, when nothing of the topic is leased any more.
+        let late = std::mem::take(&mut house.wanted);
+        held.extend(house.turn(Some(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }))));
+        house.wanted.extend(late);
+        held.extend(house.turn(Some(receive(3))));
+        got += messages(&held);
+        house.write();
+    }
+    assert_eq!(got, 40);
+}
+
 /// How many messages wait, are delayed or in retry.
 fn waiting(house: &mut House) -> u64 {
     let views = house.bare.core.pages().filter_map(|page| match page {

@@ -32,7 +32,7 @@ struct Run {
 
 impl Run {
     fn new(keeps: (bool, bool)) -> Run {
-        let shell = Shell::with_lines(LevelBounds { head: 1, tail: 1, piece: 2, resting: 1, ..LevelBounds::WHOLE });
+        let shell = Shell::with_bounds(LevelBounds { head: 1, tail: 1, piece: 2, resting: 1, ..LevelBounds::WHOLE });
         let mut run = Run { shell, keeps };
         let age = if keeps.0 { format!(" retention_age={AGE}ms") } else { String::new() };
         let count = if keeps.1 { format!(" retention_count={COUNT}") } else { String::new() };

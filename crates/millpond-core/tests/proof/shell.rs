@@ -44,17 +44,17 @@ pub struct Shell {
     /// What edges have to know, and were not told yet.
     pub notices: Vec<Notice>,
     tickets: u64,
-    /// How much of its lines the core keeps in memory. The replica keeps more.
+    /// How much of its levels the core keeps in memory. The replica keeps more.
     bounds: LevelBounds,
 }
 
 impl Shell {
     pub fn new() -> Shell {
-        Shell::with_lines(LevelBounds::ENDS)
+        Shell::with_bounds(LevelBounds::ENDS)
     }
 
     /// A shell whose core keeps so much of each line in memory.
-    pub fn with_lines(bounds: LevelBounds) -> Shell {
+    pub fn with_bounds(bounds: LevelBounds) -> Shell {
         let mut journal = Journal::default();
         let store = SharedStore::default();
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);

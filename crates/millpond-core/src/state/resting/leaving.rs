@@ -46,7 +46,7 @@ impl State {
             return Vec::new();
         }
         let (priority, pieces) = (level.priority, level.resting_pieces().map(|piece| piece.first).collect::<Vec<_>>());
-        pieces.into_iter().filter_map(|first| self.bring_resting_piece(slot, priority, first).err()).collect()
+        pieces.into_iter().filter_map(|first| self.bring_piece(slot, priority, first).err()).collect()
     }
 
     /// Stores the farther half of what may be in memory and all that is beyond it. Where much of that is in the reach of pieces,
@@ -63,7 +63,7 @@ impl State {
             around.truncate(CUT_ANEW);
         }
         self.store_pieces_of(slot, index, &far);
-        around.into_iter().filter_map(|first| self.bring_resting_piece(slot, priority, first).err()).collect()
+        around.into_iter().filter_map(|first| self.bring_piece(slot, priority, first).err()).collect()
     }
 
     /// Stores messages that rest, none of which is in the reach of a piece.

@@ -1,0 +1,32 @@
+//! How much of a topic stays in memory while the topic does: of each level the ends of its line, and of the messages that rest
+//! those whose time comes first.
+
+/// How much of a level stays in memory, in runs. All else is in the store, in pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LevelBounds {
+    /// At the front of the line, at least, and at least one; with fewer the next piece is loaded ahead.
+    pub head: u16,
+    /// At its back, at least.
+    pub tail: u16,
+    /// In a piece of it, where it is not cut further.
+    pub piece: u16,
+    /// Of the messages that rest, at most; with more, those whose time is farthest go to the store.
+    pub resting: u16,
+    /// Out of line and not leased: while there are so many, what is due in pieces waits. One takes about 500 bytes, and whoever
+    /// works on them needs a while.
+    pub out_of_line: u16,
+}
+
+impl LevelBounds {
+    /// A piece of single messages is 32 KiB in memory and a page or less on disk. Both ends are long enough that a line
+    /// which a consumer keeps up with never goes to the store, and that a read is over before the head is.
+    pub const ENDS: LevelBounds = LevelBounds { head: 256, tail: 512, piece: 512, resting: 1024, out_of_line: 4096 };
+    /// All of it stays, of a level of a test.
+    pub const WHOLE: LevelBounds =
+        LevelBounds { head: u16::MAX, tail: u16::MAX, piece: 512, resting: u16::MAX, out_of_line: u16::MAX };
+
+    /// Messages that rest come back together because of one of them, so their pieces are shorter.
+    pub(crate) fn resting_piece(self) -> usize {
+        (self.piece as usize / 2).max(1)
+    }
+}
