@@ -18,7 +18,7 @@ use crate::page::{
 use crate::state::ageing::Age;
 use crate::state::bucket::Bucket;
 use crate::state::group::Group;
-use crate::state::hash::tenant_hash;
+use crate::state::hash::Hashes;
 use crate::state::namespace::Namespace;
 use crate::state::numbers::Numbers;
 use crate::state::policies::Policies;
@@ -337,7 +337,7 @@ impl State {
         let (number, group, name) = (page.number, page.group, page.name.detach());
         let home = (group, self.groups[group].namespace);
         let (is_paused, is_held) = (self.pauses(group).holds(&name), self.groups[group].is_before(&name));
-        let derived = (tenant_hash(self.hash_key, name.tenant()), is_paused, is_held, self.bounds);
+        let derived = (Hashes::of(self.hash_key, group, &name), is_paused, is_held, self.bounds);
         let topic = Topic::new(number, home, name, page.floor, page.next_lease, derived, stored);
         let slot = self.admit(topic);
         // Its group knows when its messages were published, wherever they are.

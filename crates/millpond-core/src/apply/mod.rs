@@ -30,7 +30,7 @@ use crate::state::namespace::Namespace;
 use crate::state::policies::Policies;
 use crate::state::stored::Stored;
 use crate::state::topic::Topic;
-use crate::state::{TopicSlot, hash::tenant_hash, setup};
+use crate::state::{TopicSlot, hash::Hashes, setup};
 use crate::store::Key;
 
 impl State {
@@ -122,7 +122,7 @@ impl State {
                 self.groups[*group].topics += 1;
                 let is_paused = self.namespaces[*namespace].paused.holds(name);
                 let is_held = self.groups[*group].is_before(name);
-                let derived = (tenant_hash(self.hash_key, name.tenant()), is_paused, is_held, self.bounds);
+                let derived = (Hashes::of(self.hash_key, *group, name), is_paused, is_held, self.bounds);
                 let stored = Stored { epoch: self.epoch, ..Stored::default() };
                 let home = (*group, *namespace);
                 let topic = Topic::new(*topic, home, name.detach(), *floor, *lease, derived, stored);

@@ -164,7 +164,7 @@ impl List {
 impl Cursor {
     pub(crate) fn at(slot: TopicSlot, state: &State) -> Cursor {
         let topic = &state.topics[slot];
-        Cursor { slot, group: topic.group, number: topic.number, tenant: topic.tenant, name: topic.name.clone() }
+        Cursor { slot, group: topic.group, number: topic.number, tenant: topic.hashes.tenant, name: topic.name.clone() }
     }
 
     /// Whether the topic is still in its place in memory.

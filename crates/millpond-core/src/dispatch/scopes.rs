@@ -165,7 +165,7 @@ impl Scopes {
         let topic = &state.topics[slot];
         self.for_lists(topic.group, &topic.name, |list| list.set(&topic.name, topic.offered));
         if let Some(priority) = topic.offered {
-            self.tell_all(topic.group, &topic.name, priority, topic.tenant);
+            self.tell_all(topic.group, &topic.name, priority, topic.hashes.tenant);
         }
     }
 
@@ -173,7 +173,7 @@ impl Scopes {
     pub(crate) fn evicted(&mut self, topic: &Topic, priority: Priority, is_paused: bool) {
         self.for_lists(topic.group, &topic.name, |list| list.evicted(&topic.name, priority));
         if !is_paused {
-            self.tell_all(topic.group, &topic.name, priority, topic.tenant);
+            self.tell_all(topic.group, &topic.name, priority, topic.hashes.tenant);
         }
     }
 

@@ -387,6 +387,12 @@ impl Core {
     fn vanish(&mut self, log: &mut dyn FactLog) {
         let mut empty = Vec::new();
         for slot in core::mem::take(&mut self.state.touched) {
+            let topic = &self.state.topics[slot];
+            if topic.is_empty() && !self.state.is_kept_empty(topic) {
+                assert!(topic.offered.is_none(), "a topic without messages offers nothing");
+                empty.push((topic.number, topic.group, slot));
+                continue;
+            }
             self.state.store_middles(slot);
             let wants = self.state.store_resting(slot);
             let goes_on = wants.is_empty() && self.state.rest_too_many(slot);
@@ -395,16 +401,10 @@ impl Core {
             if goes_on {
                 self.state.came(slot);
             }
-            let topic = &self.state.topics[slot];
-            if topic.is_empty() && !self.state.is_kept_empty(topic) {
-                assert!(topic.offered.is_none(), "a topic without messages offers nothing");
-                empty.push((topic.number, topic.group, slot));
-            } else {
-                self.state.used(slot);
-                self.refresh(slot);
-                self.state.arm_bucket(slot);
-                self.state.arm_raise(slot);
-            }
+            self.state.used(slot);
+            self.refresh(slot);
+            self.state.arm_bucket(slot);
+            self.state.arm_raise(slot);
         }
         empty.sort_unstable();
         for (at, (topic, group, slot)) in empty.iter().copied().enumerate() {

@@ -18,7 +18,7 @@ use super::stretches::Span;
 use crate::page::{DuePage, Page};
 use crate::state::few::Few;
 use crate::state::group::Group;
-use crate::state::hash::tenant_hash;
+use crate::state::hash::Hashes;
 use crate::state::namespace::Namespace;
 use crate::state::policies::Policies;
 use crate::state::topic::{Siblings, Topic, Touched};
@@ -194,7 +194,7 @@ impl World {
             name: name.clone(),
             siblings: Siblings { is_first: false, next: None },
             ruling: Default::default(),
-            tenant: tenant_hash([1, 2], name.tenant()),
+            hashes: Hashes::of([1, 2], 0, name),
             floor: 0,
             next_lease: LeaseNumber(0),
             levels: crate::state::series::Series::new(),

@@ -84,7 +84,7 @@ impl Turns {
         match &self.last {
             Some(last) if (last.slot, last.number) == (slot, topic.number) => {}
             last => {
-                self.is_sole &= last.as_ref().is_some_and(|last| last.tenant == topic.tenant);
+                self.is_sole &= last.as_ref().is_some_and(|last| last.tenant == topic.hashes.tenant);
                 self.last = Some(Cursor::at(slot, state));
             }
         }

@@ -121,7 +121,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn tenant(&self, slot: TopicSlot) -> u64 {
-        self.state.topics[slot].tenant
+        self.state.topics[slot].hashes.tenant
     }
 
     /// What to read on with while a topic is served, so that nobody has to wait for it.

@@ -29,10 +29,23 @@ pub(crate) fn name_hash(key: [u64; 2], group: u32, name: &[u8]) -> u64 {
 }
 
 /// The hash that a tenant is known by. Two tenants that share one share their turn: harmless, and one in 2⁶⁴.
-pub(crate) fn tenant_hash(key: [u64; 2], tenant: &[u8]) -> u64 {
+fn tenant_hash(key: [u64; 2], tenant: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(key[0], !key[1]);
     hasher.write(tenant);
     hasher.finish()
+}
+
+/// What a topic and its tenant are known by, made once: an end of a topic asks for them again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hashes {
+    pub(crate) name: u64,
+    pub(crate) tenant: u64,
+}
+
+impl Hashes {
+    pub(crate) fn of(key: [u64; 2], group: u32, name: &TopicName) -> Hashes {
+        Hashes { name: name_hash(key, group, name.as_bytes()), tenant: tenant_hash(key, name.tenant()) }
+    }
 }
 
 /// As many keys that follow one another have their places side by side in a table.

@@ -23,6 +23,7 @@ use crate::state::ageing::Age;
 use crate::state::bounds::LevelBounds;
 use crate::state::bucket::Bucket;
 use crate::state::few::Few;
+use crate::state::hash::Hashes;
 use crate::state::line::{InLine, Line};
 use crate::state::policies::Ruling;
 use crate::state::resident::Residence;
@@ -42,8 +43,7 @@ pub(crate) struct Topic {
     pub(crate) siblings: Siblings,
     /// Which of the namespace's rules it is under, as far as it knows.
     pub(crate) ruling: Ruling,
-    /// Hash of the tenant.
-    pub(crate) tenant: u64,
+    pub(crate) hashes: Hashes,
     /// Where the sequences of a priority not used yet begin.
     pub(crate) floor: u64,
     pub(crate) next_lease: LeaseNumber,
@@ -205,7 +205,7 @@ impl Topic {
         name: TopicName,
         floor: u64,
         next_lease: LeaseNumber,
-        (tenant, paused, is_held, bounds): (u64, bool, bool, LevelBounds),
+        (hashes, paused, is_held, bounds): (Hashes, bool, bool, LevelBounds),
         stored: Stored,
     ) -> Topic {
         Topic {
@@ -215,7 +215,7 @@ impl Topic {
             name,
             siblings: Siblings { is_first: false, next: None },
             ruling: Ruling::default(),
-            tenant,
+            hashes,
             floor,
             next_lease,
             levels: Series::new(),

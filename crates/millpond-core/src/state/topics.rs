@@ -87,7 +87,7 @@ impl Topics {
         let mut found = 0;
         for (place, slot) in places.iter_mut().zip(slots) {
             let topic = &self[slot];
-            *place = (slot, name_hash(self.hash_key, topic.group, topic.name.as_bytes()), topic.number);
+            *place = (slot, topic.hashes.name, topic.number);
             found += 1;
         }
         for (slot, hash, number) in &places[..found] {
@@ -104,15 +104,15 @@ impl Topics {
 
     pub(crate) fn insert(&mut self, topic: Topic) -> TopicSlot {
         assert!(topic.offered.is_none(), "a topic that comes has not been offered");
-        let hash = name_hash(self.hash_key, topic.group, topic.name.as_bytes());
+        let hash = topic.hashes.name;
         let (group, name) = (topic.group, topic.name.clone());
         let near = self.behind_at_hand(group, &name);
         let slot = self.slots.insert(topic);
         self.by_name.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
         self.link(slot);
         let place = near.or_else(|| self.seek(group, Edge::Before(name.as_bytes())));
-        let (slots, tenant) = (&self.slots, self.slots[slot].tenant);
-        self.order.insert_at(group, place, slot, |other| slots[other].tenant == tenant);
+        let (slots, tenant) = (&self.slots, self.slots[slot].hashes.tenant);
+        self.order.insert_at(group, place, slot, |other| slots[other].hashes.tenant == tenant);
         self.at_hand.set(slot);
         slot
     }
@@ -132,8 +132,7 @@ impl Topics {
         self.unlink(slot);
         let topic = self.slots.remove(slot);
         self.order.remove(topic.group, slot);
-        let hash = name_hash(self.hash_key, topic.group, topic.name.as_bytes());
-        let entry = self.by_name.find_entry(hash, |(_, other)| *other == slot);
+        let entry = self.by_name.find_entry(topic.hashes.name, |(_, other)| *other == slot);
         entry.unwrap_or_else(|_| unreachable!("a topic is found by its name")).remove();
         topic
     }

@@ -41,7 +41,7 @@ impl State {
     fn touch_lease(&self, slot: TopicSlot) -> Option<u64> {
         let topic = &self.topics[slot];
         let level = topic.levels.front()?;
-        let own = topic.in_flight ^ topic.tenant ^ level.next.0 ^ level.ready.len() as u64;
+        let own = topic.in_flight ^ topic.hashes.tenant ^ level.next.0 ^ level.ready.len() as u64;
         let (_, aside) = level.aside.iter().next()?;
         let AsideWhy::Leased(lease) = aside.state else { return None };
         let lease = &self.leases[lease as usize];
