@@ -327,6 +327,13 @@ pub enum Fact {
         /// When it stands one higher, if nothing happens to it before.
         raise: Option<WallTime>,
     },
+    /// What waits in a topic no longer waits for what is in retry: strict order has ended.
+    Loosened {
+        /// The topic.
+        topic: TopicNumber,
+        /// The group.
+        group: GroupNumber,
+    },
     /// There is a token again for a topic that had none.
     Refilled {
         /// The topic.
@@ -552,6 +559,7 @@ impl Fact {
             | Fact::Drawn { topic, group, .. }
             | Fact::Refilled { topic, group }
             | Fact::Aged { topic, group, .. }
+            | Fact::Loosened { topic, group }
             | Fact::Extended { topic, group, .. }
             | Fact::Acked { topic, group, .. }
             | Fact::Delivered { topic, group, .. }

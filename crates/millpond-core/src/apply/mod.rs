@@ -157,6 +157,7 @@ impl State {
             Fact::Aged { topic, group, level, raise } => {
                 self.stands(self.slot(*topic, *group), AgePage { level: *level, raise: *raise })
             }
+            Fact::Loosened { topic, group } => self.loosened(self.slot(*topic, *group)),
             Fact::Refilled { topic, group } => self.refilled(self.slot(*topic, *group)),
             Fact::Extended { topic, group, lease, count, holder, duration, deadline } => {
                 self.extended(self.slot(*topic, *group), *lease, *count, (*holder, *duration, *deadline))

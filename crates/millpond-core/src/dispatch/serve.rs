@@ -285,8 +285,10 @@ impl Core {
         let mut news = Vec::new();
         for at in 0..self.state.touched.len() {
             let slot = self.state.touched[at];
+            let has_happened = self.state.topics[slot].touched == Touched::Changed;
+            self.state.note_wait(slot, has_happened);
             let topic = &self.state.topics[slot];
-            let is_its_time = topic.touched == Touched::Changed || self.state.groups[topic.group].unsettled.is_none();
+            let is_its_time = has_happened || self.state.groups[topic.group].unsettled.is_none();
             if is_its_time && (self.state.fit(slot).is_some() || self.state.age(slot).is_some()) {
                 news.push((topic.number, topic.group, slot));
             } else {
@@ -309,6 +311,16 @@ impl Core {
             self.drawn(slot, draw, log);
         }
         self.age(slot, log) || fit.is_some()
+    }
+
+    /// Lets a topic go on that waits for what is in retry, where its policy no longer says so. Whether that is news.
+    pub(crate) fn loosen(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
+        let topic = &self.state.topics[slot];
+        if !topic.waits_for_retry || topic.is_held_by_retry(self.state.policy(slot)) {
+            return false;
+        }
+        self.commit(Fact::Loosened { topic: topic.number, group: topic.group }, log);
+        true
     }
 
     /// Takes note of where a topic stands by now, for what waits in it. Whether that is news.

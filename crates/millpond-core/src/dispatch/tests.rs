@@ -202,6 +202,7 @@ impl World {
             in_flight: 0,
             set_aside: 0,
             retrying: 0,
+            waits_for_retry: false,
             paused: false,
             is_held: false,
             bucket: None,

@@ -63,9 +63,19 @@ impl Policies {
     }
 
     /// Whether a topic that nothing happens to is to be settled anew when these come after others: it may stand elsewhere,
-    /// for the time that its messages have waited, or have other tokens.
+    /// for the time that its messages have waited, have other tokens, or no longer wait for what is in retry.
     pub(crate) fn settles_unlike(&self, other: &Policies) -> bool {
-        self.age_unlike(other) || self.fill_unlike(other)
+        self.age_unlike(other) || self.fill_unlike(other) || self.loosens(other)
+    }
+
+    /// Whether what was in strict order may no longer be.
+    fn loosens(&self, before: &Policies) -> bool {
+        let is_strict = |policy: &Policy| policy.leases_at_a_time() == Some(1);
+        before.all().any(is_strict) && !self.all().all(is_strict)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Policy> {
+        self.resolved.iter().chain([&self.base])
     }
 
     fn age_unlike(&self, other: &Policies) -> bool {
@@ -80,7 +90,7 @@ impl Policies {
     }
 
     fn rates(&self) -> impl Iterator<Item = &Option<Rate>> {
-        self.resolved.iter().chain([&self.base]).map(|policy| &policy.rate)
+        self.all().map(|policy| &policy.rate)
     }
 
     fn ruling(&self, name: &TopicName) -> Ruling {

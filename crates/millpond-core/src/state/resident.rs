@@ -165,8 +165,8 @@ impl State {
         self.topics[slot].residence.brought = false;
     }
 
-    /// Whether a topic can do without memory for now: nothing of it is leased, nothing in retry holds what is ready,
-    /// and time changes nothing of it up to `horizon`.
+    /// Whether a topic can do without memory for now: nothing of it is leased, and time changes nothing of it up to
+    /// `horizon`.
     pub(crate) fn can_leave(&self, slot: TopicSlot, horizon: Now) -> bool {
         let topic = &self.topics[slot];
         let is_soon = |at: u64| at <= horizon.wall.0;
@@ -176,7 +176,6 @@ impl State {
             && raise.is_none_or(|at| !is_soon(at.0))
             && refill.is_none_or(|at| at > horizon.run)
             && topic.in_flight == 0
-            && (topic.retrying == 0 || topic.highest_ready().is_none())
             && !topic.levels.iter().any(|level| {
                 level.expiries.values().any(|(_, timer)| self.wall_timers.deadline(*timer).is_some_and(is_soon))
                     // One that has gone off is of a piece that is on its way.

@@ -55,8 +55,10 @@ pub(crate) struct Topic {
     pub(crate) in_flight: u64,
     /// Messages aside that are not leased.
     pub(crate) set_aside: u64,
-    /// Messages in back-off. They hold a topic of strict order.
+    /// Messages in back-off.
     pub(crate) retrying: u64,
+    /// Whether these hold all else of it, as they do in strict order: by the policy under which something last happened to it.
+    pub(crate) waits_for_retry: bool,
     pub(crate) paused: bool,
     /// Whether the start of its group has still to come to it. Until then nothing of it is delivered, and it stays though
     /// it is empty: that is how the start knows, when it comes, what came later.
@@ -223,6 +225,7 @@ impl Topic {
             in_flight: 0,
             set_aside: 0,
             retrying: 0,
+            waits_for_retry: false,
             paused,
             is_held,
             bucket: None,
@@ -306,7 +309,7 @@ impl Topic {
 
     /// The level at which a message could be delivered now, if any: its priority, unless it was raised.
     pub(crate) fn ready_level(&self, policy: &Policy) -> Option<Priority> {
-        if self.paused || self.is_held || self.is_dry() || self.room(policy) == 0 {
+        if self.paused || self.is_held || self.waits_for_retry || self.is_dry() || self.room(policy) == 0 {
             return None;
         }
         self.highest_ready().map(|ready| self.stand(ready))
@@ -321,9 +324,7 @@ impl Topic {
     pub(crate) fn shelf(&self) -> Shelf {
         match self.highest_ready() {
             _ if self.in_flight > 0 => Shelf::Busy,
-            // Only its policy knows whether that is held by what is in retry.
-            Some(_) if self.retrying > 0 => Shelf::Busy,
-            _ if self.is_held || self.is_dry() => Shelf::Idle,
+            _ if self.is_held || self.waits_for_retry || self.is_dry() => Shelf::Idle,
             Some(priority) => Shelf::Ready(self.stand(priority)),
             None => Shelf::Idle,
         }
@@ -338,11 +339,15 @@ impl Topic {
     pub(crate) fn room(&self, policy: &Policy) -> u64 {
         match policy.leases_at_a_time() {
             None => u64::MAX,
-            // Strict order: a message in retry holds the topic, for nothing may overtake it.
-            Some(1) if self.retrying > 0 => 0,
+            Some(1) if self.is_held_by_retry(policy) => 0,
             Some(1) if self.in_flight == 0 => u64::from(policy.run),
             Some(limit) => u64::from(limit).saturating_sub(self.in_flight),
         }
+    }
+
+    /// Whether what is in retry holds all else of it: in strict order nothing may overtake it.
+    pub(crate) fn is_held_by_retry(&self, policy: &Policy) -> bool {
+        self.retrying > 0 && policy.leases_at_a_time() == Some(1)
     }
 
     /// The lease run that a lease number is of.

@@ -253,7 +253,7 @@ fn what_is_in_line_in_the_reach_of_a_piece_ends_in_time() {
 fn topics_in_retry_leave_memory_in_strict_order_too() {
     for max_in_flight in [None, Some(1)] {
         let mut house = House::new();
-        house.set_policy(Policy { max_in_flight, retry: Retry::Head, ..Policy::default() });
+        house.set_policy(strict(max_in_flight));
         house.bare.core.set_room(1 << 20);
         let topics = 5000;
         for at in 0..topics {
@@ -272,6 +272,88 @@ fn topics_in_retry_leave_memory_in_strict_order_too() {
         house.pass(HOUR);
         assert_eq!(house.work(&FinishVerb::Ack), topics, "all are back");
     }
+}
+
+/// While somebody is out of order for a while that all work needs, say.
+#[test]
+fn topics_leave_memory_in_which_all_else_waits_for_what_is_in_retry() {
+    for max_in_flight in [None, Some(1)] {
+        let mut house = House::new();
+        house.set_policy(strict(max_in_flight));
+        house.bare.core.set_room(1 << 20);
+        let topics = 5000;
+        for at in 0..topics {
+            let run = publish_run(&mut house.known, &format!("{at:05}"), 2, None);
+            house.turn(Some(publish(vec![run])));
+        }
+        house.rest();
+        let mut failed = 0;
+        while failed < topics {
+            let runs = house.receive();
+            failed += messages(&runs);
+            house.finish(&FinishVerb::Release { delay: Millis(HOUR) }, &runs);
+        }
+        house.rest();
+        let resident = house.bare.core.resident_bytes();
+        assert!(!house.bare.core.is_crowded() && resident < 3 << 19, "{resident} bytes of topics in retry");
+        invariants::check(&house.bare.core);
+        let others = house.work(&FinishVerb::Ack);
+        assert_eq!(others, if max_in_flight == Some(1) { 0 } else { 2 * topics - failed });
+        house.write();
+        house.pass(HOUR);
+        assert_eq!(house.work(&FinishVerb::Ack), 2 * topics - others, "all are back");
+    }
+}
+
+/// Topics on the disk, of each of which a message is in retry before another one that is ready.
+fn in_retry_before_others(max_in_flight: Option<u32>) -> House {
+    let mut house = House::new();
+    house.set_policy(strict(max_in_flight));
+    for at in 0..SOME {
+        house.publish(&format!("{at:04}"), [0, 0].into_iter());
+    }
+    let mut first = house.turn(Some(receive(SOME)));
+    first.iter_mut().for_each(|run| run.count = 1);
+    assert_eq!(messages(&first), u64::from(SOME), "the first of each");
+    house.finish(&FinishVerb::Release { delay: Millis(HOUR) }, &first);
+    house.write();
+    house.bare.core.set_room(0);
+    (0..10).for_each(|_| _ = house.turn(None));
+    assert_eq!(house.bare.core.resident_count(), 0);
+    house
+}
+
+/// More than dispatch keeps in memory until their turn.
+const SOME: u32 = 1500;
+
+fn strict(max_in_flight: Option<u32>) -> Policy {
+    Policy { max_in_flight, retry: Retry::Head, ..Policy::default() }
+}
+
+#[test]
+fn topics_on_the_disk_hear_that_they_need_not_wait_for_what_is_in_retry() {
+    let mut house = in_retry_before_others(Some(1));
+    assert!(house.receive().is_empty());
+    house.set_policy(strict(None));
+    house.rest();
+    let loosened = house.bare.journal.facts.iter().filter(|(fact, _)| matches!(fact, Fact::Loosened { .. })).count();
+    assert_eq!(loosened, SOME as usize, "a start knows it, too");
+    assert_eq!(house.work(&FinishVerb::Ack), u64::from(SOME));
+}
+
+/// Or they would be read again and again while somebody asks for what is ready.
+#[test]
+fn topics_on_the_disk_that_begin_to_wait_for_what_is_in_retry_are_read_once() {
+    let mut house = in_retry_before_others(None);
+    house.set_policy(strict(Some(1)));
+    house.turn(Some(receive(1)));
+    house.rest();
+    let mut reads = 0;
+    for _ in 0..20 {
+        house.turn(None);
+        reads += house.wanted.len();
+    }
+    assert_eq!(reads, 0);
 }
 
 /// As little in memory as can be.

@@ -39,7 +39,8 @@ impl Ledger {
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
             | Fact::Declined { .. }
-            | Fact::Aged { .. } => Ok(()),
+            | Fact::Aged { .. }
+            | Fact::Loosened { .. } => Ok(()),
             Fact::Rescheduled { topic, priority, sequence, due, .. } => {
                 let (topic, priority, sequence) = (*topic, *priority, *sequence);
                 self.set_due(MessageId { topic, priority, sequence }, Some(*due), at)

@@ -142,6 +142,7 @@ impl Model {
             | Fact::TopicRecalled { .. }
             | Fact::Extended { .. }
             | Fact::Aged { .. }
+            | Fact::Loosened { .. }
             | Fact::Refilled { .. }
             | Fact::Declined { .. }
             | Fact::Moved { .. }

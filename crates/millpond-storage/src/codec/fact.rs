@@ -265,6 +265,11 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.priority(*level);
             sink.option(*raise, Sink::far);
         }
+        Fact::Loosened { topic, group } => {
+            sink.byte(54);
+            sink.next_topic(*topic);
+            sink.number32(*group);
+        }
         Fact::ExchangeCreated { namespace, name, kind, unroutable, version } => {
             sink.byte(55);
             sink.number32(*namespace);
@@ -464,6 +469,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             Fact::Aged { topic, group, level: source.priority()?, raise: source.option(Source::far)? }
         }
         53 => Fact::TopicsSettled { group: source.number32()? },
+        54 => Fact::Loosened { topic: source.next_topic()?, group: source.number32()? },
         55 => Fact::ExchangeCreated {
             namespace: source.number32()?,
             name: source.exchange_name()?,

@@ -24,7 +24,7 @@ use millpond_types::{
 use super::*;
 use crate::twin::Seed;
 
-const FACTS: u64 = 43;
+const FACTS: u64 = 44;
 const PAGES: u64 = 11;
 /// Those that version 1 has had from the beginning. What rests in pieces stands beside that.
 const FIRST_PAGES: u64 = 9;
@@ -776,8 +776,9 @@ impl Draw {
             },
             38 => Fact::Drawn { topic, group, full: self.number(), dry: self.maybe(|draw| RunTime(draw.number())) },
             39 => Fact::Refilled { topic, group },
-            41 => Fact::TopicsSettled { group },
             40 => Fact::Aged { topic, group, level: priority, raise: self.maybe(Self::wall) },
+            41 => Fact::TopicsSettled { group },
+            42 => Fact::Loosened { topic, group },
             _ => {
                 let mut block = Vec::new();
                 block::push(&mut block, b"", &[], &[1; 5]).unwrap();

@@ -144,6 +144,7 @@ impl Held {
             | Fact::Drawn { .. }
             | Fact::Refilled { .. }
             | Fact::Aged { .. }
+            | Fact::Loosened { .. }
             | Fact::Ripened { .. }
             | Fact::Forgotten { .. } => {}
         }
