@@ -41,6 +41,7 @@ pub mod store;
 mod time_index;
 
 pub use core_turn::{Core, Decision};
+pub use dispatch::living::CLIENT_BYTES;
 pub use dispatch::watch::WATCH_EVERY;
 pub use pages::BadPage;
 pub use state::Now;

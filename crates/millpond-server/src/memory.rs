@@ -139,6 +139,8 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use millpond_core::CLIENT_BYTES;
+
     use super::*;
     use crate::config::CONNECTIONS_DEFAULT;
 
@@ -161,12 +163,11 @@ mod tests {
         assert!(large.connections >= CONNECTIONS_DEFAULT);
     }
 
-    /// In the core's figures, a session and a consumer are 512 bytes each.
     #[test]
     fn each_connection_may_have_a_session_and_a_consumer() {
         for memory in [MEMORY_MIN, 192 << 20, MEMORY_DEFAULT] {
             let Shares { setup, connections, .. } = Shares::of(memory);
-            assert!(connections * 1024 <= setup / 2, "{connections} connections in {setup} bytes");
+            assert!(connections * CLIENT_BYTES <= setup / 2, "{connections} connections in {setup} bytes");
         }
     }
 }

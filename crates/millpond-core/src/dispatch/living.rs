@@ -13,6 +13,8 @@ const SESSION: usize = 512;
 /// A consumer or an open receive: itself, its places in the tables by time, ticket and request, among the hungry of its
 /// scope and at its connection, in tables that are half empty.
 const CONSUMER: usize = 512;
+/// What a session with a consumer takes, beside a scope that it has in common with others.
+pub const CLIENT_BYTES: usize = SESSION + CONSUMER;
 
 /// A scope, with turns at a priority and in the tables of its group.
 const SCOPE: usize = 768;

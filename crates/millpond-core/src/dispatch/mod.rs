@@ -7,7 +7,7 @@ mod cold;
 pub(crate) mod consumer;
 mod domain;
 mod fair;
-mod living;
+pub(crate) mod living;
 pub(crate) mod offices;
 pub(crate) mod rations;
 pub(crate) mod reach;
