@@ -1,9 +1,12 @@
 //! The leases that sessions leave behind. They run out, or are given back, a slice a turn: each of them is a fact, and
 //! nobody is served while facts are decided.
 //!
-//! For everybody else the session is over at once. Until its turn comes, a lease that was left behind is current like any
-//! other: whoever has its receipt may finish it, and nobody else has its message. They are known by their numbers, so a
-//! session that begins under the same id meanwhile keeps what it is given and gets none of them.
+//! For everybody else the session is over at once. Until its turn comes, a lease that was left behind is current: whoever has
+//! its receipt may finish it, and nobody else has its message. But nobody can extend it, for it ends as soon as its turn
+//! comes. They are known by their numbers, so a session that begins under the same id meanwhile keeps what it is given and
+//! gets none of them.
+//!
+//! What a session goes on without, because its client did not name it, is kept by whoever extends it before its turn comes.
 //!
 //! Nothing here is journaled. What a crash leaves of them is held by a session that is gone, as all leases of sessions are
 //! after a start: it may be resumed, and else they run out when the grace is over.
@@ -16,7 +19,7 @@ use millpond_types::{LeaseNumber, SessionId, TopicNumber};
 
 use crate::Core;
 use crate::fact::{FactLog, GroupNumber};
-use crate::state::topic::Topic;
+use crate::state::topic::{Lease, Left, Topic};
 use crate::state::{State, TopicSlot};
 
 /// What a lease is of: a topic, in a group.
@@ -32,13 +35,13 @@ const SLICE: usize = 1_000;
 #[derive(Default)]
 pub(crate) struct LeftBehind {
     /// What was left first is gone through first. None of them is empty.
-    queue: VecDeque<Left>,
+    queue: VecDeque<Leaving>,
     /// What may still be looked at in this turn.
     room: usize,
 }
 
 /// What one session left at one moment.
-struct Left {
+struct Leaving {
     session: SessionId,
     why: Why,
     /// In the order of their numbers: it depends neither on memory nor on what happened to them before. A heap, so that the
@@ -95,38 +98,35 @@ impl Core {
         log: &mut dyn FactLog,
     ) {
         let mut leases = Vec::new();
-        let State { leases: all, holders, topics, .. } = &mut self.state;
-        let mut next = holders.get(&session).map(|holder| holder.first);
-        while let Some(slot) = next {
-            let lease = &mut all[slot as usize];
-            next = lease.next;
-            let Topic { number, group: of, .. } = topics[lease.slot];
+        self.state.for_held_by(session, |of, lease| {
             // However often sessions of an id come and go, each lease is here once.
-            if group.is_none_or(|group| group == of) && !core::mem::replace(&mut lease.is_left, true) {
-                leases.push(Reverse(((number, of), lease.number, lease.end())));
+            if group.is_none_or(|group| group == of.1) && lease.left != Left::Over {
+                lease.left = Left::Over;
+                leases.push(Reverse((of, lease.number, lease.end())));
             }
-        }
+        });
         if group.is_none() {
             self.left_behind.forget_resumed(session);
         }
-        self.queue_left(Left { session, why, leases: leases.into() }, log);
+        self.queue_left(Leaving { session, why, leases: leases.into() }, log);
     }
 
     /// A session that was resumed leaves behind what its client does not have any more: all but these, in order.
     pub(crate) fn leave_all_but(&mut self, session: SessionId, held: &[LeaseRange], log: &mut dyn FactLog) {
-        let leases = self.state.held_by(session).map(|slot| &self.state.leases[slot as usize]);
-        let ranges = leases.filter(|lease| !lease.is_left).flat_map(|lease| {
-            let Topic { number, group, .. } = self.state.topics[lease.slot];
-            let of = (number, group);
-            gaps(of, lease.number, lease.end(), held).into_iter().map(move |(from, to)| Reverse((of, from, to)))
+        let mut leases = Vec::new();
+        self.state.for_held_by(session, |of, lease| {
+            if lease.left != Left::Over {
+                let unnamed = gaps(of, lease.number, lease.end(), held);
+                lease.left = if unnamed.is_empty() { Left::No } else { Left::Unnamed };
+                leases.extend(unnamed.into_iter().map(|(from, to)| Reverse((of, from, to))));
+            }
         });
-        let leases = ranges.collect::<Vec<_>>().into();
         // What its client has is what it says last.
         self.left_behind.forget_resumed(session);
-        self.queue_left(Left { session, why: Why::Resumed, leases }, log);
+        self.queue_left(Leaving { session, why: Why::Resumed, leases: leases.into() }, log);
     }
 
-    fn queue_left(&mut self, left: Left, log: &mut dyn FactLog) {
+    fn queue_left(&mut self, left: Leaving, log: &mut dyn FactLog) {
         if !left.leases.is_empty() {
             self.left_behind.queue.push_back(left);
             self.go_on_with_left_behind(log);
@@ -145,7 +145,9 @@ impl Core {
                     left.leases.push(Reverse((of, end, to)));
                 }
                 let count = (end.0 - first.0) as u32;
+                let is_extended = || self.state.left(slot, first) == Left::No;
                 match left.why {
+                    Why::Resumed if is_extended() => {}
                     Why::Expired => self.run_out(slot, first, count, log),
                     Why::Ended | Why::Resumed => self.release_held(slot, first, count, log),
                 }
@@ -163,6 +165,23 @@ impl Core {
 }
 
 impl State {
+    /// Whether a lease that is current was left behind.
+    pub(crate) fn left(&self, slot: TopicSlot, lease: LeaseNumber) -> Left {
+        let of = self.topics[slot].lease(lease).expect("the lease is current");
+        self.leases[of as usize].left
+    }
+
+    /// Goes over the leases that a session holds, and what they are of.
+    fn for_held_by(&mut self, session: SessionId, mut with: impl FnMut(Of, &mut Lease)) {
+        let mut next = self.holders.get(&session).map(|holder| holder.first);
+        while let Some(slot) = next {
+            let lease = &mut self.leases[slot as usize];
+            next = lease.next;
+            let Topic { number, group, .. } = self.topics[lease.slot];
+            with((number, group), lease);
+        }
+    }
+
     /// The first of some leases that are current and of one run: where they are, the first, and the one behind the last.
     fn first_leased(
         &self,

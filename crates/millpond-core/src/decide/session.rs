@@ -15,6 +15,7 @@ use crate::dispatch::offices::Seat;
 use crate::fact::{Fact, FactLog};
 use crate::left_behind::{LeaseRange, Why};
 use crate::output::Reply;
+use crate::state::topic::Left;
 
 impl Core {
     pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
@@ -50,7 +51,7 @@ impl Core {
             let Some(lease) = topic.lease(receipt.lease).map(|slot| &self.state.leases[slot as usize]) else {
                 continue;
             };
-            if lease.end() <= receipt.lease || lease.holder != session {
+            if lease.end() <= receipt.lease || lease.holder != session || lease.left == Left::Over {
                 continue;
             }
             let (duration, group) = (lease.duration, receipt.group);

@@ -3,7 +3,7 @@
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, SessionBegin};
 use millpond_core::fact::Fact;
 use millpond_core::output::{Output, Reply};
-use millpond_types::{FinishOutcome, Millis, NamespaceName, Receipt, SessionId};
+use millpond_types::{FinishOutcome, LeaseNumber, Millis, NamespaceName, Receipt, SessionId};
 
 use crate::script::{self, Line, Names};
 use crate::shell::Shell;
@@ -88,16 +88,35 @@ fn begun(outputs: &[Output]) -> bool {
 
 /// How many of some leases are current and acked.
 fn acked(shell: &mut Shell, receipts: &[Receipt]) -> u32 {
+    done(shell, FinishVerb::Ack, receipts)
+}
+
+/// How many of some leases are extended; the others are lost.
+fn extended(shell: &mut Shell, receipts: &[Receipt]) -> u32 {
+    done(shell, FinishVerb::Extend { lease: None }, receipts)
+}
+
+/// With how many of some leases a verb is done; the others are lost.
+fn done(shell: &mut Shell, verb: FinishVerb, receipts: &[Receipt]) -> u32 {
     let ticket = shell.ticket();
     let receipts = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
-    let ack = Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true });
-    let outputs = shell.turn(vec![(ticket, ack)]);
+    let finish = Command::Finish(Finish { verb, receipts, confirm: true });
+    let outputs = shell.turn(vec![(ticket, finish)]);
     let outcomes = outputs.into_iter().find_map(|output| match output {
         Output::Reply { reply: Reply::Finished(outcomes), .. } => Some(outcomes),
         _ => None,
     });
-    let done = outcomes.expect("the ack is answered").into_iter().filter(|run| run.outcome == FinishOutcome::Done);
-    done.map(|run| run.count).sum()
+    let (done, lost): (Vec<_>, Vec<_>) =
+        outcomes.expect("it is answered").into_iter().partition(|run| run.outcome == FinishOutcome::Done);
+    assert!(lost.iter().all(|run| run.outcome == FinishOutcome::LeaseLost), "{lost:?}");
+    done.iter().map(|run| run.count).sum()
+}
+
+/// The last leases in the order of topics and numbers, whose turn to end comes last.
+fn last(receipts: &[Receipt], count: usize) -> Vec<Receipt> {
+    let mut receipts = receipts.to_vec();
+    receipts.sort_unstable_by_key(|receipt| (receipt.topic, receipt.lease));
+    receipts.split_off(receipts.len() - count)
 }
 
 #[test]
@@ -192,12 +211,50 @@ fn a_session_that_begins_under_the_same_id_in_the_midst_gets_none_of_the_leases_
 #[test]
 fn a_lease_that_was_left_behind_is_current_until_its_turn_comes() {
     let (mut shell, receipts) = in_the_midst();
-    // In the order of topics and numbers: the last one of the second topic is the last of all.
-    let last = receipts.into_iter().max_by_key(|receipt| (receipt.topic, receipt.lease)).unwrap();
-    assert_eq!(acked(&mut shell, &[last]), 1);
+    let last = last(&receipts, 1);
+    assert_eq!(acked(&mut shell, &last), 1);
     turns(&mut shell, "");
     assert_eq!(counts(&mut shell), (LEASES as u64 - 1, 0), "it does not come back");
-    assert_eq!(acked(&mut shell, &[last]), 0);
+    assert_eq!(acked(&mut shell, &last), 0);
+}
+
+#[test]
+fn nobody_extends_a_lease_that_was_left_behind() {
+    let (mut shell, receipts) = in_the_midst();
+    let last = last(&receipts, 3);
+    assert_eq!(extended(&mut shell, &last), 0);
+    // Also not one who begins a session under the same id, by leaving it out of a heartbeat.
+    let heartbeat = Command::Heartbeat { session: SessionId(1), except: vec![last[0]] };
+    let commands = [command("begin s1"), heartbeat].into_iter().map(|command| (shell.ticket(), command)).collect();
+    let facts = shell.journal.facts.len();
+    shell.turn(commands);
+    let new = &shell.journal.facts[facts..];
+    assert!(new.iter().all(|(fact, _)| matches!(fact, Fact::Returned { .. })), "{new:?}");
+    turns(&mut shell, "");
+    assert_eq!(counts(&mut shell), (LEASES as u64, 0), "all of them came back");
+}
+
+#[test]
+fn where_one_of_a_run_was_finished_nobody_extends_the_others() {
+    let (mut shell, _) = holding();
+    say(&mut shell, "publish z x1 x2 x3 x4 x5");
+    let run = leased(&say(&mut shell, "credit s1.1 max=5"));
+    assert_eq!(run.len(), 1, "they are leased together");
+    let of_run = |at| Receipt { lease: LeaseNumber(run[0].lease.0 + at), ..run[0] };
+    say(&mut shell, "end s1");
+    assert_eq!(acked(&mut shell, &[of_run(2)]), 1);
+    assert_eq!(extended(&mut shell, &[0, 1, 3, 4].map(of_run)), 0);
+}
+
+#[test]
+fn what_is_extended_after_a_session_was_resumed_without_it_is_kept() {
+    let (mut shell, receipts) = holding();
+    say(&mut shell, "begin s1");
+    let kept = last(&receipts, 3);
+    assert_eq!(extended(&mut shell, &kept), 3);
+    turns(&mut shell, "");
+    assert_eq!(counts(&mut shell), (LEASES as u64 - 3, 3), "who extends it has it");
+    assert_eq!(acked(&mut shell, &kept), 3);
 }
 
 #[test]
