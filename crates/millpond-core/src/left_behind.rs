@@ -9,7 +9,8 @@
 //! What a session goes on without, because its client did not name it, is kept by whoever extends it before its turn comes.
 //!
 //! Nothing here is journaled. What a crash leaves of them is held by a session that is gone, as all leases of sessions are
-//! after a start: it may be resumed, and else they run out when the grace is over.
+//! after a start: it may be resumed, and else they run out when the grace is over. So whoever ends a session is told when the
+//! last of its leases was given back: what was confirmed makes no failures later.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -18,7 +19,9 @@ use core::cmp::Reverse;
 use millpond_types::{LeaseNumber, SessionId, TopicNumber};
 
 use crate::Core;
+use crate::command::Ticket;
 use crate::fact::{FactLog, GroupNumber};
+use crate::output::Reply;
 use crate::state::topic::{Lease, Left, Topic};
 use crate::state::{State, TopicSlot};
 
@@ -54,8 +57,8 @@ struct Leaving {
 pub(crate) enum Why {
     /// Their session was lost and not resumed, or has led for too long: they run out.
     Expired,
-    /// Their session was ended: they are given back.
-    Ended,
+    /// Their session was ended: they are given back, and then who asked for that is told.
+    Ended(Ticket),
     /// Their session was resumed, and its client does not have them any more: they are given back.
     Resumed,
 }
@@ -127,39 +130,46 @@ impl Core {
     }
 
     fn queue_left(&mut self, left: Leaving, log: &mut dyn FactLog) {
-        if !left.leases.is_empty() {
-            self.left_behind.queue.push_back(left);
-            self.go_on_with_left_behind(log);
+        if left.leases.is_empty() {
+            return self.is_through(left.why);
         }
+        self.left_behind.queue.push_back(left);
+        self.go_on_with_left_behind(log);
     }
 
     /// Ends what was left behind, as far as this turn goes.
     pub(crate) fn go_on_with_left_behind(&mut self, log: &mut dyn FactLog) {
         while self.left_behind.room > 0
-            && let Some(left) = self.left_behind.queue.front_mut()
+            && let Some(mut left) = self.left_behind.queue.pop_front()
         {
             self.left_behind.room -= 1;
-            let Reverse((of, from, to)) = left.leases.pop().expect("what is left is not empty");
-            if let Some((slot, first, end)) = self.state.first_leased(of, from, to) {
-                if end < to {
-                    left.leases.push(Reverse((of, end, to)));
-                }
-                let count = (end.0 - first.0) as u32;
-                let is_extended = || self.state.left(slot, first) == Left::No;
-                match left.why {
-                    Why::Resumed if is_extended() => {}
-                    Why::Expired => self.run_out(slot, first, count, log),
-                    Why::Ended | Why::Resumed => self.release_held(slot, first, count, log),
-                }
+            self.end_next_of(&mut left, log);
+            match left.leases.is_empty() {
+                true => self.is_through(left.why),
+                false => self.left_behind.queue.push_front(left),
             }
-            self.drop_done();
         }
     }
 
-    /// What is gone through keeps no memory, and asks for no turn.
-    fn drop_done(&mut self) {
-        if self.left_behind.queue.front().is_some_and(|left| left.leases.is_empty()) {
-            self.left_behind.queue.pop_front();
+    /// All leases that were left at one moment have come back: a crash from here on makes failures of none.
+    fn is_through(&mut self, why: Why) {
+        if let Why::Ended(asked) = why {
+            self.reply(asked, Reply::Done);
+        }
+    }
+
+    fn end_next_of(&mut self, left: &mut Leaving, log: &mut dyn FactLog) {
+        let Reverse((of, from, to)) = left.leases.pop().expect("there is one more");
+        let Some((slot, first, end)) = self.state.first_leased(of, from, to) else { return };
+        if end < to {
+            left.leases.push(Reverse((of, end, to)));
+        }
+        let count = (end.0 - first.0) as u32;
+        let is_extended = || self.state.left(slot, first) == Left::No;
+        match left.why {
+            Why::Resumed if is_extended() => {}
+            Why::Expired => self.run_out(slot, first, count, log),
+            Why::Ended(_) | Why::Resumed => self.release_held(slot, first, count, log),
         }
     }
 }

@@ -7,7 +7,7 @@ use millpond_types::limits::CREDIT_MESSAGES_MAX;
 use millpond_types::{Code, Receipt, SessionId};
 
 use crate::Core;
-use crate::command::{Attach, ReceiptRun, SessionBegin};
+use crate::command::{Attach, ReceiptRun, SessionBegin, Ticket};
 use crate::decide::Refusal;
 use crate::decide::receive::check_filter;
 use crate::dispatch::consumer::{Kind, NewConsumer};
@@ -30,8 +30,8 @@ impl Core {
         Ok(Reply::SessionBegun { resumed })
     }
 
-    pub(super) fn session_end(&mut self, session: SessionId, log: &mut dyn FactLog) {
-        self.leave_behind(session, None, Why::Ended, log);
+    pub(super) fn session_end(&mut self, ticket: Ticket, session: SessionId, log: &mut dyn FactLog) {
+        self.leave_behind(session, None, Why::Ended(ticket), log);
         self.session_over(session, log);
     }
 

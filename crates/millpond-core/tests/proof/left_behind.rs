@@ -136,9 +136,29 @@ fn no_turn_gives_more_leases_back_than_a_slice_where_a_session_is_ended_or_its_c
         let (mut shell, _) = holding();
         let (ended, outputs) = turns(&mut shell, first);
         assert_eq!(ended, [SLICE, SLICE, LEASES - 2 * SLICE], "leases that ended in each turn: {first}");
-        assert_eq!(outputs.len(), 1, "it is answered at once: {outputs:?}");
+        assert_eq!(outputs.len(), 1, "it is answered once: {outputs:?}");
         assert_eq!(counts(&mut shell), (LEASES as u64, 0), "{first}");
     }
+}
+
+#[test]
+fn an_orderly_end_is_confirmed_when_the_last_lease_was_given_back() {
+    let (mut shell, _) = holding();
+    let first = say(&mut shell, "end s1");
+    let second = shell.turn(Vec::new());
+    assert!(first.is_empty() && second.is_empty(), "{first:?} {second:?}");
+    let third = shell.turn(Vec::new());
+    assert!(matches!(third[..], [Output::Reply { reply: Reply::Done, .. }]), "{third:?}");
+    assert_eq!(counts(&mut shell), (LEASES as u64, 0));
+    // Whatever happens then, nothing of it has failed.
+    shell.restart(true);
+    shell.pass(10_000, 10_000);
+    turns(&mut shell, "");
+    let failed = shell.journal.facts.iter().filter(|(fact, _)| matches!(fact, Fact::Returned { failed: true, .. }));
+    assert_eq!(failed.count(), 0);
+    // Who has nothing is told at once.
+    say(&mut shell, "begin s2");
+    assert!(matches!(say(&mut shell, "end s2")[..], [Output::Reply { reply: Reply::Done, .. }]));
 }
 
 #[test]
