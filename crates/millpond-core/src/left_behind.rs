@@ -35,10 +35,12 @@ pub(crate) type LeaseRange = (Of, LeaseNumber, LeaseNumber);
 /// notice, and a session with 200,000 of them is done with in 200 turns.
 const SLICE: usize = 1_000;
 
+/// Invariant: nobody is in it who left nothing.
 #[derive(Default)]
 pub(crate) struct LeftBehind {
-    /// What was left first is gone through first. None of them is empty.
-    queue: VecDeque<Leaving>,
+    /// Of leaders whose hand-over is up. The next ones wait for it, so it goes before all else.
+    of_leaders: VecDeque<Leaving>,
+    of_others: VecDeque<Leaving>,
     /// What may still be looked at in this turn.
     room: usize,
 }
@@ -55,8 +57,10 @@ struct Leaving {
 /// Why leases end with nobody's doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
-    /// Their session was lost and not resumed, or has led for too long: they run out.
+    /// Their session was lost and not resumed: they run out.
     Expired,
+    /// Their session has lost the office of their group, and its hand-over is up: they run out.
+    CutOff,
     /// Their session was ended: they are given back, and then who asked for that is told.
     Ended(Ticket),
     /// Their session was resumed, and its client does not have them any more: they are given back.
@@ -71,17 +75,27 @@ impl LeftBehind {
 
     /// Whether there is more to be gone through.
     pub(crate) fn any(&self) -> bool {
-        !self.queue.is_empty()
+        !self.of_leaders.is_empty() || !self.of_others.is_empty()
     }
 
     /// What a session was to give back because it was resumed is to be said anew.
     fn forget_resumed(&mut self, session: SessionId) {
-        self.queue.retain(|left| left.why != Why::Resumed || left.session != session);
+        self.of_others.retain(|left| left.why != Why::Resumed || left.session != session);
+    }
+
+    /// Those who left something take turns, a run of leases each, so that who left little does not wait for who left much.
+    fn queue(&mut self, left: Leaving) {
+        let queue = if left.why == Why::CutOff { &mut self.of_leaders } else { &mut self.of_others };
+        queue.push_back(left);
+    }
+
+    fn next(&mut self) -> Option<Leaving> {
+        self.of_leaders.pop_front().or_else(|| self.of_others.pop_front())
     }
 
     /// All that is to be gone through.
     pub(crate) fn all(&self) -> impl Iterator<Item = LeaseRange> {
-        self.queue.iter().flat_map(|left| &left.leases).map(|Reverse(range)| *range)
+        self.of_leaders.iter().chain(&self.of_others).flat_map(|left| &left.leases).map(|Reverse(range)| *range)
     }
 }
 
@@ -133,20 +147,20 @@ impl Core {
         if left.leases.is_empty() {
             return self.is_through(left.why);
         }
-        self.left_behind.queue.push_back(left);
+        self.left_behind.queue(left);
         self.go_on_with_left_behind(log);
     }
 
     /// Ends what was left behind, as far as this turn goes.
     pub(crate) fn go_on_with_left_behind(&mut self, log: &mut dyn FactLog) {
         while self.left_behind.room > 0
-            && let Some(mut left) = self.left_behind.queue.pop_front()
+            && let Some(mut left) = self.left_behind.next()
         {
             self.left_behind.room -= 1;
             self.end_next_of(&mut left, log);
             match left.leases.is_empty() {
                 true => self.is_through(left.why),
-                false => self.left_behind.queue.push_front(left),
+                false => self.left_behind.queue(left),
             }
         }
     }
@@ -168,7 +182,7 @@ impl Core {
         let is_extended = || self.state.left(slot, first) == Left::No;
         match left.why {
             Why::Resumed if is_extended() => {}
-            Why::Expired => self.run_out(slot, first, count, log),
+            Why::Expired | Why::CutOff => self.run_out(slot, first, count, log),
             Why::Ended(_) | Why::Resumed => self.release_held(slot, first, count, log),
         }
     }

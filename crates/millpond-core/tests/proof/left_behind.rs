@@ -162,6 +162,41 @@ fn an_orderly_end_is_confirmed_when_the_last_lease_was_given_back() {
 }
 
 #[test]
+fn who_gives_little_back_does_not_wait_for_who_gives_back_much() {
+    let (mut shell, _) = holding();
+    say(&mut shell, "begin s2");
+    say(&mut shell, "attach s2.1 c max=3");
+    say(&mut shell, "publish c x1 x2 x3");
+    say(&mut shell, "end s1");
+    let outputs = say(&mut shell, "end s2");
+    assert!(matches!(outputs[..], [Output::Reply { reply: Reply::Done, .. }]), "{outputs:?}");
+    assert_eq!(shell.next_wake(), Some(0), "s1 is not through");
+}
+
+#[test]
+fn who_is_next_to_lead_does_not_wait_for_what_others_leave_behind() {
+    let (mut shell, _) = holding();
+    say(&mut shell, "group audit exclusive handover=5s");
+    for session in 2..4 {
+        say(&mut shell, &format!("begin s{session}"));
+        say(&mut shell, &format!("attach s{session}.1 group=audit c max={SLICE}"));
+    }
+    // Nearly all that ends in a turn: others get nothing of it.
+    let publishes = (0..SLICE - 50).map(|_| (shell.ticket(), command("publish c x"))).collect();
+    assert_eq!(leased(&shell.turn(publishes)).len(), SLICE - 50);
+    say(&mut shell, "resign s2.1");
+    shell.pass(5_000, 5_000);
+    say(&mut shell, "end s1");
+    let outputs = shell.turn(Vec::new());
+    assert_eq!(shell.next_wake(), Some(0), "s1 is not through");
+    let to = outputs.iter().find_map(|output| match output {
+        Output::Delivery { session, .. } => Some(*session),
+        _ => None,
+    });
+    assert_eq!(to, Some(SessionId(3)), "the hand-over is over: {outputs:?}");
+}
+
+#[test]
 fn many_sessions_that_are_lost_at_once_expire_one_after_the_other() {
     let mut shell = Shell::new();
     say(&mut shell, "namespace default retry=head");
