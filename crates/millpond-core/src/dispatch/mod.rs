@@ -33,6 +33,7 @@ use slab::Slab;
 
 use crate::command::Ticket;
 use crate::dispatch::consumer::Consumer;
+use crate::dispatch::living::Client;
 use crate::dispatch::offices::Offices;
 use crate::dispatch::rations::Rations;
 use crate::dispatch::reach::Reach;
@@ -62,6 +63,8 @@ pub(crate) struct Dispatcher {
     pub(crate) repeats: Repeats,
     pub(crate) rations: Rations,
     pub(crate) watch: Watch,
+    /// What the consumers of each client take.
+    pub(crate) clients: HashMap<Client, usize, FixedState>,
     /// Bytes that all may take which connections hold here.
     pub(crate) living_max: usize,
     /// No lease expires before: the start of the broker and some grace, so that consumers can come back.
