@@ -4,6 +4,10 @@
 //! A client, which is a session or else a connection with its receives, is charged for all that it asks for, also where others
 //! ask for the same; what all of them take counts that once.
 //!
+//! A session that a start has found counts when its client comes back: it may be one of many from a time with more memory, and
+//! those that do not come back are over in seconds. Who comes back is not refused, and has a connection, of which there are not
+//! more than memory for them.
+//!
 //! Invariant: what nobody uses any more goes before anybody is refused for want of room.
 
 use alloc::collections::BTreeMap;
@@ -50,7 +54,8 @@ pub(super) fn of_scope<'a>(names: impl Iterator<Item = &'a TopicName>) -> usize 
 impl Dispatcher {
     /// What all of it takes.
     pub(crate) fn living_bytes(&self) -> usize {
-        self.consumers.len() * CONSUMER + self.sessions.len() * SESSION + self.scopes.bytes()
+        let sessions = self.sessions.len() - self.found;
+        self.consumers.len() * CONSUMER + sessions * SESSION + self.scopes.bytes()
     }
 
     /// What the consumers of a client are charged.
@@ -103,6 +108,7 @@ impl Dispatcher {
     /// The scopes are summed up, those that nobody uses are known, and clients are charged for what they set up.
     pub(crate) fn check_living(&self) {
         self.scopes.check_living();
+        assert_eq!(self.count_found(), self.found, "sessions that a start has found are counted");
         let mut charged: BTreeMap<Client, usize> = BTreeMap::new();
         for (_, consumer) in &self.consumers {
             *charged.entry(consumer.client()).or_default() += consumer.weight;

@@ -54,6 +54,8 @@ pub(crate) struct Dispatcher {
     /// Of exclusive groups.
     pub(crate) offices: Offices,
     pub(crate) sessions: HashMap<SessionId, Session, FixedState>,
+    /// How many of them a start has found and nobody has come back to.
+    pub(crate) found: usize,
     /// Sessions whose connection is gone, by the time at which they expire.
     pub(crate) losing: BTreeSet<(RunTime, SessionId)>,
     /// One-shot receives, by the time at which they give up.

@@ -219,6 +219,30 @@ fn sessions_have_a_bound_and_make_room_when_they_end() {
     assert!(is_refused(&say(&mut shell, "begin s10000")));
 }
 
+#[test]
+fn who_comes_back_after_a_start_with_less_memory_attaches_and_works() {
+    let mut shell = small();
+    let sessions = 1..60;
+    for session in sessions.clone() {
+        say(&mut shell, &format!("publish a{session} x"));
+        say(&mut shell, &format!("begin s{session}"));
+        say(&mut shell, &format!("attach s{session}.1 max=1"));
+    }
+    shell.restart(true);
+    // Not nearly enough for all of them.
+    shell.core.set_setup_room(20 * 1024);
+    assert_eq!(shell.core.setup_bytes().1, 0, "none of them is there yet");
+    for session in [7, 42] {
+        assert_eq!(say(&mut shell, &format!("begin s{session}")), Reply::SessionBegun { resumed: true });
+        assert!(!is_refused(&say(&mut shell, &format!("attach s{session}.1 new{session} max=1"))));
+    }
+    assert_eq!(say(&mut shell, "begin s100"), Reply::SessionBegun { resumed: false }, "there is room for others");
+    let before = shell.core.setup_bytes().1;
+    shell.pass(10_000, 10_000);
+    sessions.for_each(|_| drop(shell.turn(Vec::new())));
+    assert_eq!(shell.core.setup_bytes().1, before, "those that were not resumed are over, and were not counted");
+}
+
 /// Otherwise a turn could make as many exchanges of a thousand bindings as it makes changes.
 #[test]
 fn edges_are_told_once_a_turn_what_an_exchange_has_become() {
