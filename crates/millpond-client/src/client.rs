@@ -114,7 +114,8 @@ impl Client {
         &self.shared().options.server
     }
 
-    /// Closes the connection in an orderly way: what was sent goes out, and the leases of all subscriptions are released.
+    /// Closes the connection in an orderly way: what was sent goes out, and the leases of all subscriptions are released. It
+    /// waits up to 2 s for the broker to confirm that, and then none of them counts as failed, whatever happens.
     /// Calls that are open get [`Error::Unconfirmed`], later ones [`Error::Closed`].
     pub async fn close(self) {
         let mut phase = self.shared().phase.subscribe();

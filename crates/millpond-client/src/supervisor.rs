@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millpond_protocol::Request;
 use millpond_types::Millis;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::client::{Event, Phase, Shared};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::link::{Link, Loss, Tasks, dial};
 
 /// Heartbeats and pings come this many times in the period after which their absence counts.
 const BEATS: u64 = 3;
-/// The longest wait for the last frames to go out when a client is closed.
+/// The longest wait for leases to be released and the last frames to go out when a client is closed.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// Tends connection after connection until the client is closed or a connection ends for good.
@@ -127,12 +127,14 @@ async fn reconnect(shared: &Shared, epoch: u64) -> Result<(Arc<Link>, Tasks)> {
 
 /// The orderly end: leases are released, and what was sent goes out.
 async fn finish(shared: &Shared, link: &Link, tasks: &mut Tasks) {
+    let deadline = Instant::now() + FLUSH_MAX;
     if shared.session.heartbeat(link).is_some() {
-        link.tell(&Request::SessionEnd);
+        // Once it is answered no lease fails any more. One that is lost meanwhile runs out.
+        let _ = link.ask(&Request::SessionEnd, deadline).await;
     }
     link.finish();
     // A broker that does not take the rest in time gets it no more.
-    let _ = timeout(FLUSH_MAX, tasks.flushed()).await;
+    let _ = timeout_at(deadline, tasks.flushed()).await;
 }
 
 fn closed_by_call() -> Loss {

@@ -14,9 +14,19 @@ use millpond_types::{
 
 use crate::fact::{GroupNumber, NamespaceNumber};
 
-/// Names a command until it is answered; chosen by the shell, unique among those that are open.
+/// Names a command until it is answered; chosen by the shell, unique among those that are open. Its upper bits say who asks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
+
+impl Ticket {
+    /// The lower bits, which tell apart what one client asks.
+    pub const INDEX_BITS: u32 = 24;
+
+    /// Who asks: a connection, or the program itself.
+    pub fn client(self) -> u64 {
+        self.0 >> Ticket::INDEX_BITS
+    }
+}
 
 /// A command.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,12 +1,16 @@
 //! The leases that sessions leave behind. They run out, or are given back, a slice a turn: each of them is a fact, and
 //! nobody is served while facts are decided.
 //!
-//! For everybody else the session is over at once. Until its turn comes, a lease that was left behind is current like any
-//! other: whoever has its receipt may finish it, and nobody else has its message. They are known by their numbers, so a
-//! session that begins under the same id meanwhile keeps what it is given and gets none of them.
+//! For everybody else the session is over at once. Until its turn comes, a lease that was left behind is current: whoever has
+//! its receipt may finish it, and nobody else has its message. But nobody can extend it, for it ends as soon as its turn
+//! comes. They are known by their numbers, so a session that begins under the same id meanwhile keeps what it is given and
+//! gets none of them.
+//!
+//! What a session goes on without, because its client did not name it, is kept by whoever extends it before its turn comes.
 //!
 //! Nothing here is journaled. What a crash leaves of them is held by a session that is gone, as all leases of sessions are
-//! after a start: it may be resumed, and else they run out when the grace is over.
+//! after a start: it may be resumed, and else they run out when the grace is over. So whoever ends a session is told when the
+//! last of its leases was given back: what was confirmed makes no failures later.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -15,8 +19,10 @@ use core::cmp::Reverse;
 use millpond_types::{LeaseNumber, SessionId, TopicNumber};
 
 use crate::Core;
+use crate::command::Ticket;
 use crate::fact::{FactLog, GroupNumber};
-use crate::state::topic::Topic;
+use crate::output::Reply;
+use crate::state::topic::{Lease, Left, Topic};
 use crate::state::{State, TopicSlot};
 
 /// What a lease is of: a topic, in a group.
@@ -29,16 +35,18 @@ pub(crate) type LeaseRange = (Of, LeaseNumber, LeaseNumber);
 /// notice, and a session with 200,000 of them is done with in 200 turns.
 const SLICE: usize = 1_000;
 
+/// Invariant: nobody is in it who left nothing.
 #[derive(Default)]
 pub(crate) struct LeftBehind {
-    /// What was left first is gone through first. None of them is empty.
-    queue: VecDeque<Left>,
+    /// Of leaders whose hand-over is up. The next ones wait for it, so it goes before all else.
+    of_leaders: VecDeque<Leaving>,
+    of_others: VecDeque<Leaving>,
     /// What may still be looked at in this turn.
     room: usize,
 }
 
 /// What one session left at one moment.
-struct Left {
+struct Leaving {
     session: SessionId,
     why: Why,
     /// In the order of their numbers: it depends neither on memory nor on what happened to them before. A heap, so that the
@@ -49,10 +57,12 @@ struct Left {
 /// Why leases end with nobody's doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
-    /// Their session was lost and not resumed, or has led for too long: they run out.
+    /// Their session was lost and not resumed: they run out.
     Expired,
-    /// Their session was ended: they are given back.
-    Ended,
+    /// Their session has lost the office of their group, and its hand-over is up: they run out.
+    CutOff,
+    /// Their session was ended: they are given back, and then who asked for that is told.
+    Ended(Ticket),
     /// Their session was resumed, and its client does not have them any more: they are given back.
     Resumed,
 }
@@ -65,17 +75,27 @@ impl LeftBehind {
 
     /// Whether there is more to be gone through.
     pub(crate) fn any(&self) -> bool {
-        !self.queue.is_empty()
+        !self.of_leaders.is_empty() || !self.of_others.is_empty()
     }
 
     /// What a session was to give back because it was resumed is to be said anew.
     fn forget_resumed(&mut self, session: SessionId) {
-        self.queue.retain(|left| left.why != Why::Resumed || left.session != session);
+        self.of_others.retain(|left| left.why != Why::Resumed || left.session != session);
+    }
+
+    /// Those who left something take turns, a run of leases each, so that who left little does not wait for who left much.
+    fn queue(&mut self, left: Leaving) {
+        let queue = if left.why == Why::CutOff { &mut self.of_leaders } else { &mut self.of_others };
+        queue.push_back(left);
+    }
+
+    fn next(&mut self) -> Option<Leaving> {
+        self.of_leaders.pop_front().or_else(|| self.of_others.pop_front())
     }
 
     /// All that is to be gone through.
     pub(crate) fn all(&self) -> impl Iterator<Item = LeaseRange> {
-        self.queue.iter().flat_map(|left| &left.leases).map(|Reverse(range)| *range)
+        self.of_leaders.iter().chain(&self.of_others).flat_map(|left| &left.leases).map(|Reverse(range)| *range)
     }
 }
 
@@ -95,74 +115,97 @@ impl Core {
         log: &mut dyn FactLog,
     ) {
         let mut leases = Vec::new();
-        let State { leases: all, holders, topics, .. } = &mut self.state;
-        let mut next = holders.get(&session).map(|holder| holder.first);
-        while let Some(slot) = next {
-            let lease = &mut all[slot as usize];
-            next = lease.next;
-            let Topic { number, group: of, .. } = topics[lease.slot];
+        self.state.for_held_by(session, |of, lease| {
             // However often sessions of an id come and go, each lease is here once.
-            if group.is_none_or(|group| group == of) && !core::mem::replace(&mut lease.is_left, true) {
-                leases.push(Reverse(((number, of), lease.number, lease.end())));
+            if group.is_none_or(|group| group == of.1) && lease.left != Left::Over {
+                lease.left = Left::Over;
+                leases.push(Reverse((of, lease.number, lease.end())));
             }
-        }
+        });
         if group.is_none() {
             self.left_behind.forget_resumed(session);
         }
-        self.queue_left(Left { session, why, leases: leases.into() }, log);
+        self.queue_left(Leaving { session, why, leases: leases.into() }, log);
     }
 
     /// A session that was resumed leaves behind what its client does not have any more: all but these, in order.
     pub(crate) fn leave_all_but(&mut self, session: SessionId, held: &[LeaseRange], log: &mut dyn FactLog) {
-        let leases = self.state.held_by(session).map(|slot| &self.state.leases[slot as usize]);
-        let ranges = leases.filter(|lease| !lease.is_left).flat_map(|lease| {
-            let Topic { number, group, .. } = self.state.topics[lease.slot];
-            let of = (number, group);
-            gaps(of, lease.number, lease.end(), held).into_iter().map(move |(from, to)| Reverse((of, from, to)))
+        let mut leases = Vec::new();
+        self.state.for_held_by(session, |of, lease| {
+            if lease.left != Left::Over {
+                let unnamed = gaps(of, lease.number, lease.end(), held);
+                lease.left = if unnamed.is_empty() { Left::No } else { Left::Unnamed };
+                leases.extend(unnamed.into_iter().map(|(from, to)| Reverse((of, from, to))));
+            }
         });
-        let leases = ranges.collect::<Vec<_>>().into();
         // What its client has is what it says last.
         self.left_behind.forget_resumed(session);
-        self.queue_left(Left { session, why: Why::Resumed, leases }, log);
+        self.queue_left(Leaving { session, why: Why::Resumed, leases: leases.into() }, log);
     }
 
-    fn queue_left(&mut self, left: Left, log: &mut dyn FactLog) {
-        if !left.leases.is_empty() {
-            self.left_behind.queue.push_back(left);
-            self.go_on_with_left_behind(log);
+    fn queue_left(&mut self, left: Leaving, log: &mut dyn FactLog) {
+        if left.leases.is_empty() {
+            return self.is_through(left.why);
         }
+        self.left_behind.queue(left);
+        self.go_on_with_left_behind(log);
     }
 
     /// Ends what was left behind, as far as this turn goes.
     pub(crate) fn go_on_with_left_behind(&mut self, log: &mut dyn FactLog) {
         while self.left_behind.room > 0
-            && let Some(left) = self.left_behind.queue.front_mut()
+            && let Some(mut left) = self.left_behind.next()
         {
             self.left_behind.room -= 1;
-            let Reverse((of, from, to)) = left.leases.pop().expect("what is left is not empty");
-            if let Some((slot, first, end)) = self.state.first_leased(of, from, to) {
-                if end < to {
-                    left.leases.push(Reverse((of, end, to)));
-                }
-                let count = (end.0 - first.0) as u32;
-                match left.why {
-                    Why::Expired => self.run_out(slot, first, count, log),
-                    Why::Ended | Why::Resumed => self.release_held(slot, first, count, log),
-                }
+            self.end_next_of(&mut left, log);
+            match left.leases.is_empty() {
+                true => self.is_through(left.why),
+                false => self.left_behind.queue(left),
             }
-            self.drop_done();
         }
     }
 
-    /// What is gone through keeps no memory, and asks for no turn.
-    fn drop_done(&mut self) {
-        if self.left_behind.queue.front().is_some_and(|left| left.leases.is_empty()) {
-            self.left_behind.queue.pop_front();
+    /// All leases that were left at one moment have come back: a crash from here on makes failures of none.
+    fn is_through(&mut self, why: Why) {
+        if let Why::Ended(asked) = why {
+            self.reply(asked, Reply::Done);
+        }
+    }
+
+    fn end_next_of(&mut self, left: &mut Leaving, log: &mut dyn FactLog) {
+        let Reverse((of, from, to)) = left.leases.pop().expect("there is one more");
+        let Some((slot, first, end)) = self.state.first_leased(of, from, to) else { return };
+        if end < to {
+            left.leases.push(Reverse((of, end, to)));
+        }
+        let count = (end.0 - first.0) as u32;
+        let is_extended = || self.state.left(slot, first) == Left::No;
+        match left.why {
+            Why::Resumed if is_extended() => {}
+            Why::Expired | Why::CutOff => self.run_out(slot, first, count, log),
+            Why::Ended(_) | Why::Resumed => self.release_held(slot, first, count, log),
         }
     }
 }
 
 impl State {
+    /// Whether a lease that is current was left behind.
+    pub(crate) fn left(&self, slot: TopicSlot, lease: LeaseNumber) -> Left {
+        let of = self.topics[slot].lease(lease).expect("the lease is current");
+        self.leases[of as usize].left
+    }
+
+    /// Goes over the leases that a session holds, and what they are of.
+    fn for_held_by(&mut self, session: SessionId, mut with: impl FnMut(Of, &mut Lease)) {
+        let mut next = self.holders.get(&session).map(|holder| holder.first);
+        while let Some(slot) = next {
+            let lease = &mut self.leases[slot as usize];
+            next = lease.next;
+            let Topic { number, group, .. } = self.topics[lease.slot];
+            with((number, group), lease);
+        }
+    }
+
     /// The first of some leases that are current and of one run: where they are, the first, and the one behind the last.
     fn first_leased(
         &self,

@@ -24,7 +24,7 @@ use crate::state::numbers::Numbers;
 use crate::state::policies::Policies;
 use crate::state::producer::is_forgotten;
 use crate::state::stored::Stored;
-use crate::state::topic::{Aside, AsideWhy, Level, Past, Terms, Topic};
+use crate::state::topic::{Aside, AsideWhy, Left, Level, Past, Terms, Topic};
 use crate::state::{Now, State, Timer, TopicSlot};
 use crate::store::{Key, MemoryStore, SHELVES, Shelf};
 
@@ -272,7 +272,7 @@ impl State {
     fn fill_aside(&mut self, slot: TopicSlot, priority: Priority, page: AsidePage) {
         if let AsideState::Leased { lease, run: of_run, holder, duration, deadline } = page.state {
             let AsidePage { run, deliveries, failures, since, .. } = page;
-            let terms = Terms { run: of_run, holder, duration, deadline };
+            let terms = Terms { run: of_run, holder, duration, deadline, left: Left::No };
             return self.begin_lease(slot, priority, run, Past { deliveries, failures, since }, (lease, terms));
         }
         let aside = self.aside_of_page(slot, priority, page);
@@ -300,7 +300,7 @@ impl State {
             AsideWhy::Retrying { due, .. } => AsideState::Retrying { due },
             AsideWhy::Leased(slot) => {
                 let lease = &self.leases[slot as usize];
-                let Terms { run, holder, duration, deadline } = lease.terms();
+                let Terms { run, holder, duration, deadline, .. } = lease.terms();
                 AsideState::Leased { lease: lease.number, run, holder, duration, deadline }
             }
         };

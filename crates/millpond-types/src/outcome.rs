@@ -53,7 +53,8 @@ pub enum FinishOutcome {
     Done,
     /// The verb was carried out, and the message is a dead letter now: it failed once too often, or was rejected.
     Dead,
-    /// The lease is not current: it was finished, expired or taken over.
+    /// The lease is not current: it was finished, expired or taken over. Or it was not extended, because its session is over
+    /// and it is about to end.
     LeaseLost,
     /// The lease is current, and stays so: another part of the same call was refused, so nothing of it was done.
     Kept,

@@ -4,7 +4,7 @@ use millpond_types::{LeaseNumber, Millis, Priority, RunTime, SessionId};
 
 use crate::fact::Fact;
 use crate::page::RunPage;
-use crate::state::topic::{AsideWhy, Lease, Past, Terms};
+use crate::state::topic::{AsideWhy, Lease, Left, Past, Terms};
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 
 impl State {
@@ -24,7 +24,7 @@ impl State {
         topic.next_lease = LeaseNumber(lease.0 + u64::from(*count));
         self.numbers.note(topic.next_lease.0);
         assert!(run.is_none_or(|run| run <= *lease), "a run begins with its first lease");
-        let terms = Terms { run: *run, holder: *holder, duration: *duration, deadline: *deadline };
+        let terms = Terms { run: *run, holder: *holder, duration: *duration, deadline: *deadline, left: Left::No };
         self.begin_lease(slot, *priority, aside.run, past, (*lease, terms));
     }
 
@@ -38,7 +38,7 @@ impl State {
         (number, terms): (LeaseNumber, Terms),
     ) {
         let (first, count) = (run.first, run.count);
-        let Terms { run: of_run, holder, duration, deadline } = terms;
+        let Terms { run: of_run, holder, duration, deadline, left } = terms;
         let lease = Lease {
             slot,
             number,
@@ -53,7 +53,7 @@ impl State {
             timer: None,
             previous: None,
             next: None,
-            is_left: false,
+            left,
         };
         let lease_slot = self.leases.insert(lease) as LeaseSlot;
         self.arm(lease_slot);
@@ -71,7 +71,7 @@ impl State {
         (holder, duration, deadline): (SessionId, Millis, RunTime),
     ) {
         let of = self.topics[slot].lease(lease).expect("a fact extends leases that are current");
-        let terms = Terms { holder, duration, deadline, ..self.leases[of as usize].terms() };
+        let terms = Terms { holder, duration, deadline, left: Left::No, ..self.leases[of as usize].terms() };
         let (priority, aside) = self.end_lease(slot, lease, count);
         let past = aside.past();
         self.begin_lease(slot, priority, aside.run, past, (lease, terms));

@@ -14,7 +14,7 @@ use crate::decide::Refusal;
 use crate::fact::{DeadReason, Fact, FactLog, ReturnPlace, Victims};
 use crate::state::TopicSlot;
 use crate::state::hash::mix;
-use crate::state::topic::Topic;
+use crate::state::topic::{Left, Topic};
 use crate::state::warm::TOGETHER;
 
 impl Core {
@@ -118,6 +118,7 @@ impl Core {
             FinishVerb::Reject { reason } => self.bury(slot, lease, count, DeadReason::Rejected, reason.clone(), log),
             FinishVerb::Damaged => self.bury(slot, lease, count, DeadReason::Damaged, Bytes::new(), log),
             FinishVerb::Extend { .. } if self.is_deposed(group) => FinishOutcome::Deposed,
+            FinishVerb::Extend { .. } if self.state.left(slot, lease) == Left::Over => FinishOutcome::LeaseLost,
             FinishVerb::Extend { lease: asked } => {
                 let duration = asked.unwrap_or(self.state.policy(slot).lease);
                 let slot = self.state.topics[slot].lease(lease).expect("the lease is current");

@@ -73,8 +73,8 @@ impl Core {
                 Ok(None)
             }
             Command::SessionEnd(session) => {
-                self.session_end(session, log);
-                Ok(Some(Reply::Done))
+                self.session_end(ticket, session, log);
+                Ok(None)
             }
             Command::Attach(attach) => self.attach(attach).map(Some),
             Command::Credit { session, consumer, messages, bytes } => {

@@ -153,7 +153,7 @@ impl Core {
         self.dispatcher.offices.cut_off(group);
         let outgoing = self.state.office(group).and_then(|office| office.outgoing);
         let (session, _) = outgoing.expect("a hand-over is somebody's");
-        self.leave_behind(session, Some(group), Why::Expired, log);
+        self.leave_behind(session, Some(group), Why::CutOff, log);
     }
 
     /// Gives a vacant office to the first who waits for it and was heard of within a term.

@@ -66,6 +66,7 @@ impl Core {
         match why {
             NoScope::Prefixes => too_many_prefixes(),
             NoScope::Room => self.too_many_living(),
+            NoScope::Share { held } => self.too_much_of_one(held),
         }
     }
 

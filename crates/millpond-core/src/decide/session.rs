@@ -7,7 +7,7 @@ use millpond_types::limits::CREDIT_MESSAGES_MAX;
 use millpond_types::{Code, Receipt, SessionId};
 
 use crate::Core;
-use crate::command::{Attach, ReceiptRun, SessionBegin};
+use crate::command::{Attach, ReceiptRun, SessionBegin, Ticket};
 use crate::decide::Refusal;
 use crate::decide::receive::check_filter;
 use crate::dispatch::consumer::{Kind, NewConsumer};
@@ -15,6 +15,7 @@ use crate::dispatch::offices::Seat;
 use crate::fact::{Fact, FactLog};
 use crate::left_behind::{LeaseRange, Why};
 use crate::output::Reply;
+use crate::state::topic::Left;
 
 impl Core {
     pub(super) fn session_begin(&mut self, begin: SessionBegin, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
@@ -29,8 +30,8 @@ impl Core {
         Ok(Reply::SessionBegun { resumed })
     }
 
-    pub(super) fn session_end(&mut self, session: SessionId, log: &mut dyn FactLog) {
-        self.leave_behind(session, None, Why::Ended, log);
+    pub(super) fn session_end(&mut self, ticket: Ticket, session: SessionId, log: &mut dyn FactLog) {
+        self.leave_behind(session, None, Why::Ended(ticket), log);
         self.session_over(session, log);
     }
 
@@ -50,7 +51,7 @@ impl Core {
             let Some(lease) = topic.lease(receipt.lease).map(|slot| &self.state.leases[slot as usize]) else {
                 continue;
             };
-            if lease.end() <= receipt.lease || lease.holder != session {
+            if lease.end() <= receipt.lease || lease.holder != session || lease.left == Left::Over {
                 continue;
             }
             let (duration, group) = (lease.duration, receipt.group);

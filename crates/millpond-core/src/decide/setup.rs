@@ -2,7 +2,8 @@
 //! goes for it; to take something back is always allowed, and makes room.
 //!
 //! What facts keep has one half of the share and what connections hold the other, so that neither can take all of it from
-//! the other. What was set up when there was more memory stays.
+//! the other. What was set up when there was more memory stays. Of the second half no client may hold more than it leaves free:
+//! the first one half of it, the next one half of the rest, and whoever needs little finds room.
 
 use alloc::format;
 
@@ -40,6 +41,18 @@ impl Core {
     /// Refuses a session where those that are there, and what they hold, leave no room.
     pub(super) fn check_session(&mut self) -> Result<(), Refusal> {
         if self.dispatcher.has_room_for_session() { Ok(()) } else { Err(self.too_many_living()) }
+    }
+
+    /// One client would hold more than is left for all others.
+    pub(super) fn too_much_of_one(&self, held: usize) -> Refusal {
+        let (taken, max) = (self.dispatcher.living_bytes(), self.dispatcher.living_max);
+        let detail = format!(
+            "the consumers, or open receives, of this connection take {held} bytes of memory with the names in their filters, and \
+             of the {max} that there are for all connections {} are free: no connection may hold more than it leaves for others, \
+             so end some, use fewer and shorter filters, or give the broker more memory with `--memory`",
+            max.saturating_sub(taken)
+        );
+        (Code::Overloaded, detail)
     }
 
     pub(super) fn too_many_living(&self) -> Refusal {

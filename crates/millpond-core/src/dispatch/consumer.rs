@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use millpond_types::{Filter, Millis, RunTime, SessionId};
 
 use crate::command::Ticket;
+use crate::dispatch::living::{self, Client};
 use crate::dispatch::offices::Seat;
 use crate::dispatch::repeats::RepeatKey;
 use crate::dispatch::scope::ScopeSlot;
@@ -34,6 +35,8 @@ pub(crate) struct Consumer {
     pub(crate) got: Vec<LeasedRun>,
     /// How much the last delivery was: the next one is probably no larger.
     pub(crate) last_count: usize,
+    /// What its client is charged for it.
+    pub(super) weight: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +50,14 @@ pub(crate) enum Kind {
 impl Consumer {
     pub(crate) fn is_hungry(&self) -> bool {
         self.messages > 0 && self.bytes > 0 && self.seat.is_served()
+    }
+
+    /// Who set it up.
+    pub(super) fn client(&self) -> Client {
+        match self.kind {
+            Kind::Attached { session, .. } => Client::Session(session),
+            Kind::Once { ticket, .. } => Client::Connection(ticket.client()),
+        }
     }
 
     pub(crate) fn holder(&self) -> SessionId {
@@ -70,7 +81,8 @@ pub(crate) struct NewConsumer<'a> {
 }
 
 impl Dispatcher {
-    /// Refused where there is no room for it or for what its filter asks for, or not as many prefixes are left.
+    /// Refused where there is no room for it or for what its filter asks for, its client would leave too little for others, or
+    /// not as many prefixes are left.
     pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Result<ConsumerSlot, NoScope> {
         let room = self.room_for_scope().ok_or(NoScope::Room)?;
         let scope = self.scopes.open(new.group, new.filter, (state, &self.reach), room)?;
@@ -87,7 +99,10 @@ impl Dispatcher {
             at_most_once: new.at_most_once,
             got: Vec::new(),
             last_count: 0,
+            weight: living::of_consumer(new.filter),
         };
+        let client = consumer.client();
+        self.charge(client, consumer.weight);
         let slot = self.consumers.insert(consumer) as ConsumerSlot;
         match new.kind {
             Kind::Attached { session, .. } => {
@@ -101,6 +116,10 @@ impl Dispatcher {
                 }
             }
         }
+        if !self.leaves_room(client) {
+            self.remove(slot);
+            return Err(NoScope::Share { held: self.held_by(client) });
+        }
         self.feed(slot);
         Ok(slot)
     }
@@ -109,6 +128,7 @@ impl Dispatcher {
         self.off_ration(slot);
         let consumer = self.consumers.remove(slot as usize);
         self.scopes.close(consumer.scope, slot, consumer.queued);
+        self.discharge(consumer.client(), consumer.weight);
         match consumer.kind {
             Kind::Attached { session, .. } => {
                 if let Some(session) = self.sessions.get_mut(&session) {

@@ -1,9 +1,18 @@
 //! What connections hold: sessions, consumers, open receives, and the names in their filters. How many bytes of memory that
 //! takes, about, and how many it may.
 //!
+//! A client, which is a session or else a connection with its receives, is charged for all that it asks for, also where others
+//! ask for the same; what all of them take counts that once.
+//!
+//! A session that a start has found counts when its client comes back: it may be one of many from a time with more memory, and
+//! those that do not come back are over in seconds. Who comes back is not refused, and has a connection, of which there are not
+//! more than memory for them.
+//!
 //! Invariant: what nobody uses any more goes before anybody is refused for want of room.
 
-use millpond_types::TopicName;
+use alloc::collections::BTreeMap;
+
+use millpond_types::{Filter, SessionId, TopicName};
 
 use crate::dispatch::Dispatcher;
 use crate::state::setup::{BUFFER, in_map};
@@ -22,6 +31,23 @@ const SCOPE: usize = 768;
 /// of scopes, and what its topic is offered at.
 const NAME: usize = 320;
 
+/// Who sets up consumers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Client {
+    /// For those that are attached.
+    Session(SessionId),
+    /// For its open receives.
+    Connection(u64),
+}
+
+/// What the client of a consumer with such a filter is charged.
+pub(super) fn of_consumer(filter: &Filter) -> usize {
+    match filter {
+        Filter::All => CONSUMER,
+        Filter::Topics(names) | Filter::Prefixes(names) => CONSUMER + of_scope(names.iter()),
+    }
+}
+
 /// A scope with such names.
 pub(super) fn of_scope<'a>(names: impl Iterator<Item = &'a TopicName>) -> usize {
     SCOPE + names.map(|name| NAME + BUFFER + name.as_bytes().len()).sum::<usize>()
@@ -30,7 +56,36 @@ pub(super) fn of_scope<'a>(names: impl Iterator<Item = &'a TopicName>) -> usize 
 impl Dispatcher {
     /// What all of it takes.
     pub(crate) fn living_bytes(&self) -> usize {
-        self.consumers.len() * CONSUMER + self.sessions.len() * SESSION + self.scopes.bytes()
+        let sessions = self.sessions.len() - self.found;
+        self.consumers.len() * CONSUMER + sessions * SESSION + self.scopes.bytes()
+    }
+
+    /// What the consumers of a client are charged.
+    pub(super) fn held_by(&self, client: Client) -> usize {
+        self.clients.get(&client).copied().unwrap_or(0)
+    }
+
+    pub(super) fn charge(&mut self, client: Client, bytes: usize) {
+        *self.clients.entry(client).or_default() += bytes;
+    }
+
+    pub(super) fn discharge(&mut self, client: Client, bytes: usize) {
+        let held = self.clients.get_mut(&client).expect("who sets something up is charged for it");
+        *held -= bytes;
+        if *held == 0 {
+            self.clients.remove(&client);
+        }
+    }
+
+    /// Whether a client holds no more than is free for others.
+    pub(super) fn leaves_room(&mut self, client: Client) -> bool {
+        let held = self.held_by(client);
+        while held > self.living_max.saturating_sub(self.living_bytes()) {
+            if !self.scopes.drop_idle() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether another session has room, once scopes that nobody uses have made it.
@@ -52,9 +107,19 @@ impl Dispatcher {
         true
     }
 
-    /// The scopes are summed up, and those that nobody uses are known.
+    /// The scopes are summed up, those that nobody uses are known, and clients are charged for what they set up.
     pub(crate) fn check_living(&self) {
         self.scopes.check_living();
+        assert_eq!(self.count_found(), self.found, "sessions that a start has found are counted");
+        let mut charged: BTreeMap<Client, usize> = BTreeMap::new();
+        for (_, consumer) in &self.consumers {
+            *charged.entry(consumer.client()).or_default() += consumer.weight;
+        }
+        assert_eq!(charged.len(), self.clients.len(), "who holds nothing is forgotten");
+        assert!(
+            charged.iter().all(|(client, bytes)| self.held_by(*client) == *bytes),
+            "clients are charged what they hold"
+        );
     }
 }
 

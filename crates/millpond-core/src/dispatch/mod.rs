@@ -33,6 +33,7 @@ use slab::Slab;
 
 use crate::command::Ticket;
 use crate::dispatch::consumer::Consumer;
+use crate::dispatch::living::Client;
 use crate::dispatch::offices::Offices;
 use crate::dispatch::rations::Rations;
 use crate::dispatch::reach::Reach;
@@ -53,6 +54,8 @@ pub(crate) struct Dispatcher {
     /// Of exclusive groups.
     pub(crate) offices: Offices,
     pub(crate) sessions: HashMap<SessionId, Session, FixedState>,
+    /// How many of them a start has found and nobody has come back to.
+    pub(crate) found: usize,
     /// Sessions whose connection is gone, by the time at which they expire.
     pub(crate) losing: BTreeSet<(RunTime, SessionId)>,
     /// One-shot receives, by the time at which they give up.
@@ -62,6 +65,8 @@ pub(crate) struct Dispatcher {
     pub(crate) repeats: Repeats,
     pub(crate) rations: Rations,
     pub(crate) watch: Watch,
+    /// What the consumers of each client take.
+    pub(crate) clients: HashMap<Client, usize, FixedState>,
     /// Bytes that all may take which connections hold here.
     pub(crate) living_max: usize,
     /// No lease expires before: the start of the broker and some grace, so that consumers can come back.

@@ -59,6 +59,8 @@ pub(crate) enum NoScope {
     Prefixes,
     /// There is no room for it.
     Room,
+    /// The client would hold more than it leaves free for others. It holds so much.
+    Share { held: usize },
 }
 
 impl Scopes {

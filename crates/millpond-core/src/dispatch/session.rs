@@ -21,11 +21,13 @@ pub(crate) struct Session {
     pub(crate) heard: RunTime,
     /// The exclusive groups whose offices it holds.
     pub(crate) leads: Vec<GroupNumber>,
+    /// Whether a start has found it, and its client has not come back: nobody has set it up in this broker.
+    is_found: bool,
 }
 
 impl Session {
     fn new(resume: Millis, lost: Option<RunTime>, heard: RunTime) -> Session {
-        Session { resume, lost, consumers: Vec::new(), heard, leads: Vec::new() }
+        Session { resume, lost, consumers: Vec::new(), heard, leads: Vec::new(), is_found: false }
     }
 }
 
@@ -38,6 +40,7 @@ impl Dispatcher {
         }
         let session = self.sessions.entry(id).or_insert(Session::new(resume, None, now));
         (session.resume, session.heard) = (resume, now);
+        self.found -= usize::from(core::mem::take(&mut session.is_found));
         if let Some(at) = session.lost.take() {
             self.losing.remove(&(at, id));
         }
@@ -57,7 +60,11 @@ impl Dispatcher {
     /// A session known only by leases or an office that it held before a restart.
     pub(crate) fn restore(&mut self, id: SessionId, now: RunTime, until: RunTime) -> &mut Session {
         self.losing.insert((until, id));
-        self.sessions.entry(id).or_insert(Session::new(RESUME_DEFAULT, Some(until), now))
+        let found = &mut self.found;
+        self.sessions.entry(id).or_insert_with(|| {
+            *found += 1;
+            Session { is_found: true, ..Session::new(RESUME_DEFAULT, Some(until), now) }
+        })
     }
 
     /// The first of the sessions that wait for an office, but for those that were not heard of for a term.
@@ -69,9 +76,16 @@ impl Dispatcher {
     /// The session is over.
     pub(crate) fn end(&mut self, id: SessionId) {
         self.drop_consumers(id);
-        if let Some(at) = self.sessions.remove(&id).and_then(|session| session.lost) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.found -= usize::from(session.is_found);
+        if let Some(at) = session.lost {
             self.losing.remove(&(at, id));
         }
+    }
+
+    /// Those that a start has found and whose clients have not come back: they are lost.
+    pub(super) fn count_found(&self) -> usize {
+        self.losing.iter().filter(|(_, id)| self.sessions[id].is_found).count()
     }
 
     pub(crate) fn drop_consumers(&mut self, id: SessionId) {

@@ -175,8 +175,17 @@ pub(crate) struct Lease {
     /// The neighbours in the holder's list.
     pub(crate) previous: Option<LeaseSlot>,
     pub(crate) next: Option<LeaseSlot>,
-    /// Whether it is among those that sessions left behind.
-    pub(crate) is_left: bool,
+    pub(crate) left: Left,
+}
+
+/// Whether a lease ends with nobody's doing as soon as its turn comes ([`crate::left_behind`]). Nothing of it is journaled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    No,
+    /// Its session was resumed, and the client did not name it, or not all of its run. Who extends it has it all the same.
+    Unnamed,
+    /// Its session is over, or has led its group for too long.
+    Over,
 }
 
 /// What a lease is given on.
@@ -186,11 +195,13 @@ pub(crate) struct Terms {
     pub(crate) holder: SessionId,
     pub(crate) duration: Millis,
     pub(crate) deadline: RunTime,
+    pub(crate) left: Left,
 }
 
 impl Lease {
     pub(crate) fn terms(&self) -> Terms {
-        Terms { run: self.run, holder: self.holder, duration: self.duration, deadline: self.deadline }
+        let Lease { run, holder, duration, deadline, left, .. } = *self;
+        Terms { run, holder, duration, deadline, left }
     }
 
     /// The number behind the last of the run.

@@ -3,7 +3,7 @@
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, SessionBegin};
 use millpond_core::fact::Fact;
 use millpond_core::output::{Output, Reply};
-use millpond_types::{FinishOutcome, Millis, NamespaceName, Receipt, SessionId};
+use millpond_types::{FinishOutcome, LeaseNumber, Millis, NamespaceName, Receipt, SessionId};
 
 use crate::script::{self, Line, Names};
 use crate::shell::Shell;
@@ -88,16 +88,35 @@ fn begun(outputs: &[Output]) -> bool {
 
 /// How many of some leases are current and acked.
 fn acked(shell: &mut Shell, receipts: &[Receipt]) -> u32 {
+    done(shell, FinishVerb::Ack, receipts)
+}
+
+/// How many of some leases are extended; the others are lost.
+fn extended(shell: &mut Shell, receipts: &[Receipt]) -> u32 {
+    done(shell, FinishVerb::Extend { lease: None }, receipts)
+}
+
+/// With how many of some leases a verb is done; the others are lost.
+fn done(shell: &mut Shell, verb: FinishVerb, receipts: &[Receipt]) -> u32 {
     let ticket = shell.ticket();
     let receipts = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
-    let ack = Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true });
-    let outputs = shell.turn(vec![(ticket, ack)]);
+    let finish = Command::Finish(Finish { verb, receipts, confirm: true });
+    let outputs = shell.turn(vec![(ticket, finish)]);
     let outcomes = outputs.into_iter().find_map(|output| match output {
         Output::Reply { reply: Reply::Finished(outcomes), .. } => Some(outcomes),
         _ => None,
     });
-    let done = outcomes.expect("the ack is answered").into_iter().filter(|run| run.outcome == FinishOutcome::Done);
-    done.map(|run| run.count).sum()
+    let (done, lost): (Vec<_>, Vec<_>) =
+        outcomes.expect("it is answered").into_iter().partition(|run| run.outcome == FinishOutcome::Done);
+    assert!(lost.iter().all(|run| run.outcome == FinishOutcome::LeaseLost), "{lost:?}");
+    done.iter().map(|run| run.count).sum()
+}
+
+/// The last leases in the order of topics and numbers, whose turn to end comes last.
+fn last(receipts: &[Receipt], count: usize) -> Vec<Receipt> {
+    let mut receipts = receipts.to_vec();
+    receipts.sort_unstable_by_key(|receipt| (receipt.topic, receipt.lease));
+    receipts.split_off(receipts.len() - count)
 }
 
 #[test]
@@ -117,9 +136,64 @@ fn no_turn_gives_more_leases_back_than_a_slice_where_a_session_is_ended_or_its_c
         let (mut shell, _) = holding();
         let (ended, outputs) = turns(&mut shell, first);
         assert_eq!(ended, [SLICE, SLICE, LEASES - 2 * SLICE], "leases that ended in each turn: {first}");
-        assert_eq!(outputs.len(), 1, "it is answered at once: {outputs:?}");
+        assert_eq!(outputs.len(), 1, "it is answered once: {outputs:?}");
         assert_eq!(counts(&mut shell), (LEASES as u64, 0), "{first}");
     }
+}
+
+#[test]
+fn an_orderly_end_is_confirmed_when_the_last_lease_was_given_back() {
+    let (mut shell, _) = holding();
+    let first = say(&mut shell, "end s1");
+    let second = shell.turn(Vec::new());
+    assert!(first.is_empty() && second.is_empty(), "{first:?} {second:?}");
+    let third = shell.turn(Vec::new());
+    assert!(matches!(third[..], [Output::Reply { reply: Reply::Done, .. }]), "{third:?}");
+    assert_eq!(counts(&mut shell), (LEASES as u64, 0));
+    // Whatever happens then, nothing of it has failed.
+    shell.restart(true);
+    shell.pass(10_000, 10_000);
+    turns(&mut shell, "");
+    let failed = shell.journal.facts.iter().filter(|(fact, _)| matches!(fact, Fact::Returned { failed: true, .. }));
+    assert_eq!(failed.count(), 0);
+    // Who has nothing is told at once.
+    say(&mut shell, "begin s2");
+    assert!(matches!(say(&mut shell, "end s2")[..], [Output::Reply { reply: Reply::Done, .. }]));
+}
+
+#[test]
+fn who_gives_little_back_does_not_wait_for_who_gives_back_much() {
+    let (mut shell, _) = holding();
+    say(&mut shell, "begin s2");
+    say(&mut shell, "attach s2.1 c max=3");
+    say(&mut shell, "publish c x1 x2 x3");
+    say(&mut shell, "end s1");
+    let outputs = say(&mut shell, "end s2");
+    assert!(matches!(outputs[..], [Output::Reply { reply: Reply::Done, .. }]), "{outputs:?}");
+    assert_eq!(shell.next_wake(), Some(0), "s1 is not through");
+}
+
+#[test]
+fn who_is_next_to_lead_does_not_wait_for_what_others_leave_behind() {
+    let (mut shell, _) = holding();
+    say(&mut shell, "group audit exclusive handover=5s");
+    for session in 2..4 {
+        say(&mut shell, &format!("begin s{session}"));
+        say(&mut shell, &format!("attach s{session}.1 group=audit c max={SLICE}"));
+    }
+    // Nearly all that ends in a turn: others get nothing of it.
+    let publishes = (0..SLICE - 50).map(|_| (shell.ticket(), command("publish c x"))).collect();
+    assert_eq!(leased(&shell.turn(publishes)).len(), SLICE - 50);
+    say(&mut shell, "resign s2.1");
+    shell.pass(5_000, 5_000);
+    say(&mut shell, "end s1");
+    let outputs = shell.turn(Vec::new());
+    assert_eq!(shell.next_wake(), Some(0), "s1 is not through");
+    let to = outputs.iter().find_map(|output| match output {
+        Output::Delivery { session, .. } => Some(*session),
+        _ => None,
+    });
+    assert_eq!(to, Some(SessionId(3)), "the hand-over is over: {outputs:?}");
 }
 
 #[test]
@@ -192,12 +266,50 @@ fn a_session_that_begins_under_the_same_id_in_the_midst_gets_none_of_the_leases_
 #[test]
 fn a_lease_that_was_left_behind_is_current_until_its_turn_comes() {
     let (mut shell, receipts) = in_the_midst();
-    // In the order of topics and numbers: the last one of the second topic is the last of all.
-    let last = receipts.into_iter().max_by_key(|receipt| (receipt.topic, receipt.lease)).unwrap();
-    assert_eq!(acked(&mut shell, &[last]), 1);
+    let last = last(&receipts, 1);
+    assert_eq!(acked(&mut shell, &last), 1);
     turns(&mut shell, "");
     assert_eq!(counts(&mut shell), (LEASES as u64 - 1, 0), "it does not come back");
-    assert_eq!(acked(&mut shell, &[last]), 0);
+    assert_eq!(acked(&mut shell, &last), 0);
+}
+
+#[test]
+fn nobody_extends_a_lease_that_was_left_behind() {
+    let (mut shell, receipts) = in_the_midst();
+    let last = last(&receipts, 3);
+    assert_eq!(extended(&mut shell, &last), 0);
+    // Also not one who begins a session under the same id, by leaving it out of a heartbeat.
+    let heartbeat = Command::Heartbeat { session: SessionId(1), except: vec![last[0]] };
+    let commands = [command("begin s1"), heartbeat].into_iter().map(|command| (shell.ticket(), command)).collect();
+    let facts = shell.journal.facts.len();
+    shell.turn(commands);
+    let new = &shell.journal.facts[facts..];
+    assert!(new.iter().all(|(fact, _)| matches!(fact, Fact::Returned { .. })), "{new:?}");
+    turns(&mut shell, "");
+    assert_eq!(counts(&mut shell), (LEASES as u64, 0), "all of them came back");
+}
+
+#[test]
+fn where_one_of_a_run_was_finished_nobody_extends_the_others() {
+    let (mut shell, _) = holding();
+    say(&mut shell, "publish z x1 x2 x3 x4 x5");
+    let run = leased(&say(&mut shell, "credit s1.1 max=5"));
+    assert_eq!(run.len(), 1, "they are leased together");
+    let of_run = |at| Receipt { lease: LeaseNumber(run[0].lease.0 + at), ..run[0] };
+    say(&mut shell, "end s1");
+    assert_eq!(acked(&mut shell, &[of_run(2)]), 1);
+    assert_eq!(extended(&mut shell, &[0, 1, 3, 4].map(of_run)), 0);
+}
+
+#[test]
+fn what_is_extended_after_a_session_was_resumed_without_it_is_kept() {
+    let (mut shell, receipts) = holding();
+    say(&mut shell, "begin s1");
+    let kept = last(&receipts, 3);
+    assert_eq!(extended(&mut shell, &kept), 3);
+    turns(&mut shell, "");
+    assert_eq!(counts(&mut shell), (LEASES as u64 - 3, 3), "who extends it has it");
+    assert_eq!(acked(&mut shell, &kept), 3);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use millpond_core::command::{Command, Receive, Ticket};
 use millpond_core::output::{Notice, Output, Reply};
-use millpond_types::{Binding, Code, Condition, ExchangeName, Filter, Millis, NamespaceName, RoutingKey};
+use millpond_types::{Binding, Code, Condition, ExchangeName, Filter, Millis, NamespaceName, RoutingKey, SessionId};
 
 use crate::history::{name, receive};
 use crate::script::{self, Line, Names};
@@ -142,16 +142,54 @@ fn what_is_there_at_a_start_with_less_memory_stays() {
     assert_eq!(shell.core.setup_bytes().0, Shell::new().core.setup_bytes().0, "all of it was given back");
 }
 
+/// A receive that waits for a name of its own.
+fn waiting(at: usize) -> Command {
+    let Command::Receive(any) = receive(1) else { unreachable!("it is one") };
+    let filter = Filter::Topics(vec![name(&format!("{at}-{}", "t".repeat(200)))]);
+    Command::Receive(Receive { filter, wait: Millis::minutes(10), ..any })
+}
+
+fn ticket_of(shell: &mut Shell, client: u64) -> Ticket {
+    Ticket(client << Ticket::INDEX_BITS | shell.ticket().0)
+}
+
+#[test]
+fn a_client_that_sets_up_as_much_as_it_can_leaves_room_for_others() {
+    let mut shell = small();
+    let commands = (0..MANY).map(|at| (ticket_of(&mut shell, 1), waiting(at))).collect();
+    let refused = shell.turn(commands);
+    let of_one = shell.core.setup_bytes().1;
+    // With what the last one that was refused has left behind, which goes when somebody needs it.
+    assert!((ROOM / 5..=ROOM / 4 + 2_048).contains(&of_one), "{of_one} bytes of one client");
+    match &refused[0] {
+        Output::Reply { reply: reply @ Reply::Refused { detail, .. }, .. } if is_refused(reply) => {
+            assert!(detail.contains("no connection may hold more than it leaves"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // With a session as well, which is bounded likewise.
+    let attached = taken(&mut shell, (1..MANY).map(|at| command(&format!("attach s1.{at} {at}/* max=1"))));
+    assert!((2..20).contains(&attached), "{attached} consumers");
+    let names = "a b c d e f";
+    assert!(is_refused(&say(&mut shell, &format!("attach s1.{MANY} {names} max=1"))));
+    say(&mut shell, "begin s2");
+    assert!(!is_refused(&say(&mut shell, &format!("attach s2.1 {names} max=1"))), "others have what they need");
+    let ticket = ticket_of(&mut shell, 2);
+    assert!(shell.turn(vec![(ticket, waiting(MANY))]).is_empty(), "and wait for what they like");
+    let publish = command("publish a x");
+    let ticket = shell.ticket();
+    let delivered = |output: &Output| matches!(output, Output::Delivery { session: SessionId(2), .. });
+    assert!(shell.turn(vec![(ticket, publish)]).iter().any(delivered), "and they work");
+}
+
 #[test]
 fn open_receives_have_a_bound_together_and_make_room_when_they_end() {
     let mut shell = small();
-    // Each of a name of its own.
-    let waiting = |at: usize| {
-        let Command::Receive(any) = receive(1) else { unreachable!("it is one") };
-        let filter = Filter::Topics(vec![name(&format!("{at}-{}", "t".repeat(200)))]);
-        Command::Receive(Receive { filter, wait: Millis::minutes(10), ..any })
+    // Each client holds as much as it leaves, so several of them leave next to nothing.
+    let mut of_clients = |from: usize| -> Vec<_> {
+        (from..from + MANY).map(|at| (ticket_of(&mut shell, ((at - from) / (MANY / 8)) as u64), waiting(at))).collect()
     };
-    let commands: Vec<_> = (0..MANY).map(|at| (shell.ticket(), waiting(at))).collect();
+    let (commands, again) = (of_clients(0), of_clients(MANY));
     let tickets: Vec<Ticket> = commands.iter().map(|(ticket, _)| *ticket).collect();
     let refused = shell.turn(commands);
     assert!(refused.iter().all(|output| matches!(output, Output::Reply { reply, .. } if is_refused(reply))));
@@ -163,10 +201,9 @@ fn open_receives_have_a_bound_together_and_make_room_when_they_end() {
     assert!(!is_refused(&say(&mut shell, "pause a")), "what facts keep has a half of its own");
     assert_eq!(say(&mut shell, "begin s1"), Reply::SessionBegun { resumed: true }, "a session goes on");
     // What was asked for and ended leaves its turns to the next one who asks, but nobody is refused for that.
-    let withdraw = tickets[..open].iter().map(|ticket| Command::Withdraw(*ticket));
+    let withdraw = tickets.iter().map(|ticket| Command::Withdraw(*ticket));
     let withdraw: Vec<_> = withdraw.map(|command| (shell.ticket(), command)).collect();
     shell.turn(withdraw);
-    let again = (MANY..2 * MANY).map(|at| (shell.ticket(), waiting(at))).collect();
     assert_eq!(MANY - shell.turn(again).len(), open, "others have their place");
 }
 
@@ -180,6 +217,30 @@ fn sessions_have_a_bound_and_make_room_when_they_end() {
     say(&mut shell, "end s2");
     assert_eq!(say(&mut shell, "begin s9999"), Reply::SessionBegun { resumed: false });
     assert!(is_refused(&say(&mut shell, "begin s10000")));
+}
+
+#[test]
+fn who_comes_back_after_a_start_with_less_memory_attaches_and_works() {
+    let mut shell = small();
+    let sessions = 1..60;
+    for session in sessions.clone() {
+        say(&mut shell, &format!("publish a{session} x"));
+        say(&mut shell, &format!("begin s{session}"));
+        say(&mut shell, &format!("attach s{session}.1 max=1"));
+    }
+    shell.restart(true);
+    // Not nearly enough for all of them.
+    shell.core.set_setup_room(20 * 1024);
+    assert_eq!(shell.core.setup_bytes().1, 0, "none of them is there yet");
+    for session in [7, 42] {
+        assert_eq!(say(&mut shell, &format!("begin s{session}")), Reply::SessionBegun { resumed: true });
+        assert!(!is_refused(&say(&mut shell, &format!("attach s{session}.1 new{session} max=1"))));
+    }
+    assert_eq!(say(&mut shell, "begin s100"), Reply::SessionBegun { resumed: false }, "there is room for others");
+    let before = shell.core.setup_bytes().1;
+    shell.pass(10_000, 10_000);
+    sessions.for_each(|_| drop(shell.turn(Vec::new())));
+    assert_eq!(shell.core.setup_bytes().1, before, "those that were not resumed are over, and were not counted");
 }
 
 /// Otherwise a turn could make as many exchanges of a thousand bindings as it makes changes.

@@ -1,4 +1,5 @@
-//! How a ticket says whose it is, so that a reply finds its connection without a table of tickets.
+//! How a ticket says whose it is, so that a reply finds its connection without a table of tickets, and
+//! the core knows which receives are of one client.
 //!
 //! | bits | |
 //! |---|---|
@@ -7,8 +8,7 @@
 
 use millpond_core::command::Ticket;
 
-/// Bits of the index.
-const INDEX_BITS: u32 = 24;
+const INDEX_BITS: u32 = Ticket::INDEX_BITS;
 /// The index of commands that are never answered, and of those whose answer nobody waits for.
 pub(crate) const UNANSWERED: u32 = (1 << INDEX_BITS) - 1;
 /// The connection number of calls from the program itself.
@@ -22,5 +22,5 @@ pub(crate) fn ticket(connection: u64, index: u32) -> Ticket {
 
 /// The connection and the index of a ticket.
 pub(crate) fn parts(ticket: Ticket) -> (u64, u32) {
-    (ticket.0 >> INDEX_BITS, (ticket.0 & u64::from(UNANSWERED)) as u32)
+    (ticket.client(), (ticket.0 & u64::from(UNANSWERED)) as u32)
 }
