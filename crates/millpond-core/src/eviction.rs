@@ -121,6 +121,7 @@ impl Core {
         self.state.topics.offer(slot, None);
         self.dispatcher.scopes.tell(slot, &self.state);
         let (topic, shelf) = self.state.leave(slot);
+        self.left_with(topic.stored.due.moments());
         // A replay tells dispatch at its end.
         if self.state.replayed.is_none() {
             let is_paused = self.state.namespaces[topic.namespace].paused.contains(&topic.name, false);

@@ -14,13 +14,17 @@ use crate::Core;
 use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::Entries;
 use crate::page::{DuePage, Page, TopicPage};
+use crate::state::topic::Topic;
 use crate::state::{Now, TopicSlot};
 use crate::store::{Answer, Clock, Found, Key, KeyBytes, Moment, Part, Range, Shelf, Want};
 
-/// Deadlines of topics in the store are looked for this far ahead: longer than any answer takes.
+/// Deadlines of topics in the store are looked for this far ahead while there is room: longer than any answer takes.
 pub(crate) const HORIZON: Millis = Millis::seconds(60);
-/// Topics that are loaded at a time because a deadline is near.
-const DUE_SLICE: u32 = 1_000;
+/// Topics that are loaded at a time because a deadline is near, at most, and with no room for any.
+const DUE_SLICE: usize = 1_000;
+const DUE_SLICE_MIN: usize = 16;
+/// So many bytes topics may take whatever the room, of which some fall due before long.
+const DUE_ROOM: usize = 1 << 20;
 
 #[derive(Default)]
 pub(crate) struct Fetching {
@@ -41,10 +45,12 @@ pub(crate) struct Fetching {
 struct Horizon {
     /// Up to here: topics with a deadline up to this moment are in memory, or asked for.
     seen: u64,
-    /// The last moment of the stretch that is looked at, and where in it to go on.
-    rest: Option<(u64, KeyBytes)>,
+    /// Where to go on among the deadlines of that moment, if the last slice ended there.
+    rest: Option<KeyBytes>,
     /// The slice that was asked for, and the last moment of its stretch.
     slice: Option<(Want, u64)>,
+    /// The first deadline of topics that have left since it was asked for.
+    left: Option<u64>,
     /// Topics of the last slice that have not come.
     loading: BTreeSet<KeyBytes>,
     /// Up to here they have come.
@@ -197,15 +203,35 @@ impl Core {
     pub(crate) fn look_ahead(&mut self) {
         if self.state.cold > 0 {
             let Now { run, wall } = self.state.now;
-            let wants = [self.fetching.wall.look(Clock::Wall, wall.0), self.fetching.run.look(Clock::Run, run.0)];
+            let (ahead, slice) = (self.ahead(), self.due_slice());
+            let Fetching { wall: by_wall, run: by_run, .. } = &mut self.fetching;
+            let wants =
+                [by_wall.look((Clock::Wall, wall.0), ahead, slice), by_run.look((Clock::Run, run.0), ahead, slice)];
             wants.into_iter().flatten().for_each(|want| self.want_aside(want));
         }
+    }
+
+    /// How far ahead deadlines are looked for. With little room topics are loaded when time has changed them, and not before.
+    fn ahead(&self) -> Millis {
+        if self.room_for_due() > 0 { HORIZON } else { Millis::ZERO }
+    }
+
+    /// What is loaded because it falls due makes nothing else leave.
+    fn room_for_due(&self) -> usize {
+        (self.state.residents.room / 4 * 3).max(DUE_ROOM).saturating_sub(self.resident_bytes())
+    }
+
+    /// As many topics as there is room for, if they are like those in memory.
+    fn due_slice(&self) -> u32 {
+        let of_one = self.resident_bytes() / self.resident_count().max(1);
+        (self.room_for_due() / of_one.max(size_of::<Topic>())).clamp(DUE_SLICE_MIN, DUE_SLICE) as u32
     }
 
     /// How long until the next look ahead is due.
     pub(crate) fn next_look_ahead(&self) -> Option<u64> {
         let Now { run, wall } = self.state.now;
-        let waits = [self.fetching.wall.next_look(wall.0), self.fetching.run.next_look(run.0)];
+        let ahead = self.ahead();
+        let waits = [self.fetching.wall.next_look(wall.0, ahead), self.fetching.run.next_look(run.0, ahead)];
         waits.into_iter().flatten().min().filter(|_| self.state.cold > 0)
     }
 
@@ -216,11 +242,20 @@ impl Core {
         self.state.cold > 0 && (by_run.known < run.0 || by_wall.known < wall.0)
     }
 
-    /// No topic leaves memory that time changes up to this moment.
+    /// No topic leaves memory that time changes up to this moment: it would only be loaded again. Without room for them
+    /// those leave that time has still to change.
     pub(crate) fn horizon(&self) -> Now {
         let Now { run, wall } = self.state.now;
+        if self.resident_bytes() > self.state.residents.room.max(DUE_ROOM) {
+            return Now { run, wall };
+        }
         let (seen_run, seen_wall) = (RunTime(self.fetching.run.seen), WallTime(self.fetching.wall.seen));
         Now { run: seen_run.max(run + HORIZON), wall: seen_wall.max(wall + HORIZON) }
+    }
+
+    /// A topic has left that time changes at these moments.
+    pub(crate) fn left_with(&mut self, moments: impl Iterator<Item = Moment>) {
+        moments.for_each(|Moment { clock, at }| self.fetching.horizon(clock).left_with(at));
     }
 
     fn saw_deadlines(&mut self, clock: Clock, entries: Vec<(KeyBytes, Page)>, complete: bool) {
@@ -229,7 +264,10 @@ impl Core {
         horizon.seen = until;
         if let Some((key, Page::Due(last))) = entries.last().filter(|_| !complete) {
             horizon.seen = last.at.at;
-            horizon.rest = Some((until, [&key[..], &[0]].concat()));
+            horizon.rest = Some([&key[..], &[0]].concat());
+        }
+        if let Some(at) = horizon.left.take() {
+            horizon.left_with(at);
         }
         for (_, page) in entries {
             let Page::Due(DuePage { group, name, shelf, .. }) = page else { continue };
@@ -278,28 +316,39 @@ impl Fetching {
 
 impl Horizon {
     /// The next slice, if it is time to look at it.
-    fn look(&mut self, clock: Clock, now: u64) -> Option<Want> {
-        if self.is_busy() {
+    fn look(&mut self, (clock, now): (Clock, u64), ahead: Millis, limit: u32) -> Option<Want> {
+        if self.next_look(now, ahead)? > 0 {
             return None;
         }
-        let bound = |at| Key::due_bound(Moment { clock, at });
-        let (until, from) = match self.rest.take() {
-            Some(rest) => rest,
-            None if self.seen > now + HORIZON.0 / 2 => return None,
-            None => (now + HORIZON.0, bound(self.seen + 1)),
-        };
-        let want = Want::Range(Range { from, until: bound(until + 1), limit: DUE_SLICE });
+        let (bound, until) = (|at| Key::due_bound(Moment { clock, at }), now + ahead.0);
+        let from = self.rest.take().unwrap_or_else(|| bound(self.seen + 1));
+        let want = Want::Range(Range { from, until: bound(until + 1), limit });
         self.slice = Some((want.clone(), until));
         Some(want)
     }
 
-    /// How long until it is time to look.
-    fn next_look(&self, now: u64) -> Option<u64> {
+    /// How long until it is time to look, if nothing of the last look is on its way.
+    fn next_look(&self, now: u64, ahead: Millis) -> Option<u64> {
         if self.is_busy() {
             return None;
         }
-        let at = if self.rest.is_some() { now } else { self.seen.saturating_sub(HORIZON.0 / 2) };
+        let at = match self.rest {
+            Some(_) => self.seen.saturating_sub(ahead.0),
+            None => (self.seen + 1).saturating_sub(ahead.0 / 2),
+        };
         Some(at.saturating_sub(now))
+    }
+
+    /// A topic has left with a deadline: that has to be found again.
+    fn left_with(&mut self, at: u64) {
+        if self.slice.is_some() {
+            self.left = Some(self.left.map_or(at, |before| before.min(at)));
+        }
+        if at <= self.seen {
+            self.seen = at - 1;
+            self.known = self.known.min(self.seen);
+            self.rest = None;
+        }
     }
 
     /// Whether a slice is on its way, or topics of the last one are.

@@ -306,7 +306,7 @@ impl Default for Dues {
 }
 
 impl Dues {
-    fn moments(self) -> impl Iterator<Item = Moment> {
+    pub(crate) fn moments(self) -> impl Iterator<Item = Moment> {
         let of = [(Clock::Wall, self.wall), (Clock::Run, self.run)];
         of.into_iter().filter(|(_, at)| *at != NEVER).map(|(clock, at)| Moment { clock, at })
     }
