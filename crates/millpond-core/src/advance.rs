@@ -14,8 +14,8 @@ use crate::state::topic::AsideWhy;
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 use crate::store::Want;
 
-/// Deadlines that are decided in one turn; the next one follows at once. Each becomes a few facts, which must fit a batch
-/// of the journal, and nobody is served meanwhile.
+/// Deadlines that are decided in one turn, and dead letters that become of them; the next one follows at once. Each becomes a
+/// few facts, which must fit a batch of the journal, and nobody is served meanwhile.
 const DUE_MAX: usize = 10_000;
 /// Pieces that are fetched at a time because time changes them: about as many runs as can be decided in one turn, where each
 /// is of one message.
@@ -51,13 +51,15 @@ impl Core {
         self.look_ahead();
         self.bring_due();
         self.state.advance_timers();
-        for _ in 0..DUE_MAX {
+        let mut left = DUE_MAX;
+        while left > 0 {
             let State { run_timers, wall_timers, .. } = &mut self.state;
             let Some(timer) = run_timers.take_due().or_else(|| wall_timers.take_due()) else { break };
+            left -= 1;
             match timer {
                 Timer::Lease(lease) => self.lease_ran_out(lease, log),
                 Timer::Ripe { slot, priority, first } => self.ripen(slot, priority, first, log),
-                Timer::Expiry { slot, priority, first } => self.ttl_passed(slot, priority, first, log),
+                Timer::Expiry { slot, priority, first } => self.ttl_passed(slot, priority, first, &mut left, log),
                 Timer::Refill(slot) => self.refill(slot, log),
                 Timer::Raise(slot) => {
                     self.state.disarm_raise(slot);
@@ -137,7 +139,14 @@ impl Core {
         self.state.touch(slot);
     }
 
-    fn ttl_passed(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {
+    fn ttl_passed(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        first: Sequence,
+        left: &mut usize,
+        log: &mut dyn FactLog,
+    ) {
         let level = self.state.topics[slot].level_mut(priority).expect("a timer goes with what it was set for");
         // What came before in the same turn may have finished the last of them.
         let Some((end, _)) = level.expiries.remove(&first) else { return };
@@ -154,8 +163,34 @@ impl Core {
         // In order, whether or not they were in the store in between and have timers of their own.
         parts.sort_unstable();
         for (first, count) in parts {
-            self.expire(slot, priority, first, count, log);
+            let ended = self.expire_some(slot, priority, (first, count), left, log);
+            if ended < count {
+                // The turn is full, and the next one goes on with the rest.
+                let first = Sequence(first.0 + u64::from(ended));
+                let timer =
+                    self.state.wall_timers.insert(self.state.now.wall.0, Timer::Expiry { slot, priority, first });
+                let level = self.state.topics[slot].level_mut(priority).expect("it has a timer");
+                level.expiries.insert(first, (end, timer));
+                return;
+            }
         }
+    }
+
+    /// The same as [`Core::expire`] with no more dead letters than are left to make in a turn, but for one; how many messages
+    /// have ended.
+    pub(crate) fn expire_some(
+        &mut self,
+        slot: TopicSlot,
+        priority: Priority,
+        (first, count): (Sequence, u32),
+        left: &mut usize,
+        log: &mut dyn FactLog,
+    ) -> u32 {
+        let becomes_letters = self.state.policy(slot).on_expiry == OnExpiry::Dead;
+        let count = if becomes_letters { count.min((*left).max(1) as u32) } else { count };
+        *left = left.saturating_sub(if becomes_letters { count as usize } else { 1 });
+        self.expire(slot, priority, first, count, log);
+        count
     }
 
     /// Ends messages that are not leased because their TTL has passed.

@@ -104,7 +104,8 @@ impl Core {
         (consumer, ration): (ConsumerSlot, usize),
         log: &mut dyn FactLog,
     ) -> ControlFlow<Held> {
-        let (mut share, mut stale) = (SHARE, 0);
+        // Looks at topics that have nothing to give after all.
+        let (mut share, mut looks) = (SHARE, SLICE);
         while share > 0
             && self.state.leased.total() < ration
             && self.dispatcher.consumers[consumer as usize].is_hungry()
@@ -119,8 +120,8 @@ impl Core {
             if topic.ready_level(policy) != Some(turn.priority) {
                 // A policy has changed, and the sweep has not been here yet.
                 self.refresh(turn.slot);
-                stale += 1;
-                if stale == SLICE {
+                looks -= 1;
+                if looks == 0 {
                     return ControlFlow::Break(Held::Up);
                 }
                 continue;
@@ -137,6 +138,14 @@ impl Core {
             let whole = if turn.left > 0 { whole.min(turn.left) } else { whole };
             // With nobody else at this priority, every turn is its turn.
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
+            if self.end_expired(turn.slot, of, &mut looks, log) {
+                self.refresh(turn.slot);
+                if looks == 0 {
+                    return ControlFlow::Break(Held::Up);
+                }
+                continue;
+            }
+            let policy = self.state.policy(turn.slot);
             // A run goes to one consumer, whatever is left of its share.
             let most = if policy.leases_runs() { policy.run } else { share };
             let quota = if turn.is_only { most } else { whole.min(most) }.min(tokens);
@@ -227,6 +236,10 @@ impl Core {
                     (&aside.run, (aside.deliveries, aside.failures))
                 }
             };
+            if next.is_expired(self.state.now.wall) {
+                // The next turn of the topic ends it.
+                break;
+            }
             let count = allowed.min(next.count).min(next.fitting(consumer.bytes).max(1));
             let part = next.clone().split_front(count);
             let duration = consumer.lease.unwrap_or(policy.lease);
@@ -275,6 +288,21 @@ impl Core {
             served += count;
         }
         served
+    }
+
+    /// Ends what would be leased next of a topic and priority if its TTL has passed. Time has not come to that yet where very
+    /// much ends at once.
+    fn end_expired(&mut self, slot: TopicSlot, priority: Priority, looks: &mut usize, log: &mut dyn FactLog) -> bool {
+        let level = self.state.topics[slot].level(priority).expect("a ready level is there");
+        let next = match level.front() {
+            Some(Front::Line) => level.line.front(),
+            Some(Front::Aside(first)) => Some(&level.aside[&first].run),
+            None => None,
+        };
+        let Some(run) = next.filter(|run| run.is_expired(self.state.now.wall)) else { return false };
+        let of = (run.first, run.count);
+        self.expire_some(slot, priority, of, looks, log);
+        true
     }
 
     /// Brings what the topics that something happened to are offered at up to date, and settles them before that, in the

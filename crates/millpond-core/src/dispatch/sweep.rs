@@ -43,6 +43,10 @@ impl Core {
     fn look_again(&mut self, slot: TopicSlot) {
         let topic = &mut self.state.topics[slot];
         topic.paused = self.state.namespaces[topic.namespace].paused.holds(&topic.name);
+        if topic.levels.iter().any(|level| level.resting_count() > 0) {
+            // What waits for room in pieces may wait for nothing else from here on.
+            self.state.came(slot);
+        }
         if self.state.refresh(slot) || self.state.topics[slot].offered.is_some() {
             self.dispatcher.scopes.tell(slot, &self.state);
         }

@@ -9,6 +9,7 @@ mod bare;
 mod checkpoint;
 mod coalesce;
 mod dedup;
+mod expiry;
 mod groups;
 mod histories;
 mod history;
