@@ -5,8 +5,8 @@ use millpond_types::TopicNumber;
 
 use crate::Core;
 use crate::fact::GroupNumber;
-use crate::state::TopicSlot;
 use crate::state::topic::Topic;
+use crate::state::{Now, TopicSlot};
 use crate::store::{Key, Want};
 
 /// Topics that leave in one turn at most: about a quarter of a millisecond.
@@ -77,7 +77,7 @@ impl Core {
                 self.state.used(slot);
                 self.stayed += 1;
             } else {
-                self.leave(slot);
+                self.leave(slot, horizon);
                 left += 1;
                 self.stayed = 0;
             }
@@ -116,12 +116,12 @@ impl Core {
         self.state.residents.bytes > self.state.residents.room
     }
 
-    fn leave(&mut self, slot: TopicSlot) {
+    fn leave(&mut self, slot: TopicSlot, horizon: Now) {
         self.jobs.topic_left(&self.state.topics[slot]);
         self.state.topics.offer(slot, None);
         self.dispatcher.scopes.tell(slot, &self.state);
         let (topic, shelf) = self.state.leave(slot);
-        self.left_with(topic.stored.due.moments());
+        self.left_with(topic.stored.due.moments(), horizon);
         // A replay tells dispatch at its end.
         if self.state.replayed.is_none() {
             let is_paused = self.state.namespaces[topic.namespace].paused.contains(&topic.name, false);

@@ -253,9 +253,18 @@ impl Core {
         Now { run: seen_run.max(run + HORIZON), wall: seen_wall.max(wall + HORIZON) }
     }
 
-    /// A topic has left that time changes at these moments.
-    pub(crate) fn left_with(&mut self, moments: impl Iterator<Item = Moment>) {
-        moments.for_each(|Moment { clock, at }| self.fetching.horizon(clock).left_with(at));
+    /// A topic has left that time changes at these moments: those behind the horizon up to which none leaves have to be found
+    /// again.
+    pub(crate) fn left_with(&mut self, moments: impl Iterator<Item = Moment>, Now { run, wall }: Now) {
+        for Moment { clock, at } in moments {
+            let end = match clock {
+                Clock::Wall => wall.0,
+                Clock::Run => run.0,
+            };
+            if at > end {
+                self.fetching.horizon(clock).left_with(at);
+            }
+        }
     }
 
     fn saw_deadlines(&mut self, clock: Clock, entries: Vec<(KeyBytes, Page)>, complete: bool) {
@@ -339,7 +348,7 @@ impl Horizon {
         Some(at.saturating_sub(now))
     }
 
-    /// A topic has left with a deadline: that has to be found again.
+    /// A deadline is to be found from here on.
     fn left_with(&mut self, at: u64) {
         if self.slice.is_some() {
             self.left = Some(self.left.map_or(at, |before| before.min(at)));
