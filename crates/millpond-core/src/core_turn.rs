@@ -8,6 +8,7 @@ use millpond_types::{Code, GroupKind, GroupName, Millis, NamespaceName, Policy, 
 
 use crate::command::{Command, Ticket};
 use crate::decide::dedup::LookedUp;
+use crate::decide::overflow::Dropping;
 use crate::dispatch::Dispatcher;
 use crate::fact::{Fact, FactLog};
 use crate::fetch::Fetching;
@@ -43,6 +44,7 @@ pub struct Core {
     pub(crate) parking: Parking,
     /// Of the publish that is decided next.
     pub(crate) looked_up: LookedUp,
+    pub(crate) dropping: Dropping,
     pub(crate) jobs: Jobs,
     pub(crate) retaining: Retaining,
     /// The leases of sessions that are over.
@@ -89,6 +91,7 @@ impl Core {
             setup_max: usize::MAX,
             parking: Parking::new(hash_key),
             looked_up: LookedUp::default(),
+            dropping: Dropping::default(),
             jobs: Jobs::default(),
             retaining: Retaining::default(),
             left_behind: LeftBehind::default(),

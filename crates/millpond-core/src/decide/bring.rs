@@ -2,16 +2,18 @@
 //!
 //! [`Core::bring_for`] comes right before a command is decided, in the same turn, so the decision finds all it needs.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use millpond_types::limits::PAGE_MAX;
 use millpond_types::{
-    Coalesce, GroupName, MessageId, MessageState, NamespaceName, Overflow, Priority, Sequence, TopicName,
+    Coalesce, GroupName, MessageId, MessageState, NamespaceName, Overflow, Policy, Priority, Sequence, TopicName,
 };
 
 use crate::Core;
-use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, PublishRun, Route, TopicRef, Which};
+use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, Route, TopicRef, Which};
 use crate::decide::dedup::LookedUp;
+use crate::decide::overflow::Dropping;
 use crate::fact::NamespaceNumber;
 use crate::state::TopicSlot;
 use crate::store::Want;
@@ -59,33 +61,29 @@ impl Core {
             }
         }
         self.looked_up = looked_up;
-        for run in &publish.runs {
-            wants.extend(self.bring_for_limits(namespace, publish, run).err());
+        self.dropping = Dropping::default();
+        let policies = &self.state.namespaces[namespace].policies;
+        let mut coming: BTreeMap<&TopicName, u64> = BTreeMap::new();
+        for run in publish.runs.iter().filter(|run| may_end_others(policies.of_name(&run.topic))) {
+            *coming.entry(&run.topic).or_default() += u64::from(run.count);
+        }
+        for (topic, coming) in coming {
+            wants.extend(self.bring_for_limits(namespace, topic, coming).err());
         }
         wants
     }
 
-    /// What may end because the messages come.
-    fn bring_for_limits(
-        &mut self,
-        namespace: NamespaceNumber,
-        publish: &Publish,
-        run: &PublishRun,
-    ) -> Result<(), Want> {
-        let policy = self.state.namespaces[namespace].policies.of_name(&run.topic);
+    /// What may end because so many messages come to a topic.
+    fn bring_for_limits(&mut self, namespace: NamespaceNumber, topic: &TopicName, coming: u64) -> Result<(), Want> {
+        let policy = self.state.namespaces[namespace].policies.of_name(topic);
         let dropping = policy.max_waiting.filter(|_| policy.overflow == Overflow::DropOldest);
-        let coalesces = policy.coalesce != Coalesce::Off;
-        if dropping.is_none() && !coalesces {
-            return Ok(());
-        }
-        let coming = (publish.runs.len(), publish.runs.iter().map(|run| u64::from(run.count)).sum());
         for at in 0..self.state.namespaces[namespace].groups.len() {
             let group = self.state.namespaces[namespace].groups[at];
-            let Some(slot) = self.state.topics.find(group, &run.topic) else { continue };
-            match (dropping, self.state.topics[slot].last_waiting()) {
-                (Some(limit), _) => self.bring_to_drop(slot, limit, coming)?,
-                (None, Some((priority, sequence))) => _ = self.state.bring(slot, priority, sequence)?,
-                (None, None) => {}
+            let Some(slot) = self.state.topics.find(group, topic) else { continue };
+            if let Some(limit) = dropping {
+                self.bring_to_drop(slot, limit, coming)?;
+            } else if let Some((priority, sequence)) = self.state.topics[slot].last_waiting() {
+                self.state.bring(slot, priority, sequence)?;
             }
         }
         Ok(())
@@ -203,4 +201,9 @@ impl Core {
     fn next_in_line(&self, slot: TopicSlot, index: usize, from: Sequence) -> Option<Sequence> {
         self.state.topics[slot].levels[index].line.next_from(from)
     }
+}
+
+/// Whether what comes to a topic may end what waits in it.
+fn may_end_others(policy: &Policy) -> bool {
+    policy.overflow == Overflow::DropOldest || policy.coalesce != Coalesce::Off
 }

@@ -11,7 +11,7 @@ mod look;
 mod moves;
 mod namespace;
 mod office;
-mod overflow;
+pub(crate) mod overflow;
 mod producer;
 mod publish;
 mod quota;

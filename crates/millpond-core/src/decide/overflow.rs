@@ -2,6 +2,8 @@
 //!
 //! What is leased does not count, and may come back all the same.
 
+use alloc::collections::BTreeMap;
+
 use millpond_types::{EndReason, Priority, Sequence, TopicName};
 
 use crate::Core;
@@ -10,9 +12,27 @@ use crate::state::TopicSlot;
 use crate::state::topic::{AsideWhy, Front};
 use crate::store::Want;
 
-/// Beside as many as come, so many messages of a topic end at most because of one run that is published. Where the limit came
+/// Beside as many as come, so many messages of a topic end at most because of one publish, in each group. Where the limit came
 /// late, it takes some publishes until no more wait than may.
 const DROP_MAX: u64 = 10_000;
+
+/// What is dropped because of the publish that is decided next. A topic that it drops from keeps messages that wait, so its slot
+/// stays its own meanwhile.
+#[derive(Default)]
+pub(crate) struct Dropping {
+    /// How many go on waiting in topics that are so far over their limit that this publish may not bring them down to it. It
+    /// is the same for whatever the publish is cut into, and what is fetched is reckoned by it too.
+    floors: BTreeMap<TopicSlot, u64>,
+    /// Before these, all that is aside at a level is leased. Nothing comes back while a publish is decided.
+    passed: BTreeMap<(TopicSlot, Priority), Sequence>,
+}
+
+impl Dropping {
+    /// How many messages of a topic go on waiting.
+    fn floor(&self, slot: TopicSlot, limit: u32) -> u64 {
+        self.floors.get(&slot).copied().unwrap_or(limit.into())
+    }
+}
 
 impl Core {
     /// How many more messages may wait in a group's topic.
@@ -22,27 +42,26 @@ impl Core {
         u64::from(limit).saturating_sub(waiting)
     }
 
-    /// Ends so many messages that no more than `limit` wait in each group: those that come first at the lowest priority with one that is
-    /// ready. Where nothing is ready, those by sequence.
+    /// Ends so many messages that no more than `limit` wait in each group, as far as one publish may: those that come first at the
+    /// lowest priority with one that is ready. Where nothing is ready, those by sequence.
     pub(super) fn drop_oldest(
         &mut self,
         namespace: NamespaceNumber,
         name: &TopicName,
         limit: u32,
-        coming: u32,
         log: &mut dyn FactLog,
     ) {
         for at in 0..self.state.namespaces[namespace].groups.len() {
             let group = self.state.namespaces[namespace].groups[at];
             let slot = self.state.topics.find(group, name).expect("it was just published to");
-            self.drop_from(slot, limit, u64::from(coming) + DROP_MAX, log);
+            self.drop_from(slot, limit, log);
         }
     }
 
-    fn drop_from(&mut self, slot: TopicSlot, limit: u32, most: u64, log: &mut dyn FactLog) {
-        let mut over = self.state.topics[slot].waiting().saturating_sub(u64::from(limit)).min(most);
+    fn drop_from(&mut self, slot: TopicSlot, limit: u32, log: &mut dyn FactLog) {
+        let mut over = self.state.topics[slot].waiting().saturating_sub(self.dropping.floor(slot, limit));
         while over > 0 {
-            let (priority, first, count) = self.first_to_drop(slot);
+            let (priority, first, count) = self.first_ready(slot).unwrap_or_else(|| self.first_at_rest(slot));
             let count = u32::try_from(over).map_or(count, |over| count.min(over));
             over -= u64::from(count);
             let topic = &self.state.topics[slot];
@@ -51,48 +70,63 @@ impl Core {
         }
     }
 
-    /// The run that is dropped first.
-    fn first_to_drop(&self, slot: TopicSlot) -> (Priority, Sequence, u32) {
-        let levels = &self.state.topics[slot].levels;
-        let ready = levels.iter().find_map(|level| {
+    /// The run that is dropped first, if one is ready.
+    fn first_ready(&self, slot: TopicSlot) -> Option<(Priority, Sequence, u32)> {
+        self.state.topics[slot].levels.iter().find_map(|level| {
             let run = match level.front()? {
                 Front::Line => level.line.front().expect("what a command needs is fetched before it is decided"),
                 Front::Aside(first) => &level.aside[&first].run,
             };
             Some((level.priority, run.first, run.count))
-        });
-        ready.unwrap_or_else(|| {
-            let mut aside = levels.iter().flat_map(|level| level.aside.values().map(|aside| (level.priority, aside)));
-            let first = aside.find(|(_, aside)| !matches!(aside.state, AsideWhy::Leased(_)));
-            let (priority, aside) = first.expect("more wait than may");
-            (priority, aside.run.first, aside.run.count)
         })
     }
 
-    /// Brings what `coming` more messages of a topic may let drop out of it.
-    pub(super) fn bring_to_drop(
-        &mut self,
-        slot: TopicSlot,
-        limit: u32,
-        (runs, coming): (usize, u64),
-    ) -> Result<(), Want> {
+    /// The same where none is ready. What is leased is passed over once, however many are dropped because of a publish.
+    fn first_at_rest(&mut self, slot: TopicSlot) -> (Priority, Sequence, u32) {
+        let level = self.state.topics[slot].levels.iter().find(|level| level.rests > 0);
+        let level = level.expect("what a command needs is fetched before it is decided");
+        let passed = self.dropping.passed.entry((slot, level.priority)).or_default();
+        let mut aside = level.aside.range(*passed..).map(|(_, aside)| aside);
+        let run = &aside.find(|aside| aside.state.rests()).expect("a level counts what rests in memory").run;
+        *passed = run.first;
+        (level.priority, run.first, run.count)
+    }
+
+    /// Brings what `coming` more messages of a topic may let drop out of it: all that a publish brings to it.
+    pub(super) fn bring_to_drop(&mut self, slot: TopicSlot, limit: u32, coming: u64) -> Result<(), Want> {
         let topic = &self.state.topics[slot];
-        let over = (topic.waiting() + coming).saturating_sub(u64::from(limit)).min(coming + runs as u64 * DROP_MAX);
+        let waiting = topic.waiting();
+        let floor = waiting.saturating_sub(DROP_MAX);
+        if floor > u64::from(limit) {
+            self.dropping.floors.insert(slot, floor);
+        }
+        let over = (waiting + coming).saturating_sub(self.dropping.floor(slot, limit));
         let in_line: u64 = topic.levels.iter().map(|level| level.line.waiting()).sum();
         self.bring_lines(slot, over, 0..topic.levels.len())?;
         self.bring_aside(slot, over.saturating_sub(in_line))
     }
 
-    /// The first messages aside, level by level, until so many of them are not leased.
+    /// The first messages aside, level by level, until so many of them are not leased. Where none are in the store there is
+    /// nothing to look for.
     fn bring_aside(&mut self, slot: TopicSlot, mut left: u64) -> Result<(), Want> {
-        for index in 0..self.state.topics[slot].levels.len() {
-            let (priority, mut from) = (self.state.topics[slot].levels[index].priority, Sequence(0));
-            while left > 0 {
-                self.state.bring_next_aside(slot, priority, from, Sequence(u64::MAX))?;
-                let Some((_, aside)) = self.state.topics[slot].levels[index].aside.range(from..).next() else { break };
-                let is_leased = matches!(aside.state, AsideWhy::Leased(_));
-                left = left.saturating_sub(if is_leased { 0 } else { aside.run.count.into() });
-                from = aside.run.end();
+        let levels = &self.state.topics[slot].levels;
+        let last = (0..levels.len()).rfind(|index| levels[*index].resting.is_some());
+        let Some(last) = last.filter(|_| left > 0) else { return Ok(()) };
+        for index in 0..=last {
+            let mut from = Sequence(0);
+            loop {
+                let level = &self.state.topics[slot].levels[index];
+                let piece = level.resting_from(from).next().map(|piece| piece.first);
+                let before = level.aside.range(from..piece.unwrap_or(Sequence(u64::MAX)));
+                for (_, aside) in before.filter(|(_, aside)| !matches!(aside.state, AsideWhy::Leased(_))) {
+                    left = left.saturating_sub(aside.run.count.into());
+                    if left == 0 {
+                        return Ok(());
+                    }
+                }
+                let (Some(first), priority) = (piece, level.priority) else { break };
+                self.state.bring_piece(slot, priority, first)?;
+                from = first;
             }
         }
         Ok(())

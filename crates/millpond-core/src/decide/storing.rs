@@ -157,7 +157,7 @@ impl Core {
                 let (count, topic) = (part.count(), &part.run.topic);
                 let id = self.store(namespace, part, terms, log);
                 push(outcomes, count, PublishOutcome::Queued { id });
-                return self.drop_oldest(namespace, topic, limit, count, log);
+                return self.drop_oldest(namespace, topic, limit, log);
             }
         }
         let count = part.count();

@@ -422,7 +422,9 @@ impl Level {
 
     /// The last message that is not leased.
     fn last_waiting(&self) -> Option<Sequence> {
-        let aside = self.aside.values().rev().find(|aside| !matches!(aside.state, AsideWhy::Leased(_)));
+        let is_any_aside = self.rests > 0 || !self.ready.is_empty();
+        let mut aside = self.aside.values().rev().filter(|aside| !matches!(aside.state, AsideWhy::Leased(_)));
+        let aside = if is_any_aside { aside.next() } else { None };
         let rests = self.resting_pieces().next_back().map(|piece| piece.end);
         let aside = aside.map(|aside| aside.run.end()).max(rests);
         aside.map(|end| Sequence(end.0 - 1)).max(self.line.last())

@@ -9,10 +9,12 @@ use millpond_core::output::LeasedRun;
 use millpond_core::page::Page;
 use millpond_core::store::Want;
 use millpond_core::{LevelBounds, Now, invariants};
-use millpond_types::{Coalesce, MessageId, Millis, NamespaceName, Overflow, Policy, Priority, Retry, Rules, Sequence};
+use millpond_types::{
+    Coalesce, MessageId, Millis, NamespaceName, Overflow, Policy, Priority, Quotas, Retry, Rules, Sequence,
+};
 
 use crate::bare::Bare;
-use crate::history::{Known, name, publish_run, receive};
+use crate::history::{Known, hash, name, publish_run, receive};
 use crate::store::SharedStore;
 
 /// Very many, of one topic.
@@ -20,6 +22,10 @@ const MANY: u32 = 20_000;
 /// What a topic with them may take of memory: with all of them it takes 9 MiB.
 const BYTES: usize = 3 << 20;
 const HOUR: u64 = 3_600_000;
+/// Of a topic whose limit comes late: more than two publishes drop.
+const LATE: u64 = 22_000;
+/// A dedup id that has come.
+const SEEN: u8 = 1;
 /// More than it takes to do anything with all of them.
 const TURNS: usize = 2_000;
 
@@ -132,6 +138,22 @@ impl House {
         let (topic, first) = published.expect("something was published");
         let id = move |at| MessageId { topic, priority: Priority::DEFAULT, sequence: Sequence(first + at) };
         (id, TopicRef { namespace: NamespaceName::default(), name: name(text) })
+    }
+
+    fn run(&mut self, count: u32) -> PublishRun {
+        publish_run(&mut self.known, "jobs", count, None)
+    }
+
+    /// Three messages, and between them two that have come before.
+    fn run_with_repeats(&mut self) -> PublishRun {
+        let dedup = [1, 3].map(|index| DedupMark { index, hash: hash("jobs", SEEN) });
+        PublishRun { dedup: dedup.into(), ..self.run(5) }
+    }
+
+    /// Three messages, and between them two that are refused.
+    fn run_with_large(&mut self) -> PublishRun {
+        let too_large = [1, 3].map(|index| TooLarge { index, bytes: 2, limit: 1 });
+        PublishRun { too_large: too_large.into(), ..self.run(5) }
     }
 
     fn set_policy(&mut self, policy: Policy) {
@@ -395,6 +417,12 @@ fn coalesce() -> Policy {
 }
 
 /// As little in memory as can be.
+/// A limit that comes when very many wait.
+fn late(quota: Option<u64>) -> Policy {
+    let quotas = Quotas { messages: quota, ..Quotas::default() };
+    Policy { max_waiting: Some(10), overflow: Overflow::DropOldest, quotas, ..Policy::default() }
+}
+
 fn tiny() -> LevelBounds {
     LevelBounds { head: 1, tail: 1, piece: 2, resting: 2, out_of_line: 6 }
 }
@@ -532,9 +560,13 @@ fn what_is_published_stands_for_the_one_that_waits_on_the_disk() {
 #[test]
 fn where_a_limit_comes_late_each_publish_drops_a_bounded_number() {
     let mut house = House::new();
-    house.publish("jobs", (0..25_000).map(|at| at % 2 * HOUR));
-    let policy = Policy { max_waiting: Some(10), overflow: Overflow::DropOldest, ..Policy::default() };
-    house.set_policy(policy);
+    house.publish("jobs", (1..25_000).map(|at| at % 2 * HOUR));
+    house.set_policy(Policy { max_waiting: Some(25_000), ..late(None) });
+    house.write();
+    let read = house.read;
+    house.publish("jobs", [0].into_iter());
+    assert_eq!(house.read, read, "nothing goes, so nothing is read");
+    house.set_policy(late(None));
     house.write();
     for left in [15_000, 5_000, 10] {
         let (facts, read) = (house.bare.journal.facts.len(), house.read);
@@ -547,6 +579,87 @@ fn where_a_limit_comes_late_each_publish_drops_a_bounded_number() {
         assert!(dropped.sum::<u64>() <= 10_001);
         assert_eq!(waiting(&mut house), left);
     }
+}
+
+/// What a publish is cut into is of no account: its runs, known dedup ids, bodies that are too large, room for some of it, or
+/// that it comes with an ack.
+#[test]
+fn where_a_limit_comes_late_a_publish_of_many_parts_drops_no_more_than_another() {
+    type Way = fn(&mut House) -> Command;
+    let cases: [(&str, u64, Way); 8] = [
+        ("runs", 0, |house| publish((0..5).map(|_| house.run(1)).collect())),
+        ("runs that rest", HOUR, |house| publish((0..5).map(|_| house.run(1)).collect())),
+        ("known dedup ids", 0, |house| publish(vec![house.run_with_repeats()])),
+        ("known dedup ids that rest", HOUR, |house| publish(vec![house.run_with_repeats()])),
+        ("large bodies", 0, |house| publish(vec![house.run_with_large()])),
+        ("slices of a quota", 0, |house| {
+            house.set_policy(late(Some(LATE + 2)));
+            publish(vec![house.run(5)])
+        }),
+        ("slices of a quota that rest", HOUR, |house| {
+            house.set_policy(late(Some(LATE + 2)));
+            publish(vec![house.run(5)])
+        }),
+        ("an ack", 0, |house| {
+            let leased = house.receive();
+            let receipts = vec![ReceiptRun { first: leased[0].receipt, count: 1 }];
+            let Command::Publish(publish) = publish(vec![house.run_with_repeats()]) else { unreachable!() };
+            Command::Forward(Forward { receipts, publish })
+        }),
+    ];
+    for (parts, delay, command) in cases {
+        let mut house = House::new();
+        let seen = publish_run(&mut house.known, "jobs", 1, Some(SEEN));
+        house.turn(Some(publish(vec![PublishRun { delay: Millis(delay), ..seen }])));
+        house.publish("jobs", (1..LATE).map(|_| delay));
+        house.set_policy(late(None));
+        house.write();
+        let command = command(&mut house);
+        let facts = house.bare.journal.facts.len();
+        house.turn(Some(command));
+        house.rest();
+        let (mut came, mut dropped) = (0, 0);
+        for (fact, _) in &house.bare.journal.facts[facts..] {
+            match fact {
+                Fact::Published { count, .. } => came += u64::from(*count),
+                Fact::Ended { count, .. } => dropped += u64::from(*count),
+                _ => {}
+            }
+        }
+        assert!(came >= 3, "{parts}: {came} came");
+        assert_eq!(dropped, came + 10_000, "{parts}");
+    }
+}
+
+/// What is leased lies between them, and is not looked at again for each that goes.
+#[test]
+fn what_rests_is_dropped_in_order_by_one_publish_though_others_of_it_are_leased() {
+    let mut house = House::new();
+    house.publish("jobs", [0; 10].into_iter());
+    let runs = house.receive();
+    let retry = Retry::Backoff { first: Millis(HOUR), longest: Millis(HOUR) };
+    house.set_policy(Policy { max_waiting: Some(5), retry, ..late(None) });
+    let odd: Vec<LeasedRun> = runs.iter().skip(1).step_by(2).cloned().collect();
+    house.finish(&FinishVerb::Fail { reason: Default::default() }, &odd);
+    let facts = house.bare.journal.facts.len();
+    let (low, high) = (Priority::new(0).unwrap(), Priority::DEFAULT);
+    let priorities = [high, high, low, low, high, high, low, high, high];
+    let runs = priorities.map(|priority| PublishRun { priority, delay: Millis(HOUR), ..house.run(1) });
+    house.turn(Some(publish(runs.into())));
+    let (id, _) = house.ids("jobs");
+    let first_low = house.bare.journal.facts[facts..].iter().find_map(|(fact, _)| match fact {
+        Fact::Published { priority, first, .. } if *priority == low => Some(first.0),
+        _ => None,
+    });
+    let ended = house.bare.journal.facts[facts..].iter().filter_map(|(fact, _)| match fact {
+        Fact::Ended { priority, first, count: 1, .. } if *priority == low => Some((low, first.0 - first_low.unwrap())),
+        Fact::Ended { priority, first, count: 1, .. } => Some((*priority, first.0 - id(0).sequence.0)),
+        _ => None,
+    });
+    let ended: Vec<_> = ended.collect();
+    let in_order = [(high, 1), (high, 3), (low, 0), (low, 1), (high, 5), (high, 7), (low, 2), (high, 9), (high, 10)];
+    assert_eq!(ended, in_order);
+    invariants::check(&house.bare.core);
 }
 
 /// With less room it would leave before they came, be read again, and ask again.
