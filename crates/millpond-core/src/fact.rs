@@ -421,7 +421,8 @@ pub enum Fact {
         /// Why.
         reason: EndReason,
     },
-    /// Messages ended because another one of their topic, which is not leased, stands for them. It inherits from them.
+    /// Messages ended because another one of their topic stands for them, which was published later. It inherits from them;
+    /// where it is leased, there is nothing to inherit.
     Superseded {
         /// The topic.
         topic: TopicNumber,

@@ -61,6 +61,8 @@ pub struct Group {
     pub due: BTreeSet<MessageId>,
     /// Of these, what was in a topic where one message stood for all, at some time of its start.
     pub excused: BTreeSet<MessageId>,
+    /// Whether the policies have changed since it was made.
+    pub is_mixed: bool,
     /// Whether its topics have still to be aged by the policy.
     pub is_ageing: bool,
 }
@@ -137,6 +139,6 @@ impl Model {
 impl Group {
     fn new(namespace: NamespaceNumber, name: GroupName, start: Start) -> Group {
         let (is_starting, due, excused) = (start != Start::Latest, BTreeSet::new(), BTreeSet::new());
-        Group { namespace, name, start, is_ending: false, is_starting, due, excused, is_ageing: false }
+        Group { namespace, name, start, is_ending: false, is_starting, due, excused, is_mixed: false, is_ageing: false }
     }
 }

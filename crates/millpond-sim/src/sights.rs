@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 98] = [
+pub const EVERY_RANGE: [&str; 100] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -92,10 +92,12 @@ pub const EVERY_RANGE: [&str; 98] = [
     "leases taken back",
     "leases told again",
     "messages declined",
+    "older ones that gave way to a redriven one",
     "one that waited behind one that ran",
     "out of tokens",
     "picked among several",
     "raised by its age",
+    "redriven ones that gave way",
     "repeats known by their dedup ids",
     "retained out for their age",
     "retained out rightly",

@@ -14,25 +14,51 @@
 //! its dead letter however often it is published; only an ack ends that. The machine keeps nothing of its own: its state
 //! is which messages the topic holds. What waited before the policy came is worked off; the last of it is the one that
 //! waits.
+//!
+//! Invariant: whatever stands for a message was published later, so the last one is never lost to an older one. Most come in
+//! the order in which they were published; those that do not are dead letters that are redriven, and what was leased
+//! together before the policy came. These are held against the others by [`Version`].
 
 use alloc::vec::Vec;
 
-use millpond_types::{MessageId, Priority, PublishOutcome, RunTime, Sequence, WallTime};
+use millpond_types::{Coalesce, LeaseNumber, MessageId, Priority, PublishOutcome, RunTime, Sequence, WallTime};
 
 use crate::Core;
 use crate::decide::storing::{Part, Runs, Terms, push};
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
+use crate::page::RunPage;
 use crate::state::TopicSlot;
+use crate::state::line::InLine;
 use crate::state::topic::AsideWhy;
 
 /// The message of a topic that waits.
-struct Waiting {
+pub(crate) struct Waiting {
     id: MessageId,
+    version: Version,
     failures: u32,
     /// When its back-off ends.
     until: Option<RunTime>,
     /// When its delay ends.
     due: Option<WallTime>,
+}
+
+/// What tells which of two messages of a topic was published later.
+#[derive(Clone, Copy)]
+pub(crate) struct Version {
+    published: WallTime,
+    priority: Priority,
+    sequence: Sequence,
+    is_redriven: bool,
+}
+
+/// What becomes of a dead letter that goes back to work.
+pub(crate) enum Comeback {
+    /// It waits beside whatever does.
+    Beside,
+    /// It gives way to a message that was published later, and waits or is worked on.
+    Behind(Version),
+    /// It takes the place of one that was published before it.
+    InPlaceOf(Waiting),
 }
 
 impl Core {
@@ -124,43 +150,111 @@ impl Core {
         }
     }
 
-    /// Ends messages that are given back where another one waits, which inherits their failures and their back-off. False
-    /// if that is not so.
-    pub(super) fn supersede(
-        &mut self,
-        slot: TopicSlot,
-        which: Victims,
-        failures: u32,
-        until: Option<RunTime>,
-        log: &mut dyn FactLog,
-    ) -> bool {
+    /// The message that waits beside one that is given back, if one is enough of the two.
+    pub(super) fn waits_beside(&mut self, slot: TopicSlot) -> Option<Waiting> {
         if self.state.topics[slot].waiting() != 1 {
             // None waits, or what waited before the policy came is worked off.
-            return false;
+            return None;
         }
         if let Some((priority, sequence)) = self.state.topics[slot].last_waiting()
             && self.state.bring(slot, priority, sequence).is_err()
         {
             // One of many that rested before the policy came, and is on its way to memory. Both are worked off.
-            return false;
+            return None;
         }
-        let Waiting { id, failures: own, due, .. } = self.waiting(slot).expect("one waits");
-        let (priority, by) = (id.priority, id.sequence);
+        Some(self.waiting(slot).expect("one waits"))
+    }
+
+    /// Ends a message that is given back: the one that waits stands for it, and inherits its failures and its back-off.
+    pub(super) fn give_way(
+        &mut self,
+        slot: TopicSlot,
+        lease: LeaseNumber,
+        heir: &Waiting,
+        failures: u32,
+        until: Option<RunTime>,
+        log: &mut dyn FactLog,
+    ) {
+        let which = Victims::Leased { lease, count: 1 };
+        let (by, failures, until) = (heir.version, failures.max(heir.failures), self.later(until, heir.due));
+        self.supersede(slot, which, by, (failures, until), log);
+    }
+
+    /// Ends the one that waits: another one stands for it that was published later, and has failed so often itself. It was
+    /// just given back or redriven, and waits.
+    pub(crate) fn replace(
+        &mut self,
+        slot: TopicSlot,
+        old: &Waiting,
+        (by, failures): (Version, u32),
+        log: &mut dyn FactLog,
+    ) {
+        let which = Victims::Waiting { priority: old.id.priority, first: old.id.sequence, count: 1 };
+        self.supersede(slot, which, by, (failures.max(old.failures), old.until), log);
+    }
+
+    /// What is to become of a dead letter. What waits in its topic was brought.
+    pub(crate) fn comeback(&self, slot: TopicSlot, letter: Version) -> Comeback {
+        if self.state.policy(slot).coalesce == Coalesce::Off {
+            return Comeback::Beside;
+        }
+        let waiting = self.waiting(slot);
+        let mut others = waiting.as_ref().map(|waiting| waiting.version).into_iter().chain(self.running(slot));
+        match others.find(|other| letter.gives_way_to(other)) {
+            Some(newer) => Comeback::Behind(newer),
+            None => waiting.map_or(Comeback::Beside, Comeback::InPlaceOf),
+        }
+    }
+
+    /// Ends the dead letter that has come back, or what it takes the place of.
+    pub(crate) fn come_back(&mut self, slot: TopicSlot, letter: Version, comeback: &Comeback, log: &mut dyn FactLog) {
+        match comeback {
+            Comeback::Beside => {}
+            Comeback::Behind(newer) => {
+                let which = Victims::Waiting { priority: letter.priority, first: letter.sequence, count: 1 };
+                self.supersede(slot, which, *newer, (0, None), log);
+            }
+            Comeback::InPlaceOf(old) => self.replace(slot, old, (letter, 0), log),
+        }
+    }
+
+    fn supersede(
+        &mut self,
+        slot: TopicSlot,
+        which: Victims,
+        by: Version,
+        (failures, until): (u32, Option<RunTime>),
+        log: &mut dyn FactLog,
+    ) {
         let topic = &self.state.topics[slot];
-        let (topic, group, until) = (topic.number, topic.group, self.later(until, due));
-        let failures = failures.max(own);
+        let (topic, group, priority, by) = (topic.number, topic.group, by.priority, by.sequence);
         self.commit(Fact::Superseded { topic, group, which, priority, by, failures, until }, log);
-        true
+    }
+
+    /// The one that is worked on. What was leased together before the policy came is worked off.
+    fn running(&self, slot: TopicSlot) -> Option<Version> {
+        let topic = &self.state.topics[slot];
+        let (_, lease) = topic.leases.iter().next().filter(|_| topic.in_flight == 1)?;
+        let lease = &self.state.leases[*lease as usize];
+        let aside = &topic.level(lease.priority).expect("a lease has a level").aside[&lease.first];
+        Some(Version::of(&aside.run, lease.priority, lease.first))
     }
 
     /// The message of a topic that waits, delayed or in retry as it may be.
     fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
         let topic = &self.state.topics[slot];
         let (priority, sequence) = topic.last_waiting()?;
-        let aside = topic.level(priority).and_then(|level| level.aside_of(sequence)).map(|(_, aside)| aside);
+        let level = topic.level(priority).expect("a message has a level");
+        let aside = level.aside_of(sequence).map(|(_, aside)| aside);
         let state = aside.map(|aside| aside.state);
+        let run = match (aside, level.line.find(sequence)) {
+            (Some(aside), _) => &aside.run,
+            (None, InLine::Run(run)) => run,
+            (None, _) => unreachable!("what may end because of another one is brought before it is decided"),
+        };
         Some(Waiting {
             id: topic.id(priority, sequence),
+            version: Version::of(run, priority, sequence),
             failures: aside.map_or(0, |aside| aside.failures),
             until: if let Some(AsideWhy::Retrying { due, .. }) = state { Some(due) } else { None },
             due: if let Some(AsideWhy::Delayed { due, .. }) = state { Some(due) } else { None },
@@ -171,5 +265,38 @@ impl Core {
     fn later(&self, until: Option<RunTime>, due: Option<WallTime>) -> Option<RunTime> {
         let now = self.state.now;
         until.filter(|until| due.is_none_or(|due| until.since(now.run) >= due.since(now.wall)))
+    }
+}
+
+impl Waiting {
+    /// Whether another one was published later, and so is not to give way to it.
+    pub(super) fn is_older_than(&self, other: &Version) -> bool {
+        other.is_later(&self.version)
+    }
+}
+
+impl Version {
+    /// That of a message of a run.
+    pub(crate) fn of(run: &RunPage, priority: Priority, sequence: Sequence) -> Version {
+        Version { published: run.published, priority, sequence, is_redriven: run.is_redriven() }
+    }
+
+    /// The same message under another sequence.
+    pub(crate) fn at(self, sequence: Sequence) -> Version {
+        Version { sequence, ..self }
+    }
+
+    /// Whether it was published later than another one, as far as that can be told: of those of one millisecond, sequences
+    /// tell it at the same priority alone.
+    pub(crate) fn is_later(&self, other: &Version) -> bool {
+        let place = |version: &Version| (version.published, version.sequence);
+        self.published > other.published || self.priority == other.priority && place(self) > place(other)
+    }
+
+    /// Whether a dead letter gives way to another message. Of two redriven ones that were published in one millisecond, the
+    /// first one to come back does: letters come back in the order of their sequences.
+    fn gives_way_to(&self, other: &Version) -> bool {
+        let is_tie = self.published == other.published;
+        !(self.is_later(other) || is_tie && other.is_redriven)
     }
 }

@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::limits::{REASON_MAX, RECEIPTS_MAX};
-use millpond_types::{Coalesce, Code, FinishOutcome, LeaseNumber, Millis, OutcomeRun, Retry, RunTime};
+use millpond_types::{Coalesce, Code, FinishOutcome, LeaseNumber, Millis, OutcomeRun, Retry, RunTime, Sequence};
 
 use crate::Core;
 use crate::command::{Finish, FinishVerb, ReceiptRun};
 use crate::decide::Refusal;
+use crate::decide::coalesce::Version;
 use crate::fact::{DeadReason, Fact, FactLog, ReturnPlace, Victims};
 use crate::state::TopicSlot;
 use crate::state::hash::mix;
@@ -188,26 +189,32 @@ impl Core {
     ) {
         let topic = &self.state.topics[slot];
         let of = &self.state.leases[topic.lease(lease).expect("the lease is current") as usize];
-        let (priority, first) = (of.priority, of.first.0 + (lease.0 - of.number.0));
+        let (priority, first) = (of.priority, Sequence(of.first.0 + (lease.0 - of.number.0)));
         let aside = &topic.level(priority).expect("a lease has a level").aside[&of.first];
         let (is_expired, failures) = (aside.run.is_expired(self.state.now.wall), aside.failures + u32::from(failed));
-        let (topic, group) = (topic.number, topic.group);
+        let version = Version::of(&aside.run, priority, first);
+        let (topic, group, mut older) = (topic.number, topic.group, None);
         if self.state.policy(slot).coalesce != Coalesce::Off {
             if count > 1 {
-                // Leased together before the policy came: the first that comes back is the one that waits.
+                // Leased together before the policy came: the last of them is the one that waits.
                 for lease in (lease.0..).take(count as usize).map(LeaseNumber) {
                     self.give_back(slot, lease, 1, failed, place, log);
                 }
                 return;
             }
             let until = if let ReturnPlace::At(until) = place { Some(until) } else { None };
-            if self.supersede(slot, Victims::Leased { lease, count }, failures, until, log) {
-                return;
+            match self.waits_beside(slot) {
+                Some(waiting) if !waiting.is_older_than(&version) => {
+                    return self.give_way(slot, lease, &waiting, failures, until, log);
+                }
+                waiting => older = waiting,
             }
         }
         self.commit(Fact::Returned { topic, group, lease, count, failed, place }, log);
         if is_expired {
-            self.expire(slot, priority, millpond_types::Sequence(first), count, log);
+            self.expire(slot, priority, first, count, log);
+        } else if let Some(older) = older {
+            self.replace(slot, &older, (version, failures), log);
         }
     }
 }

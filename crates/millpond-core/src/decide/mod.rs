@@ -1,7 +1,7 @@
 //! Deciding commands: each is looked at against the state, and what it changes becomes facts. One command a file.
 
 mod bring;
-mod coalesce;
+pub(crate) mod coalesce;
 pub(crate) mod dedup;
 mod exchange;
 mod finish;

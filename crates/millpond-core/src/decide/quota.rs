@@ -1,7 +1,7 @@
 //! Quotas: what a namespace may hold, held against a publish before coalescing and overflow.
 //!
-//! Of several groups the one that holds most counts, so no group ever holds more by a publish. What is let in in spite of
-//! a quota is told in the documents: a message that is given back, and a dead letter that is redriven.
+//! Of several groups the one that holds most counts, so no group ever holds more by a publish. Of topics it is the one that
+//! holds most of those that have not this one, for in the others none comes into being. What is let in in spite of a quota is told in the documents: a message that is given back, and a dead letter that is redriven.
 //!
 //! Where a publish is decided together with others, a trial counts what they would take, and what the leases that are
 //! acked with them give back.
@@ -22,10 +22,12 @@ use crate::state::TopicSlot;
 pub(super) struct Pending {
     /// What leases give back that are acked, by group.
     credit: Vec<(GroupNumber, Usage)>,
-    /// What messages take that were let in, in each group.
+    /// What messages take that were let in, in each group; but not the topics.
     taken: Usage,
     /// The topics that they are for.
     topics: BTreeSet<TopicName>,
+    /// How many of these come into being, by group.
+    begun: Vec<(GroupNumber, u64)>,
 }
 
 /// A quota that is used up.
@@ -49,7 +51,10 @@ impl Core {
                 Ok((count, needs)) => {
                     let fitting = part.split_front(count);
                     if let Way::Trial(trial) = &mut storing.way {
-                        trial.pending.take(&fitting.run.topic, needs);
+                        let topic = &fitting.run.topic;
+                        let groups = self.state.namespaces[storing.namespace].groups.iter().copied();
+                        let begun = groups.filter(|group| self.state.topics.find(*group, topic).is_none());
+                        trial.pending.take(topic, begun, needs);
                     }
                     self.store_fitting(fitting, terms, storing);
                 }
@@ -81,14 +86,14 @@ impl Core {
         let used = |of: fn(&Usage) -> u64| groups.iter().map(|group| used_in(*group, of)).max().unwrap_or(0);
         let is_named = pending.is_some_and(|pending| pending.topics.contains(topic));
         let slot = |group: &GroupNumber| self.state.topics.find(*group, topic);
-        let is_new = !is_named && groups.iter().any(|group| slot(group).is_none());
-        if let Some(limit) = quotas.topics.filter(|_| is_new) {
-            let used = used(|usage| usage.topics);
-            if used >= limit {
+        if let Some(limit) = quotas.topics.filter(|_| !is_named) {
+            let begun = |group| pending.map_or(0, |pending| pending.begun_in(group));
+            let topics_in = |group: &GroupNumber| used_in(*group, |usage| usage.topics) + begun(*group);
+            let most = groups.iter().filter(|group| slot(group).is_none()).map(topics_in).max();
+            if let Some(used) = most.filter(|used| *used >= limit) {
                 return Err((count, Over { what: "topics", used, limit }));
             }
         }
-        let topics = u64::from(is_new);
         if let Taking::One { latest } = terms.taking {
             let waits = |group: &GroupNumber| slot(group).is_some_and(|slot| self.state.topics[slot].waiting() > 0);
             // Of those of this same call nothing is stored yet, and what they take is counted.
@@ -111,7 +116,7 @@ impl Core {
                 (true, None) => (count, count - 1),
                 (false, _) => (count, 0),
             };
-            let needs = Usage { messages: 1, bytes: part.bytes(kept..kept + 1), topics, connections: 0 };
+            let needs = Usage { messages: 1, bytes: part.bytes(kept..kept + 1), ..Usage::default() };
             let over = |what, limit: Option<u64>, used, needs| {
                 limit.filter(|limit| used + needs > *limit).map(|limit| Over { what, used, limit })
             };
@@ -136,7 +141,7 @@ impl Core {
             }
             fitting = part.fitting(room).min(fitting);
         }
-        Ok((fitting, Usage { messages: fitting.into(), bytes: part.bytes(0..fitting), topics, connections: 0 }))
+        Ok((fitting, Usage { messages: fitting.into(), bytes: part.bytes(0..fitting), ..Usage::default() }))
     }
 
     /// What leases give back that are about to be acked, and with them the topics that hold nothing else, unless something
@@ -199,11 +204,23 @@ impl Pending {
         &mut self.credit[at].1
     }
 
-    fn take(&mut self, topic: &TopicName, needs: Usage) {
-        self.topics.insert(topic.clone());
+    fn begun_in(&self, group: GroupNumber) -> u64 {
+        self.begun.iter().find(|(of, _)| *of == group).map_or(0, |(_, begun)| *begun)
+    }
+
+    /// Messages are let in, whose topic comes into being in these groups unless it is one of those before.
+    fn take(&mut self, topic: &TopicName, begun: impl Iterator<Item = GroupNumber>, needs: Usage) {
         self.taken.messages += needs.messages;
         self.taken.bytes += needs.bytes;
-        self.taken.topics += needs.topics;
+        if !self.topics.insert(topic.clone()) {
+            return;
+        }
+        for group in begun {
+            match self.begun.iter_mut().find(|(of, _)| *of == group) {
+                Some((_, begun)) => *begun += 1,
+                None => self.begun.push((group, 1)),
+            }
+        }
     }
 }
 

@@ -18,8 +18,9 @@ use super::{Needs, Step, TOPICS_HELD, Task, WRITING, Walk};
 use crate::Core;
 use crate::command::{DeadWhich, Listing, Ticket};
 use crate::decide::Refusal;
+use crate::decide::coalesce::Version;
 use crate::decide::receive::check_filter;
-use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
+use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::output::{Found, Reply};
 use crate::page::{DeadPage, Page};
 use crate::state::State;
@@ -194,7 +195,7 @@ impl Core {
     fn has_all_for(&mut self, letter: &DeadPage, needs: &Needs) -> bool {
         let has_topic =
             needs.topics.contains(&letter.topic) || self.look_up(letter.namespace, &letter.topic).is_empty();
-        has_topic && self.bring_dedup_of(letter).is_ok()
+        has_topic && self.bring_dedup_of(letter).is_ok() && self.bring_waiting_of(letter).is_ok()
     }
 
     /// What has to be fetched for the letters that come next: for the first of them at least, whose needs are not met.
@@ -205,6 +206,7 @@ impl Core {
         for letter in letters {
             if needs.topics.insert(letter.topic.clone()) {
                 wants.extend(self.look_up(letter.namespace, &letter.topic).into_iter().map(Want::Entry));
+                wants.extend(self.bring_waiting_of(letter).err());
             }
             if let Err(Want::Entry(key)) = self.bring_dedup_of(letter) {
                 needs.entries.insert(key.clone());
@@ -215,6 +217,16 @@ impl Core {
             }
         }
         wants
+    }
+
+    /// Brings what the letter may have to give way to, or may replace, once its topic is in memory.
+    fn bring_waiting_of(&mut self, letter: &DeadPage) -> Result<(), Want> {
+        let Some(slot) = self.state.topics.find(letter.group, &letter.topic) else { return Ok(()) };
+        let coalesces = self.state.policy(slot).coalesce != Coalesce::Off;
+        match self.state.topics[slot].last_waiting().filter(|_| coalesces) {
+            Some((priority, sequence)) => self.state.bring(slot, priority, sequence).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     fn bring_dedup_of(&mut self, letter: &DeadPage) -> Result<(), Want> {
@@ -230,15 +242,11 @@ impl Core {
         let topic = self.state.topics[slot].number;
         let sequence = self.next_sequence(topic, dead.id.priority);
         let dedup = mark.and_then(|(_, hash)| self.state.remembered_of(dead.namespace, hash, dead.id));
-        // What waits where one is enough is newer.
-        let coalesces = self.state.policy(slot).coalesce != Coalesce::Off;
-        let newer = self.state.topics[slot].last_waiting().filter(|_| coalesces);
+        // Its new sequence does not tell when it was published, its old one may.
+        let version = Version::of(&dead.run, dead.id.priority, dead.id.sequence);
+        let comeback = self.comeback(slot, version);
         self.commit(Fact::Redriven { letter, topic, sequence, published, dedup }, log);
-        if let Some((priority, by)) = newer {
-            let which = Victims::Waiting { priority: dead.id.priority, first: sequence, count: 1 };
-            let fact = Fact::Superseded { topic, group: dead.group, which, priority, by, failures: 0, until: None };
-            self.commit(fact, log);
-        }
+        self.come_back(slot, version.at(sequence), &comeback, log);
     }
 }
 

@@ -206,18 +206,22 @@ impl Core {
             others.iter().flat_map(|slot| self.state.topics[*slot].levels.iter().map(|level| level.priority)).collect();
         priorities.sort_unstable();
         priorities.dedup();
+        if is_one_enough {
+            // It is found anew in each turn, so it is not put off.
+            if let Some((priority, last)) = self.latest_to_give(&others, &priorities, start, &mut part.cost)? {
+                let (run, due) = self.next_held(&others, priority, last, end)?.expect("it was just found");
+                part.cost += 1 + WRITING;
+                part.messages.push(CopiedRun { priority, run: run.compact(), due });
+            }
+            return Ok(part);
+        }
         for priority in priorities.into_iter().rev().filter(|at| from.is_none_or(|(from, _)| *at <= from)) {
             let mut next = match from {
                 Some((of, sequence)) if of == priority => sequence,
-                _ if is_one_enough => match self.last_to_give(&others, priority, start, &mut part.cost)? {
-                    Some(last) => last,
-                    None => continue,
-                },
                 _ => Sequence(0),
             };
             while let Some((run, due)) = self.next_held(&others, priority, next, end)? {
-                // The one that is enough is found anew in each turn, so it is not put off.
-                if part.cost >= room && !is_one_enough {
+                if part.cost >= room {
                     part.rest = Some((priority, next));
                     return Ok(part);
                 }
@@ -226,13 +230,29 @@ impl Core {
                 if !run.is_redriven() && start.admits(run.published) && !run.is_expired(now) {
                     part.cost += WRITING;
                     part.messages.push(CopiedRun { priority, run: run.compact(), due });
-                    if is_one_enough {
-                        return Ok(part);
-                    }
                 }
             }
         }
         Ok(part)
+    }
+
+    /// The message that was published last of all that these topics hold and a group is to be given. Of those of one
+    /// millisecond, one that waits came later than one that is worked on.
+    fn latest_to_give(
+        &mut self,
+        slots: &[TopicSlot],
+        priorities: &[Priority],
+        start: Start,
+        cost: &mut usize,
+    ) -> Result<Option<(Priority, Sequence)>, Want> {
+        let mut latest = None;
+        for priority in priorities {
+            if let Some((last, published)) = self.last_to_give(slots, *priority, start, cost)? {
+                let waits = slots.iter().any(|slot| self.state.is_waiting(*slot, *priority, last));
+                latest = latest.max(Some((published, waits, *priority, last)));
+            }
+        }
+        Ok(latest.map(|(_, _, priority, last)| (priority, last)))
     }
 
     /// The first messages from one on and before another that any of these topics holds, with the end of their delay.
@@ -251,15 +271,15 @@ impl Core {
         Ok(first)
     }
 
-    /// The last message of all that these topics hold and a group is to be given. What is passed over, which is what was
-    /// redriven and what has expired and is still there, counts as cost.
+    /// The last message of all that these topics hold at a priority and a group is to be given, and when it was published.
+    /// What is passed over, which is what was redriven and what has expired and is still there, counts as cost.
     fn last_to_give(
         &mut self,
         slots: &[TopicSlot],
         priority: Priority,
         start: Start,
         cost: &mut usize,
-    ) -> Result<Option<Sequence>, Want> {
+    ) -> Result<Option<(Sequence, WallTime)>, Want> {
         let (mut end, now) = (Sequence(u64::MAX), self.state.now.wall);
         loop {
             let mut found: Option<(Sequence, RunPage)> = None;
@@ -272,7 +292,7 @@ impl Core {
                 (end, *cost) = (run.first, *cost + 1);
             } else {
                 // What stands before one that is too old is older.
-                return Ok(Some(last).filter(|_| start.admits(run.published)));
+                return Ok(Some((last, run.published)).filter(|_| start.admits(run.published)));
             }
         }
     }

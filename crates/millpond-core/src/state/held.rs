@@ -60,4 +60,13 @@ impl State {
         let last = in_line.into_iter().chain(aside).max_by_key(|run| run.first);
         Ok(last.map(|run| (Sequence(run.end().min(end).0 - 1), run.clone())))
     }
+
+    /// Whether a message is here, in memory, and not leased.
+    pub(crate) fn is_waiting(&self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> bool {
+        let Some(level) = self.topics[slot].level(priority) else { return false };
+        match level.aside_of(sequence) {
+            Some((_, aside)) => !matches!(aside.state, AsideWhy::Leased(_)),
+            None => matches!(level.line.find(sequence), InLine::Run(_)),
+        }
+    }
 }

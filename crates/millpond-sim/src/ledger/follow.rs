@@ -138,15 +138,19 @@ impl Ledger {
                 }
                 self.move_all(run, Place::Open, Place::Ended(*reason), at)
             }
-            Fact::Superseded { topic, which, priority, by, until, .. } => {
+            Fact::Superseded { topic, which, priority, by, failures, until, .. } => {
                 self.sights.saw("superseded");
                 if until.is_some() {
                     // The back-off that it takes over is longer than its own delay, and counted in run time.
                     let (topic, priority, sequence) = (*topic, *priority, *by);
                     self.set_due(MessageId { topic, priority, sequence }, None, at)?;
                 }
-                // What stands for them is there.
-                self.move_all((*topic, *priority, *by, 1), Place::Open, Place::Open, at)?;
+                // What stands for them is there; it may be worked on where it inherits nothing.
+                let id = MessageId { topic: *topic, priority: *priority, sequence: *by };
+                let place = self.messages.get(&id).map_or(Place::Open, |message| message.place);
+                let is_leased = matches!(place, Place::Leased(_)) && *failures == 0 && until.is_none();
+                let place = if is_leased { place } else { Place::Open };
+                self.change(id, place, place, at)?;
                 let place = Place::Ended(EndReason::Superseded);
                 match *which {
                     Victims::Leased { lease, count } => self.end_leases(*topic, lease, count, place, at),

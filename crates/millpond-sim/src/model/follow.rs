@@ -158,6 +158,7 @@ impl Model {
         let ages = home.ages_unlike(&before);
         for group in self.groups.values_mut().filter(|group| group.namespace == number) {
             group.is_ageing |= ages;
+            group.is_mixed = true;
         }
         self.excuse(number, &before);
     }

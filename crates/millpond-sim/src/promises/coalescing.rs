@@ -1,8 +1,11 @@
 //! Coalescing: never two current leases of a topic, never two messages that wait; whoever was replaced or declined is told
 //! of a message that waits, so that it is worked on later; and that one inherits the failures.
 //!
-//! What waits is worked on one day, or ends otherwise by a recorded reason: [`crate::stuck`] and the order see to that. So the
-//! last body is worked on after it was published.
+//! Whatever stands for a message was published later: that is held against each fact by which a message ends so, and
+//! [`super::starts`] holds it against what a group is given that starts. What waits is worked on one day, or ends otherwise by
+//! a recorded reason: [`crate::stuck`] and the order see to that. So the last body is worked on after it was published, unless
+//! it ended otherwise itself. Of two of one millisecond this is known at one priority alone, and not of those that were
+//! redriven.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +13,7 @@ use millpond_core::fact::{Fact, NamespaceNumber, Victims};
 use millpond_types::{Coalesce, MessageId, OutcomeRun, PublishOutcome};
 
 use super::Kept;
-use crate::model::{Model, TopicKey};
+use crate::model::{Key, Model, Topic, TopicKey};
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
@@ -73,7 +76,7 @@ pub fn leased(model: &Model, fact: &Fact) -> Kept {
     Ok(())
 }
 
-/// Who stands for others inherits their failures, and waits.
+/// Who stands for others was published later, inherits their failures, and waits or is worked on.
 pub fn superseded(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
     let Fact::Superseded { topic, group, which, priority, by, failures, until } = fact else {
         unreachable!("called for this fact alone")
@@ -83,8 +86,16 @@ pub fn superseded(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
     if model.home(*group).policy_of(&found.name).coalesce == Coalesce::Off {
         return Err(Violation::coalescing(format!("messages of {} are superseded, and each counts", found.name)));
     }
-    let heir = found.messages[&(*priority, *by)].failures;
     let victims = model.victims(key, *which);
+    let last = (*priority, *by);
+    if let Some(later) = victims.iter().find(|victim| is_later(found, **victim, last)) {
+        let what = format!("{later:?} of {} gives way to {last:?}, which was published before it", found.name);
+        return Err(Violation::coalescing(what));
+    }
+    let is_redriven = victims.iter().any(|victim| found.messages[victim].is_redriven);
+    sights.saw_many("redriven ones that gave way", u64::from(is_redriven));
+    sights.saw_many("older ones that gave way to a redriven one", u64::from(found.messages[&last].is_redriven));
+    let heir = found.messages[&last].failures;
     let theirs = victims.iter().map(|key| found.messages[key].failures).max().unwrap_or(0);
     // One that fails has failed once more.
     let most = theirs.max(heir) + u32::from(matches!(which, Victims::Leased { .. }));
@@ -96,6 +107,13 @@ pub fn superseded(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
     }
     sights.saw_many("failures inherited", u64::from(has > heir));
     Ok(())
+}
+
+/// Whether a message is known to have been published later than another one.
+fn is_later(topic: &Topic, one: Key, other: Key) -> bool {
+    let (of, than) = (&topic.messages[&one], &topic.messages[&other]);
+    let is_told_by_place = one.0 == other.0 && !of.is_redriven && !than.is_redriven;
+    of.published > than.published || of.published == than.published && is_told_by_place && one.1 > other.1
 }
 
 /// A message is declined only where another one waits.

@@ -27,8 +27,13 @@ pub fn check(model: &Model, fact: &Fact) -> Kept {
         Fact::Ended { priority, first, count, .. } => {
             victims(model, key, Victims::Waiting { priority: *priority, first: *first, count: *count })
         }
-        Fact::Superseded { which, priority, by, .. } => {
+        Fact::Superseded { which, priority, by, failures, until, .. } => {
             victims(model, key, *which)?;
+            // One that is being worked on inherits nothing.
+            let heir = model.topics[&key].messages.get(&(*priority, *by));
+            if *failures == 0 && until.is_none() && heir.is_some() {
+                return Ok(());
+            }
             victims(model, key, Victims::Waiting { priority: *priority, first: *by, count: 1 })
         }
         Fact::Leased { priority, first, count, .. } => {

@@ -1,16 +1,16 @@
 //! Groups: each sees every message that is published while it is there, once; and of what was published before, what its
 //! start says, as far as others hold it: nothing else, nothing twice, and nothing behind what came later.
 
-use millpond_core::fact::{Fact, GroupNumber};
+use millpond_core::fact::{CopiedRun, Fact, GroupNumber};
 use millpond_types::{Coalesce, MessageId, Sequence, TopicNumber, WallTime};
 
 use super::Kept;
-use crate::model::{Group, Message, Model, Topic};
+use crate::model::{Group, Message, Model, Topic, TopicKey};
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
 /// A group is given what others hold.
-pub fn copied(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
+pub fn copied(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
     let Fact::Copied { topic, group, messages, .. } = fact else { unreachable!("called for this fact alone") };
     let (found, of) = (&model.topics[&(*group, *topic)], &model.groups[group]);
     if found.was_leased {
@@ -27,9 +27,31 @@ pub fn copied(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
                 return Err(Violation::starts(what));
             }
             sights.saw("given to a group that starts");
+            last_of_all(model, (*group, *topic), of, copied, now)?;
         }
     }
     Ok(())
+}
+
+/// Where one message stands for all, it is the one that was published last: unless the policy came while the group started,
+/// when it may have been given a part of the topic already.
+fn last_of_all(model: &Model, key: TopicKey, of: &Group, copied: &CopiedRun, now: WallTime) -> Kept {
+    let name = &model.topics[&key].name;
+    if model.home(key.0).policy_of(name).coalesce == Coalesce::Off || of.is_mixed {
+        return Ok(());
+    }
+    let topics = others(model, key.0, of).filter_map(|other| model.topics.get(&(other, key.1)));
+    let is_later = |message: &Message| {
+        let is_due = !message.is_redriven && message.expires.is_none_or(|at| at > now);
+        is_due && message.published > copied.run.published
+    };
+    match topics.flat_map(|topic| &topic.messages).find(|(_, message)| is_later(message)) {
+        Some((later, _)) => {
+            let what = format!("group {} is given {:?} of {name}, and {later:?} came later", key.0, copied.run.first);
+            Err(Violation::starts(what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A group has all that it starts with: nothing of what it may have, and another one holds, is missing.

@@ -1,6 +1,6 @@
 //! Topics in which so many messages wait, or one that stands for all.
 
-use super::{Key, Model, Place, State};
+use super::{Key, Message, Model, Place, State};
 
 impl Model {
     /// The messages of a topic that are not leased.
@@ -22,6 +22,13 @@ impl Model {
         first.copied().unwrap_or_else(|| self.waiting(place)[0])
     }
 
+    /// The one that is being worked on, if it is one alone.
+    pub(super) fn running(&self, place: &Place) -> Option<Key> {
+        let messages = self.topics.get(place)?.messages.iter();
+        let mut leased = messages.filter(|(_, message)| message.holder().is_some()).map(|(key, _)| *key);
+        leased.next().filter(|_| leased.next().is_none())
+    }
+
     /// A message takes what another one leaves: its failures, and its back-off where that is longer than a delay.
     pub(super) fn inherit(&mut self, place: &Place, heir: Key, failures: u32, left: State) {
         let (run, wall) = (self.run, self.wall);
@@ -39,4 +46,9 @@ impl Model {
             heir.state = left;
         }
     }
+}
+
+/// Whether a message was published later than another one, as far as times and sequences tell.
+pub(super) fn is_later((one, of): (Key, &Message), (other, than): (Key, &Message)) -> bool {
+    of.published > than.published || of.published == than.published && one.0 == other.0 && one.1 > other.1
 }

@@ -4,6 +4,7 @@ use millpond_core::command::*;
 use millpond_core::fact::GroupNumber;
 use millpond_types::{Coalesce, Code, Filter, GroupName, MessageId, Millis, Receipt, TopicName};
 
+use super::coalesce::is_later;
 use super::finish::each;
 use super::{Consumer, Key, Message, Model, Place, Session, State, Who};
 
@@ -176,7 +177,7 @@ impl Model {
     fn redrive(&mut self, key: &(Place, MessageId)) {
         let (place, old) = key;
         let coalesces = self.policy_of(&place.name).coalesce != Coalesce::Off;
-        let newer = self.slot(place).is_some();
+        let (waits, runs) = (self.slot(place).filter(|_| coalesces), self.running(place).filter(|_| coalesces));
         let dead = self.dead.remove(key).unwrap().message;
         let hash = dead.dedup;
         // It waits since its publish, like all that is in line, though it was delayed in its first life.
@@ -188,8 +189,19 @@ impl Model {
         if let Some(entry) = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == *old) {
             entry.0 = id;
         }
-        if coalesces && newer {
-            self.take(place, (id.priority, id.sequence.0));
+        // The last word of two that died is the one that was published last.
+        let by_its_own_id = (old.priority, old.sequence.0);
+        let gives_way = |key: Key| {
+            let other = &self.topics[place].messages[&key];
+            let is_tie = other.is_redriven && other.published == message.published;
+            !is_tie && !is_later((by_its_own_id, &message), (key, other))
+        };
+        let own = (id.priority, id.sequence.0);
+        if waits.into_iter().chain(runs).any(gives_way) {
+            self.take(place, own);
+        } else if let Some(older) = waits {
+            let Message { failures, state, .. } = self.take(place, older);
+            self.inherit(place, own, failures, state);
         }
     }
 

@@ -3,6 +3,7 @@
 use millpond_core::command::{Finish, FinishVerb, ReceiptRun};
 use millpond_types::{Coalesce, LeaseNumber, Policy, Receipt, Retry};
 
+use super::coalesce::is_later;
 use super::{Key, Message, Model, Place, State};
 
 impl Model {
@@ -128,17 +129,25 @@ impl Model {
     }
 
     pub(super) fn give_back(&mut self, place: &Place, key: Key, state: State) {
+        let mut older = None;
         if let [heir] = self.waiting(place)[..]
             && self.policy_of(&place.name).coalesce != Coalesce::Off
         {
-            let failures = self.take(place, key).failures;
-            return self.inherit(place, heir, failures, state);
+            let messages = &self.topics[place].messages;
+            if !is_later((key, &messages[&key]), (heir, &messages[&heir])) {
+                let failures = self.take(place, key).failures;
+                return self.inherit(place, heir, failures, state);
+            }
+            older = Some(heir);
         }
         let wall = self.wall;
         let message = self.message(place, key);
         message.state = state;
         if message.expires.is_some_and(|at| at <= wall) {
             self.expire(place, key);
+        } else if let Some(older) = older {
+            let Message { failures, state, .. } = self.take(place, older);
+            self.inherit(place, key, failures, state);
         }
     }
 }

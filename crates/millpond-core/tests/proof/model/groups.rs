@@ -129,8 +129,13 @@ impl Model {
             is_older && !is_over && start.admits(WallTime(message.published))
         });
         if self.policy_of(&place.name).coalesce != Coalesce::Off {
-            // The last stands for all. What came since the group was made is later.
-            held = held.pop_last().filter(|_| own.is_none()).into_iter().collect();
+            // The last stands for all, and of one moment that is one that waits. What came since the group was made is later.
+            let waits = |key: &Key| {
+                let has_it = |topic: &Topic| topic.messages.get(key).is_some_and(|message| message.holder().is_none());
+                self.siblings(&place.name).any(|(other, topic)| other != place && has_it(topic))
+            };
+            let last = held.into_iter().max_by_key(|(key, message)| (message.published, waits(key), *key));
+            held = last.filter(|_| own.is_none()).into_iter().collect();
         }
         for ((priority, sequence), message) in held {
             self.make(place);

@@ -14,6 +14,7 @@ use super::{Model, Place};
 pub(super) struct Pending {
     taken: Usage,
     given_back: BTreeMap<GroupNumber, Usage>,
+    begun: BTreeMap<GroupNumber, u64>,
     named: BTreeSet<TopicName>,
 }
 
@@ -40,7 +41,14 @@ impl Model {
             let latest = self.policy_of(name).coalesce == Coalesce::KeepLatest;
             return quotas.bytes.is_some_and(|most| latest && self.outgrows(most, &everywhere, size, pending));
         }
-        let is_new = !is_named && everywhere.iter().any(|place| !self.topics.contains_key(place));
+        let lacks_it = |place: &&Place| !is_named && !self.topics.contains_key(place);
+        let begun: Vec<GroupNumber> = everywhere.iter().filter(lacks_it).map(|place| place.group).collect();
+        // Where it is there, it is no topic more.
+        let has_too_many = |group: &GroupNumber| {
+            let given_back = pending.given_back.get(group).map_or(0, |usage| usage.topics);
+            let more = 1 + pending.begun.get(group).copied().unwrap_or(0);
+            quotas.topics.is_some_and(|most| self.usage(*group).topics + more > most + given_back)
+        };
         // The group that holds most counts.
         let is_over = |quota: Option<u64>, of: fn(&Usage) -> u64, more: u64| {
             let used = |group: &GroupNumber| {
@@ -51,13 +59,13 @@ impl Model {
         };
         if is_over(quotas.messages, |usage| usage.messages, 1)
             || is_over(quotas.bytes, |usage| usage.bytes, size)
-            || is_new && is_over(quotas.topics, |usage| usage.topics, 1)
+            || begun.iter().any(has_too_many)
         {
             return true;
         }
         pending.taken.messages += 1;
         pending.taken.bytes += size;
-        pending.taken.topics += u64::from(is_new);
+        begun.into_iter().for_each(|group| *pending.begun.entry(group).or_default() += 1);
         pending.named.insert(name.clone());
         false
     }
