@@ -37,6 +37,9 @@ pub enum Trouble {
     Damage(Damage),
     /// Checkpoints are not merged: the tree grows, and reads of it take longer, until that is mended.
     Compaction(TreeError),
+    /// The tree is damaged where only merges have come so far, and cannot be made anew: a read of that place ends the broker,
+    /// and the next start is refused.
+    Checkpoint(Failure),
 }
 
 /// See the module.
@@ -71,10 +74,15 @@ impl Housekeeper {
                 continue;
             }
             self.shared.bell.wait(AGAIN);
-            self.compactor
-                .iter()
-                .filter_map(Compactor::take_failure)
-                .for_each(|error| tell(Trouble::Compaction(error)));
+            match self.compactor.as_ref().and_then(Compactor::take_failure) {
+                None => {}
+                Some(TreeError::Damaged(what)) => {
+                    let failure = self.shared.damaged(self.store.tree().as_ref(), what);
+                    self.shared.check()?;
+                    tell(Trouble::Checkpoint(failure));
+                }
+                Some(error) => tell(Trouble::Compaction(error)),
+            }
             let now = Instant::now();
             if now >= scrub_at {
                 // A piece a wait, so that it takes little of what the disk can do.
@@ -132,7 +140,7 @@ impl Housekeeper {
                 shared.spares.disk_full.store(true, Ordering::Release);
                 Ok(false)
             }
-            Err(error) => Err(shared.poison(TREE, "writing a checkpoint to", &io::Error::other(error))),
+            Err(error) => Err(shared.poison_by(self.store.tree().as_ref(), "writing a checkpoint to", error)),
         }
     }
 
@@ -146,6 +154,9 @@ impl Housekeeper {
 
     /// Drops segments that nobody will read again, or makes spares of them.
     fn take_back(&mut self) -> Result<bool, Failure> {
+        if self.shared.keeps_all.load(Ordering::Acquire) {
+            return Ok(false);
+        }
         let before = self.shared.checkpoint.load(Ordering::Acquire);
         let dead = self.shared.segments.take_dead(before);
         for segment in &dead {

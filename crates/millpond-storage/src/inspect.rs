@@ -16,6 +16,7 @@ use millpond_types::block::Sizes;
 
 use crate::checkpoint::{Checkpoint, LiveBytes};
 use crate::codec::{Source, decode_fact};
+use crate::damaged::{self, NOTE};
 use crate::disk::{Disk, LockError, RealDisk, TREE};
 use crate::format::{FORMAT, FORMAT_VERSION, Format};
 use crate::journal::batch::{BatchHeader, HEADER, MARK, START, STOP};
@@ -80,6 +81,15 @@ impl Report<'_> {
         if in_use {
             let told = "the end of the journal moves while it is read, and the checkpoint is left out";
             writeln!(self.out, "in use      by another process: {told}")?;
+        }
+        match damaged::read(self.disk.as_ref()) {
+            Ok(None) => {}
+            // The broker that is running has left it, and nothing below tells of the checkpoint.
+            Ok(Some(what)) if in_use => self.damaged(format!("{}: {what}", self.disk.place(NOTE)))?,
+            Ok(Some(what)) => {
+                writeln!(self.out, "noted       in {NOTE}, for the next start to read all of the checkpoint: {what}")?;
+            }
+            Err(error) => self.damaged(format!("{}: {error}", self.disk.place(NOTE)))?,
         }
         let segments = match find_segments(self.disk.as_ref(), directory) {
             Ok(segments) => segments,

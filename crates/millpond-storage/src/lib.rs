@@ -15,6 +15,7 @@
 
 pub mod checkpoint;
 pub mod codec;
+mod damaged;
 pub mod disk;
 mod format;
 mod housekeeper;

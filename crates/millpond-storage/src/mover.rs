@@ -70,6 +70,14 @@ impl Mover {
 
     /// Looks at some entries, or reads some messages.
     pub fn step(&mut self) -> Result<Moves, TreeError> {
+        self.look().inspect_err(|error| {
+            if let TreeError::Damaged(what) = error {
+                self.shared.damaged(self.store.tree().as_ref(), what.clone());
+            }
+        })
+    }
+
+    fn look(&mut self) -> Result<Moves, TreeError> {
         let mut moves = Moves::default();
         let Some(pass) = &mut self.pass else {
             let victims = self.victims();

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use millpond_core::{Core, LevelBounds, Now};
 
 use crate::checkpoint::Checkpoint;
+use crate::damaged::{self, NOTE};
 use crate::disk::{Disk, LockError, TREE};
 use crate::format::{BadFormat, FORMAT, Format};
 use crate::housekeeper::Housekeeper;
@@ -26,6 +27,7 @@ use crate::tree::{TreeError, TreeOptions};
 pub(crate) use directory::find_segments;
 use directory::{make, tidy};
 pub use error::OpenError;
+pub(crate) use error::WITHOUT_CHECKPOINT;
 
 /// Bytes of a segment: large enough that beginning one costs nothing beside filling it, small enough that one live
 /// message pins little. With the reserve a directory takes at least twice this.
@@ -217,7 +219,8 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
 }
 
 /// Brings the state back from the tree and the journal. Where the tree is damaged or gone, an empty one takes its place,
-/// if the journal is still whole from its beginning: then all of it is replayed.
+/// if the journal is still whole from its beginning: then all of it is replayed. Where an earlier start has met damage, all of
+/// the tree is read.
 fn bring_back<R: Replica>(
     disk: &dyn Disk,
     directory: u128,
@@ -226,27 +229,47 @@ fn bring_back<R: Replica>(
 ) -> Result<(LayeredStore, Recovered<R>), OpenError> {
     let reaches_back = reaches_back(segments);
     let place = || disk.place(TREE);
+    let noted = |what| move |error| OpenError::Io { place: disk.place(NOTE), what, error };
+    let is_noted = damaged::is_noted(disk).map_err(noted("looking for"))?;
     let mut attempt = || {
         let tree = |error| OpenError::Tree { place: place(), error };
         let store = LayeredStore::new(disk.tree(options.tree).map_err(tree)?, options.filter_bytes);
-        let checkpoint = Checkpoint::read(store.tree(), directory).map_err(tree)?;
+        if is_noted {
+            damaged::look_through(store.tree().as_ref()).map_err(tree)?;
+        }
+        let named = |error| match error {
+            TreeError::Damaged(what) => tree(TreeError::Damaged(damaged::named(store.tree().as_ref(), what))),
+            error => tree(error),
+        };
+        let checkpoint = Checkpoint::read(store.tree(), directory).map_err(named)?;
         if checkpoint.is_none() && !reaches_back && !segments.is_empty() {
             return Err(OpenError::CheckpointGone(place()));
         }
-        let recovered = recover(Source { disk, directory, store: &store }, checkpoint, segments, options)?;
+        let recovered = recover(Source { disk, directory, store: &store }, checkpoint, segments, options);
+        let recovered = recovered.map_err(|error| match error {
+            OpenError::Tree { error, .. } => named(error),
+            error => error,
+        })?;
         Ok((store, recovered))
     };
-    match attempt() {
+    let found = match attempt() {
         Err(OpenError::Tree { error: TreeError::Damaged(what), .. }) if !reaches_back => {
             Err(OpenError::CheckpointDamaged { place: place(), what })
         }
-        Err(OpenError::Tree { error: TreeError::Damaged(_), .. }) => {
+        Err(OpenError::Tree { error: TreeError::Damaged(what), .. }) => {
             let aside = disk.set_tree_aside();
             aside.map_err(|error| OpenError::Io { place: place(), what: "setting aside", error })?;
-            attempt()
+            attempt().map(|(store, mut recovered)| {
+                recovered.report.rebuilt = Some(what);
+                (store, recovered)
+            })
         }
         other => other,
+    }?;
+    if is_noted {
+        damaged::forget(disk).map_err(noted("removing"))?;
     }
+    Ok(found)
 }
 
 /// Whether the journal is whole from its beginning, as far as its files tell. Where it has a gap, segments were taken back

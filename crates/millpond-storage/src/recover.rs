@@ -140,6 +140,8 @@ pub struct Recovery {
     pub torn: u64,
     /// Whether everything from [`Recovery::end`] on was cut off by a person's order.
     pub cut: bool,
+    /// What was damaged in the tree, which was set aside and is made anew.
+    pub rebuilt: Option<String>,
     /// Which start of the broker this is, from 1.
     pub start: u32,
     /// Where both times stood.

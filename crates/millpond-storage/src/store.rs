@@ -35,6 +35,7 @@ use crate::tree::{CommitHead, Compactor, Tree, TreeError};
 use filter::{KeyFilter, is_filtered};
 use layer::Layer;
 
+pub(crate) use read::decoded;
 pub use read::{Fetched, Resolved, Wants};
 
 /// The store of entries. Clones are the same store.

@@ -154,6 +154,12 @@ impl Broker {
             milliseconds = report.took.as_millis() as u64,
             "the data directory is open"
         );
+        if let Some(what) = &report.rebuilt {
+            tracing::warn!(
+                what,
+                "the checkpoint was damaged: it is in tree.damaged, and was made anew from the whole journal"
+            );
+        }
 
         let mut host = Machine;
         let mut clock = Clock::starting_from(report.now, host.now());
@@ -168,6 +174,9 @@ impl Broker {
                 Trouble::Damage(damage) => tracing::error!(file = damage.file, offset = damage.offset, "{damage}"),
                 Trouble::Compaction(error) => {
                     tracing::error!(%error, "checkpoints are not merged; the tree grows until that is mended, and it is tried again");
+                }
+                Trouble::Checkpoint(failure) => {
+                    tracing::error!(%failure, "the checkpoint is damaged; the broker goes on until it needs what is damaged");
                 }
             });
             // A broker that nobody asks for anything would not notice.

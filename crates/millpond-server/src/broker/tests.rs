@@ -276,6 +276,50 @@ fn a_damaged_message_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
     broker.shutdown().unwrap();
 }
 
+/// A byte of the checkpoint is not what it was, among topics that no start reads.
+#[test]
+fn a_checkpoint_that_turns_out_to_be_damaged_stops_the_broker_once() {
+    const TOPICS: usize = 5_000;
+    let directory = tempfile::tempdir().unwrap();
+    let disk = || Arc::new(RealDisk::create(directory.path()).unwrap());
+    let storage = OpenOptions { checkpoint_after: 1, ..options() };
+    let broker = Broker::open_with(disk(), BrokerOptions::default(), &storage).unwrap();
+    let topic = |number| TopicName::try_from(&*format!("t/{number:08}")).unwrap();
+    let messages = |from| (from..from + 500).map(|number| Message::new(topic(number), "x"));
+    for from in (0..TOPICS).step_by(500) {
+        broker.publish(default_namespace(), messages(from).collect()).wait().unwrap();
+    }
+    while broker.shared().store.tree().stats().entries < TOPICS as u64 {
+        thread::yield_now();
+    }
+    broker.shutdown().unwrap();
+    let tables = std::fs::read_dir(directory.path().join("tree/tables")).unwrap().map(|entry| entry.unwrap().path());
+    let table = tables.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&table, bytes).unwrap();
+
+    let aside = directory.path().join("tree.damaged");
+    let broker = Broker::open_with(disk(), BrokerOptions::default(), &options()).unwrap();
+    assert!(!aside.exists(), "no start sees it");
+    while broker.is_ready() {
+        // Merges come upon it if this does not.
+        let _ = broker.receive(Receive::all(default_namespace(), 1)).wait();
+    }
+    let failure = broker.failure().unwrap().to_owned();
+    for word in ["checkpoint", table.to_str().unwrap(), "Restart the broker", "made anew"] {
+        assert!(failure.contains(word), "{failure}");
+    }
+    assert!(matches!(broker.shutdown(), Err(ShutdownError::Failed(_))));
+
+    let broker = Broker::open_with(disk(), BrokerOptions::default(), &options()).unwrap();
+    assert!(aside.exists());
+    let counts = broker.stats(default_namespace()).wait().unwrap().groups[0].counts;
+    assert_eq!(counts.unfinished(), TOPICS as u64);
+    broker.shutdown().unwrap();
+}
+
 fn find(disk: &TwinDisk, needle: &[u8]) -> (String, u64) {
     for (name, bytes) in disk.snapshot() {
         if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {

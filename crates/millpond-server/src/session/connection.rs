@@ -235,7 +235,9 @@ impl Drop for Connection {
 /// Why a connection is closed whose broker takes no more commands.
 pub(crate) fn stopped(shared: &Shared) -> Close {
     match shared.health.failure() {
-        Some(_) => Close { code: Code::StorageFailed, detail: "the broker's journal failed; see its log".to_owned() },
+        Some(_) => {
+            Close { code: Code::StorageFailed, detail: "the broker's data directory failed; see its log".to_owned() }
+        }
         None => Close { code: Code::Stopping, detail: "the broker is shutting down; connect again soon".to_owned() },
     }
 }

@@ -253,11 +253,11 @@ impl<H: Host> Writer<H> {
         self.filling.note(now, self.appender.bytes());
     }
 
-    /// A write or a sync failed: everyone is told, and nothing is decided any more.
+    /// A write or a sync failed, or the checkpoint is damaged: everyone is told, and nothing is decided any more.
     fn fail(&mut self, failure: &Failure) {
-        tracing::error!(%failure, "the journal failed; the broker stops");
+        tracing::error!(%failure, "the broker stops");
         self.common.health.fail(failure.to_string());
-        let detail = "a write or a sync of the broker's journal failed; see its log".to_owned();
+        let detail = "the broker's data directory failed; see its log".to_owned();
         self.common.registry.close_all(&Close { code: Code::StorageFailed, detail });
     }
 }

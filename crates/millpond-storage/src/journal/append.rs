@@ -1,6 +1,5 @@
 //! The writer's end of the journal: facts become batches.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +13,6 @@ use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
 use super::shared::{Failure, Hold, Shared};
 use crate::checkpoint::Job;
 use crate::codec::{Context, encode_fact};
-use crate::disk::TREE;
 use crate::open::OpenOptions;
 use crate::recover::Replica;
 use crate::store::LayeredStore;
@@ -148,7 +146,7 @@ impl Appender {
 
     /// What the core wants cannot be read: the broker has to stop.
     pub fn unreadable(&self, error: TreeError) -> Failure {
-        self.shared.poison(TREE, "reading", &io::Error::other(error))
+        self.shared.poison_by(self.store.tree().as_ref(), "reading", error)
     }
 
     /// Whether a checkpoint was begun and is not on the disk.

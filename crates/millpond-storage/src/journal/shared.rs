@@ -9,21 +9,45 @@ use super::segments::Segments;
 use super::spares::{SPARES, Spares};
 use super::tail::Tail;
 use crate::checkpoint::Job;
-use crate::disk::{DirectoryLock, Disk};
-use crate::open::OpenOptions;
+use crate::damaged::{self, NOTE};
+use crate::disk::{DirectoryLock, Disk, TREE, is_full};
+use crate::open::{OpenOptions, WITHOUT_CHECKPOINT, reaches_back};
 use crate::sync::lock;
+use crate::tree::{Tree, TreeError};
 
-/// A write or a sync failed. Nothing may be written any more: what the failed call left on the disk is not known, and
-/// a second sync would report as durable what the first one lost. Restart the broker once the disk is in order.
+/// Why a broker stops. After a write or a sync that failed nothing may be written any more: what the failed call left on the
+/// disk is not known, and a second sync would report as durable what the first one lost.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{what} {place} failed: {reason}; restart the broker once the disk is in order")]
-pub struct Failure {
-    /// The file.
-    pub place: String,
-    /// What was being done.
-    pub what: &'static str,
-    /// The system's word.
-    pub reason: String,
+pub enum Failure {
+    /// A write or a sync failed, or a read of what has to be read.
+    #[error("{what} {place} failed: {reason}; restart the broker once the disk is in order")]
+    Io {
+        /// The file.
+        place: String,
+        /// What was being done.
+        what: &'static str,
+        /// The system's word.
+        reason: String,
+    },
+    /// The checkpoint is not what was written. The journal is not concerned.
+    #[error("the checkpoint in {place} is damaged: {what}. {}", whats_next(*.reaches_back))]
+    CheckpointDamaged {
+        /// The tree's directory.
+        place: String,
+        /// What is wrong, and with which file.
+        what: String,
+        /// Whether the journal is there from its beginning, so that the next start can make the checkpoint anew.
+        reaches_back: bool,
+    },
+}
+
+fn whats_next(reaches_back: bool) -> String {
+    match reaches_back {
+        true => "Restart the broker: the journal is there from its beginning, and the checkpoint is made anew from it. That \
+                 takes time and loses nothing"
+            .to_owned(),
+        false => format!("The journal is not there from its beginning, so the next start is refused. {WITHOUT_CHECKPOINT}"),
+    }
 }
 
 /// See the module.
@@ -48,6 +72,10 @@ pub struct Shared {
     pub checkpointing: AtomicBool,
     failure: Mutex<Option<Failure>>,
     failed: AtomicBool,
+    /// Damage in the tree that was met.
+    damage: Mutex<Option<Failure>>,
+    /// The journal is what the checkpoint will be made anew from: no segment is taken back any more.
+    pub keeps_all: AtomicBool,
     /// The housekeeper's.
     pub bell: Bell,
 }
@@ -73,15 +101,66 @@ impl Shared {
             checkpointing: AtomicBool::new(false),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
+            damage: Mutex::new(None),
+            keeps_all: AtomicBool::new(false),
             bell: Bell::default(),
         }
     }
 
     /// Notes a failure; the first one stays. From here on nothing is written.
     pub fn poison(&self, name: &str, what: &'static str, error: &io::Error) -> Failure {
-        let mut failure = lock(&self.failure);
-        let new = || Failure { place: self.disk.place(name), what, reason: error.to_string() };
-        let failure = failure.get_or_insert_with(new).clone();
+        self.stop(Failure::Io { place: self.disk.place(name), what, reason: error.to_string() })
+    }
+
+    /// As [`Shared::poison`], for an error of the tree.
+    pub fn poison_by(&self, tree: &dyn Tree, what: &'static str, error: TreeError) -> Failure {
+        match error {
+            TreeError::Damaged(damage) => self.stop(self.damaged(tree, damage)),
+            error => self.poison(TREE, what, &io::Error::other(error)),
+        }
+    }
+
+    /// The tree is damaged: that is noted for the next start. While the journal is there from its beginning the broker stops,
+    /// so that this start still finds it so.
+    pub fn damaged(&self, tree: &dyn Tree, what: String) -> Failure {
+        let mut damage = lock(&self.damage);
+        if let Some(known) = &*damage {
+            return known.clone();
+        }
+        let reaches_back = reaches_back(&self.segments.all());
+        self.keeps_all.store(reaches_back, Ordering::Release);
+        // Looking for the file takes a while, in which the process may be killed.
+        let noted = self.note(&what);
+        let named = damaged::named(tree, what);
+        let noted = noted.and_then(|()| self.note(&named));
+        let what = match noted {
+            Ok(()) => named,
+            Err(error) => format!("{named} (writing {} for the next start failed: {error})", self.disk.place(NOTE)),
+        };
+        let failure = Failure::CheckpointDamaged { place: self.disk.place(TREE), what, reaches_back };
+        *damage = Some(failure.clone());
+        if reaches_back {
+            self.stop(failure.clone());
+        }
+        failure
+    }
+
+    fn note(&self, what: &str) -> io::Result<()> {
+        match damaged::leave(self.disk.as_ref(), what) {
+            Err(error) if is_full(&error) => {
+                // What is known of the damage is worth more than the reserve.
+                self.spares.disk_full.store(true, Ordering::Release);
+                let Some(spare) = self.spares.take() else { return Err(error) };
+                self.disk.remove(&spare)?;
+                damaged::leave(self.disk.as_ref(), what)
+            }
+            done => done,
+        }
+    }
+
+    /// From here on nothing is written. The first failure stays.
+    fn stop(&self, failure: Failure) -> Failure {
+        let failure = lock(&self.failure).get_or_insert(failure).clone();
         self.failed.store(true, Ordering::Release);
         self.bell.ring();
         failure

@@ -7,12 +7,11 @@ use millpond_core::command::{Command, DeadMove, Move};
 use millpond_core::fact::{GroupNumber, NamespaceNumber};
 use millpond_core::output::Extent;
 use millpond_core::page::{DeadPage, Page, PiecePage, RunPage, TopicPage};
-use millpond_core::store::{Key, KeyBytes, Range};
+use millpond_core::store::{KeyBytes, Range};
 use millpond_types::{MessageId, Priority, TopicName, TopicNumber};
 
 use super::victims::Victims;
-use crate::codec::decode_entry;
-use crate::store::LayeredStore;
+use crate::store::{LayeredStore, decoded};
 use crate::tree::TreeError;
 
 /// Entries that are looked at in a step: some milliseconds, on a thread of its own.
@@ -85,9 +84,7 @@ impl Pass {
             self.spans.push(([last, &[0][..]].concat(), until));
         }
         for (key, value) in scanned.entries {
-            let parsed = Key::parse(&key).ok_or_else(|| TreeError::Damaged(format!("it holds the key {key:02x?}")))?;
-            let page = decode_entry(&parsed, &value);
-            self.look_at(page.map_err(|bad| TreeError::Damaged(format!("under the key {parsed:?}, {bad}")))?);
+            self.look_at(decoded(&key, &value)?);
         }
         Ok(true)
     }

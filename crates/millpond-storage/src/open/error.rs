@@ -6,6 +6,11 @@ use crate::format::BadFormat;
 use crate::journal::Failure;
 use crate::tree::TreeError;
 
+/// What helps where nothing can make the checkpoint anew, and what it costs.
+pub(crate) const WITHOUT_CHECKPOINT: &str = "Put the whole directory back from a copy. Without one, `millpond inspect DIR \
+    --salvage TO_DIR` brings the messages that the journal still holds into a fresh directory; dedup ids, producer sessions, \
+    groups other than `default`, pauses and leases are lost, and so are the numbers: old ids and receipts mean nothing there";
+
 /// Why a directory was not opened. Nothing was changed in it.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -155,17 +160,14 @@ pub enum OpenError {
     },
     /// There is no checkpoint, and the journal is not whole from its beginning.
     #[error(
-        "there is no checkpoint in {0}, and the journal is not whole from its beginning: one or the other was removed. Put \
-         it back from a copy of the whole directory. Without one, `millpond inspect DIR --salvage TO_DIR` brings the messages that the \
-         journal still holds into a fresh directory; dedup ids, producer sessions, pauses and leases are lost, and so are \
-         the numbers: old ids and receipts mean nothing there"
+        "there is no checkpoint in {0}, and the journal is not whole from its beginning: one or the other was removed. \
+         {WITHOUT_CHECKPOINT}"
     )]
     CheckpointGone(String),
     /// The checkpoint is no use, and the journal is not whole from its beginning.
     #[error(
-        "the checkpoint in {place} is damaged: {what}. Put the whole directory back from a copy. Without one, `millpond \
-         inspect DIR --salvage TO_DIR` brings the messages that the journal still holds into a fresh directory; dedup ids, \
-         producer sessions, pauses and leases are lost, and so are the numbers: old ids and receipts mean nothing there"
+        "the checkpoint in {place} is damaged: {what}. The journal is not whole from its beginning, so nothing can make it anew. \
+         {WITHOUT_CHECKPOINT}"
     )]
     CheckpointDamaged {
         /// The tree's directory.

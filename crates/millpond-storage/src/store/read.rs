@@ -237,7 +237,8 @@ impl<'a, L: Iterator<Item = (&'a [u8], Option<&'a [u8]>)>> Iterator for Merged<'
     }
 }
 
-fn decoded(key: &[u8], value: &Bytes) -> Result<Page, TreeError> {
+/// An entry as the tree holds it.
+pub(crate) fn decoded(key: &[u8], value: &Bytes) -> Result<Page, TreeError> {
     let parsed = Key::parse(key).ok_or_else(|| TreeError::Damaged(format!("it holds the key {key:02x?}")))?;
     decode_entry(&parsed, value).map_err(|bad| TreeError::Damaged(format!("under the key {parsed:?}, {bad}")))
 }

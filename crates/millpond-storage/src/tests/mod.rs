@@ -8,6 +8,7 @@ mod foreign;
 mod found;
 mod golden;
 mod inspect;
+mod met;
 mod missing;
 mod mover;
 mod reads;

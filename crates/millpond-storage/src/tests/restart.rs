@@ -24,12 +24,12 @@ pub fn open_at(directory: &Path) -> Result<Opened, OpenError> {
 }
 
 /// A message to each topic of a range, in one turn.
-fn publish(opened: &mut Opened, topics: std::ops::Range<u32>) {
+pub fn publish(opened: &mut Opened, topics: std::ops::Range<u32>) {
     let names = topics.map(|topic| format!("topic/{topic:08}"));
     turn(opened, calls::publish(names.map(|name| calls::run(&name, &[], [&[7; 24][..]])).collect()));
 }
 
-fn turn(opened: &mut Opened, command: Command) {
+pub fn turn(opened: &mut Opened, command: Command) {
     calls::turn(opened, command);
     opened.appender.capture(&mut opened.core);
 }

@@ -28,7 +28,7 @@ use lsm_tree::{
 use millpond_core::store::{KeyBytes, Range};
 
 use super::expiry::Expiry;
-use super::files::{Mirror, TreeFiles, verify};
+use super::files::{Mirror, TreeFiles, verify_table};
 use super::head::HEAD_KEY;
 use super::sweep::Sweeper;
 use super::{CommitHead, EntryChange, FIRST_KEY, Scanned, Tree, TreeError, TreeStats};
@@ -328,7 +328,7 @@ impl Tree for LsmTree {
     fn verify(&self) -> Result<(), TreeError> {
         let _reading = self.reading();
         let version = self.tree.current_version();
-        version.iter_tables().try_for_each(|table| verify(&table.path, table.checksum()))
+        version.iter_tables().try_for_each(|table| verify_table(&table.path, table.checksum()))
     }
 
     fn weigh(&self, range: &Range) -> Result<u64, TreeError> {
