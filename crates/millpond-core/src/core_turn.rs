@@ -186,6 +186,18 @@ impl Core {
         self.disk_full = full;
     }
 
+    /// Lets wait what goes over many entries and changes them, though nobody waits for what a turn does of it: purges, the start
+    /// and the end of groups, retention and the like. The shell holds them for as long as the disk does not take what is
+    /// changed as fast as they change it, and no longer than until a checkpoint that was begun, or is due, is written.
+    pub fn hold_jobs(&mut self, on_hold: bool) {
+        self.jobs.hold(on_hold);
+    }
+
+    /// Whether anything waits because jobs are held. A shell that has held them asks itself soon whether they still have to be.
+    pub fn has_jobs_on_hold(&self) -> bool {
+        self.jobs.any_on_hold()
+    }
+
     /// The key of the directory's hashes.
     pub fn hash_key(&self) -> [u64; 2] {
         self.state.hash_key

@@ -7,7 +7,7 @@
 //! | share | ‰ | of 1 GiB | what is in it | at the bound |
 //! |---|---|---|---|---|
 //! | topics | 205 | 180 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; leases are rationed; where that does not help, publishes wait |
-//! | layers | 170 | 149 MiB | entries of the store that are not on the disk yet | publishes wait for the checkpoint |
+//! | layers | 170 | 149 MiB | entries of the store that are not on the disk yet | at half of it a checkpoint begins, at three quarters what changes many entries at a time waits for it, then publishes do |
 //! | filter | 135 | 118 MiB | what is known of the keys on the disk, twice while it is made anew | it knows them less well |
 //! | cache | 50 | 44 MiB | blocks of the tree | older ones go |
 //! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
@@ -92,6 +92,18 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
+    /// Bytes of entries that have changed since the last checkpoint began, at which the next one does: one half fills while the
+    /// other is written.
+    pub(crate) fn young(&self) -> usize {
+        self.layers / 2
+    }
+
+    /// Bytes of entries that are not on the disk yet, above which jobs wait that change many of them. They are in no hurry: the
+    /// rest is for those who are.
+    pub(crate) fn layers_of_jobs(&self) -> usize {
+        self.layers - self.layers / 4
+    }
+
     /// Divides memory of at least [`MEMORY_MIN`].
     pub(crate) fn of(memory: u64) -> Shares {
         assert!(memory >= MEMORY_MIN, "settings are checked before");
@@ -161,6 +173,15 @@ mod tests {
         assert!(small.topics < large.topics && small.layers < large.layers && small.cache < large.cache);
         assert!(small.tail < large.tail && small.batch < large.batch && small.connections < large.connections);
         assert!(large.connections >= CONNECTIONS_DEFAULT);
+    }
+
+    /// So that a checkpoint is due where jobs wait for one, and publishes go on meanwhile.
+    #[test]
+    fn jobs_wait_behind_the_begin_of_a_checkpoint_and_before_publishes() {
+        for memory in [MEMORY_MIN, 192 << 20, MEMORY_DEFAULT, 64 << 30] {
+            let shares = Shares::of(memory);
+            assert!(shares.young() < shares.layers_of_jobs() && shares.layers_of_jobs() < shares.layers, "{shares:?}");
+        }
     }
 
     #[test]

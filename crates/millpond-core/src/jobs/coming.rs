@@ -46,8 +46,8 @@ impl Coming {
         left: &mut usize,
         is_of_interest: impl Fn(&TopicView) -> bool,
     ) -> Option<Want> {
-        while self.names.len() < TOPICS_HELD && *left > 0 {
-            match walk.next(group, state) {
+        while self.names.len() < TOPICS_HELD {
+            match walk.next(group, state, left) {
                 Place::At(view) => {
                     *left -= 1;
                     if is_of_interest(&view) {
@@ -55,7 +55,7 @@ impl Coming {
                     }
                 }
                 Place::Before(want) => return Some(want).filter(|_| self.names.is_empty()),
-                Place::End => break,
+                Place::Later | Place::End => break,
             }
         }
         None

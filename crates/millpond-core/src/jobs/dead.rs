@@ -58,6 +58,11 @@ impl DeadJob {
         DeadJob::new(DeadVerb::Purge, spans(namespace, group, &Filter::All))
     }
 
+    /// Whether it may change more than one letter.
+    pub(super) fn writes_many(&self) -> bool {
+        self.one.is_none() && !matches!(self.verb, DeadVerb::List { .. })
+    }
+
     /// Takes letters that were fetched of what comes next.
     pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool, state: &mut State) {
         let last = entries.last().map(|(key, _)| [&key[..], &[0]].concat()).filter(|_| !complete);

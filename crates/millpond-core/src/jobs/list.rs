@@ -41,15 +41,13 @@ impl Core {
 impl ListJob {
     pub(super) fn step(&mut self, walk: &mut Walk, group: GroupNumber, state: &State, left: &mut usize) -> Step {
         while self.rows.len() < self.limit {
-            if *left == 0 {
-                return Step::Later;
-            }
-            match walk.next(group, state) {
+            match walk.next(group, state, left) {
                 Place::At(view) => {
                     *left = left.saturating_sub(cost(&view));
                     self.rows.push(view);
                 }
                 Place::Before(want) => return Step::Waits(Vec::from([want])),
+                Place::Later => return Step::Later,
                 Place::End => break,
             }
         }

@@ -8,6 +8,9 @@
 //! what they hold has a bound. A job is not journaled, only what it does: a stop in its middle leaves the front of its
 //! range done. One that the state asks for begins again where that says that it was.
 //!
+//! Those that write wait while they are [put on hold](Jobs::hold), because what they change comes faster than the disk takes
+//! it. They stay where they are, and those that only look pass.
+//!
 //! Where the store answers at once, a job does in each turn what it would do if all were in memory.
 
 mod coming;
@@ -65,6 +68,8 @@ pub(crate) struct Jobs {
     queue: VecDeque<Job>,
     /// What may still be looked at in this turn.
     room: usize,
+    /// Whether those that write wait.
+    on_hold: bool,
 }
 
 struct Job {
@@ -138,7 +143,22 @@ impl Jobs {
 
     /// Whether one can go on without anything from the disk.
     pub(crate) fn any(&self) -> bool {
-        self.queue.front().is_some_and(|job| job.waits.is_empty())
+        let is_free = self.queue.front().is_some_and(|job| job.waits.is_empty());
+        is_free && self.queue.iter().any(|job| !self.is_on_hold(job))
+    }
+
+    /// Lets those that write wait, or go on.
+    pub(crate) fn hold(&mut self, on_hold: bool) {
+        self.on_hold = on_hold;
+    }
+
+    /// Whether one waits until those that write may go on.
+    pub(crate) fn any_on_hold(&self) -> bool {
+        self.queue.iter().any(|job| self.is_on_hold(job))
+    }
+
+    fn is_on_hold(&self, job: &Job) -> bool {
+        self.on_hold && job.task.writes()
     }
 
     /// Whether topics of a name stay in memory because a job comes to one of them. Those of other namespaces may.
@@ -203,6 +223,15 @@ impl Needs {
 }
 
 impl Task {
+    /// Whether it may change very much.
+    fn writes(&self) -> bool {
+        match self {
+            Task::List(_) | Task::Top(_) => false,
+            Task::Dead(dead) => dead.writes_many(),
+            Task::Settling(_) | Task::Ending(_) | Task::Purge(_) | Task::Retaining(_) | Task::Starting(_) => true,
+        }
+    }
+
     /// Its letters, if it goes over dead letters now.
     fn letters(&mut self) -> Option<&mut DeadJob> {
         match self {

@@ -38,17 +38,17 @@ impl Core {
 
 impl TopJob {
     pub(super) fn step(&mut self, walk: &mut Walk, group: GroupNumber, state: &State, left: &mut usize) -> Step {
-        while *left > 0 {
-            match walk.next(group, state) {
+        loop {
+            match walk.next(group, state, left) {
                 Place::At(view) => {
                     *left = left.saturating_sub(cost(&view));
                     self.take(view);
                 }
                 Place::Before(want) => return Step::Waits(Vec::from([want])),
+                Place::Later => return Step::Later,
                 Place::End => return Step::Done(Ok(self.so_far())),
             }
         }
-        Step::Later
     }
 
     pub(super) fn so_far(&mut self) -> Reply {

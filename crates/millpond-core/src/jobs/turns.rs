@@ -1,7 +1,8 @@
 //! How jobs get their turns: each begins behind those that are there, goes on a slice at a time, and ends with its answer or
 //! when nobody waits for that any more.
 //!
-//! Invariant: only the job in front waits for the disk, so what comes back is never for another one.
+//! Invariant: only the job in front waits for the disk, so what comes back is never for another one. One that is on hold
+//! waits for nothing, as soon as what it had asked for is there.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -93,7 +94,10 @@ impl Core {
         {
             let granted = job.left.min(self.jobs.room);
             let mut left = granted;
-            let step = self.go_on(&mut job, &mut left, log);
+            let step = match self.jobs.is_on_hold(&job) {
+                true => Step::NextTurn,
+                false => self.go_on(&mut job, &mut left, log),
+            };
             let used = granted - left;
             self.jobs.room -= used;
             job.left -= used;

@@ -4,6 +4,9 @@
 //! What is not in memory is read ahead, shelf after shelf, from where the walk is. A shelf with more than fits is read up
 //! to a name, and the walk then goes no further than this before it reads again.
 //!
+//! No step looks at more than what comes first, in memory and of what was read. Topics that hold nothing are gone by one after
+//! the other, and count as if they had been shown: where a rate is low, there may be very many of them.
+//!
 //! Invariant: once all shelves were read, the topics from where the walk is up to [`Ahead::until`] that are not in memory
 //! are those of [`Ahead::rows`]. A topic that comes into memory is taken out of them, and one that leaves is put there.
 //! So it does not matter where a topic is at which moment.
@@ -56,6 +59,8 @@ pub(super) enum Place {
     At(TopicView),
     /// It cannot go on without this.
     Before(Want),
+    /// It has gone by as many as it may for now.
+    Later,
     End,
 }
 
@@ -76,37 +81,41 @@ impl Walk {
         Walk { with_empty: true, ..Walk::of_prefix(b"", Vec::new()) }
     }
 
-    /// Steps to the next topic.
-    pub(super) fn next(&mut self, group: GroupNumber, state: &State) -> Place {
-        let with_empty = self.with_empty;
+    /// Steps to the next topic, as long as there is anything `left`: of that, each topic costs one that is gone by because it
+    /// holds nothing.
+    pub(super) fn next(&mut self, group: GroupNumber, state: &State, left: &mut usize) -> Place {
         while let Some((from, until)) = self.spans.front_mut() {
+            if *left == 0 {
+                return Place::Later;
+            }
             let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
             if let Some(want) = ahead.want(group, from, state) {
                 return Place::Before(want);
             }
-            // One that is empty is gone at the end of this turn, or shown no more than if it were.
-            let counts = |topic: &Topic| with_empty || !topic.is_empty();
-            let in_memory = state.topics.walk(group, Edge::Key(from)).find(|(_, topic)| counts(topic));
-            let in_memory = in_memory.map(|(_, topic)| topic).filter(|topic| ahead.holds(&topic.name));
-            let is_first = |topic: &&Topic| {
-                let row = ahead.rows.first_key_value();
-                row.is_none_or(|(row, _)| Name::compare_key(topic.name.as_bytes(), row).is_lt())
-            };
-            let found = match in_memory.filter(is_first) {
+            // No further than to the first, for behind it there may be very many that are not asked for yet.
+            let in_memory = state.topics.walk(group, Edge::Key(from)).next();
+            let in_memory = in_memory.map(|(_, topic)| topic).filter(|topic| ahead.comes_before_rows(&topic.name));
+            let found = match in_memory {
                 Some(topic) => Some(topic.view()),
-                None => ahead.take_first(with_empty),
+                None => ahead.take_first(),
             };
-            if let Some(mut view) = found {
-                *from = Name::behind(view.name.as_bytes());
-                view.paused = state.pauses(group).holds(&view.name);
-                return Place::At(view);
+            let Some(mut view) = found else {
+                if ahead.until == *until {
+                    self.spans.pop_front();
+                } else {
+                    *from = core::mem::take(&mut ahead.until);
+                }
+                self.ahead = None;
+                continue;
+            };
+            *from = Name::behind(view.name.as_bytes());
+            // One that is empty is gone at the end of this turn, or shown no more than if it were.
+            if view.counts == Counts::default() && !self.with_empty {
+                *left -= 1;
+                continue;
             }
-            if ahead.until == *until {
-                self.spans.pop_front();
-            } else {
-                *from = core::mem::take(&mut ahead.until);
-            }
-            self.ahead = None;
+            view.paused = state.pauses(group).holds(&view.name);
+            return Place::At(view);
         }
         Place::End
     }
@@ -223,15 +232,16 @@ impl Ahead {
         Name::compare_key(name.as_bytes(), &self.until).is_lt()
     }
 
-    /// The first, or the first that holds anything.
-    fn take_first(&mut self, with_empty: bool) -> Option<TopicView> {
-        while let Some((key, view)) = self.rows.pop_first() {
-            self.bytes -= weight(&key);
-            if with_empty || view.counts != Counts::default() {
-                return Some(view);
-            }
-        }
-        None
+    /// Whether a topic in memory comes before all that are not, as far as those are known.
+    fn comes_before_rows(&self, name: &TopicName) -> bool {
+        let first = self.rows.first_key_value();
+        self.holds(name) && first.is_none_or(|(row, _)| Name::compare_key(name.as_bytes(), row).is_lt())
+    }
+
+    fn take_first(&mut self) -> Option<TopicView> {
+        let (key, view) = self.rows.pop_first()?;
+        self.bytes -= weight(&key);
+        Some(view)
     }
 
     /// Nothing before a place is of interest any more.

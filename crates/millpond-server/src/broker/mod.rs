@@ -131,8 +131,7 @@ impl Broker {
             tail_bytes: shares.tail,
             batch_bytes: shares.batch,
             room: shares.room,
-            // One fills while the other is written.
-            young_bytes: shares.layers / 2,
+            young_bytes: shares.young(),
             filter_bytes: shares.filter / 2,
             tree: TreeOptions { cache_bytes: shares.cache, ..TreeOptions::default() },
             ..OpenOptions::default()

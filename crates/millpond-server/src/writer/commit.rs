@@ -24,7 +24,7 @@ const QUIET: Duration = Duration::from_millis(100);
 const UNSYNCED_MAX: u64 = 1024 * 1024;
 /// Bytes of a batch in the making above which even finishing waits: the disk has stood still for long then.
 const FINISHING_MAX: usize = 64 * 1024 * 1024;
-/// How long until it is looked again whether publishes still have to wait.
+/// How long until it is looked again whether publishes, or jobs, still have to wait.
 const PRESSED_AGAIN: Duration = Duration::from_millis(10);
 /// How long until a disk without any space is tried again.
 const DISK_FULL_AGAIN: Duration = Duration::from_millis(250);
@@ -168,8 +168,8 @@ impl<H: Host> Writer<H> {
         }
         // A turn gains no more run time than this, so a longer sleep would be time that no deadline sees.
         let core = self.core.next_wake().map(|wake| Duration::from_millis(wake.0).min(TURN_MAX));
-        // What makes publishes wait may end in another thread, which tells nobody.
-        let pressed = self.pressure.is_on().then_some(PRESSED_AGAIN);
+        // What makes these wait may end in another thread, which tells nobody.
+        let pressed = (self.pressure.is_on() || self.core.has_jobs_on_hold()).then_some(PRESSED_AGAIN);
         let watch = self.core.is_watched().then_some(Duration::from_millis(WATCH_EVERY.0));
         // Nor does a checkpoint that is on the disk, behind which another one may be due.
         let checkpoint = self.checkpoint.map(|_| QUIET);

@@ -167,6 +167,7 @@ impl<H: Host> Writer<H> {
         self.commit(now)?;
         self.unfinished = self.tidy();
         self.pressure.look(&self.core, &self.store, &self.common.metrics, now);
+        self.hold_jobs();
         self.note_checkpoint(now);
         self.common.metrics.note_core(&self.core);
         self.common.metrics.turn_seconds.observe(self.host.now().saturating_duration_since(now).as_secs_f64());
@@ -183,6 +184,13 @@ impl<H: Host> Writer<H> {
                 return more;
             }
         }
+    }
+
+    /// Lets jobs wait that write, while a checkpoint makes room that is on its way, or due: nobody else would begin one for them.
+    fn hold_jobs(&mut self) {
+        let is_relieved = || self.appender.is_checkpointing() || self.appender.checkpoint_due(&self.core, false);
+        let on_hold = self.pressure.is_on_for_jobs(&self.store) && is_relieved();
+        self.core.hold_jobs(on_hold);
     }
 
     fn note_disk_full(&mut self) {

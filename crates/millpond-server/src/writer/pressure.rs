@@ -1,4 +1,5 @@
-//! Whether publishes have to wait, because memory or the disk's pace does not suffice for more.
+//! Whether publishes have to wait, because memory or the disk's pace does not suffice for more; and before them those jobs of the
+//! core that change many entries, which are in no hurry.
 //!
 //! Finishing always goes on, for it is what makes room. Invariant: what makes publishes wait is held against its bound in
 //! each turn, so that they go on by themselves; a little below it, so that they do not stop and go with each turn.
@@ -66,6 +67,12 @@ impl Pressure {
     /// Whether publishes wait.
     pub(super) fn is_on(&self) -> bool {
         self.reason.is_some()
+    }
+
+    /// Whether jobs wait that write, where a checkpoint is on its way that makes room, or due.
+    pub(super) fn is_on_for_jobs(&self, store: &LayeredStore) -> bool {
+        let memory = store.memory();
+        memory.young + memory.frozen > self.shares.layers_of_jobs()
     }
 
     /// How many lanes may be taken from. Forwards go on where topics are too many, for they may be all that ends leases; what is

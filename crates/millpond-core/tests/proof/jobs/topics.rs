@@ -4,7 +4,9 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::fact::Fact;
 use millpond_core::output::Reply;
-use millpond_types::{Counts, Filter, GroupName, Millis, NamespaceName, Priority, TopBy, TopicView};
+use millpond_types::{
+    Counts, Filter, GroupName, Millis, NamespaceName, Policy, Priority, Rate, Rules, TopBy, TopicView,
+};
 
 use super::cold::{Cold, SLICE, prefix};
 
@@ -88,6 +90,49 @@ fn topics_that_stand_out(cold: &mut Cold) {
     let oldest = cold.answered(top(TopBy::Age));
     assert_eq!(found(oldest), [("t/000000".to_owned(), 1, Some(0)), ("t/000001".to_owned(), 1, Some(0))]);
     assert_eq!(cold.core.cold_count(), TOPICS as u64, "all the while on the disk");
+}
+
+/// Topics of which nothing is left but their buckets, in memory and on the disk by turns.
+fn emptied(topics: usize) -> Cold {
+    let mut cold = Cold::new();
+    let rate = Rate { count: 1, period: Millis::seconds(3_600), burst: 1 };
+    let policy = Policy { rate: Some(rate), ..Policy::default() };
+    let (name, rules) = (NamespaceName::default(), Rules::default());
+    cold.answered(Command::NamespaceSet { name, policy, rules, based_on: None });
+    let topics: Vec<String> = names(topics).collect();
+    for (at, some) in topics.chunks(SLICE).enumerate() {
+        cold.set_room(usize::MAX);
+        let publish = cold.publish(some, Priority::DEFAULT, None);
+        cold.answered(publish);
+        assert_eq!(cold.receive(u32::MAX).len(), some.len());
+        if at == topics.len() / SLICE / 2 {
+            cold.write();
+            cold.set_room(0);
+            cold.evict();
+        }
+    }
+    cold
+}
+
+#[test]
+fn topics_that_hold_nothing_count_for_those_who_go_by_them() {
+    const EMPTY: usize = 20_000;
+    let mut cold = emptied(EMPTY);
+    let (in_memory, on_disk) = (cold.core.resident_count() as u64, cold.core.cold_count());
+    assert!(in_memory > 5_000 && on_disk > 5_000, "{in_memory} in memory, {on_disk} on the disk");
+    assert_eq!(in_memory + on_disk, EMPTY as u64);
+    let publish = cold.publish(&["t/last".to_owned()], Priority::DEFAULT, None);
+    let published = cold.answered(publish);
+    assert!(matches!(published, Reply::Published { .. }), "{published:?}");
+    for command in [list("t/", "", 10), top(TopBy::Depth), purge(prefix("t/"))] {
+        let (before, what) = (cold.turns, format!("{command:?}"));
+        match cold.answered(command) {
+            Reply::Topics(rows) => assert!(rows.iter().map(|row| row.name.as_str()).eq(["t/last"]), "{what}: {rows:?}"),
+            reply => assert_eq!(reply, Reply::Count(1)),
+        }
+        let turns = cold.turns - before;
+        assert!(turns >= EMPTY / SLICE, "{what}: {turns} turns, so more than a slice in one of them");
+    }
 }
 
 #[test]
