@@ -63,8 +63,8 @@ pub struct Group {
     pub excused: BTreeSet<MessageId>,
     /// Whether the policies have changed since it was made.
     pub is_mixed: bool,
-    /// Whether its topics have still to be aged by the policy.
-    pub is_ageing: bool,
+    /// Whether its topics have still to be settled by the policy.
+    pub is_settling: bool,
 }
 
 /// A producer session.
@@ -139,6 +139,16 @@ impl Model {
 impl Group {
     fn new(namespace: NamespaceNumber, name: GroupName, start: Start) -> Group {
         let (is_starting, due, excused) = (start != Start::Latest, BTreeSet::new(), BTreeSet::new());
-        Group { namespace, name, start, is_ending: false, is_starting, due, excused, is_mixed: false, is_ageing: false }
+        Group {
+            namespace,
+            name,
+            start,
+            is_ending: false,
+            is_starting,
+            due,
+            excused,
+            is_mixed: false,
+            is_settling: false,
+        }
     }
 }

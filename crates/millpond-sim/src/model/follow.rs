@@ -29,7 +29,7 @@ impl Model {
                 self.groups.insert(*group, Group { due, ..Group::new(*namespace, name.clone(), *start) });
             }
             Fact::GroupStarted { group } => self.group(*group).is_starting = false,
-            Fact::TopicsSettled { group } => self.group(*group).is_ageing = false,
+            Fact::TopicsSettled { group } => self.group(*group).is_settling = false,
             Fact::GroupEnding { group } => self.group(*group).is_ending = true,
             Fact::GroupDeleted { group } => _ = self.groups.remove(group),
             Fact::Copied { topic, group, messages, .. } => {
@@ -155,9 +155,9 @@ impl Model {
         let Some(before) = self.namespaces.insert(number, made) else { return };
         let home = self.namespaces.get_mut(&number).expect("it was just put there");
         (home.paused, home.exchanges) = (before.paused.clone(), before.exchanges.clone());
-        let ages = home.ages_unlike(&before);
+        let is_settling = home.settles_unlike(&before);
         for group in self.groups.values_mut().filter(|group| group.namespace == number) {
-            group.is_ageing |= ages;
+            group.is_settling |= is_settling;
             group.is_mixed = true;
         }
         self.excuse(number, &before);

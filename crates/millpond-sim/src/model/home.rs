@@ -45,16 +45,17 @@ impl Home {
         closest.map_or_else(|| self.policy.clone(), |rule| rule.overrides.over(&self.policy))
     }
 
-    /// Whether topics may stand elsewhere than they did before, for the time that they have waited: then all of them are
-    /// gone over.
-    pub(super) fn ages_unlike(&self, before: &Home) -> bool {
+    /// Whether topics may stand elsewhere than they did before, for the time that they have waited, or no longer wait for what
+    /// is in retry: then all of them are gone over.
+    pub(super) fn settles_unlike(&self, before: &Home) -> bool {
         let limits = |home: &Home| -> Vec<_> {
             let resolved = home.rules.resolve(&home.policy);
             resolved.iter().chain([&home.policy]).map(Policy::leases_at_a_time).collect()
         };
         let own = self.policy.leases_at_a_time();
         let is_limited_otherwise = || limits(self).into_iter().chain(limits(before)).any(|limit| limit != own);
-        self.policy.ageing != before.policy.ageing || self.policy.ageing.is_some() && is_limited_otherwise()
+        let ages = self.policy.ageing != before.policy.ageing || self.policy.ageing.is_some() && is_limited_otherwise();
+        ages || limits(before).contains(&Some(1)) && limits(self).iter().any(|limit| *limit != Some(1))
     }
 
     /// Whether deliveries of a topic are stopped.

@@ -25,10 +25,10 @@ fn place(sequence: Sequence, message: &Message) -> Option<Place> {
 
 impl Model {
     /// The topics of a group that could deliver now, and the level at which they stand. Left out is what the core alone can
-    /// tell: topics with a rate, and all while their group starts or is being aged.
+    /// tell: topics with a rate, and all while their group starts or is being settled.
     pub fn ready_of(&self, group: GroupNumber, now: WallTime) -> Vec<(TopicName, Priority)> {
         let (of, home) = (&self.groups[&group], self.home(group));
-        if of.is_ending || of.is_starting || of.is_ageing {
+        if of.is_ending || of.is_starting || of.is_settling {
             return Vec::new();
         }
         let stand = |topic: &Topic| {

@@ -44,6 +44,6 @@ fn is_busy(model: &Model, group: GroupNumber, topic: &Topic, now: Now) -> bool {
         is_up || message.expires.is_some_and(|at| at <= soon)
     });
     // Where ageing has ended, topics that wait for a raise are still to be told.
-    let is_raised = (home.policy.ageing.is_some() || of.is_ageing) && topic.is_ready();
+    let is_raised = (home.policy.ageing.is_some() || of.is_settling) && topic.is_ready();
     changes || of.is_ending || topic.is_limited || is_raised
 }
