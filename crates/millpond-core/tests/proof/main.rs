@@ -10,6 +10,7 @@ mod checkpoint;
 mod coalesce;
 mod dedup;
 mod groups;
+mod heavy;
 mod histories;
 mod history;
 mod jobs;
