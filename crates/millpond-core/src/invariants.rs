@@ -14,7 +14,7 @@ use crate::jobs::ROWS;
 use crate::state::State;
 use crate::state::line::InLine;
 use crate::state::pieces::PieceTimers;
-use crate::state::topic::{AsideWhy, Left, Level, Topic};
+use crate::state::topic::{Aside, AsideWhy, Left, Level, Topic};
 use crate::store::{SHELVES, Shelf};
 
 /// Checks everything; costs time in proportion to the state.
@@ -85,8 +85,16 @@ fn messages_stand_once_and_in_order(level: &Level) {
         at = Some(aside.run.end());
     }
     assert!(at.is_none_or(|at| at <= level.next), "what is aside was published");
-    let rests = level.aside.values().filter(|aside| aside.state.rests()).count();
-    assert_eq!(rests, level.rests as usize, "a level counts what rests in memory");
+    let sum = |of: fn(&&Aside) -> bool| {
+        let of = level.aside.values().map(|aside| &**aside).filter(of);
+        of.map(|aside| aside.run.units()).sum::<u32>()
+    };
+    assert_eq!(sum(|aside| aside.state.rests()), level.rests, "a level counts what rests in memory");
+    let unleased = sum(|aside| !matches!(aside.state, AsideWhy::Leased(_)));
+    assert_eq!(unleased, level.unleased, "a level counts what is aside and not leased");
+    let bytes = level.aside.values().map(|aside| aside.run.bytes()).sum::<usize>();
+    assert_eq!(bytes, level.aside_bytes, "a level knows what those aside take");
+    level.line.check_sums();
     let mut at = Sequence(0);
     for piece in level.resting_pieces() {
         assert!(at <= piece.first && piece.first < piece.end && piece.end <= level.next, "pieces are apart");

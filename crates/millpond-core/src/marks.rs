@@ -5,6 +5,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem::size_of;
 
 use millpond_types::WallTime;
 
@@ -19,6 +20,9 @@ pub struct Marks {
 }
 
 impl Marks {
+    /// Bytes of each mark.
+    pub(crate) const EACH_BYTES: usize = size_of::<u32>() + size_of::<u128>();
+
     /// The marks of a run, by index in it; `None` if there are none. They are remembered until `until`.
     pub fn new(until: WallTime, marks: impl IntoIterator<Item = (u32, u128)>) -> Option<Arc<Marks>> {
         let marks = Marks::of(false, until, marks);
@@ -55,8 +59,29 @@ impl Marks {
 
     /// The hash of each dedup id of `count` messages from `index` on, with the message's index.
     pub fn within(&self, index: u32, count: u32) -> impl Iterator<Item = (u32, u128)> {
-        let from = self.indexes.partition_point(|other| *other < index);
+        let from = self.from(index);
         let marks = self.indexes[from..].iter().copied().zip(self.hashes[from..].iter().copied());
         marks.take_while(move |(other, _)| other - index < count)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.indexes.len()
+    }
+
+    /// How many of `count` messages from `index` on have one.
+    pub(crate) fn count(&self, index: u32, count: u32) -> usize {
+        self.from(index + count) - self.from(index)
+    }
+
+    /// The part of `count` messages from `index` on in the bytes of all, with so many that they take beside themselves.
+    pub(crate) fn bytes(&self, index: u32, count: u32, beside: usize) -> usize {
+        let (of, whole) = (self.count(index, count), size_of::<Marks>() + beside);
+        // A message that was redriven may have none.
+        of * Marks::EACH_BYTES + if self.indexes.is_empty() { whole } else { whole * of / self.indexes.len() }
+    }
+
+    fn from(&self, index: u32) -> usize {
+        self.indexes.partition_point(|other| *other < index)
     }
 }

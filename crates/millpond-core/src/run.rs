@@ -1,12 +1,42 @@
 //! Runs: consecutive messages of one topic and priority whose blocks lie together. They are cut, never copied.
+//!
+//! What a run takes of memory beside itself, its sizes and marks, it shares with all that were cut from the same one. Each
+//! counts as much of it as is of its messages.
+
+use alloc::sync::Arc;
+use core::mem::size_of;
 
 use millpond_types::block::Sizes;
 use millpond_types::{Sequence, WallTime};
 
 use crate::output::Extent;
-use crate::page::RunPage;
+use crate::page::{Marks, RunPage};
+
+/// Bytes that are a unit: what a run takes whose messages are all of one size and have no dedup id.
+const UNIT_BYTES: usize = size_of::<RunPage>();
+/// Bytes of the two counters that stand before what is shared.
+const SHARED_BYTES: usize = 2 * size_of::<usize>();
 
 impl RunPage {
+    /// How much of a level's bounds it takes: never more than it has messages, so that a run of one is one.
+    pub fn units(&self) -> u32 {
+        let marked = self.marks.as_ref().map_or(0, |marks| marks.count(self.index, self.count));
+        1 + ((self.bytes_of_sizes() + marked * Marks::EACH_BYTES) / UNIT_BYTES) as u32
+    }
+
+    /// About how many bytes it takes beside itself, of what it shares with others only its part.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_marks = |marks: &Arc<Marks>| marks.bytes(self.index, self.count, SHARED_BYTES);
+        self.bytes_of_sizes() + self.marks.as_ref().map_or(0, of_marks)
+    }
+
+    fn bytes_of_sizes(&self) -> usize {
+        match &self.sizes {
+            Sizes::Uniform(_) => 0,
+            Sizes::Ends(_) => self.count as usize * size_of::<u32>(),
+        }
+    }
+
     /// The sequence behind the last message.
     pub fn end(&self) -> Sequence {
         Sequence(self.first.0 + u64::from(self.count))
@@ -57,6 +87,16 @@ impl RunPage {
             marks: self.marks.as_ref().and_then(|marks| marks.cut(self.index, self.count)),
             index: 0,
             ..*self
+        }
+    }
+
+    /// Lets go of what it shares, where most of that is of other messages, which may be finished. So a run that is cut again and
+    /// again is copied a bounded number of times for each message.
+    pub(crate) fn slim(&mut self) {
+        let of_sizes = if let Sizes::Ends(ends) = &self.sizes { ends.len() } else { 0 };
+        let of_marks = self.marks.as_ref().map_or(0, |marks| marks.len());
+        if 2 * (self.count as usize) < of_sizes.max(of_marks) {
+            *self = self.compact();
         }
     }
 

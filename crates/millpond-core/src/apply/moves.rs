@@ -11,6 +11,7 @@ use millpond_types::{Priority, Sequence};
 
 use crate::output::Extent;
 use crate::page::{DeadPage, Page, RunPage};
+use crate::state::line::InLine;
 use crate::state::topic::Level;
 use crate::state::{State, TopicSlot};
 
@@ -59,14 +60,14 @@ impl State {
         for (first, count) in runs {
             let place = self.where_is(slot, priority, first).expect("it was just found");
             let level = self.topics[slot].level_mut(priority).expect("it was just found");
-            let run = match place {
-                super::Place::Line => level.line.run_mut(first),
-                super::Place::Aside(at) => &mut level.aside.get_mut(&at).expect("it was just found").run,
-            };
             let index = of.index(first);
-            let at = position + u64::from(of.sizes.offset(index));
-            let there = run.moved_to(at, of.sizes.cut(index, count));
-            let before = core::mem::replace(run, there).extent();
+            let (at, sizes) = (position + u64::from(of.sizes.offset(index)), of.sizes.cut(index, count));
+            let before = match (place, level.line.find(first)) {
+                (super::Place::Line, InLine::Run(run)) => level.line.replace(run.moved_to(at, sizes)),
+                (super::Place::Line, _) => unreachable!("it was just found"),
+                (super::Place::Aside(_), _) => level.replace_aside(level.aside[&first].run.moved_to(at, sizes)),
+            };
+            let before = before.extent();
             self.keep(slot, before.length);
             self.free(slot, before);
             moved += count;

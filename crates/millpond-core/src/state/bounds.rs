@@ -1,25 +1,28 @@
 //! How much of a topic stays in memory while the topic does: of each level the ends of its line, and of the messages that rest
 //! those whose time comes first.
 
-/// How much of a level stays in memory, in runs. All else is in the store, in pieces.
+/// How much of a level stays in memory, in [units](crate::page::RunPage::units): a run is one, and more the more sizes and dedup ids
+/// of messages it has. So they bound bytes, whatever is published. No run is cut for them, and where one is asked for it stays
+/// however large it is. All else is in the store, in pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LevelBounds {
     /// At the front of the line, at least, and at least one; with fewer the next piece is loaded ahead.
     pub head: u16,
     /// At its back, at least.
     pub tail: u16,
-    /// In a piece of it, where it is not cut further.
+    /// In a piece of it, where it is not cut further; a run that is more is a piece of its own.
     pub piece: u16,
-    /// Of the messages that rest, at most; with more, those whose time is farthest go to the store.
+    /// Of the messages that rest, at most; where there are more, those whose time is farthest go to the store.
     pub resting: u16,
-    /// Out of line and not leased: while there are so many, what is due in pieces waits. One takes about 500 bytes, and whoever
+    /// Out of line and not leased: while there is so much, what is due in pieces waits. A run takes about 500 bytes, and whoever
     /// works on them needs a while.
     pub out_of_line: u16,
 }
 
 impl LevelBounds {
-    /// A piece of single messages is 32 KiB in memory and a page or less on disk. Both ends are long enough that a line
-    /// which a consumer keeps up with never goes to the store, and that a read is over before the head is.
+    /// A piece is 32 KiB in memory; on disk it is a page or less, and where messages have dedup ids nearly as much as in memory.
+    /// Both ends are long enough that a line which a consumer keeps up with never goes to the store, and that a read is over
+    /// before the head is.
     pub const ENDS: LevelBounds = LevelBounds { head: 256, tail: 512, piece: 512, resting: 1024, out_of_line: 4096 };
     /// All of it stays, of a level of a test.
     pub const WHOLE: LevelBounds =

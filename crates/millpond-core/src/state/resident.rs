@@ -236,6 +236,7 @@ impl Level {
         self.line.weight()
             + few_bytes(self.aside.len(), of + size_of::<usize>())
             + self.aside.len() * (size_of::<Aside>() + TIMER_BYTES)
+            + self.aside_bytes
             + map_bytes(self.resting_count(), Resting::PIECE_BYTES)
             + self.resting_count() * TIMER_BYTES
             + map_bytes(self.ready.len(), 2 * of)

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 use millpond_types::{Priority, Sequence, WallTime};
 
-use crate::page::{AsidePage, AsideState, StoredResting};
+use crate::page::{AsidePage, AsideState, RunPage, StoredResting};
 use crate::state::bounds::LevelBounds;
 use crate::state::pieces::{PieceKind, PieceTimer, PieceTimers};
 use crate::state::topic::{Aside, AsideWhy, Level};
@@ -105,10 +105,10 @@ impl Level {
         self.resting.as_ref().map_or(0, |resting| resting.pieces.len())
     }
 
-    /// How many runs are in memory out of line and not leased, or will be soon.
+    /// How much is in memory out of line and not leased, or will be soon, in units.
     fn out_of_line(&self, bounds: LevelBounds) -> usize {
         let coming = self.resting.as_ref().map_or(0, |resting| resting.coming);
-        self.ready.len() + self.rests as usize + coming * bounds.resting_piece()
+        self.unleased as usize + coming * bounds.resting_piece()
     }
 
     /// The timers of the pieces: those in wall time, and those in run time.
@@ -311,8 +311,14 @@ impl State {
 
 impl Level {
     /// Puts messages aside.
-    pub(crate) fn put_aside(&mut self, aside: Aside) {
-        self.rests += u32::from(aside.state.rests());
+    pub(crate) fn put_aside(&mut self, mut aside: Aside) {
+        if !matches!(aside.state, AsideWhy::Leased(_)) {
+            aside.run.slim();
+            let units = aside.run.units();
+            self.unleased += units;
+            self.rests += if aside.state.rests() { units } else { 0 };
+        }
+        self.aside_bytes += aside.run.bytes();
         let other = self.aside.insert(aside.run.first, Box::new(aside));
         assert!(other.is_none(), "a message is aside once");
     }
@@ -320,8 +326,22 @@ impl Level {
     /// Takes what is aside from there.
     pub(crate) fn take_from_aside(&mut self, first: Sequence) -> Aside {
         let aside = *self.aside.remove(&first).expect("what is taken is aside");
-        self.rests -= u32::from(aside.state.rests());
+        if !matches!(aside.state, AsideWhy::Leased(_)) {
+            let units = aside.run.units();
+            self.unleased -= units;
+            self.rests -= if aside.state.rests() { units } else { 0 };
+        }
+        self.aside_bytes -= aside.run.bytes();
         aside
+    }
+
+    /// Puts a run in the place of one aside that has the same messages.
+    pub(crate) fn replace_aside(&mut self, run: RunPage) -> RunPage {
+        let mut aside = self.take_from_aside(run.first);
+        assert_eq!(aside.run.count, run.count, "the same messages");
+        let before = core::mem::replace(&mut aside.run, run);
+        self.put_aside(aside);
+        before
     }
 }
 

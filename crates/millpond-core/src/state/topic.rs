@@ -104,8 +104,12 @@ pub(crate) struct Level {
     /// Looked at or set aside, not finished, by first sequence.
     /// Each in memory of its own: most topics have none, and a node of a map has room for eleven.
     pub(crate) aside: Few<Sequence, Box<Aside>>,
-    /// How many of these rest, in runs.
+    /// How many of these rest, in [units](RunPage::units).
     pub(crate) rests: u32,
+    /// How many rest or are ready, in units.
+    pub(crate) unleased: u32,
+    /// About how many bytes those aside take beside themselves.
+    pub(crate) aside_bytes: usize,
     /// Those that rest in the store.
     pub(crate) resting: Option<Box<Resting>>,
     /// Those aside that are ready, as (behind, first): each goes once everything before `behind` has been looked at.
@@ -379,6 +383,8 @@ impl Level {
             line: Line::new(bounds, floor),
             aside: Few::new(),
             rests: 0,
+            unleased: 0,
+            aside_bytes: 0,
             resting: None,
             ready: BTreeSet::new(),
             expiries: BTreeMap::new(),

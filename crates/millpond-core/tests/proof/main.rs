@@ -11,6 +11,7 @@ mod coalesce;
 mod dedup;
 mod expiry;
 mod groups;
+mod heavy;
 mod histories;
 mod history;
 mod jobs;

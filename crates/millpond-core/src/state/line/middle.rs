@@ -5,19 +5,21 @@ use core::ops::Range;
 
 use millpond_types::{Sequence, WallTime};
 
-use super::{Line, Piece};
+use super::{Line, Piece, whole_bytes};
 use crate::page::{RunPage, StoredPiece};
 use crate::time_index::TimerKey;
 
 impl Line {
     /// The pieces between head and tail that are in memory, the oldest first.
     pub(crate) fn loaded_middle(&mut self) -> Vec<Sequence> {
-        if self.runs as u64 <= u64::from(self.bounds.head) + u64::from(self.bounds.tail) {
+        // No run is more units than it has bytes for.
+        let units = self.bytes / size_of::<RunPage>();
+        if units as u64 <= u64::from(self.bounds.head) + u64::from(self.bounds.tail) {
             // Nearly every line. Where pieces were loaded to be looked at, they may stay for now.
             return Vec::new();
         }
         let middle = self.middle();
-        let is_loaded = |at: &usize| matches!(self.pieces[*at], Piece::Loaded(_));
+        let is_loaded = |at: &usize| matches!(self.pieces[*at], Piece::Loaded(..));
         let front: Vec<usize> = middle.clone().take_while(is_loaded).collect();
         let rest = middle.start + front.len()..middle.end;
         let back = rest.clone().rev().take_while(is_loaded);
@@ -33,25 +35,48 @@ impl Line {
     /// Takes the runs of a piece out of memory: they are the store's from here on.
     pub(crate) fn store(&mut self, first: Sequence) -> (StoredPiece, Vec<RunPage>) {
         let at = self.at(first);
-        let Some(Piece::Loaded(runs)) = self.pieces.get(at) else { panic!("only what is in memory is stored") };
+        let Some(Piece::Loaded(runs, _)) = self.pieces.get(at) else { panic!("only what is in memory is stored") };
+        self.bytes -= runs.iter().map(whole_bytes).sum::<usize>();
         let runs: Vec<RunPage> = runs.iter().map(RunPage::compact).collect();
         let piece = StoredPiece::of(&runs);
         assert_eq!(piece.first, first, "a piece goes by its first message");
-        self.runs -= runs.len();
         self.pieces[at] = Piece::Stored(piece, None);
         (piece, runs)
     }
 
-    /// Gives a stored piece its runs back, and its timer out.
+    /// Gives a stored piece its runs back, and its timer out. Where it is more than a piece has, as those of older versions may
+    /// be, they are several from here on.
     pub(crate) fn load(&mut self, first: Sequence, runs: Vec<RunPage>) -> Option<TimerKey> {
         let at = self.at(first);
         let Some(Piece::Stored(stored, timer)) = self.pieces.get(at) else { panic!("only a stored piece is loaded") };
         assert_eq!(StoredPiece::of(&runs), *stored, "a piece comes back as it was put");
         let timer = *timer;
-        self.runs += runs.len();
-        self.pieces[at] = Piece::Loaded(runs.into());
+        self.bytes += runs.iter().map(whole_bytes).sum::<usize>();
+        let mut pieces = self.cut(runs).into_iter();
         self.islands.push(first);
+        self.pieces[at] = pieces.next().expect("a piece is not empty");
+        for (behind, piece) in pieces.enumerate() {
+            self.islands.push(piece.first());
+            self.pieces.insert(at + 1 + behind, piece);
+        }
         timer
+    }
+
+    /// The pieces that runs are cut into.
+    fn cut(&self, runs: Vec<RunPage>) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let (mut piece, mut sum) = (Vec::new(), 0);
+        for run in runs {
+            let more = run.units();
+            if !piece.is_empty() && sum + more > u32::from(self.bounds.piece) {
+                pieces.push(Piece::Loaded(core::mem::take(&mut piece).into(), sum));
+                sum = 0;
+            }
+            piece.push(run);
+            sum += more;
+        }
+        pieces.push(Piece::Loaded(piece.into(), sum));
+        pieces
     }
 
     /// Remembers the timer of a stored piece.
@@ -64,7 +89,7 @@ impl Line {
     /// The timers of stored pieces.
     pub(crate) fn timers(&self) -> impl Iterator<Item = TimerKey> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Loaded(_) => None,
+            Piece::Loaded(..) => None,
             Piece::Stored(_, timer) => *timer,
         })
     }
@@ -72,11 +97,11 @@ impl Line {
     /// The pieces that are neither of the head nor of the tail.
     fn middle(&self) -> Range<usize> {
         let end = |pieces: &mut dyn Iterator<Item = &Piece>, least: u16| {
-            let mut runs = 0;
+            let mut sum = 0;
             let is_at_end = |piece: &&Piece| {
-                let Piece::Loaded(piece) = piece else { return false };
-                let is_short = runs < least as usize;
-                runs += piece.len();
+                let Piece::Loaded(_, units) = piece else { return false };
+                let is_short = sum < u32::from(least);
+                sum += units;
                 is_short
             };
             pieces.take_while(is_at_end).count()

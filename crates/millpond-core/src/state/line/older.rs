@@ -11,7 +11,7 @@ impl Line {
         let parts = self.pieces.iter().skip(self.at(from)).flat_map(|piece| {
             let stored = match piece {
                 Piece::Stored(piece, _) => Some((piece.first, piece.published)),
-                Piece::Loaded(_) => None,
+                Piece::Loaded(..) => None,
             };
             let loaded = piece.runs().filter(move |run| run.end() > from).map(|run| (run.first, run.published));
             stored.into_iter().chain(loaded)

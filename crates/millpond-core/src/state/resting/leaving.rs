@@ -54,10 +54,11 @@ impl State {
     fn store_far(&mut self, slot: TopicSlot, index: usize, bound: usize) -> Vec<Want> {
         let level = &self.topics[slot].levels[index];
         let (priority, far) = (level.priority, level.far(self.now, bound / 2));
+        let units = |firsts: &[Sequence]| firsts.iter().map(|first| level.aside[first].run.units()).sum::<u32>();
         let (between, far): (Vec<Sequence>, Vec<Sequence>) =
             far.into_iter().partition(|first| level.reached(*first).is_some());
         let mut around: Vec<Sequence> = Vec::new();
-        if between.len() > bound / 4 {
+        if units(&between) as usize > bound / 4 {
             around.extend(between.iter().filter_map(|first| level.reached(*first)));
             around.dedup();
             around.truncate(CUT_ANEW);
@@ -73,7 +74,13 @@ impl State {
         while let Some(first) = rest.first() {
             let level = &self.topics[slot].levels[index];
             let next = level.resting_from(*first).next().map_or(Sequence(u64::MAX), |piece| piece.first);
-            let count = rest.iter().take(length).take_while(|first| **first < next).count();
+            let mut sum = 0;
+            let fits = |first: &&Sequence| {
+                let is_first = sum == 0;
+                sum += level.aside[first].run.units() as usize;
+                **first < next && (is_first || sum <= length)
+            };
+            let count = rest.iter().take_while(fits).count();
             let (piece, others) = rest.split_at(count);
             self.store_resting_piece(slot, index, piece);
             rest = others;
@@ -105,13 +112,22 @@ impl State {
 }
 
 impl Level {
-    /// The messages that rest in memory, in order, but for so many whose time comes first.
+    /// The messages that rest in memory, in order, but for so many units of those whose time comes first.
     fn far(&self, now: Now, near: usize) -> Vec<Sequence> {
         let resting = self.aside.iter().filter_map(|(first, aside)| Some((aside.state.rest(now)?, *first)));
         let mut resting: Vec<(u64, Sequence)> = resting.collect();
         if near > 0 && near < resting.len() {
             resting.select_nth_unstable(near);
         }
+        // No run is less than a unit.
+        let most = near.min(resting.len());
+        resting[..most].sort_unstable();
+        let mut sum = 0;
+        let is_near = |(_, first): &&(u64, Sequence)| {
+            sum += self.aside[first].run.units() as usize;
+            sum <= near
+        };
+        let near = resting[..most].iter().take_while(is_near).count();
         let mut far: Vec<Sequence> = resting.into_iter().skip(near).map(|(_, first)| first).collect();
         far.sort_unstable();
         far

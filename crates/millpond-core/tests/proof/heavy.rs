@@ -1,0 +1,144 @@
+//! Messages that take much memory beside their runs, because they have dedup ids or are of many sizes: a level keeps as few
+//! bytes of them as of any others, and its topic's page stays as short.
+
+use millpond_core::Now;
+use millpond_core::command::*;
+use millpond_core::page::{Page, RunPage};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{Millis, NamespaceName, Priority};
+
+use crate::bare::Bare;
+use crate::history::{name, receive};
+use crate::journal::{Journal, sizes_of};
+
+/// What a level may take of memory, and its runs of its topic's page: the ends of its line, and two pieces that are not full.
+const BYTES: usize = 192 << 10;
+const HOUR: u64 = 3_600_000;
+
+struct House {
+    bare: Bare<Journal>,
+    published: u64,
+    /// The most bytes that the runs of a topic's page took, and the topic itself.
+    page: usize,
+    resident: usize,
+}
+
+impl House {
+    fn new() -> House {
+        House { bare: Bare::new(), published: 0, page: 0, resident: 0 }
+    }
+
+    /// A turn with all that follows from it; how many messages were received, each of which is done.
+    fn turn(&mut self, command: Command) -> u64 {
+        self.bare.submit(command);
+        let mut received = 0;
+        loop {
+            let runs = self.bare.turn();
+            received += runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+            let receipts: Vec<_> = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+            let wanted = self.bare.wanted();
+            if receipts.is_empty() && wanted.is_empty() && self.bare.core.next_wake() != Some(Millis::ZERO) {
+                return received;
+            }
+            self.bare.load(wanted);
+            if !receipts.is_empty() {
+                self.bare.submit(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
+            }
+        }
+    }
+
+    /// Messages in one run, with bodies of so many bytes each.
+    fn publish(&mut self, bodies: impl Iterator<Item = usize>, has_ids: bool, delay: u64) {
+        let (mut bytes, mut dedup, mut count) = (Vec::new(), Vec::new(), 0);
+        for length in bodies {
+            self.published += 1;
+            let id = self.published.to_le_bytes();
+            block::push(&mut bytes, if has_ids { &id } else { &[] }, &[], &vec![0; length]).unwrap();
+            dedup.extend(has_ids.then_some(DedupMark { index: count, hash: u128::from(self.published) << 64 }));
+            count += 1;
+        }
+        let (sizes, block) = (sizes_of(&bytes), bytes.into());
+        let (topic, priority, ttl, too_large) = (name("big"), Priority::DEFAULT, None, Vec::new());
+        let run = PublishRun { topic, priority, delay: Millis(delay), ttl, count, block, sizes, dedup, too_large };
+        let (namespace, level) = (NamespaceName::default(), Level::Durable);
+        self.turn(Command::Publish(Publish { namespace, producer: None, level, runs: vec![run] }));
+        self.resident = self.resident.max(self.bare.core.resident_bytes());
+    }
+
+    /// Looks at the topic's page.
+    fn look(&mut self) {
+        for page in self.bare.core.pages() {
+            let Page::Topic(page) = page else { continue };
+            let line = page.levels.iter().flat_map(|level| &level.runs);
+            let aside = page.levels.iter().flat_map(|level| &level.aside).map(|aside| &aside.run);
+            self.page = self.page.max(line.chain(aside).map(bytes_of).sum());
+        }
+    }
+
+    fn pass(&mut self, by: u64) {
+        let Now { run, wall } = self.bare.core.now();
+        self.bare.core.set_time(Now { run: run + Millis(by), wall: wall + Millis(by) });
+    }
+
+    /// All that is there comes, once.
+    fn drain(&mut self) {
+        let mut got = 0;
+        loop {
+            let some = self.turn(receive(1000));
+            if some == 0 {
+                break;
+            }
+            got += some;
+        }
+        assert_eq!((got, self.bare.core.resident_count()), (self.published, 0));
+    }
+}
+
+/// What a run says of its messages, as it stands in a page.
+fn bytes_of(run: &RunPage) -> usize {
+    let sizes = if let Sizes::Ends(ends) = &run.sizes { size_of_val(&ends[..]) } else { 0 };
+    size_of::<RunPage>() + sizes + 20 * run.dedup().count()
+}
+
+#[test]
+fn a_topic_of_batches_with_dedup_ids_takes_no_more_than_any_other() {
+    let mut house = House::new();
+    for batch in 1..=60 {
+        house.publish((0..1000).map(|_| 24), true, 0);
+        if batch % 15 == 0 {
+            house.look();
+        }
+    }
+    assert!(house.page < BYTES && house.resident < BYTES, "{} and {} bytes", house.page, house.resident);
+    assert!(house.resident > house.page / 2, "what it takes is known");
+    house.drain();
+}
+
+#[test]
+fn a_topic_of_messages_of_many_sizes_takes_no_more_than_a_few_of_its_frames() {
+    const FRAME: usize = 20_000;
+    let mut house = House::new();
+    for frame in 1..=20 {
+        house.publish((0..FRAME).map(|at| 1 + at * at % 5), false, 0);
+        if frame % 5 == 0 {
+            house.look();
+        }
+    }
+    let most = 4 * 4 * FRAME;
+    assert!(house.page < most && house.resident < most, "{} and {} bytes", house.page, house.resident);
+    house.drain();
+}
+
+#[test]
+fn delayed_batches_with_dedup_ids_leave_memory_and_are_back_in_time() {
+    let mut house = House::new();
+    for batch in 1..=60 {
+        house.publish((0..1000).map(|_| 24), true, HOUR + batch);
+        if batch % 15 == 0 {
+            house.look();
+        }
+    }
+    assert!(house.page < BYTES && house.resident < BYTES, "{} and {} bytes", house.page, house.resident);
+    house.pass(2 * HOUR);
+    house.drain();
+}
