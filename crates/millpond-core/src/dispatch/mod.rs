@@ -18,6 +18,7 @@ mod serve;
 pub(crate) mod session;
 mod stretches;
 mod sweep;
+mod touched;
 mod turns;
 mod view;
 pub(crate) mod watch;

@@ -15,11 +15,8 @@ use crate::dispatch::sweep::SLICE;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
 use crate::fact::{Fact, FactLog};
 use crate::output::{LeasedRun, Output, Reply};
-use crate::page::AgePage;
 use crate::state::TopicSlot;
-use crate::state::bucket::Draw;
-use crate::state::topic::{Front, Topic, Touched};
-use crate::state::warm::TOGETHER;
+use crate::state::topic::Front;
 
 /// Messages that a consumer is given before the next one's turn, so that a scarce supply is shared.
 const SHARE: u32 = 32;
@@ -228,14 +225,7 @@ impl Core {
             // A run that has begun goes on, up to the quota.
             let room = if run.is_some() { u32::MAX } else { u32::try_from(topic.room(policy)).unwrap_or(u32::MAX) };
             let allowed = (quota - served).min(consumer.messages).min(room);
-            let Some(front) = level.front().filter(|_| allowed > 0 && consumer.is_hungry()) else { break };
-            let (next, tries) = match front {
-                Front::Line => (level.line.front().expect("the front of the line was brought"), (0, 0)),
-                Front::Aside(first) => {
-                    let aside = &level.aside[&first];
-                    (&aside.run, (aside.deliveries, aside.failures))
-                }
-            };
+            let Some((next, tries)) = level.front_run().filter(|_| allowed > 0 && consumer.is_hungry()) else { break };
             if next.is_expired(self.state.now.wall) {
                 // The next turn of the topic ends it.
                 break;
@@ -294,81 +284,11 @@ impl Core {
     /// much ends at once.
     fn end_expired(&mut self, slot: TopicSlot, priority: Priority, looks: &mut usize, log: &mut dyn FactLog) -> bool {
         let level = self.state.topics[slot].level(priority).expect("a ready level is there");
-        let next = match level.front() {
-            Some(Front::Line) => level.line.front(),
-            Some(Front::Aside(first)) => Some(&level.aside[&first].run),
-            None => None,
-        };
-        let Some(run) = next.filter(|run| run.is_expired(self.state.now.wall)) else { return false };
+        let next = level.front_run().filter(|(run, _)| run.is_expired(self.state.now.wall));
+        let Some((run, _)) = next else { return false };
         let of = (run.first, run.count);
         self.expire_some(slot, priority, of, looks, log);
         true
-    }
-
-    /// Brings what the topics that something happened to are offered at up to date, and settles them before that, in the
-    /// order of their numbers: that in which they were touched depends on which of them had to be brought into memory. Those
-    /// that only came there wait for the job that goes over all topics of their group, if there is one, as they would have if
-    /// they had been there.
-    fn look_at_touched(&mut self, log: &mut dyn FactLog) {
-        let mut news = Vec::new();
-        for at in 0..self.state.touched.len() {
-            let slot = self.state.touched[at];
-            let has_happened = self.state.topics[slot].touched == Touched::Changed;
-            self.state.note_wait(slot, has_happened);
-            let topic = &self.state.topics[slot];
-            let is_its_time = has_happened || self.state.groups[topic.group].unsettled.is_none();
-            if is_its_time && (self.state.fit(slot).is_some() || self.state.age(slot).is_some()) {
-                news.push((topic.number, topic.group, slot));
-            } else {
-                // Most have nothing to settle.
-                self.refresh(slot);
-            }
-        }
-        news.sort_unstable();
-        for (.., slot) in news {
-            self.settle(slot, log);
-            self.refresh(slot);
-        }
-    }
-
-    /// Sees to it that a topic has the tokens and stands where its policy says, whatever it was under before. Whether that is
-    /// news.
-    pub(crate) fn settle(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
-        let fit = self.state.fit(slot);
-        if let Some(draw) = fit {
-            self.drawn(slot, draw, log);
-        }
-        self.age(slot, log) || fit.is_some()
-    }
-
-    /// Lets a topic go on that waits for what is in retry, where its policy no longer says so. Whether that is news.
-    pub(crate) fn loosen(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
-        let topic = &self.state.topics[slot];
-        if !topic.waits_for_retry || topic.is_held_by_retry(self.state.policy(slot)) {
-            return false;
-        }
-        self.commit(Fact::Loosened { topic: topic.number, group: topic.group }, log);
-        true
-    }
-
-    /// Takes note of where a topic stands by now, for what waits in it. Whether that is news.
-    pub(crate) fn age(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
-        let Some(AgePage { level, raise }) = self.state.age(slot) else { return false };
-        let Topic { number: topic, group, .. } = self.state.topics[slot];
-        self.commit(Fact::Aged { topic, group, level, raise }, log);
-        true
-    }
-
-    /// Takes tokens out of the bucket of a topic, if its rate has a limit.
-    fn draw(&mut self, slot: TopicSlot, count: u32, log: &mut dyn FactLog) {
-        if let Some(draw) = self.state.draw(slot, count) {
-            self.drawn(slot, draw, log);
-        }
-    }
-
-    fn drawn(&mut self, slot: TopicSlot, Draw { full, dry }: Draw, log: &mut dyn FactLog) {
-        let Topic { number: topic, group, .. } = self.state.topics[slot];
-        self.commit(Fact::Drawn { topic, group, full, dry }, log);
     }
 
     /// Sees to it that the front of a line is in memory, and enough of what comes next. False if what is to be served
@@ -419,40 +339,6 @@ impl Core {
                 unreachable!("only receives wait")
             };
             self.outputs.push(Output::Reply { ticket, reply: Reply::Received(Vec::new()) });
-        }
-    }
-
-    /// Topics that something happened to vanish if nothing is left of them, in the order of their numbers: that in which
-    /// they were touched depends on which of them had to be brought into memory.
-    fn vanish(&mut self, log: &mut dyn FactLog) {
-        let mut empty = Vec::new();
-        for slot in core::mem::take(&mut self.state.touched) {
-            let topic = &self.state.topics[slot];
-            if topic.is_empty() && !self.state.is_kept_empty(topic) {
-                assert!(topic.offered.is_none(), "a topic without messages offers nothing");
-                empty.push((topic.number, topic.group, slot));
-                continue;
-            }
-            self.state.store_middles(slot);
-            let wants = self.state.store_resting(slot);
-            let goes_on = wants.is_empty() && self.state.rest_too_many(slot);
-            wants.into_iter().for_each(|want| self.want_aside(want));
-            self.state.topics[slot].touched = Touched::No;
-            if goes_on {
-                self.state.came(slot);
-            }
-            self.state.used(slot);
-            self.refresh(slot);
-            self.state.arm_bucket(slot);
-            self.state.arm_raise(slot);
-        }
-        empty.sort_unstable();
-        for (at, (topic, group, slot)) in empty.iter().copied().enumerate() {
-            if at % TOGETHER == 0 && self.state.topics.are_far() {
-                self.state.topics.warm_places(empty[at..].iter().map(|(.., slot)| *slot).take(TOGETHER));
-            }
-            self.state.topics.take_up(slot);
-            self.commit(Fact::TopicVanished { topic, group }, log);
         }
     }
 }

@@ -447,6 +447,17 @@ impl Level {
             None => None,
         }
     }
+
+    /// The run that goes next, if it is in memory, with its deliveries and failures.
+    pub(crate) fn front_run(&self) -> Option<(&RunPage, (u32, u32))> {
+        match self.front()? {
+            Front::Line => Some((self.line.front()?, (0, 0))),
+            Front::Aside(first) => {
+                let aside = &self.aside[&first];
+                Some((&aside.run, (aside.deliveries, aside.failures)))
+            }
+        }
+    }
 }
 
 /// What a level would deliver next.

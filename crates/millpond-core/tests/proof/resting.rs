@@ -280,59 +280,59 @@ fn what_is_in_line_in_the_reach_of_a_piece_ends_in_time() {
     assert_eq!(house.work(&FinishVerb::Ack), 1900);
 }
 
+/// So many topics with some messages each, that may be leased so many at a time.
+const TOPICS: u64 = 5000;
+
+fn many_topics(messages: u32, max_in_flight: Option<u32>) -> House {
+    let mut house = House::new();
+    house.set_policy(strict(max_in_flight));
+    house.bare.core.set_room(1 << 20);
+    for at in 0..TOPICS {
+        let run = publish_run(&mut house.known, &format!("{at:05}"), messages, None);
+        house.turn(Some(publish(vec![run])));
+    }
+    house.rest();
+    house
+}
+
+fn topics_have_left(house: &mut House) {
+    house.rest();
+    let resident = house.bare.core.resident_bytes();
+    // Some that were brought in for their turn stay for a while.
+    assert!(!house.bare.core.is_crowded() && resident < 3 << 19, "{resident} bytes of topics in retry");
+    invariants::check(&house.bare.core);
+}
+
 #[test]
 fn topics_in_retry_leave_memory_in_strict_order_too() {
     for max_in_flight in [None, Some(1)] {
-        let mut house = House::new();
-        house.set_policy(strict(max_in_flight));
-        house.bare.core.set_room(1 << 20);
-        let topics = 5000;
-        for at in 0..topics {
-            let run = publish_run(&mut house.known, &format!("{at:05}"), 1, None);
-            house.turn(Some(publish(vec![run])));
-        }
-        house.rest();
-        assert_eq!(house.work(&FinishVerb::Release { delay: Millis(HOUR) }), topics);
-        house.rest();
-        let resident = house.bare.core.resident_bytes();
-        // Some that were brought in for their turn stay for a while.
-        assert!(!house.bare.core.is_crowded() && resident < 3 << 19, "{resident} bytes of topics in retry");
-        invariants::check(&house.bare.core);
+        let mut house = many_topics(1, max_in_flight);
+        assert_eq!(house.work(&FinishVerb::Release { delay: Millis(HOUR) }), TOPICS);
+        topics_have_left(&mut house);
         house.bare.core.set_room(usize::MAX);
         house.write();
         house.pass(HOUR);
-        assert_eq!(house.work(&FinishVerb::Ack), topics, "all are back");
+        assert_eq!(house.work(&FinishVerb::Ack), TOPICS, "all are back");
     }
 }
 
-/// While somebody is out of order for a while that all work needs, say.
+/// While something is out of order for a while that all work needs, say.
 #[test]
 fn topics_leave_memory_in_which_all_else_waits_for_what_is_in_retry() {
     for max_in_flight in [None, Some(1)] {
-        let mut house = House::new();
-        house.set_policy(strict(max_in_flight));
-        house.bare.core.set_room(1 << 20);
-        let topics = 5000;
-        for at in 0..topics {
-            let run = publish_run(&mut house.known, &format!("{at:05}"), 2, None);
-            house.turn(Some(publish(vec![run])));
-        }
-        house.rest();
+        let mut house = many_topics(2, max_in_flight);
         let mut failed = 0;
-        while failed < topics {
+        while failed < TOPICS {
             let runs = house.receive();
             failed += messages(&runs);
             house.finish(&FinishVerb::Release { delay: Millis(HOUR) }, &runs);
         }
-        house.rest();
-        let resident = house.bare.core.resident_bytes();
-        assert!(!house.bare.core.is_crowded() && resident < 3 << 19, "{resident} bytes of topics in retry");
-        invariants::check(&house.bare.core);
+        topics_have_left(&mut house);
         let others = house.work(&FinishVerb::Ack);
-        assert_eq!(others, if max_in_flight == Some(1) { 0 } else { 2 * topics - failed });
+        assert_eq!(others, if max_in_flight == Some(1) { 0 } else { 2 * TOPICS - failed });
         house.write();
         house.pass(HOUR);
-        assert_eq!(house.work(&FinishVerb::Ack), 2 * topics - others, "all are back");
+        assert_eq!(house.work(&FinishVerb::Ack), 2 * TOPICS - others, "all are back");
     }
 }
 
