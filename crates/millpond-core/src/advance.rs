@@ -136,7 +136,8 @@ impl Core {
         if topic.is_dry() {
             self.commit(Fact::Refilled { topic: topic.number, group: topic.group }, log);
         }
-        self.state.touch(slot);
+        // So that it vanishes, if it holds nothing else.
+        self.state.came(slot);
     }
 
     fn ttl_passed(

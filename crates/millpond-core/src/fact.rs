@@ -327,12 +327,14 @@ pub enum Fact {
         /// When it stands one higher, if nothing happens to it before.
         raise: Option<WallTime>,
     },
-    /// What waits in a topic no longer waits for what is in retry: strict order has ended.
-    Loosened {
+    /// A topic waits for what is in retry from here on, as strict order says, or no longer does.
+    Waits {
         /// The topic.
         topic: TopicNumber,
         /// The group.
         group: GroupNumber,
+        /// Which of the two.
+        for_retry: bool,
     },
     /// There is a token again for a topic that had none.
     Refilled {
@@ -560,7 +562,7 @@ impl Fact {
             | Fact::Drawn { topic, group, .. }
             | Fact::Refilled { topic, group }
             | Fact::Aged { topic, group, .. }
-            | Fact::Loosened { topic, group }
+            | Fact::Waits { topic, group, .. }
             | Fact::Extended { topic, group, .. }
             | Fact::Acked { topic, group, .. }
             | Fact::Delivered { topic, group, .. }

@@ -415,6 +415,8 @@ fn ready_topics_are_offered(core: &Core) {
         return;
     }
     for (slot, topic) in core.state.topics.iter() {
+        let is_settled = core.state.groups[topic.group].unsettled.is_none();
+        assert!(!is_settled || !core.state.has_other_wait(slot), "topic {} waits as strict order says", topic.name);
         let ready = topic.ready_level(core.state.policy(slot));
         assert_eq!(topic.offered, ready, "topic {} is offered at what is ready", topic.name);
         if ready.is_some() {

@@ -189,6 +189,8 @@ pub struct TopicPage {
     pub bucket: Option<BucketPage>,
     /// Where it stands, if something that waits in it was raised or will be.
     pub age: Option<AgePage>,
+    /// Whether all else in it waits for what is in retry, as strict order says.
+    pub waits_for_retry: bool,
 }
 
 /// Where a topic stands for the time that its messages have waited.

@@ -231,6 +231,7 @@ impl State {
             levels: levels.collect(),
             bucket: topic.bucket.as_ref().map(|bucket| bucket.page()),
             age: topic.age.as_ref().map(|age| age.page()),
+            waits_for_retry: topic.waits_for_retry,
         }
     }
 
@@ -238,6 +239,7 @@ impl State {
     fn fill_topic(&mut self, slot: TopicSlot, page: TopicPage) {
         self.topics[slot].bucket = page.bucket.map(|page| Box::new(Bucket::of_page(page)));
         self.topics[slot].age = page.age.map(|page| Box::new(Age::of_page(page)));
+        self.topics[slot].waits_for_retry = page.waits_for_retry;
         for level in page.levels {
             let priority = level.priority;
             let of = (self.topics[slot].bounds, Sequence(self.topics[slot].floor));

@@ -154,8 +154,18 @@ fn topic(number: u64) -> (KeyBytes, Option<Vec<u8>>) {
     let key = Key::Topic { group: 0, shelf: SHELF, name: name.clone() };
     let (topic, next_lease) = (TopicNumber(number), LeaseNumber(floor));
     let levels = vec![level];
-    let page =
-        TopicPage { number: topic, group: 0, name, floor, next_lease, epoch: 1, levels, bucket: None, age: None };
+    let page = TopicPage {
+        number: topic,
+        group: 0,
+        name,
+        floor,
+        next_lease,
+        epoch: 1,
+        levels,
+        bucket: None,
+        age: None,
+        waits_for_retry: false,
+    };
     let mut value = Vec::new();
     encode_entry(&Page::Topic(page), &mut value);
     (key.bytes(), Some(value))

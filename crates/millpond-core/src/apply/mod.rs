@@ -157,7 +157,11 @@ impl State {
             Fact::Aged { topic, group, level, raise } => {
                 self.stands(self.slot(*topic, *group), AgePage { level: *level, raise: *raise })
             }
-            Fact::Loosened { topic, group } => self.loosened(self.slot(*topic, *group)),
+            Fact::Waits { topic, group, for_retry } => {
+                let slot = self.slot(*topic, *group);
+                self.topics[slot].waits_for_retry = *for_retry;
+                self.touch(slot);
+            }
             Fact::Refilled { topic, group } => self.refilled(self.slot(*topic, *group)),
             Fact::Extended { topic, group, lease, count, holder, duration, deadline } => {
                 self.extended(self.slot(*topic, *group), *lease, *count, (*holder, *duration, *deadline))
@@ -277,7 +281,7 @@ impl State {
         let slots: Vec<_> = groups.iter().chain(ending).filter_map(|group| self.topics.find(*group, name)).collect();
         for slot in slots {
             self.topics[slot].paused = is_paused;
-            self.touch(slot);
+            self.came(slot);
         }
     }
 

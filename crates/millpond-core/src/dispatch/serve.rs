@@ -133,7 +133,10 @@ impl Core {
             let whole = policy.weight.max(policy.run);
             // What is left of a turn that was longer when it was cut short is no more than a turn is now.
             let whole = if turn.left > 0 { whole.min(turn.left) } else { whole };
+            // A run goes to one consumer, whatever is left of its share.
+            let most = if policy.leases_runs() { policy.run } else { share };
             // With nobody else at this priority, every turn is its turn.
+            let quota = if turn.is_only { most } else { whole.min(most) }.min(tokens);
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
             if self.end_expired(turn.slot, of, &mut looks, log) {
                 self.refresh(turn.slot);
@@ -142,10 +145,6 @@ impl Core {
                 }
                 continue;
             }
-            let policy = self.state.policy(turn.slot);
-            // A run goes to one consumer, whatever is left of its share.
-            let most = if policy.leases_runs() { policy.run } else { share };
-            let quota = if turn.is_only { most } else { whole.min(most) }.min(tokens);
             let served = self.serve_topic(turn.slot, (of, turn.priority), consumer, quota, log);
             if served == 0 {
                 return ControlFlow::Break(Held::Up);

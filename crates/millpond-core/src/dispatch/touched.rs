@@ -21,10 +21,11 @@ impl Core {
         for at in 0..self.state.touched.len() {
             let slot = self.state.touched[at];
             let has_happened = self.state.topics[slot].touched == Touched::Changed;
-            self.state.note_wait(slot, has_happened);
             let topic = &self.state.topics[slot];
             let is_its_time = has_happened || self.state.groups[topic.group].unsettled.is_none();
-            if is_its_time && (self.state.fit(slot).is_some() || self.state.age(slot).is_some()) {
+            if is_its_time
+                && (self.state.has_other_wait(slot) || self.state.fit(slot).is_some() || self.state.age(slot).is_some())
+            {
                 news.push((topic.number, topic.group, slot));
             } else {
                 // Most have nothing to settle.
@@ -38,24 +39,19 @@ impl Core {
         }
     }
 
-    /// Sees to it that a topic has the tokens and stands where its policy says, whatever it was under before. Whether that is
-    /// news.
+    /// Sees to it that a topic has the tokens, stands where, and waits for what its policy says, whatever it was under before.
+    /// Whether that is news.
     pub(crate) fn settle(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
         let fit = self.state.fit(slot);
         if let Some(draw) = fit {
             self.drawn(slot, draw, log);
         }
-        self.age(slot, log) || fit.is_some()
-    }
-
-    /// Lets a topic go on that waits for what is in retry, where its policy no longer says so. Whether that is news.
-    pub(crate) fn loosen(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> bool {
-        let topic = &self.state.topics[slot];
-        if !topic.waits_for_retry || topic.is_held_by_retry(self.state.policy(slot)) {
-            return false;
+        let waits = self.state.has_other_wait(slot);
+        if waits {
+            let Topic { number: topic, group, waits_for_retry, .. } = self.state.topics[slot];
+            self.commit(Fact::Waits { topic, group, for_retry: !waits_for_retry }, log);
         }
-        self.commit(Fact::Loosened { topic: topic.number, group: topic.group }, log);
-        true
+        self.age(slot, log) || fit.is_some() || waits
     }
 
     /// Takes note of where a topic stands by now, for what waits in it. Whether that is news.

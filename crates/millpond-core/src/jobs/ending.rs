@@ -105,7 +105,7 @@ impl Core {
             }
         }
         // So that it vanishes, if nothing has happened to it.
-        self.state.touch(slot);
+        self.state.came(slot);
         Ok(self.state.topics[slot].is_empty())
     }
 

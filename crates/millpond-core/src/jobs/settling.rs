@@ -1,7 +1,7 @@
 //! Topics are settled by a policy that counts for those which nothing happens to: after ageing has changed they take the
 //! places that what waits in them has come to, and after a rate has changed they have the tokens that the new one leaves
-//! them; and where strict order has ended, they no longer wait for what is in retry. All of a group are gone over, those too
-//! that hold nothing but a bucket, and each is told as if something had happened to it.
+//! them; and where strict order has begun or ended, they wait for what is in retry, or no longer do. All of a group are gone
+//! over, those too that hold nothing but a bucket, and each is told as if something had happened to it.
 //!
 //! That a group has still to be gone over is state, and how far this has come is not: a topic that is settled
 //! leaves no fact, so it is gone over from the beginning after a restart, or when the policy changes once more.
@@ -48,11 +48,10 @@ impl Core {
         while *left > 0 {
             match self.come_to_next(&mut job.coming, walk, group, left, needs, is_of_interest) {
                 Next::Topic(name) => {
-                    if let Some(slot) = self.state.topics.find(group, &name) {
-                        let is_loosened = self.loosen(slot, log);
-                        if self.settle(slot, log) || is_loosened {
-                            *left = left.saturating_sub(WRITING);
-                        }
+                    if let Some(slot) = self.state.topics.find(group, &name)
+                        && self.settle(slot, log)
+                    {
+                        *left = left.saturating_sub(WRITING);
                     }
                 }
                 Next::Waits(wants) => return Step::Waits(wants),

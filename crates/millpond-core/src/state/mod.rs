@@ -244,7 +244,6 @@ impl State {
             self.store_middles(slot);
             // What would have to be fetched for it can wait until somebody reads.
             self.store_resting(slot);
-            self.note_wait(slot, true);
             self.used(slot);
             self.refresh(slot);
             self.arm_bucket(slot);

@@ -63,15 +63,16 @@ impl Policies {
     }
 
     /// Whether a topic that nothing happens to is to be settled anew when these come after others: it may stand elsewhere,
-    /// for the time that its messages have waited, have other tokens, or no longer wait for what is in retry.
+    /// for the time that its messages have waited, have other tokens, or wait for what is in retry where they did not.
     pub(crate) fn settles_unlike(&self, other: &Policies) -> bool {
-        self.age_unlike(other) || self.fill_unlike(other) || self.loosens(other)
+        self.age_unlike(other) || self.fill_unlike(other) || self.is_strict_unlike(other)
     }
 
-    /// Whether what was in strict order may no longer be.
-    fn loosens(&self, before: &Policies) -> bool {
+    /// Whether what was in strict order may no longer be, or what was not may be.
+    fn is_strict_unlike(&self, other: &Policies) -> bool {
         let is_strict = |policy: &Policy| policy.leases_at_a_time() == Some(1);
-        before.all().any(is_strict) && !self.all().all(is_strict)
+        let both = || self.all().chain(other.all());
+        both().any(is_strict) && !both().all(is_strict)
     }
 
     fn all(&self) -> impl Iterator<Item = &Policy> {

@@ -204,22 +204,12 @@ impl State {
         self.topics[slot].is_held_by_retry(self.policy(slot))
     }
 
-    /// Whatever a topic waited for in strict order, it no longer does.
-    pub(crate) fn loosened(&mut self, slot: TopicSlot) {
-        self.topics[slot].waits_for_retry = false;
-        self.touch(slot);
-    }
-
-    /// Takes note whether a topic waits for what is in retry, where something has happened to it. Where it only came into
-    /// memory, it goes on waiting whatever its policy says by now, as it would have if it had been there.
-    pub(crate) fn note_wait(&mut self, slot: TopicSlot, has_happened: bool) {
-        let waits = self.topics[slot].waits_for_retry;
-        let will_wait = self.is_held_by_retry(slot) || waits && !has_happened;
-        if will_wait != waits {
-            // It belongs on another shelf.
-            self.will_change(slot);
-            self.topics[slot].waits_for_retry = will_wait;
-        }
+    /// Whether a topic waits for what is in retry and should not, or should and does not: where it has something that could
+    /// be given but for that.
+    pub(crate) fn has_other_wait(&self, slot: TopicSlot) -> bool {
+        let topic = &self.topics[slot];
+        let should_wait = self.is_held_by_retry(slot) && topic.highest_ready().is_some();
+        topic.waits_for_retry != should_wait
     }
 
     /// Takes the messages of a piece into memory.

@@ -163,10 +163,7 @@ impl State {
         let slot = self.admit_page(page, stored);
         // Its messages were counted all the while.
         self.groups[group].counts = counts;
-        let topic = &mut self.topics[slot];
-        topic.touched = Touched::Came;
-        // If that is not why it is there, something will happen to it before it has anything to offer.
-        topic.waits_for_retry = shelf == Shelf::Idle && topic.retrying > 0;
+        self.topics[slot].touched = Touched::Came;
         slot
     }
 

@@ -57,7 +57,7 @@ pub(crate) struct Topic {
     pub(crate) set_aside: u64,
     /// Messages in back-off.
     pub(crate) retrying: u64,
-    /// Whether these hold all else of it, as they do in strict order: by the policy under which something last happened to it.
+    /// Whether what is ready waits for these, as in strict order: by the policy under which something last happened to it.
     pub(crate) waits_for_retry: bool,
     pub(crate) paused: bool,
     /// Whether the start of its group has still to come to it. Until then nothing of it is delivered, and it stays though

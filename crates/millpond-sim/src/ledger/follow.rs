@@ -40,7 +40,7 @@ impl Ledger {
             | Fact::ProducerBatch { .. }
             | Fact::Declined { .. }
             | Fact::Aged { .. }
-            | Fact::Loosened { .. } => Ok(()),
+            | Fact::Waits { .. } => Ok(()),
             Fact::Rescheduled { topic, priority, sequence, due, .. } => {
                 let (topic, priority, sequence) = (*topic, *priority, *sequence);
                 self.set_due(MessageId { topic, priority, sequence }, Some(*due), at)

@@ -142,7 +142,7 @@ impl Model {
             | Fact::TopicRecalled { .. }
             | Fact::Extended { .. }
             | Fact::Aged { .. }
-            | Fact::Loosened { .. }
+            | Fact::Waits { .. }
             | Fact::Refilled { .. }
             | Fact::Declined { .. }
             | Fact::Moved { .. }

@@ -265,8 +265,8 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.priority(*level);
             sink.option(*raise, Sink::far);
         }
-        Fact::Loosened { topic, group } => {
-            sink.byte(54);
+        Fact::Waits { topic, group, for_retry } => {
+            sink.byte(if *for_retry { 59 } else { 54 });
             sink.next_topic(*topic);
             sink.number32(*group);
         }
@@ -469,7 +469,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             Fact::Aged { topic, group, level: source.priority()?, raise: source.option(Source::far)? }
         }
         53 => Fact::TopicsSettled { group: source.number32()? },
-        54 => Fact::Loosened { topic: source.next_topic()?, group: source.number32()? },
+        54 => Fact::Waits { topic: source.next_topic()?, group: source.number32()?, for_retry: false },
         55 => Fact::ExchangeCreated {
             namespace: source.number32()?,
             name: source.exchange_name()?,
@@ -490,6 +490,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             binding: source.binding()?,
             version: source.number()?,
         },
+        59 => Fact::Waits { topic: source.next_topic()?, group: source.number32()?, for_retry: true },
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }

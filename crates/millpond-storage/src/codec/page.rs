@@ -13,6 +13,9 @@ use super::{BadRecord, Sink, Source};
 /// Beside the priority of a level some of whose messages rest in pieces: most have none.
 const HAS_RESTING: u8 = 16;
 
+/// Beside the number of a topic's levels, of which there are [`Priority::COUNT`] at most, with two bits below it.
+const WAITS_FOR_RETRY: u64 = 64;
+
 /// Appends a page: a byte for its kind, what its key says, and the rest.
 pub fn encode_page(page: &Page, out: &mut Vec<u8>) {
     let mut sink = Sink::new(out);
@@ -130,14 +133,16 @@ impl Sink<'_> {
                 });
                 self.list(groups, Sink::group);
             }
-            Page::Topic(TopicPage { number, group: _, name: _, floor, next_lease, epoch, levels, bucket, age }) => {
+            Page::Topic(page) => {
+                let TopicPage { number, group: _, name: _, floor, next_lease, epoch, levels, bucket, age, .. } = page;
                 self.number(number.0);
                 self.number(*floor);
                 self.difference(next_lease.0, *floor);
                 self.number32(*epoch);
                 // Most topics have one level and nothing else, and very many of them are kept.
                 let more = u64::from(bucket.is_some()) + 2 * u64::from(age.is_some());
-                self.number(4 * levels.len() as u64 + more);
+                let waits = if page.waits_for_retry { WAITS_FOR_RETRY } else { 0 };
+                self.number(waits + 4 * levels.len() as u64 + more);
                 levels.iter().for_each(|level| self.level(level, *floor));
                 if let Some(BucketPage { full, dry }) = bucket {
                     self.number(*full);
@@ -202,11 +207,15 @@ impl Source<'_> {
                 let next_lease = LeaseNumber(self.beside(floor)?);
                 let epoch = self.number32()?;
                 let parts = self.number()?;
+                let waits_for_retry = parts & WAITS_FOR_RETRY != 0;
+                let parts = parts & !WAITS_FOR_RETRY;
                 let levels = (0..parts / 4).map(|_| self.level(floor)).collect::<Result<_, _>>()?;
                 let bucket = if parts & 1 != 0 { Some(self.bucket()?) } else { None };
                 let age = if parts & 2 != 0 { Some(self.age()?) } else { None };
                 let (group, name) = (*group, name.clone());
-                Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch, levels, bucket, age })
+                let page =
+                    TopicPage { number, group, name, floor, next_lease, epoch, levels, bucket, age, waits_for_retry };
+                Page::Topic(page)
             }
             Key::Dead { .. } => Page::Dead(self.rest_of_dead(key)?),
             Key::Dedup { namespace, hash } => {

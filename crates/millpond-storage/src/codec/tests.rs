@@ -140,6 +140,7 @@ fn a_topic_with_one_message_costs_some_30_bytes() {
         levels: vec![level],
         bucket: None,
         age: None,
+        waits_for_retry: false,
     });
     assert_eq!(entry_bytes(&page).len(), 30);
 }
@@ -232,7 +233,18 @@ fn a_long_line_costs_little() {
         let (number, group, name) = (TopicNumber(1), 0, TopicName::try_from("t").unwrap());
         let next_lease = LeaseNumber(floor);
         let levels = vec![level];
-        let page = TopicPage { number, group, name, floor, next_lease, epoch: 0, levels, bucket: None, age: None };
+        let page = TopicPage {
+            number,
+            group,
+            name,
+            floor,
+            next_lease,
+            epoch: 0,
+            levels,
+            bucket: None,
+            age: None,
+            waits_for_retry: false,
+        };
         let page = Page::Topic(page);
         page_bytes(&page).len() as u64 / 1000
     };
@@ -778,7 +790,7 @@ impl Draw {
             39 => Fact::Refilled { topic, group },
             40 => Fact::Aged { topic, group, level: priority, raise: self.maybe(Self::wall) },
             41 => Fact::TopicsSettled { group },
-            42 => Fact::Loosened { topic, group },
+            42 => Fact::Waits { topic, group, for_retry: self.flag() },
             _ => {
                 let mut block = Vec::new();
                 block::push(&mut block, b"", &[], &[1; 5]).unwrap();
@@ -846,6 +858,7 @@ impl Draw {
                 bucket: self
                     .maybe(|draw| BucketPage { full: draw.number(), dry: draw.maybe(|draw| RunTime(draw.number())) }),
                 age: self.maybe(|draw| AgePage { level: draw.priority(), raise: draw.maybe(Self::wall) }),
+                waits_for_retry: false,
             }),
             3 => Page::Dead(self.dead_page()),
             4 => Page::Dedup(DedupPage {
@@ -887,7 +900,7 @@ impl Draw {
                 let resting = |draw: &mut Self| StoredResting::of(&[draw.resting()]);
                 let levels = page.levels.into_iter();
                 let levels = levels.map(|level| LevelPage { resting: self.list(3, resting), ..level });
-                Page::Topic(TopicPage { levels: levels.collect(), ..page })
+                Page::Topic(TopicPage { levels: levels.collect(), waits_for_retry: self.flag(), ..page })
             }
             _ => {
                 let Page::Piece(page) = self.page(6) else { panic!("a piece was drawn") };

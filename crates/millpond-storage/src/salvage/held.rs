@@ -144,7 +144,7 @@ impl Held {
             | Fact::Drawn { .. }
             | Fact::Refilled { .. }
             | Fact::Aged { .. }
-            | Fact::Loosened { .. }
+            | Fact::Waits { .. }
             | Fact::Ripened { .. }
             | Fact::Forgotten { .. } => {}
         }

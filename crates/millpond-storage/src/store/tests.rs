@@ -50,7 +50,18 @@ fn topic(number: u64, floor: u64) -> Page {
     let level = LevelPage { priority: Priority::DEFAULT, next, runs: vec![run], stored, aside, resting };
     let (number, next_lease) = (TopicNumber(number), LeaseNumber(floor));
     let levels = vec![level];
-    Page::Topic(TopicPage { number, group, name, floor, next_lease, epoch: 1, levels, bucket: None, age: None })
+    Page::Topic(TopicPage {
+        number,
+        group,
+        name,
+        floor,
+        next_lease,
+        epoch: 1,
+        levels,
+        bucket: None,
+        age: None,
+        waits_for_retry: false,
+    })
 }
 
 fn dedup(hash: u128) -> (Key, Page) {
