@@ -5,7 +5,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use millpond_protocol::{Request, Response};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::process::Process;
 use super::report::Report;
 use super::spawned::{End, Spawned};
-use super::wire::{Wire, unexpected};
+use super::wire::{PATIENCE, Wire, unexpected};
 use crate::cli::{Globals, Output};
 use crate::failure::Failure;
 use crate::quantity;
@@ -197,19 +197,25 @@ impl Target {
         Ok(())
     }
 
+    /// Removes what the run left. Publishes that nobody waits for (level `none`) may still come in, so what the namespace
+    /// holds is purged until nothing has come in between.
     fn remove_namespace(&self) -> Result<(), Failure> {
         let mut wire = Wire::connect(self.address)?;
-        let purge = Request::Purge { namespace: self.namespace.clone(), filter: Filter::All, group: None };
-        match wire.call(&purge)? {
-            Response::Count(_) => {}
-            other => return Err(unexpected(&other)),
-        }
-        if self.namespace == NamespaceName::default() {
-            return Ok(());
-        }
-        match wire.call(&Request::NamespaceDelete { namespace: self.namespace.clone() })? {
-            Response::Done => Ok(()),
-            other => Err(unexpected(&other)),
+        let begin = Instant::now();
+        loop {
+            let purge = Request::Purge { namespace: self.namespace.clone(), filter: Filter::All, group: None };
+            match wire.call(&purge)? {
+                Response::Count(_) => {}
+                other => return Err(unexpected(&other)),
+            }
+            if self.namespace == NamespaceName::default() {
+                return Ok(());
+            }
+            match wire.call(&Request::NamespaceDelete { namespace: self.namespace.clone() })? {
+                Response::Done => return Ok(()),
+                Response::Error { code: Code::NamespaceInUse, .. } if begin.elapsed() < PATIENCE => {}
+                other => return Err(unexpected(&other)),
+            }
         }
     }
 }
