@@ -13,16 +13,16 @@ use crate::store::{Key, Want};
 const LEAVE_MAX: usize = 256;
 /// Topics that are looked at for that.
 const LOOK_MAX: usize = 1024;
-/// Of what is read ahead in one place, there are so many reads in memory: the one that is served, and the next.
-const READS_AHEAD: usize = 2;
+/// One part in so many of the room for topics is for those that were read ahead and wait for their turn.
+const BROUGHT_SHARE: usize = 2;
 
 impl Core {
     /// Sets how many bytes the topics in memory should not exceed.
     pub fn set_room(&mut self, bytes: usize) {
         self.state.residents.room = bytes;
         self.state.leased.has_eased = true;
-        let ahead = self.dispatcher.reach.set_room(bytes);
-        self.state.residents.set_brought(READS_AHEAD * ahead);
+        self.dispatcher.reach.set_room(bytes);
+        self.state.residents.set_brought(bytes / BROUGHT_SHARE);
     }
 
     /// Sets how many producer sessions may stay in memory.
@@ -66,6 +66,7 @@ impl Core {
     /// do. Each turn does this at its end; a replay does it between batches.
     pub fn make_room(&mut self) -> bool {
         self.state.let_producers_leave();
+        self.state.let_brought_go();
         let (mut looked, mut left) = (0, 0);
         let horizon = self.horizon();
         let looks = LOOK_MAX.min(self.state.topics.len());

@@ -85,12 +85,12 @@ impl Core {
             }
             Answer::Range { range, entries, complete } => {
                 let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
-                entries.into_iter().for_each(|(key, page)| self.take_in_of_range(&key, page));
+                self.take_in_ahead(entries);
                 self.dispatcher.range_loaded(&range, last.as_ref());
             }
             Answer::Spread { spread, parts } => {
                 for Part { from, until, entries } in parts {
-                    entries.into_iter().for_each(|(key, page)| self.take_in_of_range(&key, page));
+                    self.take_in_ahead(entries);
                     self.dispatcher.reach.know(&from, &until);
                 }
                 self.dispatcher.reach.answered(&spread.range);
@@ -170,15 +170,20 @@ impl Core {
         slot
     }
 
-    /// Takes a topic into memory that was read because dispatch may come to it, unless it is there.
-    fn take_in_of_range(&mut self, key: &KeyBytes, page: Page) {
-        let (Some((group, shelf, _)), Page::Topic(page)) = (Key::parse_topic_bound(key), page) else {
-            unreachable!("a range of topics was asked for")
-        };
-        if self.state.topics.find(group, &page.name).is_none() {
-            let slot = self.take_in_topic(page, shelf);
-            self.state.brought(slot);
+    /// Takes topics into memory that were read because dispatch may come to them, those that are not there.
+    fn take_in_ahead(&mut self, entries: Vec<(KeyBytes, Page)>) {
+        let (mut topics, before) = (0, self.resident_bytes());
+        for (key, page) in entries {
+            let (Some((group, shelf, _)), Page::Topic(page)) = (Key::parse_topic_bound(&key), page) else {
+                unreachable!("a range of topics was asked for")
+            };
+            if self.state.topics.find(group, &page.name).is_none() {
+                let slot = self.take_in_topic(page, shelf);
+                self.state.brought(slot);
+                topics += 1;
+            }
         }
+        self.dispatcher.reach.took_in(topics, self.resident_bytes() - before);
     }
 
     /// Takes a topic or a piece of a line into memory, unless it is there, and what a parked command looks up.

@@ -231,6 +231,9 @@ pub(crate) fn replay<R: Replica>(
     Ok(Recovered { state, report, durable, live, first, used })
 }
 
+/// Facts that a replay reads for together: many make a good read, and the topics that they are about are in memory meanwhile.
+const TOGETHER: usize = 1024;
+
 /// Where a state is brought back from.
 #[derive(Clone)]
 pub(crate) struct Source<'a> {
@@ -358,8 +361,23 @@ impl<R: Replica> Replay<'_, R> {
         Err(OpenError::Damaged { file, offset, position: end, durable, what })
     }
 
-    fn replay(&mut self, segment: &Segment, header: &BatchHeader, payload: Bytes) -> Result<(), OpenError> {
+    /// Reads what facts need, in bulk, and each once: they may be about very many topics of the checkpoint.
+    fn fetch(&mut self, facts: &[(Fact, u64)]) -> Result<(), OpenError> {
         let Source { disk, store, .. } = self.source;
+        let Some(state) = &mut self.state else { return Ok(()) };
+        loop {
+            let wants: BTreeSet<Want> = facts.iter().filter_map(|(fact, _)| state.needs(fact)).collect();
+            if wants.is_empty() {
+                return Ok(());
+            }
+            let tree = |error| OpenError::Tree { place: disk.place(TREE), error };
+            let fetched = store.read(wants.into_iter().collect::<Vec<_>>()).map_err(tree)?;
+            store.resolve(fetched).answers.into_iter().for_each(|answer| state.recall(answer));
+        }
+    }
+
+    fn replay(&mut self, segment: &Segment, header: &BatchHeader, payload: Bytes) -> Result<(), OpenError> {
+        let disk = self.source.disk;
         let begin = header.position + HEADER as u64;
         let bad = |offset: usize, what: &'static str| OpenError::Record {
             file: disk.place(&segment.name),
@@ -368,39 +386,31 @@ impl<R: Replica> Replay<'_, R> {
         };
         let facts = facts_of(header, &payload).map_err(|error| bad(error.offset, error.what))?;
         self.report.facts += facts.len() as u64;
-        if let Some(state) = &mut self.state {
-            // In bulk, and each once: a batch may be about very many topics of the checkpoint.
-            loop {
-                let wants: BTreeSet<Want> = facts.iter().filter_map(|(fact, _)| state.needs(fact)).collect();
-                if wants.is_empty() {
-                    break;
+        for facts in facts.chunks(TOGETHER) {
+            self.fetch(facts)?;
+            for (fact, position) in facts {
+                match (&mut self.state, fact) {
+                    (Some(state), fact) => state.apply(fact, *position),
+                    (none, Fact::Created { hash_key }) => {
+                        let state = none.insert(R::empty(*hash_key, self.source.store.clone()));
+                        state.set_bounds(self.bounds);
+                        state.apply(fact, *position);
+                    }
+                    (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
                 }
-                let tree = |error| OpenError::Tree { place: disk.place(TREE), error };
-                let fetched = store.read(wants.into_iter().collect::<Vec<_>>()).map_err(tree)?;
-                store.resolve(fetched).answers.into_iter().for_each(|answer| state.recall(answer));
-            }
-        }
-        for (fact, position) in facts {
-            match (&mut self.state, &fact) {
-                (Some(state), fact) => state.apply(fact, position),
-                (none, Fact::Created { hash_key }) => {
-                    let state = none.insert(R::empty(*hash_key, store.clone()));
-                    state.set_bounds(self.bounds);
-                    state.apply(&fact, position);
+                let state = self.state.as_mut().expect("a fact was applied to it");
+                let Holdings { stored, shared, freed } = state.holdings();
+                stored.drain(..).for_each(|(group, bytes)| self.live.stored(segment.base, group, bytes));
+                if !shared.drain(..).all(|(group, extent)| self.live.shared(group, extent)) {
+                    return Err(bad((position - begin) as usize, "shares messages that its segment does not hold"));
                 }
-                (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
+                if !freed.drain(..).all(|(group, extent)| self.live.freed(group, extent)) {
+                    return Err(bad((position - begin) as usize, "ends messages that its segment does not hold"));
+                }
             }
-            let Holdings { stored, shared, freed } = self.state.as_mut().expect("a fact was applied to it").holdings();
-            stored.drain(..).for_each(|(group, bytes)| self.live.stored(segment.base, group, bytes));
-            if !shared.drain(..).all(|(group, extent)| self.live.shared(group, extent)) {
-                return Err(bad((position - begin) as usize, "shares messages that its segment does not hold"));
-            }
-            if !freed.drain(..).all(|(group, extent)| self.live.freed(group, extent)) {
-                return Err(bad((position - begin) as usize, "ends messages that its segment does not hold"));
-            }
+            let room = self.room;
+            self.state.iter_mut().for_each(|state| state.make_room(room));
         }
-        let room = self.room;
-        self.state.iter_mut().for_each(|state| state.make_room(room));
         self.durable = self.durable.max(header.durable);
         self.report.batches += 1;
         self.report.orderly = header.flags & (MARK | STOP) == MARK | STOP;

@@ -287,12 +287,19 @@ impl Store for LayeredStore {
     }
 
     fn dump(&self) -> Vec<Page> {
-        let everything = Range { from: vec![1], until: vec![u8::MAX], limit: u32::MAX };
-        let fetched = self.read(vec![Want::Range(everything)]).expect("what is dumped was verified just before");
-        let Some(Answer::Range { entries, .. }) = self.resolve(fetched).answers.pop() else {
-            unreachable!("a range is answered by a range");
-        };
-        entries.into_iter().map(|(_, page)| page).collect()
+        let (mut pages, mut from) = (Vec::new(), vec![1]);
+        loop {
+            let rest = Range { from, until: vec![u8::MAX], limit: u32::MAX };
+            let fetched = self.read(vec![Want::Range(rest)]).expect("what is dumped was verified just before");
+            let Some(Answer::Range { entries, complete, .. }) = self.resolve(fetched).answers.pop() else {
+                unreachable!("a range is answered by a range");
+            };
+            from = entries.last().map_or(Vec::new(), |(key, _)| [&key[..], &[0]].concat());
+            pages.extend(entries.into_iter().map(|(_, page)| page));
+            if complete {
+                return pages;
+            }
+        }
     }
 }
 

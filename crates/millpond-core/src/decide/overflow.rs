@@ -12,19 +12,26 @@ use crate::state::TopicSlot;
 use crate::state::topic::{AsideWhy, Front};
 use crate::store::Want;
 
-/// Beside as many as come, so many messages of a topic end at most because of one publish, in each group. Where the limit came
-/// late, it takes some publishes until no more wait than may.
+/// Beside as many as come, so many messages end at most because of one publish, of all its topics and in all groups. Where the
+/// limit came late, it takes some publishes until no more wait than may.
 const DROP_MAX: u64 = 10_000;
 
 /// What is dropped because of the publish that is decided next. A topic that it drops from keeps messages that wait, so its slot
 /// stays its own meanwhile.
-#[derive(Default)]
 pub(crate) struct Dropping {
+    /// How many more may end beside as many as come.
+    left: u64,
     /// How many go on waiting in topics that are so far over their limit that this publish may not bring them down to it. It
     /// is the same for whatever the publish is cut into, and what is fetched is reckoned by it too.
     floors: BTreeMap<TopicSlot, u64>,
     /// Before these, all that is aside at a level is leased. Nothing comes back while a publish is decided.
     passed: BTreeMap<(TopicSlot, Priority), Sequence>,
+}
+
+impl Default for Dropping {
+    fn default() -> Dropping {
+        Dropping { left: DROP_MAX, floors: BTreeMap::new(), passed: BTreeMap::new() }
+    }
 }
 
 impl Dropping {
@@ -96,9 +103,11 @@ impl Core {
     pub(super) fn bring_to_drop(&mut self, slot: TopicSlot, limit: u32, coming: u64) -> Result<(), Want> {
         let topic = &self.state.topics[slot];
         let waiting = topic.waiting();
-        let floor = waiting.saturating_sub(DROP_MAX);
-        if floor > u64::from(limit) {
-            self.dropping.floors.insert(slot, floor);
+        let too_many = waiting.saturating_sub(limit.into());
+        let end = too_many.min(self.dropping.left);
+        self.dropping.left -= end;
+        if end < too_many {
+            self.dropping.floors.insert(slot, waiting - end);
         }
         let over = (waiting + coming).saturating_sub(self.dropping.floor(slot, limit));
         let in_line: u64 = topic.levels.iter().map(|level| level.line.waiting()).sum();

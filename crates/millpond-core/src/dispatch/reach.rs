@@ -29,7 +29,7 @@ const OF_TENANT_MAX: u32 = READ_AHEAD / 16;
 /// One part in so many of the room for topics is for what is read ahead: there are two reads of each stretch in memory,
 /// the one that is served and the next, and what was served stays until it is finished.
 const AHEAD_SHARE: usize = 4;
-/// About what a topic with a message or two takes of that room.
+/// About what a topic with a message or two takes of that room. Those that hold more are found to when they come.
 const TOPIC_BYTES: usize = 512;
 
 const LOWEST: Priority = Priority::new(0).expect("it is one");
@@ -56,24 +56,44 @@ struct ColdShelf {
 pub(crate) struct Reach {
     shelves: BTreeMap<(GroupNumber, Priority), ColdShelf>,
     wanted: Vec<Want>,
-    /// Topics that may be read ahead at a time, of all stretches of a shelf together.
-    ahead: u32,
+    /// Bytes that topics which are read ahead may take, of all stretches of a shelf together.
+    room: usize,
+    /// What one takes, by those that came last.
+    topic_bytes: usize,
     /// Whether only what somebody waits for is read, and as little as may be.
     is_held_back: bool,
 }
 
 impl Default for Reach {
     fn default() -> Reach {
-        Reach { shelves: BTreeMap::new(), wanted: Vec::new(), ahead: u32::MAX, is_held_back: false }
+        Reach {
+            shelves: BTreeMap::new(),
+            wanted: Vec::new(),
+            room: usize::MAX,
+            topic_bytes: TOPIC_BYTES,
+            is_held_back: false,
+        }
     }
 }
 
 impl Reach {
-    /// Sets how many bytes there are for topics in memory, and tells how many may be read ahead at a time.
-    pub(crate) fn set_room(&mut self, bytes: usize) -> usize {
-        let topics = bytes / AHEAD_SHARE / TOPIC_BYTES;
-        self.ahead = u32::try_from(topics).unwrap_or(u32::MAX);
-        topics
+    /// Sets how many bytes there are for topics in memory.
+    pub(crate) fn set_room(&mut self, bytes: usize) {
+        self.room = bytes / AHEAD_SHARE;
+    }
+
+    /// Topics that were read ahead take so many bytes together: as many fewer are read ahead the more they take, and more
+    /// again only bit by bit.
+    pub(crate) fn took_in(&mut self, topics: usize, bytes: usize) {
+        if let Some(of_one) = bytes.checked_div(topics) {
+            self.topic_bytes = of_one.max((3 * self.topic_bytes + of_one) / 4).max(TOPIC_BYTES);
+        }
+    }
+
+    /// Topics that may be read ahead at a time, of all stretches of a shelf together.
+    fn ahead(&self) -> u32 {
+        let topics = if self.is_held_back { 0 } else { self.room / self.topic_bytes };
+        u32::try_from(topics).unwrap_or(u32::MAX)
     }
 
     /// Whether topics take all the room there is for them, so that nothing is read ahead.
@@ -130,9 +150,9 @@ impl Reach {
 
     /// The range of a span, and how many topics of it are for one place.
     fn range(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) -> Option<(Range, u32)> {
+        let ahead = self.ahead();
         let shelf = self.shelves.get_mut(&(group, priority))?;
         let bound = |name: &[u8]| Key::topic_bound(group, Shelf::Ready(priority), name);
-        let ahead = if self.is_held_back { 0 } else { self.ahead };
         let limit = |topics: u32| topics.clamp(READ_AHEAD_MIN, READ_AHEAD);
         let range = Range { from: bound(&span.from), until: bound(&span.until), limit: limit(ahead) };
         shelf.asked.insert(span.from).then(|| (range, limit(ahead / places as u32)))

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use millpond_types::{TopicName, TopicView};
 
+use super::Needs;
 use super::walk::{Place, Walk};
-use super::{Needs, TOPICS_HELD};
 use crate::Core;
 use crate::fact::GroupNumber;
 use crate::state::State;
@@ -44,9 +44,10 @@ impl Coming {
         group: GroupNumber,
         state: &State,
         left: &mut usize,
+        most: usize,
         is_of_interest: impl Fn(&TopicView) -> bool,
     ) -> Option<Want> {
-        while self.names.len() < TOPICS_HELD {
+        while self.names.len() < most {
             match walk.next(group, state, left) {
                 Place::At(view) => {
                     *left -= 1;
@@ -75,7 +76,8 @@ impl Core {
     ) -> Next {
         if coming.held == 0 {
             needs.topics.clear();
-            if let Some(want) = coming.find(walk, group, &self.state, left, is_of_interest) {
+            let most = self.jobs.held_by_each();
+            if let Some(want) = coming.find(walk, group, &self.state, left, most, is_of_interest) {
                 return Next::Waits(Vec::from([want]));
             }
             if coming.names.is_empty() {
@@ -95,7 +97,7 @@ impl Core {
     /// Keeps the next topics in memory; what has to be fetched for that.
     fn hold(&mut self, coming: &mut Coming, group: GroupNumber, needs: &mut Needs) -> Vec<Want> {
         let mut missing = Vec::new();
-        for name in coming.names.iter().take(TOPICS_HELD) {
+        for name in coming.names.iter().take(self.jobs.held_by_each()) {
             needs.topics.insert(name.clone());
             if self.state.topics.find(group, name).is_none() {
                 self.look_up_in(group, name, &mut missing);

@@ -14,7 +14,7 @@ use millpond_types::{
     Coalesce, Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, TopicName,
 };
 
-use super::{Needs, Step, TOPICS_HELD, Task, WRITING, Walk};
+use super::{Needs, Step, Task, WRITING, Walk};
 use crate::Core;
 use crate::command::{DeadWhich, Listing, Ticket};
 use crate::decide::Refusal;
@@ -217,7 +217,7 @@ impl Core {
                 needs.entries.insert(key.clone());
                 wants.push(Want::Entry(key));
             }
-            if needs.topics.len() >= TOPICS_HELD {
+            if needs.topics.len() >= self.jobs.held_by_each() {
                 break;
             }
         }

@@ -57,8 +57,10 @@ const SLICE: usize = 1_000;
 const WRITING: usize = 2;
 /// Messages of a topic that count as an entry: they are looked at run by run, and no run is shorter than one of them.
 const MESSAGES: u64 = 16;
-/// Topics that one job keeps in memory at a time because it comes to them next.
+/// Topics that all jobs together keep in memory at a time because they come to them next: each may hold very much.
 const TOPICS_HELD: usize = 64;
+/// Those of one job, at least.
+const TOPICS_HELD_MIN: usize = 4;
 /// Jobs at a time. Each is asked for by a person or a console, and holds at most a page of rows beside what it read ahead.
 const JOBS_MAX: usize = 32;
 
@@ -159,6 +161,11 @@ impl Jobs {
 
     fn is_on_hold(&self, job: &Job) -> bool {
         self.on_hold && job.task.writes()
+    }
+
+    /// Topics that one job may keep in memory.
+    fn held_by_each(&self) -> usize {
+        (TOPICS_HELD / self.queue.len().max(1)).max(TOPICS_HELD_MIN)
     }
 
     /// Whether topics of a name stay in memory because a job comes to one of them. Those of other namespaces may.

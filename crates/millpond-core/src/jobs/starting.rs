@@ -120,7 +120,7 @@ impl Core {
         if let Some(known) = known {
             names.retain(|name| Name::compare_key(name.as_bytes(), &known).is_lt());
         }
-        names.truncate(TOPICS_HELD);
+        names.truncate(self.jobs.held_by_each());
         Ok(names)
     }
 

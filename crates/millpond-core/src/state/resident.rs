@@ -6,7 +6,7 @@
 use alloc::collections::VecDeque;
 use core::mem::size_of;
 
-use millpond_types::Sequence;
+use millpond_types::{Millis, RunTime, Sequence};
 
 use crate::state::ageing::Age;
 use crate::state::bucket::Bucket;
@@ -25,9 +25,12 @@ pub(crate) const LEASE_BYTES: usize = size_of::<Lease>() + size_of::<Aside>() + 
 /// Bytes that topics may take whatever the room is: so a few consumers go on, one topic after another, in no room at all.
 const ROOM_MIN: usize = 1024 * 1024;
 const NONE: TopicSlot = TopicSlot::MAX;
-/// Topics brought in for dispatch that stay until they are served, the last ones, at least: more than are needed at a time
-/// to find out whose turn it is in a scope, so that dispatch goes on however little room there is.
-const BROUGHT_MIN: usize = 1024;
+/// Topics brought in for dispatch that may stay for their turn, the last ones: more than are needed at a time to find out whose
+/// turn it is in a scope.
+const BROUGHT_MAX: usize = 1024;
+/// How long each of these may stay where they take more than their share of the room: dispatch goes on however little that is,
+/// and does not wait for more once what is read for it has come. Whoever asked for them may have gone meanwhile.
+const BROUGHT_FOR: Millis = Millis::seconds(1);
 
 /// All topics in memory.
 #[derive(Debug)]
@@ -39,9 +42,19 @@ pub(crate) struct Residents {
     oldest: TopicSlot,
     newest: TopicSlot,
     /// Those that were brought in for dispatch last. Some may be gone since, or served.
-    brought: VecDeque<TopicSlot>,
-    /// How many of these are kept.
-    brought_max: usize,
+    brought: VecDeque<Brought>,
+    /// What these took together when they came.
+    brought_bytes: usize,
+    /// What they may take for longer.
+    brought_share: usize,
+}
+
+/// A topic that was brought in for dispatch.
+#[derive(Debug)]
+struct Brought {
+    slot: TopicSlot,
+    bytes: usize,
+    until: RunTime,
 }
 
 /// A topic among them.
@@ -64,7 +77,8 @@ impl Default for Residents {
             oldest: NONE,
             newest: NONE,
             brought: VecDeque::new(),
-            brought_max: BROUGHT_MIN,
+            brought_bytes: 0,
+            brought_share: usize::MAX,
         }
     }
 }
@@ -90,9 +104,14 @@ impl Residence {
 }
 
 impl Residents {
-    /// Sets how many topics that dispatch reads ahead may wait for their turn.
-    pub(crate) fn set_brought(&mut self, topics: usize) {
-        self.brought_max = topics.max(BROUGHT_MIN);
+    /// Sets how many bytes topics may take that dispatch reads ahead and that wait for their turn.
+    pub(crate) fn set_brought(&mut self, bytes: usize) {
+        self.brought_share = bytes;
+    }
+
+    /// When one that was brought in for dispatch may leave.
+    pub(crate) fn next_brought(&self) -> Option<RunTime> {
+        self.brought.front().filter(|_| self.brought_bytes > self.brought_share).map(|brought| brought.until)
     }
 
     /// Bytes that topics may take which cannot do without memory.
@@ -150,13 +169,23 @@ impl State {
 
     /// A topic was brought in for dispatch.
     pub(crate) fn brought(&mut self, slot: TopicSlot) {
-        self.topics[slot].residence.brought = true;
-        self.residents.brought.push_back(slot);
-        if self.residents.brought.len() > self.residents.brought_max
-            && let Some(first) = self.residents.brought.pop_front()
-            && let Some(topic) = self.topics.get_mut(first)
-        {
-            topic.residence.brought = false;
+        self.used(slot);
+        let residence = &mut self.topics[slot].residence;
+        residence.brought = true;
+        let brought = Brought { slot, bytes: residence.bytes, until: self.now.run + BROUGHT_FOR };
+        self.residents.brought_bytes += brought.bytes;
+        self.residents.brought.push_back(brought);
+    }
+
+    /// Topics that were brought in for dispatch need not wait for their turn any more where they are too many.
+    pub(crate) fn let_brought_go(&mut self) {
+        let State { residents, topics, now, .. } = self;
+        while residents.brought.len() > BROUGHT_MAX || residents.next_brought().is_some_and(|until| until <= now.run) {
+            let Brought { slot, bytes, .. } = residents.brought.pop_front().expect("there are too many");
+            residents.brought_bytes -= bytes;
+            if let Some(topic) = topics.get_mut(slot) {
+                topic.residence.brought = false;
+            }
         }
     }
 

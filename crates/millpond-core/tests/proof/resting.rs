@@ -637,6 +637,27 @@ fn where_a_limit_comes_late_a_publish_of_many_parts_drops_no_more_than_another()
     }
 }
 
+/// Of many topics that are all far over a limit that came late.
+#[test]
+fn a_publish_drops_no_more_of_many_topics_than_of_one() {
+    const EACH: u64 = 600;
+    let mut house = House::new();
+    let names: Vec<String> = (0..30).map(|at| format!("jobs/{at}")).collect();
+    for name in &names {
+        house.publish(name, (0..EACH).map(|_| 0));
+    }
+    house.set_policy(late(None));
+    let facts = house.bare.journal.facts.len();
+    let runs = names.iter().map(|name| publish_run(&mut house.known, name, 1, None)).collect();
+    house.turn(Some(publish(runs)));
+    house.rest();
+    let ended = house.bare.journal.facts[facts..].iter().map(|(fact, _)| match fact {
+        Fact::Ended { count, .. } => u64::from(*count),
+        _ => 0,
+    });
+    assert_eq!(ended.sum::<u64>(), 10_000 + names.len() as u64);
+}
+
 /// What is leased lies between them, and is not looked at again for each that goes.
 #[test]
 fn what_rests_is_dropped_in_order_by_one_publish_though_others_of_it_are_leased() {

@@ -1,5 +1,6 @@
 //! What leaves memory where there is too little of it, and when that is not enough.
 
+use millpond_core::Now;
 use millpond_core::command::*;
 use millpond_types::{Millis, NamespaceName};
 
@@ -39,6 +40,45 @@ fn it_is_crowded_when_none_can_leave_and_no_longer_when_one_can() {
     let release = FinishVerb::Release { delay: Millis::ZERO };
     turn(&mut bare, Command::Finish(Finish { verb: release, receipts, confirm: false }));
     assert!(!bare.core.is_crowded());
+}
+
+/// Or publishes wait, for a consumer that has left.
+#[test]
+fn topics_that_hold_very_much_and_were_read_ahead_leave_for_want_of_room() {
+    const ROOM: usize = 1 << 20;
+    let mut bare: Bare = Bare::new();
+    // Messages of topics that are published to by turns are runs of their own.
+    (0..600).for_each(|_| _ = turn(&mut bare, publish(100)));
+    bare.core.set_room(ROOM);
+    rest(&mut bare);
+    let (bytes, cold) = (bare.core.resident_bytes(), bare.core.cold_count());
+    assert!(bytes <= ROOM && cold > 70, "they take more than there is room for: {bytes} bytes, {cold}");
+    for _ in 0..20 {
+        bare.submit(receive(1));
+        let receipts = rest(&mut bare);
+        assert_eq!(receipts.len(), 1);
+        turn(&mut bare, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
+        let wake = bare.core.next_wake().expect("what was read ahead is looked at again");
+        let Now { run, wall } = bare.core.now();
+        bare.core.set_time(Now { run: run + wake, wall: wall + wake });
+        rest(&mut bare);
+        assert!(!bare.core.is_crowded());
+        assert!(bare.core.resident_bytes() <= ROOM, "{} bytes", bare.core.resident_bytes());
+    }
+}
+
+/// Turns until nothing more happens by itself; the leases that they give.
+fn rest(bare: &mut Bare) -> Vec<ReceiptRun> {
+    let mut receipts = Vec::new();
+    loop {
+        let runs = bare.turn();
+        receipts.extend(runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }));
+        let wanted = bare.wanted();
+        if !bare.core.make_room() && wanted.is_empty() {
+            return receipts;
+        }
+        bare.load(wanted);
+    }
 }
 
 /// A turn with one command; the leases that it gives.

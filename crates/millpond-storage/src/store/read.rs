@@ -16,6 +16,10 @@ use crate::codec::decode_entry;
 use crate::sync::lock;
 use crate::tree::TreeError;
 
+/// Bytes of rows after which a read of a range ends though it may have more: topics may hold very much, and what is read takes
+/// several times as much in memory.
+const READ_BYTES: usize = 256 * 1024;
+
 /// What is to be read: wants of the core, or the rest of ranges whose rows had gone.
 pub struct Wants {
     wants: Vec<Pending>,
@@ -38,8 +42,19 @@ pub struct Resolved {
 
 enum Pending {
     Entry { key: KeyBytes, page: Option<Page> },
-    Range { range: Range, rows: Vec<(KeyBytes, Page)>, next: KeyBytes, slice: u32, complete: bool },
+    Range { range: Range, rows: Vec<(KeyBytes, Page)>, next: KeyBytes, slice: u32, end: End },
     Spread { spread: Spread, parts: Vec<Part> },
+}
+
+/// Why the rows of a range end where they do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// There are no more.
+    Complete,
+    /// As many were read as were asked for.
+    Limit,
+    /// They are very large.
+    Bytes,
 }
 
 /// Says that a read has begun and is not resolved.
@@ -67,7 +82,7 @@ impl From<Vec<Want>> for Wants {
                 let next = range.from.clone();
                 // One more than asked for, to know whether there are more.
                 let slice = range.limit.saturating_add(1);
-                Pending::Range { range, rows: Vec::new(), next, slice, complete: false }
+                Pending::Range { range, rows: Vec::new(), next, slice, end: End::Limit }
             }
             Want::Spread(spread) => Pending::Spread { spread, parts: Vec::new() },
         });
@@ -85,18 +100,22 @@ impl LayeredStore {
             if let Pending::Spread { spread, parts } = want {
                 *parts = self.read_spread(spread)?;
             }
-            if let Pending::Range { range, rows, next, slice, complete } = want {
+            if let Pending::Range { range, rows, next, slice, end } = want {
                 let rest = Range { from: next.clone(), until: range.until.clone(), limit: *slice };
                 let found = self.0.tree.scan(&rest)?;
-                *complete = found.complete;
+                *end = if found.complete { End::Complete } else { End::Limit };
                 // The more of them turn out to be gone, the more are read at a time.
                 *slice = slice.saturating_mul(2);
-                if let Some((last, _)) = found.entries.last() {
-                    *next = KeyBytes::from(&last[..]);
-                    next.push(0);
-                }
+                let mut bytes = 0;
                 for (key, value) in found.entries {
+                    if bytes > READ_BYTES {
+                        *end = End::Bytes;
+                        break;
+                    }
+                    bytes += value.len();
                     rows.push((KeyBytes::from(&key[..]), decoded(&key, &value)?));
+                    *next = KeyBytes::from(&key[..]);
+                    next.push(0);
                 }
             }
         }
@@ -129,14 +148,19 @@ impl LayeredStore {
 
     fn read_spread(&self, spread: &Spread) -> Result<Vec<Part>, TreeError> {
         let Spread { range, of_tenant } = spread;
-        let (mut gather, mut slice) = (Gather::new(spread), *of_tenant);
+        let (mut gather, mut slice, mut bytes) = (Gather::new(spread), *of_tenant, 0);
         'scan: loop {
             // One more than may be taken, to know where what is known ends. Where tenants have little, more at a time.
             let (from, until, limit) = (gather.next(), range.until.clone(), slice.min(range.limit).saturating_add(1));
             let found = self.0.tree.scan(&Range { from, until, limit })?;
             for (key, value) in found.entries {
+                if bytes > READ_BYTES {
+                    let next = gather.next();
+                    gather.end(&next);
+                    return Ok(gather.parts());
+                }
                 match gather.take(KeyBytes::from(&key[..]), decoded(&key, &value)?) {
-                    Taken::Kept => {}
+                    Taken::Kept => bytes += value.len(),
                     Taken::PassedOver => {
                         slice = *of_tenant;
                         continue 'scan;
@@ -172,7 +196,7 @@ impl LayeredStore {
 impl State {
     /// Gives the answer to a want whose rows were read since a generation, or the want if more has to be read.
     fn resolve(&self, want: Pending, since: u64, answers: &mut Vec<Answer>, again: &mut Vec<Pending>) {
-        let (range, rows, next, slice, complete) = match want {
+        let (range, rows, next, slice, end) = match want {
             Pending::Entry { key, page } => {
                 let newer = self.layers(since).find_map(|layer| layer.get(&key));
                 let page = newer.map_or(page, |value| value.map(|value| in_memory(&key, value)));
@@ -191,21 +215,22 @@ impl State {
                 }
                 return answers.push(Answer::Spread { parts: gather.parts(), spread });
             }
-            Pending::Range { range, rows, next, slice, complete } => (range, rows, next, slice, complete),
+            Pending::Range { range, rows, next, slice, end } => (range, rows, next, slice, end),
         };
         // Behind the last row read nobody knows what is on the disk.
-        let until = if complete { range.until.clone() } else { next.clone() };
+        let until = if end == End::Complete { range.until.clone() } else { next.clone() };
         let layers = self.layers(since).map(|layer| layer.range(&range.from, &until).peekable());
         let mut merged = Merged { layers: layers.collect(), rows: rows.into_iter().peekable() };
         let limit = range.limit as usize;
         let entries: Vec<_> = merged.by_ref().take(limit).collect();
         let has_more = entries.len() == limit && merged.next().is_some();
         drop(merged);
-        if complete || has_more {
-            return answers.push(Answer::Range { range, entries, complete: !has_more });
+        if has_more || end == End::Complete || end == End::Bytes && !entries.is_empty() {
+            let complete = end == End::Complete && !has_more;
+            return answers.push(Answer::Range { range, entries, complete });
         }
         // Rows that a layer has hidden need not be kept: that layer will be laid over the rest as well.
-        again.push(Pending::Range { range, rows: entries, next, slice, complete });
+        again.push(Pending::Range { range, rows: entries, next, slice, end });
     }
 }
 

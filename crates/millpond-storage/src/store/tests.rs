@@ -306,6 +306,38 @@ fn a_stranger_costs_no_read() {
     assert_eq!(store.find(&topic_key(Shelf::Idle, 7)), Found::OnDisk);
 }
 
+/// Where they hold much, a few of them are a long read.
+#[test]
+fn a_read_ends_before_it_takes_very_much_memory_and_the_next_goes_on() {
+    const TOPICS: u64 = 30_000;
+    let mut store = filled(Arc::new(MemoryTree::default()), TOPICS);
+    (0..TOPICS).step_by(3).for_each(|number| store.remove(&topic_key(Shelf::Idle, number)));
+    let until = Key::topic_bound(0, Shelf::Idle, &Name::bytes(&[u8::MAX]));
+    for spreads in [false, true] {
+        let (mut from, mut topics, mut reads) = (Key::topic_bound(0, Shelf::Idle, &[]), 0, 0);
+        while from < until {
+            let range = Range { from: from.clone(), until: until.clone(), limit: u32::MAX };
+            let want = if spreads { Want::Spread(Spread { range, of_tenant: 7 }) } else { Want::Range(range) };
+            let answer = store.resolve(store.read(vec![want]).unwrap()).answers.remove(0);
+            let (end, found) = match answer {
+                Answer::Spread { parts, .. } => {
+                    let found = parts.iter().map(|part| part.entries.len()).sum();
+                    (parts.last().unwrap().until.clone(), found)
+                }
+                Answer::Range { entries, complete, .. } => {
+                    let behind_last = [&entries.last().unwrap().0[..], &[0]].concat();
+                    (if complete { until.clone() } else { behind_last }, entries.len())
+                }
+                Answer::Entry(..) => unreachable!("ranges are read"),
+            };
+            assert!(end > from, "each read comes further");
+            (from, topics, reads) = (end, topics + found, reads + 1);
+        }
+        assert_eq!(topics as u64, TOPICS * 2 / 3);
+        assert!((3..20).contains(&reads), "{reads} reads");
+    }
+}
+
 #[test]
 fn a_failed_commit_loses_nothing() {
     let tree = Arc::new(MemoryTree::default());
