@@ -18,6 +18,8 @@ pub enum Canary {
     Lost,
     /// Acks are confirmed when they are written only: a power cut brings ended messages back.
     Back,
+    /// Purges, redrives, listings and the like are answered when it is written only.
+    Answered,
     /// Leaders are told when it is written only: a power cut lets another one have their epoch.
     Reigns,
     /// A delivery is dropped on its way, and its session goes on extending the lease.
@@ -69,9 +71,10 @@ pub enum Canary {
 }
 
 /// All of them by name.
-const NAMES: [(&str, Canary); 26] = [
+const NAMES: [(&str, Canary); 27] = [
     ("lost", Canary::Lost),
     ("back", Canary::Back),
+    ("answered", Canary::Answered),
     ("reigns", Canary::Reigns),
     ("stuck", Canary::Stuck),
     ("early", Canary::Early),
@@ -194,6 +197,7 @@ impl Canary {
         match (self, output) {
             (Canary::Lost, Output::Reply { reply, .. }) => matches!(reply, Reply::Published { .. }),
             (Canary::Back, Output::Reply { reply, .. }) => matches!(reply, Reply::Finished(_)),
+            (Canary::Answered, Output::Reply { reply, .. }) => matches!(reply, Reply::Count(_)),
             (Canary::Reigns, Output::Standing { .. } | Output::Delivery { epoch: Some(_), .. }) => true,
             _ => false,
         }

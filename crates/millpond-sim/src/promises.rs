@@ -22,6 +22,7 @@ pub mod routes;
 pub mod seats;
 pub mod sessions;
 pub mod starts;
+pub mod survival;
 pub mod watermark;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -64,6 +65,7 @@ pub struct Promises {
     retention: retention::Retained,
     once: once::Once,
     repeats: repeats::Repeats,
+    answers: survival::Answers,
     violation: Option<Violation>,
     /// What was seen.
     pub sights: Sights,
@@ -89,6 +91,7 @@ impl Promises {
             retention: retention::Retained::default(),
             once: once::Once::default(),
             repeats: repeats::Repeats::default(),
+            answers: survival::Answers::default(),
             violation: None,
             sights: Sights::default(),
         }
@@ -185,6 +188,7 @@ impl Promises {
         self.fairness = fairness::Turns::default();
         self.retention = retention::Retained::default();
         self.repeats = repeats::Repeats::default();
+        self.answers = survival::Answers::default();
         let kept = self.once.go_back(&self.model);
         self.note(kept);
     }
@@ -196,9 +200,16 @@ impl Promises {
         }
     }
 
-    /// Messages were told.
+    /// Answers were made in a turn.
+    pub fn made(&mut self, outputs: &[Output]) {
+        self.answers.made(outputs, self.recent.back().map(|(at, _)| *at));
+    }
+
+    /// An output was told.
     pub fn told(&mut self, output: &Output) {
         self.once.told(output);
+        let kept = self.answers.told(output, self.recent.front().map(|(at, _)| *at), &mut self.sights);
+        self.note(kept);
     }
 
     /// The first promise that was not kept.

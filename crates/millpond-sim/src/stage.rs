@@ -137,6 +137,7 @@ impl Host for Stage {
 
     fn dispatched(&mut self, core: &mut Core, is_fetching: bool) {
         self.look_for_withdrawn(core.outputs());
+        self.promises.made(core.outputs());
         self.notices.extend(core.notices().iter().cloned());
         self.outputs.extend(core.outputs().iter().cloned());
         if self.reads_at_once && is_fetching {

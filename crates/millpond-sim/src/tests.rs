@@ -51,6 +51,11 @@ fn an_ack_without_a_sync_is_caught() {
 }
 
 #[test]
+fn a_purge_that_is_answered_without_a_sync_is_caught() {
+    assert_caught(Canary::Answered, Checker::Survival);
+}
+
+#[test]
 fn a_delivery_that_gets_lost_is_caught() {
     assert_caught(Canary::Stuck, Checker::Stuck);
 }

@@ -49,6 +49,8 @@ pub enum Checker {
     Failures,
     /// A connection has what its client has asked for, and only as long as its session is its own.
     Connections,
+    /// What is answered survives a cut of the power.
+    Survival,
     /// The life itself was no use: it saw too little to prove anything.
     Sights,
 }
@@ -78,6 +80,7 @@ impl fmt::Display for Checker {
             Checker::Sessions => "batch and session",
             Checker::Failures => "failed and dead",
             Checker::Connections => "connection and session",
+            Checker::Survival => "answered and gone",
             Checker::Sights => "saw too little",
         })
     }
@@ -102,6 +105,11 @@ impl Violation {
     /// Something is there again, or twice.
     pub fn back(what: String) -> Violation {
         Violation { checker: Checker::Back, what }
+    }
+
+    /// An answer was told too early.
+    pub fn survival(what: String) -> Violation {
+        Violation { checker: Checker::Survival, what }
     }
 
     /// Two leaders at a time, or messages of one among those of another.
