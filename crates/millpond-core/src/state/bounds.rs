@@ -1,6 +1,13 @@
 //! How much of a topic stays in memory while the topic does: of each level the ends of its line, and of the messages that rest
 //! those whose time comes first.
 
+use crate::page::RunPage;
+
+/// One part in so many of the room for topics is for one level of one of them.
+const SHARE: usize = 256;
+/// Units at the front of a line, at least: a read is over before they are.
+const HEAD_MIN: usize = 32;
+
 /// How much of a level stays in memory, in [units](crate::page::RunPage::units): a run is one, and more the more sizes and dedup ids
 /// of messages it has. So they bound bytes, whatever is published. No run is cut for them, and where one is asked for it stays
 /// however large it is. All else is in the store, in pieces.
@@ -24,6 +31,22 @@ impl LevelBounds {
     /// Both ends are long enough that a line which a consumer keeps up with never goes to the store, and that a read is over
     /// before the head is.
     pub const ENDS: LevelBounds = LevelBounds { head: 256, tail: 512, piece: 512, resting: 1024, out_of_line: 4096 };
+    /// The same, or less where there is little room: a line takes about a 256th of that, where messages have no TTL.
+    pub fn within(room: usize) -> LevelBounds {
+        let LevelBounds { head, tail, piece, resting, out_of_line } = LevelBounds::ENDS;
+        let of = |part: u16, whole: usize| (usize::from(part) * whole / usize::from(head)) as u16;
+        // A head, a tail and a piece that is not full yet.
+        let heads = usize::from(head + tail + piece) / usize::from(head);
+        let whole = (room / SHARE / size_of::<RunPage>() / heads).clamp(HEAD_MIN, head.into());
+        LevelBounds {
+            head: whole as u16,
+            tail: of(tail, whole),
+            piece: of(piece, whole),
+            resting: of(resting, whole),
+            out_of_line: of(out_of_line, whole),
+        }
+    }
+
     /// All of it stays, of a level of a test.
     pub const WHOLE: LevelBounds =
         LevelBounds { head: u16::MAX, tail: u16::MAX, piece: 512, resting: u16::MAX, out_of_line: u16::MAX };
@@ -31,5 +54,19 @@ impl LevelBounds {
     /// Messages that rest come back together because of one of them, so their pieces are shorter.
     pub(crate) fn resting_piece(self) -> usize {
         (self.piece as usize / 2).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_little_room_less_of_a_level_stays() {
+        assert_eq!(LevelBounds::within(usize::MAX), LevelBounds::ENDS);
+        let least = LevelBounds { head: 32, tail: 64, piece: 64, resting: 128, out_of_line: 512 };
+        assert_eq!(LevelBounds::within(0), least);
+        let bounds = LevelBounds::within(16 << 20);
+        assert!(least.head < bounds.head && bounds.head < LevelBounds::ENDS.head, "{bounds:?}");
     }
 }

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use millpond_core::Core;
+use millpond_core::{Core, LevelBounds};
 use millpond_protocol::Limits;
 use millpond_storage::tree::TreeOptions;
 use millpond_storage::{Disk, Failure, OpenOptions, Opened, RealDisk, Trouble};
@@ -131,6 +131,7 @@ impl Broker {
             tail_bytes: shares.tail,
             batch_bytes: shares.batch,
             room: shares.room,
+            bounds: LevelBounds::within(shares.room),
             young_bytes: shares.young(),
             filter_bytes: shares.filter / 2,
             tree: TreeOptions { cache_bytes: shares.cache, ..TreeOptions::default() },
