@@ -12,6 +12,7 @@ mod listen;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use millpond_types::Code;
@@ -151,6 +152,11 @@ impl Server {
     /// The broker behind the listeners, for the program that runs the server.
     pub fn handle(&self) -> Handle {
         self.broker.handle()
+    }
+
+    /// Puts the count of lines that the program's log has dropped beside the broker's figures. The first one stays.
+    pub fn tell_dropped_lines(&self, count: Arc<AtomicU64>) {
+        let _ = self.shared().metrics.log_dropped.set(count);
     }
 
     /// Stops in good order.

@@ -13,6 +13,7 @@ mod hoarding;
 mod hostility;
 mod inspecting;
 mod leading;
+mod logging;
 mod managing;
 mod memory;
 mod ordering;
