@@ -170,7 +170,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     assert!(options.segment_bytes >= 2 * SEGMENT_HEADER, "a segment holds more than its header");
     let hold: Hold = Arc::new(disk.lock().map_err(|error| match error {
         LockError::InUse => OpenError::InUse(disk.place("")),
-        LockError::Io(error) => OpenError::Io { place: disk.place("LOCK"), what: "locking", error },
+        LockError::Io(error) => OpenError::Io { place: disk.place(""), what: "locking", error },
     })?);
     let directory = match Format::read(disk.as_ref()) {
         Ok(Some(format)) => format.directory,

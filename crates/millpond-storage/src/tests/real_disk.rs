@@ -12,6 +12,7 @@ use millpond_types::{RunTime, WallTime};
 
 use super::calls::{self, receive};
 use super::workload::{checkpoint, state};
+use crate::disk::Disk;
 use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, open};
 
 fn options() -> OpenOptions {
@@ -103,6 +104,36 @@ fn a_directory_in_use_is_refused() {
     drop(opened);
     open_at(directory.path()).expect("a reader alone holds nothing up");
     drop(reader);
+}
+
+/// One broker writes to a directory, whatever files of it are removed meanwhile.
+#[test]
+fn no_file_that_is_removed_lets_another_broker_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = open_at(directory.path()).unwrap();
+    let entries = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let elsewhere = tempfile::tempdir_in(directory.path().parent().unwrap()).unwrap();
+    for entry in entries {
+        let aside = elsewhere.path().join("aside");
+        std::fs::rename(&entry, &aside).unwrap();
+        let error = open_at(directory.path()).err();
+        assert!(matches!(error, Some(OpenError::InUse(_))), "without {}: {error:?}", entry.display());
+        std::fs::rename(&aside, &entry).unwrap();
+    }
+    drop(opened);
+    open_at(directory.path()).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_emptied_is_not_there_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = RealDisk::create(directory.path()).unwrap();
+    let lock = disk.lock().unwrap();
+    std::fs::write(directory.path().join("FORMAT"), "").unwrap();
+    disk.is_still_there().unwrap();
+    std::fs::remove_file(directory.path().join("FORMAT")).unwrap();
+    assert_eq!(disk.is_still_there().unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    drop(lock);
 }
 
 #[test]

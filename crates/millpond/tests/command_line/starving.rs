@@ -94,7 +94,7 @@ fn a_directory_that_is_removed_under_a_broker_stops_it() {
         std::fs::rename(&place, directory.path().join("elsewhere")).unwrap();
         if replaced {
             std::fs::create_dir(&place).unwrap();
-            std::fs::write(place.join("LOCK"), "").unwrap();
+            std::fs::copy(directory.path().join("elsewhere/FORMAT"), place.join("FORMAT")).unwrap();
         }
         let is_over = (0..400).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
