@@ -2,11 +2,11 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
 use super::{DirectoryLock, Disk, DiskFile, LockError, Preallocate, TREE};
 use crate::format::FORMAT;
@@ -50,7 +50,13 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(!self.read_only).open(self.path(name))?;
+        // Opening a pipe would wait for whoever is at its other end.
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(!self.read_only).custom_flags(flags).open(self.path(name))?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is a pipe, a device or the like, and no file: move it away"));
+        }
         Ok(Arc::new(RealFile(file)))
     }
 
