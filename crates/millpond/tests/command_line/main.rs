@@ -31,5 +31,6 @@ mod space;
 mod standing_still;
 mod starting;
 mod starving;
+mod syncing;
 mod working;
 mod wrong_usage;
