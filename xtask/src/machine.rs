@@ -7,12 +7,13 @@
 //!   are skipped.
 //! * Loop devices and mkfs.ext4: a disk that fails under a broker, which takes root too. If they are absent, their tests are skipped.
 //! * Control groups that limit memory, which takes root as well. If they are absent, their tests are skipped.
+//! * strace: tells in which order the broker writes, syncs and renames. If it is absent, or may not trace, its test is skipped.
 //! * Documentation sites: the HTML of three Debian packages, thousands of pages with real links, which the crawler
 //!   crawls. Taken from the machine where the packages are installed, else downloaded with apt-get into the target
 //!   directory (no root needed, nothing installed). If that fails, the crawler's test is skipped.
 //!
 //! A test that needs one of these never skips by itself. It is told through [`WITHOUT`], which names what could not be
-//! got (`gcc`, `mount`, `loop`, `groups`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
+//! got (`gcc`, `mount`, `loop`, `groups`, `strace`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
 //! each site. Where neither variable is set, as in a plain `cargo test`, the sites are in `sites` of the target
 //! directory, once `cargo xtask setup` has been run; what is absent then fails the test.
 
@@ -86,6 +87,10 @@ pub fn set_up(workspace: &Workspace) -> Result<Missing, String> {
     }
     if let Err(why) = can_group() {
         missing.things.push(Thing { name: "groups", skips: "the test of a limit of memory", why });
+    }
+    if !answers("strace", "true") {
+        let why = "strace is not on this machine, or may not trace (apt-get install strace)".to_owned();
+        missing.things.push(Thing { name: "strace", skips: "the test of the order of syncs", why });
     }
     if let Err(why) = have_sites(&workspace.target) {
         missing.things.push(Thing { name: "sites", skips: "the tests of the crawler over real sites", why });

@@ -17,6 +17,7 @@ use millpond_types::limits::PAGE_BYTES_MAX;
 use millpond_types::{DeadView, MessageView, Millis, Receipt};
 
 use crate::convert::response as convert;
+use crate::lines::may_say;
 use crate::metrics::Metrics;
 use crate::session::conversation::Telling;
 use crate::update_queue::{Batch, Gone, Lane, Next, Panicked, Pending, State, Submitter, UpdateQueue};
@@ -229,7 +230,9 @@ impl Source {
             ReadError::Gone(_) => tracing::debug!(%error, "a message ended or was moved before it was read"),
             ReadError::Damaged { .. } | ReadError::Io { .. } => {
                 self.metrics.damaged.inc();
-                tracing::error!(%error, "a message cannot be read; it is not delivered and its lease is ended");
+                if let Some(left_out) = may_say("unreadable") {
+                    tracing::error!(%error, left_out, "a message cannot be read; it is not delivered and its lease is ended");
+                }
             }
         }
     }

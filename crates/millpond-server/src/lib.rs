@@ -13,6 +13,7 @@ mod broker;
 mod config;
 mod convert;
 mod health;
+mod lines;
 pub mod manual;
 mod memory;
 mod metrics;

@@ -1,6 +1,9 @@
 //! Figures for Prometheus. What is counted are facts, as they are appended: the figures say what happened and not what
 //! was asked. Never a label for topics, tenants or namespaces: a million topics must not make a million series.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
 use millpond_core::Core;
 use millpond_core::fact::{Fact, FactLog, Victims};
 use millpond_storage::Space;
@@ -36,6 +39,8 @@ pub(crate) struct Metrics {
     pub(crate) connected: Counter,
     pub(crate) refused: Counter,
     pub(crate) connections_over_quota: Counter,
+    /// Where the program counts lines of its log that it had to drop.
+    pub(crate) log_dropped: OnceLock<Arc<AtomicU64>>,
     gauges: Gauges,
     kept: Kept,
 }
@@ -50,6 +55,7 @@ struct Kept {
     rationed: Gauge,
     parked: Gauge,
     messages_over_quota: Counter,
+    log_dropped: Counter,
     forgotten: Counter,
     pushed_back: Family<Label, Gauge>,
     store_bytes: Family<Label, Gauge>,
@@ -125,6 +131,7 @@ impl Metrics {
             connected: Counter::default(),
             refused: Counter::default(),
             connections_over_quota: Counter::default(),
+            log_dropped: OnceLock::new(),
             gauges: Gauges::default(),
             kept: Kept::default(),
         };
@@ -168,6 +175,11 @@ impl Metrics {
                 "connections_over_quota",
                 "Publishes, receives and attachments refused because their namespace had as many connections as it may",
                 &self.connections_over_quota,
+            ),
+            (
+                "log_lines_dropped",
+                "Lines of the log that were dropped, for nobody read it in time",
+                &self.kept.log_dropped,
             ),
         ];
         for (name, help, counter) in counters {
@@ -243,6 +255,9 @@ impl Metrics {
             set(&self.gauges.dead_letters, counts.dead);
         }
         self.note_store(readings.store, readings.tree);
+        if let Some(dropped) = self.log_dropped.get() {
+            catch_up(&self.kept.log_dropped, dropped.load(Ordering::Relaxed));
+        }
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes any text");
         text
@@ -292,10 +307,8 @@ impl Metrics {
             kept.store_bytes.get_or_create(&[("layer", layer)]).set(bytes as i64);
         }
         kept.tree_bytes.set(tree.bytes as i64);
-        // Two scrapes at a time may find the same rest.
-        let count = |counter: &Counter, total: u64| _ = counter.inc_by(total.saturating_sub(counter.get()));
-        count(&kept.tree_reads, tree.keys_read + tree.keys_scanned);
-        count(&kept.tree_writes, tree.keys_written);
+        catch_up(&kept.tree_reads, tree.keys_read + tree.keys_scanned);
+        catch_up(&kept.tree_writes, tree.keys_written);
     }
 
     fn count(&self, fact: &Fact) {
@@ -316,6 +329,12 @@ impl Metrics {
             _ => return,
         };
     }
+}
+
+/// Brings a counter to what is counted elsewhere.
+fn catch_up(counter: &Counter, total: u64) {
+    // Two scrapes at a time may find the same rest.
+    counter.inc_by(total.saturating_sub(counter.get()));
 }
 
 /// A log that counts what goes through it, and lets the host see it.

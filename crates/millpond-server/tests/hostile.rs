@@ -5,7 +5,7 @@ mod wire;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millpond_protocol::*;
@@ -345,6 +345,50 @@ fn http_clients_that_never_come_to_an_end_make_room() {
         assert!(!end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "it is held for ever");
     }
     dripping.join().unwrap();
+    server.shutdown().unwrap();
+}
+
+/// Who asks over HTTP is answered at once, however many others connect and do not end their requests.
+#[test]
+fn http_clients_that_do_not_ask_give_way_to_those_that_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let connect = || {
+        let stream = std::net::TcpStream::connect(server.http_address().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let crowd: Vec<_> = (0..256)
+            .map(|_| {
+                let mut stream = connect();
+                // It may have had to give way already.
+                let _ = stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n");
+                stream
+            })
+            .collect();
+        let mut asks = connect();
+        asks.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = [0; 12];
+        asks.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        drop(crowd);
+    }
+    // More at once than there are places, of which none gives way.
+    let crowd: Vec<_> = (0..200)
+        .map(|_| {
+            let mut stream = connect();
+            stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    for mut stream in crowd {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
     server.shutdown().unwrap();
 }
 

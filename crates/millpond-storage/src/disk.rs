@@ -15,9 +15,6 @@ pub use real::RealDisk;
 /// The name of the tree's directory.
 pub const TREE: &str = "tree";
 
-/// The name of the file that is locked.
-pub const LOCK: &str = "LOCK";
-
 /// A directory.
 pub trait Disk: Send + Sync {
     /// Makes a file, or empties the one that is there.
@@ -80,7 +77,7 @@ pub enum LockError {
     /// Another process holds it.
     #[error("in use by another process")]
     InUse,
-    /// The lock file could not be made or locked.
+    /// The directory could not be locked.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::disk::{LOCK, Preallocate, TREE, is_full};
+use crate::disk::{Preallocate, TREE, is_full};
 use crate::journal::segments::Segment;
 use crate::journal::shared::{Failure, Hold, Shared};
 use crate::journal::spares::{RESERVE, SPARES};
@@ -67,7 +67,7 @@ impl Housekeeper {
         while !self.shared.bell.is_closing() {
             if Instant::now() >= look_at {
                 let there = self.shared.disk.is_still_there();
-                there.map_err(|error| self.shared.poison(LOCK, "keeping", &error))?;
+                there.map_err(|error| self.shared.poison("", "keeping", &error))?;
                 look_at = Instant::now() + AGAIN;
             }
             if self.step()? {

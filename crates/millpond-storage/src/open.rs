@@ -170,7 +170,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     assert!(options.segment_bytes >= 2 * SEGMENT_HEADER, "a segment holds more than its header");
     let hold: Hold = Arc::new(disk.lock().map_err(|error| match error {
         LockError::InUse => OpenError::InUse(disk.place("")),
-        LockError::Io(error) => OpenError::Io { place: disk.place("LOCK"), what: "locking", error },
+        LockError::Io(error) => OpenError::Io { place: disk.place(""), what: "locking", error },
     })?);
     let directory = match Format::read(disk.as_ref()) {
         Ok(Some(format)) => format.directory,
@@ -195,7 +195,7 @@ pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Op
     let mut appender = Appender::new(shared.clone(), hold.clone(), position, options, store.clone());
     let mut committer = Committer::new(shared.clone(), hold.clone(), last, position);
     let now = recovered.report.now;
-    let (is_fresh, is_cut) = (recovered.report.fresh, recovered.report.cut);
+    let (is_fresh, is_cut) = (recovered.report.fresh, recovered.report.cut.is_some());
     let made = || R::create(options.identity.hash_key, store.clone(), &mut appender);
     let mut core = recovered.state.unwrap_or_else(made);
     core.set_bounds(options.bounds);

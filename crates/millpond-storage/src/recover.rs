@@ -138,8 +138,8 @@ pub struct Recovery {
     pub facts: u64,
     /// Bytes of a torn batch that were given up, at least; nothing of it had been confirmed.
     pub torn: u64,
-    /// Whether everything from [`Recovery::end`] on was cut off by a person's order.
-    pub cut: bool,
+    /// What was cut off from [`Recovery::end`] on, by a person's order.
+    pub cut: Option<Cut>,
     /// What was damaged in the tree, which was set aside and is made anew.
     pub rebuilt: Option<String>,
     /// Which start of the broker this is, from 1.
@@ -148,6 +148,19 @@ pub struct Recovery {
     pub now: Now,
     /// How long it took.
     pub took: Duration,
+}
+
+/// What a person has decided to lose.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// The file that is cut.
+    pub file: String,
+    /// The offset in it.
+    pub offset: u64,
+    /// How many batches follow there and in later files, as far as their headers can be read.
+    pub batches: u64,
+    /// How many bytes of the journal that is, at least.
+    pub bytes: u64,
 }
 
 pub(crate) struct Recovered<R> {
@@ -207,13 +220,19 @@ pub(crate) fn replay<R: Replica>(
     if let Some(checkpoint) = checkpoint {
         replay.load(checkpoint)?;
     }
-    let disk = replay.source.disk;
+    let Source { disk, directory, .. } = replay.source;
     let first = replay.first(segments)?;
     let mut used = segments.len();
     for index in first..segments.len() {
         replay.walk(&segments[index], segments.get(index + 1), options.cut)?;
-        if replay.report.cut {
+        if let Some(cut) = &mut replay.report.cut {
             used = index + 1;
+            for segment in &segments[used..] {
+                let io = |error| OpenError::Io { place: disk.place(&segment.name), what: "reading", error };
+                let behind = Scan::new(segment, directory, segment.base, 0).behind().map_err(io)?;
+                cut.batches += behind.batches;
+                cut.bytes = cut.bytes.max(behind.end - replay.report.end);
+            }
             break;
         }
     }
@@ -221,8 +240,8 @@ pub(crate) fn replay<R: Replica>(
     if let Some(position) = live.bases().find(|base| segments.iter().all(|segment| segment.base != *base)) {
         let file = disk.place(&segment_name(position));
         return Err(match report.cut {
-            false => OpenError::MessagesMissing { file },
-            true => OpenError::CutTooFar { file, position: report.end },
+            None => OpenError::MessagesMissing { file },
+            Some(_) => OpenError::CutTooFar { file, position: report.end },
         });
     }
     report.start += 1;
@@ -347,7 +366,9 @@ impl<R: Replica> Replay<'_, R> {
             return Ok(());
         }
         if cut == Some(end) {
-            self.report.cut = true;
+            let (file, offset) = (disk.place(&segment.name), segment.offset(end));
+            let bytes = behind.end.max(durable) - end;
+            self.report.cut = Some(Cut { file, offset, batches: behind.batches, bytes });
             self.report.orderly = false;
             // What is cut off stands behind the end still, and must look older than what is written from now on.
             self.report.start = behind.start;

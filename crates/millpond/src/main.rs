@@ -12,6 +12,7 @@ mod connection;
 mod failure;
 mod files;
 mod json;
+mod log;
 mod policy;
 mod quantity;
 mod say;
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            say::note(&failure);
+            say::last(failure.to_string());
             ExitCode::from(failure.exit as u8)
         }
     }

@@ -154,6 +154,17 @@ impl Broker {
             milliseconds = report.took.as_millis() as u64,
             "the data directory is open"
         );
+        if let Some(cut) = &report.cut {
+            tracing::warn!(
+                position = report.end,
+                file = cut.file,
+                offset = cut.offset,
+                batches = cut.batches,
+                bytes = cut.bytes,
+                "the journal was cut off here, as it was asked for: at least so many batches and bytes that followed are lost; \
+                 files of which nothing is left are named *.cut"
+            );
+        }
         if let Some(what) = &report.rebuilt {
             tracing::warn!(
                 what,

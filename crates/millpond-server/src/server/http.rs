@@ -1,11 +1,14 @@
 //! The HTTP listener: `GET /health` (the process answers), `GET /ready` (requests are served) and `GET /metrics`.
 //!
-//! A connection is for one request and ends [`EXCHANGE`] after it was taken in, whatever its client has sent or read by
-//! then; there are [`CONNECTIONS_MAX`] at a time. So what clients can make this listener hold has a bound, however slow they
-//! are.
+//! A connection is for one request, which has to be there [`HEAD`] after it was taken in, and ends after [`EXCHANGE`], whatever
+//! its client has read by then; there are [`CONNECTIONS_MAX`] at a time. So what clients can make this listener hold has a
+//! bound, however slow they are. Where all places are taken, the oldest that has not sent its request gives way: who asks is
+//! answered, however many others connect and do not.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,14 +18,16 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use millpond_core::command::Command;
 use millpond_core::output::Reply;
 use millpond_types::{Counts, NamespaceView, Usage};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::limits::OpenFiles;
 use super::listen;
@@ -30,11 +35,15 @@ use crate::metrics::Readings;
 use crate::session::Shared;
 use crate::writer::{FINISHING, PUBLISHING, Request};
 
+/// How long a request's line and headers may take: clients send them in one piece, as soon as they are connected.
+const HEAD: Duration = Duration::from_secs(1);
+/// How long a connection has in any case to send them: those that came with it are read by then.
+const YOUNG: Duration = Duration::from_millis(10);
 /// How long a request, its answer and all between them may take. As long as Prometheus waits for a scrape unless it is told
 /// otherwise; an answer takes milliseconds.
 const EXCHANGE: Duration = Duration::from_secs(10);
-/// Connections at a time: some scrapers and probes, each for a moment. Further ones wait in the system's queue for their
-/// turn, and hold neither memory nor a file of the process there.
+/// Connections at a time: some scrapers and probes, each for a moment. Further ones wait for their turn, but for one all in the
+/// system's queue, where they hold neither memory nor a file of the process.
 const CONNECTIONS_MAX: usize = 64;
 /// Bytes of a request's line and headers, several times what scrapers and browsers send; longer ones are answered with 431.
 const HEADER_MAX: usize = 16 * 1024;
@@ -49,7 +58,7 @@ struct Watched {
 
 /// Serves until the task is ended.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: PathBuf, files: OpenFiles) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut places = Places { free: Arc::new(Semaphore::new(CONNECTIONS_MAX)), taken: VecDeque::new() };
     let watched = Arc::new(Watched { shared, data });
     let routes = Router::new()
         .route("/health", get(health))
@@ -57,29 +66,74 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: Path
         .route("/metrics", get(metrics))
         .with_state(watched.clone());
     loop {
-        let place = places.clone().acquire_owned().await.expect("it is never closed");
         let stream = listen::next(&listener).await;
         if !files.are_left_beside(&stream) {
             watched.shared.metrics.refused.inc();
             continue;
         }
-        let routes = routes.clone();
-        tokio::spawn(async move {
-            exchange(stream, routes).await;
+        let place = places.next().await;
+        let (routes, has_asked) = (routes.clone(), Arc::new(AtomicBool::new(false)));
+        let asked = has_asked.clone();
+        let task = tokio::spawn(async move {
+            exchange(stream, routes, &asked).await;
             drop(place);
         });
+        places.taken.push_back(Taken { since: Instant::now(), has_asked, task: task.abort_handle() });
+    }
+}
+
+/// The places of connections.
+struct Places {
+    free: Arc<Semaphore>,
+    /// Those that may have to give way, in the order in which they were taken.
+    taken: VecDeque<Taken>,
+}
+
+struct Taken {
+    since: Instant,
+    has_asked: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl Places {
+    /// The next place that is free, or that of the oldest connection that has not asked anything.
+    async fn next(&mut self) -> OwnedSemaphorePermit {
+        loop {
+            self.taken.retain(|taken| !taken.task.is_finished() && !taken.has_asked.load(Ordering::Relaxed));
+            if let Ok(place) = self.free.clone().try_acquire_owned() {
+                return place;
+            }
+            let free = self.free.clone().acquire_owned();
+            let found = match self.taken.front() {
+                // Each of them is being answered.
+                None => Ok(free.await),
+                Some(oldest) => timeout_at(oldest.since + YOUNG, free).await,
+            };
+            if let Ok(place) = found {
+                return place.expect("it is never closed");
+            }
+            let oldest = self.taken.pop_front().expect("it was waited for");
+            if !oldest.has_asked.load(Ordering::Relaxed) {
+                oldest.task.abort();
+                return self.free.clone().acquire_owned().await.expect("it is never closed");
+            }
+        }
     }
 }
 
 /// One request and its answer. There is nobody to tell when it fails: the client is gone, slow, or speaks something else.
-async fn exchange(stream: TcpStream, routes: Router) {
+async fn exchange(stream: TcpStream, routes: Router, has_asked: &AtomicBool) {
     let mut http = http1::Builder::new();
-    http.keep_alive(false).max_buf_size(HEADER_MAX);
-    let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    match timeout(EXCHANGE, served).await {
+    http.keep_alive(false).max_buf_size(HEADER_MAX).timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(|request| {
+        has_asked.store(true, Ordering::Relaxed);
+        routes.call(request)
+    });
+    match timeout(EXCHANGE, http.serve_connection(TokioIo::new(stream), service)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection ended early"),
-        Err(_) => tracing::debug!("an HTTP client took too long for its request or its answer"),
+        Err(_) => tracing::debug!("an HTTP client took too long for its answer"),
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 
 use super::ServeError;
 use super::limits::OpenFiles;
+use crate::lines::may_say;
 use crate::session::{Shared, socket};
 
 /// Connections that the system holds until they are taken in: room for a burst of thousands. The system may lower it
@@ -92,7 +93,9 @@ pub(super) async fn next(listener: &TcpListener) -> TcpStream {
                 tracing::debug!(%error, "a connection was gone before it was taken in");
             }
             Err(error) => {
-                tracing::warn!(%error, "no connection can be taken in right now");
+                if let Some(left_out) = may_say("exhausted") {
+                    tracing::warn!(%error, left_out, "no connection can be taken in right now");
+                }
                 tokio::time::sleep(EXHAUSTED).await;
             }
         }

@@ -12,9 +12,11 @@ mod listen;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use millpond_types::Code;
+use rustix::process::Signal;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -68,6 +70,7 @@ const CLOSE: Duration = Duration::from_secs(2);
 /// Serves until SIGTERM or SIGINT, then stops in good order; or until the journal fails, which is an error. `ready` is
 /// called once connections are taken in and signals are heeded.
 pub fn serve(config: ValidConfig, ready: impl FnOnce(&Server)) -> Result<(), ServeError> {
+    heed_file_size_limit().map_err(ServeError::Runtime)?;
     let server = Server::start(config)?;
     let signals = || -> io::Result<_> { Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
     let stopped_by = server.front.block_on(async {
@@ -88,6 +91,15 @@ pub fn serve(config: ValidConfig, ready: impl FnOnce(&Server)) -> Result<(), Ser
         Err(error) => tracing::error!(%error, "the stop was not orderly"),
     }
     result
+}
+
+/// A write beyond the process's limit of a file's size (`ulimit -f`) fails from here on, as any other may, and is told. The system
+/// would end the process without a word.
+fn heed_file_size_limit() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    // Tokio's handler stays, though nobody listens.
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Tasks that a thread comes to before it looks at the sockets again. Those of a crowd that has just connected take tens of
@@ -151,6 +163,11 @@ impl Server {
     /// The broker behind the listeners, for the program that runs the server.
     pub fn handle(&self) -> Handle {
         self.broker.handle()
+    }
+
+    /// Puts the count of lines that the program's log has dropped beside the broker's figures. The first one stays.
+    pub fn tell_dropped_lines(&self, count: Arc<AtomicU64>) {
+        let _ = self.shared().metrics.log_dropped.set(count);
     }
 
     /// Stops in good order.

@@ -12,6 +12,7 @@ use millpond_types::{Code, SessionId};
 
 use super::outbox::{Close, Out, Outbox};
 use super::ticket::parts;
+use crate::lines::may_say;
 
 #[derive(Default)]
 pub(crate) struct Registry {
@@ -63,7 +64,9 @@ impl Registry {
     pub(crate) fn take_session(&self, session: SessionId, number: u64, outbox: &Arc<Outbox>) -> Option<u64> {
         let before = self.write().sessions.insert(session, (number, outbox.clone()));
         let (other, outbox) = before.filter(|(other, _)| *other != number)?;
-        tracing::info!(connection = other, by = number, "a session was taken over");
+        if let Some(left_out) = may_say("takeover") {
+            tracing::info!(connection = other, by = number, left_out, "a session was taken over");
+        }
         let detail = "the session was resumed on another connection".to_owned();
         outbox.close(Close { code: Code::SessionUnknown, detail });
         Some(other)

@@ -21,6 +21,7 @@ use super::connection::{Connection, stopped};
 use super::intake::{Brought, Intake};
 use super::outbox::{Close, Outbox};
 use super::turns::{Effort, Turn};
+use crate::lines::may_say;
 use crate::update_queue::Refused;
 use crate::writer::FINISHING;
 
@@ -71,7 +72,11 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
     };
     let end = socket.run(&mut stream).await;
     if let End::Close(close) = end {
-        tracing::info!(connection = number, code = close.code.name(), detail = close.detail, "closing a connection");
+        let code = close.code.name();
+        // Each code is a kind: what one client does wrong hides nothing of what others do.
+        if let Some(left_out) = may_say(code) {
+            tracing::info!(connection = number, code, detail = close.detail, left_out, "closing a connection");
+        }
         let rest = socket.connection.close(&close);
         farewell(&mut stream, &rest).await;
     }

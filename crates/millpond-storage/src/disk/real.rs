@@ -2,13 +2,14 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
-use super::{DirectoryLock, Disk, DiskFile, LOCK, LockError, Preallocate, TREE};
+use super::{DirectoryLock, Disk, DiskFile, LockError, Preallocate, TREE};
+use crate::format::FORMAT;
 use crate::tree::{LsmTree, MemoryTree, Tree, TreeError, TreeOptions};
 
 /// Bytes that a filling preallocation writes between two syncs: a journal's own sync waits for one slice at most.
@@ -20,7 +21,7 @@ const TREE_ASIDE: &str = "tree.damaged";
 pub struct RealDisk {
     directory: PathBuf,
     read_only: bool,
-    /// Device and number of the file that was locked; it is open for as long, so nothing else gets them.
+    /// Device and number of the directory that was locked; it is open for as long, so nothing else gets them.
     locked: OnceLock<(u64, u64)>,
 }
 
@@ -49,7 +50,13 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(!self.read_only).open(self.path(name))?;
+        // Opening a pipe would wait for whoever is at its other end.
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(!self.read_only).custom_flags(flags).open(self.path(name))?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is a pipe, a device or the like, and no file: move it away"));
+        }
         Ok(Arc::new(RealFile(file)))
     }
 
@@ -73,19 +80,15 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self) -> Result<DirectoryLock, LockError> {
-        let create = !self.read_only;
-        let file = OpenOptions::new().read(true).write(create).create(create).truncate(false).open(self.path(LOCK));
-        // A broker makes one where there is none: a copy of a directory that was made without it is nobody's.
-        if self.read_only && file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return Ok(Box::new(()));
-        }
-        let file = file?;
-        match file.try_lock() {
+        // The directory itself: no file in it can be removed or put back so that another one is locked beside.
+        let directory = File::open(&self.directory)?;
+        match directory.try_lock() {
             Ok(()) => {
-                let metadata = file.metadata()?;
-                // A disk is locked once, or again when its lock was let go; the file stays the same.
+                let metadata = directory.metadata()?;
+                // A disk is locked once, or again when its lock was let go; where its path leads elsewhere by then, it is
+                // not there any more.
                 let _ = self.locked.set((metadata.dev(), metadata.ino()));
-                Ok(Box::new(file))
+                Ok(Box::new(directory))
             }
             Err(TryLockError::WouldBlock) => Err(LockError::InUse),
             Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
@@ -93,13 +96,14 @@ impl Disk for RealDisk {
     }
 
     fn is_still_there(&self) -> io::Result<()> {
-        let found = std::fs::metadata(self.path(LOCK)).map(|metadata| (metadata.dev(), metadata.ino()));
-        match found {
+        let found = std::fs::metadata(&self.directory).map(|metadata| (metadata.dev(), metadata.ino()));
+        // What it holds may be gone while it stays itself.
+        match found.and_then(|found| self.path(FORMAT).symlink_metadata().map(|_| found)) {
             Ok(found) if self.locked.get().is_none_or(|locked| *locked == found) => Ok(()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "it was removed or replaced while the broker was running, and with it maybe the whole directory",
+                "it, or its file FORMAT, was removed or replaced while the broker was running, and with it maybe all of it",
             )),
         }
     }

@@ -49,6 +49,10 @@ pub struct Behind {
     pub durable: u64,
     /// The latest start that wrote any of them, or anything before them.
     pub start: u32,
+    /// How many of them are of this start or a later one.
+    pub batches: u64,
+    /// Where the last of those ends.
+    pub end: u64,
 }
 
 impl<'a> Scan<'a> {
@@ -83,7 +87,7 @@ impl<'a> Scan<'a> {
 
     /// Looks through all that stands behind the place where the walk ended.
     pub fn behind(&mut self) -> io::Result<Behind> {
-        let mut behind = Behind { durable: 0, start: self.start };
+        let mut behind = Behind { durable: 0, start: self.start, batches: 0, end: self.position };
         let mut position = self.position;
         while self.segment.offset(position) + HEADER as u64 <= self.segment.bytes {
             // Most of it is space that was never used: passed over a stretch at a time.
@@ -99,6 +103,8 @@ impl<'a> Scan<'a> {
                 // What an earlier start wrote and lost was lost before this one vouched for anything.
                 if header.start >= self.start {
                     behind.durable = behind.durable.max(header.durable);
+                    behind.batches += 1;
+                    behind.end = behind.end.max(header.end());
                 }
                 behind.start = behind.start.max(header.start);
             }

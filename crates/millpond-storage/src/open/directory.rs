@@ -20,6 +20,7 @@ pub(super) fn make(disk: &dyn Disk, options: &OpenOptions) -> Result<u128, OpenE
     let io = |what| move |error| OpenError::Io { place: disk.place(""), what, error };
     let names = disk.list().map_err(io("listing"))?;
     let first = segment_name(0);
+    // An empty LOCK is of a version that locked it.
     let ours = |name: &str| name == "LOCK" || name == FORMAT_UNFINISHED || name == first || Spares::is_spare(name);
     if names.iter().any(|name| name == TREE || segment_base(name).is_some_and(|base| base > 0)) {
         return Err(OpenError::FormatMissing(place));

@@ -186,7 +186,9 @@ fn the_last_batch_is_a_torn_tail_and_an_earlier_one_is_damage() {
                 let cut = OpenOptions { cut: Some(position), ..options() };
                 disk.kill();
                 let mut opened = open::<Tape>(Arc::new(disk.clone()), &cut).unwrap();
-                assert!(opened.report.cut);
+                let told = opened.report.cut.as_ref().unwrap();
+                assert!(told.file.ends_with(name) && told.offset == offset, "{told:?}");
+                assert!(told.batches == 3 - damaged as u64 && told.bytes > 100 * told.batches, "{told:?}");
                 assert_eq!((opened.report.end, opened.core.facts.len()), (position, 1 + damaged));
                 write(&mut opened, &published(10));
                 disk.kill();
@@ -477,7 +479,10 @@ fn a_cut_holds_for_later_segments_and_later_starts() {
     assert!(open::<Tape>(Arc::new(disk.clone()), &elsewhere).is_err(), "a cut is made where the damage is");
     let cut = OpenOptions { cut: Some(position), ..options() };
     let mut opened = open::<Tape>(Arc::new(disk.clone()), &cut).unwrap();
-    assert!(opened.report.cut && opened.core.facts.len() == 1);
+    assert!(opened.core.facts.len() == 1);
+    let told = opened.report.cut.as_ref().unwrap();
+    // That of the first start, and with those that say where each other begins, all of the four.
+    assert!(told.batches > 4 * 4 && told.bytes > 12 * 3000, "{told:?}");
     assert!(disk.snapshot().keys().any(|name| name.ends_with(".journal.cut")));
     // Just so long that the batch of the second start follows it.
     write(&mut opened, &published(36));

@@ -131,7 +131,7 @@ fn copy(from: &Path, to: &Path) {
         let (name, target) = (entry.file_name().to_string_lossy().into_owned(), to.join(entry.file_name()));
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &target);
-        } else if name != "LOCK" && !name.starts_with("spare") {
+        } else if !name.starts_with("spare") {
             let mut bytes = fs::read(entry.path()).unwrap();
             if name.ends_with(".journal") {
                 let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);

@@ -75,14 +75,14 @@ fn a_person_may_go_on_without_the_newest_files() {
         assert!(file.ends_with(&last), "{file}");
         let cut = OpenOptions { cut: Some(position), ..options() };
         let opened = open::<Core>(Arc::new(disk.clone()), &cut).unwrap();
-        assert!(opened.report.cut && opened.report.end == position, "{kind:?}: {:?}", opened.report);
+        assert!(opened.report.cut.is_some() && opened.report.end == position, "{kind:?}: {:?}", opened.report);
         let raised = opened.core.numbers().raised;
         assert!(raised >= RAISE_OVER_LOST, "{kind:?}: {raised}");
         // That numbers are raised holds though the process ends before its service begins.
         drop(opened);
         let mut opened = open::<Core>(Arc::new(disk.clone()), &options()).unwrap();
         assert_eq!(opened.core.numbers().raised, raised, "{kind:?}");
-        assert!(!opened.report.cut && opened.report.end > position, "{kind:?}: {:?}", opened.report);
+        assert!(opened.report.cut.is_none() && opened.report.end > position, "{kind:?}: {:?}", opened.report);
         opened.start(opened.report.now).unwrap();
         checkpoint(&mut opened);
         drop(opened);

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use millpond_core::Now;
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Ticket};
@@ -9,10 +11,12 @@ use millpond_core::fact::FactLog;
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_types::block::{self};
 use millpond_types::{RunTime, WallTime};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::calls::{self, receive};
 use super::workload::{checkpoint, state};
-use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, open};
+use crate::disk::Disk;
+use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, Verdict, inspect, open};
 
 fn options() -> OpenOptions {
     OpenOptions { segment_bytes: 64 * 1024, checkpoint_after: 256 * 1024, ..OpenOptions::default() }
@@ -103,6 +107,55 @@ fn a_directory_in_use_is_refused() {
     drop(opened);
     open_at(directory.path()).expect("a reader alone holds nothing up");
     drop(reader);
+}
+
+/// A pipe that is named like a segment is told by a start and by an inspection, and holds up neither.
+#[test]
+fn a_pipe_in_the_place_of_a_segment_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    turn(&mut open_at(directory.path()).unwrap(), 1, publish(1, 24));
+    let pipe = directory.path().join("0000000000000800.journal");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let error = open_at(directory.path()).err().unwrap().to_string();
+    assert!(error.contains(pipe.to_str().unwrap()) && error.contains("pipe"), "{error}");
+    let (told, is_told) = channel();
+    let place = directory.path().to_path_buf();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        told.send((inspect(&place, false, &mut text).unwrap(), String::from_utf8(text).unwrap()))
+    });
+    let (verdict, text) = is_told.recv_timeout(Duration::from_secs(10)).expect("it does not wait for the pipe");
+    assert!(verdict == Verdict::Damaged && text.contains("pipe"), "{text}");
+}
+
+/// One broker writes to a directory, whatever files of it are removed meanwhile.
+#[test]
+fn no_file_that_is_removed_lets_another_broker_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = open_at(directory.path()).unwrap();
+    let entries = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let elsewhere = tempfile::tempdir_in(directory.path().parent().unwrap()).unwrap();
+    for entry in entries {
+        let aside = elsewhere.path().join("aside");
+        std::fs::rename(&entry, &aside).unwrap();
+        let error = open_at(directory.path()).err();
+        assert!(matches!(error, Some(OpenError::InUse(_))), "without {}: {error:?}", entry.display());
+        std::fs::rename(&aside, &entry).unwrap();
+    }
+    drop(opened);
+    open_at(directory.path()).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_emptied_is_not_there_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = RealDisk::create(directory.path()).unwrap();
+    let lock = disk.lock().unwrap();
+    std::fs::write(directory.path().join("FORMAT"), "").unwrap();
+    disk.is_still_there().unwrap();
+    std::fs::remove_file(directory.path().join("FORMAT")).unwrap();
+    assert_eq!(disk.is_still_there().unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    drop(lock);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `serve`: the broker itself, until a signal asks it to stop.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use millpond_server::{Config, Server};
 
 use crate::failure::Failure;
+use crate::log::Log;
 use crate::settings::Settings;
 
 const AFTER_HELP: &str = "\
@@ -15,7 +16,10 @@ without its dashes. A flag goes before a variable, a variable before the file.
 
 The first line on stdout says where the broker listens, once it does:
   listening on ADDRESS, http ADDRESS
-The log goes to stderr. SIGTERM or SIGINT stops the broker in order.";
+The log goes to stderr. Of lines that a client can cause, at most five a second of each kind are written from
+level info on, and the next says how many were left out. Nothing waits for whoever reads the log: what does not
+fit into a buffer of 1 MiB is dropped, counted (millpond_log_lines_dropped), and told of when the log goes on.
+SIGTERM or SIGINT stops the broker in order.";
 
 /// Run the broker
 #[derive(Args)]
@@ -36,10 +40,15 @@ impl Serve {
     pub fn run(self) -> Result<(), Failure> {
         let file = self.config.as_deref().map(Settings::from_file).transpose()?.unwrap_or_default();
         let settings = self.settings.or(file);
-        log_to_stderr(settings.log.unwrap_or_default().0);
+        let log = Log::to_stderr(settings.log.unwrap_or_default().0);
+        let log = log.map_err(|why| Failure::refused(format!("nothing can be logged: {why}")))?;
         let config = Config { cut_journal: self.cut_journal, ..settings.config() };
         let config = config.validate().map_err(Failure::usage)?;
-        millpond_server::serve(config, say_where).map_err(Failure::refused)
+        let ready = |server: &Server| {
+            server.tell_dropped_lines(log.dropped());
+            say_where(server);
+        };
+        millpond_server::serve(config, ready).map_err(Failure::refused)
     }
 }
 
@@ -48,12 +57,4 @@ fn say_where(server: &Server) {
     let mut output = std::io::stdout();
     // Whoever does not want to read where it listens may close stdout.
     let _ = writeln!(output, "listening on {}, http {http}", server.address()).and_then(|()| output.flush());
-}
-
-fn log_to_stderr(level: tracing::Level) {
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use millpond_client::{Batch, Client, Level, Message, NamespaceName, PublishOutcome};
 use tempfile::TempDir;
 
-use crate::broker::{Broker, Running, call, fresh_directory, is_left_out, serve};
+use crate::broker::{Broker, Running, Said, call, fresh_directory, is_left_out, serve};
 
 const MIB: usize = 1 << 20;
 
@@ -94,7 +94,7 @@ fn a_directory_that_is_removed_under_a_broker_stops_it() {
         std::fs::rename(&place, directory.path().join("elsewhere")).unwrap();
         if replaced {
             std::fs::create_dir(&place).unwrap();
-            std::fs::write(place.join("LOCK"), "").unwrap();
+            std::fs::copy(directory.path().join("elsewhere/FORMAT"), place.join("FORMAT")).unwrap();
         }
         let is_over = (0..400).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
@@ -103,6 +103,14 @@ fn a_directory_that_is_removed_under_a_broker_stops_it() {
         assert!(is_over, "it goes on where nobody will find what it confirms");
         broker.wait().failed(1, &[place.to_str().unwrap(), "restart the broker"]);
     }
+}
+
+/// A limit of a file's size stops a broker with its reason, and not without a word.
+#[test]
+fn a_limit_of_file_sizes_is_told() {
+    let directory = fresh_directory();
+    let mut command = limited("ulimit -f 30000", &serve(directory.path()));
+    Said::of(command.output().unwrap()).failed(1, &["spare-", "File too large"]);
 }
 
 #[test]
