@@ -76,6 +76,24 @@ fn topics_and_prefixes_are_paused_and_resumed() {
     assert_eq!(broker.json(&["receive", "default", "--max", "9"])[0]["topic"], "beta");
 }
 
+/// With `--group`, a topic's figures are that group's, and not those of the first that has the topic.
+#[test]
+fn a_topic_is_shown_as_a_group_has_it() {
+    let broker = Broker::start();
+    broker.ok(&["group", "create", "default", "audit"]);
+    publish(&broker, "a", &["x"]);
+    publish(&broker, "a", &["y"]);
+    broker.ok(&["receive", "default", "--ack"]);
+    let waiting = |group: &str| {
+        let rows = broker.json(&["topics", "default/a", "--group", group, "--output", "json"]);
+        (rows[0]["waiting"].clone(), rows[0]["cursors"].as_array().map_or(0, Vec::len))
+    };
+    assert_eq!((waiting("default"), waiting("audit")), ((1.into(), 1), (2.into(), 1)));
+    broker.ok(&["receive", "default", "--ack"]);
+    assert_eq!((waiting("default"), waiting("audit")), ((0.into(), 0), (2.into(), 1)));
+    broker.call(&["topics", "default/a", "--group", "none"]).failed(1, &["has no group none"]);
+}
+
 #[test]
 fn topics_are_purged_by_name_prefix_and_namespace() {
     let broker = Broker::start();
