@@ -33,7 +33,9 @@ The exit status decides: 0 acks, 75 releases, 65 rejects, any other fails the me
 of stderr as the reason. A command whose lease is lost gets SIGTERM, with all that it has started.
 
 With --forward a worker is a stage of a chain: each message of the one topic becomes one of the other,
-once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id.
+once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id. Where
+the target can take no output, the worker ends and its messages are released; an output that is too
+large fails its message alone.
 
 On SIGTERM or SIGINT the worker finishes what runs and releases the rest; a second signal sends
 SIGTERM to what runs. Commands of a worker that is killed (SIGKILL) run on.";
@@ -131,7 +133,7 @@ impl Work {
             };
             client.close().await;
             tell(&report);
-            failure.map_or(Ok(()), |text| Err(Failure::usage(text)))
+            failure.map_or(Ok(()), Err)
         })
     }
 }
