@@ -19,6 +19,7 @@ mod metrics;
 mod moving;
 mod server;
 mod session;
+mod signals;
 mod sync;
 pub mod update_queue;
 mod writer;
@@ -32,3 +33,4 @@ pub use memory::{MEMORY_DEFAULT, MEMORY_MIN};
 /// The commands that [`Handle::call`] takes and what they are answered with.
 pub use millpond_core::{command, output};
 pub use server::{ServeError, Server, serve};
+pub use signals::Signals;

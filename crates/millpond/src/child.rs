@@ -82,16 +82,18 @@ async fn run(task: &Task, delivery: &Delivery) -> (Decision, Vec<u8>) {
     tokio::spawn(feed(input, delivery.body.clone()));
     let output = child.stdout.take().map(|stdout| tokio::spawn(whole(stdout)));
     let tail = tokio::spawn(tail(errors));
-    let status = match wait(task, delivery, &mut child).await {
-        Ok(status) => status,
+    let (status, is_hurried) = match wait(task, delivery, &mut child).await {
+        Ok(ended) => ended,
         Err(why) => return (Decision::fail(format!("the command cannot be waited for: {why}")), Vec::new()),
     };
     let rest = tokio::time::timeout(STDERR_REST, tail).await;
     let stderr = rest.ok().and_then(Result::ok).unwrap_or_default();
     let decision = match status.code() {
         Some(0) => Decision::Ack,
-        Some(RELEASE) => Decision::Release { delay: Duration::ZERO },
         Some(REJECT) => Decision::reject(reason(status, stderr)),
+        // What the worker has stopped itself is no fault of the message.
+        _ if is_hurried => Decision::Release { delay: Duration::ZERO },
+        Some(RELEASE) => Decision::Release { delay: Duration::ZERO },
         _ => Decision::fail(reason(status, stderr)),
     };
     let output = match output {
@@ -205,22 +207,24 @@ async fn tail(mut errors: ChildStderr) -> Vec<u8> {
     kept
 }
 
-/// Waits for the end of the command, and sends it SIGTERM once if its lease is lost or the worker is in a hurry.
-async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::Result<ExitStatus> {
+/// Waits for the end of the command, and sends it SIGTERM once if its lease is lost or the worker is in a hurry; also
+/// whether it was for that.
+async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::Result<(ExitStatus, bool)> {
     let mut hurried = task.hurried.clone();
-    tokio::select! {
-        status = child.wait() => return status,
+    let is_hurried = tokio::select! {
+        status = child.wait() => return Ok((status?, false)),
         () = task.client.lease_lost(&delivery.receipt), if !task.at_most_once => {
             say::note(format!("the lease of {} is lost; its command is told to stop", delivery.id));
+            false
         }
-        Ok(_) = hurried.wait_for(|hurried| *hurried) => {}
-    }
+        Ok(_) = hurried.wait_for(|hurried| *hurried) => true,
+    };
     if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
         // To its whole group: a shell that dies alone leaves what it has started at work on a message of others. It may
         // have ended in this very moment.
         let _ = kill_process_group(pid, Signal::TERM);
     }
-    child.wait().await
+    Ok((child.wait().await?, is_hurried))
 }
 
 /// The end of stderr, or how the command ended where it said nothing.

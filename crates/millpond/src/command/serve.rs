@@ -15,7 +15,7 @@ without its dashes. A flag goes before a variable, a variable before the file.
 
 The first line on stdout says where the broker listens, once it does:
   listening on ADDRESS, http ADDRESS
-The log goes to stderr. SIGTERM or SIGINT stops the broker in order.";
+The log goes to stderr. SIGTERM, SIGINT or SIGHUP stops the broker in order; with nohup, SIGHUP does not.";
 
 /// Run the broker
 #[derive(Args)]

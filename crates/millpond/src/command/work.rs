@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use millpond_client::{Client, Event, Report, SubscribeOptions, Workers};
+use millpond_server::Signals;
 use millpond_types::{GroupName, LeaderEpoch, Millis, Role, Standing};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 
 use super::receive::group;
@@ -37,8 +37,9 @@ once, whoever is killed meanwhile. What is published carries a dedup id made of 
 the target can take no output, the worker ends and its messages are released; an output that is too
 large fails its message alone.
 
-On SIGTERM or SIGINT the worker finishes what runs and releases the rest; a second signal sends
-SIGTERM to what runs. Commands of a worker that is killed (SIGKILL) run on.";
+On SIGTERM, SIGINT or SIGHUP the worker finishes what runs and releases the rest; a second signal sends
+SIGTERM to what runs, and releases the messages of commands that it ends. With nohup, SIGHUP does
+nothing. Commands of a worker that is killed (SIGKILL) run on.";
 
 /// Run a command for each message
 #[derive(Args)]
@@ -88,7 +89,8 @@ impl Work {
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let (namespace, filter) = filter(&self.from).map_err(Failure::usage)?;
         runtime()?.block_on(async {
-            let mut signals = Signals::new()?;
+            let mut signals =
+                Signals::new().map_err(|why| Failure::refused(format!("signals cannot be handled: {why}")))?;
             let client = Client::connect(options(globals)).await?;
             tokio::spawn(tell_events(client.events()));
             let subscription = client
@@ -119,7 +121,7 @@ impl Work {
                 Workers::start(subscription, self.concurrency as usize, move |delivery| handle(task.clone(), delivery));
             let mut failure = None;
             tokio::select! {
-                () = signals.next() => {}
+                _ = signals.next() => {}
                 ended = workers.ended() => return Err(ended.err().map_or_else(over, Failure::from)),
                 Ok(broken) = breakage.wait_for(Option::is_some) => failure = broken.clone(),
             }
@@ -128,7 +130,7 @@ impl Work {
             let report = loop {
                 tokio::select! {
                     report = &mut stopped => break report?,
-                    () = signals.next() => drop(hurry.send(true)),
+                    _ = signals.next() => drop(hurry.send(true)),
                 }
             };
             client.close().await;
@@ -184,25 +186,5 @@ fn told(group: &GroupName, standing: &Standing) -> String {
         }
         Role::Lead => format!("leading group {group} in epoch {epoch}"),
         Role::Deposed => format!("no longer leading group {group}: commands that run have {left} ms to finish"),
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals, Failure> {
-        let listen = |kind| signal(kind).map_err(|why| Failure::refused(format!("signals cannot be handled: {why}")));
-        Ok(Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }
