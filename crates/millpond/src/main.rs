@@ -31,7 +31,7 @@ use clap::Parser;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().run() {
+    match cli::Cli::parse().run().and_then(|()| say::told()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say::note(&failure);

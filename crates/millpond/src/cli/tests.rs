@@ -22,7 +22,9 @@ fn reference() -> String {
         | 0 | done |\n\
         | 1 | refused: by the broker, by what is on the disk, or by the system |\n\
         | 2 | wrong usage: the command line, the configuration or stdin; nothing was sent |\n\
-        | 3 | the broker cannot be reached, or was lost before it answered |\n",
+        | 3 | the broker cannot be reached, or was lost before it answered |\n\n\
+        What cannot be written to stdout, because the disk is full for instance, makes a command that is done end with 1;\n\
+        a reader that has gone away, as `head` does, does not.\n",
     );
     let mut root = Cli::command();
     root.build();

@@ -121,6 +121,24 @@ fn what_became_of_the_lines_before_a_loss_is_told() {
     assert!(rest.contains("nothing from line 3 on was sent") || rest.contains("line 3 may be published"), "{rest}");
 }
 
+/// Who asks for outcomes is told when they cannot be written; who has read enough is not.
+#[test]
+fn outcomes_that_cannot_be_written_are_an_error() {
+    let broker = Broker::start();
+    for args in ["publish default/a x", "stats", "dead list default --output json"] {
+        let script = format!("'{}' {args} --server {}", millpond().get_program().display(), broker.address);
+        let run = |script: &str| Said::of(std::process::Command::new("sh").args(["-c", script]).output().unwrap());
+        // There is something to list.
+        if args.starts_with("dead") {
+            broker.ok(&["namespace", "set", "default", "--max-failures", "0"]);
+            let receipt = broker.json(&["receive", "default"])[0]["receipt"].as_str().unwrap().to_owned();
+            broker.ok(&["fail", "default", &receipt]);
+        }
+        run(&format!("{script} >/dev/full")).failed(1, &["stdout", "No space left on device"]);
+        assert_eq!(run(&format!("({script}; echo $? >&2) | true")).err, "0\n", "{args}");
+    }
+}
+
 #[test]
 fn a_ttl_of_none_goes_before_the_namespaces() {
     let broker = Broker::start();
