@@ -1,6 +1,6 @@
 //! `serve`: the broker itself, until a signal asks it to stop.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -50,10 +50,7 @@ fn say_where(server: &Server) {
     let _ = writeln!(output, "listening on {}, http {http}", server.address()).and_then(|()| output.flush());
 }
 
+/// Without colours, also on a terminal: the feature for them is not built in, and who asks for it is told so there.
 fn log_to_stderr(level: tracing::Level) {
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
 }
