@@ -76,6 +76,24 @@ fn topics_and_prefixes_are_paused_and_resumed() {
     assert_eq!(broker.json(&["receive", "default", "--max", "9"])[0]["topic"], "beta");
 }
 
+/// Who resumes what is not paused is told so, and what it is paused by.
+#[test]
+fn a_resume_of_what_is_not_paused_is_refused() {
+    let broker = Broker::start();
+    broker.call(&["resume", "default/acme/1"]).failed(1, &["acme/1 is not paused"]);
+    for paused in ["default/acme/*", "default/a*", "default/acme/2", r"default/acme/1\*"] {
+        broker.ok(&["pause", paused]);
+    }
+    let said = broker.call(&["resume", "default/acme/1"]);
+    let said = said.failed(
+        1,
+        &["acme/1 is not paused by itself", "millpond resume 'default/a*'", "millpond resume 'default/acme/*'"],
+    );
+    assert!(!said.err.contains("acme/2") && !said.err.contains(r"1\*"), "{said:?}");
+    broker.call(&["resume", "default/acme/1*"]).failed(1, &["acme/1* is not paused by itself", "'default/acme/*'"]);
+    broker.ok(&["resume", r"default/acme/1\*"]);
+}
+
 /// With `--group`, a topic's figures are that group's, and not those of the first that has the topic.
 #[test]
 fn a_topic_is_shown_as_a_group_has_it() {
