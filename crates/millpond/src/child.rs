@@ -41,6 +41,8 @@ pub struct Task {
     pub command: Vec<String>,
     /// Where what the command writes to stdout goes.
     pub forward: Option<TopicAddress>,
+    /// How long a message stays away that the command gives back.
+    pub release_delay: Duration,
     /// Whether messages have ended as they came.
     pub at_most_once: bool,
     /// Becomes true when commands that run are to be told to stop.
@@ -93,7 +95,7 @@ async fn run(task: &Task, delivery: &Delivery) -> (Decision, Vec<u8>) {
         Some(REJECT) => Decision::reject(reason(status, stderr)),
         // What the worker has stopped itself is no fault of the message.
         _ if is_hurried => Decision::Release { delay: Duration::ZERO },
-        Some(RELEASE) => Decision::Release { delay: Duration::ZERO },
+        Some(RELEASE) => Decision::Release { delay: task.release_delay },
         _ => Decision::fail(reason(status, stderr)),
     };
     let output = match output {

@@ -29,8 +29,9 @@ The body is the command's stdin; variables say the rest:
   MILLPOND_HEADER_NAME    each header, its name in capitals, _ for all but letters and digits
   MILLPOND_SERVER         the broker, so that the command can publish
 
-The exit status decides: 0 acks, 75 releases, 65 rejects, any other fails the message, with the end
-of stderr as the reason. A command whose lease is lost gets SIGTERM, with all that it has started.
+The exit status decides: 0 acks, 75 releases for the --release-delay, 65 rejects, any other fails the
+message, with the end of stderr as the reason. A command whose lease is lost gets SIGTERM, with all
+that it has started.
 
 With --forward a worker is a stage of a chain: each message of the one topic becomes one of the other,
 once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id. Where
@@ -65,6 +66,9 @@ pub struct Work {
     /// Publish what the command writes to stdout there as the message is acked, both or neither; nothing, if it writes none
     #[arg(long, value_name = "NS/TOPIC", conflicts_with = "at_most_once")]
     forward: Option<TopicAddress>,
+    /// How long a message stays away whose command exits with 75
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration)]
+    release_delay: Duration,
     /// Take messages that end as they are delivered: none comes again, whatever becomes of its command
     #[arg(long, conflicts_with = "lease")]
     at_most_once: bool,
@@ -113,6 +117,7 @@ impl Work {
                 server,
                 command: self.command,
                 forward: self.forward,
+                release_delay: self.release_delay,
                 at_most_once: self.at_most_once,
                 hurried,
                 broken,

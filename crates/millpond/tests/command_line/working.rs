@@ -140,6 +140,26 @@ fn a_hangup_that_is_ignored_stays_so() {
     end(worker).ok();
 }
 
+/// A command that cannot do its work for now is not started over and over.
+#[test]
+fn a_message_that_a_command_gives_back_stays_away_for_a_while() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/a", "x"]);
+    let mut worker = work(&broker, &[], "echo started; exit 75");
+    let began = Instant::now();
+    assert_eq!((worker.next_line(), worker.next_line()), ("started".into(), "started".into()));
+    assert!(began.elapsed() > Duration::from_millis(700), "{:?}", began.elapsed());
+    end(worker).ok();
+
+    broker.ok(&["publish", "default/b", "x"]);
+    let mut worker =
+        broker.spawn(&["work", "default/b", "--release-delay", "1h", "--", "sh", "-c", "echo started; exit 75"]);
+    assert_eq!(worker.next_line(), "started");
+    end(worker).ok();
+    let looked = &broker.json(&["look", "default/b", "--output", "json"])[0];
+    assert_eq!((&looked["state"], &looked["failures"]), (&"retrying".into(), &0.into()));
+}
+
 #[test]
 fn what_a_command_has_started_is_stopped_with_it() {
     let broker = Broker::start();
