@@ -27,7 +27,7 @@ pub struct Topics {
     /// At most so many; what follows is named at the end
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=PAGE_MAX as i64))]
     limit: u32,
-    /// Only topics after this name, the last one of the page before
+    /// Only topics after this name, the last one of the page before, as it is listed
     #[arg(long, value_name = "NAME", value_parser = topic)]
     after: Option<TopicName>,
     /// The topics that stand out instead, at most 100: with the most messages that wait, with the oldest of them, or with

@@ -30,8 +30,9 @@ The body is the command's stdin; variables say the rest:
   MILLPOND_SERVER         the broker, so that the command can publish
 
 The exit status decides: 0 acks, 75 releases for the --release-delay, 65 rejects, any other fails the
-message, with the end of stderr as the reason. A command whose lease is lost gets SIGTERM, with all
-that it has started.
+message, with the end of stderr as the reason. A command whose lease is lost with the worker's session
+gets SIGTERM, with all that it has started. One whose message somebody else finishes, with its
+receipt, runs to its end, and what it decides then has no effect.
 
 With --forward a worker is a stage of a chain: each message of the one topic becomes one of the other,
 once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id. Where
