@@ -133,6 +133,11 @@ impl Deliveries {
             if found != run.count || found == 0 {
                 return Err(format!("a run of {} messages came with a block of {found}", run.count));
             }
+            // From here on the numbers of a run are counted up without looking.
+            let last = |first: u64| first.checked_add(u64::from(run.count));
+            if last(run.first.0).and(last(run.receipt.lease.0)).is_none() {
+                return Err("a run has numbers beyond the largest".to_owned());
+            }
         }
         let messages = runs.iter().map(|run| run.count as usize).sum();
         Ok(Deliveries { runs: runs.into_iter().map(|leased| Run { epoch, leased }).collect(), messages })
@@ -282,5 +287,8 @@ mod tests {
         let mut torn = run(1, &["abc"]);
         torn.block.truncate(torn.block.len() - 1);
         assert!(Deliveries::checked(vec![torn], None).is_err());
+        let beyond = LeasedRun { first: Sequence(u64::MAX), ..run(1, &["a", "b"]) };
+        assert!(Deliveries::checked(vec![beyond], None).is_err());
+        assert!(Deliveries::checked(vec![run(1, &["a"])], None).is_ok());
     }
 }

@@ -124,7 +124,7 @@ fn ends_leases(verb: &FinishVerb) -> bool {
 /// Those of the receipts whose outcome is a lost lease.
 fn lost(receipts: &[(Receipt, u32)], outcomes: &Outcomes<FinishOutcome>) -> Vec<(Receipt, u32)> {
     let each = receipts.iter().flat_map(|&(first, count)| {
-        (0..u64::from(count)).map(move |i| Receipt { lease: LeaseNumber(first.lease.0 + i), ..first })
+        (0..u64::from(count)).map(move |i| Receipt { lease: LeaseNumber(first.lease.0.saturating_add(i)), ..first })
     });
     let lost = each.zip(outcomes.iter()).filter(|(_, outcome)| *outcome == FinishOutcome::LeaseLost);
     lost.map(|(receipt, _)| receipt).collect::<Receipts>().runs().to_vec()

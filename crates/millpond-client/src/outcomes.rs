@@ -100,7 +100,8 @@ impl<T> Outcomes<T> {
 fn nth(outcome: &PublishOutcome, index: u32) -> PublishOutcome {
     match outcome {
         PublishOutcome::Queued { id } => {
-            let sequence = Sequence(id.sequence.0 + u64::from(index));
+            // A number that no broker gives out is shown as it came, and takes nobody down.
+            let sequence = Sequence(id.sequence.0.saturating_add(u64::from(index)));
             PublishOutcome::Queued { id: MessageId { sequence, ..*id } }
         }
         other => other.clone(),

@@ -57,7 +57,8 @@ impl Receipts {
             while count > 0 {
                 let taken = count.min(room as u32);
                 chunk.push((first, taken));
-                first.lease = LeaseNumber(first.lease.0 + u64::from(taken));
+                // Receipts come from outside: behind the largest number there is nothing, and nobody looks there.
+                first.lease = LeaseNumber(first.lease.0.saturating_add(u64::from(taken)));
                 (count, room) = (count - taken, room - taken as usize);
                 if room == 0 {
                     chunks.push(std::mem::take(&mut chunk));
@@ -142,5 +143,12 @@ mod tests {
         let (a, b) = (|l, n| (receipt(1, l), n), |l, n| (receipt(2, l), n));
         assert_eq!(receipts.chunks(3), [vec![a(1, 3)], vec![a(4, 2), b(1, 1)], vec![b(2, 1)]]);
         assert_eq!(receipts.chunks(7), [vec![a(1, 5), b(1, 2)]]);
+    }
+
+    #[test]
+    fn the_largest_number_is_a_receipt_like_others() {
+        let last = receipt(u64::MAX, u64::MAX);
+        let receipts: Receipts = [receipt(u64::MAX, u64::MAX - 1), last, last].into_iter().collect();
+        assert_eq!(receipts.chunks(1).concat(), [(receipt(u64::MAX, u64::MAX - 1), 1), (last, 1), (last, 1)]);
     }
 }

@@ -20,6 +20,7 @@ mod metrics;
 mod moving;
 mod server;
 mod session;
+mod signals;
 mod sync;
 pub mod update_queue;
 mod writer;
@@ -33,3 +34,4 @@ pub use memory::{MEMORY_DEFAULT, MEMORY_MIN};
 /// The commands that [`Handle::call`] takes and what they are answered with.
 pub use millpond_core::{command, output};
 pub use server::{ServeError, Server, serve};
+pub use signals::Signals;

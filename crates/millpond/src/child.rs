@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_client::{Advice, Client, Decision, Delivery, Error, Message};
-use millpond_types::NamespaceName;
 use millpond_types::limits::{PUBLISH_BYTES_MAX, REASON_MAX};
+use millpond_types::{Code, NamespaceName};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
 use crate::address::TopicAddress;
+use crate::failure::Failure;
 use crate::say;
 
 /// The message is given back without fault (EX_TEMPFAIL of sysexits.h).
@@ -40,12 +41,14 @@ pub struct Task {
     pub command: Vec<String>,
     /// Where what the command writes to stdout goes.
     pub forward: Option<TopicAddress>,
+    /// How long a message stays away that the command gives back.
+    pub release_delay: Duration,
     /// Whether messages have ended as they came.
     pub at_most_once: bool,
     /// Becomes true when commands that run are to be told to stop.
     pub hurried: watch::Receiver<bool>,
     /// Takes the reason why no message can be handled here.
-    pub broken: watch::Sender<Option<String>>,
+    pub broken: watch::Sender<Option<Failure>>,
 }
 
 /// Runs the command for one message and decides by its exit status what becomes of the message.
@@ -53,6 +56,14 @@ pub async fn handle(task: Task, delivery: Delivery) -> Decision {
     let (decision, output) = run(&task, &delivery).await;
     match (decision, &task.forward) {
         _ if task.at_most_once => Decision::Settled,
+        _ if output.len() > PUBLISH_BYTES_MAX => {
+            let why = format!(
+                "its output has more than {PUBLISH_BYTES_MAX} bytes, the most that a publish holds: keep large ones \
+                 elsewhere and publish where they are"
+            );
+            say::note(format!("{} is rejected: {why}", delivery.id));
+            Decision::reject(why)
+        }
         (Decision::Ack, Some(to)) if !output.is_empty() => forward(&task, &delivery, to, output).await,
         (decision, _) => decision,
     }
@@ -64,7 +75,7 @@ async fn run(task: &Task, delivery: &Delivery) -> (Decision, Vec<u8>) {
         Ok(child) => child,
         Err(why) => {
             let why = format!("the command {:?} cannot be started: {why}; its message was released", task.command[0]);
-            task.broken.send_replace(Some(why));
+            task.broken.send_replace(Some(Failure::usage(why)));
             return (Decision::Release { delay: Duration::ZERO }, Vec::new());
         }
     };
@@ -73,21 +84,24 @@ async fn run(task: &Task, delivery: &Delivery) -> (Decision, Vec<u8>) {
     tokio::spawn(feed(input, delivery.body.clone()));
     let output = child.stdout.take().map(|stdout| tokio::spawn(whole(stdout)));
     let tail = tokio::spawn(tail(errors));
-    let status = match wait(task, delivery, &mut child).await {
-        Ok(status) => status,
+    let (status, is_hurried) = match wait(task, delivery, &mut child).await {
+        Ok(ended) => ended,
         Err(why) => return (Decision::fail(format!("the command cannot be waited for: {why}")), Vec::new()),
     };
     let rest = tokio::time::timeout(STDERR_REST, tail).await;
     let stderr = rest.ok().and_then(Result::ok).unwrap_or_default();
     let decision = match status.code() {
         Some(0) => Decision::Ack,
-        Some(RELEASE) => Decision::Release { delay: Duration::ZERO },
         Some(REJECT) => Decision::reject(reason(status, stderr)),
+        // What the worker has stopped itself is no fault of the message.
+        _ if is_hurried => Decision::Release { delay: Duration::ZERO },
+        Some(RELEASE) => Decision::Release { delay: task.release_delay },
         _ => Decision::fail(reason(status, stderr)),
     };
     let output = match output {
-        // All of it is the message: it ends when nothing holds stdout any more.
-        Some(output) if decision == Decision::Ack => output.await.unwrap_or_default(),
+        // All of it is the message: it ends when nothing holds stdout any more. A command that wrote too much may have ended
+        // because nobody read on.
+        Some(output) if decision == Decision::Ack || output.is_finished() => output.await.unwrap_or_default(),
         _ => Vec::new(),
     };
     (decision, output)
@@ -107,16 +121,30 @@ async fn forward(task: &Task, delivery: &Delivery, to: &TopicAddress, output: Ve
             None => return Decision::fail("a forward was refused without a reason"),
         },
         Err(Error::Refused { code, detail }) => (code, detail),
-        Err(Error::Invalid(detail)) => return Decision::reject(detail),
+        Err(Error::Invalid(detail)) => {
+            say::note(format!("the output for {} was not published: {detail}", delivery.id));
+            return Decision::reject(detail);
+        }
         // Done or not: if it was, there is nothing to release.
         Err(error) => {
             say::note(format!("the output for {} may be published or not: {error}", delivery.id));
             return Decision::Release { delay: Duration::ZERO };
         }
     };
-    match code.advice() {
-        Advice::Retry => Decision::Release { delay: FORWARD_PAUSE },
-        Advice::Fix | Advice::Report => Decision::fail(format!("its output was refused: {}: {detail}", code.name())),
+    let why = format!("{}: {detail}", code.name());
+    match (code, code.advice()) {
+        (_, Advice::Retry) => Decision::Release { delay: FORWARD_PAUSE },
+        (Code::MessageTooLarge, _) => {
+            say::note(format!("the output for {} was refused: {why}", delivery.id));
+            Decision::fail(format!("its output was refused: {why}"))
+        }
+        // Every other output would be refused as well.
+        (_, Advice::Fix | Advice::Report) => {
+            let (namespace, topic) = (&to.namespace, &to.topic);
+            let why = format!("outputs cannot be published to {namespace}/{topic} ({why}); its message was released");
+            task.broken.send_replace(Some(Failure::refused(why)));
+            Decision::Release { delay: Duration::ZERO }
+        }
     }
 }
 
@@ -181,22 +209,24 @@ async fn tail(mut errors: ChildStderr) -> Vec<u8> {
     kept
 }
 
-/// Waits for the end of the command, and sends it SIGTERM once if its lease is lost or the worker is in a hurry.
-async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::Result<ExitStatus> {
+/// Waits for the end of the command, and sends it SIGTERM once if its lease is lost or the worker is in a hurry; also
+/// whether it was for that.
+async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::Result<(ExitStatus, bool)> {
     let mut hurried = task.hurried.clone();
-    tokio::select! {
-        status = child.wait() => return status,
+    let is_hurried = tokio::select! {
+        status = child.wait() => return Ok((status?, false)),
         () = task.client.lease_lost(&delivery.receipt), if !task.at_most_once => {
             say::note(format!("the lease of {} is lost; its command is told to stop", delivery.id));
+            false
         }
-        Ok(_) = hurried.wait_for(|hurried| *hurried) => {}
-    }
+        Ok(_) = hurried.wait_for(|hurried| *hurried) => true,
+    };
     if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
         // To its whole group: a shell that dies alone leaves what it has started at work on a message of others. It may
         // have ended in this very moment.
         let _ = kill_process_group(pid, Signal::TERM);
     }
-    child.wait().await
+    Ok((child.wait().await?, is_hurried))
 }
 
 /// The end of stderr, or how the command ended where it said nothing.

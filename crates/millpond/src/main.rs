@@ -32,7 +32,7 @@ use clap::Parser;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().run() {
+    match cli::Cli::parse().run().and_then(|()| say::told()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say::last(failure.to_string());

@@ -1,28 +1,51 @@
 //! Printing. Whoever closes stdout, as `head` does, has seen enough: the command goes on to its end, and its exit code
-//! says the rest. (`println!` would panic.)
+//! says the rest. What cannot be written for another reason is missed by somebody: the command goes on too, and `main` asks
+//! [`told`] at the end. (`println!` would panic.)
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use crate::failure::Failure;
+
 /// How long the process waits for its last line to be taken.
 const LAST: Duration = Duration::from_secs(1);
 
+/// Why something could not be printed; the first reason stays.
+static FAULT: OnceLock<io::Error> = OnceLock::new();
+
 /// Prints to stdout.
 pub fn print(text: impl Display) {
-    let _ = write!(std::io::stdout(), "{text}");
+    note_fault(write!(io::stdout(), "{text}"));
 }
 
 /// Prints a line to stdout.
 pub fn line(text: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    note_fault(writeln!(io::stdout(), "{text}"));
 }
 
 /// Prints a line to stderr.
 pub fn note(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "millpond: {text}");
+    let _ = writeln!(io::stderr(), "millpond: {text}");
+}
+
+/// Whether all that was printed has been written, as far as anybody reads it.
+pub fn told() -> Result<(), Failure> {
+    note_fault(io::stdout().flush());
+    let fault =
+        |why| format!("stdout cannot be written ({why}): what was asked for is done, and not all is told of it");
+    FAULT.get().map_or(Ok(()), |why| Err(Failure::refused(fault(why))))
+}
+
+fn note_fault(written: io::Result<()>) {
+    if let Err(why) = written
+        && why.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = FAULT.set(why);
+    }
 }
 
 /// Prints the last line to stderr. Where its reader has stopped, and a broker's log fills the pipe, the process ends all the

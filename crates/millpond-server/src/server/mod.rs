@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use millpond_types::Code;
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::broker::{Broker, BrokerOptions, Handle, OpenError, ShutdownError};
@@ -26,6 +25,7 @@ use crate::config::ValidConfig;
 use crate::session::Shared;
 use crate::session::outbox::{Close, Out};
 use crate::session::turns::threads;
+use crate::signals::Signals;
 use limits::OpenFiles;
 
 /// A running server.
@@ -67,19 +67,17 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// How long they are given to take the last frame.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// Serves until SIGTERM or SIGINT, then stops in good order; or until the journal fails, which is an error. `ready` is
+/// Serves until a [signal](Signals) asks it to stop, then stops in good order; or until the journal fails, which is an error. `ready` is
 /// called once connections are taken in and signals are heeded.
 pub fn serve(config: ValidConfig, ready: impl FnOnce(&Server)) -> Result<(), ServeError> {
     heed_file_size_limit().map_err(ServeError::Runtime)?;
     let server = Server::start(config)?;
-    let signals = || -> io::Result<_> { Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
     let stopped_by = server.front.block_on(async {
-        let (mut terminate, mut interrupt) = signals()?;
+        let mut signals = Signals::new()?;
         let health = &server.shared().health;
         ready(&server);
         Ok(tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+            signal = signals.next() => signal,
             () = health.failed() => "a failure of the journal",
         })
     });

@@ -35,7 +35,7 @@ pub struct TargetArgs {
     /// The running broker's process, for its processor time [default: whoever listens on the port, if it is here]
     #[arg(long, value_name = "PID", conflicts_with = "spawn")]
     pid: Option<u32>,
-    /// The namespace to use; it is made for the run and deleted afterwards
+    /// The namespace to use, which must not be there; it is made for the run and deleted afterwards
     #[arg(long, value_name = "NS", default_value = "bench", value_parser = namespace)]
     namespace: NamespaceName,
     /// Print one JSON object; the same as --output json
@@ -69,7 +69,7 @@ impl TargetArgs {
         self.open_with(globals, Policy::default())
     }
 
-    /// The same, with a policy for the namespace unless it is there already.
+    /// The same, with a policy for the namespace.
     pub fn open_with(&self, globals: &Globals, policy: Policy) -> Result<Target, Failure> {
         let (address, process, spawned) = if self.spawn {
             let (spawned, address) = Spawned::start(self.dir.clone(), self.memory)?;
@@ -168,33 +168,30 @@ impl Target {
         }
     }
 
+    /// Makes the namespace of the run. One that is there is somebody's, however little it holds, and the run deletes its own
+    /// in the end; so it takes none that it has not made.
     fn make_namespace(&self, policy: Policy) -> Result<(), Failure> {
-        let mut wire = Wire::connect(self.address)?;
-        let namespace = self.namespace.clone();
-        match wire.call(&Request::Stats { namespace: namespace.clone() })? {
-            Response::Namespaces { rows, .. } => {
-                let unfinished: u64 =
-                    rows.iter().flat_map(|row| &row.groups).map(|group| group.counts.unfinished()).sum();
-                if unfinished > 0 {
-                    return Err(Failure::refused(format!(
-                        "namespace {namespace} holds {unfinished} messages: purge it, or name another with --namespace"
-                    )));
-                }
-            }
-            Response::Error { code: Code::NamespaceUnknown, .. } => {
-                match wire.call(&Request::NamespaceSet {
-                    namespace,
-                    policy,
-                    rules: Rules::default(),
-                    based_on: None,
-                })? {
-                    Response::Done => {}
-                    other => return Err(unexpected(&other)),
-                }
-            }
-            other => return Err(unexpected(&other)),
+        let (namespace, rules) = (self.namespace.clone(), Rules::default());
+        let make = Request::NamespaceSet { namespace, policy, rules, based_on: Some(0) };
+        match Wire::connect(self.address)?.call(&make)? {
+            Response::Done => Ok(()),
+            Response::Error { code: Code::NamespaceChanged, .. } => Err(self.is_there()),
+            other => Err(unexpected(&other)),
         }
-        Ok(())
+    }
+
+    fn is_there(&self) -> Failure {
+        let namespace = &self.namespace;
+        let what = format!(
+            "namespace {namespace} is there already, and a run deletes the one that it uses: name another with --namespace"
+        );
+        if *namespace == NamespaceName::default() {
+            return Failure::refused(what);
+        }
+        Failure::refused(format!(
+            "{what}. If it is what an earlier run has left, delete it: `millpond purge {namespace}`, then `millpond namespace \
+             delete {namespace}`"
+        ))
     }
 
     /// Removes what the run left. Publishes that nobody waits for (level `none`) may still come in, so what the namespace
@@ -207,9 +204,6 @@ impl Target {
             match wire.call(&purge)? {
                 Response::Count(_) => {}
                 other => return Err(unexpected(&other)),
-            }
-            if self.namespace == NamespaceName::default() {
-                return Ok(());
             }
             match wire.call(&Request::NamespaceDelete { namespace: self.namespace.clone() })? {
                 Response::Done => return Ok(()),

@@ -12,7 +12,8 @@ fn reference() -> String {
         `UPDATE_DOCS=1 cargo test -p millpond` writes it anew.\n\n\
         ## What all commands share\n\n\
         * An address is `NS`, `NS/TOPIC` or `NS/PREFIX*`. The namespace ends at the first `/`. A `*` at the end makes a\n  \
-        prefix; inside a topic's name it is written `\\*`, and a backslash `\\\\`.\n\
+        prefix; inside a topic's name it is written `\\*`, and a backslash `\\\\`. An option that takes a name alone\n  \
+        (`topics --after`, `namespace show --topic`) takes it as it is listed, without escapes.\n\
         * A duration has its unit: `100ms`, `5s`, `10m`, `1h`, `7d`. A size is in bytes, or has a unit that is a power of\n  \
         1024: `64K`, `192M`, `1GiB`.\n\
         * `--output json` prints one JSON object a line. Times are in UTC, and a body is text (`\"encoding\":\"utf8\"`) or,\n  \
@@ -22,7 +23,18 @@ fn reference() -> String {
         | 0 | done |\n\
         | 1 | refused: by the broker, by what is on the disk, or by the system |\n\
         | 2 | wrong usage: the command line, the configuration or stdin; nothing was sent |\n\
-        | 3 | the broker cannot be reached, or was lost before it answered |\n",
+        | 3 | the broker cannot be reached, or was lost before it answered |\n\n\
+        What cannot be written to stdout, because the disk is full for instance, makes a command that is done end with 1;\n\
+        a reader that has gone away, as `head` does, does not.\n\n\
+        ## What the broker answers over HTTP\n\n\
+        Where `serve --http` says, to GET, one request a connection:\n\n\
+        | path | answer |\n|---|---|\n\
+        | `/health` | 200 and `ok`; 500 and the reason once the journal has failed, when only a restart helps |\n\
+        | `/ready` | 200 and `ready` while requests are served; 503 and the reason when the broker stops or the journal has failed |\n\
+        | `/metrics` | all figures in the text form of OpenMetrics, for Prometheus |\n\n\
+        Any other path, `/` among them, is 404. Before it listens, the broker answers nothing. Each figure's name begins with\n\
+        `millpond_`, and a line `# HELP` before it says what it is: `curl -s http://127.0.0.1:7641/metrics | grep HELP`\n\
+        lists them. None has a label for a topic, a tenant or a namespace; `stats` and `topics` tell of those.\n",
     );
     let mut root = Cli::command();
     root.build();

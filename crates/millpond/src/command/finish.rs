@@ -68,12 +68,18 @@ struct Leases {
     #[arg(value_name = "NS", value_parser = namespace)]
     namespace: NamespaceName,
     /// Receipts as receive and work give them
-    #[arg(value_name = "RECEIPT", required = true)]
+    #[arg(value_name = "RECEIPT", required = true, value_parser = receipt)]
     receipts: Vec<Receipt>,
 }
 
 fn namespace(text: &str) -> Result<NamespaceName, String> {
     NamespaceName::try_from(text).map_err(|bad| format!("it is no name of a namespace: {bad}"))
+}
+
+fn receipt(text: &str) -> Result<Receipt, String> {
+    let expected = "expected a receipt, three decimal numbers with dots between: `receive` prints it with each message, and \
+                    MILLPOND_RECEIPT has it for the commands of `work`; what `publish` prints is an id";
+    text.parse().map_err(|_| expected.into())
 }
 
 fn reason(text: &str) -> Result<String, String> {

@@ -63,7 +63,7 @@ pub struct Show {
     /// Its name
     #[arg(value_name = "NAME", value_parser = name)]
     name: NamespaceName,
-    /// Show the policy of one topic, and which rule it is from
+    /// Show the policy of one topic, named as it is listed, and which rule it is from
     #[arg(long, value_name = "TOPIC", value_parser = topic)]
     topic: Option<TopicName>,
 }

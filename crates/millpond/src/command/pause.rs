@@ -2,11 +2,13 @@
 
 use clap::Args;
 use millpond_client::TopicRef;
+use millpond_types::TopicName;
 
 use crate::address::{Address, Place};
 use crate::cli::Globals;
 use crate::connection::with_client;
 use crate::failure::Failure;
+use crate::json;
 
 /// Stop deliveries of a topic, or of all topics with a prefix; publishing goes on
 #[derive(Args)]
@@ -36,8 +38,26 @@ impl Resume {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let (topic, is_prefix) = place(self.topics)?;
-        with_client(globals, async |client| Ok(client.resume(topic, is_prefix).await?))
+        with_client(globals, async |client| {
+            let paused = client.stats(topic.namespace.clone()).await?.paused;
+            if paused.iter().any(|(name, prefix)| (name, *prefix) == (&topic.name, is_prefix)) {
+                return Ok(client.resume(topic, is_prefix).await?);
+            }
+            Err(Failure::refused(not_paused(topic, is_prefix, &paused)))
+        })
     }
+}
+
+/// What is not paused by itself may be by prefixes, and those are what to resume.
+fn not_paused(TopicRef { namespace, name }: TopicRef, is_prefix: bool, paused: &[(TopicName, bool)]) -> String {
+    let covers = |(other, prefix): &&(TopicName, bool)| *prefix && name.as_str().starts_with(other.as_str());
+    let wider =
+        paused.iter().filter(covers).map(|wide| format!("`millpond resume '{namespace}/{}'`", json::paused_text(wide)));
+    let (wider, shown) = (wider.collect::<Vec<_>>(), json::paused_text(&(name.clone(), is_prefix)));
+    if wider.is_empty() {
+        return format!("{shown} is not paused: `millpond namespace show {namespace}` lists what is");
+    }
+    format!("{shown} is not paused by itself, but with a prefix: {}", wider.join(", "))
 }
 
 /// A name and whether it is a prefix. A pause has a name, so a whole namespace cannot be paused.

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use millpond_client::{Batch, Client, Level, Message};
+use millpond_client::{Batch, Client, Error, Level, Message};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
 use millpond_types::{
     Code, ExchangeName, MessageId, Millis, OutcomeRun, Priority, PublishOutcome, RoutingKey, Sequence, TopicName,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::address::{Address, Place};
@@ -90,7 +90,7 @@ impl Publish {
             Some(body) => Bytes::copy_from_slice(body.as_bytes()),
         };
         with_client(globals, async |client| {
-            let mut told = Told::new(globals.output);
+            let mut told = Told::new(globals.output, false);
             self.publish(client, &to, vec![body], &mut told).await?;
             told.finish()
         })
@@ -130,37 +130,57 @@ impl Publish {
             }
         }
         with_client(globals, async |client| {
-            let mut told = Told::new(globals.output);
+            let mut told = Told::new(globals.output, true);
             let mut input = BufReader::with_capacity(LINES_BYTES_MAX, tokio::io::stdin());
-            let mut published = 0;
             loop {
-                match self.publish_lines(client, to, &mut input, &mut told).await {
-                    Ok((lines, false)) => published += lines,
-                    Ok((_, true)) => return told.finish(),
-                    Err(failure) => {
-                        // What was told to be queued is queued, whatever becomes of the lines behind it.
-                        told.flush();
-                        return Err(behind(published, failure));
+                match next_lines(&mut input, told.settled()).await {
+                    Ok((lines, is_end)) => {
+                        if let Err(error) = self.publish_lines(client, to, lines, &mut told).await {
+                            return Err(told.broken_off(error.into()));
+                        }
+                        if is_end {
+                            return told.finish();
+                        }
                     }
+                    Err(failure) => return Err(told.broken_off(failure)),
                 }
             }
         })
     }
 
-    /// Publishes the lines that are there; says how many, and whether stdin has ended.
-    async fn publish_lines(
-        &self,
-        client: &Client,
-        to: &To,
-        input: &mut BufReader<tokio::io::Stdin>,
-        told: &mut Told,
-    ) -> Result<(usize, bool), Failure> {
-        let (lines, is_end) = next_lines(input).await?;
-        let count = lines.len();
-        if count > 0 {
-            self.publish(client, to, lines, told).await?;
+    /// Publishes lines that are there, and notes what becomes of each, also where something goes wrong.
+    async fn publish_lines(&self, client: &Client, to: &To, lines: Vec<Bytes>, told: &mut Told) -> Result<(), Error> {
+        if lines.is_empty() {
+            return Ok(());
         }
-        Ok((count, is_end))
+        let end = told.settled() + lines.len() as u64;
+        let error = match self.publish(client, to, lines, told).await {
+            Ok(()) => return Ok(()),
+            Err(Error::Partial { outcomes, source }) => {
+                told.add(outcomes.runs().to_vec());
+                *source
+            }
+            Err(error) => error,
+        };
+        match &error {
+            // A part of them may have been sent.
+            _ if self.level == PublishLevel::None => told.unknown(end),
+            Error::Refused { code, detail } => {
+                let count = (end - told.settled()) as u32;
+                told.add(vec![OutcomeRun {
+                    count,
+                    outcome: PublishOutcome::Refused { code: *code, detail: detail.clone() },
+                }]);
+            }
+            // An exchange is given one line at a time: those behind were not sent.
+            Error::Unconfirmed { .. } | Error::Timeout { .. } | Error::Protocol { .. } => match to {
+                To::Topic(_) => told.unknown(end),
+                To::Exchange(..) => told.unknown(told.settled() + 1),
+            },
+            // Nothing of it was sent.
+            _ => {}
+        }
+        Err(error)
     }
 
     /// A message with all that the command says of it.
@@ -179,7 +199,7 @@ impl Publish {
     }
 
     /// Publishes messages: to a topic together, to an exchange one after the other.
-    async fn publish(&self, client: &Client, to: &To, bodies: Vec<Bytes>, told: &mut Told) -> Result<(), Failure> {
+    async fn publish(&self, client: &Client, to: &To, bodies: Vec<Bytes>, told: &mut Told) -> Result<(), Error> {
         let level = match self.level {
             PublishLevel::Durable => Level::Durable,
             PublishLevel::Buffered => Level::Buffered,
@@ -191,13 +211,21 @@ impl Publish {
                 let message = |body| self.with_options(Message::new(topic.clone(), body));
                 let messages: Vec<Message> = bodies.into_iter().map(message).collect();
                 let batch = Batch::try_from(messages)?;
-                told.add(client.publish_batch(namespace, level, &batch).await?.runs().to_vec());
+                let outcomes = client.publish_batch(namespace, level, &batch).await?;
+                if level == Level::None {
+                    told.unconfirmed(batch.len());
+                }
+                told.add(outcomes.runs().to_vec());
             }
             To::Exchange(exchange, key) => {
                 for body in bodies {
                     let message = self.with_options(Message::routed(exchange.clone(), key.clone(), body));
                     let outcomes = client.route(namespace, level, &message).await?;
-                    if outcomes.is_empty() && level != Level::None {
+                    if level == Level::None {
+                        told.unconfirmed(1);
+                        continue;
+                    }
+                    if outcomes.is_empty() {
                         told.nowhere();
                     }
                     told.add_routed(outcomes.runs().to_vec());
@@ -208,8 +236,8 @@ impl Publish {
     }
 }
 
-/// The lines that are there, at least one unless stdin has ended.
-async fn next_lines(input: &mut BufReader<tokio::io::Stdin>) -> Result<(Vec<Bytes>, bool), Failure> {
+/// The lines that are there, at least one unless stdin has ended. There were so many before.
+async fn next_lines(input: &mut BufReader<tokio::io::Stdin>, before: u64) -> Result<(Vec<Bytes>, bool), Failure> {
     let (mut lines, mut bytes) = (Vec::new(), 0);
     loop {
         let mut line = Vec::new();
@@ -220,7 +248,7 @@ async fn next_lines(input: &mut BufReader<tokio::io::Stdin>) -> Result<(Vec<Byte
         if line.last() == Some(&b'\n') {
             line.pop();
         } else if line.len() as u64 == TOO_LARGE {
-            return Err(too_large("a line"));
+            return Err(too_large(&format!("line {}", before + lines.len() as u64 + 1)));
         }
         bytes += line.len();
         lines.push(line.into());
@@ -240,17 +268,6 @@ fn too_large(what: &str) -> Failure {
         "{what} on stdin has more than {PUBLISH_BYTES_MAX} bytes, the most that a publish holds: keep large bodies \
          elsewhere and publish where they are"
     ))
-}
-
-/// A failure that came when so many lines had been published already.
-fn behind(published: usize, failure: Failure) -> Failure {
-    if published == 0 {
-        return failure;
-    }
-    let Failure { exit, text } = failure;
-    // Wrong usage means that nothing was sent.
-    let exit = if exit == Exit::Usage { Exit::Refused } else { exit };
-    Failure { exit, text: format!("{text} (the first {published} lines had been published before)") }
 }
 
 const NO_STDIN: &str = "there is no body: stdin is a terminal. Give it as BODY, or pipe it in";
@@ -274,26 +291,57 @@ fn read_body() -> Result<Bytes, Failure> {
     Ok(body.into())
 }
 
-/// Outcomes as they come, told as few lines: messages with consecutive ids are one.
+/// Refusals that are named on stderr; those behind them are counted.
+const REFUSALS_NAMED: u32 = 10;
+
+/// Outcomes as they come, told as few rows: messages with consecutive ids are one. Of lines it is told which they are of;
+/// each has one outcome, and then is settled: confirmed, refused, or sent without a word on what became of it.
 struct Told {
     output: Output,
-    open: Option<OutcomeRun<PublishOutcome>>,
-    refused: Option<(u64, String)>,
+    /// Whether the messages are lines, and not one alone.
+    is_lines: bool,
+    open: Option<Open>,
+    confirmed: u64,
+    refused: u64,
+    /// Sent at a level that confirms nothing.
+    unconfirmed: u64,
+    /// Sent, and nobody can say whether they were stored.
+    unknown: u64,
+    named: u32,
+    /// The first refusal.
+    why: String,
+}
+
+/// A row that may grow.
+struct Open {
+    /// The number of its first line.
+    line: u64,
+    run: OutcomeRun<PublishOutcome>,
 }
 
 impl Told {
-    fn new(output: Output) -> Told {
-        Told { output, open: None, refused: None }
+    fn new(output: Output, is_lines: bool) -> Told {
+        let (confirmed, refused, unconfirmed, unknown) = (0, 0, 0, 0);
+        let (open, named, why) = (None, 0, String::new());
+        Told { output, is_lines, open, confirmed, refused, unconfirmed, unknown, named, why }
     }
 
+    /// Lines of which there is nothing more to say.
+    fn settled(&self) -> u64 {
+        self.confirmed + self.refused + self.unconfirmed + self.unknown
+    }
+
+    /// Outcomes, one for each line.
     fn add(&mut self, runs: Vec<OutcomeRun<PublishOutcome>>) {
         for run in runs {
-            match (&mut self.open, &run.outcome) {
-                (Some(open), PublishOutcome::Queued { id }) if follows(open, id) => open.count += run.count,
-                _ => {
-                    self.flush();
-                    self.open = Some(run);
-                }
+            let (line, count) = (self.settled() + 1, u64::from(run.count));
+            if let PublishOutcome::Refused { code, detail } = &run.outcome {
+                self.flush();
+                self.refuse(line, count, *code, detail);
+                self.refused += count;
+            } else {
+                self.row(line, run);
+                self.confirmed += count;
             }
         }
     }
@@ -301,68 +349,150 @@ impl Told {
     /// The copies of one message: all of them, or the reason why there is none.
     fn add_routed(&mut self, runs: Vec<OutcomeRun<PublishOutcome>>) {
         let spoke_against = |run: &&OutcomeRun<PublishOutcome>| matches!(&run.outcome, PublishOutcome::Refused { code, .. } if *code != Code::RefusedTogether);
-        match runs.iter().find(spoke_against) {
-            Some(run) => self.add(vec![OutcomeRun { count: 1, outcome: run.outcome.clone() }]),
-            None => self.add(runs),
+        if let Some(run) = runs.iter().find(spoke_against) {
+            return self.add(vec![OutcomeRun { count: 1, outcome: run.outcome.clone() }]);
         }
+        let line = self.settled() + 1;
+        runs.into_iter().for_each(|run| self.row(line, run));
+        self.confirmed += 1;
     }
 
     /// No binding takes a message, and the exchange lets such messages go.
     fn nowhere(&mut self) {
         self.flush();
+        let line = self.settled() + 1;
         say::line(match self.output {
-            Output::Json => json!({ "outcome": "unroutable" }).to_string(),
+            Output::Json => self.object(json!({ "outcome": "unroutable" }), line),
             Output::Table => "went nowhere: no binding takes it".to_owned(),
         });
     }
 
+    /// So many lines were sent at a level that confirms nothing.
+    fn unconfirmed(&mut self, count: usize) {
+        self.unconfirmed += count as u64;
+    }
+
+    /// Of the lines up to this one nobody can say whether they were stored.
+    fn unknown(&mut self, end: u64) {
+        self.unknown += end - self.settled();
+    }
+
+    fn row(&mut self, line: u64, run: OutcomeRun<PublishOutcome>) {
+        match (&mut self.open, &run.outcome) {
+            (Some(open), PublishOutcome::Queued { id }) if follows(&open.run, id) => open.run.count += run.count,
+            _ => {
+                self.flush();
+                self.open = Some(Open { line, run });
+            }
+        }
+    }
+
     fn flush(&mut self) {
-        let Some(OutcomeRun { count, outcome }) = self.open.take() else { return };
-        let line = match &outcome {
+        let Some(Open { line, run: OutcomeRun { count, outcome } }) = self.open.take() else { return };
+        let text = match &outcome {
             PublishOutcome::Queued { id } if self.output == Output::Json => {
-                json!({ "outcome": "queued", "id": id.to_string(), "count": count }).to_string()
+                self.object(json!({ "outcome": "queued", "id": id.to_string(), "count": count }), line)
             }
             PublishOutcome::Queued { id } if count == 1 => format!("queued {id}"),
             PublishOutcome::Queued { id } => format!("queued {id} and the {} after it", count - 1),
             PublishOutcome::Duplicate { id, state } => {
                 let state = json::state_name(*state);
                 match self.output {
-                    Output::Json => json!({ "outcome": "duplicate", "id": id.to_string(), "state": state }).to_string(),
+                    Output::Json => {
+                        self.object(json!({ "outcome": "duplicate", "id": id.to_string(), "state": state }), line)
+                    }
                     Output::Table => format!("duplicate of {id}, which is {state}"),
                 }
             }
-            PublishOutcome::Coalesced { id, replaced } => coalesced(self.output, *id, *replaced, count),
-            PublishOutcome::Refused { code, detail } => {
-                let first = || (0, format!("{}: {detail}", code.name()));
-                self.refused.get_or_insert_with(first).0 += u64::from(count);
-                return;
-            }
+            PublishOutcome::Coalesced { id, replaced } => self.coalesced(*id, *replaced, count, line),
+            PublishOutcome::Refused { .. } => unreachable!("what is refused is told at once"),
         };
-        say::line(line);
+        say::line(text);
+    }
+
+    fn coalesced(&self, id: MessageId, replaced: Option<MessageId>, count: u32, line: u64) -> String {
+        let what = if replaced.is_some() { "replaced" } else { "declined" };
+        match (self.output, replaced) {
+            (Output::Json, _) => {
+                let replaced = replaced.map(|old| old.to_string());
+                self.object(
+                    json!({ "outcome": what, "id": id.to_string(), "replaced": replaced, "count": count }),
+                    line,
+                )
+            }
+            (Output::Table, Some(old)) => format!("queued {id} in place of {old}"),
+            (Output::Table, None) if count == 1 => format!("declined: {id} waits"),
+            (Output::Table, None) => format!("declined {count}: {id} waits"),
+        }
+    }
+
+    /// A row as an object, with the number of its first line.
+    fn object(&self, mut row: Value, line: u64) -> String {
+        if self.is_lines {
+            row["line"] = line.into();
+        }
+        row.to_string()
+    }
+
+    /// Names lines that were refused, while that is not too many.
+    fn refuse(&mut self, line: u64, count: u64, code: Code, detail: &str) {
+        let why = format!("{}: {detail}", code.name());
+        if self.refused == 0 {
+            self.why.clone_from(&why);
+        }
+        if !self.is_lines {
+            return;
+        }
+        if self.output == Output::Json {
+            let row = json!({ "outcome": "refused", "code": code.name(), "detail": detail, "count": count });
+            say::line(self.object(row, line));
+        }
+        if self.named < REFUSALS_NAMED {
+            self.named += 1;
+            say::note(match count {
+                1 => format!("line {line} was refused ({why})"),
+                _ => format!("lines {line} to {} were refused ({why})", line + count - 1),
+            });
+        }
     }
 
     fn finish(mut self) -> Result<(), Failure> {
         self.flush();
-        match self.refused {
-            None => Ok(()),
-            Some((1, why)) => Err(Failure::refused(format!("the message was refused by the broker ({why})"))),
-            Some((count, why)) => Err(Failure::refused(format!(
-                "{count} messages were refused by the broker, the first because of {why}"
+        match (self.is_lines, self.refused) {
+            (_, 0) => Ok(()),
+            (false, _) => Err(Failure::refused(format!("the message was refused by the broker ({})", self.why))),
+            (true, refused) => Err(Failure::refused(format!(
+                "{refused} of {} lines were refused by the broker, the first because of {}",
+                self.settled(),
+                self.why
             ))),
         }
     }
-}
 
-fn coalesced(output: Output, id: MessageId, replaced: Option<MessageId>, count: u32) -> String {
-    let what = if replaced.is_some() { "replaced" } else { "declined" };
-    match (output, replaced) {
-        (Output::Json, _) => {
-            let replaced = replaced.map(|old| old.to_string());
-            json!({ "outcome": what, "id": id.to_string(), "replaced": replaced, "count": count }).to_string()
+    /// The failure that ended the command, with what became of the lines before.
+    fn broken_off(mut self, failure: Failure) -> Failure {
+        // What was told to be queued is queued, whatever becomes of the lines behind it.
+        self.flush();
+        let settled = self.settled();
+        if settled == 0 {
+            return failure;
         }
-        (Output::Table, Some(old)) => format!("queued {id} in place of {old}"),
-        (Output::Table, None) if count == 1 => format!("declined: {id} waits"),
-        (Output::Table, None) => format!("declined {count}: {id} waits"),
+        let Failure { exit, text } = failure;
+        let were = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+        let confirmed = were(self.confirmed, "is confirmed", "are confirmed");
+        let mut lines = format!("{confirmed} and {}", were(self.refused, "was refused", "were refused"));
+        if self.unconfirmed > 0 {
+            lines += &format!(", {} without being confirmed", were(self.unconfirmed, "was sent", "were sent"));
+        }
+        match self.unknown {
+            0 => {}
+            1 => lines += &format!(", and line {settled} may be published or not"),
+            unknown => lines += &format!(", and lines {} to {settled} may be published or not", settled - unknown + 1),
+        }
+        // Wrong usage means that nothing was sent.
+        let exit = if exit == Exit::Usage { Exit::Refused } else { exit };
+        let text = format!("{text}. Of the lines before, {lines}; nothing from line {} on was sent", settled + 1);
+        Failure { exit, text }
     }
 }
 

@@ -19,7 +19,7 @@ The first line on stdout says where the broker listens, once it does:
 The log goes to stderr. Of lines that a client can cause, at most five a second of each kind are written from
 level info on, and the next says how many were left out. Nothing waits for whoever reads the log: what does not
 fit into a buffer of 1 MiB is dropped, counted (millpond_log_lines_dropped), and told of when the log goes on.
-SIGTERM or SIGINT stops the broker in order.";
+SIGTERM, SIGINT or SIGHUP stops the broker in order; with nohup, SIGHUP does not.";
 
 /// Run the broker
 #[derive(Args)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use millpond_client::{Client, Listing};
 use millpond_types::limits::{PAGE_MAX, TOP_MAX};
-use millpond_types::{GroupName, NamespaceName, TopBy, TopicName, TopicView};
+use millpond_types::{Counts, GroupName, NamespaceName, TopBy, TopicName, TopicView};
 
 use super::receive::group;
 use crate::address::{Address, Place};
@@ -21,13 +21,13 @@ pub struct Topics {
     /// A namespace, a prefix of topics, or one topic
     #[arg(value_name = "NS[/TOPIC|/PREFIX*]")]
     topics: Address,
-    /// As this group has them [default: default, and of one topic the cursors of all]
+    /// As this group has them [default: default; one topic as the first has it, with the cursors of all]
     #[arg(long, value_name = "G", value_parser = group)]
     group: Option<GroupName>,
     /// At most so many; what follows is named at the end
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=PAGE_MAX as i64))]
     limit: u32,
-    /// Only topics after this name, the last one of the page before
+    /// Only topics after this name, the last one of the page before, as it is listed
     #[arg(long, value_name = "NAME", value_parser = topic)]
     after: Option<TopicName>,
     /// The topics that stand out instead, at most 100: with the most messages that wait, with the oldest of them, or with
@@ -62,15 +62,9 @@ impl Topics {
                         "--top compares topics: name a namespace or PREFIX*, and not one topic",
                     ));
                 }
-                let view = with_client(globals, async |client| {
-                    let mut view = client.topic(namespace.clone(), topic).await?;
-                    if let Some(group) = &self.group {
-                        view.cursors.retain(|cursors| cursors.group == *group);
-                        if view.cursors.is_empty() {
-                            must_have(client, namespace, group).await?;
-                        }
-                    }
-                    Ok(view)
+                let view = with_client(globals, async |client| match self.group {
+                    Some(group) => of_group(client, namespace, topic, group).await,
+                    None => Ok(client.topic(namespace, topic).await?),
                 })?;
                 print_one(globals, &view);
                 return Ok(());
@@ -101,6 +95,29 @@ impl Topics {
         }
         Ok(())
     }
+}
+
+/// A topic as one group has it, with nothing where that has finished what it had of it.
+async fn of_group(
+    client: &Client,
+    namespace: NamespaceName,
+    topic: TopicName,
+    group: GroupName,
+) -> Result<TopicView, Failure> {
+    let mut view = client.topic(namespace.clone(), topic.clone()).await?;
+    view.cursors.retain(|cursors| cursors.group == group);
+    if view.cursors.is_empty() {
+        must_have(client, namespace.clone(), &group).await?;
+    }
+    // The name itself comes before all that begin with it.
+    let prefix = Bytes::copy_from_slice(topic.as_bytes());
+    let listing = Listing { namespace, prefix, after: Bytes::new(), limit: 1 };
+    let row = client.topics(listing, group).await?.into_iter().find(|row| row.name == topic);
+    let TopicView { name, paused, cursors, .. } = view;
+    Ok(match row {
+        Some(row) => TopicView { cursors, ..row },
+        None => TopicView { name, paused, counts: Counts::default(), oldest: None, due: None, cursors },
+    })
 }
 
 /// A topic may have no cursors of a group that is there.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use millpond_client::{Client, Event, Report, SubscribeOptions, Workers};
+use millpond_server::Signals;
 use millpond_types::{GroupName, LeaderEpoch, Millis, Role, Standing};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 
 use super::receive::group;
@@ -29,14 +29,19 @@ The body is the command's stdin; variables say the rest:
   MILLPOND_HEADER_NAME    each header, its name in capitals, _ for all but letters and digits
   MILLPOND_SERVER         the broker, so that the command can publish
 
-The exit status decides: 0 acks, 75 releases, 65 rejects, any other fails the message, with the end
-of stderr as the reason. A command whose lease is lost gets SIGTERM, with all that it has started.
+The exit status decides: 0 acks, 75 releases for the --release-delay, 65 rejects, any other fails the
+message, with the end of stderr as the reason. A command whose lease is lost with the worker's session
+gets SIGTERM, with all that it has started. One whose message somebody else finishes, with its
+receipt, runs to its end, and what it decides then has no effect.
 
 With --forward a worker is a stage of a chain: each message of the one topic becomes one of the other,
-once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id.
+once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id. Where
+the target can take no output, the worker ends and its messages are released; an output that is too
+large fails its message alone.
 
-On SIGTERM or SIGINT the worker finishes what runs and releases the rest; a second signal sends
-SIGTERM to what runs. Commands of a worker that is killed (SIGKILL) run on.";
+On SIGTERM, SIGINT or SIGHUP the worker finishes what runs and releases the rest; a second signal sends
+SIGTERM to what runs, and releases the messages of commands that it ends. With nohup, SIGHUP does
+nothing. Commands of a worker that is killed (SIGKILL) run on.";
 
 /// Run a command for each message
 #[derive(Args)]
@@ -62,6 +67,9 @@ pub struct Work {
     /// Publish what the command writes to stdout there as the message is acked, both or neither; nothing, if it writes none
     #[arg(long, value_name = "NS/TOPIC", conflicts_with = "at_most_once")]
     forward: Option<TopicAddress>,
+    /// How long a message stays away whose command exits with 75
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration)]
+    release_delay: Duration,
     /// Take messages that end as they are delivered: none comes again, whatever becomes of its command
     #[arg(long, conflicts_with = "lease")]
     at_most_once: bool,
@@ -86,7 +94,8 @@ impl Work {
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let (namespace, filter) = filter(&self.from).map_err(Failure::usage)?;
         runtime()?.block_on(async {
-            let mut signals = Signals::new()?;
+            let mut signals =
+                Signals::new().map_err(|why| Failure::refused(format!("signals cannot be handled: {why}")))?;
             let client = Client::connect(options(globals)).await?;
             tokio::spawn(tell_events(client.events()));
             let subscription = client
@@ -109,6 +118,7 @@ impl Work {
                 server,
                 command: self.command,
                 forward: self.forward,
+                release_delay: self.release_delay,
                 at_most_once: self.at_most_once,
                 hurried,
                 broken,
@@ -117,7 +127,7 @@ impl Work {
                 Workers::start(subscription, self.concurrency as usize, move |delivery| handle(task.clone(), delivery));
             let mut failure = None;
             tokio::select! {
-                () = signals.next() => {}
+                _ = signals.next() => {}
                 ended = workers.ended() => return Err(ended.err().map_or_else(over, Failure::from)),
                 Ok(broken) = breakage.wait_for(Option::is_some) => failure = broken.clone(),
             }
@@ -126,12 +136,12 @@ impl Work {
             let report = loop {
                 tokio::select! {
                     report = &mut stopped => break report?,
-                    () = signals.next() => drop(hurry.send(true)),
+                    _ = signals.next() => drop(hurry.send(true)),
                 }
             };
             client.close().await;
             tell(&report);
-            failure.map_or(Ok(()), |text| Err(Failure::usage(text)))
+            failure.map_or(Ok(()), Err)
         })
     }
 }
@@ -182,25 +192,5 @@ fn told(group: &GroupName, standing: &Standing) -> String {
         }
         Role::Lead => format!("leading group {group} in epoch {epoch}"),
         Role::Deposed => format!("no longer leading group {group}: commands that run have {left} ms to finish"),
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals, Failure> {
-        let listen = |kind| signal(kind).map_err(|why| Failure::refused(format!("signals cannot be handled: {why}")));
-        Ok(Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }

@@ -180,8 +180,13 @@ impl Broker {
     }
 
     /// Sends SIGTERM and waits; what the exit code was, and the directory.
-    pub fn stop(mut self) -> (Option<i32>, TempDir) {
-        self.signal(Signal::TERM);
+    pub fn stop(self) -> (Option<i32>, TempDir) {
+        self.stop_by(Signal::TERM)
+    }
+
+    /// Sends a signal and waits, likewise.
+    pub fn stop_by(mut self, signal: Signal) -> (Option<i32>, TempDir) {
+        self.signal(signal);
         let status = self.child.wait().expect("the broker ends");
         (status.code(), self.directory.take().expect("the broker has its own directory"))
     }

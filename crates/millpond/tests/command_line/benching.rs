@@ -1,8 +1,12 @@
 //! `bench`: that it runs, verifies and reports. What it measures is nobody's promise here.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::broker::{Broker, call};
+use crate::broker::{Broker, Running, call, millpond};
 
 #[test]
 fn publish_reports_what_was_confirmed() {
@@ -163,13 +167,55 @@ fn a_soak_of_a_running_broker_takes_what_waits_and_leaves_nothing() {
     assert!(!broker.ok(&["namespace", "list"]).contains("bench"));
 }
 
+/// A run purges and deletes its namespace in the end, so it takes none that is there, however little that holds.
 #[test]
-fn a_namespace_with_messages_is_not_touched() {
+fn a_namespace_that_is_there_is_not_touched() {
     let broker = Broker::start();
-    broker.ok(&["publish", "default/a", "x"]);
-    let args = ["bench", "publish", "--namespace", "default", "--duration", "50ms"];
-    broker.call(&args).failed(1, &["default", "purge"]);
-    assert_eq!(broker.counts("default")["waiting"], 1);
+    broker.ok(&["namespace", "create", "mine", "--max-failures", "3"]);
+    broker.ok(&["group", "create", "mine", "audit"]);
+    for namespace in ["mine", "default"] {
+        let args = ["bench", "publish", "--namespace", namespace, "--duration", "50ms"];
+        broker.call(&args).failed(1, &[namespace, "is there already", "--namespace"]);
+    }
+    assert!(broker.ok(&["group", "list", "mine"]).contains("audit"));
+}
+
+/// Whoever ends a run early is left no broker and no directory of it.
+#[test]
+fn a_run_that_a_signal_ends_leaves_nothing_behind() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().to_str().unwrap();
+        let mut command = millpond();
+        command.args(["bench", "publish", "--spawn", "--duration", "60s", "--dir", path]);
+        let mut run = Running::of(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        // It is under way once its broker has written.
+        let is_under_way = || {
+            let made = std::fs::read_dir(path).unwrap().flatten().next();
+            made.is_some_and(|directory| directory.path().join("FORMAT").exists())
+                && !processes_with(path, "serve").is_empty()
+        };
+        until(is_under_way);
+        run.signal(signal);
+        assert_ne!(run.wait().code, 0);
+        until(|| processes_with(path, "serve").is_empty());
+        assert_eq!(std::fs::read_dir(path).unwrap().count(), 0, "{signal:?}");
+    }
+}
+
+/// The processes whose command line has these words in it.
+fn processes_with(path: &str, verb: &str) -> Vec<String> {
+    let lines = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
+    let lines = lines.filter_map(|file| std::fs::read_to_string(file).ok());
+    lines.filter(|line| line.contains(path) && line.split('\0').nth(1) == Some(verb)).collect()
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < deadline, "it does not come to that");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn soaked(args: &[&str]) -> Value {

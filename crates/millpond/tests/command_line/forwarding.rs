@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::broker::{Broker, Running, serve_at};
+use crate::broker::{Broker, Running, fresh_directory, serve, serve_at};
 
 /// Each stage takes from the first topic and adds its mark for the second.
 const STAGES: [(&str, &str, &str); 3] =
@@ -22,17 +22,42 @@ fn what_a_command_writes_is_published_as_its_message_is_acked() {
     assert_eq!((&out[0]["topic"], &out[0]["body"]), (&"out".into(), &"two lines\nof it".into()));
     assert!(out[0]["dedup_id"].as_str().unwrap().ends_with("/0/0"), "it is made of the input's id");
     stop(worker);
+}
 
-    // A refused output keeps its input, which fails with the reason.
+/// A target that can never take an output ends the worker, and no message pays for it.
+#[test]
+fn a_target_that_takes_no_output_ends_the_worker() {
+    let broker = Broker::start();
     broker.ok(&["namespace", "create", "off", "--dedup-window", "off"]);
     broker.ok(&["namespace", "set", "default", "--max-failures", "0"]);
-    broker.ok(&["publish", "default/in", "again"]);
-    let worker = broker.spawn(&["work", "default/in", "--forward", "off/out", "--", "cat"]);
-    until(|| broker.counts("default")["dead"] == 2);
-    stop(worker);
-    let dead = broker.json(&["dead", "list", "default", "--output", "json"]);
-    assert!(dead.iter().any(|letter| letter["detail"].to_string().contains("dedup_off")), "{dead:?}");
+    broker.call_with(&["publish", "default/in", "--lines"], b"1\n2\n3\n").ok();
+    for (target, why) in [("off/out", "dedup_off"), ("nowhere/out", "namespace_unknown")] {
+        let mut worker = broker.spawn(&["work", "default/in", "--concurrency", "2", "--forward", target, "--", "cat"]);
+        until(|| worker.has_ended() || broker.counts("default")["dead"] != 0);
+        assert!(worker.has_ended(), "it goes on with {}", broker.counts("default"));
+        worker.wait().failed(1, &[target, why, "its message was released"]);
+        let counts = broker.counts("default");
+        assert_eq!((&counts["waiting"], &counts["dead"]), (&3.into(), &0.into()), "{counts}");
+    }
     assert_eq!(broker.counts("off")["waiting"], 0);
+}
+
+/// An output that is too large is its message's own fault: that fails, the others go on.
+#[test]
+fn an_output_that_is_too_large_fails_alone() {
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--body-max", "10"]));
+    broker.ok(&["namespace", "set", "default", "--max-failures", "0"]);
+    broker.call_with(&["publish", "default/in", "--lines"], b"short\nlong\nhuge\n").ok();
+    let script = "read body; case $body in short) echo $body;; long) echo more than ten bytes;; \
+                  huge) head -c 5000000 /dev/zero;; esac";
+    let mut worker = broker.spawn(&["work", "default/in", "--forward", "default/out", "--", "sh", "-c", script]);
+    until(|| broker.counts("default")["dead"] == 2 && broker.counts("default")["waiting"] == 1);
+    assert!(!worker.has_ended());
+    worker.signal(Signal::TERM);
+    let said = worker.wait();
+    assert!(said.err.contains("message_too_large") && said.err.contains("more than 4194304 bytes"), "{said:?}");
+    said.ok();
 }
 
 /// `CHAIN=2000,60 cargo test -p millpond --test command_line a_chain` is the same at length: so many inputs, so many kills.

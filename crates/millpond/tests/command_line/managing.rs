@@ -76,6 +76,42 @@ fn topics_and_prefixes_are_paused_and_resumed() {
     assert_eq!(broker.json(&["receive", "default", "--max", "9"])[0]["topic"], "beta");
 }
 
+/// Who resumes what is not paused is told so, and what it is paused by.
+#[test]
+fn a_resume_of_what_is_not_paused_is_refused() {
+    let broker = Broker::start();
+    broker.call(&["resume", "default/acme/1"]).failed(1, &["acme/1 is not paused"]);
+    for paused in ["default/acme/*", "default/a*", "default/acme/2", r"default/acme/1\*"] {
+        broker.ok(&["pause", paused]);
+    }
+    let said = broker.call(&["resume", "default/acme/1"]);
+    let said = said.failed(
+        1,
+        &["acme/1 is not paused by itself", "millpond resume 'default/a*'", "millpond resume 'default/acme/*'"],
+    );
+    assert!(!said.err.contains("acme/2") && !said.err.contains(r"1\*"), "{said:?}");
+    broker.call(&["resume", "default/acme/1*"]).failed(1, &["acme/1* is not paused by itself", "'default/acme/*'"]);
+    broker.ok(&["resume", r"default/acme/1\*"]);
+}
+
+/// With `--group`, a topic's figures are that group's, and not those of the first that has the topic.
+#[test]
+fn a_topic_is_shown_as_a_group_has_it() {
+    let broker = Broker::start();
+    broker.ok(&["group", "create", "default", "audit"]);
+    publish(&broker, "a", &["x"]);
+    publish(&broker, "a", &["y"]);
+    broker.ok(&["receive", "default", "--ack"]);
+    let waiting = |group: &str| {
+        let rows = broker.json(&["topics", "default/a", "--group", group, "--output", "json"]);
+        (rows[0]["waiting"].clone(), rows[0]["cursors"].as_array().map_or(0, Vec::len))
+    };
+    assert_eq!((waiting("default"), waiting("audit")), ((1.into(), 1), (2.into(), 1)));
+    broker.ok(&["receive", "default", "--ack"]);
+    assert_eq!((waiting("default"), waiting("audit")), ((0.into(), 0), (2.into(), 1)));
+    broker.call(&["topics", "default/a", "--group", "none"]).failed(1, &["has no group none"]);
+}
+
 #[test]
 fn topics_are_purged_by_name_prefix_and_namespace() {
     let broker = Broker::start();

@@ -1,6 +1,9 @@
 //! `publish` in all its forms.
 
-use crate::broker::{Broker, fresh_directory, millpond, serve};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
+
+use crate::broker::{Broker, Said, fresh_directory, millpond, serve};
 
 #[test]
 fn a_body_comes_from_the_call_or_from_stdin() {
@@ -48,10 +51,92 @@ fn what_was_published_before_a_bad_line_is_told() {
     let mut lines: Vec<u8> = (0..1_000).flat_map(|i| format!("{i}\n").into_bytes()).collect();
     lines.extend(vec![b'x'; 5_000_000]);
     let said = broker.call_with(&["publish", "default/a", "--lines"], &lines);
-    let told = said.failed(1, &["a line", "4194304", "the first 1000 lines"]).out;
+    let told =
+        said.failed(1, &["line 1001", "4194304", "1000 are confirmed", "nothing from line 1001 on was sent"]).out;
     assert!(told.starts_with("queued ") && told.contains("and the 999 after it"), "{told}");
     assert_eq!(broker.counts("default")["waiting"], 1_000);
-    broker.call_with(&["publish", "default/a", "--lines"], &lines[lines.len() - 5_000_000..]).failed(2, &["a line"]);
+    broker.call_with(&["publish", "default/a", "--lines"], &lines[lines.len() - 5_000_000..]).failed(2, &["line 1 "]);
+}
+
+/// Every line has an outcome: those that are refused are named, and counted as refused.
+#[test]
+fn lines_that_are_refused_are_named_and_not_counted_as_published() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "small", "--quota-messages", "2"]);
+    let publish = ["publish", "small/a", "--lines", "--output", "json"];
+    let said = broker.call_with(&publish, b"1\n2\n3\n4\n");
+    let said = said.failed(1, &["lines 3 to 4 were refused (quota_exceeded: ", "2 of 4 lines"]);
+    let rows: Vec<serde_json::Value> = said.out.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert_eq!((&rows[0]["outcome"], &rows[0]["line"], &rows[0]["count"]), (&"queued".into(), &1.into(), &2.into()));
+    assert_eq!((&rows[1]["outcome"], &rows[1]["line"], &rows[1]["count"]), (&"refused".into(), &3.into(), &2.into()));
+    assert_eq!(rows[1]["code"], "quota_exceeded");
+    assert!(rows[1]["detail"].as_str().unwrap().contains("raise quota-messages"), "{rows:?}");
+
+    // What ends the command does not make published lines of refused ones.
+    let mut lines = b"5\n6\n".to_vec();
+    lines.extend(vec![b'x'; 5_000_000]);
+    broker.ok(&["namespace", "set", "small", "--quota-messages", "3"]);
+    let said = broker.call_with(&publish, &lines);
+    said.failed(1, &["line 2 was refused (quota_exceeded: ", "line 3 ", "1 is confirmed and 1 was refused"]);
+    assert_eq!(broker.counts("small")["waiting"], 3);
+
+    // A publish that is refused as a whole is that of each of its lines.
+    let said = broker.call_with(&["publish", "nowhere/a", "--lines"], b"1\n2\n");
+    said.failed(1, &["lines 1 to 2 were refused (namespace_unknown: ", "0 are confirmed and 2 were refused"]);
+}
+
+/// The first ten refusals are named, and then there is a count.
+#[test]
+fn very_many_refusals_are_counted_and_not_all_named() {
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--body-max", "3"]));
+    let lines = "yes\nlong\n".repeat(12);
+    let said = broker.call_with(&["publish", "default/a", "--lines"], lines.as_bytes());
+    let said = said.failed(1, &["line 2 was refused (message_too_large: ", "line 20 was refused", "12 of 24 lines"]);
+    assert!(!said.err.contains("line 22"), "{said:?}");
+    assert_eq!(broker.counts("default")["waiting"], 12);
+}
+
+/// After a loss it is said how many lines are confirmed, and from where on nothing is.
+#[test]
+fn what_became_of_the_lines_before_a_loss_is_told() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "small", "--quota-messages", "1"]);
+    let mut command = broker.command(&["publish", "small/a", "--lines"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"1\n2\n").unwrap();
+    // Its refusal says that the answer is there.
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let (mut first, mut rest) = (String::new(), String::new());
+    errors.read_line(&mut first).unwrap();
+    assert!(first.contains("line 2 was refused"), "{first}");
+    let _directory = broker.kill();
+    input.write_all(b"3\n").unwrap();
+    drop(input);
+    errors.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3), "{rest}");
+    assert!(rest.contains("1 is confirmed and 1 was refused"), "{rest}");
+    assert!(rest.contains("nothing from line 3 on was sent") || rest.contains("line 3 may be published"), "{rest}");
+}
+
+/// Who asks for outcomes is told when they cannot be written; who has read enough is not.
+#[test]
+fn outcomes_that_cannot_be_written_are_an_error() {
+    let broker = Broker::start();
+    for args in ["publish default/a x", "stats", "dead list default --output json"] {
+        let script = format!("'{}' {args} --server {}", millpond().get_program().display(), broker.address);
+        let run = |script: &str| Said::of(std::process::Command::new("sh").args(["-c", script]).output().unwrap());
+        // There is something to list.
+        if args.starts_with("dead") {
+            broker.ok(&["namespace", "set", "default", "--max-failures", "0"]);
+            let receipt = broker.json(&["receive", "default"])[0]["receipt"].as_str().unwrap().to_owned();
+            broker.ok(&["fail", "default", &receipt]);
+        }
+        run(&format!("{script} >/dev/full")).failed(1, &["stdout", "No space left on device"]);
+        assert_eq!(run(&format!("({script}; echo $? >&2) | true")).err, "0\n", "{args}");
+    }
 }
 
 #[test]
@@ -136,7 +221,7 @@ fn a_body_that_is_not_there_is_told() {
     // A shell's `<&-`: there is no stdin at all.
     let script = format!("'{}' publish default/a --server {} <&-", millpond().get_program().display(), broker.address);
     let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-    crate::broker::Said::of(output).failed(2, &["there is no body"]);
+    Said::of(output).failed(2, &["there is no body"]);
     broker.call(&["publish", "default/a", "body", "--lines"]).failed(2, &["--lines", "BODY"]);
     assert_eq!(broker.counts("default")["waiting"], 0);
 }

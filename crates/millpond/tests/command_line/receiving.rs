@@ -119,6 +119,16 @@ fn a_lost_lease_is_refused_and_the_others_are_done() {
     }
 }
 
+/// No receipt is so large that a command breaks on it.
+#[test]
+fn a_receipt_of_the_largest_numbers_is_a_lost_lease() {
+    let broker = Broker::start();
+    let largest = "18446744073709551615.9.18446744073709551615";
+    for verb in ["ack", "release", "fail", "reject", "extend"] {
+        broker.call(&[verb, "default", largest, largest]).failed(1, &["2 of 2 leases are lost"]);
+    }
+}
+
 fn lease(broker: &Broker) -> String {
     receipt(&broker.json(&["receive", "default", "--wait", "30s"])[0])
 }

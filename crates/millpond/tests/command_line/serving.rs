@@ -5,6 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::broker::{Broker, Said, call, fresh_directory, millpond, serve};
 
 #[test]
@@ -54,6 +56,23 @@ fn health_readiness_and_metrics_are_answered() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
     }
+}
+
+/// A terminal that goes away stops the broker in order, unless it was told not to heed that.
+#[test]
+fn a_hangup_stops_the_broker_in_order() {
+    let broker = Broker::start();
+    assert_eq!(broker.stop_by(Signal::HUP).0, Some(0));
+
+    let directory = fresh_directory();
+    let script = "trap '' HUP; exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(millpond().get_program()).args(serve(directory.path()).get_args());
+    let broker = Broker::run_on(&mut command, directory);
+    broker.signal(Signal::HUP);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    broker.ok(&["publish", "default/a", "x"]);
+    assert_eq!(broker.stop().0, Some(0));
 }
 
 #[test]

@@ -60,6 +60,12 @@ fn the_exit_status_decides() {
 
 #[test]
 fn a_signal_lets_the_running_finish_and_releases_the_rest() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        the_running_finish(signal);
+    }
+}
+
+fn the_running_finish(signal: Signal) {
     let broker = Broker::start();
     broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n3\n").ok();
     let gate = tempfile::TempDir::new().unwrap();
@@ -69,7 +75,7 @@ fn a_signal_lets_the_running_finish_and_releases_the_rest() {
     );
     let mut worker = work(&broker, &[], &script);
     assert_eq!(worker.next_line(), "started");
-    worker.signal(Signal::TERM);
+    worker.signal(signal);
     // The command runs on: what it waits for comes only now.
     std::fs::write(gate.path().join("open"), "").unwrap();
     assert_eq!(worker.wait().ok(), "done\n");
@@ -82,7 +88,7 @@ fn a_second_signal_stops_the_commands() {
     let broker = Broker::start();
     broker.ok(&["namespace", "set", "default", "--retry", "head"]);
     broker.ok(&["publish", "default/a", "x"]);
-    let script = format!("trap 'echo told >&2; exit 75' TERM; echo started; while {WORKER_LIVES}; do sleep 0.02; done");
+    let script = format!("trap 'echo told >&2; exit 1' TERM; echo started; while {WORKER_LIVES}; do sleep 0.02; done");
     let mut worker = work(&broker, &[], &script);
     assert_eq!(worker.next_line(), "started");
     // Two signals that arrive together are one: the second is sent until it is seen.
@@ -94,6 +100,64 @@ fn a_second_signal_stops_the_commands() {
     assert!(said.err.contains("told"), "{said:?}");
     said.ok();
     assert_eq!(broker.counts("default")["waiting"], 1);
+}
+
+/// What the worker stops itself is no fault of the message, so it is given back and not failed.
+#[test]
+fn a_command_that_a_second_signal_killed_gives_its_message_back() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--max-failures", "0"]);
+    broker.ok(&["publish", "default/a", "x"]);
+    let mut worker = work(&broker, &[], &format!("echo started; while {WORKER_LIVES}; do sleep 0.02; done"));
+    assert_eq!(worker.next_line(), "started");
+    while !worker.has_ended() {
+        worker.signal(Signal::TERM);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    worker.wait().ok();
+    let counts = broker.counts("default");
+    assert_eq!((&counts["waiting"], &counts["dead"]), (&1.into(), &0.into()), "{counts}");
+    assert_eq!(broker.json(&["look", "default/a", "--output", "json"])[0]["failures"], 0);
+}
+
+/// Whoever starts a worker with `nohup` wants it to outlive the terminal.
+#[test]
+fn a_hangup_that_is_ignored_stays_so() {
+    let broker = Broker::start();
+    let script = format!(
+        "trap '' HUP; exec '{}' work default --server {} -- sh -c 'echo done'",
+        crate::broker::millpond().get_program().display(),
+        broker.address
+    );
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script]).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut worker = Running::of(&mut command);
+    broker.ok(&["publish", "default/a", "x"]);
+    assert_eq!(worker.next_line(), "done");
+    worker.signal(Signal::HUP);
+    broker.ok(&["publish", "default/a", "x"]);
+    assert_eq!(worker.next_line(), "done");
+    end(worker).ok();
+}
+
+/// A command that cannot do its work for now is not started over and over.
+#[test]
+fn a_message_that_a_command_gives_back_stays_away_for_a_while() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/a", "x"]);
+    let mut worker = work(&broker, &[], "echo started; exit 75");
+    let began = Instant::now();
+    assert_eq!((worker.next_line(), worker.next_line()), ("started".into(), "started".into()));
+    assert!(began.elapsed() > Duration::from_millis(700), "{:?}", began.elapsed());
+    end(worker).ok();
+
+    broker.ok(&["publish", "default/b", "x"]);
+    let mut worker =
+        broker.spawn(&["work", "default/b", "--release-delay", "1h", "--", "sh", "-c", "echo started; exit 75"]);
+    assert_eq!(worker.next_line(), "started");
+    end(worker).ok();
+    let looked = &broker.json(&["look", "default/b", "--output", "json"])[0];
+    assert_eq!((&looked["state"], &looked["failures"]), (&"retrying".into(), &0.into()));
 }
 
 #[test]
