@@ -125,7 +125,8 @@ impl Core {
     fn first_messages(&self, slot: TopicSlot, limit: usize) -> Vec<Found<MessageView>> {
         let topic = &self.state.topics[slot];
         let levels = || topic.levels.iter().rev();
-        let ready = levels().flat_map(|level| level.ready_in_order());
+        let is_strict = self.state.policy(slot).is_strict();
+        let ready = levels().flat_map(|level| level.ready_in_order(is_strict));
         let aside = || levels().flat_map(|level| level.aside.values().map(move |aside| (level, &**aside)));
         // What is behind is only looked at where what is before is not enough.
         let resting = core::iter::once_with(|| self.resting(aside().take(ASIDE_MAX), limit)).flatten();
@@ -190,16 +191,16 @@ impl<'a> Piece<'a> {
 
 impl Level {
     /// What is ready, in the order of delivery.
-    fn ready_in_order(&self) -> impl Iterator<Item = (&Level, Piece<'_>)> {
+    fn ready_in_order(&self, is_strict: bool) -> impl Iterator<Item = (&Level, Piece<'_>)> {
         // What is looked at is in memory, and what lies behind may not be.
         let mut line = self.line.runs().peekable();
-        let mut aside = self.ready.iter().peekable();
+        let mut aside = self.ready.in_order(is_strict).peekable();
         core::iter::from_fn(move || {
             let scan = line.peek().map_or(self.next, |run| run.first);
             let piece = match aside.peek() {
-                Some((behind, first)) if *behind <= scan || line.peek().is_none() => {
+                Some(&(behind, first)) if behind <= scan || line.peek().is_none() => {
                     aside.next();
-                    Piece::Aside(&self.aside[first])
+                    Piece::Aside(&self.aside[&first])
                 }
                 _ => Piece::Line(line.next()?),
             };

@@ -75,10 +75,11 @@ impl Topic {
         first.map(|head| head.priority)
     }
 
-    /// The level that the next message of a priority is raised to.
-    pub(crate) fn level_of_head(&self, priority: Priority, step: Millis, now: WallTime) -> Option<Priority> {
+    /// The level that the next message of a priority is raised to, where there is ageing.
+    pub(crate) fn level_of_head(&self, priority: Priority, policy: &Policy, now: WallTime) -> Option<Priority> {
+        let step = policy.ageing?;
         let level = self.level(priority).filter(|level| level.is_ready())?;
-        Some(Head { priority, since: level.since()? }.level(step, now))
+        Some(Head { priority, since: level.since(policy.is_strict())? }.level(step, now))
     }
 
     /// Where it stands by now, and until when; `None` if that is where its messages stand by themselves.
@@ -97,16 +98,17 @@ impl Topic {
 
     /// The messages that compete for the next turn: one of each priority or, in strict order, that of the highest.
     fn heads(&self, policy: &Policy) -> impl Iterator<Item = Head> {
-        let most = if policy.leases_at_a_time() == Some(1) { 1 } else { usize::MAX };
+        let is_strict = policy.is_strict();
+        let most = if is_strict { 1 } else { usize::MAX };
         let ready = self.levels.iter().rev().filter(|level| level.is_ready()).take(most);
-        ready.filter_map(|level| Some(Head { priority: level.priority, since: level.since()? }))
+        ready.filter_map(move |level| Some(Head { priority: level.priority, since: level.since(is_strict)? }))
     }
 }
 
 impl Level {
     /// Since when its next message waits.
-    fn since(&self) -> Option<WallTime> {
-        match self.front()? {
+    fn since(&self, is_strict: bool) -> Option<WallTime> {
+        match self.front(is_strict)? {
             Front::Aside(first) => Some(self.aside[&first].since),
             Front::Line => self.line.head(),
         }

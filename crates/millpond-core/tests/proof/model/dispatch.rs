@@ -75,7 +75,7 @@ impl Model {
         let receipt = (run.receipt.topic, run.receipt.group, run.receipt.lease.0);
         assert_eq!(receipt, (topic.number, place.group, lease), "the next lease number");
 
-        let of_priority = Model::ready(topic).into_iter().filter(|((of, _), _)| *of == priority);
+        let of_priority = self.ready(place).into_iter().filter(|((of, _), _)| *of == priority);
         let next: Vec<_> = of_priority.take(run.count as usize).collect();
         let size: u64 = next.iter().map(|(_, message)| message.size).sum();
         assert!(consumer.messages >= count && consumer.bytes > 0, "there is credit");
@@ -156,14 +156,14 @@ impl Model {
     fn heads(&self, place: &Place) -> Vec<(Priority, Reverse<u64>, Priority)> {
         let policy = self.policy_of(&place.name);
         let mut heads: Vec<(Key, &Message)> = Vec::new();
-        for head in Model::ready(&self.topics[place]) {
+        for head in self.ready(place) {
             let is_first = heads.last().is_none_or(|(of, _)| of.0 != head.0.0);
             if is_first {
                 heads.push(head);
             }
         }
-        let is_strict = policy.leases_at_a_time() == Some(1) || policy.ageing.is_none();
-        heads.truncate(if is_strict { 1 } else { usize::MAX });
+        let is_one = policy.is_strict() || policy.ageing.is_none();
+        heads.truncate(if is_one { 1 } else { usize::MAX });
         let level = |priority: Priority, since: u64| {
             let steps = policy.ageing.map_or(0, |step| self.wall.saturating_sub(since) / step.0);
             Priority::new((priority.level() as u64 + steps).min(9) as u8).unwrap()
