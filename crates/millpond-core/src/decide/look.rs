@@ -6,7 +6,7 @@ use core::cmp::Reverse;
 
 use bytes::Bytes;
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence, TopicName};
+use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence, TopicName, WallTime};
 
 use crate::Core;
 use crate::apply::Place;
@@ -15,6 +15,7 @@ use crate::decide::Refusal;
 use crate::fact::{Fact, FactLog, NamespaceNumber};
 use crate::output::{Found, Reply};
 use crate::page::RunPage;
+use crate::state::ageing::Head;
 use crate::state::line::InLine;
 use crate::state::topic::{Aside, AsideWhy, Level};
 use crate::state::{Now, State, TopicSlot};
@@ -120,13 +121,21 @@ impl Core {
         }
     }
 
-    /// Messages in the order in which they would be delivered: what is ready, what is due first of the others, and behind
+    /// Messages in the order in which they would be delivered now: what is ready, what is due first of the others, and behind
     /// them those leased.
     fn first_messages(&self, slot: TopicSlot, limit: usize) -> Vec<Found<MessageView>> {
         let topic = &self.state.topics[slot];
         let levels = || topic.levels.iter().rev();
-        let is_strict = self.state.policy(slot).is_strict();
-        let ready = levels().flat_map(|level| level.ready_in_order(is_strict));
+        let (policy, now) = (self.state.policy(slot), self.state.now.wall);
+        let of_levels = levels().map(|level| level.ready_in_order(policy.is_strict()).peekable());
+        let mut of_levels: Vec<_> = of_levels.collect();
+        let ready = core::iter::from_fn(move || {
+            let heads = of_levels.iter_mut().filter_map(|pieces| {
+                let (level, piece) = pieces.peek()?;
+                Some((Head { priority: level.priority, since: piece.since() }.rank(policy, now), pieces))
+            });
+            heads.max_by_key(|(rank, _)| *rank)?.1.next()
+        });
         let aside = || levels().flat_map(|level| level.aside.values().map(move |aside| (level, &**aside)));
         // What is behind is only looked at where what is before is not enough.
         let resting = core::iter::once_with(|| self.resting(aside().take(ASIDE_MAX), limit)).flatten();
@@ -178,6 +187,14 @@ impl<'a> Piece<'a> {
         match self {
             Piece::Line(run) => run,
             Piece::Aside(aside) => &aside.run,
+        }
+    }
+
+    /// Since when they wait.
+    fn since(self) -> WallTime {
+        match self {
+            Piece::Line(run) => run.published,
+            Piece::Aside(aside) => aside.since,
         }
     }
 

@@ -40,13 +40,21 @@ impl Age {
 }
 
 /// A message that is next at its priority.
-struct Head {
-    priority: Priority,
+pub(crate) struct Head {
+    pub(crate) priority: Priority,
     /// Since when it waits.
-    since: WallTime,
+    pub(crate) since: WallTime,
 }
 
 impl Head {
+    /// Its place among those that are next at other priorities of its topic: the greatest goes first. Of those that were raised
+    /// as far, that is the one that has waited for longer.
+    pub(crate) fn rank(&self, policy: &Policy, now: WallTime) -> (Priority, Reverse<WallTime>, Priority) {
+        let step = policy.ageing.filter(|_| !policy.is_strict());
+        let level = step.map_or(self.priority, |step| self.level(step, now));
+        (level, Reverse(self.since), self.priority)
+    }
+
     /// The level that it is raised to.
     fn level(&self, step: Millis, now: WallTime) -> Priority {
         let steps = now.since(self.since).0 / step.0;
@@ -69,10 +77,10 @@ impl Topic {
 
     /// The priority whose messages go next, of those that are ready.
     pub(crate) fn next_up(&self, policy: &Policy, now: WallTime) -> Option<Priority> {
-        let Some(step) = policy.ageing else { return self.highest_ready() };
-        // Of those that were raised as far, the one that has waited for longer.
-        let first = self.heads(policy).max_by_key(|head| (head.level(step, now), Reverse(head.since), head.priority));
-        first.map(|head| head.priority)
+        if policy.ageing.is_none() {
+            return self.highest_ready();
+        }
+        self.heads(policy).max_by_key(|head| head.rank(policy, now)).map(|head| head.priority)
     }
 
     /// The level that the next message of a priority is raised to, where there is ageing.
