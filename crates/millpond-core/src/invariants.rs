@@ -110,7 +110,7 @@ fn ready_list_matches(level: &Level) {
     let mut ready = 0;
     for aside in level.aside.values() {
         if let AsideWhy::Ready { behind } = aside.state {
-            assert!(level.ready.contains(&(behind, aside.run.first)), "what is ready is in the ready list");
+            assert!(level.ready.contains(behind, aside.run.first), "what is ready is in the ready list");
             ready += 1;
         }
     }

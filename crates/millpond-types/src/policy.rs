@@ -188,6 +188,11 @@ impl Policy {
         if self.coalesce == Coalesce::Off { self.max_in_flight } else { Some(1) }
     }
 
+    /// Whether messages of a topic go one at a time, or run, in the order of priority and sequence.
+    pub fn is_strict(&self) -> bool {
+        self.leases_at_a_time() == Some(1)
+    }
+
     /// Whether messages are leased several together, to be finished one after another.
     pub fn leases_runs(&self) -> bool {
         self.run > 1

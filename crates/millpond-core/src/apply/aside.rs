@@ -15,7 +15,7 @@ impl State {
         self.count(slot, why, run.published, i64::from(run.count));
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
         if let AsideWhy::Ready { behind } = why {
-            level.ready.insert((behind, run.first));
+            level.ready.insert(behind, run.first);
         }
         let Past { deliveries, failures, since } = past;
         level.put_aside(Aside { deliveries, failures, since, state: why, run });
@@ -27,7 +27,7 @@ impl State {
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
         let aside = level.take_from_aside(first);
         match aside.state {
-            AsideWhy::Ready { behind } => _ = level.ready.remove(&(behind, first)),
+            AsideWhy::Ready { behind } => level.ready.remove(behind, first),
             AsideWhy::Delayed { timer, .. } => self.wall_timers.remove(timer),
             AsideWhy::Retrying { timer, .. } => self.run_timers.remove(timer),
             AsideWhy::Leased(_) => {}

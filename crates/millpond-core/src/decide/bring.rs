@@ -152,10 +152,18 @@ impl Core {
         Ok(())
     }
 
-    /// The first messages of each line of a topic, so many that those that are shown are among them.
+    /// The first messages of the lines of a topic, so many that those that are shown are among them.
     fn bring_first(&mut self, topic: &TopicRef, group: Option<&GroupName>, count: usize) -> Result<(), Want> {
         let Ok(slot) = self.topic_in(topic, group) else { return Ok(()) };
-        self.bring_lines(slot, count as u64, (0..self.state.topics[slot].levels.len()).rev())?;
+        let (policy, levels) = (self.state.policy(slot), 0..self.state.topics[slot].levels.len());
+        if policy.ageing.is_some() && !policy.is_strict() {
+            // Any of them may have been raised above the others.
+            for index in levels {
+                self.bring_lines(slot, count as u64, index..index + 1)?;
+            }
+        } else {
+            self.bring_lines(slot, count as u64, levels.rev())?;
+        }
         self.bring_first_due(slot, count)
     }
 

@@ -6,7 +6,7 @@ use core::cmp::Reverse;
 
 use bytes::Bytes;
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence, TopicName};
+use millpond_types::{Code, EndReason, MessageId, MessageState, MessageView, Millis, Sequence, TopicName, WallTime};
 
 use crate::Core;
 use crate::apply::Place;
@@ -15,6 +15,7 @@ use crate::decide::Refusal;
 use crate::fact::{Fact, FactLog, NamespaceNumber};
 use crate::output::{Found, Reply};
 use crate::page::RunPage;
+use crate::state::ageing::Head;
 use crate::state::line::InLine;
 use crate::state::topic::{Aside, AsideWhy, Level};
 use crate::state::{Now, State, TopicSlot};
@@ -120,12 +121,21 @@ impl Core {
         }
     }
 
-    /// Messages in the order in which they would be delivered: what is ready, what is due first of the others, and behind
+    /// Messages in the order in which they would be delivered now: what is ready, what is due first of the others, and behind
     /// them those leased.
     fn first_messages(&self, slot: TopicSlot, limit: usize) -> Vec<Found<MessageView>> {
         let topic = &self.state.topics[slot];
         let levels = || topic.levels.iter().rev();
-        let ready = levels().flat_map(|level| level.ready_in_order());
+        let (policy, now) = (self.state.policy(slot), self.state.now.wall);
+        let of_levels = levels().map(|level| level.ready_in_order(policy.is_strict()).peekable());
+        let mut of_levels: Vec<_> = of_levels.collect();
+        let ready = core::iter::from_fn(move || {
+            let heads = of_levels.iter_mut().filter_map(|pieces| {
+                let (level, piece) = pieces.peek()?;
+                Some((Head { priority: level.priority, since: piece.since() }.rank(policy, now), pieces))
+            });
+            heads.max_by_key(|(rank, _)| *rank)?.1.next()
+        });
         let aside = || levels().flat_map(|level| level.aside.values().map(move |aside| (level, &**aside)));
         // What is behind is only looked at where what is before is not enough.
         let resting = core::iter::once_with(|| self.resting(aside().take(ASIDE_MAX), limit)).flatten();
@@ -180,6 +190,14 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// Since when they wait.
+    fn since(self) -> WallTime {
+        match self {
+            Piece::Line(run) => run.published,
+            Piece::Aside(aside) => aside.since,
+        }
+    }
+
     /// One of its messages.
     fn alone(self, sequence: Sequence) -> RunPage {
         let mut run = self.run().clone();
@@ -190,16 +208,16 @@ impl<'a> Piece<'a> {
 
 impl Level {
     /// What is ready, in the order of delivery.
-    fn ready_in_order(&self) -> impl Iterator<Item = (&Level, Piece<'_>)> {
+    fn ready_in_order(&self, is_strict: bool) -> impl Iterator<Item = (&Level, Piece<'_>)> {
         // What is looked at is in memory, and what lies behind may not be.
         let mut line = self.line.runs().peekable();
-        let mut aside = self.ready.iter().peekable();
+        let mut aside = self.ready.in_order(is_strict).peekable();
         core::iter::from_fn(move || {
             let scan = line.peek().map_or(self.next, |run| run.first);
             let piece = match aside.peek() {
-                Some((behind, first)) if *behind <= scan || line.peek().is_none() => {
+                Some(&(behind, first)) if behind <= scan || line.peek().is_none() => {
                     aside.next();
-                    Piece::Aside(&self.aside[first])
+                    Piece::Aside(&self.aside[&first])
                 }
                 _ => Piece::Line(line.next()?),
             };

@@ -79,8 +79,9 @@ impl Core {
 
     /// The run that is dropped first, if one is ready.
     fn first_ready(&self, slot: TopicSlot) -> Option<(Priority, Sequence, u32)> {
+        let is_strict = self.state.policy(slot).is_strict();
         self.state.topics[slot].levels.iter().find_map(|level| {
-            let run = match level.front()? {
+            let run = match level.front(is_strict)? {
                 Front::Line => level.line.front().expect("what a command needs is fetched before it is decided"),
                 Front::Aside(first) => &level.aside[&first].run,
             };

@@ -1,7 +1,8 @@
 //! The turn of dispatch: ready topics meet hungry consumers.
 //!
 //! The order is that of `docs/semantics.md`: highest priority, then tenants in turn, then their topics in turn, then
-//! messages that came back or fell due before those in line. A turn is `weight` messages.
+//! messages that came back or fell due before those in line, but in strict order by sequence alone. A turn is `weight`
+//! messages.
 
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -212,11 +213,11 @@ impl Core {
             let topic = &self.state.topics[slot];
             let policy = self.state.policy(slot);
             let level = topic.level(priority).expect("a ready level is there");
-            if let Some(step) = policy.ageing
+            if policy.ageing.is_some()
                 && served > 0
                 && run.is_none()
                 && (topic.next_up(policy, self.state.now.wall) != Some(priority)
-                    || topic.level_of_head(priority, step, self.state.now.wall) < Some(stand))
+                    || topic.level_of_head(priority, policy, self.state.now.wall) < Some(stand))
             {
                 // What comes next is younger, or of another priority.
                 break;
@@ -224,7 +225,8 @@ impl Core {
             // A run that has begun goes on, up to the quota.
             let room = if run.is_some() { u32::MAX } else { u32::try_from(topic.room(policy)).unwrap_or(u32::MAX) };
             let allowed = (quota - served).min(consumer.messages).min(room);
-            let Some((next, tries)) = level.front_run().filter(|_| allowed > 0 && consumer.is_hungry()) else { break };
+            let next = level.front_run(policy.is_strict());
+            let Some((next, tries)) = next.filter(|_| allowed > 0 && consumer.is_hungry()) else { break };
             if next.is_expired(self.state.now.wall) {
                 // The next turn of the topic ends it.
                 break;
@@ -283,7 +285,8 @@ impl Core {
     /// much ends at once.
     fn end_expired(&mut self, slot: TopicSlot, priority: Priority, looks: &mut usize, log: &mut dyn FactLog) -> bool {
         let level = self.state.topics[slot].level(priority).expect("a ready level is there");
-        let next = level.front_run().filter(|(run, _)| run.is_expired(self.state.now.wall));
+        let next = level.front_run(self.state.policy(slot).is_strict());
+        let next = next.filter(|(run, _)| run.is_expired(self.state.now.wall));
         let Some((run, _)) = next else { return false };
         let of = (run.first, run.count);
         self.expire_some(slot, priority, of, looks, log);
@@ -300,7 +303,7 @@ impl Core {
             }
         }
         let level = self.state.topics[slot].level(priority).expect("a ready level is there");
-        level.front() != Some(Front::Line) || level.line.front().is_some()
+        level.front(self.state.policy(slot).is_strict()) != Some(Front::Line) || level.line.front().is_some()
     }
 
     fn deliver(&mut self, fed: Vec<ConsumerSlot>) {

@@ -40,13 +40,21 @@ impl Age {
 }
 
 /// A message that is next at its priority.
-struct Head {
-    priority: Priority,
+pub(crate) struct Head {
+    pub(crate) priority: Priority,
     /// Since when it waits.
-    since: WallTime,
+    pub(crate) since: WallTime,
 }
 
 impl Head {
+    /// Its place among those that are next at other priorities of its topic: the greatest goes first. Of those that were raised
+    /// as far, that is the one that has waited for longer.
+    pub(crate) fn rank(&self, policy: &Policy, now: WallTime) -> (Priority, Reverse<WallTime>, Priority) {
+        let step = policy.ageing.filter(|_| !policy.is_strict());
+        let level = step.map_or(self.priority, |step| self.level(step, now));
+        (level, Reverse(self.since), self.priority)
+    }
+
     /// The level that it is raised to.
     fn level(&self, step: Millis, now: WallTime) -> Priority {
         let steps = now.since(self.since).0 / step.0;
@@ -69,16 +77,17 @@ impl Topic {
 
     /// The priority whose messages go next, of those that are ready.
     pub(crate) fn next_up(&self, policy: &Policy, now: WallTime) -> Option<Priority> {
-        let Some(step) = policy.ageing else { return self.highest_ready() };
-        // Of those that were raised as far, the one that has waited for longer.
-        let first = self.heads(policy).max_by_key(|head| (head.level(step, now), Reverse(head.since), head.priority));
-        first.map(|head| head.priority)
+        if policy.ageing.is_none() {
+            return self.highest_ready();
+        }
+        self.heads(policy).max_by_key(|head| head.rank(policy, now)).map(|head| head.priority)
     }
 
-    /// The level that the next message of a priority is raised to.
-    pub(crate) fn level_of_head(&self, priority: Priority, step: Millis, now: WallTime) -> Option<Priority> {
+    /// The level that the next message of a priority is raised to, where there is ageing.
+    pub(crate) fn level_of_head(&self, priority: Priority, policy: &Policy, now: WallTime) -> Option<Priority> {
+        let step = policy.ageing?;
         let level = self.level(priority).filter(|level| level.is_ready())?;
-        Some(Head { priority, since: level.since()? }.level(step, now))
+        Some(Head { priority, since: level.since(policy.is_strict())? }.level(step, now))
     }
 
     /// Where it stands by now, and until when; `None` if that is where its messages stand by themselves.
@@ -97,16 +106,17 @@ impl Topic {
 
     /// The messages that compete for the next turn: one of each priority or, in strict order, that of the highest.
     fn heads(&self, policy: &Policy) -> impl Iterator<Item = Head> {
-        let most = if policy.leases_at_a_time() == Some(1) { 1 } else { usize::MAX };
+        let is_strict = policy.is_strict();
+        let most = if is_strict { 1 } else { usize::MAX };
         let ready = self.levels.iter().rev().filter(|level| level.is_ready()).take(most);
-        ready.filter_map(|level| Some(Head { priority: level.priority, since: level.since()? }))
+        ready.filter_map(move |level| Some(Head { priority: level.priority, since: level.since(is_strict)? }))
     }
 }
 
 impl Level {
     /// Since when its next message waits.
-    fn since(&self) -> Option<WallTime> {
-        match self.front()? {
+    fn since(&self, is_strict: bool) -> Option<WallTime> {
+        match self.front(is_strict)? {
             Front::Aside(first) => Some(self.aside[&first].since),
             Front::Line => self.line.head(),
         }

@@ -26,6 +26,7 @@ pub(crate) mod pauses;
 pub(crate) mod pieces;
 pub(crate) mod policies;
 pub(crate) mod producer;
+pub(crate) mod ready;
 pub(crate) mod resident;
 pub(crate) mod resting;
 pub(crate) mod series;

@@ -70,9 +70,8 @@ impl Policies {
 
     /// Whether what was in strict order may no longer be, or what was not may be.
     fn is_strict_unlike(&self, other: &Policies) -> bool {
-        let is_strict = |policy: &Policy| policy.leases_at_a_time() == Some(1);
         let both = || self.all().chain(other.all());
-        both().any(is_strict) && !both().all(is_strict)
+        both().any(Policy::is_strict) && !both().all(Policy::is_strict)
     }
 
     fn all(&self) -> impl Iterator<Item = &Policy> {

@@ -268,7 +268,7 @@ impl Level {
             + self.aside_bytes
             + map_bytes(self.resting_count(), Resting::PIECE_BYTES)
             + self.resting_count() * TIMER_BYTES
-            + map_bytes(self.ready.len(), 2 * of)
+            + map_bytes(self.ready.len(), 3 * of)
             + map_bytes(self.expiries.len(), of + 24)
             + self.expiries.len() * TIMER_BYTES
     }

@@ -11,7 +11,7 @@
 //! message is found by its sequence in logarithmic time.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 
 use millpond_types::{
     LeaseNumber, MessageId, Millis, Policy, Priority, RunTime, Sequence, SessionId, TopicName, TopicNumber, WallTime,
@@ -26,6 +26,7 @@ use crate::state::few::Few;
 use crate::state::hash::Hashes;
 use crate::state::line::{InLine, Line};
 use crate::state::policies::Ruling;
+use crate::state::ready::Ready;
 use crate::state::resident::Residence;
 use crate::state::resting::Resting;
 use crate::state::series::Series;
@@ -112,8 +113,8 @@ pub(crate) struct Level {
     pub(crate) aside_bytes: usize,
     /// Those that rest in the store.
     pub(crate) resting: Option<Box<Resting>>,
-    /// Those aside that are ready, as (behind, first): each goes once everything before `behind` has been looked at.
-    pub(crate) ready: BTreeSet<(Sequence, Sequence)>,
+    /// Those aside that are ready.
+    pub(crate) ready: Ready,
     /// Runs published with a TTL, by first sequence, until all of the run is finished.
     pub(crate) expiries: BTreeMap<Sequence, (Sequence, TimerKey)>,
 }
@@ -362,7 +363,7 @@ impl Topic {
 
     /// Whether what is in retry holds all else of it: in strict order nothing may overtake it.
     pub(crate) fn is_held_by_retry(&self, policy: &Policy) -> bool {
-        self.retrying > 0 && policy.leases_at_a_time() == Some(1)
+        self.retrying > 0 && policy.is_strict()
     }
 
     /// The lease run that a lease number is of.
@@ -386,7 +387,7 @@ impl Level {
             unleased: 0,
             aside_bytes: 0,
             resting: None,
-            ready: BTreeSet::new(),
+            ready: Ready::default(),
             expiries: BTreeMap::new(),
         }
     }
@@ -437,20 +438,20 @@ impl Level {
     }
 
     /// What would be delivered next: the key of an entry aside, or the front of the line.
-    pub(crate) fn front(&self) -> Option<Front> {
+    pub(crate) fn front(&self, is_strict: bool) -> Option<Front> {
         let scan = self.scan();
-        match self.ready.first() {
-            Some((behind, first)) if *behind <= scan => Some(Front::Aside(*first)),
+        match self.ready.in_order(is_strict).next() {
+            Some((behind, first)) if behind <= scan => Some(Front::Aside(first)),
             _ if !self.line.is_empty() => Some(Front::Line),
             // Nothing is in line any more, so everything was looked at.
-            Some((_, first)) => Some(Front::Aside(*first)),
+            Some((_, first)) => Some(Front::Aside(first)),
             None => None,
         }
     }
 
     /// The run that goes next, if it is in memory, with its deliveries and failures.
-    pub(crate) fn front_run(&self) -> Option<(&RunPage, (u32, u32))> {
-        match self.front()? {
+    pub(crate) fn front_run(&self, is_strict: bool) -> Option<(&RunPage, (u32, u32))> {
+        match self.front(is_strict)? {
             Front::Line => Some((self.line.front()?, (0, 0))),
             Front::Aside(first) => {
                 let aside = &self.aside[&first];

@@ -14,10 +14,11 @@ type Head = (Priority, Reverse<WallTime>, Priority);
 /// Where a message stands among those of its priority.
 type Place = (Sequence, u8, Sequence);
 
-/// Returned and due ones first, then in order; `None` for what is not ready.
-fn place(sequence: Sequence, message: &Message) -> Option<Place> {
+/// Returned and due ones first, then in order, or in strict order by sequence alone; `None` for what is not ready.
+fn place(sequence: Sequence, message: &Message, is_strict: bool) -> Option<Place> {
     match message.state {
         State::InLine => Some((sequence, 1, sequence)),
+        State::Back(_) if is_strict => Some((sequence, 0, sequence)),
         State::Back(behind) => Some((behind, 0, sequence)),
         State::Delayed(_) | State::Retrying(_) | State::Leased(_) => None,
     }
@@ -45,7 +46,8 @@ impl Model {
 
 impl Topic {
     /// The messages that are ready, in the order of delivery, over all priorities.
-    pub fn ready(&self) -> Vec<(Key, &Message)> {
+    pub fn ready(&self, policy: &Policy) -> Vec<(Key, &Message)> {
+        let place = |sequence, message| place(sequence, message, policy.is_strict());
         let ready = self.messages.iter();
         let mut ready: Vec<_> = ready
             .filter_map(|(key, message)| Some(((Reverse(key.0), place(key.1, message)?), (*key, message))))
@@ -59,15 +61,15 @@ impl Topic {
         // The lowest priority comes first, and all of one lie together.
         let mut first: Vec<(Priority, Place, &Message)> = Vec::new();
         for ((priority, sequence), message) in &self.messages {
-            let Some(place) = place(*sequence, message) else { continue };
+            let Some(place) = place(*sequence, message, policy.is_strict()) else { continue };
             match first.last_mut().filter(|(of, ..)| of == priority) {
                 Some(head) if place < head.1 => *head = (*priority, place, message),
                 Some(_) => {}
                 None => first.push((*priority, place, message)),
             }
         }
-        let is_strict = policy.leases_at_a_time() == Some(1) || policy.ageing.is_none();
-        let heads = first.into_iter().rev().take(if is_strict { 1 } else { usize::MAX });
+        let is_one = policy.is_strict() || policy.ageing.is_none();
+        let heads = first.into_iter().rev().take(if is_one { 1 } else { usize::MAX });
         let level = |priority: Priority, since: WallTime| {
             let steps = policy.ageing.map_or(0, |step| now.since(since).0 / step.0);
             Priority::new((priority.level() as u64).saturating_add(steps).min(9) as u8).expect("9 is the highest")

@@ -51,7 +51,7 @@ pub struct Message {
 pub enum State {
     /// Never looked at.
     InLine,
-    /// Came back or fell due; goes before everything in line from this sequence on.
+    /// Came back or fell due; goes before everything in line from this sequence on, unless the order is strict.
     Back(Sequence),
     /// Not due.
     Delayed(WallTime),

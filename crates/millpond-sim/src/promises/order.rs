@@ -1,6 +1,6 @@
 //! The order inside a topic: the highest priority that is up, what was returned or fell due first, then by sequence; and no
-//! more at a time than the policy lets. In strict order that is one message, or one run, and what waits for its retry holds
-//! the topic; a run is finished in its order. So messages are completed in the order of priority and sequence.
+//! more at a time than the policy lets. In strict order that is one message, or one run, by sequence alone, and what waits
+//! for its retry holds the topic; a run is finished in its order. So messages are completed in the order of priority and sequence.
 
 use millpond_core::fact::{Fact, GroupNumber};
 use millpond_types::{LeaseNumber, SessionId, TopicNumber, WallTime};
@@ -49,12 +49,12 @@ impl Runs {
         if next != Some(*priority) {
             return Err(Violation::order(format!("of {name} goes {priority:?}, and next is {next:?}")));
         }
-        let ready = found.ready().into_iter().map(|(key, _)| key).filter(|key| key.0 == *priority);
+        let ready = found.ready(&policy).into_iter().map(|(key, _)| key).filter(|key| key.0 == *priority);
         let next: Vec<Key> = ready.take(count as usize).collect();
         if !next.iter().map(|(_, at)| at.0).eq(first.0..first.0 + count) {
             return Err(Violation::order(format!("of {name} goes {}, and next is {next:?}", first.0)));
         }
-        if policy.leases_at_a_time() == Some(1) {
+        if policy.is_strict() {
             sights.saw_many("leased in strict order", count);
             sights.saw_many("leased behind others in a run", goes_on.as_ref().map_or(count - 1, |_| count));
         }

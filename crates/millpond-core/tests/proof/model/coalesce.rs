@@ -16,7 +16,7 @@ impl Model {
 
     /// The one that ends where there are too many: the next of the lowest priority at which one is ready.
     pub(super) fn first_to_drop(&self, place: &Place) -> Key {
-        let ready: Vec<Key> = Model::ready(&self.topics[place]).into_iter().map(|(key, _)| key).collect();
+        let ready: Vec<Key> = self.ready(place).into_iter().map(|(key, _)| key).collect();
         let lowest = ready.iter().map(|(priority, _)| *priority).min();
         let first = ready.iter().find(|(priority, _)| Some(*priority) == lowest);
         first.copied().unwrap_or_else(|| self.waiting(place)[0])

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::GroupNumber;
 use millpond_core::output::LeasedRun;
-use millpond_types::{Dispatch, Filter, Priority, TopicName};
+use millpond_types::{Dispatch, Filter, Policy, Priority, TopicName};
 
 use super::{Consumer, InRun, Key, Message, Model, Place, State, Who};
 
@@ -75,7 +75,7 @@ impl Model {
         let receipt = (run.receipt.topic, run.receipt.group, run.receipt.lease.0);
         assert_eq!(receipt, (topic.number, place.group, lease), "the next lease number");
 
-        let of_priority = Model::ready(topic).into_iter().filter(|((of, _), _)| *of == priority);
+        let of_priority = self.ready(place).into_iter().filter(|((of, _), _)| *of == priority);
         let next: Vec<_> = of_priority.take(run.count as usize).collect();
         let size: u64 = next.iter().map(|(_, message)| message.size).sum();
         assert!(consumer.messages >= count && consumer.bytes > 0, "there is credit");
@@ -156,22 +156,37 @@ impl Model {
     fn heads(&self, place: &Place) -> Vec<(Priority, Reverse<u64>, Priority)> {
         let policy = self.policy_of(&place.name);
         let mut heads: Vec<(Key, &Message)> = Vec::new();
-        for head in Model::ready(&self.topics[place]) {
+        for head in self.ready(place) {
             let is_first = heads.last().is_none_or(|(of, _)| of.0 != head.0.0);
             if is_first {
                 heads.push(head);
             }
         }
-        let is_strict = policy.leases_at_a_time() == Some(1) || policy.ageing.is_none();
-        heads.truncate(if is_strict { 1 } else { usize::MAX });
-        let level = |priority: Priority, since: u64| {
-            let steps = policy.ageing.map_or(0, |step| self.wall.saturating_sub(since) / step.0);
-            Priority::new((priority.level() as u64 + steps).min(9) as u8).unwrap()
-        };
-        let head = |((priority, _), message): (Key, &Message)| {
-            (level(priority, message.since), Reverse(message.since), priority)
-        };
-        heads.into_iter().map(head).collect()
+        let is_one = policy.is_strict() || policy.ageing.is_none();
+        heads.truncate(if is_one { 1 } else { usize::MAX });
+        heads.into_iter().map(|head| self.rank(&policy, head)).collect()
+    }
+
+    /// The level that a message is raised to where it is next at its priority, since when it waits, and its priority.
+    fn rank(&self, policy: &Policy, ((priority, _), message): (Key, &Message)) -> (Priority, Reverse<u64>, Priority) {
+        let steps = policy.ageing.map_or(0, |step| self.wall.saturating_sub(message.since) / step.0);
+        let level = Priority::new((priority.level() as u64 + steps).min(9) as u8).unwrap();
+        (level, Reverse(message.since), priority)
+    }
+
+    /// What of a topic is ready in the order in which it would go now.
+    pub(super) fn in_order(&self, place: &Place) -> Vec<(Key, &Message)> {
+        let (policy, mut left) = (self.policy_of(&place.name), self.ready(place));
+        if policy.is_strict() {
+            return left;
+        }
+        let mut found = Vec::new();
+        while !left.is_empty() {
+            let heads = (0..left.len()).filter(|at| *at == 0 || left[at - 1].0.0 != left[*at].0.0);
+            let first = heads.max_by_key(|at| self.rank(&policy, left[*at])).unwrap();
+            found.push(left.remove(first));
+        }
+        found
     }
 
     fn room(&self, place: &Place) -> u64 {

@@ -88,7 +88,7 @@ pub struct Message {
 pub enum State {
     /// Never looked at.
     InLine,
-    /// Came back or fell due; goes before everything in line from this sequence on.
+    /// Came back or fell due; goes before everything in line from this sequence on, unless the order is strict.
     Back(u64),
     /// Until this wall time.
     Delayed(u64),
@@ -235,9 +235,11 @@ impl Model {
     }
 
     /// The topic's messages that are ready, in the order of delivery, over all priorities.
-    pub fn ready(topic: &Topic) -> Vec<(Key, &Message)> {
+    pub fn ready(&self, place: &Place) -> Vec<(Key, &Message)> {
+        let (topic, is_strict) = (&self.topics[place], self.policy_of(&place.name).is_strict());
         let place = |priority: Priority, sequence: u64, message: &Message| match message.state {
             State::InLine => Some((9 - priority.level(), sequence, 1, sequence)),
+            State::Back(_) if is_strict => Some((9 - priority.level(), sequence, 0, sequence)),
             State::Back(behind) => Some((9 - priority.level(), behind, 0, sequence)),
             _ => None,
         };

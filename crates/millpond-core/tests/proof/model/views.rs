@@ -15,7 +15,7 @@ impl Model {
             State::Delayed(_) | State::Retrying(_) => 1,
             State::Leased { .. } => 2,
         };
-        let mut found = Model::ready(topic);
+        let mut found = self.in_order(place);
         for wanted in [1, 2] {
             let mut rest: Vec<_> =
                 topic.messages.iter().filter(|(_, m)| rank(m.state) == wanted).map(|(key, m)| (*key, m)).collect();
