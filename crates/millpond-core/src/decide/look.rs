@@ -103,10 +103,13 @@ impl Core {
         let place = id.and_then(|id| Some((id, self.state.where_is(slot, id.priority, id.sequence)?)));
         place.ok_or_else(|| {
             let name = &self.state.topics[slot].name;
-            (
-                Code::MessageUnknown,
-                format!("the topic {name} holds no such message now; it may be finished, or a dead letter"),
-            )
+            let else_why = match which {
+                Which::Id(_) => "",
+                Which::Dedup(_) => "; or its dedup id is no longer remembered, then name it by its id",
+            };
+            let detail =
+                format!("the topic {name} holds no such message now; it may be finished, or a dead letter{else_why}");
+            (Code::MessageUnknown, detail)
         })
     }
 
