@@ -57,6 +57,8 @@ pub struct Group {
     pub is_ending: bool,
     /// Whether it has still to be given what it begins with.
     pub is_starting: bool,
+    /// The place in the order of names that its start has come to.
+    pub reached: Vec<u8>,
     /// What others held when it was made, that its start admits, and it was not given.
     pub due: BTreeSet<MessageId>,
     /// Of these, what was in a topic where one message stood for all, at some time of its start.
@@ -145,6 +147,7 @@ impl Group {
             start,
             is_ending: false,
             is_starting,
+            reached: Vec::new(),
             due,
             excused,
             is_mixed: false,

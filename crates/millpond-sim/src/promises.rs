@@ -167,6 +167,7 @@ impl Promises {
                 expiry::ended(model, fact, now.wall, sights)?;
                 self.retention.ended(model, fact, sights)
             }
+            Fact::Redriven { .. } => dedup::redriven(model, fact),
             Fact::Copied { .. } => starts::copied(model, fact, now.wall, sights),
             Fact::GroupStarted { group } => starts::started(model, *group, now.wall, sights),
             _ => Ok(()),

@@ -139,7 +139,9 @@ impl Code {
             Code::NamespaceUnknown => ("namespace_unknown", Fix, "no namespace has this name; create it first"),
             Code::NamespaceInUse => ("namespace_in_use", Fix, "the namespace still holds messages or dead letters"),
             Code::GroupUnknown => ("group_unknown", Fix, "the namespace has no group of this name"),
-            Code::MessageUnknown => ("message_unknown", Fix, "no unfinished message has this id or dedup id"),
+            Code::MessageUnknown => {
+                ("message_unknown", Fix, "no unfinished message has this id, or a dedup id that is still remembered")
+            }
             Code::MessageLeased => ("message_leased", Retry, "the message is leased to a consumer right now"),
             Code::TopicUnknown => ("topic_unknown", Fix, "nothing is left of a topic of this name"),
             Code::GroupExists => ("group_exists", Fix, "the namespace has a group of this name already"),

@@ -183,9 +183,9 @@ pub struct GroupCursors {
     pub group: GroupName,
     /// The priority.
     pub priority: Priority,
-    /// The next sequence that was never looked at.
+    /// The next sequence that was never looked at; 0 until the start of the group has come to the topic.
     pub scan: Sequence,
-    /// Every sequence before this one is finished: the watermark.
+    /// Every sequence before this one is finished: the watermark. 0 until then, too.
     pub completion: Sequence,
     /// The next sequence that a publish will get.
     pub next: Sequence,

@@ -5,7 +5,7 @@
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -51,7 +51,8 @@ impl Log {
         tracing_subscriber::fmt()
             .with_max_level(level)
             .with_writer(lines.clone())
-            .with_ansi(io::stderr().is_terminal())
+            // Without colours, also on a terminal: the feature for them is not built in, and who asks for it is told so there.
+            .with_ansi(false)
             .init();
         let last = lines.clone();
         std::panic::set_hook(Box::new(move |panic| {

@@ -131,7 +131,8 @@ impl Core {
         }
     }
 
-    fn bring_message(&mut self, MessageId { topic, priority, sequence }: MessageId) -> Result<(), Want> {
+    /// A message, in all groups that have its topic in memory.
+    pub(crate) fn bring_message(&mut self, MessageId { topic, priority, sequence }: MessageId) -> Result<(), Want> {
         let mut next = self.state.topics.siblings(topic).next();
         while let Some(slot) = next {
             self.state.bring(slot, priority, sequence)?;

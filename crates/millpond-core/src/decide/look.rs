@@ -104,10 +104,13 @@ impl Core {
         let place = id.and_then(|id| Some((id, self.state.where_is(slot, id.priority, id.sequence)?)));
         place.ok_or_else(|| {
             let name = &self.state.topics[slot].name;
-            (
-                Code::MessageUnknown,
-                format!("the topic {name} holds no such message now; it may be finished, or a dead letter"),
-            )
+            let else_why = match which {
+                Which::Id(_) => "",
+                Which::Dedup(_) => "; or its dedup id is no longer remembered, then name it by its id",
+            };
+            let detail =
+                format!("the topic {name} holds no such message now; it may be finished, or a dead letter{else_why}");
+            (Code::MessageUnknown, detail)
         })
     }
 
@@ -252,10 +255,20 @@ impl State {
     /// Where a message is; `None` if it is finished. Where groups have come to different states, that is told which is
     /// the furthest from its end.
     pub(super) fn unfinished_state(&self, id: MessageId) -> Option<MessageState> {
-        let state = |slot| Some(self.view(slot, id, self.where_is(slot, id.priority, id.sequence)?).row.state);
-        let is_ending = |slot: &TopicSlot| self.groups[self.topics[*slot].group].is_ending;
-        let states = self.topics.siblings(id.topic).filter(|slot| !is_ending(slot)).filter_map(state);
+        let states = self.places(id).map(|(slot, place)| self.view(slot, id, place).row.state);
         states.min_by_key(|state| matches!(state, MessageState::Leased))
+    }
+
+    /// Whether any group has still to finish a message.
+    pub(crate) fn is_unfinished(&self, id: MessageId) -> bool {
+        self.places(id).next().is_some()
+    }
+
+    /// Where a message is in each group that holds it.
+    fn places(&self, id: MessageId) -> impl Iterator<Item = (TopicSlot, Place)> {
+        let is_ending = |slot: &TopicSlot| self.groups[self.topics[*slot].group].is_ending;
+        let slots = self.topics.siblings(id.topic).filter(move |slot| !is_ending(slot));
+        slots.filter_map(move |slot| Some((slot, self.where_is(slot, id.priority, id.sequence)?)))
     }
 
     /// A message that is where `place` says.

@@ -1,7 +1,8 @@
 //! Quotas: what a namespace may hold, held against a publish before coalescing and overflow.
 //!
-//! Of several groups the one that holds most counts, so no group ever holds more by a publish. Of topics it is the one that
-//! holds most of those that have not this one, for in the others none comes into being. What is let in in spite of a quota is told in the documents: a message that is given back, and a dead letter that is redriven.
+//! Of several groups the one that holds most counts, so no group ever holds more by a publish; but of those alone that come to
+//! hold more: in a group that has the topic none comes into being, and one that declines a message has no more of it. What is
+//! let in in spite of a quota is told in the documents: a message that is given back, and a dead letter that is redriven.
 //!
 //! Where a publish is decided together with others, a trial counts what they would take, and what the leases that are
 //! acked with them give back.
@@ -20,15 +21,17 @@ use crate::state::TopicSlot;
 /// What a trial adds to what a namespace holds, and takes from it.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// What leases give back that are acked, by group.
-    credit: Vec<(GroupNumber, Usage)>,
-    /// What messages take that were let in, in each group; but not the topics.
-    taken: Usage,
+    /// What leases give back that are acked.
+    credit: ByGroup,
+    /// What messages take that were let in.
+    taken: ByGroup,
     /// The topics that they are for.
     topics: BTreeSet<TopicName>,
-    /// How many of these come into being, by group.
-    begun: Vec<(GroupNumber, u64)>,
 }
+
+/// Usage by group.
+#[derive(Default)]
+struct ByGroup(Vec<(GroupNumber, Usage)>);
 
 /// A quota that is used up.
 struct Over {
@@ -48,13 +51,18 @@ impl Core {
     ) {
         while part.count() > 0 {
             match self.front_within(quotas, &part, terms, storing) {
-                Ok((count, needs)) => {
+                Ok(count) => {
                     let fitting = part.split_front(count);
                     if let Way::Trial(trial) = &mut storing.way {
-                        let topic = &fitting.run.topic;
-                        let groups = self.state.namespaces[storing.namespace].groups.iter().copied();
-                        let begun = groups.filter(|group| self.state.topics.find(*group, topic).is_none());
-                        trial.pending.take(topic, begun, needs);
+                        let is_named = trial.pending.topics.contains(&fitting.run.topic);
+                        for group in &self.state.namespaces[storing.namespace].groups {
+                            let needs = self.needs_in(*group, &fitting, terms, is_named);
+                            let taken = trial.pending.taken.of_mut(*group);
+                            taken.messages += needs.messages;
+                            taken.bytes += needs.bytes;
+                            taken.topics += needs.topics;
+                        }
+                        trial.pending.topics.insert(fitting.run.topic.clone());
                     }
                     self.store_fitting(fitting, terms, storing);
                 }
@@ -68,62 +76,42 @@ impl Core {
         }
     }
 
-    /// How many messages from the front there is room for and what they need, or how many there is none for.
+    /// How many messages from the front there is room for, or how many there is none for.
     fn front_within(
         &self,
         quotas: &Quotas,
         part: &Part<'_>,
         terms: &Terms,
         storing: &Storing<'_>,
-    ) -> Result<(u32, Usage), (u32, Over)> {
-        let (count, topic) = (part.count(), &part.run.topic);
+    ) -> Result<u32, (u32, Over)> {
+        let count = part.count();
         let pending = if let Way::Trial(trial) = &storing.way { Some(&trial.pending) } else { None };
         let groups = &self.state.namespaces[storing.namespace].groups;
         let used_in = |group: GroupNumber, of: fn(&Usage) -> u64| {
-            let (held, taken) = (self.state.groups[group].usage(), pending.map_or(0, |pending| of(&pending.taken)));
-            (of(&held) + taken).saturating_sub(pending.map_or(0, |pending| of(&pending.credit_of(group))))
+            let held = of(&self.state.groups[group].usage());
+            pending.map_or(held, |pending| {
+                (held + of(&pending.taken.of(group))).saturating_sub(of(&pending.credit.of(group)))
+            })
         };
-        let used = |of: fn(&Usage) -> u64| groups.iter().map(|group| used_in(*group, of)).max().unwrap_or(0);
-        let is_named = pending.is_some_and(|pending| pending.topics.contains(topic));
-        let slot = |group: &GroupNumber| self.state.topics.find(*group, topic);
-        if let Some(limit) = quotas.topics.filter(|_| !is_named) {
-            let begun = |group| pending.map_or(0, |pending| pending.begun_in(group));
-            let topics_in = |group: &GroupNumber| used_in(*group, |usage| usage.topics) + begun(*group);
-            let most = groups.iter().filter(|group| slot(group).is_none()).map(topics_in).max();
-            if let Some(used) = most.filter(|used| *used >= limit) {
-                return Err((count, Over { what: "topics", used, limit }));
-            }
+        let is_named = pending.is_some_and(|pending| pending.topics.contains(&part.run.topic));
+        let over = |what, limit: Option<u64>, of: fn(&Usage) -> u64| {
+            let limit = limit?;
+            let needs = groups.iter().map(|group| (*group, of(&self.needs_in(*group, part, terms, is_named))));
+            let needs = needs.filter(|(_, needs)| *needs > 0).map(|(group, needs)| (used_in(group, of), needs));
+            let used = needs.filter(|(used, needs)| used + needs > limit).map(|(used, _)| used).max()?;
+            Some(Over { what, used, limit })
+        };
+        if let Some(over) = over("topics", quotas.topics, |usage| usage.topics) {
+            return Err((count, over));
         }
         if let Taking::One { latest } = terms.taking {
-            let waits = |group: &GroupNumber| slot(group).is_some_and(|slot| self.state.topics[slot].waiting() > 0);
-            // Of those of this same call nothing is stored yet, and what they take is counted.
-            let replaced = |group: &GroupNumber| {
-                slot(group).filter(|_| !is_named).map_or(0, |slot| self.state.topics[slot].bytes_of_last_waiting())
-            };
-            if is_named || groups.iter().all(waits) {
-                // It takes the place of another one, or that one stands for it.
-                let limit = quotas.bytes.filter(|_| latest);
-                return limit.map_or(Ok((count, Usage::default())), |limit| {
-                    // One by one, for each takes the place of the one before.
-                    let room = |group: &GroupNumber| (used_in(*group, |usage| usage.bytes), replaced(group));
-                    in_place(part.bytes(0..1), groups.iter().map(room), limit)
-                        .map(|needs| (1, needs))
-                        .map_err(|over| (1, over))
-                });
-            }
-            let (count, kept) = match (latest, quotas.bytes) {
-                (true, Some(_)) => (1, 0),
-                (true, None) => (count, count - 1),
-                (false, _) => (count, 0),
-            };
-            let needs = Usage { messages: 1, bytes: part.bytes(kept..kept + 1), ..Usage::default() };
-            let over = |what, limit: Option<u64>, used, needs| {
-                limit.filter(|limit| used + needs > *limit).map(|limit| Over { what, used, limit })
-            };
-            let over = over("messages", quotas.messages, used(|usage| usage.messages), 1)
-                .or_else(|| over("bytes", quotas.bytes, used(|usage| usage.bytes), needs.bytes));
-            return over.map_or(Ok((count, needs)), |over| Err((count, over)));
+            // One by one where their bytes count, for each takes the place of the one before.
+            let count = if latest && quotas.bytes.is_some() { 1 } else { count };
+            let over = over("messages", quotas.messages, |usage| usage.messages)
+                .or_else(|| over("bytes", quotas.bytes, |usage| usage.bytes));
+            return over.map_or(Ok(count), |over| Err((count, over)));
         }
+        let used = |of: fn(&Usage) -> u64| groups.iter().map(|group| used_in(*group, of)).max().unwrap_or(0);
         let mut fitting = count;
         if let Some(limit) = quotas.messages {
             let used = used(|usage| usage.messages);
@@ -141,7 +129,26 @@ impl Core {
             }
             fitting = part.fitting(room).min(fitting);
         }
-        Ok((fitting, Usage { messages: fitting.into(), bytes: part.bytes(0..fitting), ..Usage::default() }))
+        Ok(fitting)
+    }
+
+    /// What messages need in a group, or where one message is enough, the first of them. A topic that is named is one that
+    /// others of the same call are for: of those nothing is stored yet, and what they take is counted.
+    fn needs_in(&self, group: GroupNumber, part: &Part<'_>, terms: &Terms, is_named: bool) -> Usage {
+        let slot = self.state.topics.find(group, &part.run.topic);
+        let topics = u64::from(slot.is_none() && !is_named);
+        let Taking::One { latest } = terms.taking else {
+            let (messages, bytes) = (part.count().into(), part.bytes(0..part.count()));
+            return Usage { messages, bytes, topics, ..Usage::default() };
+        };
+        let (bytes, waits) = (part.bytes(0..1), slot.filter(|slot| self.state.topics[*slot].waiting() > 0));
+        let (messages, bytes) = match waits {
+            _ if is_named => (0, if latest { bytes } else { 0 }),
+            Some(slot) if latest => (0, bytes.saturating_sub(self.state.topics[slot].bytes_of_last_waiting())),
+            Some(_) => (0, 0),
+            None => (1, bytes),
+        };
+        Usage { messages, bytes, topics, ..Usage::default() }
     }
 
     /// What leases give back that are about to be acked, and with them the topics that hold nothing else, unless something
@@ -155,7 +162,7 @@ impl Core {
             let run = &topic.level(lease.priority).expect("a lease has a level").aside[&lease.first].run;
             let first = run.index + (number.0 - lease.number.0) as u32;
             let bytes = run.sizes.offset(first + count) - run.sizes.offset(first);
-            let credit = pending.credit_for(topic.group);
+            let credit = pending.credit.of_mut(topic.group);
             credit.messages += u64::from(*count);
             credit.bytes += u64::from(bytes);
             acked.push((*slot, u64::from(*count)));
@@ -165,7 +172,7 @@ impl Core {
             let topic = &self.state.topics[leases[0].0];
             let acked: u64 = leases.iter().map(|(_, count)| count).sum();
             let is_emptied = acked == topic.waiting() + topic.in_flight && !self.state.is_kept_empty(topic);
-            pending.credit_for(topic.group).topics += u64::from(is_emptied && !to.contains(&topic.name));
+            pending.credit.of_mut(topic.group).topics += u64::from(is_emptied && !to.contains(&topic.name));
         }
         pending
     }
@@ -176,51 +183,18 @@ impl Core {
     }
 }
 
-/// What a message of so many bytes needs that takes the place of another one in each group, of which it is told how many bytes
-/// are used and how many the other one has.
-fn in_place(bytes: u64, groups: impl Iterator<Item = (u64, u64)>, limit: u64) -> Result<Usage, Over> {
-    let mut needs = Usage::default();
-    for (used, replaced) in groups {
-        let more = bytes.saturating_sub(replaced);
-        if more > 0 && used + more > limit {
-            return Err(Over { what: "bytes", used, limit });
-        }
-        needs.bytes = needs.bytes.max(more);
-    }
-    Ok(needs)
-}
-
-impl Pending {
-    fn credit_of(&self, group: GroupNumber) -> Usage {
-        self.credit.iter().find(|(of, _)| *of == group).map(|(_, credit)| *credit).unwrap_or_default()
+impl ByGroup {
+    fn of(&self, group: GroupNumber) -> Usage {
+        self.0.iter().find(|(of, _)| *of == group).map(|(_, usage)| *usage).unwrap_or_default()
     }
 
-    fn credit_for(&mut self, group: GroupNumber) -> &mut Usage {
-        let known = self.credit.iter().position(|(of, _)| *of == group);
+    fn of_mut(&mut self, group: GroupNumber) -> &mut Usage {
+        let known = self.0.iter().position(|(of, _)| *of == group);
         let at = known.unwrap_or_else(|| {
-            self.credit.push((group, Usage::default()));
-            self.credit.len() - 1
+            self.0.push((group, Usage::default()));
+            self.0.len() - 1
         });
-        &mut self.credit[at].1
-    }
-
-    fn begun_in(&self, group: GroupNumber) -> u64 {
-        self.begun.iter().find(|(of, _)| *of == group).map_or(0, |(_, begun)| *begun)
-    }
-
-    /// Messages are let in, whose topic comes into being in these groups unless it is one of those before.
-    fn take(&mut self, topic: &TopicName, begun: impl Iterator<Item = GroupNumber>, needs: Usage) {
-        self.taken.messages += needs.messages;
-        self.taken.bytes += needs.bytes;
-        if !self.topics.insert(topic.clone()) {
-            return;
-        }
-        for group in begun {
-            match self.begun.iter_mut().find(|(of, _)| *of == group) {
-                Some((_, begun)) => *begun += 1,
-                None => self.begun.push((group, 1)),
-            }
-        }
+        &mut self.0[at].1
     }
 }
 

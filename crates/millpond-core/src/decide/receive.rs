@@ -74,7 +74,8 @@ impl Core {
     fn still_leased(&mut self, key: RepeatKey) -> Vec<LeasedRun> {
         let mut current = Vec::new();
         for run in self.dispatcher.repeats.told(key, self.state.now.run) {
-            let Some(slot) = self.state.topics.by_number(run.receipt.topic, run.receipt.group) else { continue };
+            let slot = self.state.topics.by_number(run.receipt.topic, run.receipt.group);
+            let Some(slot) = slot.filter(|_| !self.state.groups.is_over(run.receipt.group)) else { continue };
             let topic = &self.state.topics[slot];
             let mut index = 0;
             while index < run.count {

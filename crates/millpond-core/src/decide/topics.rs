@@ -19,15 +19,14 @@ impl Core {
         let found = &self.state.topics[slot];
         let paused = self.state.namespaces[found.namespace].paused.holds(&found.name);
         let siblings = self.state.topics.siblings(found.number).map(|slot| &self.state.topics[slot]);
-        let cursors = siblings.flat_map(|topic| topic.levels.iter().rev().map(move |level| (topic.group, level)));
-        let cursors = cursors.filter(|(group, _)| !self.state.groups[*group].is_ending);
-        let cursors = cursors.map(|(group, level)| GroupCursors {
-            group: self.state.groups[group].name.clone(),
-            priority: level.priority,
-            scan: level.scan(),
-            completion: level.completion(),
-            next: level.next,
-            lag: level.held(),
+        let siblings = siblings.filter(|topic| !self.state.groups[topic.group].is_ending);
+        let cursors = siblings.flat_map(|topic| topic.levels.iter().rev().map(move |level| (topic, level)));
+        let cursors = cursors.map(|(topic, level)| {
+            // Of a topic that is held, messages may still come before all that is there.
+            let (scan, completion) =
+                if topic.is_held { Default::default() } else { (level.scan(), level.completion()) };
+            let (priority, next, lag) = (level.priority, level.next, level.held());
+            GroupCursors { group: self.state.groups[topic.group].name.clone(), priority, scan, completion, next, lag }
         });
         Ok(Reply::Topics(Vec::from([TopicView { paused, cursors: cursors.collect(), ..found.view() }])))
     }

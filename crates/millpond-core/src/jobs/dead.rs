@@ -200,7 +200,7 @@ impl Core {
     fn has_all_for(&mut self, letter: &DeadPage, needs: &Needs) -> bool {
         let has_topic =
             needs.topics.contains(&letter.topic) || self.look_up(letter.namespace, &letter.topic).is_empty();
-        has_topic && self.bring_dedup_of(letter).is_ok() && self.bring_waiting_of(letter).is_ok()
+        has_topic && self.bring_held_of(letter).is_ok() && self.bring_waiting_of(letter).is_ok()
     }
 
     /// What has to be fetched for the letters that come next: for the first of them at least, whose needs are not met.
@@ -212,6 +212,7 @@ impl Core {
             if needs.topics.insert(letter.topic.clone()) {
                 wants.extend(self.look_up(letter.namespace, &letter.topic).into_iter().map(Want::Entry));
                 wants.extend(self.bring_waiting_of(letter).err());
+                wants.extend(self.bring_held_of(letter).err());
             }
             if let Err(Want::Entry(key)) = self.bring_dedup_of(letter) {
                 needs.entries.insert(key.clone());
@@ -234,11 +235,19 @@ impl Core {
         }
     }
 
-    fn bring_dedup_of(&mut self, letter: &DeadPage) -> Result<(), Want> {
+    /// Whether its dedup id is still its own.
+    fn bring_dedup_of(&mut self, letter: &DeadPage) -> Result<bool, Want> {
         match letter.run.dedup().next() {
-            Some((_, hash)) => self.state.look_up_dedup(letter.namespace, hash).map(|_| ()),
-            None => Ok(()),
+            Some((_, hash)) => {
+                Ok(self.state.look_up_dedup(letter.namespace, hash)?.is_some_and(|of| of.id == letter.id))
+            }
+            None => Ok(false),
         }
+    }
+
+    /// Brings what tells, once its topic is in memory, whether its dedup id stays with what other groups hold.
+    fn bring_held_of(&mut self, letter: &DeadPage) -> Result<(), Want> {
+        if self.bring_dedup_of(letter)? { self.bring_message(letter.id) } else { Ok(()) }
     }
 
     fn redrive(&mut self, dead: &DeadPage, log: &mut dyn FactLog) {
@@ -247,6 +256,8 @@ impl Core {
         let topic = self.state.topics[slot].number;
         let sequence = self.next_sequence(topic, dead.id.priority);
         let dedup = mark.and_then(|(_, hash)| self.state.remembered_of(dead.namespace, hash, dead.id));
+        // Others may hold the message still, and are to be found by it.
+        let dedup = dedup.filter(|_| !self.state.is_unfinished(dead.id));
         // Its new sequence does not tell when it was published, its old one may.
         let version = Version::of(&dead.run, dead.id.priority, dead.id.sequence);
         let comeback = self.comeback(slot, version);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber, ReturnPlace, Victims};
+use millpond_core::store::Name;
 use millpond_types::{
     Coalesce, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicNumber,
 };
@@ -28,12 +29,17 @@ impl Model {
                 let due = self.admitted(*namespace, *start);
                 self.groups.insert(*group, Group { due, ..Group::new(*namespace, name.clone(), *start) });
             }
+            Fact::GroupReached { group, at, .. } => self.group(*group).reached.clone_from(at),
             Fact::GroupStarted { group } => self.group(*group).is_starting = false,
             Fact::TopicsSettled { group } => self.group(*group).is_settling = false,
             Fact::GroupEnding { group } => self.group(*group).is_ending = true,
             Fact::GroupDeleted { group } => _ = self.groups.remove(group),
-            Fact::Copied { topic, group, messages, .. } => {
+            Fact::Copied { topic, group, messages, rest } => {
                 messages.iter().for_each(|copied| self.copied((*group, *topic), copied));
+                let of = self.topic(*group, *topic);
+                of.is_held = rest.is_some();
+                let place = if of.is_held { Name::bytes } else { Name::behind };
+                self.group(*group).reached = place(of.name.as_bytes());
             }
             Fact::Paused { namespace, name, prefix, paused } => {
                 let home = self.namespaces.get_mut(namespace).expect("a fact names a namespace that is there");
@@ -41,12 +47,15 @@ impl Model {
                 _ = if *paused { home.paused.insert(key) } else { home.paused.remove(&key) };
             }
             Fact::TopicCreated { topic, group, name, floor, .. } => {
+                let of = &self.groups[group];
+                let is_held = of.is_starting && Name::compare_key(name.as_bytes(), &of.reached).is_ge();
                 let made = Topic {
                     name: name.clone(),
                     floor: Sequence(*floor),
                     next: Default::default(),
                     messages: Default::default(),
                     leases: Default::default(),
+                    is_held,
                     is_limited: false,
                     was_leased: false,
                 };
@@ -135,7 +144,6 @@ impl Model {
             }
             Fact::Created { .. }
             | Fact::Raised { .. }
-            | Fact::GroupReached { .. }
             | Fact::OfficeTaken { .. }
             | Fact::OfficeLeft { .. }
             | Fact::HandedOver { .. }

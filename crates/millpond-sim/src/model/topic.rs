@@ -19,6 +19,8 @@ pub struct Topic {
     pub messages: BTreeMap<Key, Message>,
     /// Current leases.
     pub leases: BTreeMap<LeaseNumber, Key>,
+    /// Whether the start of its group has still to come to it.
+    pub is_held: bool,
     /// Whether a rate ever had a say in it: then when it is ready is left to the core.
     pub is_limited: bool,
     /// Whether anything of it was ever leased.
@@ -72,7 +74,7 @@ impl Topic {
         self.next.get(&priority).copied().unwrap_or(self.floor)
     }
 
-    /// Every sequence of a priority before this one is finished, and it is the largest such.
+    /// Every sequence of a priority before this one is finished, and it is the largest such of which that is known.
     pub fn completion(&self, priority: Priority) -> Sequence {
         self.first(priority, |_| true)
     }
@@ -83,6 +85,9 @@ impl Topic {
     }
 
     fn first(&self, priority: Priority, is: impl Fn(&Message) -> bool) -> Sequence {
+        if self.is_held {
+            return Sequence(0);
+        }
         let mut of = self.messages.iter().filter(|((at, _), message)| *at == priority && is(message));
         of.next().map_or_else(|| self.next(priority), |((_, sequence), _)| *sequence)
     }

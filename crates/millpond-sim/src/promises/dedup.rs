@@ -26,6 +26,19 @@ pub fn published(model: &Model, fact: &Fact) -> Kept {
     Ok(())
 }
 
+/// A dedup id goes with what is redriven where no group has still to finish the message itself.
+pub fn redriven(model: &Model, fact: &Fact) -> Kept {
+    let Fact::Redriven { letter, dedup, .. } = fact else { unreachable!("called for this fact alone") };
+    let mut groups = model.groups_of(letter.namespace);
+    match groups.find(|group| dedup.is_some() && model.message(*group, letter.id).is_some()) {
+        Some(group) => {
+            let what = format!("group {group} has {}, and its dedup id goes with what another one redrives", letter.id);
+            Err(Violation::dedup(what))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Who is told of a duplicate is told of the message whose dedup id is remembered. The publish was just decided.
 pub fn told(
     publish: &Publish,

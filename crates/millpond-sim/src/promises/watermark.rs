@@ -1,5 +1,5 @@
 //! The watermark: every sequence before the completion cursor is finished, and it is the largest such; the scan cursor, the
-//! next sequence and the lag are what they say.
+//! next sequence and the lag are what they say. Until the start of a group has come to a topic nothing is known to be finished.
 
 use millpond_core::command::TopicRef;
 use millpond_core::output::Reply;

@@ -35,7 +35,7 @@ struct LookArgs {
     /// The message with this id
     #[arg(long, value_name = "ID")]
     id: Option<MessageId>,
-    /// The message that was published with this dedup id
+    /// The message that was published with this dedup id, while the dedup window lasts; after it, take --id
     #[arg(long, value_name = "ID")]
     dedup_id: Option<String>,
     /// So many in the order of their delivery [default: 10]

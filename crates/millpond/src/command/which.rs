@@ -13,7 +13,7 @@ pub struct WhichArgs {
     /// The message's id, as publish prints it
     #[arg(long, value_name = "ID")]
     id: Option<MessageId>,
-    /// The dedup id that it was published with
+    /// The dedup id that it was published with, while the dedup window lasts; after it, take --id
     #[arg(long, value_name = "ID", value_parser = quantity::dedup_id)]
     dedup_id: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 mod cold;
 mod holding;
+mod redriving;
 mod topics;
 mod turns;
 

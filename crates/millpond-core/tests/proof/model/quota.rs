@@ -12,9 +12,8 @@ use super::{Model, Place};
 /// What others of the same decision take, and what its acks give back in each group.
 #[derive(Default)]
 pub(super) struct Pending {
-    taken: Usage,
+    taken: BTreeMap<GroupNumber, Usage>,
     given_back: BTreeMap<GroupNumber, Usage>,
-    begun: BTreeMap<GroupNumber, u64>,
     named: BTreeSet<TopicName>,
 }
 
@@ -35,57 +34,47 @@ impl Model {
     pub(super) fn is_over_quota(&self, name: &TopicName, size: u64, pending: &mut Pending) -> bool {
         let quotas = self.policy.quotas;
         let is_named = pending.named.contains(name);
-        let everywhere = self.everywhere(name);
-        let coalesces = self.policy_of(name).coalesce != Coalesce::Off;
-        if coalesces && (is_named || everywhere.iter().all(|place| self.slot(place).is_some())) {
-            let latest = self.policy_of(name).coalesce == Coalesce::KeepLatest;
-            return quotas.bytes.is_some_and(|most| latest && self.outgrows(most, &everywhere, size, pending));
-        }
-        let lacks_it = |place: &&Place| !is_named && !self.topics.contains_key(place);
-        let begun: Vec<GroupNumber> = everywhere.iter().filter(lacks_it).map(|place| place.group).collect();
-        // Where it is there, it is no topic more.
-        let has_too_many = |group: &GroupNumber| {
-            let given_back = pending.given_back.get(group).map_or(0, |usage| usage.topics);
-            let more = 1 + pending.begun.get(group).copied().unwrap_or(0);
-            quotas.topics.is_some_and(|most| self.usage(*group).topics + more > most + given_back)
-        };
-        // The group that holds most counts.
-        let is_over = |quota: Option<u64>, of: fn(&Usage) -> u64, more: u64| {
+        let needs = self.everywhere(name).into_iter().map(|place| (place.group, self.needs(&place, size, is_named)));
+        let needs: Vec<(GroupNumber, Usage)> = needs.collect();
+        // Each group counts that would hold more.
+        let is_over = |quota: Option<u64>, of: fn(&Usage) -> u64| {
             let used = |group: &GroupNumber| {
-                let given_back = pending.given_back.get(group).map_or(0, of);
-                (of(&self.usage(*group)) + of(&pending.taken)).saturating_sub(given_back)
+                let (taken, given_back) =
+                    (pending.taken.get(group).map_or(0, of), pending.given_back.get(group).map_or(0, of));
+                (of(&self.usage(*group)) + taken).saturating_sub(given_back)
             };
-            quota.is_some_and(|most| self.groups.keys().map(used).max() > most.checked_sub(more))
+            let is_over = |most| needs.iter().any(|(group, needs)| of(needs) > 0 && used(group) + of(needs) > most);
+            quota.is_some_and(is_over)
         };
-        if is_over(quotas.messages, |usage| usage.messages, 1)
-            || is_over(quotas.bytes, |usage| usage.bytes, size)
-            || begun.iter().any(has_too_many)
+        if is_over(quotas.messages, |usage| usage.messages)
+            || is_over(quotas.bytes, |usage| usage.bytes)
+            || is_over(quotas.topics, |usage| usage.topics)
         {
             return true;
         }
-        pending.taken.messages += 1;
-        pending.taken.bytes += size;
-        begun.into_iter().for_each(|group| *pending.begun.entry(group).or_default() += 1);
+        for (group, needs) in needs {
+            let taken = pending.taken.entry(group).or_default();
+            taken.messages += needs.messages;
+            taken.bytes += needs.bytes;
+            taken.topics += needs.topics;
+        }
         pending.named.insert(name.clone());
         false
     }
 
-    /// Whether a message is too large to take the place of those that wait; if it is not, what it takes more is taken.
-    fn outgrows(&self, most: u64, everywhere: &[Place], size: u64, pending: &mut Pending) -> bool {
-        let is_named = pending.named.contains(&everywhere[0].name);
-        let mut taken = 0;
-        for place in everywhere {
-            let slot = self.slot(place).filter(|_| !is_named);
-            let more = size.saturating_sub(slot.map_or(0, |key| self.topics[place].messages[&key].size));
-            let given_back = pending.given_back.get(&place.group).map_or(0, |usage| usage.bytes);
-            let used = (self.usage(place.group).bytes + pending.taken.bytes).saturating_sub(given_back);
-            if more > 0 && used + more > most {
-                return true;
+    /// What a group needs for a message of a topic, for which others of the same decision may be.
+    fn needs(&self, place: &Place, size: u64, is_named: bool) -> Usage {
+        let topics = u64::from(!is_named && !self.topics.contains_key(place));
+        let waits = self.slot(place).filter(|_| !is_named);
+        let (messages, bytes) = match self.policy_of(&place.name).coalesce {
+            Coalesce::KeepFirst if is_named || waits.is_some() => (0, 0),
+            Coalesce::KeepLatest if is_named => (0, size),
+            Coalesce::KeepLatest if let Some(key) = waits => {
+                (0, size.saturating_sub(self.topics[place].messages[&key].size))
             }
-            taken = taken.max(more);
-        }
-        pending.taken.bytes += taken;
-        false
+            _ => (1, size),
+        };
+        Usage { messages, bytes, topics }
     }
 
     fn usage(&self, group: GroupNumber) -> Usage {

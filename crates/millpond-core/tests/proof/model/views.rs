@@ -54,6 +54,9 @@ impl Model {
         let of_it = || topic.messages.iter().filter(|((of, _), _)| *of == priority);
         let scan = of_it().find(|(_, m)| m.state == State::InLine).map_or(next, |((_, sequence), _)| *sequence);
         let completion = of_it().next().map_or(next, |((_, sequence), _)| *sequence);
+        if self.groups[&place.group].start.is_some() {
+            return (0, 0, next);
+        }
         (scan, completion, next)
     }
 
