@@ -480,6 +480,8 @@ pub enum Fact {
         sequence: Sequence,
         /// When it was published.
         published: WallTime,
+        /// Since when it waits: it did not as a dead letter.
+        since: WallTime,
         /// Its dedup id, where that still names the dead letter: it is the new message's from here on.
         dedup: Option<Remembered>,
     },

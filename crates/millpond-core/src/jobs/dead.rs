@@ -250,7 +250,8 @@ impl Core {
         // Its new sequence does not tell when it was published, its old one may.
         let version = Version::of(&dead.run, dead.id.priority, dead.id.sequence);
         let comeback = self.comeback(slot, version);
-        self.commit(Fact::Redriven { letter, topic, sequence, published, dedup }, log);
+        let since = self.state.now.wall;
+        self.commit(Fact::Redriven { letter, topic, sequence, published, since, dedup }, log);
         self.come_back(slot, version.at(sequence), &comeback, log);
     }
 }

@@ -124,7 +124,8 @@ pub(crate) struct Aside {
     pub(crate) run: RunPage,
     pub(crate) deliveries: u32,
     pub(crate) failures: u32,
-    /// Since when they wait, but for the times at which they were leased: from their publish on, or the end of a delay.
+    /// Since when they wait, but for the times at which they were leased: from their publish on, the end of a delay, or since
+    /// they were redriven.
     pub(crate) since: WallTime,
     pub(crate) state: AsideWhy,
 }
@@ -140,7 +141,7 @@ pub(crate) struct Past {
 impl Past {
     /// Of what was published and never looked at.
     pub(crate) fn of_line(run: &RunPage) -> Past {
-        Past { deliveries: 0, failures: 0, since: run.published }
+        Past { deliveries: 0, failures: 0, since: run.since() }
     }
 }
 

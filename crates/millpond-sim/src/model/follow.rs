@@ -113,13 +113,13 @@ impl Model {
                 (message.state, message.since) = (State::Delayed(*due), *due);
             }
             Fact::Forgotten { hash, .. } => _ = self.dedups.remove(hash),
-            Fact::Redriven { letter, topic, sequence, published, dedup } => {
+            Fact::Redriven { letter, topic, sequence, published, since, dedup } => {
                 self.dead.remove(&(letter.group, letter.id));
                 let id = MessageId { topic: *topic, priority: letter.id.priority, sequence: *sequence };
                 if let Some(of) = dedup {
                     self.dedups.insert(of.hash, (id, of.until));
                 }
-                self.arrive(id, 1, |group| group == letter.group, &Message::redriven(*published));
+                self.arrive(id, 1, |group| group == letter.group, &Message::redriven(*published, *since));
             }
             Fact::DeadPurged { letter } => _ = self.dead.remove(&(letter.group, letter.id)),
             Fact::ExchangeCreated { namespace, name, kind, unroutable, .. } => {

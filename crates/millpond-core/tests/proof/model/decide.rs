@@ -180,8 +180,8 @@ impl Model {
         let (waits, runs) = (self.slot(place).filter(|_| coalesces), self.running(place).filter(|_| coalesces));
         let dead = self.dead.remove(key).unwrap().message;
         let hash = dead.dedup;
-        // It waits since its publish, like all that is in line, though it was delayed in its first life.
-        let since = dead.published;
+        // As a dead letter it did not wait.
+        let since = self.wall;
         let state = State::InLine;
         let message = Message { since, expires: None, is_redriven: true, deliveries: 0, failures: 0, state, ..dead };
         self.make(place);
