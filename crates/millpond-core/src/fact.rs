@@ -440,6 +440,8 @@ pub enum Fact {
         failures: u32,
         /// Until when it is in back-off from here on; `None` if it stays as it is.
         until: Option<RunTime>,
+        /// Since when it waits from here on; `None` if it stays as it is.
+        since: Option<WallTime>,
     },
     /// Messages were not stored because one of their topic waits.
     Declined {

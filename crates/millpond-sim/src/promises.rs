@@ -153,7 +153,7 @@ impl Promises {
                 self.fairness.changed(model, *number);
                 Ok(())
             }
-            Fact::Superseded { .. } => coalescing::superseded(model, fact, sights),
+            Fact::Superseded { .. } => coalescing::superseded(model, fact, now.wall, sights),
             Fact::Declined { .. } => coalescing::declined(model, fact, sights),
             Fact::Returned { .. } => failures::returned(model, fact, sights),
             Fact::Died { .. } => {

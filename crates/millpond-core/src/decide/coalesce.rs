@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The one that waits inherits the failures and the back-off of those that it stands for, so that a poisoned key comes to
-//! its dead letter however often it is published; only an ack ends that. The machine keeps nothing of its own: its state
+//! its dead letter however often it is published; and, where there is ageing, how long they have waited, so that a topic that is
+//! published to over and over comes to its turn. Only an ack ends that. The machine keeps nothing of its own: its state
 //! is which messages the topic holds. What waited before the policy came is worked off; the last of it is the one that
 //! waits.
 //!
@@ -21,7 +22,9 @@
 
 use alloc::vec::Vec;
 
-use millpond_types::{Coalesce, LeaseNumber, MessageId, Priority, PublishOutcome, RunTime, Sequence, WallTime};
+use millpond_types::{
+    Coalesce, LeaseNumber, MessageId, Millis, Priority, PublishOutcome, RunTime, Sequence, TopicNumber, WallTime,
+};
 
 use crate::Core;
 use crate::decide::storing::{Part, Runs, Terms, push};
@@ -40,6 +43,15 @@ pub(crate) struct Waiting {
     until: Option<RunTime>,
     /// When its delay ends.
     due: Option<WallTime>,
+    since: WallTime,
+}
+
+/// What a message takes over from those that it stands for.
+#[derive(Default)]
+struct Legacy {
+    failures: u32,
+    until: Option<RunTime>,
+    since: Option<WallTime>,
 }
 
 /// What tells which of two messages of a topic was published later.
@@ -138,14 +150,19 @@ impl Core {
         for (group, waiting) in groups {
             if count > 1 {
                 let which = Victims::Waiting { priority, first: first.sequence, count: count - 1 };
-                let fact = Fact::Superseded { topic, group, which, priority, by, failures: 0, until: None };
-                self.commit(fact, log);
+                self.supersede((topic, group), which, (priority, by), Legacy::default(), log);
             }
             if let Some(old) = waiting {
                 let which = Victims::Waiting { priority: old.id.priority, first: old.id.sequence, count: 1 };
-                let until = self.later(old.until, terms.due);
-                let fact = Fact::Superseded { topic, group, which, priority, by, failures: old.failures, until };
-                self.commit(fact, log);
+                let (slot, until) = (self.state.slot(topic, group), self.later(old.until, terms.due));
+                let since = self.earlier(slot, &self.unleased(slot, priority, by), self.waited(&old));
+                self.supersede(
+                    (topic, group),
+                    which,
+                    (priority, by),
+                    Legacy { failures: old.failures, until, since },
+                    log,
+                );
             }
         }
     }
@@ -165,19 +182,21 @@ impl Core {
         Some(self.waiting(slot).expect("one waits"))
     }
 
-    /// Ends a message that is given back: the one that waits stands for it, and inherits its failures and its back-off.
+    /// Ends a message that is given back, and has waited since a time: the one that waits stands for it, and inherits its
+    /// failures, its back-off, and how long it has waited.
     pub(super) fn give_way(
         &mut self,
         slot: TopicSlot,
-        lease: LeaseNumber,
+        (lease, since): (LeaseNumber, WallTime),
         heir: &Waiting,
         failures: u32,
         until: Option<RunTime>,
         log: &mut dyn FactLog,
     ) {
         let which = Victims::Leased { lease, count: 1 };
-        let (by, failures, until) = (heir.version, failures.max(heir.failures), self.later(until, heir.due));
-        self.supersede(slot, which, by, (failures, until), log);
+        let (failures, until) = (failures.max(heir.failures), self.later(until, heir.due));
+        let since = self.earlier(slot, heir, self.state.now.wall.since(since));
+        self.supersede_in(slot, which, heir.version, Legacy { failures, until, since }, log);
     }
 
     /// Ends the one that waits: another one stands for it that was published later, and has failed so often itself. It was
@@ -190,7 +209,14 @@ impl Core {
         log: &mut dyn FactLog,
     ) {
         let which = Victims::Waiting { priority: old.id.priority, first: old.id.sequence, count: 1 };
-        self.supersede(slot, which, by, (failures.max(old.failures), old.until), log);
+        let since = self.earlier(slot, &self.unleased(slot, by.priority, by.sequence), self.waited(old));
+        self.supersede_in(
+            slot,
+            which,
+            by,
+            Legacy { failures: failures.max(old.failures), until: old.until, since },
+            log,
+        );
     }
 
     /// What is to become of a dead letter. What waits in its topic was brought.
@@ -212,23 +238,26 @@ impl Core {
             Comeback::Beside => {}
             Comeback::Behind(newer) => {
                 let which = Victims::Waiting { priority: letter.priority, first: letter.sequence, count: 1 };
-                self.supersede(slot, which, *newer, (0, None), log);
+                self.supersede_in(slot, which, *newer, Legacy::default(), log);
             }
             Comeback::InPlaceOf(old) => self.replace(slot, old, (letter, 0), log),
         }
     }
 
+    fn supersede_in(&mut self, slot: TopicSlot, which: Victims, by: Version, legacy: Legacy, log: &mut dyn FactLog) {
+        let topic = &self.state.topics[slot];
+        self.supersede((topic.number, topic.group), which, (by.priority, by.sequence), legacy, log);
+    }
+
     fn supersede(
         &mut self,
-        slot: TopicSlot,
+        (topic, group): (TopicNumber, GroupNumber),
         which: Victims,
-        by: Version,
-        (failures, until): (u32, Option<RunTime>),
+        (priority, by): (Priority, Sequence),
+        Legacy { failures, until, since }: Legacy,
         log: &mut dyn FactLog,
     ) {
-        let topic = &self.state.topics[slot];
-        let (topic, group, priority, by) = (topic.number, topic.group, by.priority, by.sequence);
-        self.commit(Fact::Superseded { topic, group, which, priority, by, failures, until }, log);
+        self.commit(Fact::Superseded { topic, group, which, priority, by, failures, until, since }, log);
     }
 
     /// The one that is worked on. What was leased together before the policy came is worked off.
@@ -242,8 +271,13 @@ impl Core {
 
     /// The message of a topic that waits, delayed or in retry as it may be.
     fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
+        let (priority, sequence) = self.state.topics[slot].last_waiting()?;
+        Some(self.unleased(slot, priority, sequence))
+    }
+
+    /// One of those that wait, in memory.
+    fn unleased(&self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Waiting {
         let topic = &self.state.topics[slot];
-        let (priority, sequence) = topic.last_waiting()?;
         let level = topic.level(priority).expect("a message has a level");
         let aside = level.aside_of(sequence).map(|(_, aside)| aside);
         let state = aside.map(|aside| aside.state);
@@ -252,19 +286,38 @@ impl Core {
             (None, InLine::Run(run)) => run,
             (None, _) => unreachable!("what may end because of another one is brought before it is decided"),
         };
-        Some(Waiting {
+        Waiting {
             id: topic.id(priority, sequence),
             version: Version::of(run, priority, sequence),
             failures: aside.map_or(0, |aside| aside.failures),
             until: if let Some(AsideWhy::Retrying { due, .. }) = state { Some(due) } else { None },
             due: if let Some(AsideWhy::Delayed { due, .. }) = state { Some(due) } else { None },
-        })
+            since: aside.map_or(run.since(), |aside| aside.since),
+        }
     }
 
     /// The end of a back-off, unless a delay of its own holds a message longer.
     fn later(&self, until: Option<RunTime>, due: Option<WallTime>) -> Option<RunTime> {
         let now = self.state.now;
         until.filter(|until| due.is_none_or(|due| until.since(now.run) >= due.since(now.wall)))
+    }
+
+    /// Since when a message waits whose place has waited so long before it, if that is longer than it has waited itself. A
+    /// namespace without ageing keeps nothing of it.
+    fn earlier(&self, slot: TopicSlot, heir: &Waiting, waited: Millis) -> Option<WallTime> {
+        self.state.policy(slot).ageing?;
+        let since = WallTime(self.waits_from(heir).0.saturating_sub(waited.0));
+        (since < heir.since).then_some(since)
+    }
+
+    /// How long one has waited, a delay apart.
+    fn waited(&self, of: &Waiting) -> Millis {
+        self.waits_from(of).since(of.since)
+    }
+
+    /// Now, or when its delay ends.
+    fn waits_from(&self, of: &Waiting) -> WallTime {
+        of.due.unwrap_or_default().max(self.state.now.wall)
     }
 }
 

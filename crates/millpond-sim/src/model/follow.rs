@@ -95,11 +95,12 @@ impl Model {
                 let which = Victims::Waiting { priority: *priority, first: *first, count: *count };
                 self.remove((*group, *topic), which)
             }
-            Fact::Superseded { topic, group, which, priority, by, failures, until } => {
+            Fact::Superseded { topic, group, which, priority, by, failures, until, since } => {
                 self.remove((*group, *topic), *which);
-                if *failures > 0 || until.is_some() {
+                if *failures > 0 || until.is_some() || since.is_some() {
                     let heir = self.of(*group, *topic, (*priority, *by));
                     heir.failures = *failures;
+                    heir.since = since.unwrap_or(heir.since);
                     match until {
                         Some(due) => heir.state = State::Retrying(*due),
                         // It has been looked at.

@@ -214,8 +214,8 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.next_lease(*lease);
             sink.number32(*count);
         }
-        Fact::Superseded { topic, group, which, priority, by, failures, until } => {
-            sink.byte(28);
+        Fact::Superseded { topic, group, which, priority, by, failures, until, since } => {
+            sink.byte(if since.is_some() { 61 } else { 28 });
             sink.next_topic(*topic);
             sink.number32(*group);
             sink.victims(which);
@@ -223,6 +223,7 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.next_sequence(*by);
             sink.number32(*failures);
             sink.option(*until, |sink, until| sink.number(until.0));
+            since.iter().for_each(|since| sink.far(*since));
         }
         Fact::Declined { topic, group, count } => {
             sink.byte(29);
@@ -439,15 +440,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             lease: source.next_lease()?,
             count: source.number32()?,
         },
-        28 => Fact::Superseded {
-            topic: source.next_topic()?,
-            group: source.number32()?,
-            which: source.victims()?,
-            priority: source.priority()?,
-            by: source.next_sequence()?,
-            failures: source.number32()?,
-            until: source.option(|source| source.number().map(RunTime))?,
-        },
+        28 => source.superseded(false)?,
         29 => Fact::Declined { topic: source.next_topic()?, group: source.number32()?, count: source.number32()? },
         45 => {
             Fact::OfficeTaken { group: source.number32()?, session: source.session()?, epoch: source.leader_epoch()? }
@@ -489,6 +482,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
         },
         59 => Fact::Waits { topic: source.next_topic()?, group: source.number32()?, for_retry: true },
         60 => source.redriven(true)?,
+        61 => source.superseded(true)?,
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }
@@ -519,6 +513,19 @@ impl Source<'_> {
         let since = if has_since { WallTime(self.beside(published.0)?) } else { published };
         let dedup = self.option(|source| Ok(Remembered { hash: source.wide()?, until: source.until()? }))?;
         Ok(Fact::Redriven { letter, topic, sequence, published, since, dedup })
+    }
+
+    fn superseded(&mut self, has_since: bool) -> Result<Fact, BadRecord> {
+        Ok(Fact::Superseded {
+            topic: self.next_topic()?,
+            group: self.number32()?,
+            which: self.victims()?,
+            priority: self.priority()?,
+            by: self.next_sequence()?,
+            failures: self.number32()?,
+            until: self.option(|source| source.number().map(RunTime))?,
+            since: if has_since { Some(self.far()?) } else { None },
+        })
     }
 
     fn victims(&mut self) -> Result<Victims, BadRecord> {

@@ -344,6 +344,16 @@ fn what_waits_since_its_publish_is_redriven_as_in_version_1() {
 }
 
 #[test]
+fn who_waits_no_longer_than_itself_supersedes_as_in_version_1() {
+    let which = Victims::Waiting { priority: Priority::DEFAULT, first: Sequence(7), count: 1 };
+    let (topic, priority, by, until) = (TopicNumber(300), Priority::HIGHEST, Sequence(8), Some(RunTime(5)));
+    let fact = |since| Fact::Superseded { topic, group: 2, which, priority, by, failures: 3, until, since };
+    let fields = b"\xd8\x04\x02\x01\x04\x0e\x01\x09\x02\x03\x01\x05";
+    assert_eq!(&fact_bytes(&fact(None))[..], [b"\x1c", &fields[..]].concat());
+    assert_eq!(&fact_bytes(&fact(Some(WallTime(1))))[..], [b"\x3d", &fields[..], b"\x02"].concat());
+}
+
+#[test]
 fn a_moved_run_is_its_name_and_its_block() {
     let mut block = Vec::new();
     block::push(&mut block, b"", &[], b"m").unwrap();
@@ -786,6 +796,7 @@ impl Draw {
                 by: Sequence(self.number()),
                 failures: self.number32(),
                 until: self.maybe(|_| deadline),
+                since: self.maybe(Self::wall),
             },
             27 => Fact::Declined { topic, group, count },
             34 => Fact::ExchangeCreated {

@@ -29,12 +29,21 @@ impl Model {
         leased.next().filter(|_| leased.next().is_none())
     }
 
-    /// A message takes what another one leaves: its failures, and its back-off where that is longer than a delay.
-    pub(super) fn inherit(&mut self, place: &Place, heir: Key, failures: u32, left: State) {
-        let (run, wall) = (self.run, self.wall);
+    /// A message takes what another one leaves: its failures, its back-off where that is longer than a delay, and, with
+    /// ageing, how long it has waited.
+    pub(super) fn inherit(&mut self, place: &Place, heir: Key, failures: u32, (left, since): (State, u64)) {
+        let (run, wall, ages) = (self.run, self.wall, self.policy.ageing.is_some());
         let sequence = heir.1;
         let heir = self.message(place, heir);
         heir.failures = heir.failures.max(failures);
+        let waits_from = |state: State| if let State::Delayed(due) = state { due.max(wall) } else { wall };
+        let longer = waits_from(heir.state).saturating_sub(waits_from(left).saturating_sub(since));
+        if ages && longer < heir.since {
+            heir.since = longer;
+            if heir.state == State::InLine {
+                heir.state = State::Back(sequence);
+            }
+        }
         if heir.failures > 0 && heir.state == State::InLine {
             // It has been looked at.
             heir.state = State::Back(sequence);

@@ -200,8 +200,8 @@ impl Model {
         if waits.into_iter().chain(runs).any(gives_way) {
             self.take(place, own);
         } else if let Some(older) = waits {
-            let Message { failures, state, .. } = self.take(place, older);
-            self.inherit(place, own, failures, state);
+            let Message { failures, state, since, .. } = self.take(place, older);
+            self.inherit(place, own, failures, (state, since));
         }
     }
 

@@ -113,8 +113,8 @@ impl Model {
         let id = self.take_in(&places, priority, policy, message);
         let replaced = slots.first().map(|(place, key)| self.id(place, *key));
         for (place, key) in slots {
-            let Message { failures, state, .. } = self.take(place, key);
-            self.inherit(place, (id.priority, id.sequence.0), failures, state);
+            let Message { failures, state, since, .. } = self.take(place, key);
+            self.inherit(place, (id.priority, id.sequence.0), failures, (state, since));
         }
         match replaced {
             Some(old) => format!("queued {id} in place of {old}"),
