@@ -20,13 +20,17 @@
 //! the order in which they were published; those that do not are dead letters that are redriven, and what was leased
 //! together before the policy came. These are held against the others by [`Version`].
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use millpond_types::{
-    Coalesce, LeaseNumber, MessageId, Millis, Priority, PublishOutcome, RunTime, Sequence, TopicNumber, WallTime,
+    Coalesce, LeaseNumber, MessageId, Millis, OnExpiry, Priority, PublishOutcome, RunTime, Sequence, TopicNumber,
+    WallTime,
 };
 
 use crate::Core;
+use crate::command::PublishRun;
+use crate::decide::dedup::LookedUp;
 use crate::decide::storing::{Part, Runs, Terms, push};
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
 use crate::page::RunPage;
@@ -44,6 +48,8 @@ pub(crate) struct Waiting {
     /// When its delay ends.
     due: Option<WallTime>,
     since: WallTime,
+    is_expired: bool,
+    bytes: u64,
 }
 
 /// What a message takes over from those that it stands for.
@@ -74,6 +80,42 @@ pub(crate) enum Comeback {
 }
 
 impl Core {
+    /// Ends what waits in the topics of a publish and has expired, though time has not come to it yet, before anything is
+    /// asked that depends on what waits.
+    pub(super) fn expire_waiting(
+        &mut self,
+        namespace: NamespaceNumber,
+        runs: &[PublishRun],
+        looked_up: &mut LookedUp,
+        log: &mut dyn FactLog,
+    ) {
+        let mut letters = BTreeSet::new();
+        for run in runs {
+            let policy = self.state.namespaces[namespace].policies.of_name(&run.topic);
+            if policy.coalesce == Coalesce::Off {
+                continue;
+            }
+            let becomes_letter = policy.on_expiry == OnExpiry::Dead;
+            for at in 0..self.state.namespaces[namespace].groups.len() {
+                let group = self.state.namespaces[namespace].groups[at];
+                if let Some(slot) = self.state.topics.find(group, &run.topic) {
+                    letters.extend(self.expire_one(slot, log).filter(|_| becomes_letter));
+                }
+            }
+        }
+        looked_up.died(&letters);
+    }
+
+    /// Ends the message of a topic that waits, if it has expired. Where several wait from before the policy came, they are left
+    /// to time: what is before the last of them may be on the disk.
+    fn expire_one(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> Option<MessageId> {
+        let topic = &self.state.topics[slot];
+        let (priority, sequence) = topic.last_waiting().filter(|_| topic.waiting() == 1)?;
+        let Waiting { id, is_expired: true, .. } = self.unleased(slot, priority, sequence) else { return None };
+        self.expire(slot, priority, sequence, 1, log);
+        Some(id)
+    }
+
     /// Takes messages of a topic in of which one waits: the `latest`, or the first.
     pub(super) fn coalesce(
         &mut self,
@@ -168,7 +210,7 @@ impl Core {
     }
 
     /// The message that waits beside one that is given back, if one is enough of the two.
-    pub(super) fn waits_beside(&mut self, slot: TopicSlot) -> Option<Waiting> {
+    pub(super) fn waits_beside(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> Option<Waiting> {
         if self.state.topics[slot].waiting() != 1 {
             // None waits, or what waited before the policy came is worked off.
             return None;
@@ -179,7 +221,8 @@ impl Core {
             // One of many that rested before the policy came, and is on its way to memory. Both are worked off.
             return None;
         }
-        Some(self.waiting(slot).expect("one waits"))
+        self.expire_one(slot, log);
+        self.waiting(slot)
     }
 
     /// Ends a message that is given back, and has waited since a time: the one that waits stands for it, and inherits its
@@ -220,10 +263,11 @@ impl Core {
     }
 
     /// What is to become of a dead letter. What waits in its topic was brought.
-    pub(crate) fn comeback(&self, slot: TopicSlot, letter: Version) -> Comeback {
+    pub(crate) fn comeback(&mut self, slot: TopicSlot, letter: Version, log: &mut dyn FactLog) -> Comeback {
         if self.state.policy(slot).coalesce == Coalesce::Off {
             return Comeback::Beside;
         }
+        self.expire_one(slot, log);
         let waiting = self.waiting(slot);
         let mut others = waiting.as_ref().map(|waiting| waiting.version).into_iter().chain(self.running(slot));
         match others.find(|other| letter.gives_way_to(other)) {
@@ -269,10 +313,10 @@ impl Core {
         Some(Version::of(&aside.run, lease.priority, lease.first))
     }
 
-    /// The message of a topic that waits, delayed or in retry as it may be.
-    fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
+    /// The message of a topic that waits, delayed or in retry as it may be. One that has expired stands for nothing.
+    pub(super) fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
         let (priority, sequence) = self.state.topics[slot].last_waiting()?;
-        Some(self.unleased(slot, priority, sequence))
+        Some(self.unleased(slot, priority, sequence)).filter(|waiting| !waiting.is_expired)
     }
 
     /// One of those that wait, in memory.
@@ -286,6 +330,7 @@ impl Core {
             (None, InLine::Run(run)) => run,
             (None, _) => unreachable!("what may end because of another one is brought before it is decided"),
         };
+        let at = run.index + (sequence.0 - run.first.0) as u32;
         Waiting {
             id: topic.id(priority, sequence),
             version: Version::of(run, priority, sequence),
@@ -293,6 +338,8 @@ impl Core {
             until: if let Some(AsideWhy::Retrying { due, .. }) = state { Some(due) } else { None },
             due: if let Some(AsideWhy::Delayed { due, .. }) = state { Some(due) } else { None },
             since: aside.map_or(run.since(), |aside| aside.since),
+            is_expired: run.is_expired(self.state.now.wall),
+            bytes: u64::from(run.sizes.offset(at + 1) - run.sizes.offset(at)),
         }
     }
 
@@ -322,6 +369,11 @@ impl Core {
 }
 
 impl Waiting {
+    /// What it takes in the journal.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether another one was published later, and so is not to give way to it.
     pub(super) fn is_older_than(&self, other: &Version) -> bool {
         other.is_later(&self.version)

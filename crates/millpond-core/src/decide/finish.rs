@@ -204,7 +204,7 @@ impl Core {
                 return;
             }
             let until = if let ReturnPlace::At(until) = place { Some(until) } else { None };
-            match self.waits_beside(slot) {
+            match self.waits_beside(slot, log) {
                 Some(waiting) if !waiting.is_older_than(&version) => {
                     return self.give_way(slot, (lease, since), &waiting, failures, until, log);
                 }

@@ -95,10 +95,11 @@ impl Core {
             }
         }
         if let Taking::One { latest } = terms.taking {
-            let waits = |group: &GroupNumber| slot(group).is_some_and(|slot| self.state.topics[slot].waiting() > 0);
+            let waits = |group: &GroupNumber| slot(group).and_then(|slot| self.waiting(slot)).is_some();
             // Of those of this same call nothing is stored yet, and what they take is counted.
             let replaced = |group: &GroupNumber| {
-                slot(group).filter(|_| !is_named).map_or(0, |slot| self.state.topics[slot].bytes_of_last_waiting())
+                let waiting = slot(group).filter(|_| !is_named).and_then(|slot| self.waiting(slot));
+                waiting.map_or(0, |waiting| waiting.bytes())
             };
             if is_named || groups.iter().all(waits) {
                 // It takes the place of another one, or that one stands for it.

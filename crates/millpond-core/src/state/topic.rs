@@ -24,7 +24,7 @@ use crate::state::bounds::LevelBounds;
 use crate::state::bucket::Bucket;
 use crate::state::few::Few;
 use crate::state::hash::Hashes;
-use crate::state::line::{InLine, Line};
+use crate::state::line::Line;
 use crate::state::policies::Ruling;
 use crate::state::resident::Residence;
 use crate::state::resting::Resting;
@@ -308,19 +308,6 @@ impl Topic {
             return None;
         }
         self.levels.iter().rev().find_map(|level| Some((level.priority, level.last_waiting()?)))
-    }
-
-    /// Bytes of that message, which was brought.
-    pub(crate) fn bytes_of_last_waiting(&self) -> u64 {
-        let Some((priority, sequence)) = self.last_waiting() else { return 0 };
-        let level = self.level(priority).expect("the message is at a level");
-        let run = match (level.aside_of(sequence), level.line.find(sequence)) {
-            (Some((_, aside)), _) => &aside.run,
-            (None, InLine::Run(run)) => run,
-            (None, _) => unreachable!("what may end because of a publish is brought before it is decided"),
-        };
-        let at = run.index + (sequence.0 - run.first.0) as u32;
-        u64::from(run.sizes.offset(at + 1) - run.sizes.offset(at))
     }
 
     /// The level at which a message could be delivered now, if any: its priority, unless it was raised.

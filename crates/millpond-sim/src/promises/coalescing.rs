@@ -130,12 +130,13 @@ fn is_later(topic: &Topic, one: Key, other: Key) -> bool {
     of.published > than.published || of.published == than.published && is_told_by_place && one.1 > other.1
 }
 
-/// A message is declined only where another one waits.
-pub fn declined(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
+/// A message is declined only where another one waits that has time left.
+pub fn declined(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
     let Fact::Declined { topic, group, .. } = fact else { unreachable!("called for this fact alone") };
     let found = &model.topics[&(*group, *topic)];
     sights.saw("messages declined");
-    if model.home(*group).policy_of(&found.name).coalesce != Coalesce::KeepFirst || found.waiting().next().is_none() {
+    let does_any_wait = found.waiting().any(|(_, message)| message.expires.is_none_or(|at| at > now));
+    if model.home(*group).policy_of(&found.name).coalesce != Coalesce::KeepFirst || !does_any_wait {
         return Err(Violation::coalescing(format!("a message of {} is declined, and none waits", found.name)));
     }
     Ok(())

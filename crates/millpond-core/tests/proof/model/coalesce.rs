@@ -1,5 +1,7 @@
 //! Topics in which so many messages wait, or one that stands for all.
 
+use millpond_types::Coalesce;
+
 use super::{Key, Message, Model, Place, State};
 
 impl Model {
@@ -9,9 +11,23 @@ impl Model {
         topic.messages.iter().filter(|(_, message)| message.holder().is_none()).map(|(key, _)| *key).collect()
     }
 
-    /// The one that stands for all: the last of the highest priority.
+    /// The one that stands for all: the last of the highest priority, unless it has expired.
     pub(super) fn slot(&self, place: &Place) -> Option<Key> {
-        self.waiting(place).into_iter().max()
+        self.waiting(place).into_iter().max().filter(|key| !self.is_expired(place, *key))
+    }
+
+    /// Ends the one that waits in a topic that coalesces, if it has expired.
+    pub(super) fn expire_waiting(&mut self, place: &Place) {
+        if let [key] = self.waiting(place)[..]
+            && self.policy_of(&place.name).coalesce != Coalesce::Off
+            && self.is_expired(place, key)
+        {
+            self.expire(place, key);
+        }
+    }
+
+    fn is_expired(&self, place: &Place, key: Key) -> bool {
+        self.topics[place].messages[&key].expires.is_some_and(|at| at <= self.wall)
     }
 
     /// The one that ends where there are too many: the next of the lowest priority at which one is ready.

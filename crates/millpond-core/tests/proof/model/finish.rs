@@ -130,6 +130,7 @@ impl Model {
 
     pub(super) fn give_back(&mut self, place: &Place, key: Key, state: State) {
         let mut older = None;
+        self.expire_waiting(place);
         if let [heir] = self.waiting(place)[..]
             && self.policy_of(&place.name).coalesce != Coalesce::Off
         {

@@ -9,6 +9,12 @@ use super::quota::{Pending, size};
 use super::{Key, Message, Model, Place, State};
 
 impl Model {
+    /// What has expired where one message stands for others ends before anything is published there.
+    pub(super) fn expire_waiting_of(&mut self, runs: &[PublishRun]) {
+        let places = runs.iter().flat_map(|run| self.everywhere(&run.topic)).collect::<Vec<_>>();
+        places.iter().for_each(|place| self.expire_waiting(place));
+    }
+
     /// What is told of messages none of which is stored.
     pub(super) fn try_publish(&self, runs: &[PublishRun], mut pending: Pending) -> Vec<String> {
         let (mut told, mut let_in) = (Vec::new(), BTreeMap::<TopicName, usize>::new());
