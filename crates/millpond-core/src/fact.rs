@@ -440,6 +440,8 @@ pub enum Fact {
         failures: u32,
         /// Until when it is in back-off from here on; `None` if it stays as it is.
         until: Option<RunTime>,
+        /// Since when it waits from here on; `None` if it stays as it is.
+        since: Option<WallTime>,
     },
     /// Messages were not stored because one of their topic waits.
     Declined {
@@ -480,6 +482,8 @@ pub enum Fact {
         sequence: Sequence,
         /// When it was published.
         published: WallTime,
+        /// Since when it waits: it did not as a dead letter.
+        since: WallTime,
         /// Its dedup id, where that still names the dead letter: it is the new message's from here on.
         dedup: Option<Remembered>,
     },

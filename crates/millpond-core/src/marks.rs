@@ -1,5 +1,5 @@
 //! What few runs carry beside what all have. The dedup ids that it came with, so that a message which ends by its id, dies or
-//! is redriven takes its dedup id along; and whether it was redriven. It is kept per run and not per message: most runs
+//! is redriven takes its dedup id along; and when it was redriven, if it was. It is kept per run and not per message: most runs
 //! have none, and a run without costs nothing.
 
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use millpond_types::WallTime;
 /// The dedup ids of a run, in the order of its messages, and where it came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Marks {
-    is_redriven: bool,
+    redriven: Option<WallTime>,
     until: WallTime,
     /// The messages that have one. Apart from the hashes, because together the two would be padded by half.
     indexes: Box<[u32]>,
@@ -25,31 +25,31 @@ impl Marks {
 
     /// The marks of a run, by index in it; `None` if there are none. They are remembered until `until`.
     pub fn new(until: WallTime, marks: impl IntoIterator<Item = (u32, u128)>) -> Option<Arc<Marks>> {
-        let marks = Marks::of(false, until, marks);
+        let marks = Marks::of(None, until, marks);
         (!marks.indexes.is_empty()).then(|| Arc::new(marks))
     }
 
-    /// Those of a message that was redriven, which is its group's alone.
-    pub fn of_redriven(until: WallTime, hash: Option<u128>) -> Arc<Marks> {
-        Arc::new(Marks::of(true, until, hash.map(|hash| (0, hash))))
+    /// Those of a message that was redriven, which is its group's alone, and has waited since that time.
+    pub fn of_redriven(since: WallTime, until: WallTime, hash: Option<u128>) -> Arc<Marks> {
+        Arc::new(Marks::of(Some(since), until, hash.map(|hash| (0, hash))))
     }
 
-    fn of(is_redriven: bool, until: WallTime, marks: impl IntoIterator<Item = (u32, u128)>) -> Marks {
+    fn of(redriven: Option<WallTime>, until: WallTime, marks: impl IntoIterator<Item = (u32, u128)>) -> Marks {
         let (indexes, hashes): (Vec<u32>, Vec<u128>) = marks.into_iter().unzip();
         assert!(indexes.is_sorted_by(|a, b| a < b), "a message has one dedup id");
-        Marks { is_redriven, until, indexes: indexes.into(), hashes: hashes.into() }
+        Marks { redriven, until, indexes: indexes.into(), hashes: hashes.into() }
     }
 
     /// Those of `count` messages from `index` on; `None` if there are none.
     pub fn cut(&self, index: u32, count: u32) -> Option<Arc<Marks>> {
         let within = self.within(index, count).map(|(at, hash)| (at - index, hash));
-        let marks = Marks::of(self.is_redriven, self.until, within);
-        (marks.is_redriven || !marks.indexes.is_empty()).then(|| Arc::new(marks))
+        let marks = Marks::of(self.redriven, self.until, within);
+        (marks.redriven.is_some() || !marks.indexes.is_empty()).then(|| Arc::new(marks))
     }
 
-    /// Whether the run is a message that was redriven.
-    pub fn is_redriven(&self) -> bool {
-        self.is_redriven
+    /// Since when the run waits, if it is a message that was redriven.
+    pub fn redriven(&self) -> Option<WallTime> {
+        self.redriven
     }
 
     /// Until when they are remembered.

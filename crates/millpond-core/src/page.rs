@@ -246,7 +246,7 @@ pub struct StoredPiece {
     pub end: Sequence,
     /// How many messages there are. Those missing in between are finished, or aside.
     pub messages: u64,
-    /// When the first message was published.
+    /// Since when the first message waits.
     pub head: WallTime,
     /// When the oldest was published.
     pub published: WallTime,

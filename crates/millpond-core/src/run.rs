@@ -119,7 +119,16 @@ impl RunPage {
 
     /// Whether it is a message that was redriven, and so its group's alone.
     pub fn is_redriven(&self) -> bool {
-        self.marks.as_ref().is_some_and(|marks| marks.is_redriven())
+        self.redriven().is_some()
+    }
+
+    /// Since when they wait if nobody has looked at them: as a dead letter, one that was redriven did not.
+    pub fn since(&self) -> WallTime {
+        self.redriven().unwrap_or(self.published)
+    }
+
+    fn redriven(&self) -> Option<WallTime> {
+        self.marks.as_ref().and_then(|marks| marks.redriven())
     }
 
     /// The hash of each message's dedup id, of those that have one.
@@ -156,8 +165,10 @@ mod tests {
         assert_eq!((0..4).map(|bytes| compact.fitting(bytes * 10)).collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert_eq!(compact.dedup().collect::<Vec<_>>(), [(Sequence(9), 1 << 71)]);
         assert_eq!(run.split_front(1).compact().marks, None, "none of the other messages");
-        let redriven = RunPage { marks: Some(Marks::of_redriven(WallTime::NEVER, None)), count: 1, ..compact.clone() };
+        let marks = Marks::of_redriven(WallTime(8), WallTime::NEVER, None);
+        let redriven = RunPage { marks: Some(marks), count: 1, ..compact.clone() };
         assert!(redriven.compact().is_redriven() && !compact.is_redriven(), "wherever it goes");
+        assert_eq!((redriven.compact().since(), compact.since()), (WallTime(8), WallTime(0)));
         assert_eq!(size_of::<RunPage>(), 64, "millions of them are in memory");
     }
 }

@@ -1,5 +1,5 @@
-//! The signals that ask a process to end in order: SIGTERM, SIGINT, and SIGHUP, which the system sends when a terminal goes
-//! away. Whoever was started with SIGHUP ignored, as by `nohup`, goes on ignoring it.
+//! The signals that a process heeds. SIGTERM, SIGINT and SIGHUP, which the system sends when a terminal goes away, ask it to end
+//! in order. Whoever was started with SIGHUP ignored, as by `nohup`, goes on ignoring it.
 
 use std::future::pending;
 use std::io;
@@ -46,4 +46,13 @@ fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
     mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask & 1 != 0)
+}
+
+/// A write beyond the process's limit of a file's size (`ulimit -f`) fails from here on, as any other may, and is told. The system
+/// would end the process without a word.
+pub(crate) fn heed_file_size_limit() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    // Tokio's handler stays, though nobody listens.
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }

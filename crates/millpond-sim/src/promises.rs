@@ -156,8 +156,8 @@ impl Promises {
                 self.fairness.changed(model, *number);
                 Ok(())
             }
-            Fact::Superseded { .. } => coalescing::superseded(model, fact, sights),
-            Fact::Declined { .. } => coalescing::declined(model, fact, sights),
+            Fact::Superseded { .. } => coalescing::superseded(model, fact, now.wall, sights),
+            Fact::Declined { .. } => coalescing::declined(model, fact, now.wall, sights),
             Fact::Returned { .. } => failures::returned(model, fact, sights),
             Fact::Died { .. } => {
                 expiry::died(model, fact, now.wall, sights)?;

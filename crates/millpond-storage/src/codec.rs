@@ -100,6 +100,11 @@ impl<'a> Source<'a> {
         Ok(self.take(1)?[0])
     }
 
+    /// Whether the next byte is this one.
+    fn next_is(&self, byte: u8) -> bool {
+        self.bytes.get(self.at) == Some(&byte)
+    }
+
     fn flag(&mut self) -> Result<bool, BadRecord> {
         match self.byte()? {
             0 => Ok(false),

@@ -84,7 +84,7 @@ impl State {
     }
 
     pub(super) fn redriven(&mut self, fact: &Fact) {
-        let Fact::Redriven { letter, topic, sequence, published, dedup } = fact else {
+        let Fact::Redriven { letter, topic, sequence, published, since, dedup } = fact else {
             unreachable!("called for this fact alone")
         };
         self.remove_dead(letter);
@@ -97,7 +97,7 @@ impl State {
             count: 1,
             position: extent.position,
             sizes: Sizes::Uniform(extent.length),
-            marks: Some(Marks::of_redriven(until, hash)),
+            marks: Some(Marks::of_redriven(*since, until, hash)),
             index: 0,
             published: *published,
             expires: WallTime::NEVER,

@@ -6,7 +6,7 @@ use crate::state::{State, Timer};
 
 impl State {
     pub(super) fn superseded(&mut self, fact: &Fact) {
-        let Fact::Superseded { topic, group, which, priority, by, failures, until } = fact else {
+        let Fact::Superseded { topic, group, which, priority, by, failures, until, since } = fact else {
             unreachable!("called for this fact alone")
         };
         let slot = self.slot(*topic, *group);
@@ -17,7 +17,7 @@ impl State {
         self.free(slot, gone.run.extent());
         self.settle(slot, level, gone.run.first);
         self.groups[*group].tally.superseded += u64::from(gone.run.count);
-        if *failures == 0 && until.is_none() {
+        if *failures == 0 && until.is_none() && since.is_none() {
             return;
         }
         self.place_of(slot, *priority, *by);
@@ -26,6 +26,7 @@ impl State {
         if let Some(heir) = aside {
             // It keeps its timer, which may go off in this very turn.
             heir.failures = *failures;
+            heir.since = since.unwrap_or(heir.since);
             return;
         }
         let heir = self.take_unleased(slot, *priority, *by, 1);
@@ -36,7 +37,7 @@ impl State {
             }
             None => self.same_again(heir.state, slot, *priority, *by),
         };
-        let past = Past { failures: *failures, ..heir.past() };
+        let past = Past { failures: *failures, since: since.unwrap_or(heir.since), ..heir.past() };
         self.set_aside(slot, *priority, heir.run, past, why);
     }
 }

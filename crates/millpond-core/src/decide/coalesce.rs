@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The one that waits inherits the failures and the back-off of those that it stands for, so that a poisoned key comes to
-//! its dead letter however often it is published; only an ack ends that. The machine keeps nothing of its own: its state
+//! its dead letter however often it is published; and, where there is ageing, how long they have waited, so that a topic that is
+//! published to over and over comes to its turn. Only an ack ends that. The machine keeps nothing of its own: its state
 //! is which messages the topic holds. What waited before the policy came is worked off; the last of it is the one that
 //! waits.
 //!
@@ -19,11 +20,17 @@
 //! the order in which they were published; those that do not are dead letters that are redriven, and what was leased
 //! together before the policy came. These are held against the others by [`Version`].
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use millpond_types::{Coalesce, LeaseNumber, MessageId, Priority, PublishOutcome, RunTime, Sequence, WallTime};
+use millpond_types::{
+    Coalesce, LeaseNumber, MessageId, Millis, OnExpiry, Priority, PublishOutcome, RunTime, Sequence, TopicNumber,
+    WallTime,
+};
 
 use crate::Core;
+use crate::command::PublishRun;
+use crate::decide::dedup::LookedUp;
 use crate::decide::storing::{Part, Runs, Terms, push};
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
 use crate::page::RunPage;
@@ -40,6 +47,17 @@ pub(crate) struct Waiting {
     until: Option<RunTime>,
     /// When its delay ends.
     due: Option<WallTime>,
+    since: WallTime,
+    is_expired: bool,
+    bytes: u64,
+}
+
+/// What a message takes over from those that it stands for.
+#[derive(Default)]
+struct Legacy {
+    failures: u32,
+    until: Option<RunTime>,
+    since: Option<WallTime>,
 }
 
 /// What tells which of two messages of a topic was published later.
@@ -62,6 +80,42 @@ pub(crate) enum Comeback {
 }
 
 impl Core {
+    /// Ends what waits in the topics of a publish and has expired, though time has not come to it yet, before anything is
+    /// asked that depends on what waits.
+    pub(super) fn expire_waiting(
+        &mut self,
+        namespace: NamespaceNumber,
+        runs: &[PublishRun],
+        looked_up: &mut LookedUp,
+        log: &mut dyn FactLog,
+    ) {
+        let mut letters = BTreeSet::new();
+        for run in runs {
+            let policy = self.state.namespaces[namespace].policies.of_name(&run.topic);
+            if policy.coalesce == Coalesce::Off {
+                continue;
+            }
+            let becomes_letter = policy.on_expiry == OnExpiry::Dead;
+            for at in 0..self.state.namespaces[namespace].groups.len() {
+                let group = self.state.namespaces[namespace].groups[at];
+                if let Some(slot) = self.state.topics.find(group, &run.topic) {
+                    letters.extend(self.expire_one(slot, log).filter(|_| becomes_letter));
+                }
+            }
+        }
+        looked_up.died(&letters);
+    }
+
+    /// Ends the message of a topic that waits, if it has expired. Where several wait from before the policy came, they are left
+    /// to time: what is before the last of them may be on the disk.
+    fn expire_one(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> Option<MessageId> {
+        let topic = &self.state.topics[slot];
+        let (priority, sequence) = topic.last_waiting().filter(|_| topic.waiting() == 1)?;
+        let Waiting { id, is_expired: true, .. } = self.unleased(slot, priority, sequence) else { return None };
+        self.expire(slot, priority, sequence, 1, log);
+        Some(id)
+    }
+
     /// Takes messages of a topic in of which one waits: the `latest`, or the first.
     pub(super) fn coalesce(
         &mut self,
@@ -138,20 +192,25 @@ impl Core {
         for (group, waiting) in groups {
             if count > 1 {
                 let which = Victims::Waiting { priority, first: first.sequence, count: count - 1 };
-                let fact = Fact::Superseded { topic, group, which, priority, by, failures: 0, until: None };
-                self.commit(fact, log);
+                self.supersede((topic, group), which, (priority, by), Legacy::default(), log);
             }
             if let Some(old) = waiting {
                 let which = Victims::Waiting { priority: old.id.priority, first: old.id.sequence, count: 1 };
-                let until = self.later(old.until, terms.due);
-                let fact = Fact::Superseded { topic, group, which, priority, by, failures: old.failures, until };
-                self.commit(fact, log);
+                let (slot, until) = (self.state.slot(topic, group), self.later(old.until, terms.due));
+                let since = self.earlier(slot, &self.unleased(slot, priority, by), self.waited(&old));
+                self.supersede(
+                    (topic, group),
+                    which,
+                    (priority, by),
+                    Legacy { failures: old.failures, until, since },
+                    log,
+                );
             }
         }
     }
 
     /// The message that waits beside one that is given back, if one is enough of the two.
-    pub(super) fn waits_beside(&mut self, slot: TopicSlot) -> Option<Waiting> {
+    pub(super) fn waits_beside(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> Option<Waiting> {
         if self.state.topics[slot].waiting() != 1 {
             // None waits, or what waited before the policy came is worked off.
             return None;
@@ -162,22 +221,25 @@ impl Core {
             // One of many that rested before the policy came, and is on its way to memory. Both are worked off.
             return None;
         }
-        Some(self.waiting(slot).expect("one waits"))
+        self.expire_one(slot, log);
+        self.waiting(slot)
     }
 
-    /// Ends a message that is given back: the one that waits stands for it, and inherits its failures and its back-off.
+    /// Ends a message that is given back, and has waited since a time: the one that waits stands for it, and inherits its
+    /// failures, its back-off, and how long it has waited.
     pub(super) fn give_way(
         &mut self,
         slot: TopicSlot,
-        lease: LeaseNumber,
+        (lease, since): (LeaseNumber, WallTime),
         heir: &Waiting,
         failures: u32,
         until: Option<RunTime>,
         log: &mut dyn FactLog,
     ) {
         let which = Victims::Leased { lease, count: 1 };
-        let (by, failures, until) = (heir.version, failures.max(heir.failures), self.later(until, heir.due));
-        self.supersede(slot, which, by, (failures, until), log);
+        let (failures, until) = (failures.max(heir.failures), self.later(until, heir.due));
+        let since = self.earlier(slot, heir, self.state.now.wall.since(since));
+        self.supersede_in(slot, which, heir.version, Legacy { failures, until, since }, log);
     }
 
     /// Ends the one that waits: another one stands for it that was published later, and has failed so often itself. It was
@@ -190,14 +252,22 @@ impl Core {
         log: &mut dyn FactLog,
     ) {
         let which = Victims::Waiting { priority: old.id.priority, first: old.id.sequence, count: 1 };
-        self.supersede(slot, which, by, (failures.max(old.failures), old.until), log);
+        let since = self.earlier(slot, &self.unleased(slot, by.priority, by.sequence), self.waited(old));
+        self.supersede_in(
+            slot,
+            which,
+            by,
+            Legacy { failures: failures.max(old.failures), until: old.until, since },
+            log,
+        );
     }
 
     /// What is to become of a dead letter. What waits in its topic was brought.
-    pub(crate) fn comeback(&self, slot: TopicSlot, letter: Version) -> Comeback {
+    pub(crate) fn comeback(&mut self, slot: TopicSlot, letter: Version, log: &mut dyn FactLog) -> Comeback {
         if self.state.policy(slot).coalesce == Coalesce::Off {
             return Comeback::Beside;
         }
+        self.expire_one(slot, log);
         let waiting = self.waiting(slot);
         let mut others = waiting.as_ref().map(|waiting| waiting.version).into_iter().chain(self.running(slot));
         match others.find(|other| letter.gives_way_to(other)) {
@@ -212,23 +282,26 @@ impl Core {
             Comeback::Beside => {}
             Comeback::Behind(newer) => {
                 let which = Victims::Waiting { priority: letter.priority, first: letter.sequence, count: 1 };
-                self.supersede(slot, which, *newer, (0, None), log);
+                self.supersede_in(slot, which, *newer, Legacy::default(), log);
             }
             Comeback::InPlaceOf(old) => self.replace(slot, old, (letter, 0), log),
         }
     }
 
+    fn supersede_in(&mut self, slot: TopicSlot, which: Victims, by: Version, legacy: Legacy, log: &mut dyn FactLog) {
+        let topic = &self.state.topics[slot];
+        self.supersede((topic.number, topic.group), which, (by.priority, by.sequence), legacy, log);
+    }
+
     fn supersede(
         &mut self,
-        slot: TopicSlot,
+        (topic, group): (TopicNumber, GroupNumber),
         which: Victims,
-        by: Version,
-        (failures, until): (u32, Option<RunTime>),
+        (priority, by): (Priority, Sequence),
+        Legacy { failures, until, since }: Legacy,
         log: &mut dyn FactLog,
     ) {
-        let topic = &self.state.topics[slot];
-        let (topic, group, priority, by) = (topic.number, topic.group, by.priority, by.sequence);
-        self.commit(Fact::Superseded { topic, group, which, priority, by, failures, until }, log);
+        self.commit(Fact::Superseded { topic, group, which, priority, by, failures, until, since }, log);
     }
 
     /// The one that is worked on. What was leased together before the policy came is worked off.
@@ -240,10 +313,15 @@ impl Core {
         Some(Version::of(&aside.run, lease.priority, lease.first))
     }
 
-    /// The message of a topic that waits, delayed or in retry as it may be.
-    fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
+    /// The message of a topic that waits, delayed or in retry as it may be. One that has expired stands for nothing.
+    pub(super) fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
+        let (priority, sequence) = self.state.topics[slot].last_waiting()?;
+        Some(self.unleased(slot, priority, sequence)).filter(|waiting| !waiting.is_expired)
+    }
+
+    /// One of those that wait, in memory.
+    fn unleased(&self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Waiting {
         let topic = &self.state.topics[slot];
-        let (priority, sequence) = topic.last_waiting()?;
         let level = topic.level(priority).expect("a message has a level");
         let aside = level.aside_of(sequence).map(|(_, aside)| aside);
         let state = aside.map(|aside| aside.state);
@@ -252,13 +330,17 @@ impl Core {
             (None, InLine::Run(run)) => run,
             (None, _) => unreachable!("what may end because of another one is brought before it is decided"),
         };
-        Some(Waiting {
+        let at = run.index + (sequence.0 - run.first.0) as u32;
+        Waiting {
             id: topic.id(priority, sequence),
             version: Version::of(run, priority, sequence),
             failures: aside.map_or(0, |aside| aside.failures),
             until: if let Some(AsideWhy::Retrying { due, .. }) = state { Some(due) } else { None },
             due: if let Some(AsideWhy::Delayed { due, .. }) = state { Some(due) } else { None },
-        })
+            since: aside.map_or(run.since(), |aside| aside.since),
+            is_expired: run.is_expired(self.state.now.wall),
+            bytes: u64::from(run.sizes.offset(at + 1) - run.sizes.offset(at)),
+        }
     }
 
     /// The end of a back-off, unless a delay of its own holds a message longer.
@@ -266,9 +348,32 @@ impl Core {
         let now = self.state.now;
         until.filter(|until| due.is_none_or(|due| until.since(now.run) >= due.since(now.wall)))
     }
+
+    /// Since when a message waits whose place has waited so long before it, if that is longer than it has waited itself. A
+    /// namespace without ageing keeps nothing of it.
+    fn earlier(&self, slot: TopicSlot, heir: &Waiting, waited: Millis) -> Option<WallTime> {
+        self.state.policy(slot).ageing?;
+        let since = WallTime(self.waits_from(heir).0.saturating_sub(waited.0));
+        (since < heir.since).then_some(since)
+    }
+
+    /// How long one has waited, a delay apart.
+    fn waited(&self, of: &Waiting) -> Millis {
+        self.waits_from(of).since(of.since)
+    }
+
+    /// Now, or when its delay ends.
+    fn waits_from(&self, of: &Waiting) -> WallTime {
+        of.due.unwrap_or_default().max(self.state.now.wall)
+    }
 }
 
 impl Waiting {
+    /// What it takes in the journal.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether another one was published later, and so is not to give way to it.
     pub(super) fn is_older_than(&self, other: &Version) -> bool {
         other.is_later(&self.version)

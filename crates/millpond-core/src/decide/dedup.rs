@@ -1,6 +1,6 @@
 //! The dedup ids of a publish: all are looked up before anything of it is stored, once each.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashSet;
 use millpond_types::{MessageId, MessageState};
@@ -30,6 +30,12 @@ pub(super) enum Coming {
 impl LookedUp {
     pub(super) fn push(&mut self, seen: Option<(MessageId, MessageState)>) {
         self.seen.push_back(seen);
+    }
+
+    /// These have expired and become dead letters, right before the publish.
+    pub(super) fn died(&mut self, letters: &BTreeSet<MessageId>) {
+        let seen = self.seen.iter_mut().flatten().filter(|(id, _)| letters.contains(id));
+        seen.for_each(|(_, state)| *state = MessageState::Dead);
     }
 
     /// Whether so many messages are to come, and each of them was seen before.

@@ -192,6 +192,7 @@ impl Core {
         let (priority, first) = (of.priority, Sequence(of.first.0 + (lease.0 - of.number.0)));
         let aside = &topic.level(priority).expect("a lease has a level").aside[&of.first];
         let (is_expired, failures) = (aside.run.is_expired(self.state.now.wall), aside.failures + u32::from(failed));
+        let since = aside.since;
         let version = Version::of(&aside.run, priority, first);
         let (topic, group, mut older) = (topic.number, topic.group, None);
         if self.state.policy(slot).coalesce != Coalesce::Off {
@@ -203,9 +204,9 @@ impl Core {
                 return;
             }
             let until = if let ReturnPlace::At(until) = place { Some(until) } else { None };
-            match self.waits_beside(slot) {
+            match self.waits_beside(slot, log) {
                 Some(waiting) if !waiting.is_older_than(&version) => {
-                    return self.give_way(slot, lease, &waiting, failures, until, log);
+                    return self.give_way(slot, (lease, since), &waiting, failures, until, log);
                 }
                 waiting => older = waiting,
             }

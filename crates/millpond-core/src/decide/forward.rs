@@ -29,7 +29,7 @@ impl Core {
         if is_any_named_twice(&receipts) {
             return Err((Code::ArgumentInvalid, "a receipt is named twice, and a lease ends once".into()));
         }
-        let looked_up = core::mem::take(&mut self.looked_up);
+        let mut looked_up = core::mem::take(&mut self.looked_up);
         let (mut finished, mut leases) = (Vec::new(), Vec::new());
         for run in &receipts {
             self.each_lease(run, &mut finished, |core, slot, lease, count| {
@@ -38,6 +38,7 @@ impl Core {
                 if is_next { FinishOutcome::Kept } else { FinishOutcome::OutOfOrder }
             });
         }
+        self.expire_waiting(namespace, &publish.runs, &mut looked_up, log);
         let mut trial = Trial::default();
         if self.state.namespaces[namespace].policies.base.quotas.limit_publishes() {
             trial.pending = self.given_back(&leases, &publish.runs.iter().map(|run| &run.topic).collect());

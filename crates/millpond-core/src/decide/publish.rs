@@ -30,8 +30,9 @@ impl Core {
             return Ok(Reply::Published { level: publish.level, outcomes });
         }
         self.check_size(namespace, &publish.runs)?;
-        let looked_up = core::mem::take(&mut self.looked_up);
+        let mut looked_up = core::mem::take(&mut self.looked_up);
         self.check_disk(publish.producer, &looked_up, &publish.runs)?;
+        self.expire_waiting(namespace, &publish.runs, &mut looked_up, log);
         let mut storing = Storing { namespace, looked_up, outcomes: Vec::new(), way: Way::Each(&mut *log) };
         for run in &publish.runs {
             self.publish_run(run, &mut storing);

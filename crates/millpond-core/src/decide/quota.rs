@@ -141,10 +141,10 @@ impl Core {
             let (messages, bytes) = (part.count().into(), part.bytes(0..part.count()));
             return Usage { messages, bytes, topics, ..Usage::default() };
         };
-        let (bytes, waits) = (part.bytes(0..1), slot.filter(|slot| self.state.topics[*slot].waiting() > 0));
-        let (messages, bytes) = match waits {
+        let bytes = part.bytes(0..1);
+        let (messages, bytes) = match slot.and_then(|slot| self.waiting(slot)) {
             _ if is_named => (0, if latest { bytes } else { 0 }),
-            Some(slot) if latest => (0, bytes.saturating_sub(self.state.topics[slot].bytes_of_last_waiting())),
+            Some(waiting) if latest => (0, bytes.saturating_sub(waiting.bytes())),
             Some(_) => (0, 0),
             None => (1, bytes),
         };

@@ -59,9 +59,10 @@ impl Core {
         &mut self,
         namespace: NamespaceNumber,
         runs: &[PublishRun],
-        looked_up: LookedUp,
+        mut looked_up: LookedUp,
         log: &mut dyn FactLog,
     ) -> Runs {
+        self.expire_waiting(namespace, runs, &mut looked_up, log);
         let tried = self.try_publish(namespace, runs, looked_up.clone(), Trial::default());
         match tried.iter().any(is_refused) {
             true => name_topics(tried, runs),

@@ -260,8 +260,9 @@ impl Core {
         let dedup = dedup.filter(|_| !self.state.is_unfinished(dead.id));
         // Its new sequence does not tell when it was published, its old one may.
         let version = Version::of(&dead.run, dead.id.priority, dead.id.sequence);
-        let comeback = self.comeback(slot, version);
-        self.commit(Fact::Redriven { letter, topic, sequence, published, dedup }, log);
+        let comeback = self.comeback(slot, version, log);
+        let since = self.state.now.wall;
+        self.commit(Fact::Redriven { letter, topic, sequence, published, since, dedup }, log);
         self.come_back(slot, version.at(sequence), &comeback, log);
     }
 }

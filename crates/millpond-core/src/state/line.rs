@@ -90,10 +90,10 @@ impl Line {
         }
     }
 
-    /// When the first message was published.
+    /// Since when the first message waits.
     pub(crate) fn head(&self) -> Option<WallTime> {
         self.pieces.front().map(|piece| match piece {
-            Piece::Loaded(runs, _) => runs[0].published,
+            Piece::Loaded(runs, _) => runs[0].since(),
             Piece::Stored(piece, _) => piece.head,
         })
     }

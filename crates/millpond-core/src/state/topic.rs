@@ -24,7 +24,7 @@ use crate::state::bounds::LevelBounds;
 use crate::state::bucket::Bucket;
 use crate::state::few::Few;
 use crate::state::hash::Hashes;
-use crate::state::line::{InLine, Line};
+use crate::state::line::Line;
 use crate::state::policies::Ruling;
 use crate::state::ready::Ready;
 use crate::state::resident::Residence;
@@ -125,7 +125,8 @@ pub(crate) struct Aside {
     pub(crate) run: RunPage,
     pub(crate) deliveries: u32,
     pub(crate) failures: u32,
-    /// Since when they wait, but for the times at which they were leased: from their publish on, or the end of a delay.
+    /// Since when they wait, but for the times at which they were leased: from their publish on, the end of a delay, or since
+    /// they were redriven.
     pub(crate) since: WallTime,
     pub(crate) state: AsideWhy,
 }
@@ -141,7 +142,7 @@ pub(crate) struct Past {
 impl Past {
     /// Of what was published and never looked at.
     pub(crate) fn of_line(run: &RunPage) -> Past {
-        Past { deliveries: 0, failures: 0, since: run.published }
+        Past { deliveries: 0, failures: 0, since: run.since() }
     }
 }
 
@@ -308,19 +309,6 @@ impl Topic {
             return None;
         }
         self.levels.iter().rev().find_map(|level| Some((level.priority, level.last_waiting()?)))
-    }
-
-    /// Bytes of that message, which was brought.
-    pub(crate) fn bytes_of_last_waiting(&self) -> u64 {
-        let Some((priority, sequence)) = self.last_waiting() else { return 0 };
-        let level = self.level(priority).expect("the message is at a level");
-        let run = match (level.aside_of(sequence), level.line.find(sequence)) {
-            (Some((_, aside)), _) => &aside.run,
-            (None, InLine::Run(run)) => run,
-            (None, _) => unreachable!("what may end because of a publish is brought before it is decided"),
-        };
-        let at = run.index + (sequence.0 - run.first.0) as u32;
-        u64::from(run.sizes.offset(at + 1) - run.sizes.offset(at))
     }
 
     /// The level at which a message could be delivered now, if any: its priority, unless it was raised.

@@ -65,6 +65,11 @@ impl Script {
         let line = Line::new(text);
         let time = |word: &str| duration(word.trim_start_matches('+')).0;
         match line.verb {
+            // What that brings comes behind the commands of the next turn.
+            "pass" => {
+                self.shell.pass(time(line.words[0]), time(line.words[0]));
+                return Vec::new();
+            }
             "at" => self.shell.pass(time(line.words[0]), time(line.words[0])),
             "run" => self.shell.pass(time(line.words[0]), 0),
             "wall" => self.shell.pass(0, time(line.words[0])),

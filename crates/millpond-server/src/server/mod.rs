@@ -16,7 +16,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use millpond_types::Code;
-use rustix::process::Signal;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -25,7 +24,7 @@ use crate::config::ValidConfig;
 use crate::session::Shared;
 use crate::session::outbox::{Close, Out};
 use crate::session::turns::threads;
-use crate::signals::Signals;
+use crate::signals::{Signals, heed_file_size_limit};
 use limits::OpenFiles;
 
 /// A running server.
@@ -67,8 +66,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// How long they are given to take the last frame.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// Serves until a [signal](Signals) asks it to stop, then stops in good order; or until the journal fails, which is an error. `ready` is
-/// called once connections are taken in and signals are heeded.
+/// Serves until a [signal](Signals) asks it to stop, then stops in good order; or until the journal fails, which is an error.
+/// `ready` is called once connections are taken in and signals are heeded.
 pub fn serve(config: ValidConfig, ready: impl FnOnce(&Server)) -> Result<(), ServeError> {
     heed_file_size_limit().map_err(ServeError::Runtime)?;
     let server = Server::start(config)?;
@@ -89,15 +88,6 @@ pub fn serve(config: ValidConfig, ready: impl FnOnce(&Server)) -> Result<(), Ser
         Err(error) => tracing::error!(%error, "the stop was not orderly"),
     }
     result
-}
-
-/// A write beyond the process's limit of a file's size (`ulimit -f`) fails from here on, as any other may, and is told. The system
-/// would end the process without a word.
-fn heed_file_size_limit() -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _inside = runtime.enter();
-    // Tokio's handler stays, though nobody listens.
-    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Tasks that a thread comes to before it looks at the sockets again. Those of a crowd that has just connected take tens of

@@ -138,7 +138,7 @@ impl Ledger {
                 }
                 self.move_all(run, Place::Open, Place::Ended(*reason), at)
             }
-            Fact::Superseded { topic, which, priority, by, failures, until, .. } => {
+            Fact::Superseded { topic, which, priority, by, failures, until, since, .. } => {
                 self.sights.saw("superseded");
                 if until.is_some() {
                     // The back-off that it takes over is longer than its own delay, and counted in run time.
@@ -148,7 +148,8 @@ impl Ledger {
                 // What stands for them is there; it may be worked on where it inherits nothing.
                 let id = MessageId { topic: *topic, priority: *priority, sequence: *by };
                 let place = self.messages.get(&id).map_or(Place::Open, |message| message.place);
-                let is_leased = matches!(place, Place::Leased(_)) && *failures == 0 && until.is_none();
+                let inherits = *failures > 0 || until.is_some() || since.is_some();
+                let is_leased = matches!(place, Place::Leased(_)) && !inherits;
                 let place = if is_leased { place } else { Place::Open };
                 self.change(id, place, place, at)?;
                 let place = Place::Ended(EndReason::Superseded);

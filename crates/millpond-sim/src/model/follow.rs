@@ -104,11 +104,12 @@ impl Model {
                 let which = Victims::Waiting { priority: *priority, first: *first, count: *count };
                 self.remove((*group, *topic), which)
             }
-            Fact::Superseded { topic, group, which, priority, by, failures, until } => {
+            Fact::Superseded { topic, group, which, priority, by, failures, until, since } => {
                 self.remove((*group, *topic), *which);
-                if *failures > 0 || until.is_some() {
+                if *failures > 0 || until.is_some() || since.is_some() {
                     let heir = self.of(*group, *topic, (*priority, *by));
                     heir.failures = *failures;
+                    heir.since = since.unwrap_or(heir.since);
                     match until {
                         Some(due) => heir.state = State::Retrying(*due),
                         // It has been looked at.
@@ -122,13 +123,13 @@ impl Model {
                 (message.state, message.since) = (State::Delayed(*due), *due);
             }
             Fact::Forgotten { hash, .. } => _ = self.dedups.remove(hash),
-            Fact::Redriven { letter, topic, sequence, published, dedup } => {
+            Fact::Redriven { letter, topic, sequence, published, since, dedup } => {
                 self.dead.remove(&(letter.group, letter.id));
                 let id = MessageId { topic: *topic, priority: letter.id.priority, sequence: *sequence };
                 if let Some(of) = dedup {
                     self.dedups.insert(of.hash, (id, of.until));
                 }
-                self.arrive(id, 1, |group| group == letter.group, &Message::redriven(*published));
+                self.arrive(id, 1, |group| group == letter.group, &Message::redriven(*published, *since));
             }
             Fact::DeadPurged { letter } => _ = self.dead.remove(&(letter.group, letter.id)),
             Fact::ExchangeCreated { namespace, name, kind, unroutable, .. } => {

@@ -101,9 +101,9 @@ impl Message {
         Message { published, since, expires, is_redriven, deliveries, failures, last_lease, state }
     }
 
-    /// One that was published, died and was redriven.
-    pub(super) fn redriven(published: WallTime) -> Message {
-        Message { is_redriven: true, ..Message::new(published, None, None) }
+    /// One that was published, died and was redriven, and waits since then.
+    pub(super) fn redriven(published: WallTime, since: WallTime) -> Message {
+        Message { is_redriven: true, since, ..Message::new(published, None, None) }
     }
 
     /// Whether it is leased.

@@ -1,5 +1,6 @@
 //! Coalescing: never two current leases of a topic, never two messages that wait; whoever was replaced or declined is told
-//! of a message that waits, so that it is worked on later; and that one inherits the failures.
+//! of a message that waits, so that it is worked on later; and that one inherits the failures and, with ageing, how long its
+//! place has waited.
 //!
 //! Whatever stands for a message was published later: that is held against each fact by which a message ends so, and
 //! [`super::starts`] holds it against what a group is given that starts. What waits is worked on one day, or ends otherwise by
@@ -10,10 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::{Fact, NamespaceNumber, Victims};
-use millpond_types::{Coalesce, MessageId, OutcomeRun, PublishOutcome};
+use millpond_types::{Coalesce, MessageId, OutcomeRun, PublishOutcome, WallTime};
 
 use super::Kept;
-use crate::model::{Key, Model, Topic, TopicKey};
+use crate::model::{Key, Message, Model, State, Topic, TopicKey};
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
@@ -76,9 +77,9 @@ pub fn leased(model: &Model, fact: &Fact) -> Kept {
     Ok(())
 }
 
-/// Who stands for others was published later, inherits their failures, and waits or is worked on.
-pub fn superseded(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
-    let Fact::Superseded { topic, group, which, priority, by, failures, until } = fact else {
+/// Who stands for others was published later, inherits their failures and their time, and waits or is worked on.
+pub fn superseded(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
+    let Fact::Superseded { topic, group, which, priority, by, failures, until, since } = fact else {
         unreachable!("called for this fact alone")
     };
     let key = (*group, *topic);
@@ -100,12 +101,25 @@ pub fn superseded(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
     // One that fails has failed once more.
     let most = theirs.max(heir) + u32::from(matches!(which, Victims::Leased { .. }));
     // One that inherits nothing is left as it is.
-    let has = if *failures == 0 && until.is_none() { heir } else { *failures };
+    let has = if *failures == 0 && until.is_none() && since.is_none() { heir } else { *failures };
     if !(theirs.max(heir)..=most).contains(&has) {
         let what = format!("{by:?} of {} has {has} failures from {theirs}, and had {heir}", found.name);
         return Err(Violation::coalescing(what));
     }
     sights.saw_many("failures inherited", u64::from(has > heir));
+    let heir = &found.messages[&last];
+    let waited = |message: &Message, since: WallTime| match message.state {
+        State::Delayed(due) => due.max(now).since(since),
+        _ => now.since(since),
+    };
+    let longest = victims.iter().map(|key| &found.messages[key]).map(|message| waited(message, message.since)).max();
+    let is_aged = model.home(*group).policy.ageing.is_some() && !heir.is_leased();
+    let has = waited(heir, since.unwrap_or(heir.since));
+    if longest.is_some_and(|longest| is_aged && has != longest.max(waited(heir, heir.since))) {
+        let what = format!("{by:?} of {} has waited for {has:?}, and those that it stands for {longest:?}", found.name);
+        return Err(Violation::coalescing(what));
+    }
+    sights.saw_many("waiting inherited", u64::from(since.is_some()));
     Ok(())
 }
 
@@ -116,12 +130,13 @@ fn is_later(topic: &Topic, one: Key, other: Key) -> bool {
     of.published > than.published || of.published == than.published && is_told_by_place && one.1 > other.1
 }
 
-/// A message is declined only where another one waits.
-pub fn declined(model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
+/// A message is declined only where another one waits that has time left.
+pub fn declined(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
     let Fact::Declined { topic, group, .. } = fact else { unreachable!("called for this fact alone") };
     let found = &model.topics[&(*group, *topic)];
     sights.saw("messages declined");
-    if model.home(*group).policy_of(&found.name).coalesce != Coalesce::KeepFirst || found.waiting().next().is_none() {
+    let does_any_wait = found.waiting().any(|(_, message)| message.expires.is_none_or(|at| at > now));
+    if model.home(*group).policy_of(&found.name).coalesce != Coalesce::KeepFirst || !does_any_wait {
         return Err(Violation::coalescing(format!("a message of {} is declined, and none waits", found.name)));
     }
     Ok(())

@@ -27,11 +27,11 @@ pub fn check(model: &Model, fact: &Fact) -> Kept {
         Fact::Ended { priority, first, count, .. } => {
             victims(model, key, Victims::Waiting { priority: *priority, first: *first, count: *count })
         }
-        Fact::Superseded { which, priority, by, failures, until, .. } => {
+        Fact::Superseded { which, priority, by, failures, until, since, .. } => {
             victims(model, key, *which)?;
             // One that is being worked on inherits nothing.
             let heir = model.topics[&key].messages.get(&(*priority, *by));
-            if *failures == 0 && until.is_none() && heir.is_some() {
+            if *failures == 0 && until.is_none() && since.is_none() && heir.is_some() {
                 return Ok(());
             }
             victims(model, key, Victims::Waiting { priority: *priority, first: *by, count: 1 })

@@ -1,7 +1,7 @@
 //! The byte form of facts.
 
 use millpond_core::fact::{Fact, Remembered, ReturnPlace, Victims};
-use millpond_types::{EndReason, LeaseNumber, ProducerId, RunTime, Sequence};
+use millpond_types::{EndReason, LeaseNumber, ProducerId, RunTime, Sequence, WallTime};
 
 use super::context::LeaseTerms;
 use super::{BadRecord, Context, Sink, Source};
@@ -139,12 +139,15 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.number32(*namespace);
             sink.wide(*hash);
         }
-        Fact::Redriven { letter, topic, sequence, published, dedup } => {
-            sink.byte(19);
+        Fact::Redriven { letter, topic, sequence, published, since, dedup } => {
+            sink.byte(if since == published { 19 } else { 60 });
             sink.letter(letter);
             sink.next_topic(*topic);
             sink.next_sequence(*sequence);
             sink.number(published.0);
+            if since != published {
+                sink.difference(since.0, published.0);
+            }
             sink.option(*dedup, |sink, Remembered { hash, until }| {
                 sink.wide(hash);
                 sink.until(until);
@@ -211,8 +214,8 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.next_lease(*lease);
             sink.number32(*count);
         }
-        Fact::Superseded { topic, group, which, priority, by, failures, until } => {
-            sink.byte(28);
+        Fact::Superseded { topic, group, which, priority, by, failures, until, since } => {
+            sink.byte(if since.is_some() { 61 } else { 28 });
             sink.next_topic(*topic);
             sink.number32(*group);
             sink.victims(which);
@@ -220,6 +223,7 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.next_sequence(*by);
             sink.number32(*failures);
             sink.option(*until, |sink, until| sink.number(until.0));
+            since.iter().for_each(|since| sink.far(*since));
         }
         Fact::Declined { topic, group, count } => {
             sink.byte(29);
@@ -398,13 +402,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             due: source.far()?,
         },
         18 => Fact::Forgotten { namespace: source.number32()?, hash: source.wide()? },
-        19 => Fact::Redriven {
-            letter: source.letter()?,
-            topic: source.next_topic()?,
-            sequence: source.next_sequence()?,
-            published: source.wall()?,
-            dedup: source.option(|source| Ok(Remembered { hash: source.wide()?, until: source.until()? }))?,
-        },
+        19 => source.redriven(false)?,
         20 => Fact::DeadPurged { letter: source.letter()? },
         21 => Fact::TopicRecalled {
             topic: source.next_topic()?,
@@ -442,15 +440,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             lease: source.next_lease()?,
             count: source.number32()?,
         },
-        28 => Fact::Superseded {
-            topic: source.next_topic()?,
-            group: source.number32()?,
-            which: source.victims()?,
-            priority: source.priority()?,
-            by: source.next_sequence()?,
-            failures: source.number32()?,
-            until: source.option(|source| source.number().map(RunTime))?,
-        },
+        28 => source.superseded(false)?,
         29 => Fact::Declined { topic: source.next_topic()?, group: source.number32()?, count: source.number32()? },
         45 => {
             Fact::OfficeTaken { group: source.number32()?, session: source.session()?, epoch: source.leader_epoch()? }
@@ -491,6 +481,8 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             version: source.number()?,
         },
         59 => Fact::Waits { topic: source.next_topic()?, group: source.number32()?, for_retry: true },
+        60 => source.redriven(true)?,
+        61 => source.superseded(true)?,
         _ => return Err(source.bad("is a fact of an unknown kind")),
     })
 }
@@ -514,6 +506,28 @@ impl Sink<'_> {
 }
 
 impl Source<'_> {
+    /// A dead letter that went back to work; in version 1 it has waited since its publish.
+    fn redriven(&mut self, has_since: bool) -> Result<Fact, BadRecord> {
+        let (letter, topic, sequence) = (self.letter()?, self.next_topic()?, self.next_sequence()?);
+        let published = self.wall()?;
+        let since = if has_since { WallTime(self.beside(published.0)?) } else { published };
+        let dedup = self.option(|source| Ok(Remembered { hash: source.wide()?, until: source.until()? }))?;
+        Ok(Fact::Redriven { letter, topic, sequence, published, since, dedup })
+    }
+
+    fn superseded(&mut self, has_since: bool) -> Result<Fact, BadRecord> {
+        Ok(Fact::Superseded {
+            topic: self.next_topic()?,
+            group: self.number32()?,
+            which: self.victims()?,
+            priority: self.priority()?,
+            by: self.next_sequence()?,
+            failures: self.number32()?,
+            until: self.option(|source| source.number().map(RunTime))?,
+            since: if has_since { Some(self.far()?) } else { None },
+        })
+    }
+
     fn victims(&mut self) -> Result<Victims, BadRecord> {
         Ok(match self.byte()? {
             0 => Victims::Leased { lease: self.next_lease()?, count: self.number32()? },

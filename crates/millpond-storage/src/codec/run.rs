@@ -11,7 +11,7 @@
 //! | number | how many messages | as many |
 //! | number | the size of each message | the same |
 //! | numbers | the sizes of the messages, one by one, in place of the field before | |
-//! | marks | until, a list of (number: how many messages in between have none; hash); where the message was redriven, an empty list before that | none |
+//! | marks | until, a list of (number: how many messages in between have none; hash); where the message was redriven, an empty list before that, and where it has waited since another time than its publish, a 2 and the difference between the two behind that | none |
 //!
 //! A *difference* is a number: the first value minus the second, wrapping, with the sign in the lowest bit.
 
@@ -31,6 +31,8 @@ const COUNT: u8 = 16;
 const SIZE: u8 = 32;
 const SIZES: u8 = 64;
 const MARKS: u8 = 128;
+/// Stands where the list of the marks of one message would begin, which is never so long.
+const SINCE: u8 = 2;
 
 /// What the next run of a list is told against.
 #[derive(Default)]
@@ -103,8 +105,12 @@ impl Sink<'_> {
         }
         if let Some(marks) = &run.marks {
             self.until(marks.until());
-            if marks.is_redriven() {
+            if let Some(since) = marks.redriven() {
                 self.list(&[], |_, ()| {});
+                if since != run.published {
+                    self.byte(SINCE);
+                    self.difference(since.0, run.published.0);
+                }
             }
             let mut next = 0;
             let marks: Vec<_> = marks.within(0, run.count).collect();
@@ -147,7 +153,7 @@ impl Source<'_> {
         let position = before.position.wrapping_add(gap);
         let position_end = position.checked_add(u64::from(length)).ok_or(bad)?;
         let end = first.checked_add(u64::from(count)).filter(|_| count > 0).ok_or(bad)?;
-        let marks = if has(MARKS) { self.marks(count)? } else { None };
+        let marks = if has(MARKS) { self.marks(count, published)? } else { None };
         let expires = ttl.map_or(WallTime::NEVER, |ttl| WallTime(published.wrapping_add(ttl)));
         *before = Before { end, position: position_end, gap, published, ttl, count, size };
         Ok(RunPage {
@@ -177,15 +183,23 @@ impl Source<'_> {
         Ok(Sizes::from_ends(&ends))
     }
 
-    fn marks(&mut self, count: u32) -> Result<Option<Arc<Marks>>, BadRecord> {
+    fn marks(&mut self, count: u32, published: u64) -> Result<Option<Arc<Marks>>, BadRecord> {
         let until = self.until()?;
         let marks = self.list_of_marks(count)?;
         if !marks.is_empty() {
             return Ok(Marks::new(until, marks));
         }
+        let mut since = published;
+        if self.next_is(SINCE) {
+            self.byte()?;
+            since = self.beside(published)?;
+            if since == published {
+                return Err(self.bad("has a time that goes without saying"));
+            }
+        }
         let mark = self.list_of_marks(1)?.first().map(|(_, hash)| *hash);
         if count == 1 {
-            Ok(Some(Marks::of_redriven(until, mark)))
+            Ok(Some(Marks::of_redriven(WallTime(since), until, mark)))
         } else {
             Err(self.bad("has several messages redriven as one"))
         }

@@ -25,8 +25,9 @@ use super::*;
 use crate::twin::Seed;
 
 const FACTS: u64 = 44;
-const PAGES: u64 = 11;
-/// Those that version 1 has had from the beginning. What rests in pieces stands beside that.
+const PAGES: u64 = 12;
+/// Those that version 1 has had from the beginning. What rests in pieces stands beside that, and since when it waits what was
+/// redriven.
 const FIRST_PAGES: u64 = 9;
 
 #[test]
@@ -331,6 +332,28 @@ fn a_recalled_topic_is_its_key() {
 }
 
 #[test]
+fn what_waits_since_its_publish_is_redriven_as_in_version_1() {
+    let priority = Priority::DEFAULT;
+    let id = MessageId { topic: TopicNumber(3), priority, sequence: Sequence(7) };
+    let extent = Extent { position: 5, length: 10 };
+    let letter = Letter { namespace: 1, group: 2, topic: TopicName::try_from("t").unwrap(), id, extent };
+    let (topic, sequence, published) = (TopicNumber(4), Sequence(8), WallTime(100));
+    let redriven = |since| Fact::Redriven { letter: letter.clone(), topic, sequence, published, since, dedup: None };
+    assert_eq!(&fact_bytes(&redriven(published))[..], b"\x13\x01\x02\x01t\x03\x04\x07\x05\x0a\x08\x10\x64\x00");
+    assert_eq!(&fact_bytes(&redriven(WallTime(101)))[..], b"\x3c\x01\x02\x01t\x03\x04\x07\x05\x0a\x08\x10\x64\x02\x00");
+}
+
+#[test]
+fn who_waits_no_longer_than_itself_supersedes_as_in_version_1() {
+    let which = Victims::Waiting { priority: Priority::DEFAULT, first: Sequence(7), count: 1 };
+    let (topic, priority, by, until) = (TopicNumber(300), Priority::HIGHEST, Sequence(8), Some(RunTime(5)));
+    let fact = |since| Fact::Superseded { topic, group: 2, which, priority, by, failures: 3, until, since };
+    let fields = b"\xd8\x04\x02\x01\x04\x0e\x01\x09\x02\x03\x01\x05";
+    assert_eq!(&fact_bytes(&fact(None))[..], [b"\x1c", &fields[..]].concat());
+    assert_eq!(&fact_bytes(&fact(Some(WallTime(1))))[..], [b"\x3d", &fields[..], b"\x02"].concat());
+}
+
+#[test]
 fn a_moved_run_is_its_name_and_its_block() {
     let mut block = Vec::new();
     block::push(&mut block, b"", &[], b"m").unwrap();
@@ -589,13 +612,18 @@ impl Draw {
         let (until, is_redriven) = (self.wall(), self.flag() && count == 1);
         let marks: Vec<_> = (0..count).filter_map(|index| self.maybe(|draw| (index, draw.wide()))).collect();
         let hash = marks.first().map(|(_, hash)| *hash);
+        let (first, position, published) = (Sequence(self.number() >> 1), self.number() >> 1, self.wall());
         RunPage {
-            first: Sequence(self.number() >> 1),
-            position: self.number() >> 1,
-            published: self.wall(),
+            first,
+            position,
+            published,
             expires: self.maybe(Self::wall).unwrap_or(WallTime::NEVER),
             sizes: Sizes::from_ends(&ends),
-            marks: if is_redriven { Some(Marks::of_redriven(until, hash)) } else { Marks::new(until, marks) },
+            marks: if is_redriven {
+                Some(Marks::of_redriven(published, until, hash))
+            } else {
+                Marks::new(until, marks)
+            },
             count,
             index: 0,
         }
@@ -716,13 +744,17 @@ impl Draw {
             }
             16 => Fact::Rescheduled { topic, group, priority, sequence: first, due: self.wall() },
             17 => Fact::Forgotten { namespace, hash: self.wide() },
-            18 => Fact::Redriven {
-                letter: self.letter(),
-                topic,
-                sequence: first,
-                published: self.wall(),
-                dedup: self.maybe(|draw| Remembered { hash: draw.wide(), until: draw.wall() }),
-            },
+            18 => {
+                let published = self.wall();
+                Fact::Redriven {
+                    letter: self.letter(),
+                    topic,
+                    sequence: first,
+                    published,
+                    since: self.maybe(Self::wall).unwrap_or(published),
+                    dedup: self.maybe(|draw| Remembered { hash: draw.wide(), until: draw.wall() }),
+                }
+            }
             19 => Fact::DeadPurged { letter: self.letter() },
             20 => Fact::TopicRecalled { topic, group, namespace, name, shelf: self.shelf() },
             21 => {
@@ -764,6 +796,7 @@ impl Draw {
                 by: Sequence(self.number()),
                 failures: self.number32(),
                 until: self.maybe(|_| deadline),
+                since: self.maybe(Self::wall),
             },
             27 => Fact::Declined { topic, group, count },
             34 => Fact::ExchangeCreated {
@@ -902,10 +935,20 @@ impl Draw {
                 let levels = levels.map(|level| LevelPage { resting: self.list(3, resting), ..level });
                 Page::Topic(TopicPage { levels: levels.collect(), waits_for_retry: self.flag(), ..page })
             }
-            _ => {
+            10 => {
                 let Page::Piece(page) = self.page(6) else { panic!("a piece was drawn") };
                 let messages = (0..=self.below(3)).map(|_| self.resting()).collect();
                 Page::Piece(PiecePage { messages: PieceMessages::Resting(messages), ..page })
+            }
+            _ => {
+                let Page::Piece(page) = self.page(6) else { panic!("a piece was drawn") };
+                let redriven = |draw: &mut Self| {
+                    let (since, until, hash) = (draw.wall(), draw.wall(), draw.maybe(Self::wide));
+                    let marks = Some(Marks::of_redriven(since, until, hash));
+                    RunPage { count: 1, sizes: Sizes::Uniform(9), marks, ..draw.run_page() }
+                };
+                let messages = (0..=self.below(3)).map(|_| redriven(self)).collect();
+                Page::Piece(PiecePage { messages: PieceMessages::Line(messages), ..page })
             }
         }
     }

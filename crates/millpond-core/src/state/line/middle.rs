@@ -125,7 +125,7 @@ impl StoredPiece {
             first: first.first,
             end: runs[runs.len() - 1].end(),
             messages: runs.iter().map(|run| u64::from(run.count)).sum(),
-            head: first.published,
+            head: first.since(),
             published: runs.iter().map(|run| run.published).min().unwrap_or_default(),
             expires: runs.iter().map(|run| run.expires).min().unwrap_or(WallTime::NEVER),
         }

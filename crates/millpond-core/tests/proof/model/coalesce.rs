@@ -1,5 +1,7 @@
 //! Topics in which so many messages wait, or one that stands for all.
 
+use millpond_types::Coalesce;
+
 use super::{Key, Message, Model, Place, State};
 
 impl Model {
@@ -9,9 +11,23 @@ impl Model {
         topic.messages.iter().filter(|(_, message)| message.holder().is_none()).map(|(key, _)| *key).collect()
     }
 
-    /// The one that stands for all: the last of the highest priority.
+    /// The one that stands for all: the last of the highest priority, unless it has expired.
     pub(super) fn slot(&self, place: &Place) -> Option<Key> {
-        self.waiting(place).into_iter().max()
+        self.waiting(place).into_iter().max().filter(|key| !self.is_expired(place, *key))
+    }
+
+    /// Ends the one that waits in a topic that coalesces, if it has expired.
+    pub(super) fn expire_waiting(&mut self, place: &Place) {
+        if let [key] = self.waiting(place)[..]
+            && self.policy_of(&place.name).coalesce != Coalesce::Off
+            && self.is_expired(place, key)
+        {
+            self.expire(place, key);
+        }
+    }
+
+    fn is_expired(&self, place: &Place, key: Key) -> bool {
+        self.topics[place].messages[&key].expires.is_some_and(|at| at <= self.wall)
     }
 
     /// The one that ends where there are too many: the next of the lowest priority at which one is ready.
@@ -29,12 +45,21 @@ impl Model {
         leased.next().filter(|_| leased.next().is_none())
     }
 
-    /// A message takes what another one leaves: its failures, and its back-off where that is longer than a delay.
-    pub(super) fn inherit(&mut self, place: &Place, heir: Key, failures: u32, left: State) {
-        let (run, wall) = (self.run, self.wall);
+    /// A message takes what another one leaves: its failures, its back-off where that is longer than a delay, and, with
+    /// ageing, how long it has waited.
+    pub(super) fn inherit(&mut self, place: &Place, heir: Key, failures: u32, (left, since): (State, u64)) {
+        let (run, wall, ages) = (self.run, self.wall, self.policy.ageing.is_some());
         let sequence = heir.1;
         let heir = self.message(place, heir);
         heir.failures = heir.failures.max(failures);
+        let waits_from = |state: State| if let State::Delayed(due) = state { due.max(wall) } else { wall };
+        let longer = waits_from(heir.state).saturating_sub(waits_from(left).saturating_sub(since));
+        if ages && longer < heir.since {
+            heir.since = longer;
+            if heir.state == State::InLine {
+                heir.state = State::Back(sequence);
+            }
+        }
         if heir.failures > 0 && heir.state == State::InLine {
             // It has been looked at.
             heir.state = State::Back(sequence);

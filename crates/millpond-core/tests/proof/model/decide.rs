@@ -13,7 +13,10 @@ impl Model {
     pub fn decide(&mut self, ticket: Ticket, command: &Command) -> Vec<String> {
         let one = |text: &str| vec![text.to_owned()];
         match command {
-            Command::Publish(publish) => publish.runs.iter().flat_map(|run| self.publish(run, false)).collect(),
+            Command::Publish(publish) => {
+                self.expire_waiting_of(&publish.runs);
+                publish.runs.iter().flat_map(|run| self.publish(run, false)).collect()
+            }
             Command::Receive(receive) => {
                 let Ok(group) = self.group(&receive.group) else { return one(Code::GroupUnknown.name()) };
                 let who = Who::Once { ticket: ticket.0, until: self.run + receive.wait.0 };
@@ -159,6 +162,7 @@ impl Model {
             Some(_) => "kept",
         };
         let stands: Vec<&str> = all.iter().enumerate().map(stands).collect();
+        self.expire_waiting_of(&publish.runs);
         let trial = self.try_publish(&publish.runs, self.given_back(receipts, &publish.runs));
         let let_in = Code::RefusedTogether.name();
         if stands.iter().any(|stands| *stands != "kept")
@@ -177,11 +181,12 @@ impl Model {
     fn redrive(&mut self, key: &(Place, MessageId)) {
         let (place, old) = key;
         let coalesces = self.policy_of(&place.name).coalesce != Coalesce::Off;
+        self.expire_waiting(place);
         let (waits, runs) = (self.slot(place).filter(|_| coalesces), self.running(place).filter(|_| coalesces));
         let dead = self.dead.remove(key).unwrap().message;
         let hash = dead.dedup;
-        // It waits since its publish, like all that is in line, though it was delayed in its first life.
-        let since = dead.published;
+        // As a dead letter it did not wait.
+        let since = self.wall;
         let state = State::InLine;
         let message = Message { since, expires: None, is_redriven: true, deliveries: 0, failures: 0, state, ..dead };
         self.make(place);
@@ -200,8 +205,8 @@ impl Model {
         if waits.into_iter().chain(runs).any(gives_way) {
             self.take(place, own);
         } else if let Some(older) = waits {
-            let Message { failures, state, .. } = self.take(place, older);
-            self.inherit(place, own, failures, state);
+            let Message { failures, state, since, .. } = self.take(place, older);
+            self.inherit(place, own, failures, (state, since));
         }
     }
 

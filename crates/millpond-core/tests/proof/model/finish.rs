@@ -130,13 +130,14 @@ impl Model {
 
     pub(super) fn give_back(&mut self, place: &Place, key: Key, state: State) {
         let mut older = None;
+        self.expire_waiting(place);
         if let [heir] = self.waiting(place)[..]
             && self.policy_of(&place.name).coalesce != Coalesce::Off
         {
             let messages = &self.topics[place].messages;
             if !is_later((key, &messages[&key]), (heir, &messages[&heir])) {
-                let failures = self.take(place, key).failures;
-                return self.inherit(place, heir, failures, state);
+                let Message { failures, since, .. } = self.take(place, key);
+                return self.inherit(place, heir, failures, (state, since));
             }
             older = Some(heir);
         }
@@ -146,8 +147,8 @@ impl Model {
         if message.expires.is_some_and(|at| at <= wall) {
             self.expire(place, key);
         } else if let Some(older) = older {
-            let Message { failures, state, .. } = self.take(place, older);
-            self.inherit(place, key, failures, state);
+            let Message { failures, state, since, .. } = self.take(place, older);
+            self.inherit(place, key, failures, (state, since));
         }
     }
 }

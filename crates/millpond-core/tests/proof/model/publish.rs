@@ -9,6 +9,12 @@ use super::quota::{Pending, size};
 use super::{Key, Message, Model, Place, State};
 
 impl Model {
+    /// What has expired where one message stands for others ends before anything is published there.
+    pub(super) fn expire_waiting_of(&mut self, runs: &[PublishRun]) {
+        let places = runs.iter().flat_map(|run| self.everywhere(&run.topic)).collect::<Vec<_>>();
+        places.iter().for_each(|place| self.expire_waiting(place));
+    }
+
     /// What is told of messages none of which is stored.
     pub(super) fn try_publish(&self, runs: &[PublishRun], mut pending: Pending) -> Vec<String> {
         let (mut told, mut let_in) = (Vec::new(), BTreeMap::<TopicName, usize>::new());
@@ -113,8 +119,8 @@ impl Model {
         let id = self.take_in(&places, priority, policy, message);
         let replaced = slots.first().map(|(place, key)| self.id(place, *key));
         for (place, key) in slots {
-            let Message { failures, state, .. } = self.take(place, key);
-            self.inherit(place, (id.priority, id.sequence.0), failures, state);
+            let Message { failures, state, since, .. } = self.take(place, key);
+            self.inherit(place, (id.priority, id.sequence.0), failures, (state, since));
         }
         match replaced {
             Some(old) => format!("queued {id} in place of {old}"),
