@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 100] = [
+pub const EVERY_RANGE: [&str; 101] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -106,6 +106,7 @@ pub const EVERY_RANGE: [&str; 100] = [
     "told who stands for a message",
     "took a place",
     "turns that somebody waited for",
+    "waiting inherited",
     "watermarks behind the scan",
     "answers in frames",
     "batches read while turns went by",
