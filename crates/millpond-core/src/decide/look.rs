@@ -196,7 +196,7 @@ impl<'a> Piece<'a> {
     /// Since when they wait.
     fn since(self) -> WallTime {
         match self {
-            Piece::Line(run) => run.published,
+            Piece::Line(run) => run.since(),
             Piece::Aside(aside) => aside.since,
         }
     }
