@@ -73,7 +73,6 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> Step {
         while *left > 0 {
-            needs.topics.clear();
             let names = match self.next_to_start(job, group) {
                 Ok(names) => names,
                 Err(wants) => return Step::Waits(wants),
@@ -133,9 +132,12 @@ impl Core {
         needs: &mut Needs,
     ) -> Vec<KeyBytes> {
         let (namespace, mut missing) = (self.state.groups[group].namespace, Vec::new());
+        needs.topics.retain(|name| names.contains(name));
         for name in names {
-            needs.topics.insert(name.clone());
-            missing.extend(self.look_up(namespace, name));
+            // What was looked up for one that is kept has come, or is not there, which the store may not know.
+            if needs.topics.insert(name.clone()) {
+                missing.extend(self.look_up(namespace, name));
+            }
             // The job whose turn it is hears nothing of what comes into memory.
             for (walked, walk) in &mut job.walks {
                 if self.state.topics.find(*walked, name).is_some() {

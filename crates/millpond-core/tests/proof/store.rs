@@ -11,6 +11,8 @@ pub struct SharedStore {
     model: Arc<Mutex<MemoryStore>>,
     /// Whether pieces of lines that are on the disk have to be waited for. If not, they are found at once.
     pub pieces_wait: bool,
+    /// Whether the store has to look on the disk for what is not there, as where it knows too little of it.
+    pub knows_no_strangers: bool,
 }
 
 impl SharedStore {
@@ -55,6 +57,7 @@ impl Store for SharedStore {
                 Answer::Entry(_, Some(page)) => Found::Here(Box::new(page)),
                 answer => panic!("an entry that is on disk: {answer:?}"),
             },
+            (Found::Absent, Key::Topic { .. }) if self.knows_no_strangers => Found::OnDisk,
             (found, _) => found,
         }
     }

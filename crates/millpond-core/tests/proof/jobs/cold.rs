@@ -43,8 +43,18 @@ pub struct Cold {
 
 impl Cold {
     pub fn new() -> Cold {
-        let mut journal = Journal::default();
+        Cold::on(SharedStore::default())
+    }
+
+    /// With a store that looks on the disk for what is not there.
+    pub fn among_strangers() -> Cold {
         let mut store = SharedStore::default();
+        store.knows_no_strangers = true;
+        Cold::on(store)
+    }
+
+    fn on(mut store: SharedStore) -> Cold {
+        let mut journal = Journal::default();
         store.pieces_wait = true;
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
         core.set_bounds(SHORT);

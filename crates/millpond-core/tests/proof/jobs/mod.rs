@@ -3,6 +3,7 @@
 mod cold;
 mod holding;
 mod redriving;
+mod strangers;
 mod topics;
 mod turns;
 
