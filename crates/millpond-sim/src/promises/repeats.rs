@@ -102,7 +102,9 @@ fn receipts(run: &LeasedRun) -> impl Iterator<Item = Receipt> {
     (0..u64::from(run.count)).map(move |at| Receipt { lease: LeaseNumber(first.lease.0 + at), ..first })
 }
 
+/// With a group all of its leases are over, though their end has still to come to them.
 fn is_current(model: &Model, receipt: Receipt) -> bool {
     let topic = model.topics.get(&(receipt.group, receipt.topic));
-    topic.is_some_and(|topic| topic.leases.contains_key(&receipt.lease))
+    let is_there = model.groups.get(&receipt.group).is_some_and(|group| !group.is_ending);
+    is_there && topic.is_some_and(|topic| topic.leases.contains_key(&receipt.lease))
 }
