@@ -65,6 +65,14 @@ pub fn fresh_directory() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("there is room for a directory")
 }
 
+/// SIGHUP, unless it is ignored here (`nohup`), and so by all that is started.
+pub fn hangup() -> Option<Signal> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    let is_ignored = u64::from_str_radix(ignored, 16).unwrap() & 1 != 0;
+    (!is_ignored).then_some(Signal::HUP)
+}
+
 /// Whether the tests were told to do without something that this machine lacks (`cargo xtask test` tells them, and says so
 /// at its end). Nothing is left out otherwise.
 pub fn is_left_out(thing: &str) -> bool {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::broker::{Broker, Running, Said, fresh_directory, serve, serve_at};
+use crate::broker::{Broker, Running, Said, fresh_directory, hangup, serve, serve_at};
 
 /// For commands that wait for something: nobody tells them when a test fails and its worker is killed.
 const WORKER_LIVES: &str = "kill -0 $PPID 2>/dev/null";
@@ -60,7 +60,7 @@ fn the_exit_status_decides() {
 
 #[test]
 fn a_signal_lets_the_running_finish_and_releases_the_rest() {
-    for signal in [Signal::TERM, Signal::HUP] {
+    for signal in [Signal::TERM].into_iter().chain(hangup()) {
         the_running_finish(signal);
     }
 }
