@@ -1,0 +1,219 @@
+//! What became of each message that was published, as it is told: on stdout what was stored, on stderr what was not.
+
+use millpond_types::{Code, MessageId, OutcomeRun, PublishOutcome, Sequence};
+use serde_json::{Value, json};
+
+use crate::cli::Output;
+use crate::failure::{Exit, Failure};
+use crate::{json, say};
+
+/// Refusals that are named on stderr; those behind them are counted.
+const REFUSALS_NAMED: u32 = 10;
+
+/// Outcomes as they come, told as few rows: messages with consecutive ids are one. Of lines it is told which they are of;
+/// each has one outcome, and then is settled: confirmed, refused, or sent without a word on what became of it.
+pub(super) struct Told {
+    output: Output,
+    /// Whether the messages are lines, and not one alone.
+    is_lines: bool,
+    open: Option<Open>,
+    confirmed: u64,
+    refused: u64,
+    /// Sent at a level that confirms nothing.
+    unconfirmed: u64,
+    /// Sent, and nobody can say whether they were stored.
+    unknown: u64,
+    named: u32,
+    /// The first refusal.
+    why: String,
+}
+
+/// A row that may grow.
+struct Open {
+    /// The number of its first line.
+    line: u64,
+    run: OutcomeRun<PublishOutcome>,
+}
+
+impl Told {
+    pub(super) fn new(output: Output, is_lines: bool) -> Told {
+        let (confirmed, refused, unconfirmed, unknown) = (0, 0, 0, 0);
+        let (open, named, why) = (None, 0, String::new());
+        Told { output, is_lines, open, confirmed, refused, unconfirmed, unknown, named, why }
+    }
+
+    /// Lines of which there is nothing more to say.
+    pub(super) fn settled(&self) -> u64 {
+        self.confirmed + self.refused + self.unconfirmed + self.unknown
+    }
+
+    /// Outcomes, one for each line.
+    pub(super) fn add(&mut self, runs: Vec<OutcomeRun<PublishOutcome>>) {
+        for run in runs {
+            let (line, count) = (self.settled() + 1, u64::from(run.count));
+            if let PublishOutcome::Refused { code, detail } = &run.outcome {
+                self.flush();
+                self.refuse(line, count, *code, detail);
+                self.refused += count;
+            } else {
+                self.row(line, run);
+                self.confirmed += count;
+            }
+        }
+    }
+
+    /// The copies of one message: all of them, or the reason why there is none.
+    pub(super) fn add_routed(&mut self, runs: Vec<OutcomeRun<PublishOutcome>>) {
+        let spoke_against = |run: &&OutcomeRun<PublishOutcome>| matches!(&run.outcome, PublishOutcome::Refused { code, .. } if *code != Code::RefusedTogether);
+        if let Some(run) = runs.iter().find(spoke_against) {
+            return self.add(vec![OutcomeRun { count: 1, outcome: run.outcome.clone() }]);
+        }
+        let line = self.settled() + 1;
+        runs.into_iter().for_each(|run| self.row(line, run));
+        self.confirmed += 1;
+    }
+
+    /// No binding takes a message, and the exchange lets such messages go.
+    pub(super) fn nowhere(&mut self) {
+        self.flush();
+        let line = self.settled() + 1;
+        say::line(match self.output {
+            Output::Json => self.object(json!({ "outcome": "unroutable" }), line),
+            Output::Table => "went nowhere: no binding takes it".to_owned(),
+        });
+    }
+
+    /// So many lines were sent at a level that confirms nothing.
+    pub(super) fn unconfirmed(&mut self, count: usize) {
+        self.unconfirmed += count as u64;
+    }
+
+    /// Of the lines up to this one nobody can say whether they were stored.
+    pub(super) fn unknown(&mut self, end: u64) {
+        self.unknown += end - self.settled();
+    }
+
+    fn row(&mut self, line: u64, run: OutcomeRun<PublishOutcome>) {
+        match (&mut self.open, &run.outcome) {
+            (Some(open), PublishOutcome::Queued { id }) if follows(&open.run, id) => open.run.count += run.count,
+            _ => {
+                self.flush();
+                self.open = Some(Open { line, run });
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(Open { line, run: OutcomeRun { count, outcome } }) = self.open.take() else { return };
+        let text = match &outcome {
+            PublishOutcome::Queued { id } if self.output == Output::Json => {
+                self.object(json!({ "outcome": "queued", "id": id.to_string(), "count": count }), line)
+            }
+            PublishOutcome::Queued { id } if count == 1 => format!("queued {id}"),
+            PublishOutcome::Queued { id } => format!("queued {id} and the {} after it", count - 1),
+            PublishOutcome::Duplicate { id, state } => {
+                let state = json::state_name(*state);
+                match self.output {
+                    Output::Json => {
+                        self.object(json!({ "outcome": "duplicate", "id": id.to_string(), "state": state }), line)
+                    }
+                    Output::Table => format!("duplicate of {id}, which is {state}"),
+                }
+            }
+            PublishOutcome::Coalesced { id, replaced } => self.coalesced(*id, *replaced, count, line),
+            PublishOutcome::Refused { .. } => unreachable!("what is refused is told at once"),
+        };
+        say::line(text);
+    }
+
+    fn coalesced(&self, id: MessageId, replaced: Option<MessageId>, count: u32, line: u64) -> String {
+        let what = if replaced.is_some() { "replaced" } else { "declined" };
+        match (self.output, replaced) {
+            (Output::Json, _) => {
+                let replaced = replaced.map(|old| old.to_string());
+                self.object(
+                    json!({ "outcome": what, "id": id.to_string(), "replaced": replaced, "count": count }),
+                    line,
+                )
+            }
+            (Output::Table, Some(old)) => format!("queued {id} in place of {old}"),
+            (Output::Table, None) if count == 1 => format!("declined: {id} waits"),
+            (Output::Table, None) => format!("declined {count}: {id} waits"),
+        }
+    }
+
+    /// A row as an object, with the number of its first line.
+    fn object(&self, mut row: Value, line: u64) -> String {
+        if self.is_lines {
+            row["line"] = line.into();
+        }
+        row.to_string()
+    }
+
+    /// Names lines that were refused, while that is not too many.
+    fn refuse(&mut self, line: u64, count: u64, code: Code, detail: &str) {
+        let why = format!("{}: {detail}", code.name());
+        if self.refused == 0 {
+            self.why.clone_from(&why);
+        }
+        if !self.is_lines {
+            return;
+        }
+        if self.output == Output::Json {
+            let row = json!({ "outcome": "refused", "code": code.name(), "detail": detail, "count": count });
+            say::line(self.object(row, line));
+        }
+        if self.named < REFUSALS_NAMED {
+            self.named += 1;
+            say::note(match count {
+                1 => format!("line {line} was refused ({why})"),
+                _ => format!("lines {line} to {} were refused ({why})", line + count - 1),
+            });
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        self.flush();
+        match (self.is_lines, self.refused) {
+            (_, 0) => Ok(()),
+            (false, _) => Err(Failure::refused(format!("the message was refused by the broker ({})", self.why))),
+            (true, refused) => Err(Failure::refused(format!(
+                "{refused} of {} lines were refused by the broker, the first because of {}",
+                self.settled(),
+                self.why
+            ))),
+        }
+    }
+
+    /// The failure that ended the command, with what became of the lines before.
+    pub(super) fn broken_off(mut self, failure: Failure) -> Failure {
+        // What was told to be queued is queued, whatever becomes of the lines behind it.
+        self.flush();
+        let settled = self.settled();
+        if settled == 0 {
+            return failure;
+        }
+        let Failure { exit, text } = failure;
+        let were = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+        let confirmed = were(self.confirmed, "is confirmed", "are confirmed");
+        let mut lines = format!("{confirmed} and {}", were(self.refused, "was refused", "were refused"));
+        if self.unconfirmed > 0 {
+            lines += &format!(", {} without being confirmed", were(self.unconfirmed, "was sent", "were sent"));
+        }
+        match self.unknown {
+            0 => {}
+            1 => lines += &format!(", and line {settled} may be published or not"),
+            unknown => lines += &format!(", and lines {} to {settled} may be published or not", settled - unknown + 1),
+        }
+        // Wrong usage means that nothing was sent.
+        let exit = if exit == Exit::Usage { Exit::Refused } else { exit };
+        let text = format!("{text}. Of the lines before, {lines}; nothing from line {} on was sent", settled + 1);
+        Failure { exit, text }
+    }
+}
+
+/// Whether a message's id comes right behind a run of queued ones.
+fn follows(run: &OutcomeRun<PublishOutcome>, id: &MessageId) -> bool {
+    let PublishOutcome::Queued { id: first } = &run.outcome else { return false };
+    *id == MessageId { sequence: Sequence(first.sequence.0 + u64::from(run.count)), ..*first }
+}
