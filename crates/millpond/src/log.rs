@@ -160,12 +160,24 @@ mod tests {
         let dropped = lines.dropped.load(Ordering::Relaxed);
         assert!((5_000..20_000).contains(&dropped), "{dropped}");
         let mut read = BufReader::new(reader).lines();
-        for n in 0..20_000 - dropped {
-            assert_eq!(read.next().unwrap().unwrap(), format!("{n:0100}"));
+        // Each line is there, or counted where it is not: some find room again before the pipe is full.
+        let (mut next, mut kept) = (0, 0);
+        loop {
+            let line = read.next().unwrap().unwrap();
+            if line == "again" {
+                break;
+            }
+            match line.split_once(" WARN millpond::log: ").and_then(|(_, text)| text.rsplit_once("lines=")) {
+                Some((_, lost)) => next += lost.parse::<u64>().unwrap(),
+                None => {
+                    assert_eq!(line.parse(), Ok(next));
+                    (next, kept) = (next + 1, kept + 1);
+                }
+            }
+            if kept == 20_000 - dropped {
+                say("again\n".into());
+            }
         }
-        say("again\n".into());
-        let gap = read.next().unwrap().unwrap();
-        assert!(gap.contains(" WARN ") && gap.ends_with(&format!("lines={dropped}")), "{gap}");
-        assert_eq!(read.next().unwrap().unwrap(), "again");
+        assert_eq!(next, 20_000);
     }
 }
