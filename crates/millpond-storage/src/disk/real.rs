@@ -54,7 +54,9 @@ impl Disk for RealDisk {
         let flags = OFlags::NONBLOCK.bits() as i32;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(!self.read_only).custom_flags(flags).open(self.path(name))?;
-        if !file.metadata()?.is_file() {
+        // To read a directory fails, as it does of a file on a bad disk, and is told there.
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_dir() {
             return Err(io::Error::other("it is a pipe, a device or the like, and no file: move it away"));
         }
         Ok(Arc::new(RealFile(file)))
