@@ -25,11 +25,11 @@ pub(crate) const LEASE_BYTES: usize = size_of::<Lease>() + size_of::<Aside>() + 
 /// Bytes that topics may take whatever the room is: so a few consumers go on, one topic after another, in no room at all.
 const ROOM_MIN: usize = 1024 * 1024;
 const NONE: TopicSlot = TopicSlot::MAX;
-/// Topics brought in for dispatch that may stay for their turn, the last ones: more than are needed at a time to find out whose
-/// turn it is in a scope.
+/// Topics brought in for dispatch that may stay for their turn where they take more than their share of the room, the last
+/// ones: more than are needed at a time to find out whose turn it is in a scope.
 const BROUGHT_MAX: usize = 1024;
-/// How long each of these may stay where they take more than their share of the room: dispatch goes on however little that is,
-/// and does not wait for more once what is read for it has come. Whoever asked for them may have gone meanwhile.
+/// How long each of these may stay: dispatch goes on however little their share is, and does not wait for more once what is read
+/// for it has come. Whoever asked for them may have gone meanwhile.
 const BROUGHT_FOR: Millis = Millis::seconds(1);
 
 /// All topics in memory.
@@ -109,9 +109,10 @@ impl Residents {
         self.brought_share = bytes;
     }
 
-    /// When one that was brought in for dispatch may leave.
+    /// When one that was brought in for dispatch may leave: those that take no more than their share stay until they are served.
     pub(crate) fn next_brought(&self) -> Option<RunTime> {
-        self.brought.front().filter(|_| self.brought_bytes > self.brought_share).map(|brought| brought.until)
+        let first = self.brought.front().filter(|_| self.brought_bytes > self.brought_share)?;
+        Some(if self.brought.len() > BROUGHT_MAX { RunTime::default() } else { first.until })
     }
 
     /// Bytes that topics may take which cannot do without memory.
@@ -180,7 +181,7 @@ impl State {
     /// Topics that were brought in for dispatch need not wait for their turn any more where they are too many.
     pub(crate) fn let_brought_go(&mut self) {
         let State { residents, topics, now, .. } = self;
-        while residents.brought.len() > BROUGHT_MAX || residents.next_brought().is_some_and(|until| until <= now.run) {
+        while residents.next_brought().is_some_and(|at| at <= now.run) {
             let Brought { slot, bytes, .. } = residents.brought.pop_front().expect("there are too many");
             residents.brought_bytes -= bytes;
             if let Some(topic) = topics.get_mut(slot) {

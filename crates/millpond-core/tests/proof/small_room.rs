@@ -67,6 +67,27 @@ fn topics_that_hold_very_much_and_were_read_ahead_leave_for_want_of_room() {
     }
 }
 
+/// Or each is read several times, of which all but one were for nothing.
+#[test]
+fn topics_that_were_read_ahead_stay_for_their_turn_where_there_is_room() {
+    let mut bare: Bare = Bare::new();
+    // In each of very many tenants dispatch goes on in a place of its own.
+    turn(&mut bare, publish_named((0..2 * TOPICS).map(|at| format!("{:03}/{at}", at % 400))));
+    let bytes = bare.core.resident_bytes();
+    bare.core.set_room(0);
+    rest(&mut bare);
+    bare.core.set_room(bytes * 8);
+    let (mut leased, mut most) = (0, 0);
+    for _ in 0..40 {
+        bare.submit(receive(50));
+        leased += rest(&mut bare).len();
+        let (stay, all) = (bare.core.residents().filter(|(.., stays)| *stays).count(), bare.core.resident_count());
+        assert_eq!(stay, all - leased);
+        most = most.max(stay);
+    }
+    assert!(most > 1024, "{most} wait for their turn, {leased} were leased");
+}
+
 /// Turns until nothing more happens by itself; the leases that they give.
 fn rest(bare: &mut Bare) -> Vec<ReceiptRun> {
     let mut receipts = Vec::new();
@@ -88,8 +109,12 @@ fn turn(bare: &mut Bare, command: Command) -> Vec<ReceiptRun> {
 }
 
 fn publish(topics: u32) -> Command {
+    publish_named((0..topics).map(|at| format!("{at:05}")))
+}
+
+fn publish_named(topics: impl Iterator<Item = String>) -> Command {
     let mut known = Known::default();
-    let runs = (0..topics).map(|at| publish_run(&mut known, &format!("{at:05}"), 1, None));
+    let runs = topics.map(|topic| publish_run(&mut known, &topic, 1, None));
     let (namespace, level) = (NamespaceName::default(), Level::Durable);
     Command::Publish(Publish { namespace, producer: None, level, runs: runs.collect() })
 }
