@@ -193,6 +193,17 @@ pub struct TopicPage {
     pub waits_for_retry: bool,
 }
 
+impl TopicPage {
+    /// A topic in which messages of the default priority wait that were never looked at, and nothing else happened.
+    pub fn of_line(number: TopicNumber, group: GroupNumber, name: TopicName, floor: u64, runs: Vec<RunPage>) -> Self {
+        let next = runs.last().map_or(Sequence(floor), RunPage::end);
+        let (stored, aside, resting) = (Vec::new(), Vec::new(), Vec::new());
+        let levels = alloc::vec![LevelPage { priority: Priority::DEFAULT, next, runs, stored, aside, resting }];
+        let (next_lease, epoch, bucket, age, waits_for_retry) = (LeaseNumber(floor), 0, None, None, false);
+        TopicPage { number, group, name, floor, next_lease, epoch, levels, bucket, age, waits_for_retry }
+    }
+}
+
 /// Where a topic stands for the time that its messages have waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AgePage {

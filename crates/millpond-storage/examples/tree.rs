@@ -11,13 +11,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use millpond_core::page::{LevelPage, NamespacePage, Page, RunPage, TopicPage};
+use millpond_core::page::{NamespacePage, Page, RunPage, TopicPage};
 use millpond_core::store::{Key, KeyBytes, Range, Shelf};
 use millpond_storage::codec::encode_entry;
 use millpond_storage::tree::{CommitHead, Compactor, LsmTree, Tree, TreeOptions};
 use millpond_storage::twin::Seed;
 use millpond_types::block::Sizes;
-use millpond_types::{LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime};
 
 type Changes = Vec<(KeyBytes, Option<Vec<u8>>)>;
 
@@ -143,29 +143,8 @@ fn topic(number: u64) -> (KeyBytes, Option<Vec<u8>>) {
         count: 1,
         index: 0,
     };
-    let level = LevelPage {
-        priority: Priority::DEFAULT,
-        next: Sequence(floor + 1),
-        runs: vec![run],
-        stored: Vec::new(),
-        resting: Vec::new(),
-        aside: Vec::new(),
-    };
     let key = Key::Topic { group: 0, shelf: SHELF, name: name.clone() };
-    let (topic, next_lease) = (TopicNumber(number), LeaseNumber(floor));
-    let levels = vec![level];
-    let page = TopicPage {
-        number: topic,
-        group: 0,
-        name,
-        floor,
-        next_lease,
-        epoch: 1,
-        levels,
-        bucket: None,
-        age: None,
-        waits_for_retry: false,
-    };
+    let page = TopicPage::of_line(TopicNumber(number), 0, name, floor, vec![run]);
     let mut value = Vec::new();
     encode_entry(&Page::Topic(page), &mut value);
     (key.bytes(), Some(value))

@@ -20,12 +20,9 @@ impl Core {
         let mut news = Vec::new();
         for at in 0..self.state.touched.len() {
             let slot = self.state.touched[at];
-            let has_happened = self.state.topics[slot].touched == Touched::Changed;
             let topic = &self.state.topics[slot];
-            let is_its_time = has_happened || self.state.groups[topic.group].unsettled.is_none();
-            if is_its_time
-                && (self.state.has_other_wait(slot) || self.state.fit(slot).is_some() || self.state.age(slot).is_some())
-            {
+            let is_its_time = topic.touched == Touched::Changed || self.state.groups[topic.group].unsettled.is_none();
+            if is_its_time && self.has_to_settle(slot) {
                 news.push((topic.number, topic.group, slot));
             } else {
                 // Most have nothing to settle.
@@ -37,6 +34,11 @@ impl Core {
             self.settle(slot, log);
             self.refresh(slot);
         }
+    }
+
+    /// Whether [`Core::settle`] would change a topic.
+    fn has_to_settle(&self, slot: TopicSlot) -> bool {
+        self.state.has_other_wait(slot) || self.state.fit(slot).is_some() || self.state.age(slot).is_some()
     }
 
     /// Sees to it that a topic has the tokens, stands where, and waits for what its policy says, whatever it was under before.

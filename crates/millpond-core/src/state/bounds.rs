@@ -31,7 +31,11 @@ impl LevelBounds {
     /// Both ends are long enough that a line which a consumer keeps up with never goes to the store, and that a read is over
     /// before the head is.
     pub const ENDS: LevelBounds = LevelBounds { head: 256, tail: 512, piece: 512, resting: 1024, out_of_line: 4096 };
-    /// The same, or less where there is little room: a line takes about a 256th of that, where messages have no TTL.
+    /// All of it stays, of a level of a test.
+    pub const WHOLE: LevelBounds =
+        LevelBounds { head: u16::MAX, tail: u16::MAX, piece: 512, resting: u16::MAX, out_of_line: u16::MAX };
+
+    /// [`LevelBounds::ENDS`], or less where there is little room: a line takes about a 256th of that, where messages have no TTL.
     pub fn within(room: usize) -> LevelBounds {
         let LevelBounds { head, tail, piece, resting, out_of_line } = LevelBounds::ENDS;
         let of = |part: u16, whole: usize| (usize::from(part) * whole / usize::from(head)) as u16;
@@ -46,10 +50,6 @@ impl LevelBounds {
             out_of_line: of(out_of_line, whole),
         }
     }
-
-    /// All of it stays, of a level of a test.
-    pub const WHOLE: LevelBounds =
-        LevelBounds { head: u16::MAX, tail: u16::MAX, piece: 512, resting: u16::MAX, out_of_line: u16::MAX };
 
     /// Messages that rest come back together because of one of them, so their pieces are shorter.
     pub(crate) fn resting_piece(self) -> usize {

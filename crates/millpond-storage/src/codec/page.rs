@@ -134,14 +134,25 @@ impl Sink<'_> {
                 self.list(groups, Sink::group);
             }
             Page::Topic(page) => {
-                let TopicPage { number, group: _, name: _, floor, next_lease, epoch, levels, bucket, age, .. } = page;
+                let TopicPage {
+                    number,
+                    group: _,
+                    name: _,
+                    floor,
+                    next_lease,
+                    epoch,
+                    levels,
+                    bucket,
+                    age,
+                    waits_for_retry,
+                } = page;
                 self.number(number.0);
                 self.number(*floor);
                 self.difference(next_lease.0, *floor);
                 self.number32(*epoch);
                 // Most topics have one level and nothing else, and very many of them are kept.
                 let more = u64::from(bucket.is_some()) + 2 * u64::from(age.is_some());
-                let waits = if page.waits_for_retry { WAITS_FOR_RETRY } else { 0 };
+                let waits = if *waits_for_retry { WAITS_FOR_RETRY } else { 0 };
                 self.number(waits + 4 * levels.len() as u64 + more);
                 levels.iter().for_each(|level| self.level(level, *floor));
                 if let Some(BucketPage { full, dry }) = bucket {

@@ -123,26 +123,8 @@ fn a_topic_with_one_message_costs_some_30_bytes() {
         count: 1,
         index: 0,
     };
-    let level = LevelPage {
-        priority: Priority::DEFAULT,
-        next: Sequence(floor + 1),
-        runs: vec![run],
-        stored: Vec::new(),
-        aside: Vec::new(),
-        resting: Vec::new(),
-    };
-    let page = Page::Topic(TopicPage {
-        number: TopicNumber(9_000_000),
-        group: 0,
-        name: TopicName::try_from("0123456789abcdef").unwrap(),
-        floor,
-        next_lease: LeaseNumber(floor),
-        epoch: 3,
-        levels: vec![level],
-        bucket: None,
-        age: None,
-        waits_for_retry: false,
-    });
+    let name = TopicName::try_from("0123456789abcdef").unwrap();
+    let page = Page::Topic(TopicPage::of_line(TopicNumber(9_000_000), 0, name, floor, vec![run]));
     assert_eq!(entry_bytes(&page).len(), 30);
 }
 
@@ -222,31 +204,8 @@ fn a_long_line_costs_little() {
             runs.push(RunPage { first, position, published, expires, sizes, marks: None, count, index: 0 });
             position += u64::from(length) + 16 + 64 * draw.below(2);
         }
-        let next = runs.last().unwrap().end();
-        let level = LevelPage {
-            priority: Priority::DEFAULT,
-            next,
-            runs,
-            stored: Vec::new(),
-            aside: Vec::new(),
-            resting: Vec::new(),
-        };
-        let (number, group, name) = (TopicNumber(1), 0, TopicName::try_from("t").unwrap());
-        let next_lease = LeaseNumber(floor);
-        let levels = vec![level];
-        let page = TopicPage {
-            number,
-            group,
-            name,
-            floor,
-            next_lease,
-            epoch: 0,
-            levels,
-            bucket: None,
-            age: None,
-            waits_for_retry: false,
-        };
-        let page = Page::Topic(page);
+        let name = TopicName::try_from("t").unwrap();
+        let page = Page::Topic(TopicPage::of_line(TopicNumber(1), 0, name, floor, runs));
         page_bytes(&page).len() as u64 / 1000
     };
     assert!(bytes_a_run(1) < 4, "single messages of one size");

@@ -1,12 +1,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use millpond_core::page::{DedupPage, LevelPage, NamespacePage, Page, RunPage, TopicPage};
+use millpond_core::page::{DedupPage, NamespacePage, Page, RunPage, TopicPage};
 use millpond_core::store::{Answer, Found, Key, MemoryStore, Name, Part, Range, Shares, Shelf, Spread, Store, Want};
 use millpond_types::block::Sizes;
-use millpond_types::{
-    LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime,
-};
+use millpond_types::{MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime};
 use tempfile::TempDir;
 
 use super::*;
@@ -45,23 +43,7 @@ fn topic(number: u64, floor: u64) -> Page {
         count: 1,
         index: 0,
     };
-    let next = Sequence(floor + 1);
-    let (stored, aside, resting) = (Vec::new(), Vec::new(), Vec::new());
-    let level = LevelPage { priority: Priority::DEFAULT, next, runs: vec![run], stored, aside, resting };
-    let (number, next_lease) = (TopicNumber(number), LeaseNumber(floor));
-    let levels = vec![level];
-    Page::Topic(TopicPage {
-        number,
-        group,
-        name,
-        floor,
-        next_lease,
-        epoch: 1,
-        levels,
-        bucket: None,
-        age: None,
-        waits_for_retry: false,
-    })
+    Page::Topic(TopicPage::of_line(TopicNumber(number), group, name, floor, vec![run]))
 }
 
 fn dedup(hash: u128) -> (Key, Page) {
