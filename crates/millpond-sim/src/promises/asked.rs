@@ -66,11 +66,13 @@ impl Promises {
                     (*start, *kind) = (*asked, *wanted);
                 }
             }
-            (Fact::Paused { name, prefix, .. }, Some(Asking { command, .. })) => {
-                if let Command::Pause { topic, prefix: asked } | Command::Resume { topic, prefix: asked } = command {
-                    (*name, *prefix) = (topic.name.clone(), *asked);
-                }
-            }
+            (
+                Fact::Paused { name, prefix, .. },
+                Some(Asking {
+                    command: Command::Pause { topic, prefix: asked } | Command::Resume { topic, prefix: asked },
+                    ..
+                }),
+            ) => (*name, *prefix) = (topic.name.clone(), *asked),
             (Fact::Published { topic, published, expires, dedup, dedup_until, block, .. }, asking) => {
                 let found = self.model.topics.iter().find(|((_, number), _)| number == topic);
                 let Some(((group, _), of)) = found else { return fact };

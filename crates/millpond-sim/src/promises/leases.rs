@@ -110,17 +110,17 @@ impl Leases {
         }
         let is_found = before.is_some_and(|session| session.is_found);
         self.sessions.insert(*session, Session { resume: *resume, expires: None, is_found });
-        let mut kept = model.leases().filter(|(.., message)| message.terms.holder == *session);
-        match kept.find(|(key, lease, _)| !is_named(held, *key, *lease)) {
-            Some((key, lease, _)) if resumed => {
+        if !resumed {
+            return Ok(());
+        }
+        for (key, lease, _) in model.leases().filter(|(.., message)| message.terms.holder == *session) {
+            sights.saw("leases kept by a session that was resumed");
+            if !is_named(held, key, lease) {
                 let what = format!("{session:?} has lease {} of {key:?}, and its client does not", lease.0);
-                Err(Violation::leases(what))
-            }
-            _ => {
-                sights.saw_many("leases kept by a session that was resumed", kept.count() as u64);
-                Ok(())
+                return Err(Violation::leases(what));
             }
         }
+        Ok(())
     }
 
     /// Something has happened, by the command of a client or else by itself.
