@@ -73,6 +73,11 @@ pub fn block_of(drafts: &[Draft]) -> (Bytes, Sizes) {
     (bytes.into(), Sizes::from_ends(&ends))
 }
 
+/// The bytes that each message of a block takes; nothing of one that is not whole.
+pub fn sizes_of(block: &[u8]) -> impl Iterator<Item = u64> {
+    block::messages(block).map_while(|message| Some(message.ok()?.length as u64))
+}
+
 /// The tags of a block, each of a body that is whole; `None` for one that is not.
 pub fn tags_of(block: &[u8]) -> Result<Vec<Option<u64>>, BadBlock> {
     block::messages(block).map(|message| message.map(|parts| tag_of(parts.body))).collect()

@@ -3,10 +3,14 @@
 
 use bytes::Bytes;
 use millpond_core::Now;
-use millpond_core::command::{Attach, Command, DeadMove, Move, Receive, Ticket};
+use millpond_core::command::{Attach, Command, DeadMove, Move, Receive, SessionBegin, Ticket, TopicRef};
+use millpond_core::fact::Fact;
 use millpond_core::output::{Output, Reply};
 use millpond_storage::OpenOptions;
-use millpond_types::{Coalesce, Dispatch, Millis, Overrides, Policy, Retention, Rule, Rules, Sequence, Start};
+use millpond_types::{
+    Coalesce, Dispatch, FinishOutcome, GroupKind, Millis, Overrides, Policy, Priority, Retention, Rule, Rules,
+    Sequence, Start, TopicName,
+};
 
 /// How far ahead of time a core is that is hurried.
 const HURRY: Millis = Millis::seconds(60);
@@ -68,10 +72,38 @@ pub enum Canary {
     Answers,
     /// What a connection that is gone still waits for is not withdrawn.
     Connections,
+    /// Leases last half as long as they should.
+    Leases,
+    /// Heartbeats extend what they leave out as well.
+    Exceptions,
+    /// Sessions have half of the time to be resumed.
+    Resumption,
+    /// Who names a lease that is not current is told that it is done.
+    Receipts,
+    /// Run time goes on while the broker is down.
+    Grace,
+    /// Consumers that are attached have twice the credit.
+    Credit,
+    /// A receive asks for twice as much.
+    Receives,
+    /// A receive that waits is not told.
+    Waits,
+    /// Another topic is paused.
+    Paused,
+    /// A delivery of a leader comes behind one of the next.
+    Mixed,
+    /// Groups with a leader are groups like all others.
+    Exclusive,
+    /// Who stands for others does not inherit their failures.
+    HeirFailures,
+    /// Nor their back-off.
+    HeirPause,
+    /// Who takes a place has no priority of its own.
+    HeirPriority,
 }
 
 /// All of them by name.
-const NAMES: [(&str, Canary); 27] = [
+const NAMES: [(&str, Canary); 41] = [
     ("lost", Canary::Lost),
     ("back", Canary::Back),
     ("answered", Canary::Answered),
@@ -99,6 +131,20 @@ const NAMES: [(&str, Canary); 27] = [
     ("frames", Canary::Frames),
     ("answers", Canary::Answers),
     ("connections", Canary::Connections),
+    ("leases", Canary::Leases),
+    ("exceptions", Canary::Exceptions),
+    ("resumption", Canary::Resumption),
+    ("receipts", Canary::Receipts),
+    ("grace", Canary::Grace),
+    ("credit", Canary::Credit),
+    ("receives", Canary::Receives),
+    ("waits", Canary::Waits),
+    ("paused", Canary::Paused),
+    ("mixed", Canary::Mixed),
+    ("exclusive", Canary::Exclusive),
+    ("heir-failures", Canary::HeirFailures),
+    ("heir-pause", Canary::HeirPause),
+    ("heir-priority", Canary::HeirPriority),
 ];
 
 impl Canary {
@@ -109,13 +155,49 @@ impl Canary {
 
     /// What the core is told the time is.
     pub fn hurries(self, now: Now) -> Now {
-        if self == Canary::Early { Now { wall: now.wall + HURRY, ..now } } else { now }
+        match self {
+            Canary::Early => Now { wall: now.wall + HURRY, ..now },
+            Canary::Grace => Now { run: now.run + HURRY, ..now },
+            _ => now,
+        }
     }
 
     /// What becomes of a command on its way to the core.
     pub fn mistakes(self, command: Command) -> Command {
         match (self, command) {
             (Canary::Connections, Command::Withdraw(_)) => Command::Withdraw(Ticket(u64::MAX)),
+            (Canary::Exclusive, Command::GroupCreate { namespace, name, start, .. }) => {
+                Command::GroupCreate { namespace, name, start, kind: GroupKind::Shared }
+            }
+            (Canary::Leases, Command::Attach(attach)) => {
+                Command::Attach(Attach { lease: attach.lease.map(half), ..attach })
+            }
+            (Canary::Leases, Command::Receive(receive)) => {
+                Command::Receive(Receive { lease: receive.lease.map(half), ..receive })
+            }
+            (Canary::Exceptions, Command::Heartbeat { session, .. }) => {
+                Command::Heartbeat { session, except: Vec::new() }
+            }
+            (Canary::Resumption, Command::SessionBegin(begin)) => {
+                Command::SessionBegin(SessionBegin { resume: half(begin.resume), ..begin })
+            }
+            (Canary::Credit, Command::Attach(attach)) => {
+                let (messages, bytes) = (attach.messages * 2, attach.bytes * 2);
+                Command::Attach(Attach { messages, bytes, ..attach })
+            }
+            (Canary::Credit, Command::Credit { session, consumer, messages, bytes }) => {
+                Command::Credit { session, consumer, messages: messages * 2, bytes: bytes * 2 }
+            }
+            (Canary::Receives, Command::Receive(receive)) => {
+                let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
+                Command::Receive(Receive { messages, bytes, ..receive })
+            }
+            (Canary::Paused, Command::Pause { topic, prefix }) => Command::Pause { topic: mistaken(topic), prefix },
+            (Canary::Paused, Command::Resume { topic, prefix }) => Command::Resume { topic: mistaken(topic), prefix },
+            (Canary::HeirPriority, Command::Publish(mut publish)) => {
+                publish.runs.iter_mut().for_each(|run| run.priority = Priority::LOWEST);
+                Command::Publish(publish)
+            }
             (Canary::Halves, Command::Forward(forward)) => Command::Publish(forward.publish),
             (_, Command::NamespaceSet { name, policy, rules, based_on }) => {
                 let own = |rule: &Rule| {
@@ -171,6 +253,7 @@ impl Canary {
                 let Retention { age, count } = policy.retention;
                 Policy { retention: Retention { age, count: count.map(|count| count / 2) }, ..policy }
             }
+            Canary::Leases => Policy { lease: half(policy.lease), ..policy },
             Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
             _ => policy,
         }
@@ -179,11 +262,47 @@ impl Canary {
     /// What becomes of answers on their way to those who asked.
     pub fn misleads(self, outputs: &mut [Output]) {
         for output in outputs {
-            if let (Canary::Watermark, Output::Reply { reply: Reply::Topics(views), .. }) = (self, output) {
-                let cursors = views.iter_mut().flat_map(|view| &mut view.cursors);
-                cursors.for_each(|cursor| cursor.completion = Sequence(cursor.completion.0 + 1));
+            match (self, output) {
+                (Canary::Watermark, Output::Reply { reply: Reply::Topics(views), .. }) => {
+                    let cursors = views.iter_mut().flat_map(|view| &mut view.cursors);
+                    cursors.for_each(|cursor| cursor.completion = Sequence(cursor.completion.0 + 1));
+                }
+                (Canary::Receipts, Output::Reply { reply: Reply::Finished(outcomes), .. }) => {
+                    let lost = outcomes.iter_mut().filter(|run| run.outcome == FinishOutcome::LeaseLost);
+                    lost.for_each(|run| run.outcome = FinishOutcome::Done);
+                }
+                _ => {}
             }
         }
+    }
+
+    /// What those who look on are told of a fact: in the core itself nothing can be got wrong.
+    pub fn retells(self, fact: &Fact) -> Option<Fact> {
+        let mut fact = fact.clone();
+        match (self, &mut fact) {
+            (Canary::HeirFailures, Fact::Superseded { failures, .. }) => *failures = 0,
+            (Canary::HeirPause, Fact::Superseded { until, .. }) => *until = None,
+            _ => return None,
+        }
+        Some(fact)
+    }
+
+    /// What is told, and in which order. `late` is what has still to come.
+    pub fn mixes(self, outputs: Vec<Output>, late: &mut Option<Output>) -> Vec<Output> {
+        let mut mixed = Vec::new();
+        for output in outputs {
+            match (&output, &*late) {
+                (Output::Delivery { epoch: Some(_), .. }, None) if self == Canary::Mixed => *late = Some(output),
+                (Output::Delivery { epoch: Some(next), .. }, Some(Output::Delivery { epoch: Some(epoch), .. }))
+                    if next > epoch =>
+                {
+                    mixed.push(output);
+                    mixed.extend(late.take());
+                }
+                _ => mixed.push(output),
+            }
+        }
+        mixed
     }
 
     /// How the directory is opened.
@@ -216,7 +335,11 @@ impl Canary {
 
     /// Whether an output is dropped on its way.
     pub fn swallows(self, output: &Output) -> bool {
-        self == Canary::Stuck && matches!(output, Output::Delivery { epoch: None, .. })
+        match (self, output) {
+            (Canary::Stuck, Output::Delivery { epoch, .. }) => epoch.is_none(),
+            (Canary::Waits, Output::Reply { reply, .. }) => matches!(reply, Reply::Received(_)),
+            _ => false,
+        }
     }
 
     /// The same of one that is for a connection.
@@ -230,6 +353,16 @@ impl Canary {
             *block = changed(block);
         }
     }
+}
+
+fn half(time: Millis) -> Millis {
+    Millis(time.0 / 2)
+}
+
+/// The same topic but for the end of its name.
+fn mistaken(topic: TopicRef) -> TopicRef {
+    let name = TopicName::try_from(format!("{}?", topic.name).as_str()).expect("a name of a simulation is short");
+    TopicRef { name, ..topic }
 }
 
 /// The same but for the last byte.

@@ -190,6 +190,7 @@ impl World {
         self.ledger.go_back(end);
         self.promises.go_back(end);
         self.promises.verdict()?;
+        self.promises.started(broker.core().now());
         self.sights.saw_many("unconfirmed ends taken back", over.saturating_sub(self::over(&self.ledger)));
         self.open.clear();
         self.moves.clear();

@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::{GroupNumber, NamespaceNumber};
 use millpond_types::{
-    GroupName, MessageId, NamespaceName, OutcomeRun, Policy, Priority, ProducerId, PublishOutcome, Rules, Sequence,
-    Start, TopicName, TopicNumber, WallTime,
+    GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, NamespaceName, OfficeTerms, OutcomeRun, Policy,
+    Priority, ProducerId, PublishOutcome, Rules, RunTime, Sequence, SessionId, Start, TopicName, TopicNumber, WallTime,
 };
 
 pub use self::home::{Exchange, Home};
-pub use self::topic::{Message, State, Topic};
+pub use self::topic::{Message, State, Terms, Topic};
 
 /// A message's place in its topic.
 pub type Key = (Priority, Sequence);
@@ -67,6 +67,21 @@ pub struct Group {
     pub is_mixed: bool,
     /// Whether its topics have still to be settled by the policy.
     pub is_settling: bool,
+    /// Of one that has a leader.
+    pub office: Option<Office>,
+}
+
+/// The office of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Office {
+    /// How long it is held, and handed over.
+    pub terms: OfficeTerms,
+    /// Who holds it.
+    pub leader: Option<SessionId>,
+    /// Of the latest leader.
+    pub epoch: LeaderEpoch,
+    /// Until when leases of one who has left it last, while there are any.
+    pub outgoing: Option<RunTime>,
 }
 
 /// A producer session.
@@ -82,7 +97,7 @@ impl Model {
     /// What there is before anything has happened: the namespace `default`, and its group.
     pub fn new() -> Model {
         let home = Home::new(NamespaceName::default(), Policy::default(), Rules::default());
-        let group = Group::new(0, GroupName::default(), Start::Latest);
+        let group = Group::new(0, GroupName::default(), Start::Latest, GroupKind::Shared);
         Model {
             namespaces: BTreeMap::from([(0, home)]),
             groups: BTreeMap::from([(0, group)]),
@@ -125,6 +140,11 @@ impl Model {
         self.topics.get(&(group, id.topic))?.messages.get(&(id.priority, id.sequence))
     }
 
+    /// All current leases, each with its message and whose topic it is of.
+    pub fn leases(&self) -> impl Iterator<Item = (TopicKey, LeaseNumber, &Message)> {
+        self.topics.iter().flat_map(|(key, topic)| topic.leased().map(|(lease, message)| (*key, lease, message)))
+    }
+
     /// What a dedup id is remembered as.
     pub fn remembered(&self, hash: u128, now: WallTime) -> Option<MessageId> {
         self.dedups.get(&hash).filter(|(_, until)| *until > now).map(|(id, _)| *id)
@@ -139,7 +159,11 @@ impl Model {
 }
 
 impl Group {
-    fn new(namespace: NamespaceNumber, name: GroupName, start: Start) -> Group {
+    fn new(namespace: NamespaceNumber, name: GroupName, start: Start, kind: GroupKind) -> Group {
+        let office = match kind {
+            GroupKind::Shared => None,
+            GroupKind::Exclusive(terms) => Some(Office { terms, leader: None, epoch: LeaderEpoch(0), outgoing: None }),
+        };
         let (is_starting, due, excused) = (start != Start::Latest, BTreeSet::new(), BTreeSet::new());
         Group {
             namespace,
@@ -152,6 +176,7 @@ impl Group {
             excused,
             is_mixed: false,
             is_settling: false,
+            office,
         }
     }
 }

@@ -8,14 +8,18 @@
 mod answers;
 mod asked;
 pub mod coalescing;
+pub mod credit;
 pub mod dedup;
+pub mod epochs;
 pub mod expiry;
 pub mod failures;
 pub mod fairness;
 mod known;
+pub mod leases;
 pub mod memory;
 pub mod once;
 pub mod order;
+pub mod receipts;
 pub mod repeats;
 pub mod retention;
 pub mod routes;
@@ -23,14 +27,15 @@ pub mod seats;
 pub mod sessions;
 pub mod starts;
 pub mod survival;
+mod untold;
 pub mod watermark;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use millpond_core::fact::Fact;
 use millpond_core::output::Output;
 use millpond_core::{Core, Now};
-use millpond_types::{Millis, RunTime, WallTime};
+use millpond_types::{RunTime, WallTime};
 
 use self::answers::Asking;
 use crate::model::{Model, TopicKey};
@@ -54,11 +59,13 @@ pub struct Promises {
     now: Now,
     /// The command that is being decided, as its client sent it.
     asking: Option<Asking>,
-    /// The TTL that each message was sent with, by its tag.
-    ttls: BTreeMap<u64, Option<Millis>>,
+    /// The TTL and the priority that each message was sent with, by its tag.
+    wanted: asked::Wanted,
     /// Topics that something has happened to in this turn.
     touched: BTreeSet<TopicKey>,
     seats: seats::Seats,
+    credits: credit::Credits,
+    leases: leases::Leases,
     order: order::Runs,
     coalescing: coalescing::Waiting,
     fairness: fairness::Turns,
@@ -82,9 +89,11 @@ impl Promises {
             recent: VecDeque::new(),
             now: Now { run: RunTime(0), wall: WallTime(0) },
             asking: None,
-            ttls: BTreeMap::new(),
+            wanted: asked::Wanted::default(),
             touched: BTreeSet::new(),
             seats: seats::Seats::default(),
+            credits: credit::Credits::default(),
+            leases: leases::Leases::default(),
             order: order::Runs::default(),
             coalescing: coalescing::Waiting::default(),
             fairness: fairness::Turns::default(),
@@ -97,9 +106,15 @@ impl Promises {
         }
     }
 
-    /// A turn begins.
-    pub fn begin(&mut self, now: Now) {
+    /// The broker has started.
+    pub fn started(&mut self, now: Now) {
+        self.leases.started(now.run, &self.model);
+    }
+
+    /// A turn begins; by the machine's clock it is so late.
+    pub fn begin(&mut self, now: Now, up: RunTime) {
         self.now = now;
+        self.leases.begin(now.run, up);
         self.retention.look(&self.model, now.wall);
     }
 
@@ -137,11 +152,14 @@ impl Promises {
 
     fn hold(&mut self, fact: &Fact) -> Kept {
         let Promises { model, now, sights, .. } = self;
+        let asked = self.asking.as_ref().map(|asking| &asking.command);
         known::check(model, fact)?;
+        self.leases.happened(model, fact, asked, sights)?;
         match fact {
             Fact::Leased { .. } => {
                 expiry::leased(model, fact, *now)?;
                 self.once.leased(fact)?;
+                epochs::leased(model, fact, sights)?;
                 coalescing::leased(model, fact)?;
                 self.fairness.leased(model, fact, now.wall);
                 self.order.leased(model, fact, now.wall, sights)
@@ -149,6 +167,7 @@ impl Promises {
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
                 starts::published(model, *topic, except)?;
+                coalescing::published(model, fact, self.wanted.priority_of(fact), sights)?;
                 dedup::published(model, fact)
             }
             Fact::NamespaceSet { number, .. } => {
@@ -156,7 +175,7 @@ impl Promises {
                 self.fairness.changed(model, *number);
                 Ok(())
             }
-            Fact::Superseded { .. } => coalescing::superseded(model, fact, now.wall, sights),
+            Fact::Superseded { .. } => coalescing::superseded(model, fact, asked, *now, sights),
             Fact::Declined { .. } => coalescing::declined(model, fact, now.wall, sights),
             Fact::Returned { .. } => failures::returned(model, fact, sights),
             Fact::Died { .. } => {
@@ -184,6 +203,8 @@ impl Promises {
         self.asking = None;
         self.touched.clear();
         self.seats = seats::Seats::default();
+        self.credits = credit::Credits::default();
+        self.leases = leases::Leases::default();
         self.order = order::Runs::default();
         self.coalescing = coalescing::Waiting::of(&self.model);
         self.fairness = fairness::Turns::default();
@@ -204,6 +225,10 @@ impl Promises {
     /// Answers were made in a turn.
     pub fn made(&mut self, outputs: &[Output]) {
         self.answers.made(outputs, self.recent.back().map(|(at, _)| *at));
+        if self.violation.is_none() {
+            let kept = self.judge_outputs(outputs);
+            self.note(kept);
+        }
     }
 
     /// An output was told.

@@ -10,6 +10,8 @@ use crate::hand::{Given, Hand};
 use crate::plan::Plan;
 use crate::streams::Stream;
 
+/// How long a receive waits in the end.
+const LAST_WAIT: Millis = Millis::seconds(3);
 /// Tags of what is forwarded begin here.
 const FORWARDED: u64 = 1 << 48;
 
@@ -53,9 +55,13 @@ impl Receiver {
         self.hand.verb(load).into_iter().collect()
     }
 
-    /// Acks what is in hand.
+    /// Acks what is in hand, and waits for more.
     pub fn finish(&mut self) -> Vec<Request> {
-        self.hand.ack_all().into_iter().collect()
+        let mut requests: Vec<Request> = self.hand.ack_all().into_iter().collect();
+        if !self.waiting {
+            requests.push(self.receive(Filter::All, 10, 5000, None, LAST_WAIT));
+        }
+        requests
     }
 
     /// The answer to a receive.

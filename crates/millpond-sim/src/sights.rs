@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What a range of fifty lives or more has seen somewhere. A name that is misspelt here fails at once.
-pub const EVERY_RANGE: [&str; 101] = [
+pub const EVERY_RANGE: [&str; 117] = [
     "acked",
     "batches of a session",
     "batches without room",
@@ -123,6 +123,22 @@ pub const EVERY_RANGE: [&str; 101] = [
     "the disk did nothing",
     "writes that went astray",
     "writes with a bit flipped",
+    "leases that the grace of a start kept",
+    "leases that ran out at their deadline",
+    "leases that ran out with their session",
+    "leases left out of a heartbeat",
+    "leases kept by a session that was resumed",
+    "sessions that expired in their time",
+    "receipts that were taken",
+    "receipts that were refused",
+    "given on credit",
+    "given to a receive",
+    "given more bytes than were left",
+    "receives that wait for nothing",
+    "consumers that wait for nothing",
+    "leased to a leader",
+    "back-off inherited",
+    "priorities inherited",
 ];
 
 impl Sights {

@@ -107,11 +107,12 @@ impl Host for Stage {
     }
 
     fn begins(&mut self, core: &mut Core, now: Now) {
-        core.set_time(self.canary.map_or(now, |canary| canary.hurries(now)));
+        let told = self.canary.map_or(now, |canary| canary.hurries(now));
+        core.set_time(told);
         // Who stands where for what happened while nobody was there is still being read.
         self.is_numb |= self.numb_until.is_some_and(|until| now.run <= until) || core.is_behind_time();
         self.ledger.now = now.wall;
-        self.promises.begin(now);
+        self.promises.begin(Now { run: told.run, ..now }, now.run);
     }
 
     fn asks(&mut self, ticket: Ticket, command: Command) -> Command {
@@ -131,6 +132,8 @@ impl Host for Stage {
     }
 
     fn happened(&mut self, fact: &Fact, position: u64) {
+        let retold = self.canary.and_then(|canary| canary.retells(fact));
+        let fact = retold.as_ref().unwrap_or(fact);
         self.ledger.happened(fact, position);
         self.promises.happened(fact, position);
     }

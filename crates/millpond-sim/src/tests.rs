@@ -175,6 +175,76 @@ fn a_receive_that_outlives_its_connection_is_caught() {
     assert_caught(Canary::Connections, Checker::Connections);
 }
 
+#[test]
+fn a_lease_that_is_cut_short_is_caught() {
+    assert_caught(Canary::Leases, Checker::Leases);
+}
+
+#[test]
+fn a_lease_that_is_let_go_and_lasts_is_caught() {
+    assert_caught(Canary::Exceptions, Checker::Leases);
+}
+
+#[test]
+fn a_session_that_is_given_up_too_soon_is_caught() {
+    assert_caught(Canary::Resumption, Checker::Leases);
+}
+
+#[test]
+fn a_receipt_that_is_taken_too_late_is_caught() {
+    assert_caught(Canary::Receipts, Checker::Leases);
+}
+
+#[test]
+fn run_time_that_goes_on_while_the_broker_is_down_is_caught() {
+    assert_caught(Canary::Grace, Checker::Grace);
+}
+
+#[test]
+fn a_delivery_beyond_its_credit_is_caught() {
+    assert_caught(Canary::Credit, Checker::Credit);
+}
+
+#[test]
+fn a_receive_of_too_much_is_caught() {
+    assert_caught(Canary::Receives, Checker::Credit);
+}
+
+#[test]
+fn a_receive_that_waits_and_is_forgotten_is_caught() {
+    assert_caught(Canary::Waits, Checker::Stuck);
+}
+
+#[test]
+fn a_paused_topic_that_is_delivered_is_caught() {
+    assert_caught(Canary::Paused, Checker::Order);
+}
+
+#[test]
+fn a_delivery_behind_one_of_the_next_epoch_is_caught() {
+    assert_caught(Canary::Mixed, Checker::Offices);
+}
+
+#[test]
+fn leaders_beside_one_another_are_caught() {
+    assert_caught(Canary::Exclusive, Checker::Offices);
+}
+
+#[test]
+fn failures_that_are_not_inherited_are_caught() {
+    assert_caught(Canary::HeirFailures, Checker::Coalescing);
+}
+
+#[test]
+fn a_back_off_that_is_not_inherited_is_caught() {
+    assert_caught(Canary::HeirPause, Checker::Coalescing);
+}
+
+#[test]
+fn a_priority_that_gets_lost_with_a_place_is_caught() {
+    assert_caught(Canary::HeirPriority, Checker::Coalescing);
+}
+
 fn assert_caught(canary: Canary, by: Checker) {
     let options = Options { canary: Some(canary), steps: 400, ..Options::default() };
     let caught = (0..CANARY_LIVES).find_map(|seed| live(seed, options).verdict.err());

@@ -15,6 +15,10 @@ use crate::world::World;
 impl World {
     /// Tells outputs, in order.
     pub(crate) fn release(&mut self, outputs: Vec<Output>) -> Result<(), Violation> {
+        let outputs = match self.options.canary {
+            Some(canary) => canary.mixes(outputs, &mut self.late),
+            None => outputs,
+        };
         for output in outputs {
             self.tape.note(format_args!("told {output:?}"));
             if self.options.canary.is_some_and(|canary| canary.swallows(&output)) && self.swallows_now() {

@@ -49,6 +49,12 @@ pub enum Checker {
     Failures,
     /// A connection has what its client has asked for, and only as long as its session is its own.
     Connections,
+    /// A lease lasts for as long as it should, and no longer.
+    Leases,
+    /// After a start nothing runs out before the grace is over.
+    Grace,
+    /// Nobody is given more than it has granted.
+    Credit,
     /// What is answered survives a cut of the power.
     Survival,
     /// The life itself was no use: it saw too little to prove anything.
@@ -80,6 +86,9 @@ impl fmt::Display for Checker {
             Checker::Sessions => "batch and session",
             Checker::Failures => "failed and dead",
             Checker::Connections => "connection and session",
+            Checker::Leases => "lease and deadline",
+            Checker::Grace => "start and grace",
+            Checker::Credit => "credit and delivery",
             Checker::Survival => "answered and gone",
             Checker::Sights => "saw too little",
         })
@@ -161,4 +170,7 @@ violations! {
     sessions: Sessions,
     failures: Failures,
     connections: Connections,
+    leases: Leases,
+    grace: Grace,
+    credit: Credit,
 }

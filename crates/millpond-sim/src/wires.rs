@@ -86,10 +86,9 @@ impl Wires {
         }
     }
 
-    /// What somebody who still listens has asked and is not told, receives apart, which may wait.
+    /// What somebody who still listens has asked and is not told.
     pub fn unanswered(&self) -> Option<&Asked> {
-        let open = self.wires.iter().flat_map(Wire::open);
-        open.into_iter().find(|asked| !matches!(asked, Asked::Receive(_)))
+        self.wires.iter().flat_map(Wire::open).next()
     }
 
     /// A client asks for something, on the wire that it listens to or a new one.
@@ -133,7 +132,7 @@ impl Wires {
             wire.turn(self.is_smooth, network, sights);
             moved |= wire.carry(now, network, sights)?;
             let client = wire.client;
-            heard.extend(wire.hear(network)?.into_iter().map(|heard| (client, heard)));
+            heard.extend(wire.hear(network, sights)?.into_iter().map(|heard| (client, heard)));
         }
         self.wires.retain(Wire::is_there);
         Ok((heard, moved))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millpond_core::command::{Command, Ticket};
 use millpond_core::invariants;
+use millpond_core::output::Output;
 use millpond_storage::twin::{Fault, TwinDisk};
 use millpond_types::RunTime;
 
@@ -31,6 +32,8 @@ use crate::wires::{self, Wires};
 
 /// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
 const ROUNDS: u32 = 5000;
+/// Seconds within which everything that waits has waited for long enough.
+const SECONDS_LAST: u64 = 12;
 /// Rounds without a deadline or an end after which what is left is stuck: answers and hand-overs take two or three.
 const ROUNDS_IDLE: u32 = 10;
 
@@ -70,6 +73,8 @@ pub struct World {
     pub(crate) planned: Option<(Fault, Loss)>,
     /// Whether the disk has no more room.
     pub(crate) full: bool,
+    /// What a canary holds back.
+    pub(crate) late: Option<Output>,
     /// For how many more steps the disk does nothing.
     pub(crate) slow: u64,
     pub(crate) sights: Sights,
@@ -106,6 +111,7 @@ impl World {
             options,
             planned: None,
             full: false,
+            late: None,
             slow: 0,
             sights: Sights::default(),
         }
@@ -343,6 +349,7 @@ impl World {
             requests.extend(self.subscribers.finish());
             self.ask(requests);
             self.settle()?;
+            self.look_for_untold()?;
             // The model knows it without a walk.
             let is_left = self.promises.model.left().is_some() || stuck::left(&self.ledger).is_some();
             if !is_left && !self.is_anything_led() {
@@ -369,7 +376,28 @@ impl World {
         model.topics.keys().any(|(group, _)| model.home(*group).name.as_str() == candidates::NAMESPACE)
     }
 
+    /// Where nothing goes on, nobody waits for anything that is there.
+    fn look_for_untold(&mut self) -> Result<(), Violation> {
+        let now = self.broker().core().now().run;
+        if self.numb_until.is_some_and(|until| now < until) {
+            return Ok(());
+        }
+        self.promises.look_for_untold()
+    }
+
     fn look_at_the_end(&mut self) -> Result<(), Violation> {
+        // Receives that wait come to their end.
+        for _ in 0..SECONDS_LAST {
+            self.clock.pass(1000);
+            self.settle()?;
+        }
+        let waits = self.promises.waits();
+        let is_receive = |asked: &&Asked| matches!(asked, Asked::Receive(_));
+        if waits > 0 || self.open.values().any(|asked| is_receive(&asked)) {
+            return Err(Violation::stuck(format!(
+                "{waits} receives wait for longer than they asked to, or are not told"
+            )));
+        }
         self.ask(vec![Request { command: Command::Namespaces { after: None }, asked: Asked::Drained }]);
         self.settle()?;
         assert!(!self.broker().is_fetching(), "counts are in memory");

@@ -40,11 +40,11 @@ impl Core {
     /// A consumer has come to a group, or its session was heard of.
     pub(super) fn heard_in(&mut self, session: SessionId, group: GroupNumber) {
         let Some(office) = self.state.office(group) else { return };
-        let now = self.state.now.run;
+        let (now, until) = (self.state.now.run, self.term_from_now(office.terms.term));
         self.dispatcher.sessions.get_mut(&session).expect("a consumer's session is there").heard = now;
         let offices = &mut self.dispatcher.offices;
         if office.leader == Some(session) {
-            offices.renew(group, now + office.terms.term);
+            offices.renew(group, until);
             offices.stir(group);
         } else {
             offices.came(group, session);
@@ -156,15 +156,21 @@ impl Core {
         self.leave_behind(session, Some(group), Why::CutOff, log);
     }
 
+    /// When a term lapses that begins now: after a start not before the grace is over.
+    fn term_from_now(&self, term: Millis) -> RunTime {
+        (self.state.now.run + term).max(self.dispatcher.grace)
+    }
+
     /// Gives a vacant office to the first who waits for it and was heard of within a term.
     fn fill_office(&mut self, group: GroupNumber, log: &mut dyn FactLog) {
         let Some(office) = self.state.office(group).filter(|office| office.leader.is_none()) else { return };
         let (OfficeTerms { term, .. }, epoch) = (office.terms, LeaderEpoch(office.epoch.0 + 1));
         let Some(session) = self.dispatcher.first_present(group, term, self.state.now.run) else { return };
         self.commit(Fact::OfficeTaken { group, session, epoch }, log);
+        let until = self.term_from_now(term);
         let dispatcher = &mut self.dispatcher;
         dispatcher.offices.went(group, session);
-        dispatcher.offices.renew(group, self.state.now.run + term);
+        dispatcher.offices.renew(group, until);
         dispatcher.sessions.get_mut(&session).expect("a candidate's session is there").leads.push(group);
     }
 

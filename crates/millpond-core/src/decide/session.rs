@@ -101,7 +101,7 @@ impl Core {
         let Some(slot) = self.dispatcher.attached(session, number) else { return };
         let consumer = &mut self.dispatcher.consumers[slot as usize];
         consumer.messages = consumer.messages.saturating_add(messages).min(CREDIT_MESSAGES_MAX);
-        consumer.bytes = consumer.bytes.saturating_add(bytes);
+        consumer.bytes = consumer.bytes.saturating_add_unsigned(bytes);
         self.dispatcher.feed(slot);
     }
 

@@ -27,8 +27,8 @@ pub(crate) struct Consumer {
     pub(crate) is_rationed: bool,
     /// Messages that may still be delivered.
     pub(crate) messages: u32,
-    /// Bytes that may still be delivered.
-    pub(crate) bytes: u64,
+    /// Bytes that may still be delivered; less than nothing where the last message took more than were left.
+    pub(crate) bytes: i64,
     pub(crate) lease: Option<Millis>,
     pub(crate) at_most_once: bool,
     /// What this turn has given it.
@@ -50,6 +50,11 @@ pub(crate) enum Kind {
 impl Consumer {
     pub(crate) fn is_hungry(&self) -> bool {
         self.messages > 0 && self.bytes > 0 && self.seat.is_served()
+    }
+
+    /// Whether it is given only what it has bytes for: a receive that has its first message.
+    pub(crate) fn is_exact(&self) -> bool {
+        matches!(self.kind, Kind::Once { .. }) && !self.got.is_empty()
     }
 
     /// Who set it up.
@@ -94,7 +99,7 @@ impl Dispatcher {
             queued: false,
             is_rationed: false,
             messages: new.messages,
-            bytes: new.bytes,
+            bytes: i64::try_from(new.bytes).unwrap_or(i64::MAX),
             lease: new.lease,
             at_most_once: new.at_most_once,
             got: Vec::new(),

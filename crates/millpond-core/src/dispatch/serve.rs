@@ -148,7 +148,11 @@ impl Core {
             }
             let served = self.serve_topic(turn.slot, (of, turn.priority), consumer, quota, log);
             if served == 0 {
-                return ControlFlow::Break(Held::Up);
+                match self.dispatcher.consumers[consumer as usize].is_hungry() {
+                    true => return ControlFlow::Break(Held::Up),
+                    // What comes next is too large for what a receive has left.
+                    false => break,
+                }
             }
             share = share.saturating_sub(served);
             self.draw(turn.slot, served, log);
@@ -231,7 +235,12 @@ impl Core {
                 // The next turn of the topic ends it.
                 break;
             }
-            let count = allowed.min(next.count).min(next.fitting(consumer.bytes).max(1));
+            let fitting = next.fitting(consumer.bytes.unsigned_abs());
+            if fitting == 0 && consumer.is_exact() {
+                self.dispatcher.consumers[consumer_slot as usize].bytes = 0;
+                break;
+            }
+            let count = allowed.min(next.count).min(fitting.max(1));
             let part = next.clone().split_front(count);
             let duration = consumer.lease.unwrap_or(policy.lease);
             let lease = LeaseNumber(topic.next_lease.0.max(self.state.numbers.raised));
@@ -271,7 +280,7 @@ impl Core {
             }
             let consumer = &mut self.dispatcher.consumers[consumer_slot as usize];
             consumer.messages -= count;
-            consumer.bytes = consumer.bytes.saturating_sub(u64::from(leased.extent.length));
+            consumer.bytes -= i64::from(leased.extent.length);
             if consumer.got.is_empty() {
                 consumer.got.reserve(consumer.last_count.min(consumer.messages as usize));
             }

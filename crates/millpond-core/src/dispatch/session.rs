@@ -47,11 +47,13 @@ impl Dispatcher {
         is_there
     }
 
-    /// The session's connection is gone: nothing is delivered any more, and its time runs.
+    /// The session's connection is gone: nothing is delivered any more, and its time runs, up to the end of a start's grace
+    /// at least.
     pub(crate) fn lose(&mut self, id: SessionId, now: RunTime) {
         self.drop_consumers(id);
+        let grace = self.grace;
         if let Some(session) = self.sessions.get_mut(&id).filter(|session| session.lost.is_none()) {
-            let at = now + session.resume;
+            let at = (now + session.resume).max(grace);
             session.lost = Some(at);
             self.losing.insert((at, id));
         }

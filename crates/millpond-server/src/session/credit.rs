@@ -77,8 +77,9 @@ pub(crate) struct Window {
     windows: Arc<Windows>,
     /// Given by the client and not told to the core.
     kept: Grant,
-    /// Told to the core and not used up by deliveries that were written.
-    told: Grant,
+    /// Told to the core and not used up by deliveries that were written: messages, and bytes, which are less than nothing
+    /// where the last message took more than were left.
+    told: (u32, i64),
 }
 
 /// Messages and bytes.
@@ -93,7 +94,7 @@ pub(crate) const NOTHING: Grant = Grant { messages: 0, bytes: 0 };
 impl Window {
     /// A consumer's window, and what the core is told when the consumer is attached.
     pub(crate) fn new(credit: Grant, windows: &Arc<Windows>) -> (Window, Grant) {
-        let mut window = Window { windows: windows.clone(), kept: credit, told: NOTHING };
+        let mut window = Window { windows: windows.clone(), kept: credit, told: (0, 0) };
         let first = window.top_up();
         (window, first)
     }
@@ -109,37 +110,44 @@ impl Window {
     /// could not be read, it will never give the rest again: that is still its credit. What the core is to be told now,
     /// if anything.
     pub(crate) fn written(&mut self, spent: Grant, seen: Grant) -> Option<Grant> {
-        // The last message may be larger than the credit that is left for it.
-        let spent = Grant { messages: spent.messages, bytes: spent.bytes.min(self.told.bytes) };
-        let messages = spent.messages.min(self.told.messages);
-        self.told.messages -= messages;
+        let messages = spent.messages.min(self.told.0);
         self.windows.give_back(messages);
-        self.told.bytes -= spent.bytes;
+        self.told = (self.told.0 - messages, self.told.1.saturating_sub_unsigned(spent.bytes));
         self.kept.messages = self.kept.messages.saturating_add(spent.messages.saturating_sub(seen.messages));
         self.kept.bytes = self.kept.bytes.saturating_add(spent.bytes.saturating_sub(seen.bytes));
         self.due()
     }
 
+    /// What is kept and fits into the window.
+    fn fitting(&self) -> Grant {
+        let (messages, bytes) = self.told;
+        let room = (WINDOW_BYTES as i64).saturating_sub(bytes).max(0).unsigned_abs();
+        Grant {
+            messages: self.kept.messages.min(WINDOW_MESSAGES.saturating_sub(messages)),
+            bytes: self.kept.bytes.min(room),
+        }
+    }
+
     /// Tells in steps of at least half a window, or when the core has nothing left to deliver on.
     fn due(&mut self) -> Option<Grant> {
-        let worth = |kept: u64, told: u64, window: u64| kept.min(window.saturating_sub(told)) > 0 && told <= window / 2;
-        let messages = worth(self.kept.messages.into(), self.told.messages.into(), WINDOW_MESSAGES.into());
-        let bytes = worth(self.kept.bytes, self.told.bytes, WINDOW_BYTES);
+        let fitting = self.fitting();
+        let messages = fitting.messages > 0 && self.told.0 <= WINDOW_MESSAGES / 2;
+        let bytes = fitting.bytes > 0 && self.told.1 <= WINDOW_BYTES as i64 / 2;
         (messages || bytes).then(|| self.top_up())
     }
 
     fn top_up(&mut self) -> Grant {
-        let messages = self.windows.take(self.kept.messages.min(WINDOW_MESSAGES.saturating_sub(self.told.messages)));
-        let bytes = self.kept.bytes.min(WINDOW_BYTES.saturating_sub(self.told.bytes));
+        let Grant { messages, bytes } = self.fitting();
+        let messages = self.windows.take(messages);
         self.kept = Grant { messages: self.kept.messages - messages, bytes: self.kept.bytes - bytes };
-        self.told = Grant { messages: self.told.messages + messages, bytes: self.told.bytes + bytes };
+        self.told = (self.told.0 + messages, self.told.1.saturating_add_unsigned(bytes));
         Grant { messages, bytes }
     }
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.windows.give_back(self.told.messages);
+        self.windows.give_back(self.told.0);
     }
 }
 
@@ -191,6 +199,22 @@ mod tests {
         assert_eq!(window.written(few, few), None, "not worth a command");
         let half = Grant { messages: WINDOW_MESSAGES / 2, bytes: 0 };
         assert_eq!(window.written(half, half), Some(Grant { messages: WINDOW_MESSAGES / 2 + 10, bytes: 100 }));
+    }
+
+    #[test]
+    fn what_the_last_message_took_beyond_the_credit_is_owed() {
+        let (mut window, first) = Window::new(Grant { messages: 10, bytes: 100 }, &plenty());
+        assert_eq!(first, Grant { messages: 10, bytes: 100 });
+        let large = Grant { messages: 1, bytes: 3 * WINDOW_BYTES };
+        assert_eq!(window.written(large, large), None);
+        let owed = Grant { messages: 0, bytes: 3 * WINDOW_BYTES - 100 };
+        assert_eq!(window.add(owed), Some(owed), "it is paid to the core, which counts it as well");
+        let more = Grant { messages: 0, bytes: 2 * WINDOW_BYTES };
+        assert_eq!(
+            window.add(more),
+            Some(Grant { messages: 0, bytes: WINDOW_BYTES }),
+            "and no more than a window beyond"
+        );
     }
 
     #[test]

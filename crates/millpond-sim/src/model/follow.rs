@@ -8,7 +8,7 @@ use millpond_types::{
     Coalesce, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicNumber,
 };
 
-use super::{Exchange, Group, Home, Key, Message, Model, Producer, State, Topic, TopicKey};
+use super::{Exchange, Group, Home, Key, Message, Model, Office, Producer, State, Terms, Topic, TopicKey};
 
 /// The sequences of a run.
 pub fn sequences(first: Sequence, count: u32) -> impl Iterator<Item = Sequence> {
@@ -25,9 +25,9 @@ impl Model {
                 self.groups.retain(|_, group| group.namespace != *number);
                 self.producers.retain(|(namespace, _), _| namespace != number);
             }
-            Fact::GroupCreated { group, namespace, name, start, .. } => {
+            Fact::GroupCreated { group, namespace, name, start, kind } => {
                 let due = self.admitted(*namespace, *start);
-                self.groups.insert(*group, Group { due, ..Group::new(*namespace, name.clone(), *start) });
+                self.groups.insert(*group, Group { due, ..Group::new(*namespace, name.clone(), *start, *kind) });
             }
             Fact::GroupReached { group, at, .. } => self.group(*group).reached.clone_from(at),
             Fact::GroupStarted { group } => self.group(*group).is_starting = false,
@@ -70,9 +70,29 @@ impl Model {
                 }
                 session.batches.insert(*sequence, outcomes.runs().collect());
             }
-            Fact::Leased { topic, group, priority, first, count, lease, run, .. } => {
-                self.leased((*group, *topic), *priority, sequences(*first, *count), *lease, *run)
+            Fact::Leased { topic, group, priority, first, count, lease, run, holder, duration, deadline } => {
+                let epoch = self.groups[group].office.map(|office| office.epoch);
+                let terms = Terms { holder: *holder, duration: *duration, deadline: *deadline, epoch };
+                self.leased((*group, *topic), *priority, sequences(*first, *count), (*lease, *run, terms))
             }
+            Fact::Extended { topic, group, lease, count, holder, duration, deadline } => {
+                let topic = self.topic(*group, *topic);
+                for lease in lease.0..lease.0 + u64::from(*count) {
+                    let key = topic.leases[&LeaseNumber(lease)];
+                    let message = topic.messages.get_mut(&key).expect("a lease is of a message");
+                    let Terms { epoch, .. } = message.terms;
+                    message.terms = Terms { holder: *holder, duration: *duration, deadline: *deadline, epoch };
+                }
+            }
+            Fact::OfficeTaken { group, session, epoch } => {
+                let office = self.office(*group);
+                (office.leader, office.epoch) = (Some(*session), *epoch);
+            }
+            Fact::OfficeLeft { group, until } => {
+                let office = self.office(*group);
+                (office.leader, office.outgoing) = (None, Some(*until));
+            }
+            Fact::HandedOver { group } => self.office(*group).outgoing = None,
             Fact::Drawn { topic, group, .. } => self.topic(*group, *topic).is_limited = true,
             Fact::Acked { topic, group, lease, count } | Fact::Delivered { topic, group, lease, count } => {
                 self.end_leases((*group, *topic), *lease, *count, |_| None)
@@ -145,11 +165,7 @@ impl Model {
             }
             Fact::Created { .. }
             | Fact::Raised { .. }
-            | Fact::OfficeTaken { .. }
-            | Fact::OfficeLeft { .. }
-            | Fact::HandedOver { .. }
             | Fact::TopicRecalled { .. }
-            | Fact::Extended { .. }
             | Fact::Aged { .. }
             | Fact::Waits { .. }
             | Fact::Refilled { .. }
@@ -186,8 +202,7 @@ impl Model {
         (group, topic): TopicKey,
         priority: Priority,
         which: impl Iterator<Item = Sequence>,
-        lease: LeaseNumber,
-        run: Option<LeaseNumber>,
+        (lease, run, terms): (LeaseNumber, Option<LeaseNumber>, Terms),
     ) {
         let topic = self.topic(group, topic);
         topic.was_leased = true;
@@ -195,7 +210,7 @@ impl Model {
             let message = topic.messages.get_mut(&(priority, sequence)).expect("it was held against the model");
             message.state = State::Leased(lease);
             message.deliveries += 1;
-            message.last_lease = Some((lease, run));
+            (message.last_lease, message.terms) = (Some((lease, run)), terms);
             topic.leases.insert(lease, (priority, sequence));
         }
     }
@@ -240,6 +255,10 @@ impl Model {
 
     pub(super) fn group(&mut self, group: GroupNumber) -> &mut Group {
         self.groups.get_mut(&group).expect("a fact names a group that is there")
+    }
+
+    fn office(&mut self, group: GroupNumber) -> &mut Office {
+        self.group(group).office.as_mut().expect("a fact names an office that is there")
     }
 
     pub(super) fn topic(&mut self, group: GroupNumber, topic: TopicNumber) -> &mut Topic {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millpond_types::{LeaseNumber, Priority, RunTime, Sequence, TopicName, WallTime};
+use millpond_types::{LeaderEpoch, LeaseNumber, Millis, Priority, RunTime, Sequence, SessionId, TopicName, WallTime};
 
 use super::Key;
 
@@ -44,8 +44,23 @@ pub struct Message {
     pub failures: u32,
     /// Its last lease, and the first of the run that this was of, if any.
     pub last_lease: Option<(LeaseNumber, Option<LeaseNumber>)>,
+    /// On what that was given, or extended last.
+    pub terms: Terms,
     /// What it does.
     pub state: State,
+}
+
+/// On what a lease was given, or extended last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Terms {
+    /// The session that extends it by being there; zero for none.
+    pub holder: SessionId,
+    /// How long it lasts once nobody extends it.
+    pub duration: Millis,
+    /// When it runs out, where no session holds it.
+    pub deadline: RunTime,
+    /// Of the leader that it was given to, where its group has leaders.
+    pub epoch: Option<LeaderEpoch>,
 }
 
 /// What a message does.
@@ -67,6 +82,11 @@ impl Topic {
     /// The messages that are not leased.
     pub fn waiting(&self) -> impl Iterator<Item = (&Key, &Message)> {
         self.messages.iter().filter(|(_, message)| !message.is_leased())
+    }
+
+    /// Current leases, each with its message.
+    pub fn leased(&self) -> impl Iterator<Item = (LeaseNumber, &Message)> {
+        self.leases.iter().map(|(lease, key)| (*lease, &self.messages[key]))
     }
 
     /// The next sequence of a priority.
@@ -97,13 +117,18 @@ impl Message {
     /// One that was published.
     pub(super) fn new(published: WallTime, due: Option<WallTime>, expires: Option<WallTime>) -> Message {
         let (since, state) = (due.unwrap_or(published), due.map_or(State::InLine, State::Delayed));
-        let (is_redriven, deliveries, failures, last_lease) = (false, 0, 0, None);
-        Message { published, since, expires, is_redriven, deliveries, failures, last_lease, state }
+        let (is_redriven, deliveries, failures, last_lease, terms) = (false, 0, 0, None, Terms::default());
+        Message { published, since, expires, is_redriven, deliveries, failures, last_lease, terms, state }
     }
 
     /// One that was published, died and was redriven, and waits since then.
     pub(super) fn redriven(published: WallTime, since: WallTime) -> Message {
         Message { is_redriven: true, since, ..Message::new(published, None, None) }
+    }
+
+    /// Whether its last lease was one of a run.
+    pub fn is_of_run(&self) -> bool {
+        self.last_lease.is_some_and(|(_, run)| run.is_some())
     }
 
     /// Whether it is leased.

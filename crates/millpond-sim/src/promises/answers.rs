@@ -6,7 +6,7 @@ use millpond_core::command::{Command, Publish, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_types::TopicName;
 
-use super::{Kept, Promises, coalescing, dedup, routes, sessions, watermark};
+use super::{Kept, Promises, coalescing, dedup, receipts, routes, sessions, watermark};
 
 /// A command that is being decided.
 pub struct Asking {
@@ -23,6 +23,7 @@ enum Expected {
     Nothing,
     Routed(routes::Routed),
     Session(sessions::Known),
+    Finished(receipts::Receipts),
 }
 
 impl Promises {
@@ -31,7 +32,7 @@ impl Promises {
         if self.violation.is_some() {
             return;
         }
-        self.note_ttls(command);
+        self.wanted.note(command);
         let expected = match command {
             Command::Route(route) if route.publish.producer.is_none() => {
                 Expected::Routed(routes::Routed::by(&self.model, route))
@@ -43,6 +44,8 @@ impl Promises {
                 let batch = route.publish.producer.expect("the others were looked at");
                 Expected::Session(sessions::Known::of(&self.model, &route.publish.namespace, batch))
             }
+            Command::Finish(finish) => Expected::Finished(receipts::Receipts::of(&self.model, &finish.receipts)),
+            Command::Forward(forward) => Expected::Finished(receipts::Receipts::of(&self.model, &forward.receipts)),
             _ => Expected::Nothing,
         };
         let command = command.clone();
@@ -68,10 +71,13 @@ impl Promises {
     fn judge(&mut self, asking: &Asking, reply: Option<&Reply>) -> Kept {
         let Promises { model, now, sights, .. } = self;
         self.seats.decided(asking.ticket, &asking.command, reply, model);
+        self.credits.decided(asking.ticket, &asking.command, reply);
+        self.leases.decided(&asking.command, reply, model, sights)?;
         self.repeats.decided(asking.ticket, &asking.command, reply, model, sights)?;
         match (&asking.command, &asking.expected, reply) {
             (Command::Topic(topic), _, Some(reply)) => watermark::shown(topic, reply, model, sights),
             (Command::Route(_), Expected::Routed(routed), Some(reply)) => routed.check(reply, &asking.stored, sights),
+            (command, Expected::Finished(receipts), Some(reply)) => receipts.check(command, reply, sights),
             (_, Expected::Session(known), Some(reply)) => known.check(reply, &asking.stored, sights),
             (Command::Publish(publish), _, Some(Reply::Published { outcomes, .. })) => {
                 dedup::told(publish, outcomes, model, (self.hash_key, now.wall), sights)?;
@@ -79,6 +85,13 @@ impl Promises {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A turn of the core has made these outputs.
+    pub(super) fn judge_outputs(&mut self, outputs: &[Output]) -> Kept {
+        self.credits.made(outputs, &mut self.sights)?;
+        let given = self.seats.given(outputs);
+        self.leases.made(outputs, &given, &self.model, &mut self.sights)
     }
 
     /// Everything was dispatched. `outputs` are those of the turn.

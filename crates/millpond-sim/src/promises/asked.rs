@@ -1,33 +1,53 @@
 //! What clients asked for, and what facts have to say by that: the policy of a namespace, and the TTL and the dedup ids of a
 //! message.
 
-use millpond_core::command::{Command, DedupMark, PublishRun};
+use std::collections::BTreeMap;
+
+use millpond_core::command::{Command, DedupMark, PublishRun, Route};
 use millpond_core::dedup_hash;
 use millpond_core::fact::Fact;
 use millpond_types::block;
-use millpond_types::{DedupWindow, Millis, WallTime};
+use millpond_types::{DedupWindow, Millis, Priority, WallTime};
 
 use super::Promises;
 use super::answers::Asking;
 use crate::bodies;
 
-impl Promises {
-    pub(super) fn note_ttls(&mut self, command: &Command) {
+/// The TTL and the priority that each message was sent with, by its tag.
+#[derive(Default)]
+pub(super) struct Wanted(BTreeMap<u64, (Option<Millis>, Priority)>);
+
+impl Wanted {
+    /// A command is about to be decided.
+    pub(super) fn note(&mut self, command: &Command) {
         let runs: &[PublishRun] = match command {
             Command::Publish(publish) => &publish.runs,
             Command::Forward(forward) => &forward.publish.runs,
-            Command::Route(route) => {
-                let tags = bodies::tags_of(&route.message.block).into_iter().flatten().flatten();
-                return self.ttls.extend(tags.map(|tag| (tag, route.message.ttl)));
+            Command::Route(Route { message, .. }) => {
+                return self.insert(&message.block, (message.ttl, message.priority));
             }
             _ => return,
         };
-        for run in runs {
-            let tags = bodies::tags_of(&run.block).into_iter().flatten().flatten();
-            self.ttls.extend(tags.map(|tag| (tag, run.ttl)));
-        }
+        runs.iter().for_each(|run| self.insert(&run.block, (run.ttl, run.priority)));
     }
 
+    /// The priority that what is stored was sent with.
+    pub(super) fn priority_of(&self, fact: &Fact) -> Option<Priority> {
+        self.of(fact.block()?).map(|(_, priority)| priority)
+    }
+
+    fn of(&self, block: &[u8]) -> Option<(Option<Millis>, Priority)> {
+        let first = bodies::tags_of(block).ok()?.first().copied()?;
+        self.0.get(&first?).copied()
+    }
+
+    fn insert(&mut self, block: &[u8], wanted: (Option<Millis>, Priority)) {
+        let tags = bodies::tags_of(block).into_iter().flatten().flatten();
+        self.0.extend(tags.map(|tag| (tag, wanted)));
+    }
+}
+
+impl Promises {
     /// A fact as it has to be by what was asked for.
     pub(super) fn as_asked(&mut self, fact: &Fact) -> Fact {
         let mut fact = fact.clone();
@@ -39,21 +59,27 @@ impl Promises {
                     (*policy, *rules) = (asked.clone(), also.clone());
                 }
             }
-            (Fact::GroupCreated { name, start, .. }, Some(Asking { command, .. })) => {
-                if let Command::GroupCreate { name: of, start: asked, .. } = command
+            (Fact::GroupCreated { name, start, kind, .. }, Some(Asking { command, .. })) => {
+                if let Command::GroupCreate { name: of, start: asked, kind: wanted, .. } = command
                     && *of == *name
                 {
-                    *start = *asked;
+                    (*start, *kind) = (*asked, *wanted);
                 }
             }
+            (
+                Fact::Paused { name, prefix, .. },
+                Some(Asking {
+                    command: Command::Pause { topic, prefix: asked } | Command::Resume { topic, prefix: asked },
+                    ..
+                }),
+            ) => (*name, *prefix) = (topic.name.clone(), *asked),
             (Fact::Published { topic, published, expires, dedup, dedup_until, block, .. }, asking) => {
                 let found = self.model.topics.iter().find(|((_, number), _)| number == topic);
                 let Some(((group, _), of)) = found else { return fact };
                 let home = self.model.home(*group);
                 let policy = home.policy_of(&of.name);
                 let tags = bodies::tags_of(block).unwrap_or_default();
-                let first = tags.first().copied().flatten();
-                let asked = first.and_then(|tag| self.ttls.get(&tag).copied()).unwrap_or_default();
+                let asked = self.wanted.of(block).and_then(|(ttl, _)| ttl);
                 let ttl = asked.or(policy.ttl).filter(|ttl| *ttl > Millis::ZERO);
                 *expires = ttl.map(|ttl| *published + ttl);
                 let ids = block::messages(block).map(|parts| parts.map_or(&[][..], |parts| parts.dedup_id));

@@ -10,8 +10,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use millpond_core::Now;
+use millpond_core::command::{Command, Finish, FinishVerb};
 use millpond_core::fact::{Fact, NamespaceNumber, Victims};
-use millpond_types::{Coalesce, MessageId, OutcomeRun, PublishOutcome, WallTime};
+use millpond_types::{
+    Coalesce, MessageId, Millis, OutcomeRun, Policy, Priority, PublishOutcome, Retry, RunTime, WallTime,
+};
 
 use super::Kept;
 use crate::model::{Key, Message, Model, State, Topic, TopicKey};
@@ -77,8 +81,29 @@ pub fn leased(model: &Model, fact: &Fact) -> Kept {
     Ok(())
 }
 
+/// What is published takes the place of what waits, with the higher of the two priorities; `asked` is its own.
+pub fn published(model: &Model, fact: &Fact, asked: Option<Priority>, sights: &mut Sights) -> Kept {
+    let (Fact::Published { topic, priority, .. }, Some(asked)) = (fact, asked) else { return Ok(()) };
+    let mut wanted = asked;
+    let topics = model.topics.iter().filter(|((group, of), _)| of == topic && !model.groups[group].is_ending);
+    for ((group, _), found) in topics {
+        // Where more waited before the policy came, only the core tells which of them it is.
+        let waiting: Vec<Priority> = found.waiting().map(|((priority, _), _)| *priority).collect();
+        if model.home(*group).policy_of(&found.name).coalesce == Coalesce::KeepLatest && waiting.len() == 1 {
+            wanted = wanted.max(waiting[0]);
+        }
+    }
+    sights.saw_many("priorities inherited", u64::from(wanted > asked));
+    match *priority < wanted {
+        false => Ok(()),
+        true => {
+            Err(Violation::coalescing(format!("{topic:?} has a message at {priority:?}, and should at {wanted:?}")))
+        }
+    }
+}
+
 /// Who stands for others was published later, inherits their failures and their time, and waits or is worked on.
-pub fn superseded(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
+pub fn superseded(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now, sights: &mut Sights) -> Kept {
     let Fact::Superseded { topic, group, which, priority, by, failures, until, since } = fact else {
         unreachable!("called for this fact alone")
     };
@@ -96,18 +121,41 @@ pub fn superseded(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights
     let is_redriven = victims.iter().any(|victim| found.messages[victim].is_redriven);
     sights.saw_many("redriven ones that gave way", u64::from(is_redriven));
     sights.saw_many("older ones that gave way to a redriven one", u64::from(found.messages[&last].is_redriven));
-    let heir = found.messages[&last].failures;
+    let heir = &found.messages[&last];
     let theirs = victims.iter().map(|key| found.messages[key].failures).max().unwrap_or(0);
-    // One that fails has failed once more.
-    let most = theirs.max(heir) + u32::from(matches!(which, Victims::Leased { .. }));
+    let policy = model.home(*group).policy_of(&found.name);
+    let ends = match which {
+        Victims::Waiting { .. } => Some(Ends::Waited),
+        // What is behind something else in a run is given back for that.
+        Victims::Leased { .. } if victims.iter().any(|key| found.messages[key].is_of_run()) => None,
+        Victims::Leased { .. } => Some(Ends::of(asked)),
+    };
+    let fails = ends == Some(Ends::Fails);
+    let least = (theirs + u32::from(fails)).max(heir.failures);
+    let most = if ends.is_none() { least + 1 } else { least };
     // One that inherits nothing is left as it is.
-    let has = if *failures == 0 && until.is_none() && since.is_none() { heir } else { *failures };
-    if !(theirs.max(heir)..=most).contains(&has) {
-        let what = format!("{by:?} of {} has {has} failures from {theirs}, and had {heir}", found.name);
+    let has = if *failures == 0 && until.is_none() && since.is_none() { heir.failures } else { *failures };
+    if !heir.is_leased() && !(least..=most).contains(&has) {
+        let what = format!("{by:?} of {} has {has} failures from {theirs}, and had {}", found.name, heir.failures);
         return Err(Violation::coalescing(what));
     }
-    sights.saw_many("failures inherited", u64::from(has > heir));
-    let heir = &found.messages[&last];
+    sights.saw_many("failures inherited", u64::from(has > heir.failures));
+    if let Some(ends) = ends.filter(|_| !heir.is_leased()) {
+        let old = victims.iter().find_map(|key| match found.messages[key].state {
+            State::Retrying(until) => Some(until),
+            _ => None,
+        });
+        let pause = match ends {
+            Ends::Waited => old.map(|until| (until, until)),
+            Ends::Back(delay) => Some(now.run + delay).filter(|_| delay > Millis::ZERO).map(|until| (until, until)),
+            Ends::Fails => back_off(&policy, theirs + 1, now.run),
+        };
+        pauses(*until, pause, heir, now).map_err(|what| {
+            Violation::coalescing(format!("{by:?} of {} is in back-off until {until:?}: {what}", found.name))
+        })?;
+        sights.saw_many("back-off inherited", u64::from(until.is_some()));
+    }
+    let now = now.wall;
     let waited = |message: &Message, since: WallTime| match message.state {
         State::Delayed(due) => due.max(now).since(since),
         _ => now.since(since),
@@ -121,6 +169,52 @@ pub fn superseded(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights
     }
     sights.saw_many("waiting inherited", u64::from(since.is_some()));
     Ok(())
+}
+
+/// How a message comes to give way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// It waited.
+    Waited,
+    /// It was leased, and is given back, to be ready after a delay.
+    Back(Millis),
+    /// It was leased, and has failed.
+    Fails,
+}
+
+impl Ends {
+    /// What was leased, by a command or because its lease has run out.
+    fn of(asked: Option<&Command>) -> Ends {
+        match asked {
+            None => Ends::Fails,
+            Some(Command::Finish(Finish { verb: FinishVerb::Fail { .. }, .. })) => Ends::Fails,
+            Some(Command::Finish(Finish { verb: FinishVerb::Release { delay }, .. })) => Ends::Back(*delay),
+            Some(_) => Ends::Back(Millis::ZERO),
+        }
+    }
+}
+
+/// Between which times the pause ends of what has failed so often: it doubles, and varies by a quarter.
+fn back_off(policy: &Policy, failures: u32, now: RunTime) -> Option<(RunTime, RunTime)> {
+    let Retry::Backoff { first, longest } = policy.retry else { return None };
+    let pause = first.0.saturating_mul(1 << (failures - 1).min(32)).min(longest.0);
+    let (least, most) = (pause - pause / 4, pause + pause / 4 + 1);
+    Some((now + Millis(least), now + Millis(most)))
+}
+
+/// Whether a message is in back-off for as long as those that it stands for, unless a delay of its own is longer.
+fn pauses(until: Option<RunTime>, pause: Option<(RunTime, RunTime)>, heir: &Message, now: Now) -> Result<(), String> {
+    let delay = match heir.state {
+        State::Delayed(due) => due.since(now.wall),
+        _ => Millis::ZERO,
+    };
+    let is_right = match (pause, until) {
+        (None, None) => true,
+        (None, Some(_)) => false,
+        (Some((least, _)), None) => least.since(now.run) < delay,
+        (Some((least, most)), Some(until)) => (least..=most).contains(&until) && until.since(now.run) >= delay,
+    };
+    if is_right { Ok(()) } else { Err(format!("it should be {pause:?}, with a delay of {delay:?}")) }
 }
 
 /// Whether a message is known to have been published later than another one.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millpond_core::command::{Attach, Command, Receive, Ticket};
 use millpond_core::fact::GroupNumber;
 use millpond_core::output::{LeasedRun, Output, Reply};
-use millpond_types::{Filter, GroupName, NamespaceName, SessionId};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, RequestId, SessionId};
 
 use crate::model::Model;
 
@@ -18,6 +18,12 @@ pub struct Seat {
     pub filter: Filter,
     /// Whether messages end as they are delivered.
     pub at_most_once: bool,
+    /// Its session; zero for a receive.
+    pub holder: SessionId,
+    /// How long leases are to last, if it says.
+    pub lease: Option<Millis>,
+    /// What a receive may be asked for again by.
+    request: Option<(NamespaceName, RequestId)>,
 }
 
 /// See the module.
@@ -32,15 +38,25 @@ impl Seats {
     pub fn decided(&mut self, ticket: Ticket, command: &Command, reply: Option<&Reply>, model: &Model) {
         match (command, reply) {
             (Command::Attach(attach), Some(Reply::Done)) => {
-                let Attach { session, consumer, namespace, group, filter, at_most_once, .. } = attach;
-                if let Some(seat) = seat(model, namespace, group, filter, *at_most_once) {
+                let Attach { session, consumer, namespace, group, filter, lease, at_most_once, .. } = attach;
+                if let Some(group) = group_of(model, namespace, group) {
+                    let (filter, at_most_once, holder) = (filter.clone(), *at_most_once, *session);
+                    let seat = Seat { group, filter, at_most_once, holder, lease: *lease, request: None };
                     self.attached.insert((*session, *consumer), seat);
                 }
             }
-            (Command::Receive(Receive { namespace, group, filter, at_most_once, .. }), None) => {
-                if let Some(seat) = seat(model, namespace, group, filter, *at_most_once) {
-                    self.receiving.insert(ticket, seat);
+            (Command::Receive(receive), None) => {
+                let Receive { namespace, group, filter, lease, at_most_once, request, .. } = receive;
+                if let Some(group) = group_of(model, namespace, group) {
+                    let request = request.map(|request| (namespace.clone(), request));
+                    let (filter, at_most_once, holder) = (filter.clone(), *at_most_once, SessionId(0));
+                    self.receiving.insert(ticket, Seat { group, filter, at_most_once, holder, lease: *lease, request });
                 }
+            }
+            (Command::Withdraw(ticket), _) => _ = self.receiving.remove(ticket),
+            (Command::WithdrawRequest { namespace, request }, _) => {
+                let withdrawn = Some((namespace.clone(), *request));
+                self.receiving.retain(|_, seat| seat.request != withdrawn);
             }
             _ => {}
         }
@@ -64,6 +80,16 @@ impl Seats {
         given
     }
 
+    /// Receives that wait.
+    pub fn receiving(&self) -> impl Iterator<Item = &Seat> {
+        self.receiving.values()
+    }
+
+    /// The consumer of a session with a number.
+    pub fn attached(&self, of: (SessionId, u32)) -> Option<&Seat> {
+        self.attached.get(&of)
+    }
+
     /// Receives that were answered are over.
     pub fn answered(&mut self, outputs: &[Output]) {
         for output in outputs {
@@ -74,14 +100,7 @@ impl Seats {
     }
 }
 
-fn seat(
-    model: &Model,
-    namespace: &NamespaceName,
-    group: &GroupName,
-    filter: &Filter,
-    at_most_once: bool,
-) -> Option<Seat> {
+fn group_of(model: &Model, namespace: &NamespaceName, group: &GroupName) -> Option<GroupNumber> {
     let namespace = model.namespace(namespace)?;
-    let group = model.groups_of(namespace).find(|number| model.groups[number].name == *group)?;
-    Some(Seat { group, filter: filter.clone(), at_most_once })
+    model.groups_of(namespace).find(|number| model.groups[number].name == *group)
 }

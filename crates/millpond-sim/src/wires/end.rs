@@ -11,7 +11,10 @@ use millpond_protocol::{
 };
 use millpond_types::{Code, Millis, Receipt};
 
+use crate::bodies::sizes_of;
 use crate::clients::{Asked, Request};
+use crate::promises::credit::Credit;
+use crate::sights::Sights;
 use crate::verdict::Violation;
 
 /// Sessions of shorter resumption are refused.
@@ -25,6 +28,8 @@ pub struct End {
     open: BTreeMap<u32, Asked>,
     /// Whether its session is there, as far as it was told.
     has_session: bool,
+    /// What each of its consumers may be given.
+    credits: BTreeMap<u32, Credit>,
 }
 
 /// What a client hears.
@@ -48,6 +53,7 @@ impl End {
             last: 0,
             open: BTreeMap::new(),
             has_session: false,
+            credits: BTreeMap::new(),
         }
     }
 
@@ -56,6 +62,15 @@ impl End {
         self.last += 1;
         if is_answered(&command) {
             self.open.insert(self.last, asked);
+        }
+        match &command {
+            Command::Attach(command::Attach { consumer, messages, bytes, .. }) => {
+                self.credits.insert(*consumer, Credit::new(*messages, *bytes));
+            }
+            Command::Credit { consumer, messages, bytes, .. } => {
+                self.credits.entry(*consumer).and_modify(|credit| credit.add(*messages, *bytes));
+            }
+            _ => {}
         }
         encode_request(&frame(command), self.last, out);
     }
@@ -66,25 +81,32 @@ impl End {
     }
 
     /// Bytes of the broker came.
-    pub fn hear(&mut self, bytes: impl Iterator<Item = u8>) -> Result<Vec<Heard>, Violation> {
+    pub fn hear(&mut self, bytes: impl Iterator<Item = u8>, sights: &mut Sights) -> Result<Vec<Heard>, Violation> {
         self.received.extend(bytes);
         let mut heard = Vec::new();
         loop {
             match self.decoder.next_response(&mut self.received) {
                 Ok(None) => return Ok(heard),
-                Ok(Some(Incoming { correlation, frame, .. })) => heard.extend(self.take(correlation, frame)?),
+                Ok(Some(Incoming { correlation, frame, .. })) => heard.extend(self.take(correlation, frame, sights)?),
                 Err(error) => return Err(Violation::lost(format!("a client cannot read a frame: {error}"))),
             }
         }
     }
 
-    fn take(&mut self, correlation: u32, response: Response) -> Result<Option<Heard>, Violation> {
+    fn take(&mut self, correlation: u32, response: Response, sights: &mut Sights) -> Result<Option<Heard>, Violation> {
         let reply = match response {
             Response::Delivery { consumer, .. } if !self.has_session => {
                 let what = format!("consumer {consumer} of a connection without a session is given messages");
                 return Err(Violation::connections(what));
             }
-            Response::Delivery { leases, .. } => return Ok(Some(Heard::Given(leases))),
+            Response::Delivery { consumer, leases, .. } => {
+                let Some(credit) = self.credits.get_mut(&consumer) else {
+                    let what = format!("consumer {consumer} of a connection is given messages, and was never attached");
+                    return Err(Violation::credit(what));
+                };
+                credit.take(leases.iter().flat_map(|run| sizes_of(&run.block)), sights)?;
+                return Ok(Some(Heard::Given(leases)));
+            }
             Response::Received(leases) => {
                 self.answered(correlation)?;
                 return Ok(Some(Heard::Given(leases)));

@@ -182,7 +182,7 @@ impl Wire {
     }
 
     /// What the client hears of what has come.
-    pub fn hear(&mut self, network: &mut Stream) -> Result<Vec<Heard>, Violation> {
+    pub fn hear(&mut self, network: &mut Stream, sights: &mut Sights) -> Result<Vec<Heard>, Violation> {
         let Some(end) = &mut self.end else {
             self.to_client.clear();
             return Ok(Vec::new());
@@ -195,7 +195,7 @@ impl Wire {
             _ => usize::MAX,
         };
         let count = count.min(self.to_client.len());
-        let mut heard = end.hear(self.to_client.drain(..count))?;
+        let mut heard = end.hear(self.to_client.drain(..count), sights)?;
         if self.edge.is_none() && self.to_client.is_empty() {
             self.end = None;
             heard.push(Heard::Lost);

@@ -33,9 +33,9 @@ impl Model {
             Command::SessionBegin(begin) => self.begin(begin),
             Command::SessionLost(session) => {
                 self.detach_all(session.0);
-                let run = self.run;
+                let (run, grace) = (self.run, self.grace);
                 if let Some(session) = self.sessions.get_mut(&session.0).filter(|session| session.lost.is_none()) {
-                    session.lost = Some(run + session.resume);
+                    session.lost = Some((run + session.resume).max(grace));
                 }
                 Vec::new()
             }
@@ -73,7 +73,7 @@ impl Model {
                 let who = Who::Attached { session: session.0, consumer: *consumer };
                 for consumer in self.consumers.iter_mut().filter(|consumer| consumer.who == who) {
                     consumer.messages += u64::from(*messages);
-                    consumer.bytes += bytes;
+                    consumer.bytes = consumer.bytes.saturating_add_unsigned(*bytes);
                 }
                 Vec::new()
             }
@@ -240,7 +240,9 @@ impl Model {
         at_most_once: bool,
     ) {
         let (filter, lease) = (filter.clone(), lease.map(|lease| lease.0));
-        self.consumers.push(Consumer { who, group, filter, messages: u64::from(messages), bytes, lease, at_most_once });
+        let (messages, bytes) = (u64::from(messages), i64::try_from(bytes).unwrap_or(i64::MAX));
+        let has_got = false;
+        self.consumers.push(Consumer { who, group, filter, messages, bytes, has_got, lease, at_most_once });
     }
 
     fn detach_all(&mut self, id: u64) {

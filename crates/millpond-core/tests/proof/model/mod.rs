@@ -130,7 +130,10 @@ struct Consumer {
     group: GroupNumber,
     filter: Filter,
     messages: u64,
-    bytes: u64,
+    /// Less than nothing where the last message took more than were left.
+    bytes: i64,
+    /// Whether it has been given anything.
+    has_got: bool,
     lease: Option<u64>,
     /// Its messages end as it is given them.
     at_most_once: bool,
