@@ -43,7 +43,7 @@ pub fn message(topic: &TopicName, view: &MessageView) -> Map<String, Value> {
     object.insert("topic".into(), topic.as_str().into());
     object.insert("id".into(), view.id.to_string().into());
     object.insert("state".into(), state_name(view.state).into());
-    if let MessageState::Delayed { due } = view.state {
+    if let MessageState::Delayed { due } | MessageState::Retrying { due } = view.state {
         object.insert("due".into(), time_text(due).into());
     }
     object.insert("priority".into(), view.id.priority.level().into());
@@ -81,7 +81,7 @@ pub fn state_name(state: MessageState) -> &'static str {
     match state {
         MessageState::Waiting => "waiting",
         MessageState::Delayed { .. } => "delayed",
-        MessageState::Retrying => "retrying",
+        MessageState::Retrying { .. } => "retrying",
         MessageState::Leased => "leased",
         MessageState::Dead => "dead",
         MessageState::Ended => "ended",

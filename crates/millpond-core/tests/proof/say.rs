@@ -159,7 +159,7 @@ fn state(state: MessageState, now: Now) -> String {
     match state {
         MessageState::Waiting => "waiting".into(),
         MessageState::Delayed { due } => format!("delayed for {} ms", due.since(now.wall).0),
-        MessageState::Retrying => "retrying".into(),
+        MessageState::Retrying { due } => format!("retrying for {} ms", due.since(now.wall).0),
         MessageState::Leased => "leased".into(),
         MessageState::Dead => "dead".into(),
         MessageState::Ended => "ended".into(),

@@ -207,7 +207,7 @@ impl Draw {
         match self.below(6) {
             0 => MessageState::Waiting,
             1 => MessageState::Delayed { due: self.wall() },
-            2 => MessageState::Retrying,
+            2 => MessageState::Retrying { due: self.wall() },
             3 => MessageState::Leased,
             4 => MessageState::Dead,
             _ => MessageState::Ended,
