@@ -161,7 +161,11 @@ impl History {
         match reply {
             Reply::Forwarded { finished, published } => {
                 let mut lines = self.flat(&Reply::Finished(finished.clone()));
-                lines.extend(self.flat(&Reply::Published { level: Level::Durable, outcomes: published.clone() }));
+                lines.extend(self.flat(&Reply::Published {
+                    level: Level::Durable,
+                    outcomes: published.clone(),
+                    topics: Vec::new(),
+                }));
                 lines
             }
             Reply::Published { outcomes, .. } => {
@@ -176,7 +180,9 @@ impl History {
                                 self.known.ids.push((place.name.clone(), id));
                                 format!("queued {id}")
                             }
-                            PublishOutcome::Duplicate { id, state } => format!("duplicate {id} {}", self::state(*state)),
+                            PublishOutcome::Duplicate { id, state } => {
+                                format!("duplicate {id} {}", self::state(*state))
+                            }
                             PublishOutcome::Coalesced { id, replaced: Some(old) } => {
                                 let of = self.model.topics.iter().find(|(_, topic)| topic.number == id.topic);
                                 let (place, _) = of.expect("a topic that was published to");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use millpond_client::{Batch, Client, Error, Level, Message};
+use millpond_client::{Batch, Client, Copies, Error, Level, Message};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
 use millpond_types::{ExchangeName, Millis, OutcomeRun, Priority, PublishOutcome, RoutingKey, TopicName};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -221,7 +221,7 @@ impl Publish {
             To::Exchange(exchange, key) => {
                 for body in bodies {
                     let message = self.with_options(Message::routed(exchange.clone(), key.clone(), body));
-                    let outcomes = client.route(namespace, level, &message).await?;
+                    let Copies { topics, outcomes } = client.route(namespace, level, &message).await?;
                     if level == Level::None {
                         told.unconfirmed(1);
                         continue;
@@ -229,7 +229,7 @@ impl Publish {
                     if outcomes.is_empty() {
                         told.nowhere();
                     }
-                    told.add_routed(outcomes.runs().to_vec());
+                    told.add_copies(topics, &outcomes);
                 }
             }
         }

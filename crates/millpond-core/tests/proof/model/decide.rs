@@ -172,7 +172,7 @@ impl Model {
             lines.extend(trial);
             return lines;
         }
-        let finish = Finish { verb: FinishVerb::Ack, receipts: receipts.clone(), confirm: true };
+        let finish = Finish { verb: FinishVerb::Ack, receipts: receipts.clone(), confirm: true, namespace: None };
         let mut lines = self.finish(&finish);
         lines.extend(publish.runs.iter().flat_map(|run| self.publish(run, true)).collect::<Vec<_>>());
         lines
