@@ -2,6 +2,7 @@
 
 mod told;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ pub struct Publish {
     /// Of all messages with this id, one is stored within the namespace's dedup window
     #[arg(long, value_name = "ID", value_parser = quantity::dedup_id)]
     dedup_id: Option<String>,
-    /// A header; may be given several times
+    /// A header; may be given several times, each key once
     #[arg(long = "header", value_name = "K=V", value_parser = quantity::header)]
     headers: Vec<(String, String)>,
     /// When the command is done: when the message is synced to the disk, when it is written to the file, or at once
@@ -83,6 +84,7 @@ impl Publish {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let to = self.to()?;
+        self.check_headers()?;
         if self.lines {
             return self.run_lines(globals, &to);
         }
@@ -118,6 +120,15 @@ impl Publish {
             (_, Some(_)) => {
                 Err(Failure::usage(format!("an exchange knows the topics by itself: write {namespace} alone")))
             }
+        }
+    }
+
+    /// A key that is given twice is a slip: whoever reads the headers as a map would find one of its values.
+    fn check_headers(&self) -> Result<(), Failure> {
+        let mut seen = BTreeSet::new();
+        match self.headers.iter().find(|(key, _)| !seen.insert(key)) {
+            Some((key, _)) => Err(Failure::usage(format!("--header gives {key} more than one value: say one of them"))),
+            None => Ok(()),
         }
     }
 
