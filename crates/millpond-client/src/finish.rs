@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::{Finish, FinishVerb, Request, Response};
 use millpond_types::limits::RECEIPTS_MAX;
-use millpond_types::{FinishOutcome, LeaseNumber, Receipt};
+use millpond_types::{FinishOutcome, LeaseNumber, NamespaceName, Receipt};
 
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -19,7 +19,8 @@ impl Client {
     ///
     /// # Errors
     /// A lease that is not current any more is an outcome, [`FinishOutcome::LeaseLost`], not an error. After `Unconfirmed`
-    /// or `Timeout` a message may be acked, or may be delivered again.
+    /// or `Timeout` a message may be acked, or may be delivered again. `Refused` where the receipts have to be of a namespace
+    /// ([`Receipts::within`]) and one is not.
     pub async fn ack(&self, receipts: impl Into<Receipts>) -> Result<Outcomes<FinishOutcome>> {
         self.finish(FinishVerb::Ack, receipts).await
     }
@@ -60,9 +61,9 @@ impl Client {
     /// Any of these verbs. More receipts than one call may name (10,000) are sent in several, one after the other; an
     /// error then leaves out the outcomes of those in front.
     pub async fn finish(&self, verb: FinishVerb, receipts: impl Into<Receipts>) -> Result<Outcomes<FinishOutcome>> {
-        let mut outcomes = Outcomes::default();
-        for receipts in receipts.into().chunks(RECEIPTS_MAX) {
-            outcomes.append(self.finish_chunk(&verb, receipts).await?);
+        let (mut outcomes, all) = (Outcomes::default(), receipts.into());
+        for receipts in all.chunks(RECEIPTS_MAX) {
+            outcomes.append(self.finish_chunk(&verb, all.namespace(), receipts).await?);
         }
         Ok(outcomes)
     }
@@ -70,9 +71,11 @@ impl Client {
     /// Carries out a verb without waiting for anything but a connection with room to send it. Nobody says what became of
     /// it: a message whose ack was lost with the connection is delivered again.
     pub async fn finish_unconfirmed(&self, verb: FinishVerb, receipts: impl Into<Receipts>) -> Result<()> {
-        for receipts in receipts.into().chunks(RECEIPTS_MAX) {
+        let all = receipts.into();
+        for receipts in all.chunks(RECEIPTS_MAX) {
+            let namespace = all.namespace().cloned();
             let ended = if ends_leases(&verb) { receipts.clone() } else { Vec::new() };
-            let request = Request::Finish(Finish { verb: verb.clone(), confirm: false, receipts });
+            let request = Request::Finish(Finish { verb: verb.clone(), confirm: false, namespace, receipts });
             let shared = self.shared();
             loop {
                 let link = shared.link(shared.deadline()).await?;
@@ -91,11 +94,21 @@ impl Client {
         self.finish_unconfirmed(FinishVerb::Ack, receipts).await
     }
 
-    async fn finish_chunk(&self, verb: &FinishVerb, receipts: Vec<(Receipt, u32)>) -> Result<Outcomes<FinishOutcome>> {
+    async fn finish_chunk(
+        &self,
+        verb: &FinishVerb,
+        namespace: Option<&NamespaceName>,
+        receipts: Vec<(Receipt, u32)>,
+    ) -> Result<Outcomes<FinishOutcome>> {
         let (shared, what) = (self.shared(), self::verb(verb));
         let deadline = shared.deadline();
         let ended = if ends_leases(verb) { receipts.clone() } else { Vec::new() };
-        let request = Request::Finish(Finish { verb: verb.clone(), confirm: true, receipts: receipts.clone() });
+        let request = Request::Finish(Finish {
+            verb: verb.clone(),
+            confirm: true,
+            namespace: namespace.cloned(),
+            receipts: receipts.clone(),
+        });
         let (link, asked) = loop {
             let link = shared.link(deadline).await?;
             link.room().await;

@@ -71,6 +71,7 @@ pub use outcomes::Outcomes;
 pub use producer::{Confirmation, Producer, ProducerOptions};
 pub use receipts::Receipts;
 pub use receive::ReceiveOptions;
+pub use route::Copies;
 pub use subscription::{SubscribeOptions, Subscription};
 pub use verbs::{DeadPage, NamespacePage};
 pub use workers::{Decision, Report, Workers};

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::link::{Link, Pending};
 use crate::message::Message;
 use crate::outcomes::Outcomes;
+use crate::route::Copies;
 
 impl Client {
     /// Publishes one message and waits until it is durable.
@@ -47,7 +48,7 @@ impl Client {
             let runs = part.runs.clone();
             let request = Request::Publish(Publish { namespace: namespace.clone(), level, producer: None, runs });
             match self.shared().publish(request, level).await {
-                Ok(more) => outcomes.append(more),
+                Ok(more) => outcomes.append(more.outcomes),
                 Err(error) if outcomes.is_empty() => return Err(error),
                 Err(error) => return Err(Error::Partial { outcomes, source: Box::new(error) }),
             }
@@ -58,7 +59,7 @@ impl Client {
 
 impl Shared {
     /// Sends a publish and waits for what its level asks.
-    pub(crate) async fn publish(&self, request: Request, level: Level) -> Result<Outcomes<PublishOutcome>> {
+    pub(crate) async fn publish(&self, request: Request, level: Level) -> Result<Copies> {
         let deadline = self.deadline();
         let answer = loop {
             let link = self.link(deadline).await?;
@@ -74,10 +75,10 @@ impl Shared {
             }
         };
         if level == Level::None {
-            return Ok(Outcomes::default());
+            return Ok(Copies::default());
         }
         match timeout_at(deadline, answer).await {
-            Ok(Ok(Ok(answer))) => outcomes(answer, &self.options.server),
+            Ok(Ok(Ok(answer))) => copies(answer, &self.options.server),
             Ok(Ok(Err(loss))) => Err(loss.unconfirmed("publish", &self.options.server)),
             Ok(Err(_)) => unreachable!("whoever waits is answered or told of the loss"),
             Err(_) => Err(self.timed_out("publish", Duration::ZERO)),
@@ -100,10 +101,11 @@ impl Shared {
     }
 }
 
-/// The outcomes in the answer to a publish.
-pub(crate) fn outcomes(answer: Response, server: &str) -> Result<Outcomes<PublishOutcome>> {
+/// What the answer to a publish says.
+pub(crate) fn copies(answer: Response, server: &str) -> Result<Copies> {
     match answer {
-        Response::Published(runs) => Ok(Outcomes::from(runs)),
+        Response::Published(runs) => Ok(Copies { topics: Vec::new(), outcomes: Outcomes::from(runs) }),
+        Response::Routed { topics, outcomes } => Ok(Copies { topics, outcomes: Outcomes::from(outcomes) }),
         Response::Error { code, detail } => Err(Error::Refused { code, detail }),
         other => {
             Err(Error::Protocol { server: server.to_owned(), detail: format!("it answers a publish with {other:?}") })

@@ -1,6 +1,6 @@
 //! Receipts gathered for one finish call, kept as runs of consecutive leases.
 
-use millpond_types::{LeaseNumber, Receipt};
+use millpond_types::{LeaseNumber, NamespaceName, Receipt};
 
 use crate::delivery::{Deliveries, Delivery};
 
@@ -10,6 +10,7 @@ use crate::delivery::{Deliveries, Delivery};
 pub struct Receipts {
     runs: Vec<(Receipt, u32)>,
     count: usize,
+    namespace: Option<NamespaceName>,
 }
 
 impl Receipts {
@@ -33,6 +34,18 @@ impl Receipts {
             return;
         }
         self.runs.push((first, count));
+    }
+
+    /// Says that all of them have to be of this namespace: if one of a call is of another, nothing of the call is done and it
+    /// is refused.
+    #[must_use]
+    pub fn within(self, namespace: NamespaceName) -> Receipts {
+        Receipts { namespace: Some(namespace), ..self }
+    }
+
+    /// The namespace that all of them have to be of, if that was said.
+    pub(crate) fn namespace(&self) -> Option<&NamespaceName> {
+        self.namespace.as_ref()
     }
 
     /// How many.
@@ -75,7 +88,7 @@ impl Receipts {
 
 impl From<Receipt> for Receipts {
     fn from(receipt: Receipt) -> Self {
-        Receipts { runs: vec![(receipt, 1)], count: 1 }
+        Receipts { runs: vec![(receipt, 1)], count: 1, namespace: None }
     }
 }
 

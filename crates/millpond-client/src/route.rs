@@ -2,12 +2,21 @@
 
 use bytes::Bytes;
 use millpond_protocol::{Level, ProducerBatch, Request, Route};
-use millpond_types::{ExchangeName, Millis, NamespaceName, Priority, PublishOutcome, RoutingKey, block};
+use millpond_types::{ExchangeName, Millis, NamespaceName, Priority, PublishOutcome, RoutingKey, TopicName, block};
 
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::message::Routed;
 use crate::outcomes::Outcomes;
+
+/// What became of a message that was published to an exchange.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Copies {
+    /// The topics that it goes to, in the order of their names; none where it goes nowhere.
+    pub topics: Vec<TopicName>,
+    /// What became of the copy of each, in that order; or why there is none.
+    pub outcomes: Outcomes<PublishOutcome>,
+}
 
 impl Routed {
     pub(crate) fn parts(&self) -> Result<Parts> {
@@ -40,18 +49,13 @@ impl Parts {
 }
 
 impl Client {
-    /// Publishes a message to an exchange and waits for what the level asks. Each topic that it went to has its outcome, in
+    /// Publishes a message to an exchange and waits for what the level asks. Each topic that it goes to has its outcome, in
     /// the order of their names: all are stored, or none is and the outcomes say why. There are none at
     /// [`Level::None`], and where no binding takes the message and the exchange lets such messages go.
     ///
     /// # Errors
     /// As for [`Client::publish`]. `Invalid` for a message that no publish holds.
-    pub async fn route(
-        &self,
-        namespace: &NamespaceName,
-        level: Level,
-        message: &Routed,
-    ) -> Result<Outcomes<PublishOutcome>> {
+    pub async fn route(&self, namespace: &NamespaceName, level: Level, message: &Routed) -> Result<Copies> {
         let request = message.parts()?.request(namespace.clone(), level, None);
         self.shared().publish(request, level).await
     }

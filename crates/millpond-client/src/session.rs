@@ -218,5 +218,5 @@ impl Consumer {
 /// Gives back leases that nobody here will work on.
 fn release(link: &Link, receipts: Vec<(Receipt, u32)>) {
     let verb = FinishVerb::Release { delay: Millis::ZERO };
-    link.tell(&Request::Finish(Finish { verb, confirm: false, receipts }));
+    link.tell(&Request::Finish(Finish { verb, confirm: false, namespace: None, receipts }));
 }

@@ -313,6 +313,8 @@ pub struct Finish {
     pub verb: FinishVerb,
     /// With which leases.
     pub receipts: Vec<ReceiptRun>,
+    /// The namespace that all of them have to be of; any where `None`. If one is of another, nothing happens.
+    pub namespace: Option<NamespaceName>,
     /// Whether the outcome is to be told. An ack without confirmation starts no sync of its own.
     pub confirm: bool,
 }

@@ -12,7 +12,7 @@
 //! | 8 | another topic than expected | the difference, folded |
 //! | 16 | another priority than expected | it |
 //! | 32 | another sequence than expected | the difference, folded |
-//! | | duplicate | its state: 0 waiting, 1 delayed and when it is due, 2 retrying, 3 leased, 4 dead, 5 ended |
+//! | | duplicate | its state: 0 waiting, 1 delayed and when it is due, 2 retrying and when it is due, 3 leased, 4 dead, 5 ended |
 //! | | coalesced | 0 if it was declined; else 1, and the priority and the sequence of what it replaced, that as the difference, folded |
 //! | | refused | the number of the code, the length of the detail, the detail |
 //!
@@ -147,7 +147,10 @@ fn push_state(bytes: &mut Vec<u8>, state: MessageState) {
             bytes.push(1);
             push_number(bytes, due.0);
         }
-        MessageState::Retrying => bytes.push(2),
+        MessageState::Retrying { due } => {
+            bytes.push(2);
+            push_number(bytes, due.0);
+        }
         MessageState::Leased => bytes.push(3),
         MessageState::Dead => bytes.push(4),
         MessageState::Ended => bytes.push(5),
@@ -229,7 +232,7 @@ impl<'a> Reader<'a> {
         Some(match self.byte()? {
             0 => MessageState::Waiting,
             1 => MessageState::Delayed { due: WallTime(self.number()?) },
-            2 => MessageState::Retrying,
+            2 => MessageState::Retrying { due: WallTime(self.number()?) },
             3 => MessageState::Leased,
             4 => MessageState::Dead,
             5 => MessageState::Ended,

@@ -59,6 +59,9 @@ pub enum Reply {
         level: Level,
         /// What became of each message, in order.
         outcomes: Vec<OutcomeRun<PublishOutcome>>,
+        /// Of a message to an exchange the topics of its copies, in the order of the outcomes; none where it has no copies,
+        /// and where the outcomes are those that the batch of a producer was told before.
+        topics: Vec<TopicName>,
     },
     /// To a receive; empty if nothing came in time.
     Received(Vec<LeasedRun>),

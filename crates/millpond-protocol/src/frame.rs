@@ -11,7 +11,7 @@ use bytes::Bytes;
 use millpond_types::{
     Binding, Code, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, FinishOutcome, GroupKind, GroupName,
     LeaderEpoch, MessageId, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun, Policy, PublishOutcome,
-    Receipt, Rules, SessionId, Standing, Start, TopBy, TopicView, Unroutable,
+    Receipt, Rules, SessionId, Standing, Start, TopBy, TopicName, TopicView, Unroutable,
 };
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
@@ -318,6 +318,13 @@ pub enum Response {
         finished: Vec<OutcomeRun<FinishOutcome>>,
         /// Of each message.
         published: Vec<OutcomeRun<PublishOutcome>>,
+    },
+    /// What became of the copies of a message that was published to an exchange.
+    Routed {
+        /// Their topics, in the order of their names.
+        topics: Vec<TopicName>,
+        /// What became of each, in that order.
+        outcomes: Vec<OutcomeRun<PublishOutcome>>,
     },
     /// The leases of a receive; empty if nothing came in time.
     Received(Vec<LeasedRun>),

@@ -67,6 +67,7 @@ choice!(Response {
     0x90 Published(outcomes),
     0x91 PublishCredit { bytes },
     0x92 Forwarded { finished, published },
+    0x93 Routed { topics, outcomes },
     0xA0 Received(leases),
     0xA1 Finished(outcomes),
     0xB0 SessionBegun { session, resumed, heartbeat },
@@ -105,7 +106,7 @@ impl<B: Wire> Row for PublishRun<B> {
 }
 
 record!(Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request });
-record!(Finish { verb, confirm, receipts });
+record!(Finish { verb, confirm, namespace, receipts });
 choice!(FinishVerb {
     0 Ack,
     1 Release { delay },

@@ -245,7 +245,7 @@ choice!(PublishOutcome { 0 Queued { id }, 1 Duplicate { id, state }, 2 Refused {
 choice!(FinishOutcome { 0 Done, 1 Dead, 2 LeaseLost, 3 Kept, 4 Deposed, 5 OutOfOrder });
 choice!(TopBy { 0 Depth, 1 Age, 2 Due });
 choice!(Start { 0 Latest, 1 Earliest, 2 At(time) });
-choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying, 3 Leased, 4 Dead, 5 Ended });
+choice!(MessageState { 0 Waiting, 1 Delayed { due }, 2 Retrying { due }, 3 Leased, 4 Dead, 5 Ended });
 
 record!(Counts { waiting, delayed, retrying, leased, dead });
 record!(NamespaceView { name, policy, rules, version, usage, groups, offices, paused, position });

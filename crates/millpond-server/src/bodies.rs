@@ -208,7 +208,7 @@ impl Source {
     /// Ends a lease whose message nobody will see. Only what is not in memory is ever damaged, so this is a reader's
     /// thread, which may wait for room.
     fn end(&self, first: Receipt, verb: FinishVerb) {
-        let finish = Finish { verb, receipts: vec![ReceiptRun { first, count: 1 }], confirm: false };
+        let finish = Finish { verb, receipts: vec![ReceiptRun { first, count: 1 }], confirm: false, namespace: None };
         if let Err(refused) = self.writer.submit(FINISHING, Request::Call(Command::Finish(finish))) {
             tracing::debug!(%refused, "a message that cannot be read is found again at the next start");
         }

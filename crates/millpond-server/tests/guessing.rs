@@ -83,7 +83,7 @@ fn who_sends_wrong_receipts_is_not_heard_for_a_while() {
         let mut client = Client::connect(server.address());
         let begun = Instant::now();
         let receipts = (0..10_000).map(guess).collect();
-        let sent = client.send(Request::Finish(Finish { verb: FinishVerb::Ack, confirm, receipts }));
+        let sent = client.send(Request::Finish(Finish { verb: FinishVerb::Ack, confirm, namespace: None, receipts }));
         if confirm {
             client.answer(sent);
         }
@@ -102,7 +102,7 @@ fn who_guesses_and_goes_leaves_nothing_behind() {
     let server = start_with(directory.path(), |config| config.connections_max = 4);
     // As many frames as a broker reads at a time, each of which names as many leases as it may.
     let receipt = Receipt { topic: TopicNumber(7), group: 0, lease: LeaseNumber(1) };
-    let guess = || Finish { verb: FinishVerb::Ack, confirm: false, receipts: vec![(receipt, 10_000)] };
+    let guess = || Finish { verb: FinishVerb::Ack, confirm: false, namespace: None, receipts: vec![(receipt, 10_000)] };
     for _ in 0..4 {
         let mut client = Client::connect(server.address());
         (0..3_000).for_each(|_| _ = client.send(Request::Finish(guess())));

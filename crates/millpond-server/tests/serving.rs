@@ -53,6 +53,7 @@ fn a_restart_keeps_what_was_confirmed() {
     let finish = Finish {
         verb: FinishVerb::Release { delay: Millis::ZERO },
         confirm: true,
+        namespace: None,
         receipts: vec![(leases[0].receipt, 1)],
     };
     client.ask(Request::Finish(finish));
@@ -142,7 +143,12 @@ fn an_orderly_end_releases_and_a_lost_session_expires() {
     let leases = other.receive(1, Millis::minutes(1));
     assert_eq!((leases[0].deliveries, leases[0].failures), (2, 0), "an orderly end is no failure");
     let release = FinishVerb::Release { delay: Millis::ZERO };
-    other.ask(Request::Finish(Finish { verb: release, confirm: true, receipts: vec![(leases[0].receipt, 1)] }));
+    other.ask(Request::Finish(Finish {
+        verb: release,
+        confirm: true,
+        namespace: None,
+        receipts: vec![(leases[0].receipt, 1)],
+    }));
 
     let mut worker = Client::connect(server.address());
     let begin = Request::SessionBegin { session: SessionId(0), resume: Millis(500), held: Vec::new() };

@@ -211,9 +211,9 @@ impl Candidate {
 /// A verb of the hand, but nothing becomes a dead letter: nobody would look for it.
 fn verb(request: Request) -> Request {
     match request.command {
-        Command::Finish(Finish { verb: FinishVerb::Reject { .. }, receipts, confirm }) => {
+        Command::Finish(Finish { verb: FinishVerb::Reject { .. }, receipts, namespace, confirm }) => {
             let verb = FinishVerb::Release { delay: Millis::ZERO };
-            other(Command::Finish(Finish { verb, receipts, confirm }), "verbs of leaders")
+            other(Command::Finish(Finish { verb, receipts, namespace, confirm }), "verbs of leaders")
         }
         command => other(command, "verbs of leaders"),
     }

@@ -160,7 +160,7 @@ impl Hand {
 }
 
 fn request(verb: Verb, finish: FinishVerb, leases: Vec<(Receipt, MessageId)>, confirm: bool) -> Option<Request> {
-    let command = Command::Finish(Finish { verb: finish, receipts: runs(&leases), confirm });
+    let command = Command::Finish(Finish { verb: finish, receipts: runs(&leases), confirm, namespace: None });
     (!leases.is_empty()).then_some(Request { command, asked: Asked::Finish { verb, leases } })
 }
 

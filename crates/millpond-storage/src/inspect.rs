@@ -3,7 +3,7 @@
 //! Works on a directory that cannot be opened, as far as it goes, and on one that is in use, where the end of the
 //! journal moves while it is read.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::checkpoint::{Checkpoint, LiveBytes};
 use crate::codec::{Source, decode_fact};
 use crate::damaged::{self, NOTE};
 use crate::disk::{Disk, LockError, RealDisk, TREE};
-use crate::format::{FORMAT, FORMAT_VERSION, Format};
+use crate::finding::{Finding, Findings};
+use crate::format::{FORMAT, Format};
 use crate::journal::batch::{BatchHeader, HEADER, MARK, START, STOP};
 use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
@@ -39,22 +40,22 @@ pub enum Verdict {
     Damaged,
 }
 
-/// Verifies a directory and writes a report, with each fact in a line of its own where `facts` is set.
+/// Verifies a directory and tells what it finds, with each fact where `facts` is set.
 ///
 /// # Errors
 /// Where the report cannot be written, or there is no room for temporary files. What is wrong with the directory stands in the report.
-pub fn inspect(directory: &Path, facts: bool, out: &mut dyn Write) -> io::Result<Verdict> {
+pub fn inspect(directory: &Path, facts: bool, out: &mut dyn Findings) -> io::Result<Verdict> {
     match RealDisk::read_only(directory) {
         Ok(disk) => inspect_disk(Arc::new(disk), facts, out),
         Err(error) => {
-            writeln!(out, "DAMAGED     {} cannot be read: {error}", directory.display())?;
+            out.found(Finding::Damaged { what: format!("{} cannot be read: {error}", directory.display()) })?;
             Ok(Verdict::Damaged)
         }
     }
 }
 
 /// As [`inspect`], on any disk.
-pub fn inspect_disk(disk: Arc<dyn Disk>, facts: bool, out: &mut dyn Write) -> io::Result<Verdict> {
+pub fn inspect_disk(disk: Arc<dyn Disk>, facts: bool, out: &mut dyn Findings) -> io::Result<Verdict> {
     let mut report = Report { disk, facts, out, verdict: Verdict::InOrder };
     report.write()?;
     Ok(report.verdict)
@@ -63,7 +64,7 @@ pub fn inspect_disk(disk: Arc<dyn Disk>, facts: bool, out: &mut dyn Write) -> io
 struct Report<'a> {
     disk: Arc<dyn Disk>,
     facts: bool,
-    out: &'a mut dyn Write,
+    out: &'a mut dyn Findings,
     verdict: Verdict,
 }
 
@@ -74,21 +75,18 @@ impl Report<'_> {
             Ok(None) => return self.damaged(format!("{} is missing: no data directory", self.disk.place(FORMAT))),
             Err(error) => return self.damaged(format!("{}: {error}", self.disk.place(FORMAT))),
         };
-        writeln!(self.out, "directory   {} format {FORMAT_VERSION} id {directory:032x}", self.disk.place(""))?;
+        self.out.found(Finding::Directory { place: self.disk.place(""), id: directory })?;
         // Held to the end: the tree is no good to two at a time.
         let lock = self.disk.lock();
         let in_use = matches!(lock, Err(LockError::InUse));
         if in_use {
-            let told = "the end of the journal moves while it is read, and the checkpoint is left out";
-            writeln!(self.out, "in use      by another process: {told}")?;
+            self.out.found(Finding::InUse)?;
         }
         match damaged::read(self.disk.as_ref()) {
             Ok(None) => {}
             // The broker that is running has left it, and nothing below tells of the checkpoint.
             Ok(Some(what)) if in_use => self.damaged(format!("{}: {what}", self.disk.place(NOTE)))?,
-            Ok(Some(what)) => {
-                writeln!(self.out, "noted       in {NOTE}, for the next start to read all of the checkpoint: {what}")?;
-            }
+            Ok(Some(what)) => self.out.found(Finding::Noted { what: what.to_string() })?,
             Err(error) => self.damaged(format!("{}: {error}", self.disk.place(NOTE)))?,
         }
         let segments = match find_segments(self.disk.as_ref(), directory) {
@@ -120,16 +118,10 @@ impl Report<'_> {
         match replay::<Core>(from, checkpoint, &segments, &OpenOptions::default()) {
             Err(error) => self.damaged(error.to_string()),
             Ok(recovered) => {
-                let state =
-                    if recovered.report.orderly { "stopped in good order" } else { "not stopped in good order" };
                 let (end, starts) = (recovered.report.end, recovered.report.start - 1);
-                writeln!(self.out, "journal     ends at position {end}, {state}, {starts} starts so far")?;
+                self.out.found(Finding::Journal { end, is_orderly: recovered.report.orderly, starts })?;
                 if recovered.report.torn > 0 {
-                    let torn = recovered.report.torn;
-                    writeln!(
-                        self.out,
-                        "torn tail   {torn} bytes behind the end, never confirmed; the next start drops them"
-                    )?;
+                    self.out.found(Finding::TornTail { bytes: recovered.report.torn })?;
                 }
                 recovered.state.map_or(Ok(()), |core| self.messages(&core, &recovered.live, segments))
             }
@@ -152,16 +144,14 @@ impl Report<'_> {
                 topics += page.groups.iter().map(|group| group.topics).sum::<u64>();
             }
         }
-        let Checkpoint { position, start, .. } = checkpoint;
-        writeln!(
-            self.out,
-            "checkpoint  at position {position} by start {start}: {namespaces} namespaces, {topics} topics"
-        )
+        let Checkpoint { position, start, .. } = *checkpoint;
+        self.out.found(Finding::Checkpoint { position, start, namespaces, topics })
     }
 
     /// Tells a segment, and returns the start that wrote its last batch. `end` is where it ended, if that is known.
     fn segment(&mut self, segment: &Segment, end: Option<u64>, directory: u128, start: u32) -> io::Result<u32> {
-        writeln!(self.out, "segment     {} from position {}, {} bytes", segment.name, segment.base, segment.bytes)?;
+        let Segment { base: position, bytes, .. } = *segment;
+        self.out.found(Finding::Segment { name: segment.name.clone(), position, bytes })?;
         let mut scan = Scan::new(segment, directory, segment.base, start);
         let (mut batches, mut facts, mut found) = (0u64, 0u64, Ok(Found::Nothing));
         // Where it has ended, its rest may hold anything.
@@ -175,7 +165,7 @@ impl Report<'_> {
             }
         }
         let (position, offset) = (scan.position, segment.offset(scan.position));
-        writeln!(self.out, "            {batches} batches, {facts} facts, to position {position} (offset {offset})")?;
+        self.out.found(Finding::SegmentEnd { name: segment.name.clone(), batches, facts, position, offset })?;
         let is_damaged = match (end, &found) {
             // What the end of the journal means, a start decides.
             (Some(end), _) => position < end && end != OPEN,
@@ -198,18 +188,16 @@ impl Report<'_> {
     }
 
     fn batch(&mut self, header: &BatchHeader, payload: &bytes::Bytes) -> io::Result<()> {
-        let flags = [(START, " start"), (MARK, " mark"), (STOP, " stop")].into_iter();
-        let flags = flags.filter(|(flag, _)| header.flags & flag != 0).map(|(_, name)| name).collect::<String>();
-        writeln!(
-            self.out,
-            "batch       {} facts {} durable {} start {} run {} wall {}{flags}",
-            header.position, header.facts, header.durable, header.start, header.run.0, header.wall.0
-        )?;
+        let flags = [(START, "start"), (MARK, "mark"), (STOP, "stop")].into_iter();
+        let flags = flags.filter(|(flag, _)| header.flags & flag != 0).map(|(_, name)| name).collect();
+        let BatchHeader { position, facts, durable, start, .. } = *header;
+        let (run, wall) = (header.run.0, header.wall.0);
+        self.out.found(Finding::Batch { position, facts, durable, start, run, wall, flags })?;
         let mut source = Source::new(payload);
         for _ in 0..header.facts {
             let position = header.position + (HEADER + source.at()) as u64;
             match decode_fact(&mut source) {
-                Ok(fact) => writeln!(self.out, "fact        {position} {}", fact_line(fact))?,
+                Ok(fact) => self.out.found(without_block(position, fact))?,
                 Err(error) => return self.damaged(format!("the batch at position {}: {error}", header.position)),
             }
         }
@@ -236,14 +224,14 @@ impl Report<'_> {
             self.damaged(error)?;
         }
         for Segment { base, name, .. } in shared.segments.all() {
-            writeln!(self.out, "live        {} bytes in {name}", live.of(base).most())?;
+            self.out.found(Finding::Live { name, bytes: live.of(base).most() })?;
         }
-        writeln!(self.out, "live        {bytes} bytes in {runs} runs of messages in all")
+        self.out.found(Finding::AllLive { bytes, runs })
     }
 
     fn damaged(&mut self, what: String) -> io::Result<()> {
         self.verdict = Verdict::Damaged;
-        writeln!(self.out, "DAMAGED     {what}")
+        self.out.found(Finding::Damaged { what })
     }
 }
 
@@ -258,12 +246,9 @@ fn end(segment: &Segment, checkpoint: Option<&Checkpoint>) -> Option<u64> {
     }
 }
 
-/// A fact in one line; of a block, how large it is.
-fn fact_line(mut fact: Fact) -> String {
-    let mut tail = String::new();
-    if let Some(block) = fact.block() {
-        tail = format!(" with a block of {} bytes", block.len());
-    }
+/// A fact; of its block, how large it is.
+fn without_block(position: u64, mut fact: Fact) -> Finding {
+    let block = fact.block().map(|block| block.len());
     match &mut fact {
         Fact::Published { block, sizes, .. } | Fact::Moved { block, sizes, .. } => {
             (*block, *sizes) = (Bytes::new(), Sizes::Uniform(0));
@@ -271,5 +256,5 @@ fn fact_line(mut fact: Fact) -> String {
         Fact::DeadMoved { block, .. } => *block = Bytes::new(),
         _ => {}
     }
-    format!("{fact:?}{tail}")
+    Finding::Fact { position, fact: Box::new(fact), block }
 }

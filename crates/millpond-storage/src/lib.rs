@@ -17,6 +17,7 @@ pub mod checkpoint;
 pub mod codec;
 mod damaged;
 pub mod disk;
+mod finding;
 mod format;
 mod housekeeper;
 mod inspect;
@@ -32,6 +33,7 @@ pub mod tree;
 pub mod twin;
 
 pub use disk::{Disk, RealDisk};
+pub use finding::{Finding, Findings};
 pub use housekeeper::{Housekeeper, Trouble};
 pub use inspect::{Verdict, inspect, inspect_disk};
 pub use journal::{Appender, Batch, CommitError, Committer, Failure, Mark, ReadError, Reader};

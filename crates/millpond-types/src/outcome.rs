@@ -75,8 +75,11 @@ pub enum MessageState {
         /// When it becomes ready.
         due: WallTime,
     },
-    /// Failed, and waiting out its back-off.
-    Retrying,
+    /// Failed or released with a delay, and waiting out its pause.
+    Retrying {
+        /// When that is over if the broker runs until then without a break: a pause runs in run time.
+        due: WallTime,
+    },
     /// Leased to a consumer.
     Leased,
     /// A dead letter.

@@ -51,6 +51,11 @@ pub struct Task {
     pub broken: watch::Sender<Option<Failure>>,
 }
 
+/// Why a worker ends whose stdout nobody reads any more.
+pub fn unread() -> Failure {
+    Failure::refused("stdout is closed: nobody reads what the commands print. What was not finished was given back")
+}
+
 /// Runs the command for one message and decides by its exit status what becomes of the message.
 pub async fn handle(task: Task, delivery: Delivery) -> Decision {
     let (decision, output) = run(&task, &delivery).await;
@@ -96,6 +101,11 @@ async fn run(task: &Task, delivery: &Delivery) -> (Decision, Vec<u8>) {
         // What the worker has stopped itself is no fault of the message.
         _ if is_hurried => Decision::Release { delay: Duration::ZERO },
         Some(RELEASE) => Decision::Release { delay: task.release_delay },
+        // It may have failed for that.
+        _ if task.forward.is_none() && say::is_unread() => {
+            task.broken.send_replace(Some(unread()));
+            Decision::Release { delay: Duration::ZERO }
+        }
         _ => Decision::fail(reason(status, stderr)),
     };
     let output = match output {

@@ -9,6 +9,7 @@ use millpond_types::{
     Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, OfficeView, Overrides, Pattern, Policy,
     Quotas, Start, Tally, TopicName, TopicView, WallTime, block,
 };
+use serde_json::map::Entry;
 use serde_json::{Map, Value, json};
 
 use crate::quantity::millis_text;
@@ -31,10 +32,21 @@ pub fn insert_body(object: &mut Map<String, Value>, body: &[u8]) {
     object.insert("body".into(), text.into());
 }
 
-/// Headers as an object; bytes that are not UTF-8 are shown as U+FFFD.
+/// Headers as an object; bytes that are not UTF-8 are shown as U+FFFD. A key that comes several times has a list of its
+/// values.
 pub fn headers<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Value {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Value::Object(pairs.map(|(key, value)| (text(key), Value::String(text(value)))).collect())
+    let mut object = Map::new();
+    for (key, value) in pairs {
+        match object.entry(text(key)) {
+            Entry::Vacant(entry) => _ = entry.insert(text(value).into()),
+            Entry::Occupied(mut entry) => match entry.get_mut() {
+                Value::Array(values) => values.push(text(value).into()),
+                first => *first = json!([first.take(), text(value)]),
+            },
+        }
+    }
+    Value::Object(object)
 }
 
 /// A message that was looked at.
@@ -43,7 +55,7 @@ pub fn message(topic: &TopicName, view: &MessageView) -> Map<String, Value> {
     object.insert("topic".into(), topic.as_str().into());
     object.insert("id".into(), view.id.to_string().into());
     object.insert("state".into(), state_name(view.state).into());
-    if let MessageState::Delayed { due } = view.state {
+    if let MessageState::Delayed { due } | MessageState::Retrying { due } = view.state {
         object.insert("due".into(), time_text(due).into());
     }
     object.insert("priority".into(), view.id.priority.level().into());
@@ -81,7 +93,7 @@ pub fn state_name(state: MessageState) -> &'static str {
     match state {
         MessageState::Waiting => "waiting",
         MessageState::Delayed { .. } => "delayed",
-        MessageState::Retrying => "retrying",
+        MessageState::Retrying { .. } => "retrying",
         MessageState::Leased => "leased",
         MessageState::Dead => "dead",
         MessageState::Ended => "ended",
@@ -182,7 +194,17 @@ pub fn start_text(start: Start) -> String {
     }
 }
 
-/// What `namespace show` says.
+/// Messages of all groups of a namespace that are not finished.
+pub fn unfinished(view: &NamespaceView) -> u64 {
+    view.groups.iter().map(|group| group.counts.unfinished()).sum()
+}
+
+/// Dead letters of all groups of a namespace.
+pub fn dead_letters(view: &NamespaceView) -> u64 {
+    view.groups.iter().map(|group| group.counts.dead).sum()
+}
+
+/// What `namespace show` and `namespace list` say.
 pub fn namespace(view: &NamespaceView) -> Value {
     let rules = view
         .rules
@@ -192,6 +214,8 @@ pub fn namespace(view: &NamespaceView) -> Value {
         "namespace": view.name.as_str(),
         "version": view.version,
         "topics": view.usage.topics,
+        "unfinished": unfinished(view),
+        "dead": dead_letters(view),
         "policy": policy(&view.policy),
         "quotas": quotas(view.policy.quotas),
         "rules": rules.collect::<Vec<_>>(),

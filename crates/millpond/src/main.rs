@@ -17,6 +17,7 @@ mod policy;
 mod quantity;
 mod say;
 mod settings;
+mod shell;
 mod table;
 
 use std::process::ExitCode;

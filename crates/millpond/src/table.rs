@@ -3,6 +3,10 @@
 
 use std::fmt;
 
+/// Characters of the widest cell that a column is made wide for. One that is longer, as the name of a topic may be, moves the rest
+/// of its own row and leaves the others as they are.
+const WIDE: usize = 64;
+
 /// A table that is being filled.
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -24,8 +28,11 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows[0].len();
-        let widths: Vec<usize> =
-            (0..columns).map(|c| self.rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect();
+        let width = |c: usize| {
+            let cells = self.rows.iter().map(|row| row[c].chars().count());
+            cells.filter(|count| *count <= WIDE).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
         let is_number =
             |cell: &String| cell.is_empty() || cell == "-" || cell.starts_with(|c: char| c.is_ascii_digit());
         let right: Vec<bool> =
@@ -52,5 +59,13 @@ mod tests {
         table.row(["a".into(), "7".into()]);
         table.row(["longer".into(), "1000".into()]);
         assert_eq!(table.to_string(), "name    count\na           7\nlonger   1000\n");
+    }
+
+    #[test]
+    fn a_very_long_cell_moves_no_row_but_its_own() {
+        let (mut table, long) = (Table::new(&["name", "what"]), "n".repeat(512));
+        table.row(["a".into(), "b".into()]);
+        table.row([long.clone(), "b".into()]);
+        assert_eq!(table.to_string(), format!("name  what\na     b\n{long}  b\n"));
     }
 }

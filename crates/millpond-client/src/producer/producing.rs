@@ -19,7 +19,7 @@ use crate::client::{Phase, Shared};
 use crate::error::{Error, Result};
 use crate::link::{Link, Pending};
 use crate::outcomes::Outcomes;
-use crate::publish::outcomes;
+use crate::publish::copies;
 use crate::route::Parts;
 
 /// The producer session.
@@ -202,7 +202,7 @@ impl Producing {
         };
         let sent = state.unsettled.remove(at).expect("it was found there");
         let fenced = matches!(answer, Response::Error { code: Code::ProducerFenced, .. });
-        let result = match outcomes(answer, &self.server) {
+        let result = match copies(answer, &self.server).map(|copies| copies.outcomes) {
             // An earlier connection may have brought it to where it was stored and then forgotten or fenced off.
             Err(Error::Refused { code: Code::SessionUnknown | Code::ProducerFenced, detail }) if sent.repeated => {
                 Err(Error::Unconfirmed { what: "publish", server: self.server.clone(), reason: detail })

@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::limits::{REASON_MAX, RECEIPTS_MAX};
-use millpond_types::{Coalesce, Code, FinishOutcome, LeaseNumber, Millis, OutcomeRun, Retry, RunTime, Sequence};
+use millpond_types::{
+    Coalesce, Code, FinishOutcome, LeaseNumber, Millis, NamespaceName, OutcomeRun, Retry, RunTime, Sequence,
+};
 
 use crate::Core;
 use crate::command::{Finish, FinishVerb, ReceiptRun};
@@ -33,6 +35,9 @@ impl Core {
         if let FinishVerb::Extend { lease } = &finish.verb {
             self.check_lease(*lease)?;
         }
+        if let Some(namespace) = &finish.namespace {
+            self.check_namespace(namespace, &finish.receipts)?;
+        }
         let mut outcomes = Vec::new();
         let comes_back = matches!(finish.verb, FinishVerb::Release { .. } | FinishVerb::Fail { .. });
         let mut of_runs = Vec::new();
@@ -53,6 +58,23 @@ impl Core {
             self.give_back_rest(slot, Some(of), lease, log);
         }
         Ok(outcomes)
+    }
+
+    /// Leases of topics of another namespace are a slip of whoever names it. Topics that are gone have no leases.
+    fn check_namespace(&self, name: &NamespaceName, receipts: &[ReceiptRun]) -> Result<(), Refusal> {
+        let namespace = self.namespace_of(name)?;
+        for ReceiptRun { first, .. } in receipts {
+            let slot = self.state.topics.by_number(first.topic, first.group);
+            let other = slot.map(|slot| self.state.topics[slot].namespace).filter(|other| *other != namespace);
+            if let Some(other) = other {
+                let other = &self.state.namespaces[other].name;
+                let detail = format!(
+                    "the receipt {first} is of namespace {other}, and the call names {name}; nothing was done. Name {other}"
+                );
+                return Err((Code::ArgumentInvalid, detail));
+            }
+        }
+        Ok(())
     }
 
     /// Goes over the leases of a run of receipts: for current ones, as many of a lease run as there are at a time, `with`

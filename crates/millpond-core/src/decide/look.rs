@@ -147,7 +147,7 @@ impl Core {
         let one_by_one = pieces.flat_map(|(level, piece)| {
             (0..piece.run().count).map(move |index| {
                 let id = topic.id(level.priority, Sequence(piece.run().first.0 + u64::from(index)));
-                row(id, piece)
+                row(id, piece, self.state.now)
             })
         });
         one_by_one.take(limit).collect()
@@ -273,7 +273,7 @@ impl State {
 
     /// A message that is where `place` says.
     fn view(&self, slot: TopicSlot, id: MessageId, place: Place) -> Found<MessageView> {
-        row(id, self.piece(slot, id, place))
+        row(id, self.piece(slot, id, place), self.now)
     }
 
     /// The hash of the dedup id that a message came with.
@@ -293,14 +293,14 @@ impl State {
     }
 }
 
-fn row(id: MessageId, piece: Piece<'_>) -> Found<MessageView> {
+fn row(id: MessageId, piece: Piece<'_>, now: Now) -> Found<MessageView> {
     let (state, deliveries, failures) = match piece {
         Piece::Line(_) => (MessageState::Waiting, 0, 0),
         Piece::Aside(aside) => {
             let state = match aside.state {
                 AsideWhy::Ready { .. } => MessageState::Waiting,
                 AsideWhy::Delayed { due, .. } => MessageState::Delayed { due },
-                AsideWhy::Retrying { .. } => MessageState::Retrying,
+                AsideWhy::Retrying { due, .. } => MessageState::Retrying { due: now.wall + due.since(now.run) },
                 AsideWhy::Leased(_) => MessageState::Leased,
             };
             (state, aside.deliveries, aside.failures)

@@ -27,7 +27,7 @@ impl Core {
         if let Some(batch) = publish.producer
             && let Some(outcomes) = self.repeated(namespace, batch, Some(&publish.runs))?
         {
-            return Ok(Reply::Published { level: publish.level, outcomes });
+            return Ok(Reply::Published { level: publish.level, outcomes, topics: Vec::new() });
         }
         self.check_size(namespace, &publish.runs)?;
         let mut looked_up = core::mem::take(&mut self.looked_up);
@@ -40,7 +40,7 @@ impl Core {
         let mut outcomes = storing.outcomes;
         shorten(&mut outcomes);
         self.note_batch(namespace, publish.producer, &outcomes, log);
-        Ok(Reply::Published { level: publish.level, outcomes })
+        Ok(Reply::Published { level: publish.level, outcomes, topics: Vec::new() })
     }
 
     /// Refuses a publish that is larger than one may be.

@@ -38,7 +38,7 @@ impl Core {
         if let Some(batch) = producer
             && let Some(outcomes) = self.repeated(namespace, batch, None)?
         {
-            return Ok(Reply::Published { level, outcomes });
+            return Ok(Reply::Published { level, outcomes, topics: Vec::new() });
         }
         if version == 0 {
             return Err(exchange_unknown(&exchange));
@@ -52,7 +52,7 @@ impl Core {
             None => self.publish_all_or_none(namespace, &runs, looked_up, log),
         };
         self.note_batch(namespace, producer, &outcomes, log);
-        Ok(Reply::Published { level, outcomes })
+        Ok(Reply::Published { level, outcomes, topics: runs.into_iter().map(|copy| copy.topic).collect() })
     }
 
     fn publish_all_or_none(

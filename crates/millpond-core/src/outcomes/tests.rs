@@ -9,10 +9,12 @@ fn id(topic: u64, priority: u8, sequence: u64) -> MessageId {
 fn outcome() -> impl Strategy<Value = PublishOutcome> {
     let number = || prop_oneof![0..9u64, any::<u64>(), Just(u64::MAX)];
     let id = || (number(), 0..10u8, number()).prop_map(|(topic, priority, sequence)| id(topic, priority, sequence));
-    let due = number().prop_map(|due| MessageState::Delayed { due: WallTime(due) });
+    let delayed = number().prop_map(|due| MessageState::Delayed { due: WallTime(due) });
+    let retrying = number().prop_map(|due| MessageState::Retrying { due: WallTime(due) });
     let state = prop_oneof![
-        due,
-        proptest::sample::select(vec![MessageState::Waiting, MessageState::Retrying, MessageState::Leased]),
+        delayed,
+        retrying,
+        proptest::sample::select(vec![MessageState::Waiting, MessageState::Leased]),
         proptest::sample::select(vec![MessageState::Dead, MessageState::Ended]),
     ];
     let refused = |(code, detail)| PublishOutcome::Refused { code, detail };

@@ -161,7 +161,11 @@ impl History {
         match reply {
             Reply::Forwarded { finished, published } => {
                 let mut lines = self.flat(&Reply::Finished(finished.clone()));
-                lines.extend(self.flat(&Reply::Published { level: Level::Durable, outcomes: published.clone() }));
+                lines.extend(self.flat(&Reply::Published {
+                    level: Level::Durable,
+                    outcomes: published.clone(),
+                    topics: Vec::new(),
+                }));
                 lines
             }
             Reply::Published { outcomes, .. } => {
@@ -176,7 +180,9 @@ impl History {
                                 self.known.ids.push((place.name.clone(), id));
                                 format!("queued {id}")
                             }
-                            PublishOutcome::Duplicate { id, state } => format!("duplicate {id} {}", state_name(*state)),
+                            PublishOutcome::Duplicate { id, state } => {
+                                format!("duplicate {id} {}", self::state(*state))
+                            }
                             PublishOutcome::Coalesced { id, replaced: Some(old) } => {
                                 let of = self.model.topics.iter().find(|(_, topic)| topic.number == id.topic);
                                 let (place, _) = of.expect("a topic that was published to");
@@ -248,7 +254,7 @@ impl History {
                 .iter()
                 .map(|found| {
                     let (row, body) = (&found.row, self.shell.journal.read(found.extent).concat());
-                    format!("{} {body} {} {} {}", row.id, state_name(row.state), row.deliveries, row.failures)
+                    format!("{} {body} {} {} {}", row.id, state(row.state), row.deliveries, row.failures)
                 })
                 .collect();
             assert_eq!(rows, self.model.rows(place), "the messages of {place}");
@@ -290,13 +296,13 @@ impl History {
     }
 }
 
-fn state_name(state: MessageState) -> &'static str {
+fn state(state: MessageState) -> String {
     match state {
-        MessageState::Waiting => "waiting",
-        MessageState::Delayed { .. } => "delayed",
-        MessageState::Retrying => "retrying",
-        MessageState::Leased => "leased",
-        MessageState::Dead => "dead",
-        MessageState::Ended => "ended",
+        MessageState::Waiting => "waiting".into(),
+        MessageState::Delayed { due } => format!("delayed until {}", due.0),
+        MessageState::Retrying { due } => format!("retrying until {}", due.0),
+        MessageState::Leased => "leased".into(),
+        MessageState::Dead => "dead".into(),
+        MessageState::Ended => "ended".into(),
     }
 }

@@ -134,7 +134,9 @@ impl Run {
         };
         let receipts = vec![ReceiptRun { first: receipt, count: 1 }];
         let is_ack = matches!(verb, FinishVerb::Ack);
-        let Reply::Finished(outcomes) = self.command(Command::Finish(Finish { verb, receipts, confirm: true })) else {
+        let Reply::Finished(outcomes) =
+            self.command(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }))
+        else {
             panic!("a finish is decided")
         };
         let machine = self.machines.get_mut(topic).unwrap();

@@ -87,7 +87,7 @@ fn the_id_of_a_dead_letter_follows_it() {
     let receipt: Receipt = run.received[0].receipt;
     let verb = FinishVerb::Reject { reason: Default::default() };
     let receipts = vec![ReceiptRun { first: receipt, count: 1 }];
-    run.give(Command::Finish(Finish { verb, receipts, confirm: true }));
+    run.give(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }));
     run.evict_all();
     let (group, which) = (GroupName::default(), DeadWhich::Filter(Filter::All));
     let redrive = run.give(Command::DeadRedrive { namespace: NamespaceName::default(), group, which });

@@ -290,7 +290,7 @@ impl World {
         };
         let receipts: Vec<_> = leased.iter().map(|(_, first)| ReceiptRun { first: *first, count: 1 }).collect();
         if !receipts.is_empty() {
-            let reply = self.tell(Command::Finish(Finish { verb, receipts, confirm: true }));
+            let reply = self.tell(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }));
             let Reply::Finished(outcomes) = reply else { panic!("a finish is answered: {reply:?}") };
             assert_eq!(outcomes.len(), 1, "each lease is current: {outcomes:?}");
         }

@@ -42,7 +42,12 @@ impl House {
             }
             self.bare.load(wanted);
             if !receipts.is_empty() {
-                self.bare.submit(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
+                self.bare.submit(Command::Finish(Finish {
+                    verb: FinishVerb::Ack,
+                    receipts,
+                    confirm: false,
+                    namespace: None,
+                }));
             }
         }
     }

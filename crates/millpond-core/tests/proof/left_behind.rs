@@ -100,7 +100,7 @@ fn extended(shell: &mut Shell, receipts: &[Receipt]) -> u32 {
 fn done(shell: &mut Shell, verb: FinishVerb, receipts: &[Receipt]) -> u32 {
     let ticket = shell.ticket();
     let receipts = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
-    let finish = Command::Finish(Finish { verb, receipts, confirm: true });
+    let finish = Command::Finish(Finish { verb, receipts, confirm: true, namespace: None });
     let outputs = shell.turn(vec![(ticket, finish)]);
     let outcomes = outputs.into_iter().find_map(|output| match output {
         Output::Reply { reply: Reply::Finished(outcomes), .. } => Some(outcomes),

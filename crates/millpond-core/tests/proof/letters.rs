@@ -78,7 +78,7 @@ impl Desk {
         let received = desk.0.turn();
         let receipts = received.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
         let verb = FinishVerb::Reject { reason: Bytes::new() };
-        desk.0.submit(Command::Finish(Finish { verb, receipts, confirm: false }));
+        desk.0.submit(Command::Finish(Finish { verb, receipts, confirm: false, namespace: None }));
         desk.0.turn();
         desk.0.core.set_room(0);
         while desk.0.core.make_room() {}

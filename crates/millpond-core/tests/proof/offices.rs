@@ -329,7 +329,7 @@ impl World {
             _ => FinishVerb::Extend { lease: Some(Millis::minutes(60)) },
         };
         let receipts = vec![ReceiptRun { first: receipt, count: 1 }];
-        let reply = self.turn(Command::Finish(Finish { verb, receipts, confirm: true }));
+        let reply = self.turn(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }));
         let Some(Reply::Finished(outcomes)) = reply else { panic!("{reply:?}") };
         assert_eq!(outcomes[0].outcome, expected);
     }
@@ -397,6 +397,7 @@ impl World {
                 verb: FinishVerb::Ack,
                 receipts: vec![ReceiptRun { first: receipt, count: 1 }],
                 confirm: false,
+                namespace: None,
             }));
         }
         let Reply::Namespaces { rows, .. } = self.say("stats") else { panic!("stats are told") };

@@ -77,7 +77,7 @@ impl Pond {
         let receipts: Vec<ReceiptRun> = held.drain(..count.min(held.len())).collect();
         for receipts in receipts.chunks(AT_ONCE) {
             let (verb, receipts) = (verb.clone(), receipts.to_vec());
-            self.bare.submit(Command::Finish(Finish { verb, receipts, confirm: false }));
+            self.bare.submit(Command::Finish(Finish { verb, receipts, confirm: false, namespace: None }));
         }
     }
 
@@ -261,7 +261,7 @@ fn who_was_not_told_that_leases_have_ended_is_found_by_the_watch() {
     let mut pond = Pond::stocked();
     pond.attach(1, ALL);
     let receipts = pond.held.get_mut(&1).unwrap().split_off(1000);
-    pond.bare.submit(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
+    pond.bare.submit(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false, namespace: None }));
     let before = pond.delivered;
     pond.bare.core.forget_wake_ups();
     pond.turn();

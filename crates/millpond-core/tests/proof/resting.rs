@@ -124,7 +124,7 @@ impl House {
     fn finish(&mut self, verb: &FinishVerb, runs: &[LeasedRun]) {
         for some in runs.chunks(500) {
             let receipts = some.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
-            self.turn(Some(Command::Finish(Finish { verb: verb.clone(), receipts, confirm: false })));
+            self.turn(Some(Command::Finish(Finish { verb: verb.clone(), receipts, confirm: false, namespace: None })));
         }
         self.rest();
     }
@@ -704,7 +704,12 @@ fn a_topic_stays_while_the_front_of_its_line_is_on_its_way() {
             held.drain(..).map(|run: LeasedRun| ReceiptRun { first: run.receipt, count: run.count }).collect();
         // What was asked for comes a turn later still, when nothing of the topic is leased any more.
         let late = std::mem::take(&mut house.wanted);
-        held.extend(house.turn(Some(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }))));
+        held.extend(house.turn(Some(Command::Finish(Finish {
+            verb: FinishVerb::Ack,
+            receipts,
+            confirm: false,
+            namespace: None,
+        }))));
         house.wanted.extend(late);
         held.extend(house.turn(Some(receive(3))));
         got += messages(&held);

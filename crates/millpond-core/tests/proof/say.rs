@@ -36,7 +36,14 @@ pub fn output(output: &Output, journal: &Journal, names: &Names, now: Now) -> Ve
 fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
     match reply {
         Reply::Published { outcomes, .. } if outcomes.is_empty() => vec!["goes nowhere".into()],
-        Reply::Published { outcomes, .. } => runs(outcomes, |outcome| published(outcome, now)),
+        Reply::Published { outcomes, topics, .. } => {
+            let mut lines = runs(outcomes, |outcome| published(outcome, now));
+            if !topics.is_empty() {
+                let topics: Vec<&str> = topics.iter().map(|topic| topic.as_str()).collect();
+                lines.push(format!("to {}", topics.join(" ")));
+            }
+            lines
+        }
         Reply::Received(leases) if leases.is_empty() => vec!["nothing".into()],
         Reply::Received(leases) => leases.iter().map(|run| leased(run, journal)).collect(),
         Reply::Finished(outcomes) => runs(outcomes, finished),
@@ -159,7 +166,7 @@ fn state(state: MessageState, now: Now) -> String {
     match state {
         MessageState::Waiting => "waiting".into(),
         MessageState::Delayed { due } => format!("delayed for {} ms", due.since(now.wall).0),
-        MessageState::Retrying => "retrying".into(),
+        MessageState::Retrying { due } => format!("retrying for {} ms", due.since(now.wall).0),
         MessageState::Leased => "leased".into(),
         MessageState::Dead => "dead".into(),
         MessageState::Ended => "ended".into(),

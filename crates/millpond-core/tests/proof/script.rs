@@ -115,7 +115,8 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
     let (messages, bytes) = (line.number("max").unwrap_or(100), line.number("bytes").unwrap_or(1_000_000));
     let finish = |verb| {
         let confirm = line.option("confirm") != Some("no");
-        Command::Finish(Finish { verb, receipts: line.receipts(names), confirm })
+        let namespace = line.option("within").map(|name| NamespaceName::try_from(name).unwrap());
+        Command::Finish(Finish { verb, receipts: line.receipts(names), confirm, namespace })
     };
     let reason = || Bytes::from(line.option("reason").unwrap_or_default().to_owned());
     match line.verb {

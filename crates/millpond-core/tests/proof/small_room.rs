@@ -38,7 +38,7 @@ fn it_is_crowded_when_none_can_leave_and_no_longer_when_one_can() {
     }
     assert!(bare.core.is_crowded(), "all are leased");
     let release = FinishVerb::Release { delay: Millis::ZERO };
-    turn(&mut bare, Command::Finish(Finish { verb: release, receipts, confirm: false }));
+    turn(&mut bare, Command::Finish(Finish { verb: release, receipts, confirm: false, namespace: None }));
     assert!(!bare.core.is_crowded());
 }
 
@@ -57,7 +57,7 @@ fn topics_that_hold_very_much_and_were_read_ahead_leave_for_want_of_room() {
         bare.submit(receive(1));
         let receipts = rest(&mut bare);
         assert_eq!(receipts.len(), 1);
-        turn(&mut bare, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
+        turn(&mut bare, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false, namespace: None }));
         let wake = bare.core.next_wake().expect("what was read ahead is looked at again");
         let Now { run, wall } = bare.core.now();
         bare.core.set_time(Now { run: run + wake, wall: wall + wake });

@@ -81,6 +81,8 @@ pub struct Finish {
     pub verb: FinishVerb,
     /// Whether to answer.
     pub confirm: bool,
+    /// The namespace that all of the leases have to be of; any where `None`.
+    pub namespace: Option<NamespaceName>,
     /// The receipts: each names the first of so many leases of consecutive numbers.
     pub receipts: Vec<(Receipt, u32)>,
 }

@@ -207,7 +207,7 @@ impl Draw {
         match self.below(6) {
             0 => MessageState::Waiting,
             1 => MessageState::Delayed { due: self.wall() },
-            2 => MessageState::Retrying,
+            2 => MessageState::Retrying { due: self.wall() },
             3 => MessageState::Leased,
             4 => MessageState::Dead,
             _ => MessageState::Ended,
@@ -294,7 +294,7 @@ impl Draw {
             3 => FinishVerb::Reject { reason: self.bytes(0, REASON_MAX) },
             _ => FinishVerb::Extend { lease: self.option(Draw::millis) },
         };
-        Finish { verb, confirm: self.flag(), receipts: self.receipts() }
+        Finish { verb, confirm: self.flag(), namespace: self.option(Draw::namespace), receipts: self.receipts() }
     }
 
     /// A request of the kind.
@@ -539,6 +539,10 @@ impl Draw {
             "Published" => {
                 Response::Published(self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }))
             }
+            "Routed" => Response::Routed {
+                topics: self.list(1, Draw::topic),
+                outcomes: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }),
+            },
             "Forwarded" => Response::Forwarded {
                 finished: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: FINISHED[d.below(4)].clone() }),
                 published: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }),

@@ -181,9 +181,11 @@ impl Handle {
     /// A verb on receipts. Each has its own outcome, equal neighbours as one run.
     pub fn finish(&self, verb: FinishVerb, receipts: &[Receipt]) -> Call<Vec<OutcomeRun<FinishOutcome>>> {
         let receipts = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
-        self.submit(Command::Finish(Finish { verb, receipts, confirm: true }), |answered| match answered {
-            Answered::Reply(Reply::Finished(outcomes)) => Ok(outcomes),
-            _ => unreachable!("a finish is answered by its outcomes"),
+        self.submit(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }), |answered| {
+            match answered {
+                Answered::Reply(Reply::Finished(outcomes)) => Ok(outcomes),
+                _ => unreachable!("a finish is answered by its outcomes"),
+            }
         })
     }
 

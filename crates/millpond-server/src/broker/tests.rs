@@ -392,7 +392,7 @@ fn old_messages_that_nobody_takes_do_not_pin_the_disk() {
         assert_eq!(receipts.len(), 1);
         let verb = FinishVerb::Ack;
         let receipts = vec![ReceiptRun { first: receipts[0], count: 10 }];
-        broker.call(Command::Finish(Finish { verb, receipts, confirm: true })).wait().unwrap();
+        broker.call(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None })).wait().unwrap();
     }
     broker.shutdown().unwrap();
     let segments = || disk.list().unwrap().iter().filter(|name| name.ends_with(".journal")).count();

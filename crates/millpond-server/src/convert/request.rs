@@ -108,7 +108,8 @@ pub(crate) fn finish(finish: frame::Finish) -> Result<Command, Refusal> {
         frame::FinishVerb::Reject { reason } => command::FinishVerb::Reject { reason: checked_reason(reason)? },
         frame::FinishVerb::Extend { lease } => command::FinishVerb::Extend { lease },
     };
-    Ok(Command::Finish(command::Finish { verb, receipts: receipt_runs(finish.receipts)?, confirm: finish.confirm }))
+    let (receipts, namespace) = (receipt_runs(finish.receipts)?, finish.namespace);
+    Ok(Command::Finish(command::Finish { verb, receipts, namespace, confirm: finish.confirm }))
 }
 
 fn checked_reason(reason: bytes::Bytes) -> Result<bytes::Bytes, Refusal> {

@@ -12,7 +12,8 @@ use millpond_types::{DeadView, MessageView};
 /// If it holds messages, which are read first, or says that a session has begun, which needs the session's id.
 pub(crate) fn response(reply: Reply) -> Response {
     match reply {
-        Reply::Published { outcomes, .. } => Response::Published(outcomes),
+        Reply::Published { outcomes, topics, .. } if topics.is_empty() => Response::Published(outcomes),
+        Reply::Published { outcomes, topics, .. } => Response::Routed { topics, outcomes },
         Reply::Finished(outcomes) => Response::Finished(outcomes),
         Reply::Lost(_) => unreachable!("no client is told"),
         Reply::Forwarded { finished, published } => Response::Forwarded { finished, published },

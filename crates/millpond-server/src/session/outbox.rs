@@ -170,7 +170,7 @@ impl Out {
             Out::Delivery { leases, .. } => leases.len() * RUN,
             Out::Reply { reply, .. } => match reply {
                 Reply::Received(runs) => runs.len() * RUN,
-                Reply::Published { outcomes, .. } => outcomes.len() * 64,
+                Reply::Published { outcomes, topics, .. } => outcomes.len() * 64 + topics.len() * 512,
                 Reply::Finished(outcomes) => outcomes.len() * 8,
                 Reply::Messages(rows) => rows.len() * 256,
                 Reply::Namespaces { rows, .. } => rows.iter().map(NamespaceView::frame_bytes).sum(),

@@ -228,7 +228,7 @@ mod tests {
         let begin = SessionBegin { session: SessionId(1), resume: Default::default(), held: receipts.clone() };
         least(Command::SessionBegin(begin), 200_000);
         let verb = FinishVerb::Fail { reason: Bytes::from_static(&[b'x'; 1000]) };
-        least(Command::Finish(Finish { verb, receipts, confirm: true }), 201_000);
+        least(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }), 201_000);
         let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], session: None };
         assert!(goodbye.weight() >= 480_000);
     }

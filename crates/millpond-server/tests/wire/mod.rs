@@ -138,7 +138,7 @@ impl Client {
     }
 
     pub fn ack(&mut self, receipt: Receipt, count: u32) -> Vec<OutcomeRun<FinishOutcome>> {
-        let finish = Finish { verb: FinishVerb::Ack, confirm: true, receipts: vec![(receipt, count)] };
+        let finish = Finish { verb: FinishVerb::Ack, confirm: true, namespace: None, receipts: vec![(receipt, count)] };
         match self.ask(Request::Finish(finish)) {
             Response::Finished(outcomes) => outcomes,
             other => panic!("{other:?}"),

@@ -42,8 +42,10 @@ impl Routed {
             let topics = &self.topics;
             Err(Violation::routes(format!("{what}: it leads to {topics:?}, stored is {stored:?}, told {reply:?}")))
         };
-        let outcomes = match reply {
-            Reply::Published { outcomes, .. } => outcomes.iter().flat_map(|run| (0..run.count).map(|_| &run.outcome)),
+        let (outcomes, named) = match reply {
+            Reply::Published { outcomes, topics, .. } => {
+                (outcomes.iter().flat_map(|run| (0..run.count).map(|_| &run.outcome)), topics)
+            }
             _ if stored.is_empty() => return Ok(()),
             _ => return wrong("a refused message is stored"),
         };
@@ -58,6 +60,9 @@ impl Routed {
             } else {
                 wrong("some copies are refused, and others stored")
             };
+        }
+        if !topics.iter().eq(named) {
+            return wrong("the topics that are told are others");
         }
         if topics.is_empty() && self.unroutable == Unroutable::Refuse || outcomes.len() != topics.len() {
             return wrong("there is not an outcome for each topic");

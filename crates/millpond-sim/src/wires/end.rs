@@ -9,7 +9,7 @@ use millpond_protocol::{
     Attach, Decoder, Finish, FinishVerb, Forward, Incoming, LeasedRun, Level, ProducerBatch, Publish, PublishRun,
     Receive, Request as Frame, Response, VERSION, encode_request,
 };
-use millpond_types::{Code, Millis, Receipt};
+use millpond_types::{Code, Millis, OutcomeRun, PublishOutcome, Receipt, TopicName};
 
 use crate::bodies::sizes_of;
 use crate::clients::{Asked, Request};
@@ -114,13 +114,8 @@ impl End {
             Response::Welcome { .. } | Response::PublishCredit { .. } | Response::SessionExpired => return Ok(None),
             // It was resumed elsewhere or lost for its silence, or the connection was silent.
             Response::Closing { code: Code::SessionUnknown | Code::UnexpectedFrame, .. } => return Ok(None),
-            Response::Published(outcomes) => {
-                let asked = self.answered(correlation)?;
-                let Asked::Publish { level, .. } = asked else {
-                    return Err(Violation::back(format!("{asked:?} is answered as a publish")));
-                };
-                return Ok(Some(Heard::Reply(asked, Reply::Published { level, outcomes })));
-            }
+            Response::Published(outcomes) => return self.published(correlation, outcomes, Vec::new()),
+            Response::Routed { topics, outcomes } => return self.published(correlation, outcomes, topics),
             Response::Forwarded { finished, published } => Reply::Forwarded { finished, published },
             Response::Finished(outcomes) => Reply::Finished(outcomes),
             Response::SessionBegun { resumed, .. } => Reply::SessionBegun { resumed },
@@ -135,6 +130,19 @@ impl End {
             _ => {}
         }
         Ok(Some(Heard::Reply(asked, reply)))
+    }
+
+    fn published(
+        &mut self,
+        correlation: u32,
+        outcomes: Vec<OutcomeRun<PublishOutcome>>,
+        topics: Vec<TopicName>,
+    ) -> Result<Option<Heard>, Violation> {
+        let asked = self.answered(correlation)?;
+        let Asked::Publish { level, .. } = asked else {
+            return Err(Violation::back(format!("{asked:?} is answered as a publish")));
+        };
+        Ok(Some(Heard::Reply(asked, Reply::Published { level, outcomes, topics })))
     }
 
     fn answered(&mut self, correlation: u32) -> Result<Asked, Violation> {
@@ -175,7 +183,7 @@ fn frame(command: Command) -> Frame {
             namespace: publish.namespace,
             runs: publish.runs.into_iter().map(run).collect(),
         }),
-        Command::Finish(command::Finish { verb, receipts, confirm }) => {
+        Command::Finish(command::Finish { verb, receipts, namespace, confirm }) => {
             let verb = match verb {
                 command::FinishVerb::Ack => FinishVerb::Ack,
                 command::FinishVerb::Release { delay } => FinishVerb::Release { delay },
@@ -184,7 +192,7 @@ fn frame(command: Command) -> Frame {
                 command::FinishVerb::Extend { lease } => FinishVerb::Extend { lease },
                 command::FinishVerb::Damaged => unreachable!("only the broker finds damage"),
             };
-            Frame::Finish(Finish { verb, confirm, receipts: pairs(receipts) })
+            Frame::Finish(Finish { verb, confirm, namespace, receipts: pairs(receipts) })
         }
         Command::Receive(command::Receive {
             namespace,

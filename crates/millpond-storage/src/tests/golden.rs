@@ -100,7 +100,7 @@ fn make() {
     let Some(Output::Reply { reply: Reply::Received(runs), .. }) = outputs.first() else { panic!("{outputs:?}") };
     let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
     let verb = FinishVerb::Reject { reason: "no good".into() };
-    turn(&mut opened, Command::Finish(Finish { verb, receipts, confirm: true }));
+    turn(&mut opened, Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }));
     stop(opened);
     let _ = fs::remove_dir_all(golden());
     copy(directory.path(), &golden());

@@ -57,7 +57,7 @@ fn a_few_old_messages_do_not_pin_the_disk() {
             }
         }
         let finish = |verb, receipts: &[ReceiptRun]| {
-            Command::Finish(Finish { verb, receipts: receipts.to_vec(), confirm: true })
+            Command::Finish(Finish { verb, receipts: receipts.to_vec(), confirm: true, namespace: None })
         };
         work.turn(&mut opened, finish(FinishVerb::Ack, &leases[2..])).unwrap();
         if round % 4 == 0 {

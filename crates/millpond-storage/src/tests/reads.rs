@@ -44,7 +44,7 @@ fn a_topic_on_the_disk_is_read_about_once() {
         };
         delivered += runs.iter().map(|run| run.count).sum::<u32>();
         let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
-        turn(&mut opened, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true }));
+        turn(&mut opened, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None }));
     }
     let rows = opened.store.tree().stats().keys_scanned - before;
     let each = rows as f64 / f64::from(delivered);

@@ -213,7 +213,7 @@ fn a_checkpoint_lets_dead_segments_go_and_is_started_from() {
         } {
             let receipts = vec![ReceiptRun { first: run.receipt, count: run.count }];
             let verb = FinishVerb::Ack;
-            turn(&mut opened, time, Command::Finish(Finish { verb, receipts, confirm: true }));
+            turn(&mut opened, time, Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }));
         }
     }
     let segments = |suffix: &str| {

@@ -110,7 +110,7 @@ fn dead_letters_stay_dead_and_topics_without_a_name_get_one() {
     let [Output::Reply { reply: Reply::Received(runs), .. }] = &outputs[..] else { panic!("{outputs:?}") };
     let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
     let verb = FinishVerb::Reject { reason: "no good".into() };
-    workload.turn(&mut opened, Command::Finish(Finish { verb, receipts, confirm: true })).unwrap();
+    workload.turn(&mut opened, Command::Finish(Finish { verb, receipts, confirm: true, namespace: None })).unwrap();
     workload.mark(&mut opened, Mark::Stop).unwrap();
     let dead = |core: &Core| {
         let letters = core.pages().filter_map(|page| if let Page::Dead(dead) = page { Some(dead) } else { None });

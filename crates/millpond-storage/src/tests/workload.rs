@@ -127,7 +127,7 @@ impl Workload {
         if receipts.is_empty() {
             return Ok(());
         }
-        let ack = Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true });
+        let ack = Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None });
         self.turn(opened, ack).map(|_| ())
     }
 

@@ -167,7 +167,7 @@ impl Consumer {
     /// Puts acks into the outbox.
     pub fn ack(&mut self, receipts: &[(Receipt, u32)]) {
         for receipts in receipts.chunks(RECEIPTS_MAX) {
-            let finish = Finish { verb: FinishVerb::Ack, confirm: true, receipts: receipts.to_vec() };
+            let finish = Finish { verb: FinishVerb::Ack, confirm: true, namespace: None, receipts: receipts.to_vec() };
             encode_request(&Request::Finish(finish), 0, &mut self.outbox);
         }
     }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::target::Target;
 use crate::cli::Output;
 use crate::say;
+use crate::shell;
 use crate::table::Table;
 
 /// A report that is being filled.
@@ -120,14 +121,10 @@ impl Figure {
 
 /// The command line as it may be pasted into a shell.
 fn command_line() -> String {
-    let quote = |word: String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    };
     let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     // Where the binary lies is nobody's business and differs from machine to machine.
     let binary = words.next().map(|_| "millpond".to_owned());
-    binary.into_iter().chain(words.map(quote)).collect::<Vec<_>>().join(" ")
+    binary.into_iter().chain(words.map(|word| shell::quoted(&word))).collect::<Vec<_>>().join(" ")
 }
 
 fn machine() -> Value {

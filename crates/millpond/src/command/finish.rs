@@ -64,7 +64,7 @@ pub struct Extend {
 /// Which leases.
 #[derive(Args)]
 struct Leases {
-    /// The namespace
+    /// The namespace that they are of
     #[arg(value_name = "NS", value_parser = namespace)]
     namespace: NamespaceName,
     /// Receipts as receive and work give them
@@ -138,11 +138,8 @@ impl Leases {
     ) -> Result<(), Failure> {
         let mut receipts = Receipts::default();
         self.receipts.iter().for_each(|receipt| receipts.push(*receipt));
-        let outcomes = with_client(globals, async |client| {
-            // A receipt is of the whole broker; a namespace that does not exist is a slip all the same.
-            client.stats(self.namespace).await?;
-            Ok(verb(client, receipts).await?)
-        })?;
+        let receipts = receipts.within(self.namespace);
+        let outcomes = with_client(globals, async |client| Ok(verb(client, receipts).await?))?;
         for (receipt, outcome) in self.receipts.iter().zip(outcomes.iter()) {
             let outcome = match outcome {
                 FinishOutcome::Done => done,

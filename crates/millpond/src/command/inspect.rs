@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use millpond_storage::Verdict;
-use serde_json::json;
+use millpond_storage::{Finding, Findings, Verdict};
+use serde_json::{Value, json};
 
 use crate::cli::{Globals, Output};
 use crate::failure::Failure;
@@ -62,10 +62,7 @@ impl Inspect {
         let mut output = BufWriter::new(io::stdout().lock());
         let verdict = match form {
             Output::Table => millpond_storage::inspect(&self.directory, self.facts, &mut output),
-            Output::Json => {
-                let mut lines = Objects { output: &mut output, line: Vec::new(), about: String::new() };
-                millpond_storage::inspect(&self.directory, self.facts, &mut lines)
-            }
+            Output::Json => millpond_storage::inspect(&self.directory, self.facts, &mut Fields(&mut output)),
         }?;
         if form == Output::Json {
             writeln!(output, "{}", json!({ "about": "verdict", "in_order": verdict == Verdict::InOrder }))?;
@@ -74,10 +71,53 @@ impl Inspect {
     }
 }
 
-/// Columns of a report's line that say what it is about. Where they are empty, it is still about the same.
+/// Tells each finding as an object on a line.
+struct Fields<'a>(&'a mut dyn Write);
+
+impl Findings for Fields<'_> {
+    fn found(&mut self, finding: Finding) -> io::Result<()> {
+        writeln!(self.0, "{}", object(&finding))
+    }
+}
+
+fn object(finding: &Finding) -> Value {
+    match finding {
+        Finding::Directory { place, id } => {
+            json!({ "about": "directory", "directory": place, "id": format!("{id:032x}") })
+        }
+        Finding::InUse => json!({ "about": "in use" }),
+        Finding::Noted { what } => json!({ "about": "noted", "what": what }),
+        Finding::Checkpoint { position, start, namespaces, topics } => json!({
+            "about": "checkpoint", "position": position, "start": start, "namespaces": namespaces, "topics": topics,
+        }),
+        Finding::Segment { name, position, bytes } => {
+            json!({ "about": "segment", "segment": name, "position": position, "bytes": bytes })
+        }
+        Finding::Batch { position, facts, durable, start, run, wall, flags } => json!({
+            "about": "batch", "position": position, "facts": facts, "durable": durable, "start": start,
+            "run_ms": run, "wall_ms": wall, "flags": flags,
+        }),
+        Finding::Fact { position, fact, block } => {
+            json!({ "about": "fact", "position": position, "fact": format!("{fact:?}"), "block_bytes": block })
+        }
+        Finding::SegmentEnd { name, batches, facts, position, offset } => json!({
+            "about": "segment end", "segment": name, "batches": batches, "facts": facts, "position": position,
+            "offset": offset,
+        }),
+        Finding::Journal { end, is_orderly, starts } => {
+            json!({ "about": "journal", "position": end, "orderly": is_orderly, "starts": starts })
+        }
+        Finding::TornTail { bytes } => json!({ "about": "torn tail", "bytes": bytes }),
+        Finding::Live { name, bytes } => json!({ "about": "live", "segment": name, "bytes": bytes }),
+        Finding::AllLive { bytes, runs } => json!({ "about": "all live", "bytes": bytes, "runs": runs }),
+        Finding::Damaged { what } => json!({ "about": "damaged", "what": what }),
+    }
+}
+
+/// Columns of such a line that say what it is about. Where they are empty, it is still about the same.
 const ABOUT: usize = 12;
 
-/// Makes an object of each line of the report.
+/// Makes an object of each line of what a salvage tells.
 struct Objects<'a, W> {
     output: &'a mut W,
     /// What is written of a line so far.

@@ -114,9 +114,12 @@ fn row(view: &MessageView) -> [String; 9] {
     ]
 }
 
-/// When a delayed message is due.
+/// When a message is due that has a delay or is in retry.
 fn due(state: MessageState) -> String {
-    if let MessageState::Delayed { due } = state { json::time_text(due) } else { String::new() }
+    match state {
+        MessageState::Delayed { due } | MessageState::Retrying { due } => json::time_text(due),
+        _ => String::new(),
+    }
 }
 
 /// The beginning of a body, on one line.

@@ -373,9 +373,7 @@ fn show_topic(view: &NamespaceView, topic: &TopicName) -> Table {
 fn list(views: &[NamespaceView]) -> Table {
     let mut table = Table::new(&["namespace", "topics", "unfinished", "dead"]);
     for view in views {
-        let sum =
-            |of: fn(&millpond_types::Counts) -> u64| view.groups.iter().map(|group| of(&group.counts)).sum::<u64>();
-        let (unfinished, dead) = (sum(|c| c.unfinished()), sum(|c| c.dead));
+        let (unfinished, dead) = (json::unfinished(view), json::dead_letters(view));
         table.row([view.name.to_string(), view.usage.topics.to_string(), unfinished.to_string(), dead.to_string()]);
     }
     table

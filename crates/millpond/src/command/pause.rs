@@ -9,6 +9,7 @@ use crate::cli::Globals;
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::json;
+use crate::shell;
 
 /// Stop deliveries of a topic, or of all topics with a prefix; publishing goes on
 #[derive(Args)]
@@ -51,8 +52,9 @@ impl Resume {
 /// What is not paused by itself may be by prefixes, and those are what to resume.
 fn not_paused(TopicRef { namespace, name }: TopicRef, is_prefix: bool, paused: &[(TopicName, bool)]) -> String {
     let covers = |(other, prefix): &&(TopicName, bool)| *prefix && name.as_str().starts_with(other.as_str());
-    let wider =
-        paused.iter().filter(covers).map(|wide| format!("`millpond resume '{namespace}/{}'`", json::paused_text(wide)));
+    let resume =
+        |wide| format!("`millpond resume {}`", shell::quoted(&format!("{namespace}/{}", json::paused_text(wide))));
+    let wider = paused.iter().filter(covers).map(resume);
     let (wider, shown) = (wider.collect::<Vec<_>>(), json::paused_text(&(name.clone(), is_prefix)));
     if wider.is_empty() {
         return format!("{shown} is not paused: `millpond namespace show {namespace}` lists what is");

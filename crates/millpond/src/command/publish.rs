@@ -2,12 +2,13 @@
 
 mod told;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use millpond_client::{Batch, Client, Error, Level, Message};
+use millpond_client::{Batch, Client, Copies, Error, Level, Message};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
 use millpond_types::{ExchangeName, Millis, OutcomeRun, Priority, PublishOutcome, RoutingKey, TopicName};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -53,7 +54,7 @@ pub struct Publish {
     /// Of all messages with this id, one is stored within the namespace's dedup window
     #[arg(long, value_name = "ID", value_parser = quantity::dedup_id)]
     dedup_id: Option<String>,
-    /// A header; may be given several times
+    /// A header; may be given several times, each key once
     #[arg(long = "header", value_name = "K=V", value_parser = quantity::header)]
     headers: Vec<(String, String)>,
     /// When the command is done: when the message is synced to the disk, when it is written to the file, or at once
@@ -83,6 +84,7 @@ impl Publish {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let to = self.to()?;
+        self.check_headers()?;
         if self.lines {
             return self.run_lines(globals, &to);
         }
@@ -118,6 +120,15 @@ impl Publish {
             (_, Some(_)) => {
                 Err(Failure::usage(format!("an exchange knows the topics by itself: write {namespace} alone")))
             }
+        }
+    }
+
+    /// A key that is given twice is a slip: whoever reads the headers as a map would find one of its values.
+    fn check_headers(&self) -> Result<(), Failure> {
+        let mut seen = BTreeSet::new();
+        match self.headers.iter().find(|(key, _)| !seen.insert(key)) {
+            Some((key, _)) => Err(Failure::usage(format!("--header gives {key} more than one value: say one of them"))),
+            None => Ok(()),
         }
     }
 
@@ -221,7 +232,7 @@ impl Publish {
             To::Exchange(exchange, key) => {
                 for body in bodies {
                     let message = self.with_options(Message::routed(exchange.clone(), key.clone(), body));
-                    let outcomes = client.route(namespace, level, &message).await?;
+                    let Copies { topics, outcomes } = client.route(namespace, level, &message).await?;
                     if level == Level::None {
                         told.unconfirmed(1);
                         continue;
@@ -229,7 +240,7 @@ impl Publish {
                     if outcomes.is_empty() {
                         told.nowhere();
                     }
-                    told.add_routed(outcomes.runs().to_vec());
+                    told.add_copies(topics, &outcomes);
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::address::{Address, filter};
 use crate::cli::Globals;
 use crate::connection::with_client;
 use crate::failure::Failure;
-use crate::{json, quantity};
+use crate::{json, quantity, say};
 
 /// Lease messages and print each as a JSON object on a line
 #[derive(Args)]
@@ -64,6 +64,9 @@ impl Receive {
             let mut left = self.max;
             let mut wait = self.wait.unwrap_or_default();
             while left > 0 {
+                if say::is_unread() {
+                    return Err(Failure::refused("stdout is closed: nothing was received, for nobody reads it"));
+                }
                 let options = ReceiveOptions {
                     group: self.group.clone(),
                     filter: filter.clone(),

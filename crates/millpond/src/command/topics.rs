@@ -13,6 +13,7 @@ use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::json;
 use crate::say;
+use crate::shell;
 use crate::table::Table;
 
 /// List the topics of a namespace, by name or the deepest or oldest first, or show one with its cursors
@@ -91,7 +92,7 @@ impl Topics {
         if let Some(last) = views.last()
             && views.len() == self.limit as usize
         {
-            say::note(format!("there may be more: --after {:?}", last.name.as_str()));
+            say::note(format!("there may be more: --after {}", shell::quoted(last.name.as_str())));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, watch};
 
 use super::receive::group;
 use crate::address::{Address, TopicAddress, filter};
-use crate::child::{Task, handle};
+use crate::child::{Task, handle, unread};
 use crate::cli::Globals;
 use crate::connection::{options, runtime};
 use crate::failure::Failure;
@@ -38,6 +38,9 @@ With --forward a worker is a stage of a chain: each message of the one topic bec
 once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id. Where
 the target can take no output, the worker ends and its messages are released; an output that is too
 large fails its message alone.
+
+When nobody reads on what the commands print, as with `| head`, the worker ends with status 1; a message
+whose command fails for that is released.
 
 On SIGTERM, SIGINT or SIGHUP the worker finishes what runs and releases the rest; a second signal sends
 SIGTERM to what runs, and releases the messages of commands that it ends. With nohup, SIGHUP does
@@ -111,7 +114,7 @@ impl Work {
                 .await?;
             let (hurry, hurried) = watch::channel(false);
             let (broken, mut breakage) = watch::channel(None);
-            let server = globals.server.clone();
+            let (server, prints) = (globals.server.clone(), self.forward.is_none());
             let task = Task {
                 client: client.clone(),
                 namespace,
@@ -129,6 +132,7 @@ impl Work {
             tokio::select! {
                 _ = signals.next() => {}
                 ended = workers.ended() => return Err(ended.err().map_or_else(over, Failure::from)),
+                () = say::unread(), if prints => failure = Some(unread()),
                 Ok(broken) = breakage.wait_for(Option::is_some) => failure = broken.clone(),
             }
             let stopped = workers.stop();

@@ -18,16 +18,20 @@ fn messages_go_where_exchanges_lead() {
     let route = |key: &str, rest: &[&str]| {
         let args =
             [&["publish", "default", "--exchange", "events", "--key", key, "--output", "json"][..], rest].concat();
-        broker.json(&args).len()
+        let copies = broker.json(&args);
+        copies.iter().map(|copy| copy["topic"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(route("eu.paid", &["m1", "--dedup-id", "1"]), 2);
-    assert_eq!(route("eu.paid", &["m1", "--dedup-id", "1"]), 2, "two duplicates");
-    assert_eq!(route("eu.sent", &["m2", "--priority", "9"]), 1);
+    assert_eq!(route("eu.paid", &["m1", "--dedup-id", "1"]), ["all", "paid/eu.paid"]);
+    assert_eq!(route("eu.paid", &["m1", "--dedup-id", "1"]), ["all", "paid/eu.paid"], "two duplicates");
+    assert_eq!(route("eu.sent", &["m2", "--priority", "9"]), ["all"]);
+    let table = broker.ok(&["publish", "default", "--exchange", "events", "--key", "us.paid", "m0"]);
+    let lines: Vec<&str> = table.lines().map(|line| line.split_once(" queued ").expect(&table).0).collect();
+    assert_eq!(lines, ["all:", "paid/us.paid:"]);
     let waiting = |topic: &str| {
         let rows = broker.json(&["topics", &format!("default/{topic}"), "--output", "json"]);
         rows[0]["waiting"].clone()
     };
-    assert_eq!((waiting("all"), waiting("paid/eu.paid")), (json!(2), json!(1)));
+    assert_eq!((waiting("all"), waiting("paid/eu.paid")), (json!(3), json!(1)));
     let lines = broker.call_with(&["publish", "default", "--exchange", "events", "--lines"], b"m3\nm4\n").ok();
     assert_eq!(lines.lines().count(), 1, "two messages of one topic, one after the other: {lines}");
 

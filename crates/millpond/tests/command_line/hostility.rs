@@ -136,7 +136,7 @@ fn kinds(at_length: bool) -> Vec<Kind> {
         lease: LeaseNumber(n.wrapping_mul(0xbf58_476d_1ce4_e5b9)),
     };
     let receipts = (0..10_000).map(|n| (receipt(n), 1)).collect();
-    let guess = Request::Finish(Finish { verb: FinishVerb::Ack, confirm: true, receipts });
+    let guess = Request::Finish(Finish { verb: FinishVerb::Ack, confirm: true, namespace: None, receipts });
     let steal = |n: u64| {
         let session = SessionId(n.wrapping_mul(0x94d0_49bb_1331_11eb) | 1);
         encoded(&[Request::SessionBegin { session, resume: Millis::ZERO, held: Vec::new() }])

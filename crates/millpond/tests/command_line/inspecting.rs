@@ -14,6 +14,15 @@ fn every_line_of_the_report_may_be_an_object() {
         "{objects:?}"
     );
     assert_eq!(objects.last().unwrap()["in_order"], true);
+    // Nothing has to be read out of a sentence.
+    let number = |what: &str, field: &str| {
+        let of = objects.iter().find(|object| object["about"] == what);
+        of.unwrap_or_else(|| panic!("nothing about {what}: {objects:?}"))[field].as_u64().unwrap()
+    };
+    let facts = number("segment end", "facts");
+    assert_eq!(about("fact") as u64, facts);
+    assert!(number("segment", "bytes") > 0 && number("segment end", "position") > number("batch", "position"));
+    assert!(objects.iter().any(|fact| fact["block_bytes"].as_u64() > Some(0)), "{objects:?}");
 
     let said = call(&["inspect", "no/such/directory", "--output", "json"]).failed(1, &["no/such/directory"]);
     let objects: Vec<serde_json::Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

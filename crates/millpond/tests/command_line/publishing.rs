@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
+use millpond_client::{Client, Message, NamespaceName};
+
 use crate::broker::{Broker, Said, fresh_directory, millpond, serve};
 
 #[test]
@@ -240,4 +242,21 @@ fn what_the_broker_refuses_is_told_with_the_reason() {
 fn body(message: &serde_json::Value) -> String {
     assert_eq!(message["encoding"], "utf8");
     message["body"].as_str().unwrap().to_owned()
+}
+
+/// A header has one value: a map that a program makes of them would keep one of two, and nobody would know which. Clients may
+/// send more; all of them are shown.
+#[test]
+fn a_header_has_one_value_and_all_are_shown_of_a_client_that_sends_more() {
+    let broker = Broker::start();
+    let twice = ["publish", "default/a", "x", "--header", "k=1", "--header", "l=", "--header", "k=2"];
+    broker.call(&twice).failed(2, &["--header gives k more than one value"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(broker.address.as_str()).await.unwrap();
+        let message = Message::new("a".try_into().unwrap(), "x").header("k", "1").header("l", "").header("k", "2");
+        client.publish(&NamespaceName::default(), message).await.unwrap();
+    });
+    let looked = broker.json(&["look", "default/a", "--output", "json"]);
+    assert_eq!(looked[0]["headers"], serde_json::json!({ "k": ["1", "2"], "l": "" }));
 }

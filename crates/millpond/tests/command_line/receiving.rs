@@ -1,10 +1,11 @@
 //! `receive`, and what can be done with what it leases.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::broker::{Broker, Said};
+use crate::broker::{Broker, Running, Said};
 
 #[test]
 fn one_message_is_one_json_object_on_a_line() {
@@ -49,15 +50,33 @@ fn ack_after_printing_leaves_nothing() {
 }
 
 #[test]
-fn a_reader_that_went_away_gets_nothing_acked() {
+fn a_reader_that_goes_away_gets_nothing_acked() {
+    for rest in [&["--ack"][..], &[]] {
+        let broker = Broker::start();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = broker.command(&[&["receive", "default", "--wait", "1m"], rest].concat());
+        let waiting = Running::of(command.stdout(writer));
+        drop(command);
+        while broker.json(&["stats", "default", "--json"])[0]["connections"] != 1 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(reader);
+        broker.ok(&["publish", "default/a", "x"]);
+        waiting.wait().failed(1, &["stdout is closed", "given back"]);
+        assert_eq!(broker.counts("default")["waiting"], 1);
+    }
+}
+
+/// What would end as it is delivered is not asked for where nobody reads it.
+#[test]
+fn nothing_is_received_at_most_once_for_a_reader_that_went_away() {
     let broker = Broker::start();
     broker.ok(&["publish", "default/a", "x"]);
-    let mut child = broker.command(&["receive", "default", "--wait", "30s", "--ack"]);
-    // The reading end is closed before anything is printed.
+    let mut child = broker.command(&["receive", "default", "--at-most-once"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let said = Said::of(child.stdout(Stdio::from(writer)).output().unwrap());
-    said.failed(1, &["given back"]);
+    said.failed(1, &["stdout is closed", "nothing was received"]);
     assert_eq!(broker.counts("default")["waiting"], 1);
 }
 
@@ -117,6 +136,29 @@ fn a_lost_lease_is_refused_and_the_others_are_done() {
         broker.call(&[verb, "default", &receipts[0]]).failed(1, &["lost"]);
         broker.call(&[verb, "nowhere", &receipts[0]]).failed(1, &["namespace_unknown"]);
     }
+}
+
+/// A receipt is of the whole broker; a call that names another namespace than the lease's does nothing, not even with the
+/// receipts that are of it.
+#[test]
+fn a_receipt_of_another_namespace_is_refused_and_nothing_is_done() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "other"]);
+    for namespace in ["default", "other"] {
+        broker.ok(&["publish", &format!("{namespace}/a"), "x"]);
+    }
+    let lease = |namespace: &str| receipt(&broker.json(&["receive", namespace, "--lease", "1h"])[0]);
+    let (ours, theirs) = (lease("default"), lease("other"));
+    for verb in ["ack", "release", "fail", "reject", "extend"] {
+        let said = broker.call(&[verb, "default", &ours, &theirs]);
+        let said = said.failed(1, &["argument_invalid", &theirs, "namespace other", "nothing was done"]);
+        assert_eq!(said.out, "");
+    }
+    for namespace in ["default", "other"] {
+        assert_eq!(broker.counts(namespace)["leased"], 1, "{namespace}");
+    }
+    broker.ok(&["ack", "default", &ours]);
+    broker.ok(&["ack", "other", &theirs]);
 }
 
 /// No receipt is so large that a command breaks on it.

@@ -1,5 +1,6 @@
 //! `work`: what the command sees, what its exit status does, and how a worker ends.
 
+use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -100,6 +101,47 @@ fn a_second_signal_stops_the_commands() {
     assert!(said.err.contains("told"), "{said:?}");
     said.ok();
     assert_eq!(broker.counts("default")["waiting"], 1);
+}
+
+/// Whoever reads what the commands print has seen enough, as `head` does. That is no fault of a message: the worker gives
+/// back what it holds and ends.
+#[test]
+fn a_worker_whose_stdout_is_closed_gives_its_messages_back_and_ends() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--retry", "head", "--max-failures", "0"]);
+    broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n3\n4\n5\n").ok();
+    let gate = tempfile::TempDir::new().unwrap();
+    let script = format!(
+        "line=$(cat); if [ $line != 1 ]; then while [ ! -e {}/open ] && {WORKER_LIVES}; \
+         do sleep 0.02; done; fi; echo $line",
+        gate.path().display()
+    );
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = broker.command(&["work", "default", "--window", "4", "--", "sh", "-c", &script]);
+    let worker = Running::of(command.stdout(writer));
+    // It holds the writing end, too.
+    drop(command);
+    let mut first = String::new();
+    std::io::BufReader::with_capacity(2, reader).read_line(&mut first).unwrap();
+    assert_eq!(first, "1\n");
+    std::fs::write(gate.path().join("open"), "").unwrap();
+    worker.wait().failed(1, &["stdout is closed", "given back"]);
+    let counts = broker.counts("default");
+    assert_eq!((&counts["waiting"], &counts["unfinished"], &counts["dead"]), (&4.into(), &4.into(), &0.into()));
+    for row in broker.json(&["look", "default/a", "--output", "json"]) {
+        assert_eq!(row["failures"], 0, "{row}");
+    }
+}
+
+/// Nothing has to come for it.
+#[test]
+fn a_worker_that_waits_ends_when_stdout_is_closed() {
+    let broker = Broker::start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = broker.command(&["work", "default", "--", "cat"]);
+    let worker = Running::of(command.stdout(writer));
+    drop((command, reader));
+    worker.wait().failed(1, &["stdout is closed"]);
 }
 
 /// What the worker stops itself is no fault of the message, so it is given back and not failed.

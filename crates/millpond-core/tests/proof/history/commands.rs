@@ -74,7 +74,7 @@ impl Op {
                     5 => FinishVerb::Reject { reason: Bytes::new() },
                     _ => FinishVerb::Extend { lease: (*delay >= 500).then_some(Millis(*delay)) },
                 };
-                Command::Finish(Finish { verb, receipts, confirm: true }).not_empty()?
+                Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }).not_empty()?
             }
             Op::Forward { receipts, topic, count, dedup } => {
                 let mut receipts = some(receipts, known);

@@ -204,7 +204,7 @@ impl Cold {
     pub fn receive(&mut self, messages: u32) -> Vec<LeasedRun> {
         let Reply::Received(runs) = self.answered(receive(messages)) else { panic!("a receive is answered by leases") };
         let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
-        self.begin(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false }));
+        self.begin(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false, namespace: None }));
         runs
     }
 }

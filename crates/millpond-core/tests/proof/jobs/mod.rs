@@ -159,7 +159,7 @@ fn buried(letters: usize, topics: usize) -> Shell {
     let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
     let verb = FinishVerb::Reject { reason: Bytes::new() };
     let ticket = shell.ticket();
-    shell.turn(vec![(ticket, Command::Finish(Finish { verb, receipts, confirm: false }))]);
+    shell.turn(vec![(ticket, Command::Finish(Finish { verb, receipts, confirm: false, namespace: None }))]);
     shell
 }
 

@@ -27,7 +27,7 @@ fn with_letter(publish: &str) -> Cold {
         let receive = format!("receive t max={messages}");
         let Reply::Received(runs) = ask(&mut cold, &receive) else { panic!("a receive is answered by leases") };
         let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
-        cold.answered(Command::Finish(Finish { verb, receipts, confirm: true }));
+        cold.answered(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }));
     }
     cold.set_room(0);
     cold.evict();

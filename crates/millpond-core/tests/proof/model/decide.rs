@@ -172,7 +172,7 @@ impl Model {
             lines.extend(trial);
             return lines;
         }
-        let finish = Finish { verb: FinishVerb::Ack, receipts: receipts.clone(), confirm: true };
+        let finish = Finish { verb: FinishVerb::Ack, receipts: receipts.clone(), confirm: true, namespace: None };
         let mut lines = self.finish(&finish);
         lines.extend(publish.runs.iter().flat_map(|run| self.publish(run, true)).collect::<Vec<_>>());
         lines
@@ -272,14 +272,14 @@ impl Model {
     }
 
     /// Of the groups that have a message, one that has it not leased is told of first, and a dead letter last.
-    pub(super) fn state_of(&self, id: MessageId) -> &'static str {
+    pub(super) fn state_of(&self, id: MessageId) -> String {
         let key = (id.priority, id.sequence.0);
         let of_it = self.topics.values().filter(|topic| topic.number == id.topic);
         let messages = of_it.filter_map(|topic| topic.messages.get(&key));
         match messages.min_by_key(|message| message.holder().is_some()) {
-            Some(message) => message.state_name(),
-            None if self.dead.keys().any(|(_, dead)| *dead == id) => "dead",
-            None => "ended",
+            Some(message) => self.state(message.state),
+            None if self.dead.keys().any(|(_, dead)| *dead == id) => "dead".into(),
+            None => "ended".into(),
         }
     }
 

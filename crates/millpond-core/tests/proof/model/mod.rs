@@ -327,14 +327,4 @@ impl Message {
             _ => None,
         }
     }
-
-    /// The state as users see it.
-    pub fn state_name(&self) -> &'static str {
-        match self.state {
-            State::InLine | State::Back(_) => "waiting",
-            State::Delayed(_) => "delayed",
-            State::Retrying(_) => "retrying",
-            State::Leased { .. } => "leased",
-        }
-    }
 }

@@ -28,10 +28,20 @@ impl Model {
             found.extend(rest);
         }
         let row = |(key, message): (_, &Message)| {
-            let (id, body, state) = (self.id(place, key), &message.body, message.state_name());
+            let (id, body, state) = (self.id(place, key), &message.body, self.state(message.state));
             format!("{id} {body} {state} {} {}", message.deliveries, message.failures)
         };
         found.into_iter().map(row).collect()
+    }
+
+    /// A state as users see it.
+    pub fn state(&self, state: State) -> String {
+        match state {
+            State::InLine | State::Back(_) => "waiting".into(),
+            State::Delayed(due) => format!("delayed until {due}"),
+            State::Retrying(due) => format!("retrying until {}", self.wall + due.saturating_sub(self.run)),
+            State::Leased { .. } => "leased".into(),
+        }
     }
 
     pub fn counts(&self, place: &Place) -> Counts {

@@ -523,5 +523,10 @@ fn finish(((first, is_anchor), verb): ((Receipt, bool), &u8)) -> Option<Command>
         3 => FinishVerb::Reject { reason: Default::default() },
         _ => return None,
     };
-    Some(Command::Finish(Finish { verb, receipts: vec![ReceiptRun { first, count: 1 }], confirm: true }))
+    Some(Command::Finish(Finish {
+        verb,
+        receipts: vec![ReceiptRun { first, count: 1 }],
+        confirm: true,
+        namespace: None,
+    }))
 }

@@ -110,7 +110,7 @@ fn work(opened: &mut Opened, round: u64, states: &mut BTreeMap<u64, Vec<Page>>) 
         .collect();
     let verbs = [FinishVerb::Ack, FinishVerb::Fail { reason: "no".into() }, FinishVerb::Reject { reason: "no".into() }];
     let verb = verbs[round as usize % verbs.len()].clone();
-    turn(Command::Finish(Finish { verb, receipts, confirm: true }));
+    turn(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }));
 }
 
 /// Begins service on what was opened, and does something of each kind.

@@ -85,7 +85,7 @@ fn attach() -> Asked {
 }
 
 fn published(level: millpond_core::command::Level) -> Reply {
-    Reply::Published { level, outcomes: Vec::new() }
+    Reply::Published { level, outcomes: Vec::new(), topics: Vec::new() }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What became of each message that was published, as it is told: on stdout what was stored, on stderr what was not.
 
-use millpond_types::{Code, MessageId, OutcomeRun, PublishOutcome, Sequence};
+use millpond_client::Outcomes;
+use millpond_types::{Code, MessageId, OutcomeRun, PublishOutcome, Sequence, TopicName};
 use serde_json::{Value, json};
 
 use crate::cli::Output;
@@ -33,6 +34,8 @@ struct Open {
     /// The number of its first line.
     line: u64,
     run: OutcomeRun<PublishOutcome>,
+    /// Where it went, if an exchange says that.
+    topic: Option<TopicName>,
 }
 
 impl Told {
@@ -56,20 +59,22 @@ impl Told {
                 self.refuse(line, count, *code, detail);
                 self.refused += count;
             } else {
-                self.row(line, run);
+                self.row(line, run, None);
                 self.confirmed += count;
             }
         }
     }
 
-    /// The copies of one message: all of them, or the reason why there is none.
-    pub(super) fn add_routed(&mut self, runs: Vec<OutcomeRun<PublishOutcome>>) {
+    /// The copies of one message, each with its topic: all of them, or the reason why there is none.
+    pub(super) fn add_copies(&mut self, topics: Vec<TopicName>, outcomes: &Outcomes<PublishOutcome>) {
         let spoke_against = |run: &&OutcomeRun<PublishOutcome>| matches!(&run.outcome, PublishOutcome::Refused { code, .. } if *code != Code::RefusedTogether);
-        if let Some(run) = runs.iter().find(spoke_against) {
+        if let Some(run) = outcomes.runs().iter().find(spoke_against) {
             return self.add(vec![OutcomeRun { count: 1, outcome: run.outcome.clone() }]);
         }
         let line = self.settled() + 1;
-        runs.into_iter().for_each(|run| self.row(line, run));
+        for (topic, outcome) in topics.into_iter().zip(outcomes.iter()) {
+            self.row(line, OutcomeRun { count: 1, outcome }, Some(topic));
+        }
         self.confirmed += 1;
     }
 
@@ -93,52 +98,30 @@ impl Told {
         self.unknown += end - self.settled();
     }
 
-    fn row(&mut self, line: u64, run: OutcomeRun<PublishOutcome>) {
+    fn row(&mut self, line: u64, run: OutcomeRun<PublishOutcome>, topic: Option<TopicName>) {
         match (&mut self.open, &run.outcome) {
             (Some(open), PublishOutcome::Queued { id }) if follows(&open.run, id) => open.run.count += run.count,
             _ => {
                 self.flush();
-                self.open = Some(Open { line, run });
+                self.open = Some(Open { line, run, topic });
             }
         }
     }
 
     fn flush(&mut self) {
-        let Some(Open { line, run: OutcomeRun { count, outcome } }) = self.open.take() else { return };
-        let text = match &outcome {
-            PublishOutcome::Queued { id } if self.output == Output::Json => {
-                self.object(json!({ "outcome": "queued", "id": id.to_string(), "count": count }), line)
-            }
-            PublishOutcome::Queued { id } if count == 1 => format!("queued {id}"),
-            PublishOutcome::Queued { id } => format!("queued {id} and the {} after it", count - 1),
-            PublishOutcome::Duplicate { id, state } => {
-                let state = json::state_name(*state);
-                match self.output {
-                    Output::Json => {
-                        self.object(json!({ "outcome": "duplicate", "id": id.to_string(), "state": state }), line)
-                    }
-                    Output::Table => format!("duplicate of {id}, which is {state}"),
+        let Some(Open { line, run, topic }) = self.open.take() else { return };
+        match self.output {
+            Output::Json => {
+                let mut row = row(&run);
+                if let Some(topic) = topic {
+                    row["topic"] = topic.as_str().into();
                 }
+                say::line(self.object(row, line));
             }
-            PublishOutcome::Coalesced { id, replaced } => self.coalesced(*id, *replaced, count, line),
-            PublishOutcome::Refused { .. } => unreachable!("what is refused is told at once"),
-        };
-        say::line(text);
-    }
-
-    fn coalesced(&self, id: MessageId, replaced: Option<MessageId>, count: u32, line: u64) -> String {
-        let what = if replaced.is_some() { "replaced" } else { "declined" };
-        match (self.output, replaced) {
-            (Output::Json, _) => {
-                let replaced = replaced.map(|old| old.to_string());
-                self.object(
-                    json!({ "outcome": what, "id": id.to_string(), "replaced": replaced, "count": count }),
-                    line,
-                )
-            }
-            (Output::Table, Some(old)) => format!("queued {id} in place of {old}"),
-            (Output::Table, None) if count == 1 => format!("declined: {id} waits"),
-            (Output::Table, None) => format!("declined {count}: {id} waits"),
+            Output::Table => match topic {
+                Some(topic) => say::line(format!("{topic}: {}", text(&run))),
+                None => say::line(text(&run)),
+            },
         }
     }
 
@@ -209,6 +192,38 @@ impl Told {
         let exit = if exit == Exit::Usage { Exit::Refused } else { exit };
         let text = format!("{text}. Of the lines before, {lines}; nothing from line {} on was sent", settled + 1);
         Failure { exit, text }
+    }
+}
+
+/// Outcomes in a row, as people are told.
+fn text(run: &OutcomeRun<PublishOutcome>) -> String {
+    match (&run.outcome, run.count) {
+        (PublishOutcome::Queued { id }, 1) => format!("queued {id}"),
+        (PublishOutcome::Queued { id }, count) => format!("queued {id} and the {} after it", count - 1),
+        (PublishOutcome::Duplicate { id, state }, _) => {
+            format!("duplicate of {id}, which is {}", json::state_name(*state))
+        }
+        (PublishOutcome::Coalesced { id, replaced: Some(old) }, _) => format!("queued {id} in place of {old}"),
+        (PublishOutcome::Coalesced { id, replaced: None }, 1) => format!("declined: {id} waits"),
+        (PublishOutcome::Coalesced { id, replaced: None }, count) => format!("declined {count}: {id} waits"),
+        (PublishOutcome::Refused { .. }, _) => unreachable!("what is refused is told at once"),
+    }
+}
+
+/// The same as an object.
+fn row(run: &OutcomeRun<PublishOutcome>) -> Value {
+    let count = run.count;
+    match &run.outcome {
+        PublishOutcome::Queued { id } => json!({ "outcome": "queued", "id": id.to_string(), "count": count }),
+        PublishOutcome::Duplicate { id, state } => {
+            json!({ "outcome": "duplicate", "id": id.to_string(), "state": json::state_name(*state) })
+        }
+        PublishOutcome::Coalesced { id, replaced } => {
+            let what = if replaced.is_some() { "replaced" } else { "declined" };
+            let replaced = replaced.map(|old| old.to_string());
+            json!({ "outcome": what, "id": id.to_string(), "replaced": replaced, "count": count })
+        }
+        PublishOutcome::Refused { .. } => unreachable!("what is refused is told at once"),
     }
 }
 
