@@ -85,7 +85,7 @@ impl FairTurns {
         let behind = behind.map_err(|unknown| (*priority, unknown))?;
         let tenants = &mut self.tenants[priority.level()];
         match behind.filter(|slot| view.tenant(*slot) == last.tenant) {
-            Some(_) => tenants.keep(last.clone()),
+            Some(next) => tenants.keep(last.clone(), next),
             // Its next turn begins with its first anyway.
             None => tenants.forget(last.tenant),
         }

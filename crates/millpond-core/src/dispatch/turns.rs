@@ -12,6 +12,7 @@ use crate::dispatch::domain::Cursor;
 use crate::dispatch::reach::Unknown;
 use crate::dispatch::view::{From, View};
 use crate::state::hash::FixedState;
+use crate::state::warm::TOGETHER;
 use crate::state::{State, TopicSlot};
 
 /// Tenants with several topics to serve of which it is known where they go on, per scope and priority: about half a
@@ -26,11 +27,14 @@ pub(crate) struct Turns {
     /// Set where it is known that no other tenant than the last one has anything at this priority.
     is_sole: bool,
     tenants: Tenants,
+    /// Turns whose topics were brought near.
+    near: usize,
 }
 
 impl Turns {
     /// The topic whose turn it is, and what is left of the turn: zero for a whole one.
     pub(crate) fn next(&mut self, view: View<'_>) -> Result<Option<(TopicSlot, u32)>, Unknown> {
+        self.warm(view);
         let Some(last) = &self.last else { return Ok(view.first()?.map(|slot| (slot, 0))) };
         if self.left > 0 {
             if let Some(slot) = view.again(last)? {
@@ -45,12 +49,11 @@ impl Turns {
                 return Ok(None);
             };
             if view.tenant(other) != last.tenant {
-                let (has_more, slot) = (view.has_more(last)?, self.tenants.resume(other, view)?);
-                // Without anything behind its last topic, its next turn begins with its first anyway.
-                if has_more {
-                    self.tenants.keep(last.clone())
-                } else {
-                    self.tenants.forget(last.tenant)
+                let (more, slot) = (view.more(last)?, self.tenants.resume(other, view)?);
+                match more {
+                    Some(next) => self.tenants.keep(last.clone(), next),
+                    // Its next turn begins with its first anyway.
+                    None => self.tenants.forget(last.tenant),
                 }
                 return Ok(Some((slot, 0)));
             }
@@ -64,6 +67,19 @@ impl Turns {
         );
         self.is_sole &= found.is_some();
         Ok(found.map(|slot| (slot, 0)))
+    }
+
+    /// Brings near the topics whose turn is next, if nobody comes between.
+    fn warm(&mut self, view: View<'_>) {
+        self.near = self.near.saturating_sub(1);
+        if self.near > 0 || !view.state.topics.are_far() {
+            return;
+        }
+        self.near = TOGETHER;
+        match &self.last {
+            Some(last) if self.is_sole => view.state.warm_waiting(view.behind(last).take(TOGETHER)),
+            _ => view.state.warm_waiting(self.tenants.next_up().take(TOGETHER)),
+        }
     }
 
     /// Whether the topic that was served last is another one than this, and has more. If so there are two, and nobody has
@@ -96,11 +112,19 @@ impl Turns {
     }
 }
 
+/// Where a tenant goes on.
+struct Place {
+    /// The number of its last use.
+    used: u64,
+    cursor: Cursor,
+    /// What came behind it then: a guess at what it goes on with.
+    next: TopicSlot,
+}
+
 /// Where tenants go on, by the hashes of their names.
 #[derive(Default)]
 pub(super) struct Tenants {
-    /// Each with the number of its last use.
-    cursors: HashMap<u64, (u64, Cursor), FixedState>,
+    cursors: HashMap<u64, Place, FixedState>,
     /// Uses and whose they were, in order. A tenant that was used again since, or is forgotten, stands here for nothing.
     by_use: VecDeque<(u64, u64)>,
     uses: u64,
@@ -109,7 +133,7 @@ pub(super) struct Tenants {
 impl Tenants {
     /// The topic that a tenant goes on with. Its first one in memory is given.
     pub(super) fn resume(&self, first: TopicSlot, view: View<'_>) -> Result<TopicSlot, Unknown> {
-        if let Some((_, cursor)) = self.cursors.get(&view.tenant(first))
+        if let Some(Place { cursor, .. }) = self.cursors.get(&view.tenant(first))
             && let Some(behind) = view.next_of_tenant(cursor, first)?
         {
             return Ok(behind);
@@ -122,11 +146,18 @@ impl Tenants {
         self.cursors.len() + 1
     }
 
-    pub(super) fn keep(&mut self, cursor: Cursor) {
+    /// What those go on with that had no turn for longest, as far as that can be told: they are next.
+    fn next_up(&self) -> impl Iterator<Item = TopicSlot> {
+        self.by_use.iter().filter_map(|(_, tenant)| self.cursors.get(tenant)).map(|place| place.next)
+    }
+
+    /// A tenant goes on behind a topic, with this one as it is now.
+    pub(super) fn keep(&mut self, cursor: Cursor, next: TopicSlot) {
         let tenant = cursor.tenant;
         self.uses += 1;
         self.by_use.push_back((self.uses, tenant));
-        self.cursors.insert(tenant, (self.uses, cursor));
+        self.cursors.insert(tenant, Place { used: self.uses, cursor, next });
+        while self.by_use.pop_front_if(|of| !is_last_use(&self.cursors, of)).is_some() {}
         while self.cursors.len() > TENANTS_MAX {
             let oldest = self.by_use.pop_front().expect("each cursor has its last use");
             if is_last_use(&self.cursors, &oldest) {
@@ -144,8 +175,8 @@ impl Tenants {
     }
 }
 
-fn is_last_use(cursors: &HashMap<u64, (u64, Cursor), FixedState>, (used, tenant): &(u64, u64)) -> bool {
-    cursors.get(tenant).is_some_and(|(last, _)| last == used)
+fn is_last_use(cursors: &HashMap<u64, Place, FixedState>, (used, tenant): &(u64, u64)) -> bool {
+    cursors.get(tenant).is_some_and(|place| place.used == *used)
 }
 
 #[cfg(test)]
@@ -161,13 +192,13 @@ mod tests {
             Cursor { slot: 0, group: 0, number: TopicNumber(tenant), tenant, name }
         };
         let all = TENANTS_MAX as u64;
-        (0..all).for_each(|tenant| tenants.keep(cursor(tenant)));
-        tenants.keep(cursor(0));
+        (0..all).for_each(|tenant| tenants.keep(cursor(tenant), 0));
+        tenants.keep(cursor(0), 0);
         tenants.forget(2);
-        (all..all + 2).for_each(|tenant| tenants.keep(cursor(tenant)));
+        (all..all + 2).for_each(|tenant| tenants.keep(cursor(tenant), 0));
         let is_known = [0, 1, 2, 3, all, all + 1].map(|tenant| tenants.cursors.contains_key(&tenant));
         assert_eq!(is_known, [true, false, false, true, true, true]);
-        (0..10 * all).for_each(|use_of| tenants.keep(cursor(use_of % 3)));
+        (0..10 * all).for_each(|use_of| tenants.keep(cursor(use_of % 3), 0));
         assert!(tenants.by_use.len() <= 2 * TENANTS_MAX, "what is kept of uses is bounded");
         assert_eq!(tenants.cursors.len(), TENANTS_MAX, "and nobody is forgotten for it");
     }

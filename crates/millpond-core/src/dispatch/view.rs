@@ -12,7 +12,7 @@ use crate::dispatch::domain::{Cursor, Domain};
 use crate::dispatch::reach::{Reach, Unknown};
 use crate::dispatch::stretches::Span;
 use crate::fact::GroupNumber;
-use crate::state::order::offer;
+use crate::state::order::{ANY, offer};
 use crate::state::topics::Edge;
 use crate::state::{State, TopicSlot};
 use crate::store::Name;
@@ -81,13 +81,13 @@ impl<'a> View<'a> {
         Ok(found)
     }
 
-    /// Whether a tenant has a topic behind a cursor of it.
-    pub(crate) fn has_more(&self, cursor: &Cursor) -> Result<bool, Unknown> {
-        if self.next_of_tenant_in_memory(cursor).is_some() {
-            return Ok(true);
+    /// Whether a tenant has a topic behind a cursor of it: one in memory, before which others may come.
+    pub(crate) fn more(&self, cursor: &Cursor) -> Result<Option<TopicSlot>, Unknown> {
+        let found = self.next_of_tenant_in_memory(cursor);
+        if found.is_none() {
+            self.check_tenant(From::Behind(cursor), &cursor.name, Edge::TenantEnd(cursor.name.tenant()))?;
         }
-        self.check_tenant(From::Behind(cursor), &cursor.name, Edge::TenantEnd(cursor.name.tenant()))?;
-        Ok(false)
+        Ok(found)
     }
 
     /// Whether a topic is the only one. Where another one is in memory, nothing else need be known.
@@ -124,6 +124,13 @@ impl<'a> View<'a> {
         self.state.topics[slot].hashes.tenant
     }
 
+    /// Topics in memory behind one that was served, whatever they offer.
+    pub(crate) fn behind(&self, cursor: &Cursor) -> impl Iterator<Item = TopicSlot> {
+        let order = &self.state.topics.order;
+        let first = cursor.is_there(self.state).then_some(cursor.slot);
+        core::iter::successors(first, |slot| order.next_after(*slot, ANY)).skip(1)
+    }
+
     /// What to read on with while a topic is served, so that nobody has to wait for it.
     pub(crate) fn ahead(&self, slot: TopicSlot) -> Option<Span> {
         let name = &self.state.topics[slot].name;
@@ -137,6 +144,9 @@ impl<'a> View<'a> {
     }
 
     fn next_of_tenant_in_memory(&self, cursor: &Cursor) -> Option<TopicSlot> {
+        if matches!(self.domain, Domain::All) && self.state.sweeps.is_empty() && cursor.is_there(self.state) {
+            return self.state.topics.order.next_of_tenant(cursor.slot, offer(Some(self.priority)));
+        }
         self.next_in_memory(From::Behind(cursor)).filter(|slot| self.tenant(*slot) == cursor.tenant)
     }
 

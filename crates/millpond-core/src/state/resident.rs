@@ -90,6 +90,11 @@ impl Default for Residence {
 }
 
 impl Residence {
+    /// Those that were used right before and right after it, if there are any.
+    pub(super) fn neighbours(&self) -> [TopicSlot; 2] {
+        [self.older, self.newer]
+    }
+
     pub(crate) fn is_brought(&self) -> bool {
         self.brought
     }

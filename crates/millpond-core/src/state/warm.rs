@@ -37,6 +37,23 @@ impl State {
         slots[..found].iter().for_each(|slot| _ = black_box(self.touch_lease(*slot)));
     }
 
+    /// Brings near what is needed to lease from topics, of which there are [`TOGETHER`] at most. Some may be gone.
+    pub(crate) fn warm_waiting(&self, slots: impl Iterator<Item = TopicSlot>) {
+        slots.for_each(|slot| _ = black_box(self.touch_waiting(slot)));
+    }
+
+    /// Something of each part of a topic, of its place in the order, and of its neighbours in that of use.
+    fn touch_waiting(&self, slot: TopicSlot) -> Option<u64> {
+        let topic = self.topics.get(slot)?;
+        black_box(self.topics.order.position(slot));
+        let level = topic.levels.front()?;
+        let own = topic.in_flight ^ topic.hashes.tenant ^ level.next.0 ^ level.ready.len() as u64;
+        let name = topic.name.as_bytes().last().copied();
+        let beside = topic.residence.neighbours().map(|slot| self.topics.get(slot).map_or(0, |topic| topic.in_flight));
+        let front = level.line.front().map_or(0, |run| run.position);
+        Some(own ^ front ^ beside[0] ^ beside[1] ^ u64::from(name?))
+    }
+
     /// Something of each part of a topic and its first lease that is a place in memory of its own.
     fn touch_lease(&self, slot: TopicSlot) -> Option<u64> {
         let topic = &self.topics[slot];

@@ -57,6 +57,13 @@ impl Order {
         self.next_place(self.position(slot).behind(), BEGINS)
     }
 
+    /// The first topic behind another one that is of the same tenant and offers any of these. What it is called is not looked
+    /// at: it may be far off in memory.
+    pub(crate) fn next_of_tenant(&self, slot: TopicSlot, wanted: Offers) -> Option<TopicSlot> {
+        let place = self.next_place(self.position(slot).behind(), wanted | BEGINS)?;
+        (self.offers(place) & BEGINS == 0).then(|| self.topic_at(place))
+    }
+
     fn next_place(&self, from: Position, wanted: Offers) -> Option<Position> {
         let Position { mut node, mut at } = from;
         loop {
