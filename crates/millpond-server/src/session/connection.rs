@@ -69,11 +69,15 @@ impl Connection {
         }
     }
 
-    /// Takes whole frames in, at most so many; how many. What is left of the bytes is the beginning of a frame, unless
-    /// [`Connection::has_frames`].
+    /// Takes whole frames in, at most so many and while the client takes the answers; how many. What is left of the bytes is
+    /// the beginning of a frame, unless [`Connection::has_frames`].
     pub(crate) fn hear(&mut self, bytes: &mut BytesMut, most: usize, now: Instant) -> Result<usize, Close> {
         self.has_frames = false;
         for frames in 0..most {
+            if !self.conversation.takes_frames() {
+                self.has_frames = true;
+                return Ok(frames);
+            }
             match self.decoder.next_request(bytes) {
                 Ok(None) => return Ok(frames),
                 Ok(Some(incoming)) => self.conversation.accept(incoming, now)?,
@@ -91,6 +95,11 @@ impl Connection {
     /// Whether more whole frames may be there than were taken in.
     pub(crate) fn has_frames(&self) -> bool {
         self.has_frames
+    }
+
+    /// Whether some of them may be taken in now.
+    pub(crate) fn takes_frames(&self) -> bool {
+        self.has_frames && self.conversation.takes_frames()
     }
 
     /// Turns outputs into bytes, and gives the next that are to be written.
@@ -241,3 +250,6 @@ pub(crate) fn stopped(shared: &Shared) -> Close {
         None => Close { code: Code::Stopping, detail: "the broker is shutting down; connect again soon".to_owned() },
     }
 }
+
+#[cfg(test)]
+mod tests;

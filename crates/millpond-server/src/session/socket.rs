@@ -112,7 +112,7 @@ impl Socket {
                 turn = Some(self.shared.turns.next().await);
                 self.effort.begins(Instant::now());
             }
-            if self.connection.has_frames() {
+            if self.connection.takes_frames() {
                 self.take_in()?;
                 continue;
             }

@@ -22,6 +22,9 @@ const RESUME_MAX: Millis = Millis::minutes(10);
 const RESUME_MIN: Millis = Millis(500);
 /// Consumers of one connection: each may have a window of deliveries waiting here.
 const CONSUMERS_MAX: usize = 64;
+/// Bytes of answers that were given at once and do not wait to be written yet, above which no more frames are taken in: a
+/// hundred pings, or some refusals. Who reads has more with each write.
+const AT_ONCE_ENOUGH: usize = 1024;
 
 impl Conversation {
     /// Takes a frame in. An error closes the connection.
@@ -36,7 +39,7 @@ impl Conversation {
                 return Ok(());
             }
             frame::Request::Ping => {
-                self.write(Response::Pong, correlation);
+                self.answer_at_once(Response::Pong, correlation);
                 return Ok(());
             }
             frame::Request::Publish(publish) => return self.publish(publish, correlation, bytes),
@@ -163,13 +166,18 @@ impl Conversation {
         Ok(())
     }
 
+    /// Whether more frames may be taken in: each may have to be answered, and the answers of others are not read.
+    pub(crate) fn takes_frames(&self) -> bool {
+        self.at_once.len() < AT_ONCE_ENOUGH
+    }
+
     /// A frame was refused by the codec and is off the buffer.
     pub(crate) fn refused(&mut self, correlation: u32, code: Code, detail: String, credit: u32) -> Result<(), Close> {
         if credit > 0 {
             self.spend(credit)?;
             self.give_back(credit);
         }
-        self.write(Response::Error { code, detail }, correlation);
+        self.answer_at_once(Response::Error { code, detail }, correlation);
         Ok(())
     }
 
@@ -178,6 +186,7 @@ impl Conversation {
         let idle = Millis(IDLE.as_millis() as u64);
         let welcome =
             Response::Welcome { version: VERSION, frame_max: limits.frame_max, body_max: limits.body_max, idle };
+        // Once, and before all else.
         self.write(welcome, correlation);
     }
 
@@ -187,7 +196,7 @@ impl Conversation {
         if let Some(detail) = self.may_not_use(&publish.namespace) {
             self.give_back(bytes);
             if !silent {
-                self.write(Response::Error { code: Code::QuotaExceeded, detail }, correlation);
+                self.answer_at_once(Response::Error { code: Code::QuotaExceeded, detail }, correlation);
             }
             return Ok(());
         }
@@ -208,7 +217,7 @@ impl Conversation {
             Ok(command) => self.ask(correlation, Kind::Publish { bytes, silent: false }, command),
             Err(refusal) => {
                 let (code, detail) = (refusal.code, refusal.detail.to_owned());
-                self.write(Response::Error { code, detail }, correlation);
+                self.answer_at_once(Response::Error { code, detail }, correlation);
                 false
             }
         };
@@ -236,7 +245,7 @@ impl Conversation {
         };
         self.give_back(bytes);
         if !silent {
-            self.write(Response::Error { code: refusal.0, detail: refusal.1 }, correlation);
+            self.answer_at_once(Response::Error { code: refusal.0, detail: refusal.1 }, correlation);
         }
         Ok(())
     }
@@ -254,6 +263,7 @@ impl Conversation {
 
     pub(super) fn give_back(&mut self, bytes: u32) {
         if let Some(bytes) = self.credit.give_back(bytes) {
+            // A few bytes for megabytes: no room is asked for them.
             self.write(Response::PublishCredit { bytes }, 0);
         }
     }
@@ -266,7 +276,10 @@ impl Conversation {
             }
             Ok(command) => self.tell(command),
             Err(refusal) if confirm => {
-                self.write(Response::Error { code: refusal.code, detail: refusal.detail.to_owned() }, correlation);
+                self.answer_at_once(
+                    Response::Error { code: refusal.code, detail: refusal.detail.to_owned() },
+                    correlation,
+                );
             }
             Err(refusal) => {
                 tracing::debug!(connection = self.number, detail = refusal.detail, "an unconfirmed finish was refused");
@@ -294,7 +307,7 @@ impl Conversation {
         };
         let (None, Ok(held)) = (refusal, held) else {
             let (code, detail) = refusal.expect("what was not accepted has a reason");
-            self.write(Response::Error { code, detail: detail.to_owned() }, correlation);
+            self.answer_at_once(Response::Error { code, detail: detail.to_owned() }, correlation);
             return;
         };
         let id = if session == SessionId(0) { random_session() } else { session };
@@ -373,7 +386,7 @@ impl Conversation {
             let detail = format!(
                 "the connection has {OPEN_MAX} requests unanswered, or {MANAGE_OPEN_MAX} that look, list or manage; wait for answers"
             );
-            self.write(Response::Error { code: Code::LimitExceeded, detail }, correlation);
+            self.answer_at_once(Response::Error { code: Code::LimitExceeded, detail }, correlation);
             return false;
         };
         self.submit(index, command);
@@ -396,7 +409,7 @@ impl Conversation {
     }
 
     fn refuse(&mut self, correlation: u32, code: Code, detail: &str) -> Result<(), Close> {
-        self.write(Response::Error { code, detail: detail.to_owned() }, correlation);
+        self.answer_at_once(Response::Error { code, detail: detail.to_owned() }, correlation);
         Ok(())
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct Conversation {
     pub(crate) lanes: [VecDeque<Request>; LANES],
     /// What those weigh that publish.
     pub(crate) publishing: usize,
+    /// Answers to frames as they were taken in, until there is room for them among those that wait to be written.
+    at_once: Vec<u8>,
     /// Frames that wait to be written.
     pub(crate) out: Frames,
 }
@@ -113,6 +115,7 @@ impl Conversation {
             draining: false,
             lanes: Default::default(),
             publishing: 0,
+            at_once: Vec::new(),
             out: Frames::default(),
         }
     }
@@ -129,6 +132,7 @@ impl Conversation {
             && self.open.only_receives()
             && self.backlog.is_empty()
             && self.reading.is_none()
+            && self.at_once.is_empty()
             && self.out.is_empty()
             && self.lanes.iter().all(VecDeque::is_empty)
     }
@@ -163,6 +167,7 @@ impl Conversation {
 
     /// The last frame of a connection.
     pub(crate) fn close(&mut self, close: &Close) {
+        self.out.bytes().append(&mut self.at_once);
         self.write(Response::Closing { code: close.code, detail: close.detail.clone() }, 0);
     }
 
@@ -189,6 +194,11 @@ impl Conversation {
                 ))
             }
         }
+    }
+
+    /// Answers a frame as it is taken in.
+    fn answer_at_once(&mut self, response: Response, correlation: u32) {
+        encode_response(&response, correlation, &mut self.at_once);
     }
 
     /// Writes a frame. Its blocks may be parts of what the journal keeps in memory, all of which would stay for a client

@@ -20,8 +20,6 @@ use crate::session::outbox::{Close, Out};
 const OUT_ENOUGH: usize = 256 * 1024;
 /// Weight of outputs that are not bytes yet, above which no more requests are read.
 const BACKLOG_ENOUGH: usize = 4 * 1024 * 1024;
-/// Bytes that wait to be written, above which no more requests are read: more than the largest frame.
-const OUT_TOO_MUCH: usize = 8 * 1024 * 1024;
 /// What a leased run takes in a frame beside its topic's name and its block.
 const RUN_ENVELOPE: usize = 128;
 
@@ -29,6 +27,12 @@ impl Conversation {
     /// Turns outputs into bytes while there is room for them. What there is none for stays in the outbox, which is
     /// bounded. An error closes the connection.
     pub(crate) fn pump(&mut self) -> Result<(), Close> {
+        let at_once = self.at_once.len();
+        // So few need no room where nothing else waits.
+        let out = self.out.total();
+        if at_once > 0 && (self.out.is_empty() || out < OUT_ENOUGH && self.sending.admits(out, at_once)) {
+            self.out.bytes().extend(std::mem::take(&mut self.at_once));
+        }
         while self.out.total() < OUT_ENOUGH && self.reading.is_none() {
             if self.backlog.is_empty() && !self.collect() {
                 break;
@@ -54,9 +58,9 @@ impl Conversation {
     }
 
     /// Whether the client asks for more than it reads, so that its requests wait until it has. Deliveries alone never
-    /// come so far: they are bounded by their windows.
+    /// come so far: they are bounded by their windows. What is bytes already is so by the room for them.
     pub(crate) fn is_behind(&self) -> bool {
-        self.behind > BACKLOG_ENOUGH || self.out.total() > OUT_TOO_MUCH
+        self.behind > BACKLOG_ENOUGH || !self.takes_frames()
     }
 
     /// Resolves when messages that are being read are there, or the room that they wait for; never, if neither is to come.

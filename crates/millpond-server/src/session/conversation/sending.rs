@@ -43,7 +43,8 @@ impl Sending {
         if waiting == 0 {
             // Who waits for room has none.
             self.held = None;
-            self.turn = Some(self.room.wait(all));
+            // A little that needs none may be written meanwhile, and be in front of it.
+            self.turn = Some(self.room.wait(all + SMALL));
         }
         false
     }

@@ -44,6 +44,7 @@ impl Rig {
 
     /// The frames that were written since the last time.
     fn said(&mut self) -> Vec<(u32, Response)> {
+        self.conversation.pump().unwrap();
         let mut input = BytesMut::from(&self.conversation.out.take()[..]);
         let mut decoder = Decoder::default();
         let next = || decoder.next_response(&mut input).unwrap();

@@ -1,0 +1,65 @@
+use millpond_protocol::{Incoming, Request as Asked, Response, VERSION, encode_request};
+
+use super::*;
+use crate::broker::{Broker, BrokerOptions};
+use crate::session::room::SMALL;
+
+const PINGS: u32 = 20_000;
+
+#[test]
+fn who_does_not_read_what_is_answered_at_once_is_not_read_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+    let shared = broker.shared().clone();
+    let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
+    let (now, all) = (Instant::now(), shared.sending.free());
+    let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared, now);
+    let mut input = BytesMut::from(&many_pings()[..]);
+    let room = connection.shared.sending.try_take(usize::MAX).expect("nobody else has any");
+    for _ in 0..100 {
+        connection.hear(&mut input, usize::MAX, now).unwrap();
+        let waiting = connection.say(now).unwrap().len();
+        assert!(waiting <= SMALL, "{waiting} bytes wait of a client that reads nothing");
+    }
+    assert!(!connection.may_read() && connection.has_frames() && !connection.takes_frames());
+    drop(room);
+    for _ in 0..100 {
+        connection.hear(&mut input, usize::MAX, now).unwrap();
+        let waiting = connection.say(now).unwrap().len();
+        let free = connection.shared.sending.free();
+        assert!(waiting <= SMALL || free + waiting <= all, "{waiting} bytes wait, and {free} of {all} are free");
+    }
+    // When it reads, it has all of the answers.
+    let (mut said, mut decoder, mut expected) = (BytesMut::new(), Decoder::default(), 0);
+    while expected <= PINGS {
+        let next = connection.say(now).unwrap();
+        said.extend_from_slice(next);
+        let bytes = next.len();
+        assert!(bytes > 0, "{expected} answers, and no more");
+        connection.wrote(bytes, now);
+        connection.hear(&mut input, usize::MAX, now).unwrap();
+        while let Some(Incoming { correlation, frame, .. }) = decoder.next_response(&mut said).unwrap() {
+            assert_eq!(correlation, expected);
+            let is_refused = matches!(frame, Response::Error { code: Code::UnexpectedFrame, .. });
+            assert!(is_refused == (expected > 0 && expected % 2 == 0), "{frame:?}");
+            expected += 1;
+        }
+    }
+    assert_eq!(connection.shared.sending.free(), all);
+    drop(connection);
+    broker.shutdown().unwrap();
+}
+
+/// Behind a hello; every other one is of a kind that there is not.
+fn many_pings() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 0, &mut bytes);
+    for correlation in 1..=PINGS {
+        let at = bytes.len();
+        encode_request(&Asked::Ping, correlation, &mut bytes);
+        if correlation % 2 == 0 {
+            bytes[at + 4] = 0x7f;
+        }
+    }
+    bytes
+}
