@@ -30,7 +30,7 @@ type Files = BTreeMap<String, Vec<u8>>;
 const EDITS_MAX: usize = 8;
 /// Bytes of a segment's header, and of those that mean something.
 const SEGMENT_HEADER: usize = 4096;
-const SEGMENT_FIELDS: usize = 44;
+const SEGMENT_FIELDS: usize = 52;
 /// Bytes of a batch's header, its checksum last.
 const BATCH_HEADER: usize = 64;
 
@@ -234,6 +234,7 @@ fn fresh(from: &mut Unstructured<'_>, name: &str, good: &Good) -> arbitrary::Res
     bytes.extend_from_slice(&1u32.to_le_bytes());
     bytes.extend_from_slice(&1u32.to_le_bytes());
     bytes.extend_from_slice(&base.to_le_bytes());
+    bytes.extend_from_slice(&(SEGMENT_HEADER as u64).to_le_bytes());
     bytes.extend_from_slice(&good.directory.to_le_bytes());
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());

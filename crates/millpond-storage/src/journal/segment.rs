@@ -3,7 +3,7 @@
 //! A segment is a preallocated file named `BASE.journal`, where BASE is the journal position of its first batch in 16
 //! hexadecimal digits. It begins with a header of 4,096 bytes, so that no sector is shared with a batch; the batches
 //! follow one another without gaps. What follows the last batch is the rest of the space: zeros, or what an earlier use
-//! has left.
+//! has left. The file has its length before it has its name, so one that is shorter was cut by somebody.
 //!
 //! | bytes | field | |
 //! |---|---|---|
@@ -11,8 +11,9 @@
 //! | 4 | version | of the journal's form: 1 |
 //! | 4 | start | the start of the broker that made the segment |
 //! | 8 | base | everything before this position was durable when the segment was made |
+//! | 8 | length | bytes of the file |
 //! | 16 | directory | the id of the directory |
-//! | 4 | checksum | CRC-32C of the 40 bytes above |
+//! | 4 | checksum | CRC-32C of the 48 bytes above |
 //!
 //! and at byte 512, for a sector that is written again may be torn, and what stands above never is:
 //!
@@ -37,7 +38,7 @@ pub const SEGMENT_HEADER: u64 = 4096;
 pub const JOURNAL_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"MILLPOND";
 const SUFFIX: &str = ".journal";
-const USED: usize = 44;
+const USED: usize = 52;
 /// Where the end stands.
 pub const END_AT: u64 = 512;
 
@@ -64,6 +65,8 @@ pub struct SegmentHeader {
     pub start: u32,
     /// The position of its first batch.
     pub base: u64,
+    /// Bytes of its file.
+    pub length: u64,
     /// The directory's id.
     pub directory: u128,
 }
@@ -90,6 +93,7 @@ impl SegmentHeader {
         bytes.put_u32_le(JOURNAL_VERSION);
         bytes.put_u32_le(self.start);
         bytes.put_u64_le(self.base);
+        bytes.put_u64_le(self.length);
         bytes.put_u128_le(self.directory);
         bytes.put_u32_le(crc32c::crc32c(&bytes));
         assert_eq!(bytes.len(), USED, "the header has the length of its table");
@@ -105,7 +109,8 @@ impl SegmentHeader {
             other => other?,
         }
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        if bytes[..8] != MAGIC || u32_at(40) != crc32c::crc32c(&bytes[..40]) {
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if bytes[..8] != MAGIC || u32_at(48) != crc32c::crc32c(&bytes[..48]) {
             return Err(BadSegment::NoHeader);
         }
         match u32_at(8) {
@@ -114,8 +119,9 @@ impl SegmentHeader {
         }
         Ok(SegmentHeader {
             start: u32_at(12),
-            base: u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes")),
-            directory: u128::from_le_bytes(bytes[24..40].try_into().expect("sixteen bytes")),
+            base: u64_at(16),
+            length: u64_at(24),
+            directory: u128::from_le_bytes(bytes[32..48].try_into().expect("sixteen bytes")),
         })
     }
 }

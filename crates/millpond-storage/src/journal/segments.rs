@@ -67,8 +67,8 @@ impl Segment {
 }
 
 impl Segments {
-    /// Adds a segment behind all others. It takes the place of one that begins where it begins: a file that was cut until
-    /// not even its first batch had room, and so holds nothing.
+    /// Adds a segment behind all others. It takes the place of one that begins where it begins: a file in which not
+    /// even a first batch has room, and which so holds nothing.
     pub fn add(&self, segment: Segment) {
         let segments = &mut self.write().by_base;
         if let Some(last) = segments.values_mut().next_back() {
