@@ -13,6 +13,8 @@ pub const SPARES: usize = 2;
 /// Of them, those that are used only when the disk is full.
 pub const RESERVE: usize = 1;
 const PREFIX: &str = "spare-";
+/// No numbering comes so far: at a spare a millisecond, in a hundred million years.
+const NUMBER_END: u64 = 1 << 62;
 
 /// See the module.
 #[derive(Default)]
@@ -44,11 +46,17 @@ impl Spares {
         format!("{PREFIX}{}", inner.next)
     }
 
-    /// Starts numbering above a name that is taken.
-    pub fn skip_past(&self, name: &str) {
-        let number = name.strip_prefix(PREFIX).and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(0);
+    /// Takes in a file that an earlier start has left as a spare; false where its name is none that this numbering gives, and
+    /// may yet come.
+    pub fn take_in(&self, name: &str) -> bool {
+        let number = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
+        let Some(number) = number.filter(|number| *number < NUMBER_END && format!("{PREFIX}{number}") == name) else {
+            return false;
+        };
         let mut inner = lock(&self.inner);
         inner.next = inner.next.max(number);
+        inner.ready.push(name.to_owned());
+        true
     }
 
     /// Adds a spare.

@@ -6,7 +6,7 @@ use millpond_core::Core;
 use millpond_core::fact::FactLog;
 use millpond_types::{RunTime, WallTime};
 
-use super::workload::options;
+use super::workload::{SEGMENT, options};
 use crate::disk::Disk;
 use crate::journal::batch::{BatchHeader, HEADER};
 use crate::journal::segment::{SEGMENT_HEADER, SegmentHeader};
@@ -52,4 +52,20 @@ fn a_file_that_begins_where_no_journal_reaches_is_no_segment() {
     file.write_at(SEGMENT_HEADER, &header.bytes(directory)).unwrap();
     assert_eq!(header.total(), HEADER as u64);
     assert_eq!(open::<Core>(Arc::new(disk), &options()).unwrap().report.end, end);
+}
+
+/// There was no number above that of the file.
+#[test]
+fn a_spare_with_the_last_number_that_there_is_counts_for_nothing() {
+    let disk = TwinDisk::new(SECTOR);
+    drop(open::<Core>(Arc::new(disk.clone()), &options()).unwrap());
+    for name in ["spare-18446744073709551615", "spare-18446744073709551616", "spare-", "spare--1", "spare-07"] {
+        for other in disk.list().unwrap().iter().filter(|name| name.starts_with("spare")) {
+            disk.remove(other).unwrap();
+        }
+        disk.create(name).unwrap().set_len(SEGMENT).unwrap();
+        drop(open::<Core>(Arc::new(disk.clone()), &options()).unwrap());
+        let spares = disk.list().unwrap().into_iter().filter(|name| name.starts_with("spare")).collect::<Vec<_>>();
+        assert!(!spares.iter().any(|spare| spare == name) && !spares.is_empty(), "{spares:?}");
+    }
 }

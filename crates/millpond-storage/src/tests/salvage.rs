@@ -284,3 +284,45 @@ fn a_segment_that_cannot_be_read_keeps_nobody_from_the_others() {
     assert!(!told.contains("salvaged    0 messages"), "{told}");
     assert!(!from.path().join("tree").exists(), "the old directory is only read");
 }
+
+/// A segment that is a loop of links, and a tree that is none: neither can be opened.
+#[test]
+fn what_cannot_be_opened_keeps_nobody_from_the_rest() {
+    let files = with_a_gap().snapshot();
+    let from = tempfile::tempdir().unwrap();
+    files.iter().for_each(|(name, bytes)| std::fs::write(from.path().join(name), bytes).unwrap());
+    let name = files.keys().filter(|name| name.ends_with(".journal")).nth(1).unwrap();
+    std::fs::remove_file(from.path().join(name)).unwrap();
+    std::os::unix::fs::symlink(name, from.path().join(name)).unwrap();
+    std::fs::write(from.path().join("tree"), "x").unwrap();
+    let (to, mut told) = (tempfile::tempdir().unwrap(), Vec::new());
+    crate::salvage(from.path(), to.path(), &mut told).unwrap();
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.lines().any(|line| line.starts_with("SKIPPED") && line.contains(name)), "{told}");
+    let tree = from.path().join("tree").display().to_string();
+    assert!(told.lines().any(|line| line.starts_with("SKIPPED") && line.contains(&tree)), "{told}");
+    assert!(!told.contains("salvaged    0 messages"), "{told}");
+}
+
+/// What ended behind the checkpoint was needed as of it, and its segment was taken back since.
+#[test]
+fn what_was_taken_back_since_the_checkpoint_is_no_loss() {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 4);
+    let mut opened = workload.open().unwrap();
+    let mut seed = Seed::new(5);
+    workload.publish_some(&mut opened, &mut seed, 20, true);
+    workload.publish_some(&mut opened, &mut seed, 40, false);
+    workload.publish_some(&mut opened, &mut seed, 30, true);
+    workload.mark(&mut opened, Mark::Idle).unwrap();
+    checkpoint(&mut opened);
+    let disk = workload.disk.clone();
+    let segments = || disk.snapshot().into_keys().filter(|name| name.ends_with(".journal")).count();
+    let before = segments();
+    workload.drain(&mut opened);
+    workload.mark(&mut opened, Mark::Stop).unwrap();
+    while opened.housekeeper.step().unwrap() {}
+    assert!(segments() < before, "some were taken back");
+    drop(opened);
+    let told = lacking(&salvaged(&workload.disk).1);
+    assert!(matches!(&told[..], [line] if line.starts_with("taken back")), "{told:#?}");
+}
