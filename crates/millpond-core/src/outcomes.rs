@@ -12,12 +12,13 @@
 //! | 8 | another topic than expected | the difference, folded |
 //! | 16 | another priority than expected | it |
 //! | 32 | another sequence than expected | the difference, folded |
-//! | | duplicate | its state: 0 waiting, 1 delayed and when it is due, 2 retrying and when it is due, 3 leased, 4 dead, 5 ended |
+//! | | duplicate | its state: 0 waiting, 1 delayed and when it is due, 2 retrying, 3 leased, 4 dead, 5 ended, 6 retrying and when it is due |
 //! | | coalesced | 0 if it was declined; else 1, and the priority and the sequence of what it replaced, that as the difference, folded |
 //! | | refused | the number of the code, the length of the detail, the detail |
 //!
 //! A difference is taken modulo 2⁶⁴ and folded, so that small ones of either sign take one byte. The first id is
-//! expected to be that of topic 1, the default priority and sequence 0.
+//! expected to be that of topic 1, the default priority and sequence 0. A state 2 is due at time zero: bytes of before
+//! that time was kept have no other.
 //!
 //! [`PRODUCER_WINDOW`]: millpond_types::limits::PRODUCER_WINDOW
 
@@ -147,8 +148,9 @@ fn push_state(bytes: &mut Vec<u8>, state: MessageState) {
             bytes.push(1);
             push_number(bytes, due.0);
         }
+        MessageState::Retrying { due: WallTime(0) } => bytes.push(2),
         MessageState::Retrying { due } => {
-            bytes.push(2);
+            bytes.push(6);
             push_number(bytes, due.0);
         }
         MessageState::Leased => bytes.push(3),
@@ -232,10 +234,11 @@ impl<'a> Reader<'a> {
         Some(match self.byte()? {
             0 => MessageState::Waiting,
             1 => MessageState::Delayed { due: WallTime(self.number()?) },
-            2 => MessageState::Retrying { due: WallTime(self.number()?) },
+            2 => MessageState::Retrying { due: WallTime(0) },
             3 => MessageState::Leased,
             4 => MessageState::Dead,
             5 => MessageState::Ended,
+            6 => MessageState::Retrying { due: WallTime(self.number()?) },
             _ => return None,
         })
     }

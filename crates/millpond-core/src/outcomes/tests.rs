@@ -63,3 +63,17 @@ fn a_message_that_made_its_topic_takes_a_byte() {
     let known: Vec<_> = (0..1000).map(|n| OutcomeRun { count: 1, outcome: queued(n) }).collect();
     assert!(Outcomes::new(&known).as_bytes().len() < 6 * 1000);
 }
+
+#[test]
+fn a_retry_kept_without_its_time_is_still_read() {
+    let duplicate =
+        |due| PublishOutcome::Duplicate { id: id(1, 4, 0), state: MessageState::Retrying { due: WallTime(due) } };
+    let runs = [
+        OutcomeRun { count: 1, outcome: duplicate(0) },
+        OutcomeRun { count: 1, outcome: PublishOutcome::Queued { id: id(2, 4, 1) } },
+    ];
+    let kept = Outcomes::from_bytes(&[DUPLICATE, 2, QUEUED]).expect("bytes of format version 1");
+    assert_eq!(kept.runs().collect::<Vec<_>>(), runs);
+    let with_time = Outcomes::new(&[OutcomeRun { count: 1, outcome: duplicate(9) }]);
+    assert_eq!(with_time.as_bytes(), [DUPLICATE, 6, 9]);
+}

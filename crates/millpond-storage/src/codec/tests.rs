@@ -107,7 +107,7 @@ fn the_bytes_of_entries_are_those_of_version_1() {
         encode_entry(&draw.page(round % FIRST_PAGES), &mut bytes);
     }
     // Another sum here is another form on disk: raise its version, and read the old one too.
-    assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (139_085, 2_488_913_324));
+    assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (135_035, 1_305_843_803));
 }
 
 #[test]
@@ -540,7 +540,7 @@ impl Draw {
             let states = [
                 MessageState::Waiting,
                 MessageState::Delayed { due: draw.wall() },
-                MessageState::Retrying { due: draw.wall() },
+                MessageState::Retrying { due: WallTime(0) },
                 MessageState::Leased,
                 MessageState::Dead,
                 MessageState::Ended,
