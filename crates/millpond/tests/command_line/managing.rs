@@ -53,8 +53,8 @@ fn a_message_in_retry_is_shown_with_when_it_is_due() {
     // An hour, and a quarter of it either way by chance.
     assert!(row["state"] == "retrying" && (2700..=4600).contains(&after.as_secs()), "{row}");
     let table = broker.ok(&["look", "default/a"]);
-    let day = &row["due"].as_str().unwrap()[..10];
-    assert_eq!(table.matches(day).count(), 2, "when it was published, and when it is due: {table}");
+    let due_minute = &row["due"].as_str().unwrap()[..16];
+    assert!(table.contains(due_minute), "when it is due: {table}");
 }
 
 #[test]
