@@ -77,6 +77,11 @@ impl FairTurns {
         self.tenants[priority.level()].places()
     }
 
+    /// Where the tenant goes on at a priority whose turn comes after so many others, as far as that can be told.
+    pub(crate) fn cursor_after(&self, turns: usize, priority: Priority) -> Option<&Cursor> {
+        self.tenants[priority.level()].cursor_after(turns)
+    }
+
     /// The turn of the last tenant is over: takes note of where it goes on.
     fn leave(&mut self, view: View<'_>) -> Result<(), UnknownAt> {
         let Some((last, priority)) = &self.last else { return Ok(()) };

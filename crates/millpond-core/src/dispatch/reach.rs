@@ -23,9 +23,10 @@ use crate::store::{Key, KeyBytes, Name, Range, Shelf, Spread, Want};
 /// millisecond's work to take in.
 pub(crate) const READ_AHEAD: u32 = 512;
 /// Topics asked for at once at least, wherever it goes and however little room there is.
-pub(crate) const READ_AHEAD_MIN: u32 = 4;
+pub(crate) const READ_AHEAD_MIN: u32 = 2;
 /// Topics of each tenant in a read that looks for tenants: so it finds sixteen of them at least.
-const OF_TENANT_MAX: u32 = READ_AHEAD / 16;
+const OF_TENANT_MAX: u32 = READ_AHEAD / TENANTS_FOUND;
+const TENANTS_FOUND: u32 = 16;
 /// One part in so many of the room for topics is for what is read ahead: there are two reads of each stretch in memory,
 /// the one that is served and the next, and what was served stays until it is finished.
 const AHEAD_SHARE: usize = 4;
@@ -33,6 +34,17 @@ const AHEAD_SHARE: usize = 4;
 const TOPIC_BYTES: usize = 512;
 
 const LOWEST: Priority = Priority::new(0).expect("it is one");
+
+/// For whom it is read on while dispatch goes from one place to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pace {
+    /// For the one that is served: there is room for what comes next in each of them.
+    Served,
+    /// For the one whose turn comes after so many others: what is read for those behind it would be gone before theirs.
+    After(usize),
+    /// For none: they are more than are remembered, and nobody goes on with it.
+    None,
+}
 
 /// What has to be read before it is known who is next.
 #[derive(Debug, PartialEq, Eq)]
@@ -126,36 +138,44 @@ impl Reach {
 
     /// Asks for a span, unless that is on its way. It is one of so many places where dispatch goes on.
     pub(crate) fn ask(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
-        if let Some((range, each)) = self.range(group, priority, span, places) {
-            self.wanted.push(Want::Range(Range { limit: each, ..range }));
+        if let Some(range) = self.range(group, priority, span, limit(self.ahead() / places as u32)) {
+            self.wanted.push(Want::Range(range));
         }
     }
 
-    /// Asks for what comes next in one of so many places. Among more than are remembered, nobody goes on with it.
-    pub(crate) fn ask_ahead(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
-        if places <= TENANTS_MAX {
-            self.ask(group, priority, span, places);
+    /// For which of so many places it is read on while one of them is served.
+    pub(crate) fn pace(&self, places: usize) -> Pace {
+        let of_each = self.ahead() as usize / places;
+        match of_each >= READ_AHEAD_MIN as usize {
+            _ if places > TENANTS_MAX => Pace::None,
+            true => Pace::Served,
+            // Each takes two topics: one to be served with, and one that tells that it has more. Half of the room is for those
+            // that have come, and half for those that are on their way.
+            false => Pace::After((self.ahead() / 4).clamp(1, READ_AHEAD) as usize),
         }
     }
 
     /// Asks for the tenants in a span, and what each is to be served with first, unless that is on its way.
     pub(crate) fn ask_tenants(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
-        if let Some((range, each)) = self.range(group, priority, span, places) {
-            // Among more tenants than are remembered, none goes on with what is read for later: it is served with one
-            // topic, and another one tells that it has more.
-            let of_tenant = if places > TENANTS_MAX { 2 } else { each.min(OF_TENANT_MAX) };
+        let (pace, of_each) = (self.pace(places), limit(self.ahead() / places as u32));
+        let (most, of_tenant) = match pace {
+            Pace::Served => (limit(self.ahead()), of_each.min(OF_TENANT_MAX)),
+            // Most tenants go on somewhere else than at their first topics.
+            Pace::After(_) => (2 * TENANTS_FOUND, 2),
+            // None goes on with what is read for later: it is served with one topic, and another one tells that it has more.
+            Pace::None => (limit(self.ahead()), 2),
+        };
+        if let Some(range) = self.range(group, priority, span, most) {
             self.wanted.push(Want::Spread(Spread { range, of_tenant }));
         }
     }
 
-    /// The range of a span, and how many topics of it are for one place.
-    fn range(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) -> Option<(Range, u32)> {
-        let ahead = self.ahead();
+    /// The range of a span, unless it is on its way.
+    fn range(&mut self, group: GroupNumber, priority: Priority, span: Span, limit: u32) -> Option<Range> {
         let shelf = self.shelves.get_mut(&(group, priority))?;
         let bound = |name: &[u8]| Key::topic_bound(group, Shelf::Ready(priority), name);
-        let limit = |topics: u32| topics.clamp(READ_AHEAD_MIN, READ_AHEAD);
-        let range = Range { from: bound(&span.from), until: bound(&span.until), limit: limit(ahead) };
-        shelf.asked.insert(span.from).then(|| (range, limit(ahead / places as u32)))
+        let range = Range { from: bound(&span.from), until: bound(&span.until), limit };
+        shelf.asked.insert(span.from).then_some(range)
     }
 
     /// The priorities at which not all is in memory.
@@ -220,6 +240,11 @@ impl Reach {
     fn shelf(&self, group: GroupNumber, priority: Priority) -> Option<&ColdShelf> {
         if self.shelves.is_empty() { None } else { self.shelves.get(&(group, priority)) }
     }
+}
+
+/// Of so many topics, as many as may be asked for at once.
+fn limit(topics: u32) -> u32 {
+    topics.clamp(READ_AHEAD_MIN, READ_AHEAD)
 }
 
 fn parse_bound(key: &KeyBytes) -> (GroupNumber, Priority, &[u8]) {

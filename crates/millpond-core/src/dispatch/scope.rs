@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use millpond_types::limits::PRIORITIES;
 use millpond_types::{Dispatch, Priority};
@@ -137,6 +138,16 @@ impl Scope {
             Some(turns) => turns.places(priority),
             None => self.turns[priority.level()].as_ref().map_or(1, |turns| turns.places()),
         }
+    }
+
+    /// What has to be read for the tenant whose turn at a priority comes after so many others.
+    pub(crate) fn unknown_after(&self, turns: usize, priority: Priority, state: &State, reach: &Reach) -> Vec<Span> {
+        let view = View { state, reach, group: self.group, domain: &self.domain, priority };
+        let cursor = match &self.fair {
+            Some(fair) => fair.cursor_after(turns, priority),
+            None => self.turns[priority.level()].as_ref().and_then(|of| of.cursor_after(turns)),
+        };
+        cursor.and_then(|cursor| view.two_behind(cursor).err()).map_or_else(Vec::new, |unknown| unknown.spans)
     }
 
     /// A topic was served; `left` messages of its turn are for later.

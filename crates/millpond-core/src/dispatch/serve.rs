@@ -11,6 +11,7 @@ use millpond_types::{LeaseNumber, Millis, Priority, Receipt, SessionId};
 
 use crate::Core;
 use crate::dispatch::consumer::Kind;
+use crate::dispatch::reach::Pace;
 use crate::dispatch::scope::{ScopeSlot, Turn};
 use crate::dispatch::sweep::SLICE;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
@@ -174,9 +175,13 @@ impl Core {
         scope.is_held = next.is_err();
         match next {
             Ok(Some(mut turn)) => {
-                if let Some(span) = turn.ahead.take() {
-                    reach.ask_ahead(scope.group, turn.priority, span, scope.places(turn.priority));
-                }
+                let (group, priority, places) = (scope.group, turn.priority, scope.places(turn.priority));
+                let spans = match reach.pace(places) {
+                    Pace::Served => turn.ahead.take().into_iter().collect(),
+                    Pace::After(turns) => scope.unknown_after(turns, priority, &self.state, reach),
+                    Pace::None => Vec::new(),
+                };
+                spans.into_iter().for_each(|span| reach.ask(group, priority, span, places));
                 Ok(Some(turn))
             }
             Ok(None) => Ok(None),

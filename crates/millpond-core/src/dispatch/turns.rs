@@ -93,6 +93,11 @@ impl Turns {
         self.tenants.places()
     }
 
+    /// Where the tenant goes on whose turn comes after so many others, as far as that can be told.
+    pub(crate) fn cursor_after(&self, turns: usize) -> Option<&Cursor> {
+        self.tenants.cursor_after(turns)
+    }
+
     /// A topic was served; `left` of its turn are for later.
     pub(crate) fn served(&mut self, slot: TopicSlot, left: u32, state: &State) {
         self.left = left;
@@ -149,6 +154,12 @@ impl Tenants {
     /// What those go on with that had no turn for longest, as far as that can be told: they are next.
     fn next_up(&self) -> impl Iterator<Item = TopicSlot> {
         self.by_use.iter().filter_map(|(_, tenant)| self.cursors.get(tenant)).map(|place| place.next)
+    }
+
+    /// Where the tenant goes on that has so many before it in the order of uses, if it was not used again since.
+    pub(super) fn cursor_after(&self, turns: usize) -> Option<&Cursor> {
+        let of = self.by_use.get(turns).filter(|of| is_last_use(&self.cursors, of))?;
+        self.cursors.get(&of.1).map(|place| &place.cursor)
     }
 
     /// A tenant goes on behind a topic, with this one as it is now.

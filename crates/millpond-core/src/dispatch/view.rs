@@ -90,6 +90,14 @@ impl<'a> View<'a> {
         Ok(found)
     }
 
+    /// Whether it is known what a tenant goes on with behind a cursor of it, and whether it has more than that.
+    pub(crate) fn two_behind(&self, cursor: &Cursor) -> Result<(), Unknown> {
+        let next = self.next_of_tenant_in_memory(cursor);
+        let until = next.map_or(Edge::TenantEnd(cursor.name.tenant()), |slot| Edge::Before(self.name(slot).as_bytes()));
+        self.check_tenant(From::Behind(cursor), &cursor.name, until)?;
+        next.map_or(Ok(()), |slot| self.more(&Cursor::at(slot, self.state)).map(drop))
+    }
+
     /// Whether a topic is the only one. Where another one is in memory, nothing else need be known.
     pub(crate) fn is_only(&self, slot: TopicSlot) -> Result<bool, Unknown> {
         if self.next_in_memory(From::BehindTopic(slot)).is_some() || self.next_in_memory(From::Start) != Some(slot) {

@@ -98,7 +98,7 @@ impl LayeredStore {
         self.read_entries(&mut wants)?;
         for want in &mut wants {
             if let Pending::Spread { spread, parts } = want {
-                *parts = self.read_spread(spread)?;
+                *parts = self.read_spread(spread, ticket.generation)?;
             }
             if let Pending::Range { range, rows, next, slice, end } = want {
                 let rest = Range { from: next.clone(), until: range.until.clone(), limit: *slice };
@@ -146,23 +146,32 @@ impl LayeredStore {
         Ticket { store: self.0.clone(), generation }
     }
 
-    fn read_spread(&self, spread: &Spread) -> Result<Vec<Part>, TreeError> {
+    fn read_spread(&self, spread: &Spread, since: u64) -> Result<Vec<Part>, TreeError> {
         let Spread { range, of_tenant } = spread;
-        let (mut gather, mut slice, mut bytes) = (Gather::new(spread), *of_tenant, 0);
+        let (mut gather, mut next, mut slice) = (Gather::new(spread), range.from.clone(), *of_tenant);
+        let (mut bytes, mut gone) = (0, 0);
         'scan: loop {
             // One more than may be taken, to know where what is known ends. Where tenants have little, more at a time.
-            let (from, until, limit) = (gather.next(), range.until.clone(), slice.min(range.limit).saturating_add(1));
-            let found = self.0.tree.scan(&Range { from, until, limit })?;
-            for (key, value) in found.entries {
-                if bytes > READ_BYTES {
-                    let next = gather.next();
+            let limit = slice.min(range.limit).saturating_add(1);
+            let found = self.0.tree.scan(&Range { from: next.clone(), until: range.until.clone(), limit })?;
+            let removed = self.are_removed(&found.entries, since);
+            for ((key, value), is_removed) in found.entries.into_iter().zip(removed) {
+                if bytes > READ_BYTES || gone > range.limit {
                     gather.end(&next);
                     return Ok(gather.parts());
                 }
-                match gather.take(KeyBytes::from(&key[..]), decoded(&key, &value)?) {
+                let key = KeyBytes::from(&key[..]);
+                next = [&key[..], &[0]].concat();
+                // Tenants are drained from the front: with what they had there they would seem to have nothing.
+                if is_removed {
+                    gone += 1;
+                    continue;
+                }
+                let page = decoded(&key, &value)?;
+                match gather.take(key, page) {
                     Taken::Kept => bytes += value.len(),
                     Taken::PassedOver => {
-                        slice = *of_tenant;
+                        (next, slice) = (gather.next(), *of_tenant);
                         continue 'scan;
                     }
                     Taken::Full => return Ok(gather.parts()),
@@ -174,6 +183,13 @@ impl LayeredStore {
             }
             slice = slice.saturating_mul(2);
         }
+    }
+
+    /// Which of some rows, read since a generation, are gone by what is newer.
+    fn are_removed(&self, rows: &[(Bytes, Bytes)], since: u64) -> Vec<bool> {
+        let state = lock(&self.0.state);
+        let newest = |key: &Bytes| state.layers(since).find_map(|layer| layer.get(key));
+        rows.iter().map(|(key, _)| newest(key) == Some(None)).collect()
     }
 
     fn read_entries(&self, wants: &mut [Pending]) -> Result<(), TreeError> {

@@ -13,33 +13,25 @@ use crate::journal::read::close_together;
 use crate::twin::{SECTOR, TwinDisk};
 use crate::{OpenOptions, Opened, open};
 
-const TENANTS: u32 = 50;
-const TOPICS: u32 = 200;
-/// Memory for topics: a dozen of each tenant may be read ahead.
-const ROOM: usize = 6 * 1024 * 1024;
-
-fn publish(tenant: u32) -> Command {
-    let names = (0..TOPICS).map(|topic| format!("{tenant:03}/{topic:05}"));
-    calls::publish(names.map(|name| calls::run(&name, &[], [&b"body"[..]])).collect())
-}
-
-/// All tenants go on side by side. Where one of them ends, the next one's first topics were served long since: they are
-/// gone in memory and still on the disk, and reading on into them would cost the more, the more there were.
-#[test]
-fn a_topic_on_the_disk_is_read_about_once() {
-    let options = OpenOptions { room: ROOM, ..OpenOptions::default() };
+/// Publishes a message to each topic of each tenant and drains them, `take` at a time, with so much memory for topics; how many
+/// rows of the tree that reads for each message.
+fn rows_read(tenants: u32, topics: u32, room: usize, take: u32) -> f64 {
+    let options = OpenOptions { room, ..OpenOptions::default() };
     let mut opened = open::<Core>(Arc::new(TwinDisk::new(SECTOR)), &options).unwrap();
     opened.start(Now { run: RunTime(1), wall: WallTime(1) }).unwrap();
-    (0..TENANTS).for_each(|tenant| _ = turn(&mut opened, publish(tenant)));
-    checkpoint(&mut opened);
+    for tenant in 0..tenants {
+        let names = (0..topics).map(|topic| format!("{tenant:05}/{topic:05}"));
+        turn(&mut opened, calls::publish(names.map(|name| calls::run(&name, &[], [&b"body"[..]])).collect()));
+    }
     opened.core.set_room(0);
     while opened.core.make_room() {}
-    opened.core.set_room(ROOM);
-    assert_eq!(opened.core.cold_count(), u64::from(TENANTS * TOPICS));
+    checkpoint(&mut opened);
+    opened.core.set_room(room);
+    assert_eq!(opened.core.cold_count(), u64::from(tenants * topics));
     let before = opened.store.tree().stats().keys_scanned;
     let mut delivered = 0;
-    while delivered < TENANTS * TOPICS {
-        let Some(Output::Reply { reply: Reply::Received(runs), .. }) = turn(&mut opened, receive(100)).pop() else {
+    while delivered < tenants * topics {
+        let Some(Output::Reply { reply: Reply::Received(runs), .. }) = turn(&mut opened, receive(take)).pop() else {
             panic!("a receive is answered with what is there")
         };
         delivered += runs.iter().map(|run| run.count).sum::<u32>();
@@ -47,8 +39,31 @@ fn a_topic_on_the_disk_is_read_about_once() {
         turn(&mut opened, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None }));
     }
     let rows = opened.store.tree().stats().keys_scanned - before;
-    let each = rows as f64 / f64::from(delivered);
+    rows as f64 / f64::from(delivered)
+}
+
+/// All tenants go on side by side. Where one of them ends, the next one's first topics were served long since: they are
+/// gone in memory and still on the disk, and reading on into them would cost the more, the more there were.
+#[test]
+fn a_topic_on_the_disk_is_read_about_once() {
+    // A dozen of each tenant may be read ahead.
+    let each = rows_read(50, 200, 6 * 1024 * 1024, 100);
     assert!(each <= 1.5, "{each} rows read for each message");
+}
+
+/// What is read for a tenant that was just served would be gone again before its next turn.
+#[test]
+fn where_tenants_have_no_room_each_those_are_read_whose_turn_is_next() {
+    let each = rows_read(1000, 20, 1024 * 1024, 100);
+    assert!(each <= 3.0, "{each} rows read for each message");
+}
+
+/// They begin at their first topics again and again. Those that are gone are still on the disk, and are passed over one by one
+/// until the next checkpoint, but not for all tenants for the sake of one.
+#[test]
+fn of_more_tenants_than_are_remembered_what_was_drained_is_passed_over() {
+    let each = rows_read(5000, 5, 1024 * 1024, 100);
+    assert!(each <= 8.0, "{each} rows read for each message");
 }
 
 /// A directory from which nothing was read yet, with messages in `batches` of as many each, and where they lie.
