@@ -87,6 +87,17 @@ impl TreeFiles {
         self.0.join(TABLES).join(id.to_string())
     }
 
+    /// Whether a table lies under its own name. The library takes its checksum, and which of two entries is the newer, by the
+    /// name; where it belongs, by what it says of itself.
+    pub fn is_in_its_place(&self, id: u64, found: &Path) -> Result<(), TreeError> {
+        let own = self.table(id);
+        if found.file_name() == own.file_name() {
+            return Ok(());
+        }
+        let found = self.0.join(TABLES).join(found.file_name().expect("the name of a table"));
+        Err(TreeError::Damaged(format!("{} is what {} should be", found.display(), own.display())))
+    }
+
     /// The newest version's number and checksum.
     pub fn current(&self) -> Result<Option<(u64, Checksum)>, TreeError> {
         let path = self.0.join(CURRENT);

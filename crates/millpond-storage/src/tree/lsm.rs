@@ -127,6 +127,7 @@ impl LsmTree {
             error @ (TreeError::Damaged(_) | TreeError::Io(_)) => files.find_damage().err().unwrap_or(error),
             error => error,
         })?;
+        tree.current_version().iter_tables().try_for_each(|table| files.is_in_its_place(table.id(), &table.path))?;
         // The library leaves it to its user to go on where the tables end.
         seqno.fetch_max(tree.get_highest_persisted_seqno().map_or(0, |highest| highest + 1));
         let strategy = Leveled::default().with_table_target_size(TABLE_BYTES).with_l0_threshold(FRESH_TABLES);

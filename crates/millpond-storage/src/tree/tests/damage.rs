@@ -106,6 +106,27 @@ fn every_missing_or_short_file_is_noticed() {
     assert_eq!(read(directory.path()).unwrap(), state);
 }
 
+/// Each is whole, and what it says of itself is the other's: the older entries would count.
+#[test]
+fn tables_that_were_exchanged_are_noticed_by_the_start() {
+    let (directory, state) = filled();
+    let tables = files(&directory.path().join("tables"));
+    let (first, other) = (&tables[0], &tables[1]);
+    let exchange = || {
+        let aside = directory.path().join("aside");
+        std::fs::rename(first, &aside).unwrap();
+        std::fs::rename(other, first).unwrap();
+        std::fs::rename(aside, other).unwrap();
+    };
+    exchange();
+    for opened in [LsmTree::open, LsmTree::open_read_only] {
+        let why = opened(directory.path(), OPTIONS).err().expect("they are not where they were written").to_string();
+        assert!(tables.iter().any(|table| why.contains(&table.display().to_string())), "{why}");
+    }
+    exchange();
+    assert_eq!(read(directory.path()).unwrap(), state);
+}
+
 /// Who only looks does it through links, which are gone when a person reads what was found.
 #[test]
 fn damage_is_told_by_the_file_itself() {
