@@ -205,6 +205,11 @@ impl Walk<'_> {
                 return Ok(Reached { whole: 0, end: None, goes_on: None });
             }
         };
+        if let Ok(SegmentHeader { length: Some(length), .. }) = SegmentHeader::read(segment.file.as_ref())
+            && segment.bytes < length
+        {
+            self.lacks.short(segment, length)?;
+        }
         let mut scan = Scan::new(segment, self.directory, segment.base, 0);
         let (mut batches, mut facts, mut is_whole) = (0u64, 0u64, true);
         while scan.position < ended {

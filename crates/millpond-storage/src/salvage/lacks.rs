@@ -116,6 +116,16 @@ impl<'a> Lacks<'a> {
         )
     }
 
+    /// A file is not as long as it was.
+    pub fn short(&mut self, segment: &Segment, length: u64) -> io::Result<()> {
+        let Segment { name, bytes, .. } = segment;
+        writeln!(
+            self.out,
+            "MISSING     {name} has {bytes} bytes of its {length}: it was cut short. Of what stood behind, if anything did, {GONE}. \
+             Put the file back from a copy, if there is one, and salvage anew"
+        )
+    }
+
     /// The journal ends in the middle of a batch.
     pub fn torn(&mut self, segment: &Segment, from: u64) -> io::Result<()> {
         let (name, offset) = (&segment.name, segment.offset(from));
