@@ -248,6 +248,11 @@ fn bring_back<R: Replica>(
         let recovered = recover(Source { disk, directory, store: &store }, checkpoint, segments, options);
         let recovered = recovered.map_err(|error| match error {
             OpenError::Tree { error, .. } => named(error),
+            // Pages of which each is whole, and which are not of one another.
+            error @ (OpenError::Pages { .. } | OpenError::Record { .. }) => match store.tree().verify() {
+                Err(damage @ TreeError::Damaged(_)) => tree(damage),
+                _ => error,
+            },
             error => error,
         })?;
         Ok((store, recovered))

@@ -104,17 +104,19 @@ struct Old {
 
 impl Old {
     fn read(disk: &dyn Disk, out: &mut dyn Write) -> Result<Old, SalvageError> {
-        let mut segments = Vec::new();
-        for name in disk.list()? {
-            // The header of a segment says nothing that its name does not, but for the directory's id.
-            let Some(base) = segment_base(&name) else { continue };
-            let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", disk.place(&name)));
-            let file = disk.open(&name).map_err(named)?;
-            let bytes = file.length().map_err(named)?;
-            segments.push(Segment { base, end: OPEN, name, file, bytes, live: ByGroup::default() });
-        }
-        segments.sort_by_key(|segment| segment.base);
-        let headers = segments.iter().filter_map(|segment| SegmentHeader::read(segment.file.as_ref()).ok());
+        // In the order of their bases, which is that of their names. The header of a segment says nothing that its name does
+        // not, but for the directory's id and the file's length.
+        let names = disk.list()?.into_iter();
+        let mut found: Vec<(u64, String)> = names.filter_map(|name| Some((segment_base(&name)?, name))).collect();
+        found.sort();
+        let bases: Vec<u64> = found.iter().map(|(base, _)| *base).collect();
+        let opened = found.iter().map(|(base, name)| {
+            let file = disk.open(name)?;
+            let bytes = file.length()?;
+            Ok(Segment { base: *base, end: OPEN, name: name.clone(), file, bytes, live: ByGroup::default() })
+        });
+        let opened: Vec<io::Result<Segment>> = opened.collect();
+        let headers = opened.iter().flatten().filter_map(|segment| SegmentHeader::read(segment.file.as_ref()).ok());
         let by_header: Vec<u128> = headers.map(|header| header.directory).collect();
         let by_format = Format::read(disk).ok().flatten().map(|format| format.directory);
         // A FORMAT that none of them is of was put there from another directory.
@@ -124,20 +126,28 @@ impl Old {
             .ok_or_else(|| SalvageError::NoDirectory(disk.place("")))?;
         let mut walk =
             Walk { directory, held: Held::default(), now: Now::default(), lacks: Lacks::new(disk, directory, out)? };
-        let mut foreign = Vec::new();
+        let mut segments = Vec::new();
         let mut reached = Reached { whole: 0, end: Some(0), goes_on: None };
-        for (index, segment) in segments.iter().enumerate() {
-            if segment.base < reached.whole {
-                walk.lacks.foreign(segment)?;
-                foreign.push(segment.base);
+        for (index, ((base, name), opened)) in found.iter().zip(opened).enumerate() {
+            if *base < reached.whole {
+                walk.lacks.foreign(name)?;
                 continue;
             }
-            walk.lacks.gap(reached.end, segment.base)?;
-            reached = walk.segment(segment, &segments[index + 1..])?;
+            walk.lacks.gap(reached.end, *base)?;
+            reached = match opened {
+                Ok(segment) => {
+                    let reached = walk.segment(&segment, &bases[index + 1..])?;
+                    segments.push(segment);
+                    reached
+                }
+                Err(error) => {
+                    walk.lacks.unopened(name, &error)?;
+                    Reached { whole: 0, end: None, goes_on: None }
+                }
+            };
         }
         walk.lacks.newest(reached.end, reached.goes_on.is_some())?;
         let Walk { held, now, .. } = walk;
-        segments.retain(|segment| !foreign.contains(&segment.base));
         Ok(Old { segments, held, now })
     }
 
@@ -186,8 +196,8 @@ struct Reached {
 }
 
 impl Walk<'_> {
-    /// Reads a segment, over whatever is damaged.
-    fn segment(&mut self, segment: &Segment, rest: &[Segment]) -> io::Result<Reached> {
+    /// Reads a segment, over whatever is damaged. `rest` are the bases of those behind it.
+    fn segment(&mut self, segment: &Segment, rest: &[u64]) -> io::Result<Reached> {
         let ended = match read_end(segment.file.as_ref(), self.directory, segment.base) {
             Ok(ended) => ended,
             Err(error) => {
@@ -195,6 +205,11 @@ impl Walk<'_> {
                 return Ok(Reached { whole: 0, end: None, goes_on: None });
             }
         };
+        if let Ok(SegmentHeader { length: Some(length), .. }) = SegmentHeader::read(segment.file.as_ref())
+            && segment.bytes < length
+        {
+            self.lacks.short(segment, length)?;
+        }
         let mut scan = Scan::new(segment, self.directory, segment.base, 0);
         let (mut batches, mut facts, mut is_whole) = (0u64, 0u64, true);
         while scan.position < ended {
@@ -206,7 +221,7 @@ impl Walk<'_> {
                     self.batch(&header, &payload)?;
                     continue;
                 }
-                _ if rest.iter().any(|next| next.base == from) => break,
+                _ if rest.contains(&from) => break,
                 // Where it says that it has ended, it is not the end. The next one is begun for a batch that did not fit.
                 Ok(Found::Nothing | Found::Lost) if ended == OPEN && (batches > 0 || rest.is_empty()) => What::End,
                 Ok(Found::Torn(_)) if ended == OPEN && rest.is_empty() => What::Torn,

@@ -3,7 +3,8 @@
 //! The first byte says which directory it is; the rest is what is done to it, an edit after another. A start refuses, or opens a
 //! state that the journal has really gone through. Then all that is to be read can be read or says that it is damaged,
 //! the broker goes on with it, and another start finds the same. An inspection and a salvage of the same bytes end as well.
-//! Where files were added and none was touched, a start refuses or finds all that there is.
+//! Where files were added and none was touched, a start refuses or finds all that there is; where a segment is
+//! shorter than it says, it refuses.
 //!
 //! Checksums are made anew on request, so that what is behind them is reached: but never those of facts, for a fact whose
 //! checksum is right is taken for what the core has decided, and one that contradicts the state stops the process.
@@ -30,7 +31,7 @@ type Files = BTreeMap<String, Vec<u8>>;
 const EDITS_MAX: usize = 8;
 /// Bytes of a segment's header, and of those that mean something.
 const SEGMENT_HEADER: usize = 4096;
-const SEGMENT_FIELDS: usize = 44;
+const SEGMENT_FIELDS: usize = 56;
 /// Bytes of a batch's header, its checksum last.
 const BATCH_HEADER: usize = 64;
 
@@ -59,7 +60,12 @@ pub fn run(data: &[u8]) {
         // It ends, one way or the other.
         _ = salvage_disk(Arc::new(disk()), Arc::new(TwinDisk::new(SMALL_SECTOR)), &options(), &mut told);
     }
-    start(disk(), good, touched);
+    let is_short = |(name, whole): (&String, &Vec<u8>)| {
+        let is_its_own = |bytes: &&Vec<u8>| bytes.get(..SEGMENT_FIELDS) == whole.get(..SEGMENT_FIELDS);
+        name.ends_with(".journal") && files.get(name).filter(is_its_own).is_some_and(|bytes| bytes.len() < whole.len())
+    };
+    let short = good.files.iter().any(is_short);
+    start(disk(), good, touched, short);
 }
 
 /// What was done to the files of a good directory, all in all.
@@ -73,10 +79,12 @@ enum Touched {
     Sealed,
 }
 
-fn start(disk: TwinDisk, good: &Good, touched: Touched) {
+/// `short` where a segment is not as long as its header says.
+fn start(disk: TwinDisk, good: &Good, touched: Touched, short: bool) {
     let Ok(mut opened) = open::<Core>(Arc::new(disk.clone()), &options()) else { return };
     let end = opened.report.end;
     let found = state(&opened.core);
+    assert!(opened.report.fresh || !short, "a segment is short");
     if touched == Touched::Plain && !opened.report.fresh {
         let known = good.states.get(&end).unwrap_or_else(|| panic!("no batch ended at {end}"));
         assert_eq!(found, *known, "the state at {end}");

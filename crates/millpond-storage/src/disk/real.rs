@@ -121,10 +121,12 @@ impl Disk for RealDisk {
 
     fn set_tree_aside(&self) -> io::Result<()> {
         let aside = self.path(TREE_ASIDE);
-        match std::fs::remove_dir_all(&aside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        let removed = match aside.symlink_metadata() {
+            Ok(there) if there.is_dir() => std::fs::remove_dir_all(&aside),
+            Ok(_) => std::fs::remove_file(&aside),
+            Err(error) => Err(error),
+        };
+        removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
         match std::fs::rename(self.path(TREE), aside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),

@@ -106,8 +106,7 @@ impl Committer {
         let Some((spare, file)) = self.space(SEGMENT_HEADER + batch.bytes())? else { return Ok(false) };
         let name = segment_name(self.written);
         let shared = &self.shared;
-        let header = SegmentHeader { start: shared.start, base: self.written, directory: shared.directory };
-        let bytes = begin_segment(shared, file.as_ref(), &header, &spare, &name)
+        let bytes = begin_segment(shared, file.as_ref(), self.written, &spare, &name)
             .map_err(|error| shared.poison(&name, "beginning the segment", &error))?;
         write_end(self.segment.file.as_ref(), shared.directory, self.segment.base, self.written)
             .map_err(|error| shared.poison(&self.segment.name, "ending the segment", &error))?;
@@ -163,17 +162,13 @@ fn new_space(shared: &Shared, name: &str, bytes: u64) -> io::Result<Arc<dyn Disk
     Ok(file)
 }
 
-/// Turns a spare into a segment. The header is durable before the name is, and the name before a batch is written.
-pub(crate) fn begin_segment(
-    shared: &Shared,
-    file: &dyn DiskFile,
-    header: &SegmentHeader,
-    spare: &str,
-    name: &str,
-) -> io::Result<u64> {
-    header.write(file)?;
+/// Turns a spare into a segment, and says how long it is. The header is durable before the name is, and the name before a
+/// batch is written.
+fn begin_segment(shared: &Shared, file: &dyn DiskFile, base: u64, spare: &str, name: &str) -> io::Result<u64> {
+    let length = file.length()?;
+    SegmentHeader { start: shared.start, base, directory: shared.directory, length: Some(length) }.write(file)?;
     file.sync()?;
     shared.disk.rename(spare, name)?;
     shared.disk.sync_dir()?;
-    file.length()
+    Ok(length)
 }

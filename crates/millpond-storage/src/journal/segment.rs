@@ -3,7 +3,7 @@
 //! A segment is a preallocated file named `BASE.journal`, where BASE is the journal position of its first batch in 16
 //! hexadecimal digits. It begins with a header of 4,096 bytes, so that no sector is shared with a batch; the batches
 //! follow one another without gaps. What follows the last batch is the rest of the space: zeros, or what an earlier use
-//! has left.
+//! has left. The file has its length before it has its name, so one that is shorter was cut by somebody.
 //!
 //! | bytes | field | |
 //! |---|---|---|
@@ -13,8 +13,10 @@
 //! | 8 | base | everything before this position was durable when the segment was made |
 //! | 16 | directory | the id of the directory |
 //! | 4 | checksum | CRC-32C of the 40 bytes above |
+//! | 8 | length | bytes of the file |
+//! | 4 | checksum | CRC-32C of the first 40 bytes and the length |
 //!
-//! and at byte 512, for a sector that is written again may be torn, and what stands above never is:
+//! (older versions of the program have left the last two zero, and nothing is known of the length), and at byte 512, for a sector that is written again may be torn, and what stands above never is:
 //!
 //! | bytes | field | |
 //! |---|---|---|
@@ -37,7 +39,9 @@ pub const SEGMENT_HEADER: u64 = 4096;
 pub const JOURNAL_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"MILLPOND";
 const SUFFIX: &str = ".journal";
-const USED: usize = 44;
+const USED: usize = 56;
+/// Where the length stands.
+const LENGTH_AT: usize = 44;
 /// Where the end stands.
 pub const END_AT: u64 = 512;
 
@@ -66,6 +70,8 @@ pub struct SegmentHeader {
     pub base: u64,
     /// The directory's id.
     pub directory: u128,
+    /// Bytes of its file, unless it was made by a version that did not say.
+    pub length: Option<u64>,
 }
 
 /// Why a file has no header that we can use.
@@ -91,8 +97,13 @@ impl SegmentHeader {
         bytes.put_u32_le(self.start);
         bytes.put_u64_le(self.base);
         bytes.put_u128_le(self.directory);
-        bytes.put_u32_le(crc32c::crc32c(&bytes));
-        assert_eq!(bytes.len(), USED, "the header has the length of its table");
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.put_u32_le(checksum);
+        assert_eq!(bytes.len(), LENGTH_AT, "the header has the length of its table");
+        if let Some(length) = self.length {
+            bytes.put_u64_le(length);
+            bytes.put_u32_le(length_checksum(checksum, length));
+        }
         bytes.resize(SEGMENT_HEADER as usize, 0);
         file.write_at(0, &bytes)
     }
@@ -105,6 +116,7 @@ impl SegmentHeader {
             other => other?,
         }
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if bytes[..8] != MAGIC || u32_at(40) != crc32c::crc32c(&bytes[..40]) {
             return Err(BadSegment::NoHeader);
         }
@@ -112,12 +124,22 @@ impl SegmentHeader {
             JOURNAL_VERSION => {}
             version => return Err(BadSegment::Version(version)),
         }
+        let length = Some(u64_at(LENGTH_AT)).filter(|_| bytes[LENGTH_AT..] != [0; USED - LENGTH_AT]);
+        if length.is_some_and(|length| u32_at(52) != length_checksum(u32_at(40), length)) {
+            return Err(BadSegment::NoHeader);
+        }
         Ok(SegmentHeader {
             start: u32_at(12),
-            base: u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes")),
+            base: u64_at(16),
             directory: u128::from_le_bytes(bytes[24..40].try_into().expect("sixteen bytes")),
+            length,
         })
     }
+}
+
+/// Goes on from the header's own checksum, over what that covers.
+fn length_checksum(header: u32, length: u64) -> u32 {
+    crc32c::crc32c_append(header, &length.to_le_bytes())
 }
 
 /// Notes durably where a segment has ended, or with [`OPEN`] that it has not.

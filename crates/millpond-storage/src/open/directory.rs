@@ -35,8 +35,9 @@ pub(super) fn make(disk: &dyn Disk, options: &OpenOptions) -> Result<u128, OpenE
     let begin = || {
         let name = "spare-0";
         let file = disk.create(name)?;
-        file.preallocate(options.segment_bytes.min(FIRST_SEGMENT_BYTES), Preallocate::Filled)?;
-        SegmentHeader { start: 0, base: 0, directory }.write(file.as_ref())?;
+        let length = options.segment_bytes.min(FIRST_SEGMENT_BYTES);
+        file.preallocate(length, Preallocate::Filled)?;
+        SegmentHeader { start: 0, base: 0, directory, length: Some(length) }.write(file.as_ref())?;
         file.sync()?;
         disk.rename(name, &first)?;
         disk.sync_dir()?;
@@ -56,7 +57,7 @@ fn has_batch(disk: &dyn Disk, name: &str) -> io::Result<bool> {
     Ok(file.length()? >= SEGMENT_HEADER + 4 && file.read_at(SEGMENT_HEADER, &mut magic).map(|()| magic != [0; 4])?)
 }
 
-/// The segments, in order, their headers checked.
+/// The segments, in order, their headers and lengths checked.
 pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segment>, OpenError> {
     let io = |place: String| move |error| OpenError::Io { place, what: "opening", error };
     let names = disk.list().map_err(io(disk.place("")))?;
@@ -75,6 +76,9 @@ pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segm
             return Err(damaged("has the header of another segment or data directory"));
         }
         let bytes = file.length().map_err(io(place.clone()))?;
+        if let Some(length) = header.length.filter(|length| bytes < *length) {
+            return Err(OpenError::Short { file: place, length, found: bytes });
+        }
         let end = read_end(file.as_ref(), directory, base).map_err(io(place))?;
         segments.push(Segment { base, end, name, file, bytes, live: ByGroup::default() });
     }

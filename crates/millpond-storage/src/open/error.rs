@@ -140,13 +140,29 @@ pub enum OpenError {
     },
     /// A segment's first bytes are not what they were.
     #[error(
-        "the journal is damaged: {file} {what}. Put the file back from a copy; `millpond inspect` shows what there is"
+        "the journal is damaged: {file} {what}. Put the file back from a copy; `millpond inspect` shows what there is. Without \
+         a copy, `millpond inspect DIR --salvage TO_DIR` brings the messages that the journal still holds into a fresh \
+         directory"
     )]
     Segment {
         /// The file.
         file: String,
         /// What is wrong.
         what: &'static str,
+    },
+    /// A segment's file is shorter than it was.
+    #[error(
+        "the journal is damaged: {file} has {found} bytes of its {length}: it was cut short, and what stood behind is lost. Put \
+         the file back from a copy; `millpond inspect` shows what there is. Without a copy, `millpond inspect DIR --salvage \
+         TO_DIR` brings the messages that the journal still holds into a fresh directory"
+    )]
+    Short {
+        /// The file.
+        file: String,
+        /// How many bytes it had when it was made.
+        length: u64,
+        /// How many it has.
+        found: u64,
     },
     /// A batch is what was written, and still makes no sense.
     #[error("{file} at offset {offset}: a record in a batch whose checksum is right {what}. Report this")]

@@ -5,11 +5,16 @@
 
 use std::io::{self, Write};
 
+use millpond_core::Core;
+
 use crate::OpenOptions;
 use crate::checkpoint::{Checkpoint, LiveBytes};
-use crate::disk::Disk;
+use crate::disk::{Disk, TREE};
 use crate::journal::segment::segment_name;
 use crate::journal::segments::Segment;
+use crate::open::find_segments;
+use crate::recover::{Source, replay};
+use crate::store::LayeredStore;
 use crate::tree::TreeError;
 
 /// What becomes of messages whose records are gone.
@@ -25,12 +30,30 @@ pub struct Lacks<'a> {
 
 impl<'a> Lacks<'a> {
     pub fn new(disk: &dyn Disk, directory: u128, out: &'a mut dyn Write) -> io::Result<Lacks<'a>> {
-        let tree = match disk.tree(OpenOptions::default().tree) {
+        let options = OpenOptions::default();
+        let found = disk.tree(options.tree).and_then(|tree| Ok((Checkpoint::read(&tree, directory)?, tree)));
+        let (checkpoint, tree) = match found {
+            Ok((Some(checkpoint), tree)) => (checkpoint, tree),
+            Ok((None, _)) => return Ok(Lacks { checkpoint: None, out }),
             Err(error @ TreeError::NoMirror(_)) => return Err(io::Error::other(error)),
-            tree => tree.ok(),
+            Err(error) => {
+                let place = disk.place(TREE);
+                writeln!(
+                    out,
+                    "SKIPPED     {place}: {error}. It alone could tell what was taken back from what was removed"
+                )?;
+                return Ok(Lacks { checkpoint: None, out });
+            }
         };
-        let checkpoint = tree.and_then(|tree| Checkpoint::read(&tree, directory).ok().flatten());
-        Ok(Lacks { checkpoint: checkpoint.map(|Checkpoint { position, live, .. }| (position, live)), out })
+        // As of the checkpoint; where a start would go on from it, as of the journal's end, for what has ended behind it may
+        // have been taken back.
+        let (position, live) = (checkpoint.position, checkpoint.live.clone());
+        let store = LayeredStore::new(tree, options.filter_bytes);
+        let replayed = find_segments(disk, directory).and_then(|segments| {
+            let source = Source { disk, directory, store: &store };
+            replay::<Core>(source, Some(checkpoint), &segments, &options)
+        });
+        Ok(Lacks { checkpoint: Some((position, replayed.map_or(live, |recovered| recovered.live))), out })
     }
 
     /// Between where a segment ended, if that is known, and where the next one begins.
@@ -52,8 +75,8 @@ impl<'a> Lacks<'a> {
             let name = segment_name(*first);
             writeln!(
                 self.out,
-                "MISSING     {place}: files were removed, and with them {bytes} bytes of messages that were still needed, which \
-                 are lost. Put the files back from a copy, {name} first, and salvage anew"
+                "MISSING     {place}: as of the checkpoint, {bytes} bytes of messages there were still needed, and those that \
+                 have not ended since are lost. Put the files back from a copy, {name} first, and salvage anew"
             )
         } else if base > *position {
             let name = segment_name(end);
@@ -93,6 +116,16 @@ impl<'a> Lacks<'a> {
         )
     }
 
+    /// A file is not as long as it was.
+    pub fn short(&mut self, segment: &Segment, length: u64) -> io::Result<()> {
+        let Segment { name, bytes, .. } = segment;
+        writeln!(
+            self.out,
+            "MISSING     {name} has {bytes} bytes of its {length}: it was cut short. Of what stood behind, if anything did, {GONE}. \
+             Put the file back from a copy, if there is one, and salvage anew"
+        )
+    }
+
     /// The journal ends in the middle of a batch.
     pub fn torn(&mut self, segment: &Segment, from: u64) -> io::Result<()> {
         let (name, offset) = (&segment.name, segment.offset(from));
@@ -104,11 +137,19 @@ impl<'a> Lacks<'a> {
     }
 
     /// A file cannot be of this journal.
-    pub fn foreign(&mut self, segment: &Segment) -> io::Result<()> {
+    pub fn foreign(&mut self, name: &str) -> io::Result<()> {
         writeln!(
             self.out,
-            "SKIPPED     {}: it begins where the one before has not ended, and so is of another copy of the directory",
-            segment.name
+            "SKIPPED     {name}: it begins where the one before has not ended, and so is of another copy of the directory"
+        )
+    }
+
+    /// A file cannot even be opened.
+    pub fn unopened(&mut self, name: &str, error: &io::Error) -> io::Result<()> {
+        writeln!(
+            self.out,
+            "SKIPPED     {name} cannot be opened: {error}. So {GONE}. Put the file back from a copy, if there is one, and salvage \
+             anew"
         )
     }
 }

@@ -127,6 +127,8 @@ fn checked(body: usize) -> Fact {
     fact
 }
 
+/// Where a segment says how long it is.
+const LENGTH: std::ops::Range<usize> = 44..56;
 const NOW: Now = Now { run: RunTime(1), wall: WallTime(1) };
 
 /// Writes a batch with one fact, and returns where the fact stands and where the batch begins.
@@ -198,6 +200,50 @@ fn the_last_batch_is_a_torn_tail_and_an_earlier_one_is_damage() {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// A segment has its full length before it has its name, so no crash leaves a shorter one.
+#[test]
+fn a_segment_that_is_shorter_than_it_was_is_damage() {
+    let disk = TwinDisk::new(SECTOR);
+    let mut opened = open_tape(&disk).unwrap();
+    // The last one is larger than the others, for a batch that is.
+    for body in [6000, 6000, 6000, 40_000, 300] {
+        write(&mut opened, &published(body));
+        opened.committer.sync().unwrap();
+    }
+    let end = opened.reader.written();
+    drop(opened);
+    let files = disk.snapshot();
+    let names: Vec<&String> = files.keys().filter(|name| name.ends_with(".journal")).collect();
+    assert!(names.len() > 2, "{names:?}");
+    for name in names {
+        let length = files[name].len();
+        // One that an older version has made.
+        let mut of_old = files.clone();
+        of_old.get_mut(name).unwrap()[LENGTH].fill(0);
+        assert_eq!(open_tape(&TwinDisk::from_snapshot(SECTOR, &of_old)).unwrap().report.end, end, "{name}");
+        // What another one says.
+        for other in files.keys().filter(|other| other.ends_with(".journal") && *other != name) {
+            let mut mixed = files.clone();
+            mixed.get_mut(name).unwrap()[LENGTH].copy_from_slice(&files[other][LENGTH]);
+            let error = open_tape(&TwinDisk::from_snapshot(SECTOR, &mixed)).err().unwrap().to_string();
+            assert!(error.contains(&format!("{name} has no valid header")), "{error}");
+        }
+        for left in [length - 1, length / 2, 4096 + 64, 4096] {
+            let mut files = files.clone();
+            files.get_mut(name).unwrap().truncate(left);
+            let disk = TwinDisk::from_snapshot(SECTOR, &files);
+            let error = open_tape(&disk).err().unwrap_or_else(|| panic!("{name} is cut to {left} bytes")).to_string();
+            let said = [format!("{name} "), format!(" {left} "), format!(" {length}: "), "--salvage".to_owned()];
+            assert!(said.iter().all(|word| error.contains(word)), "{error}");
+            let mut told = Vec::new();
+            let verdict = crate::inspect_disk(Arc::new(disk), false, &mut told).unwrap();
+            let told = String::from_utf8(told).unwrap();
+            assert!(verdict == crate::Verdict::Damaged && told.contains(&error), "{told}");
+        }
+    }
+    assert_eq!(open_tape(&disk).unwrap().report.end, end);
 }
 
 #[test]
@@ -448,9 +494,13 @@ fn the_bytes_are_those_of_format_1() {
     write(&mut opened, &published(24));
     opened.committer.sync().unwrap();
     while opened.housekeeper.step().unwrap() {}
-    let files = disk.snapshot();
-    let files = files.iter().filter(|(name, _)| !name.starts_with("spare"));
-    let sums = files.map(|(name, bytes)| (name.as_str(), crc32c::crc32c(bytes))).collect::<Vec<_>>();
+    let mut files = disk.snapshot();
+    files.retain(|name, _| !name.starts_with("spare"));
+    let length = &mut files.get_mut("0000000000000000.journal").unwrap()[LENGTH];
+    assert_eq!(length[..8], SEGMENT.to_le_bytes());
+    // Without what older versions left zero, and do not look at.
+    length.fill(0);
+    let sums = files.iter().map(|(name, bytes)| (name.as_str(), crc32c::crc32c(bytes))).collect::<Vec<_>>();
     // Another sum here is another form on disk: raise its version, and read the old one too.
     let expected = [("0000000000000000.journal", 2_794_763_066), ("FORMAT", 3_208_087_160)];
     assert_eq!(sums, expected);

@@ -98,7 +98,8 @@ impl Whole {
         }
         let file = disk.create(&name).unwrap();
         file.write_at(0, &vec![0; 2 * SEGMENT as usize]).unwrap();
-        SegmentHeader { start: 1, base, directory: options().identity.directory }.write(file.as_ref()).unwrap();
+        let directory = options().identity.directory;
+        SegmentHeader { start: 1, base, directory, length: None }.write(file.as_ref()).unwrap();
         Some((disk, name))
     }
 

@@ -18,9 +18,11 @@ use crate::twin::{SECTOR, TwinDisk};
 fn a_last_segment_that_was_cut_to_its_header_is_begun_anew() {
     let disk = TwinDisk::new(SECTOR);
     drop(open::<Core>(Arc::new(disk.clone()), &options()).unwrap());
-    let mut files = disk.snapshot();
-    files.get_mut("0000000000000000.journal").unwrap().truncate(SEGMENT_HEADER as usize);
-    let disk = TwinDisk::from_snapshot(SECTOR, &files);
+    let (name, directory) = ("0000000000000000.journal", options().identity.directory);
+    let file = disk.create(name).unwrap();
+    // Of an older version: else it is known that it was cut.
+    SegmentHeader { start: 0, base: 0, directory, length: None }.write(file.as_ref()).unwrap();
+    let disk = TwinDisk::from_snapshot(SECTOR, &disk.snapshot());
     let opened = open::<Core>(Arc::new(disk.clone()), &options()).unwrap();
     assert!(opened.report.fresh, "{:?}", opened.report);
     drop(opened);
@@ -36,7 +38,7 @@ fn a_file_that_begins_where_no_journal_reaches_is_no_segment() {
     drop(opened);
     let (base, directory) = (u64::MAX - 63, options().identity.directory);
     let file = disk.create(&format!("{base:016x}.journal")).unwrap();
-    SegmentHeader { start: 1, base, directory }.write(file.as_ref()).unwrap();
+    SegmentHeader { start: 1, base, directory, length: None }.write(file.as_ref()).unwrap();
     let header = BatchHeader {
         length: 0,
         facts: 0,

@@ -190,6 +190,8 @@ impl Whole {
                 return;
             }
         };
+        let is_short = |bytes: &Vec<u8>| file.ends_with(".journal") && bytes.len() < self.files[*file].len();
+        assert!(!files.get(*file).is_some_and(is_short), "{what}: a start that does not see that it is short");
         let end = opened.report.end;
         let vouched = self.vouched(files);
         assert!(end >= vouched, "{what}: ends at {end}, and what is left says that {vouched} had been durable");

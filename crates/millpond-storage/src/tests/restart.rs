@@ -10,7 +10,7 @@ use millpond_types::{NamespaceName, TopicName};
 
 use super::calls;
 use super::workload::{YEAR, check_extents, checkpoint, delay, state};
-use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, open};
+use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, Verdict, inspect, open};
 
 /// Memory for topics that holds a few hundred of them.
 const ROOM: usize = 256 * 1024;
@@ -91,8 +91,7 @@ fn made(directory: &Path, short: bool) -> Vec<millpond_core::page::Page> {
 
 /// The largest file of the tree: its only table.
 fn damage_tree(directory: &Path) {
-    let tables = std::fs::read_dir(directory.join("tree/tables")).unwrap().map(|entry| entry.unwrap().path());
-    let table = tables.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+    let table = table(directory);
     let mut bytes = std::fs::read(&table).unwrap();
     bytes.iter_mut().step_by(7).for_each(|byte| *byte ^= 1);
     std::fs::write(table, bytes).unwrap();
@@ -112,6 +111,53 @@ fn a_checkpoint_that_is_no_use_is_made_anew_while_all_of_the_journal_is_there() 
         assert!(state(&opened.core) == expected);
         assert_eq!(directory.path().join("tree.damaged").exists(), !gone);
     }
+}
+
+/// Something else than a whole table in the place of one, and of the tree.
+#[test]
+fn a_checkpoint_is_made_anew_whatever_stands_in_its_place() {
+    type Wound = (&'static str, fn(&Path));
+    let wounds: [Wound; 7] = [
+        ("a table is empty", |place| std::fs::write(table(place), "").unwrap()),
+        ("a table is short", |place| std::fs::write(table(place), [7; 20]).unwrap()),
+        ("a table is gone", |place| std::fs::remove_file(table(place)).unwrap()),
+        ("a table is a directory", |place| {
+            let table = table(place);
+            std::fs::remove_file(&table).unwrap();
+            std::fs::create_dir(table).unwrap();
+        }),
+        ("a stranger lies beside the tables", |place| std::fs::write(place.join("tree/tables/abc"), "x").unwrap()),
+        ("the tables are a file", |place| {
+            std::fs::remove_dir_all(place.join("tree/tables")).unwrap();
+            std::fs::write(place.join("tree/tables"), "x").unwrap();
+        }),
+        ("the tree is a file", |place| {
+            std::fs::remove_dir_all(place.join("tree")).unwrap();
+            std::fs::write(place.join("tree"), "x").unwrap();
+        }),
+    ];
+    for (what, wound) in wounds {
+        let directory = tempfile::tempdir().unwrap();
+        let expected = made(directory.path(), false);
+        wound(directory.path());
+        // What an earlier start has put aside, or somebody else has put there.
+        std::fs::write(directory.path().join("tree.damaged"), "x").unwrap();
+        let named = directory.path().join("tree").display().to_string();
+        let mut told = Vec::new();
+        let verdict = inspect(directory.path(), false, &mut told).unwrap();
+        let told = String::from_utf8(told).unwrap();
+        assert!(verdict == Verdict::Damaged && told.contains(&named), "{what}: {told}");
+        let opened = open_at(directory.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let rebuilt = opened.report.rebuilt.clone().unwrap_or_default();
+        assert!(rebuilt.contains(&named), "{what}: {rebuilt}");
+        assert!(state(&opened.core) == expected, "{what}");
+    }
+}
+
+/// The largest of the tree's tables.
+fn table(directory: &Path) -> std::path::PathBuf {
+    let tables = std::fs::read_dir(directory.join("tree/tables")).unwrap().map(|entry| entry.unwrap().path());
+    tables.max_by_key(|path| path.metadata().unwrap().len()).unwrap()
 }
 
 #[test]

@@ -89,7 +89,8 @@ fn a_file_that_begins_within_a_segment_hides_nothing() {
         let disk = TwinDisk::from_snapshot(SECTOR, &files);
         let name = segment_name(base);
         let file = disk.create(&name).unwrap();
-        SegmentHeader { start: 1, base, directory: options().identity.directory }.write(file.as_ref()).unwrap();
+        let directory = options().identity.directory;
+        SegmentHeader { start: 1, base, directory, length: None }.write(file.as_ref()).unwrap();
         let (opened, told) = salvaged(&disk);
         assert_eq!(bodies(&opened.core, &opened.reader), before, "{told}");
         assert!(told.contains(&format!("SKIPPED     {name}: ")), "{told}");
@@ -237,6 +238,14 @@ fn what_is_not_there_is_told_with_what_may_be_gone_with_it() {
     check(told(&[newest], true), &[gap, &["MISSING     all from position", "published there are lost", newest]]);
     let all: Vec<&String> = names.clone();
     check(told(&all, true), &[&["MISSING     all from position 0 on", first]]);
+    // Of the newest file some are there.
+    let mut cut = files.clone();
+    cut.get_mut(newest).unwrap().truncate(4096 + 64);
+    let lacks = lacking(&salvaged(&TwinDisk::from_snapshot(SECTOR, &cut).with_tree_of(&whole)).1);
+    assert!(
+        lacks.iter().any(|line| line.starts_with(&format!("MISSING     {newest} has 4160 bytes of its "))),
+        "{lacks:#?}"
+    );
     // Damage in the middle, and at the end of a segment that says that it has ended; a torn tail.
     let damaged = |name: &String, offset: usize| {
         let disk = TwinDisk::from_snapshot(SECTOR, &files).with_tree_of(&whole);

@@ -22,13 +22,10 @@ use super::TreeError;
 
 const CURRENT: &str = "current";
 const TABLES: &str = "tables";
+/// The section of a version's file that lists its tables.
+const LIST: &[u8] = b"tables";
 /// The only kind of checksum.
 const XXH3: u8 = 0;
-/// Bytes at the end of a file of sections, where in them the place of its contents stands, and what a section takes of these
-/// at least.
-const SFA_TRAILER: usize = 38;
-const SFA_PLACE: usize = 22;
-const SFA_SECTION: u64 = 18;
 /// Bytes read at a time.
 const SLICE: usize = 256 * 1024;
 
@@ -42,19 +39,63 @@ impl TreeFiles {
     }
 
     /// Makes sure that the library will find what was left to it. Where it does not find [`CURRENT`] it begins an empty
-    /// tree, it takes the version's file on trust, and it makes room for as many sections as a table says that it has before
-    /// it looks at a checksum: 70 GB, if that is what a damaged one says.
+    /// tree, it takes the version's file on trust, it has no word for what is not a table, and it makes room for as many
+    /// sections as a table says that it has before it looks at a checksum: 70 GB, if that is what a damaged one says.
     pub fn check(&self) -> Result<(), TreeError> {
-        let Some((version, expected)) = self.current()? else {
-            return if self.tables()?.is_empty() {
-                Ok(())
-            } else {
-                Err(TreeError::Damaged(format!("{} is missing beside its tables", self.0.join(CURRENT).display())))
-            };
+        let tables = self.tables()?;
+        if self.current()?.is_none() && !tables.is_empty() {
+            let current = self.0.join(CURRENT);
+            return Err(TreeError::Damaged(format!("{} is missing beside its tables", current.display())));
+        }
+        self.listed()?.into_iter().try_for_each(|(id, _)| has_room_for_its_sections(&self.table(id)))
+    }
+
+    /// Which table is not what was written, where the library has only said that something is not.
+    pub fn find_damage(&self) -> Result<(), TreeError> {
+        self.listed()?.into_iter().try_for_each(|(id, checksum)| verify_table(&self.table(id), checksum))
+    }
+
+    /// The tables of the newest version, each with its checksum. The version's file has a section that counts the levels, in
+    /// each the runs, and in each the tables: for each of these its number, the kind of its checksum, this, and a sequence number.
+    fn listed(&self) -> Result<Vec<(u64, Checksum)>, TreeError> {
+        let Some((version, expected)) = self.current()? else { return Ok(Vec::new()) };
+        let path = self.0.join(format!("v{version}"));
+        verify(&path, expected)?;
+        let no_list = || TreeError::Damaged(format!("{} holds no list of tables", path.display()));
+        let sections = sfa::Reader::new(&path).map_err(|_| no_list())?;
+        let mut list = sections.toc().section(LIST).ok_or_else(no_list)?.buf_reader(&path).map_err(failed(&path))?;
+        let mut read = || -> io::Result<Vec<(u64, Checksum)>> {
+            let mut tables = Vec::new();
+            for _ in 0..byte(&mut list)? {
+                for _ in 0..byte(&mut list)? {
+                    for _ in 0..u32::from_le_bytes(bytes(&mut list)?) {
+                        let id = u64::from_le_bytes(bytes(&mut list)?);
+                        byte(&mut list)?;
+                        let checksum = u128::from_le_bytes(bytes(&mut list)?);
+                        bytes::<8>(&mut list)?;
+                        tables.push((id, Checksum::from_raw(checksum)));
+                    }
+                }
+            }
+            Ok(tables)
         };
-        verify(&self.0.join(format!("v{version}")), expected)?;
-        let mut tables = self.tables()?.into_iter().map(|table| self.0.join(TABLES).join(table.to_string()));
-        tables.try_for_each(|table| has_room_for_its_sections(&table))
+        read().map_err(|_| no_list())
+    }
+
+    /// The file of a table.
+    pub fn table(&self, id: u64) -> PathBuf {
+        self.0.join(TABLES).join(id.to_string())
+    }
+
+    /// Whether a table lies under its own name. The library takes its checksum, and which of two entries is the newer, by the
+    /// name; where it belongs, by what it says of itself.
+    pub fn is_in_its_place(&self, id: u64, found: &Path) -> Result<(), TreeError> {
+        let own = self.table(id);
+        if found.file_name() == own.file_name() {
+            return Ok(());
+        }
+        let found = self.0.join(TABLES).join(found.file_name().expect("the name of a table"));
+        Err(TreeError::Damaged(format!("{} is what {} should be", found.display(), own.display())))
     }
 
     /// The newest version's number and checksum.
@@ -63,7 +104,7 @@ impl TreeFiles {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(TreeError::Io(error)),
+            Err(error) => return Err(failed(&path)(error)),
         };
         let number = bytes.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
         let checksum = bytes.get(8..24).and_then(|bytes| bytes.try_into().ok()).map(u128::from_le_bytes);
@@ -73,57 +114,93 @@ impl TreeFiles {
         }
     }
 
-    /// The tables that lie there, in a version or not.
+    /// The tables that lie there, in a version or not. The library stops at anything else there, but for what some systems put
+    /// into every directory.
     pub fn tables(&self) -> Result<Vec<u64>, TreeError> {
-        let entries = match fs::read_dir(self.0.join(TABLES)) {
+        let directory = self.0.join(TABLES);
+        let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(TreeError::Io(error)),
+            Err(error) => return Err(failed(&directory)(error)),
         };
-        let names =
-            entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>().map_err(TreeError::Io)?;
-        Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+        let mut tables = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed(&directory))?.file_name();
+            let text = name.to_string_lossy();
+            if text == ".DS_Store" || text.starts_with("._") {
+                continue;
+            }
+            let path = directory.join(&name);
+            let stranger = || TreeError::Damaged(format!("{} is no table: move it away", path.display()));
+            let id = text.parse().ok().filter(|id: &u64| id.to_string() == text).ok_or_else(stranger)?;
+            if fs::metadata(&path).map_err(failed(&path))?.is_dir() {
+                return Err(stranger());
+            }
+            tables.push(id);
+        }
+        Ok(tables)
     }
 
     /// Removes a table that is in no version.
     pub fn remove_table(&self, id: u64) -> Result<(), TreeError> {
-        fs::remove_file(self.0.join(TABLES).join(id.to_string())).map_err(TreeError::Io)
+        let table = self.table(id);
+        fs::remove_file(&table).map_err(failed(&table))
     }
 }
 
-/// Whether a file is as long as the sections that it says it has would make it. What else is wrong with it the library finds.
+/// What an error means of a file. What stands in the place of another kind of file is damage.
+fn failed(path: &Path) -> impl Fn(io::Error) -> TreeError {
+    move |error| match error.kind() {
+        io::ErrorKind::NotFound => TreeError::Damaged(format!("{} is missing", path.display())),
+        io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            TreeError::Damaged(format!("{}: {error}", path.display()))
+        }
+        kind => TreeError::Io(io::Error::new(kind, format!("{}: {error}", path.display()))),
+    }
+}
+
+fn byte(from: &mut impl Read) -> io::Result<u8> {
+    bytes::<1>(from).map(|[byte]| byte)
+}
+
+fn bytes<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    from.read_exact(&mut bytes).map(|()| bytes)
+}
+
+/// Bytes at the end of a file of sections, where in them the place of its contents stands, and what a section takes of these
+/// at least.
+const SFA_TRAILER: usize = 38;
+const SFA_PLACE: usize = 22;
+const SFA_SECTION: u64 = 18;
+
+/// Whether a table ends as one does, and is as long as the sections that it says it has would make it. What else is wrong with
+/// it the library finds.
 ///
 /// It ends with `SFA!`, the version and the kind of checksum, the checksum and the place of its contents, and 8 bytes more.
 /// These begin with `TOC!` and the number of sections, each of which has a place, a length and the length of a name.
 fn has_room_for_its_sections(path: &Path) -> Result<(), TreeError> {
-    let read = || -> io::Result<Option<(u64, u64)>> {
-        let mut file = fs::File::open(path)?;
-        let length = file.metadata()?.len();
-        let mut trailer = [0; SFA_TRAILER];
-        if length < SFA_TRAILER as u64 {
-            return Ok(None);
+    let damaged = |what: &str| TreeError::Damaged(format!("{} {what}", path.display()));
+    let failed = failed(path);
+    let mut file = fs::File::open(path).map_err(&failed)?;
+    let length = file.metadata().map_err(&failed)?.len();
+    let no_end = || damaged("does not end as a table does: it was cut short, or is none");
+    let room = length.checked_sub(SFA_TRAILER as u64).ok_or_else(no_end)?;
+    file.seek(SeekFrom::Start(room)).map_err(&failed)?;
+    let trailer = bytes::<SFA_TRAILER>(&mut file).map_err(&failed)?;
+    let contents = u64::from_le_bytes(*trailer[SFA_PLACE..].first_chunk().expect("the trailer is longer"));
+    if !trailer.starts_with(b"SFA!") || contents > room {
+        return Err(no_end());
+    }
+    file.seek(SeekFrom::Start(contents)).map_err(&failed)?;
+    let head = bytes::<8>(&mut file).map_err(&failed)?;
+    let sections = u32::from_le_bytes(*head[4..].first_chunk().expect("four bytes"));
+    match head.starts_with(b"TOC!") {
+        false => Err(no_end()),
+        true if u64::from(sections) * SFA_SECTION > length - contents => {
+            Err(damaged("has more sections than it has room for"))
         }
-        file.seek(SeekFrom::End(-(SFA_TRAILER as i64)))?;
-        file.read_exact(&mut trailer)?;
-        let contents = u64::from_le_bytes(*trailer[SFA_PLACE..].first_chunk().expect("the trailer is longer"));
-        // One that a killed writer left is in no version, and may end anywhere.
-        if !trailer.starts_with(b"SFA!") || contents > length - SFA_TRAILER as u64 {
-            return Ok(None);
-        }
-        let mut head = [0; 8];
-        file.seek(SeekFrom::Start(contents))?;
-        file.read_exact(&mut head)?;
-        if !head.starts_with(b"TOC!") {
-            return Ok(None);
-        }
-        let sections = u32::from_le_bytes(*head[4..].first_chunk().expect("four bytes"));
-        Ok(Some((u64::from(sections) * SFA_SECTION, length - contents)))
-    };
-    match read().map_err(TreeError::Io)? {
-        Some((needed, room)) if needed > room => {
-            Err(TreeError::Damaged(format!("{} has more sections than it has room for", path.display())))
-        }
-        _ => Ok(()),
+        true => Ok(()),
     }
 }
 
@@ -164,14 +241,12 @@ fn whole_blocks(path: &Path) -> io::Result<u64> {
 /// Reads a whole file and compares it with its checksum.
 fn verify(path: &Path, expected: Checksum) -> Result<(), TreeError> {
     let damaged = |what: &str| TreeError::Damaged(format!("{} {what}", path.display()));
-    let mut file = fs::File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => damaged("is missing"),
-        _ => TreeError::Io(error),
-    })?;
+    let failed = failed(path);
+    let mut file = fs::File::open(path).map_err(&failed)?;
     let mut sum = ChecksummedWriter::new(io::sink());
     let mut slice = vec![0; SLICE];
     loop {
-        let length = file.read(&mut slice).map_err(TreeError::Io)?;
+        let length = file.read(&mut slice).map_err(&failed)?;
         if length == 0 {
             break;
         }
@@ -188,9 +263,9 @@ pub(super) struct Mirror(PathBuf);
 
 impl Mirror {
     /// Links to all files of a directory and of those in it, in a directory of its own for what is temporary.
-    pub fn of(directory: &Path) -> io::Result<Mirror> {
-        let mirror = Mirror::make()?;
-        link_all(&fs::canonicalize(directory)?, &mirror.0)?;
+    pub fn of(directory: &Path) -> Result<Mirror, TreeError> {
+        let mirror = Mirror::make().map_err(TreeError::NoMirror)?;
+        link_all(&fs::canonicalize(directory).map_err(failed(directory))?, &mirror.0)?;
         Ok(mirror)
     }
 
@@ -223,15 +298,16 @@ impl Drop for Mirror {
     }
 }
 
-fn link_all(from: &Path, to: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
+fn link_all(from: &Path, to: &Path) -> Result<(), TreeError> {
+    let failed = failed(from);
+    for entry in fs::read_dir(from).map_err(&failed)? {
+        let entry = entry.map_err(&failed)?;
         let link = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            fs::create_dir(&link)?;
+        if entry.file_type().map_err(&failed)?.is_dir() {
+            fs::create_dir(&link).map_err(TreeError::NoMirror)?;
             link_all(&entry.path(), &link)?;
         } else {
-            symlink(entry.path(), link)?;
+            symlink(entry.path(), link).map_err(TreeError::NoMirror)?;
         }
     }
     Ok(())

@@ -106,23 +106,28 @@ struct Committing {
 impl LsmTree {
     /// Opens the tree of a directory, or begins one.
     pub fn open(directory: &Path, options: TreeOptions) -> Result<LsmTree, TreeError> {
-        LsmTree::open_in(directory, options, None)
+        LsmTree::open_in(directory, options, false)
     }
 
     /// Opens a tree that nobody commits to, and changes nothing in its directory.
     pub fn open_read_only(directory: &Path, options: TreeOptions) -> Result<LsmTree, TreeError> {
-        let mirror = Mirror::of(directory).map_err(TreeError::NoMirror)?;
-        LsmTree::open_in(directory, options, Some(mirror))
+        LsmTree::open_in(directory, options, true)
     }
 
-    fn open_in(directory: &Path, options: TreeOptions, mirror: Option<Mirror>) -> Result<LsmTree, TreeError> {
+    fn open_in(directory: &Path, options: TreeOptions, read_only: bool) -> Result<LsmTree, TreeError> {
         let files = TreeFiles::new(directory);
         files.check()?;
+        let mirror = if read_only { Some(Mirror::of(directory)?) } else { None };
         let seqno = SequenceNumberCounter::default();
         let sweeper = Arc::new(Sweeper::default());
         let of_library = mirror.as_ref().map_or(directory, Mirror::path);
         let config = config(of_library, &options, seqno.clone(), sweeper.clone());
-        let tree = config.open()?;
+        // What the library says of damage names no file.
+        let tree = config.open().map_err(TreeError::from).map_err(|error| match error {
+            error @ (TreeError::Damaged(_) | TreeError::Io(_)) => files.find_damage().err().unwrap_or(error),
+            error => error,
+        })?;
+        tree.current_version().iter_tables().try_for_each(|table| files.is_in_its_place(table.id(), &table.path))?;
         // The library leaves it to its user to go on where the tables end.
         seqno.fetch_max(tree.get_highest_persisted_seqno().map_or(0, |highest| highest + 1));
         let strategy = Leveled::default().with_table_target_size(TABLE_BYTES).with_l0_threshold(FRESH_TABLES);
@@ -328,7 +333,7 @@ impl Tree for LsmTree {
     fn verify(&self) -> Result<(), TreeError> {
         let _reading = self.reading();
         let version = self.tree.current_version();
-        version.iter_tables().try_for_each(|table| verify_table(&table.path, table.checksum()))
+        version.iter_tables().try_for_each(|table| verify_table(&self.files.table(table.id()), table.checksum()))
     }
 
     fn weigh(&self, range: &Range) -> Result<u64, TreeError> {

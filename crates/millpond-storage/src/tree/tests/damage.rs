@@ -91,12 +91,57 @@ fn every_missing_or_short_file_is_noticed() {
         let whole = std::fs::read(&file).unwrap();
         let mut seed = Seed::new(4);
         std::fs::remove_file(&file).unwrap();
-        assert!(matches!(read(directory.path()), Err(TreeError::Damaged(_))), "{} is missing", file.display());
+        let name = file.display().to_string();
+        let names_it = |found: Result<Scanned, TreeError>| match found {
+            Err(TreeError::Damaged(what)) => assert!(what.contains(&name), "{name}: {what}"),
+            other => panic!("{name}: {other:?}"),
+        };
+        names_it(read(directory.path()));
         for _ in 0..20 {
             std::fs::write(&file, &whole[..seed.below(whole.len() as u64) as usize]).unwrap();
-            assert!(read(directory.path()).is_err(), "{} is short", file.display());
+            names_it(read(directory.path()));
         }
         std::fs::write(&file, &whole).unwrap();
     }
     assert_eq!(read(directory.path()).unwrap(), state);
+}
+
+/// Each is whole, and what it says of itself is the other's: the older entries would count.
+#[test]
+fn tables_that_were_exchanged_are_noticed_by_the_start() {
+    let (directory, state) = filled();
+    let tables = files(&directory.path().join("tables"));
+    let (first, other) = (&tables[0], &tables[1]);
+    let exchange = || {
+        let aside = directory.path().join("aside");
+        std::fs::rename(first, &aside).unwrap();
+        std::fs::rename(other, first).unwrap();
+        std::fs::rename(aside, other).unwrap();
+    };
+    exchange();
+    for opened in [LsmTree::open, LsmTree::open_read_only] {
+        let why = opened(directory.path(), OPTIONS).err().expect("they are not where they were written").to_string();
+        assert!(tables.iter().any(|table| why.contains(&table.display().to_string())), "{why}");
+    }
+    exchange();
+    assert_eq!(read(directory.path()).unwrap(), state);
+}
+
+/// Who only looks does it through links, which are gone when a person reads what was found.
+#[test]
+fn damage_is_told_by_the_file_itself() {
+    let (directory, _) = filled();
+    for file in files(&directory.path().join("tables")) {
+        let whole = std::fs::read(&file).unwrap();
+        let mut bytes = whole.clone();
+        bytes[whole.len() / 3] ^= 4;
+        std::fs::write(&file, bytes).unwrap();
+        let found = LsmTree::open_read_only(directory.path(), OPTIONS).and_then(|tree| tree.verify());
+        assert!(
+            found.is_err_and(|error| error.to_string().contains(&file.display().to_string())),
+            "{}",
+            file.display()
+        );
+        std::fs::write(&file, &whole).unwrap();
+    }
 }
