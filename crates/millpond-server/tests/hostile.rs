@@ -213,6 +213,27 @@ fn what_needs_a_session_says_so() {
     server.shutdown().unwrap();
 }
 
+/// Also where the client asks for no confirmation: it would take its leases for finished.
+#[test]
+fn a_finish_that_is_refused_as_a_whole_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    let lease = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
+    let cases = [
+        (FinishVerb::Ack, 20_000, Code::LimitExceeded),
+        (FinishVerb::Extend { lease: Some(Millis(1)) }, 1, Code::ArgumentInvalid),
+    ];
+    for (verb, count, expected) in cases {
+        for confirm in [true, false] {
+            let finish = Finish { verb: verb.clone(), confirm, namespace: None, receipts: vec![(lease, count)] };
+            let told = client.ask(Request::Finish(finish));
+            assert!(matches!(told, Response::Error { code, .. } if code == expected), "confirm {confirm}: {told:?}");
+        }
+    }
+    server.shutdown().unwrap();
+}
+
 #[test]
 fn a_reader_that_does_not_read_holds_little_and_harms_nobody() {
     let directory = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 //! ends it; a verb with one that is not current is refused, always.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -20,21 +21,27 @@ use crate::state::hash::mix;
 use crate::state::topic::{Left, Topic};
 use crate::state::warm::TOGETHER;
 
+impl Finish {
+    /// Why it is refused as a whole, whatever the state is, if it is.
+    pub fn check(&self) -> Result<(), (Code, String)> {
+        check_receipts(&self.receipts)?;
+        match &self.verb {
+            FinishVerb::Fail { reason } | FinishVerb::Reject { reason } if reason.len() > REASON_MAX => {
+                Err((Code::LimitExceeded, format!("a reason has at most {REASON_MAX} bytes; shorten it")))
+            }
+            FinishVerb::Extend { lease } => Core::check_lease(*lease),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Core {
     pub(super) fn finish(
         &mut self,
         finish: Finish,
         log: &mut dyn FactLog,
     ) -> Result<Vec<OutcomeRun<FinishOutcome>>, Refusal> {
-        check_receipts(&finish.receipts)?;
-        if let FinishVerb::Fail { reason } | FinishVerb::Reject { reason } = &finish.verb
-            && reason.len() > REASON_MAX
-        {
-            return Err((Code::LimitExceeded, format!("a reason has at most {REASON_MAX} bytes")));
-        }
-        if let FinishVerb::Extend { lease } = &finish.verb {
-            self.check_lease(*lease)?;
-        }
+        finish.check()?;
         if let Some(namespace) = &finish.namespace {
             self.check_namespace(namespace, &finish.receipts)?;
         }

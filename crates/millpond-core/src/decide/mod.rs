@@ -199,7 +199,7 @@ impl Core {
     }
 
     /// A length of a lease that was asked for.
-    pub(crate) fn check_lease(&self, lease: Option<Millis>) -> Result<(), Refusal> {
+    pub(crate) fn check_lease(lease: Option<Millis>) -> Result<(), Refusal> {
         match lease.filter(|lease| *lease < LEASE_MIN || *lease > LEASE_MAX) {
             None => Ok(()),
             Some(lease) => {
