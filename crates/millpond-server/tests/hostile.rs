@@ -219,18 +219,30 @@ fn a_finish_that_is_refused_as_a_whole_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path());
     let mut client = Client::connect(server.address());
-    let lease = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
+    client.publish("t", &["a"]);
+    let lease = client.receive(1, Millis::ZERO)[0].receipt;
+    let other = NamespaceName::try_from("other").unwrap();
+    let (policy, rules) = (Policy::default(), Rules::default());
+    let set = Request::NamespaceSet { namespace: other.clone(), policy, rules, based_on: None };
+    assert_eq!(client.ask(set), Response::Done);
+    let nowhere = NamespaceName::try_from("nowhere").unwrap();
     let cases = [
-        (FinishVerb::Ack, 20_000, Code::LimitExceeded),
-        (FinishVerb::Extend { lease: Some(Millis(1)) }, 1, Code::ArgumentInvalid),
+        (FinishVerb::Ack, 20_000, None, Code::LimitExceeded),
+        (FinishVerb::Extend { lease: Some(Millis(1)) }, 1, None, Code::ArgumentInvalid),
+        (FinishVerb::Ack, 1, Some(other), Code::ArgumentInvalid),
+        (FinishVerb::Ack, 1, Some(nowhere), Code::NamespaceUnknown),
     ];
-    for (verb, count, expected) in cases {
+    for (verb, count, namespace, expected) in cases {
         for confirm in [true, false] {
-            let finish = Finish { verb: verb.clone(), confirm, namespace: None, receipts: vec![(lease, count)] };
-            let told = client.ask(Request::Finish(finish));
+            let (verb, namespace) = (verb.clone(), namespace.clone());
+            let told = client.ask(Request::Finish(Finish { verb, confirm, namespace, receipts: vec![(lease, count)] }));
             assert!(matches!(told, Response::Error { code, .. } if code == expected), "confirm {confirm}: {told:?}");
         }
     }
+    let namespace = Some(NamespaceName::default());
+    let ack = Finish { verb: FinishVerb::Ack, confirm: false, namespace, receipts: vec![(lease, 1)] };
+    client.send(Request::Finish(ack));
+    assert_eq!(client.stats().leased, 0, "and of one that is done nothing is told");
     server.shutdown().unwrap();
 }
 

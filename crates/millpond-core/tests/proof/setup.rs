@@ -32,11 +32,11 @@ fn say(shell: &mut Shell, text: &str) -> Reply {
 
 fn is_refused(reply: &Reply) -> bool {
     match reply {
-        Reply::Refused { code: Code::Overloaded, detail } => {
+        Reply::Refused { code: Code::Overloaded, detail, .. } => {
             assert!(detail.contains("--memory") && detail.contains("bytes"), "it says what to do: {detail}");
             true
         }
-        Reply::Refused { code, detail } => panic!("{code:?}: {detail}"),
+        Reply::Refused { code, detail, .. } => panic!("{code:?}: {detail}"),
         _ => false,
     }
 }

@@ -101,7 +101,8 @@ pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy, rules: Rules, 
     Command::NamespaceSet { name, policy, rules, based_on }
 }
 
-/// What is refused whatever the state is, is refused here: of a finish that asks for no confirmation nothing else is told.
+/// What is refused whatever the state is, is refused here: the core tells of no finish that asks for no confirmation, but of those
+/// that name a namespace.
 pub(crate) fn finish(finish: frame::Finish) -> Result<Command, Refusal> {
     let verb = match finish.verb {
         frame::FinishVerb::Ack => command::FinishVerb::Ack,

@@ -271,10 +271,11 @@ impl Conversation {
     }
 
     fn finish(&mut self, finish: frame::Finish, correlation: u32) {
-        let confirm = finish.confirm;
+        // What names a namespace may be refused by the core, too.
+        let (silent, is_answered) = (!finish.confirm, finish.confirm || finish.namespace.is_some());
         match convert::finish(finish) {
-            Ok(command) if confirm => {
-                self.ask(correlation, Kind::Plain, command);
+            Ok(command) if is_answered => {
+                self.ask(correlation, Kind::Finish { silent }, command);
             }
             Ok(command) => self.tell(command),
             Err(Refusal { code, detail }) => self.answer_at_once(Response::Error { code, detail }, correlation),
