@@ -276,6 +276,6 @@ impl Core {
     }
 
     pub(crate) fn refuse(&mut self, ticket: Ticket, code: Code, detail: impl Into<String>) {
-        self.reply(ticket, Reply::Refused { code, detail: detail.into() });
+        self.reply(ticket, Reply::Refused { code, detail: detail.into(), receipts: 0 });
     }
 }

@@ -67,7 +67,8 @@ pub enum Reply {
     Received(Vec<LeasedRun>),
     /// To a finish that asked for it.
     Finished(Vec<OutcomeRun<FinishOutcome>>),
-    /// To a finish that did not, of whose receipts so many named no current lease. No client is told.
+    /// To a finish that did not, of whose receipts so many named no current lease. Where none did, it is said of those alone that
+    /// name a namespace, and so may be refused by the state. No client is told.
     Lost(u32),
     /// To a forward. Where one receipt is lost or one message refused, nothing of it was done.
     Forwarded {
@@ -113,6 +114,8 @@ pub enum Reply {
         code: Code,
         /// The same in words, with what to do.
         detail: String,
+        /// Receipts that were looked up for it. They are as good as wrong.
+        receipts: u32,
     },
 }
 

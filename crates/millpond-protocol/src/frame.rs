@@ -43,8 +43,10 @@ pub enum Request<B = Bytes> {
     Route(Route<B>),
     /// Leases messages once. Answered by [`Response::Received`].
     Receive(Receive),
-    /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set. For each receipt that names no current
-    /// lease, here and in a forward, the broker does not read the connection for 10 µs, a quarter of a second at most.
+    /// A verb on receipts. Answered by [`Response::Finished`] if `confirm` is set, and by [`Response::Error`] if it was refused
+    /// as a whole, also without. For each receipt that names no current lease, here and in a forward, the broker does not read
+    /// the connection for 10 µs, a quarter of a second at most; likewise for each that it looked at until it came to one of
+    /// another namespace.
     Finish(Finish),
     /// Begins a consumer session on this connection, or resumes the one named. Answered by [`Response::SessionBegun`].
     SessionBegin {

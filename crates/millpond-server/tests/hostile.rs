@@ -213,6 +213,39 @@ fn what_needs_a_session_says_so() {
     server.shutdown().unwrap();
 }
 
+/// Also where the client asks for no confirmation: it would take its leases for finished.
+#[test]
+fn a_finish_that_is_refused_as_a_whole_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    client.publish("t", &["a"]);
+    let lease = client.receive(1, Millis::ZERO)[0].receipt;
+    let other = NamespaceName::try_from("other").unwrap();
+    let (policy, rules) = (Policy::default(), Rules::default());
+    let set = Request::NamespaceSet { namespace: other.clone(), policy, rules, based_on: None };
+    assert_eq!(client.ask(set), Response::Done);
+    let nowhere = NamespaceName::try_from("nowhere").unwrap();
+    let cases = [
+        (FinishVerb::Ack, 20_000, None, Code::LimitExceeded),
+        (FinishVerb::Extend { lease: Some(Millis(1)) }, 1, None, Code::ArgumentInvalid),
+        (FinishVerb::Ack, 1, Some(other), Code::ArgumentInvalid),
+        (FinishVerb::Ack, 1, Some(nowhere), Code::NamespaceUnknown),
+    ];
+    for (verb, count, namespace, expected) in cases {
+        for confirm in [true, false] {
+            let (verb, namespace) = (verb.clone(), namespace.clone());
+            let told = client.ask(Request::Finish(Finish { verb, confirm, namespace, receipts: vec![(lease, count)] }));
+            assert!(matches!(told, Response::Error { code, .. } if code == expected), "confirm {confirm}: {told:?}");
+        }
+    }
+    let namespace = Some(NamespaceName::default());
+    let ack = Finish { verb: FinishVerb::Ack, confirm: false, namespace, receipts: vec![(lease, 1)] };
+    client.send(Request::Finish(ack));
+    assert_eq!(client.stats().leased, 0, "and of one that is done nothing is told");
+    server.shutdown().unwrap();
+}
+
 #[test]
 fn a_reader_that_does_not_read_holds_little_and_harms_nobody() {
     let directory = tempfile::tempdir().unwrap();

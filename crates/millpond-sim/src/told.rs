@@ -101,7 +101,7 @@ impl World {
             (Asked::Other(_), Reply::Dead { rows, .. }) => {
                 rows.iter().try_for_each(|found| self.bodies(found.extent, 1, found.row.message.id))
             }
-            (_, Reply::Refused { code: Code::ConsumerExists, detail }) => {
+            (_, Reply::Refused { code: Code::ConsumerExists, detail, .. }) => {
                 Err(Violation::connections(detail.to_string()))
             }
             (_, Reply::Refused { .. }) => Ok(()),

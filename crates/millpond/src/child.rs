@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::address::TopicAddress;
 use crate::failure::Failure;
@@ -25,8 +26,9 @@ const RELEASE: i32 = 75;
 const REJECT: i32 = 65;
 /// How long a message stays away whose output the broker has no room for.
 const FORWARD_PAUSE: Duration = Duration::from_secs(1);
-/// How long stderr is read on after the command has ended: something that it left running may hold it open for ever.
-const STDERR_REST: Duration = Duration::from_millis(500);
+/// How long stderr is read on after the command has ended, and stdout after it was told to stop: something that it left running
+/// may hold them open for ever.
+const REST: Duration = Duration::from_millis(500);
 
 /// What every message is handled with.
 #[derive(Clone)]
@@ -89,17 +91,18 @@ async fn run(task: &Task, delivery: &Delivery) -> (Decision, Vec<u8>) {
     tokio::spawn(feed(input, delivery.body.clone()));
     let output = child.stdout.take().map(|stdout| tokio::spawn(whole(stdout)));
     let tail = tokio::spawn(tail(errors));
-    let (status, is_hurried) = match wait(task, delivery, &mut child).await {
+    let group = child.id().and_then(|id| Pid::from_raw(id as i32));
+    let (status, stopped) = match wait(task, delivery, &mut child, group).await {
         Ok(ended) => ended,
         Err(why) => return (Decision::fail(format!("the command cannot be waited for: {why}")), Vec::new()),
     };
-    let rest = tokio::time::timeout(STDERR_REST, tail).await;
+    let rest = tokio::time::timeout(REST, tail).await;
     let stderr = rest.ok().and_then(Result::ok).unwrap_or_default();
     let decision = match status.code() {
         Some(0) => Decision::Ack,
         Some(REJECT) => Decision::reject(reason(status, stderr)),
         // What the worker has stopped itself is no fault of the message.
-        _ if is_hurried => Decision::Release { delay: Duration::ZERO },
+        _ if stopped == Some(Stop::Hurried) => Decision::Release { delay: Duration::ZERO },
         Some(RELEASE) => Decision::Release { delay: task.release_delay },
         // It may have failed for that.
         _ if task.forward.is_none() && say::is_unread() => {
@@ -108,13 +111,38 @@ async fn run(task: &Task, delivery: &Delivery) -> (Decision, Vec<u8>) {
         }
         _ => Decision::fail(reason(status, stderr)),
     };
-    let output = match output {
-        // All of it is the message: it ends when nothing holds stdout any more. A command that wrote too much may have ended
-        // because nobody read on.
-        Some(output) if decision == Decision::Ack || output.is_finished() => output.await.unwrap_or_default(),
-        _ => Vec::new(),
+    match output {
+        // A command that wrote too much may have ended because nobody read on.
+        Some(output) if decision == Decision::Ack || output.is_finished() => {
+            match whole_output(task, delivery, output, (group, stopped)).await {
+                Some(output) => (decision, output),
+                None => (Decision::Release { delay: Duration::ZERO }, Vec::new()),
+            }
+        }
+        _ => (decision, Vec::new()),
+    }
+}
+
+/// What the command has written, once nothing holds stdout any more: all of it is the message. `None` if what the command has left
+/// running has to stop before that.
+async fn whole_output(
+    task: &Task,
+    delivery: &Delivery,
+    mut output: JoinHandle<Vec<u8>>,
+    (group, stopped): (Option<Pid>, Option<Stop>),
+) -> Option<Vec<u8>> {
+    let ended = match stopped {
+        Some(_) => tokio::time::timeout(REST, &mut output).await.ok(),
+        None => tokio::select! {
+            ended = &mut output => Some(ended),
+            _ = stop(task, delivery) => {
+                tell_to_stop(group);
+                None
+            }
+        },
     };
-    (decision, output)
+    output.abort();
+    ended.map(Result::unwrap_or_default)
 }
 
 /// Publishes what the command has written as its message is acked.
@@ -219,24 +247,51 @@ async fn tail(mut errors: ChildStderr) -> Vec<u8> {
     kept
 }
 
-/// Waits for the end of the command, and sends it SIGTERM once if its lease is lost or the worker is in a hurry; also
-/// whether it was for that.
-async fn wait(task: &Task, delivery: &Delivery, child: &mut Child) -> std::io::Result<(ExitStatus, bool)> {
+/// Why what runs is told to stop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    LeaseLost,
+    Hurried,
+}
+
+/// Waits for the end of the command, and sends it SIGTERM once if it has to stop; also whether it was for that.
+async fn wait(
+    task: &Task,
+    delivery: &Delivery,
+    child: &mut Child,
+    group: Option<Pid>,
+) -> std::io::Result<(ExitStatus, Option<Stop>)> {
+    let stopped = tokio::select! {
+        status = child.wait() => return Ok((status?, None)),
+        stopped = stop(task, delivery) => stopped,
+    };
+    tell_to_stop(group);
+    Ok((child.wait().await?, Some(stopped)))
+}
+
+/// Resolves when what runs for a message has to stop, for its lease is lost or the worker is in a hurry.
+async fn stop(task: &Task, delivery: &Delivery) -> Stop {
     let mut hurried = task.hurried.clone();
-    let is_hurried = tokio::select! {
-        status = child.wait() => return Ok((status?, false)),
+    let hurry = async {
+        if hurried.wait_for(|hurried| *hurried).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
         () = task.client.lease_lost(&delivery.receipt), if !task.at_most_once => {
             say::note(format!("the lease of {} is lost; its command is told to stop", delivery.id));
-            false
+            Stop::LeaseLost
         }
-        Ok(_) = hurried.wait_for(|hurried| *hurried) => true,
-    };
-    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
-        // To its whole group: a shell that dies alone leaves what it has started at work on a message of others. It may
-        // have ended in this very moment.
-        let _ = kill_process_group(pid, Signal::TERM);
+        () = hurry => Stop::Hurried,
     }
-    Ok((child.wait().await?, is_hurried))
+}
+
+/// Sends SIGTERM to the whole group of a command: a shell that dies alone leaves what it has started at work on a message of
+/// others. It may have ended in this very moment.
+fn tell_to_stop(group: Option<Pid>) {
+    if let Some(group) = group {
+        let _ = kill_process_group(group, Signal::TERM);
+    }
 }
 
 /// The end of stderr, or how the command ended where it said nothing.

@@ -2,41 +2,46 @@
 //! ends it; a verb with one that is not current is refused, always.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::limits::{REASON_MAX, RECEIPTS_MAX};
-use millpond_types::{
-    Coalesce, Code, FinishOutcome, LeaseNumber, Millis, NamespaceName, OutcomeRun, Retry, RunTime, Sequence,
-};
+use millpond_types::{Coalesce, Code, FinishOutcome, LeaseNumber, Millis, OutcomeRun, Retry, RunTime, Sequence};
 
 use crate::Core;
 use crate::command::{Finish, FinishVerb, ReceiptRun};
 use crate::decide::Refusal;
 use crate::decide::coalesce::Version;
-use crate::fact::{DeadReason, Fact, FactLog, ReturnPlace, Victims};
+use crate::fact::{DeadReason, Fact, FactLog, NamespaceNumber, ReturnPlace, Victims};
+use crate::output::{Reply, lost};
 use crate::state::TopicSlot;
 use crate::state::hash::mix;
 use crate::state::topic::{Left, Topic};
 use crate::state::warm::TOGETHER;
 
+impl Finish {
+    /// Why it is refused as a whole, whatever the state is, if it is.
+    pub fn check(&self) -> Result<(), (Code, String)> {
+        check_receipts(&self.receipts)?;
+        match &self.verb {
+            FinishVerb::Fail { reason } | FinishVerb::Reject { reason } if reason.len() > REASON_MAX => {
+                Err((Code::LimitExceeded, format!("a reason has at most {REASON_MAX} bytes; shorten it")))
+            }
+            FinishVerb::Extend { lease } => Core::check_lease(*lease),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Core {
-    pub(super) fn finish(
-        &mut self,
-        finish: Finish,
-        log: &mut dyn FactLog,
-    ) -> Result<Vec<OutcomeRun<FinishOutcome>>, Refusal> {
-        check_receipts(&finish.receipts)?;
-        if let FinishVerb::Fail { reason } | FinishVerb::Reject { reason } = &finish.verb
-            && reason.len() > REASON_MAX
-        {
-            return Err((Code::LimitExceeded, format!("a reason has at most {REASON_MAX} bytes")));
-        }
-        if let FinishVerb::Extend { lease } = &finish.verb {
-            self.check_lease(*lease)?;
-        }
-        if let Some(namespace) = &finish.namespace {
-            self.check_namespace(namespace, &finish.receipts)?;
+    pub(super) fn finish(&mut self, finish: &Finish, log: &mut dyn FactLog) -> Result<Option<Reply>, Refusal> {
+        finish.check()?;
+        if let Some(name) = &finish.namespace {
+            let namespace = self.namespace_of(name)?;
+            if let Some(refused) = self.of_another(namespace, &finish.receipts) {
+                return Ok(Some(refused));
+            }
         }
         let mut outcomes = Vec::new();
         let comes_back = matches!(finish.verb, FinishVerb::Release { .. } | FinishVerb::Fail { .. });
@@ -57,24 +62,24 @@ impl Core {
         for (slot, of, lease) in of_runs {
             self.give_back_rest(slot, Some(of), lease, log);
         }
-        Ok(outcomes)
+        if finish.confirm {
+            return Ok(Some(Reply::Finished(outcomes)));
+        }
+        let lost = lost(&outcomes);
+        Ok((lost > 0 || finish.namespace.is_some()).then_some(Reply::Lost(lost)))
     }
 
-    /// Leases of topics of another namespace are a slip of whoever names it. Topics that are gone have no leases.
-    fn check_namespace(&self, name: &NamespaceName, receipts: &[ReceiptRun]) -> Result<(), Refusal> {
-        let namespace = self.namespace_of(name)?;
-        for ReceiptRun { first, .. } in receipts {
-            let slot = self.state.topics.by_number(first.topic, first.group);
-            let other = slot.map(|slot| self.state.topics[slot].namespace).filter(|other| *other != namespace);
-            if let Some(other) = other {
-                let other = &self.state.namespaces[other].name;
-                let detail = format!(
-                    "the receipt {first} is of namespace {other}, and the call names {name}; nothing was done. Name {other}"
-                );
-                return Err((Code::ArgumentInvalid, detail));
-            }
-        }
-        Ok(())
+    /// Leases of topics of another namespace are a slip of whoever names it: it is refused. Topics that are gone have no leases.
+    fn of_another(&self, namespace: NamespaceNumber, receipts: &[ReceiptRun]) -> Option<Reply> {
+        receipts.iter().zip(1..).find_map(|(ReceiptRun { first, .. }, receipts)| {
+            let slot = self.state.topics.by_number(first.topic, first.group)?;
+            let other = Some(self.state.topics[slot].namespace).filter(|other| *other != namespace)?;
+            let [name, other] = [namespace, other].map(|number| &self.state.namespaces[number].name);
+            let detail = format!(
+                "the receipt {first} is of namespace {other}, and the call names {name}; nothing was done. Name {other}"
+            );
+            Some(Reply::Refused { code: Code::ArgumentInvalid, detail, receipts })
+        })
     }
 
     /// Goes over the leases of a run of receipts: for current ones, as many of a lease run as there are at a time, `with`

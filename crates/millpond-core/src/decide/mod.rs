@@ -33,7 +33,6 @@ use crate::Core;
 use crate::command::{Command, DeadWhich, Ticket, TopicRef};
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::DeadVerb;
-use crate::output::{Reply, lost};
 use crate::state::TopicSlot;
 use crate::state::topic::Topic;
 
@@ -54,13 +53,7 @@ impl Core {
                 self.withdraw_request(&namespace, request, log);
                 Ok(None)
             }
-            Command::Finish(finish) => {
-                let confirm = finish.confirm;
-                self.finish(finish, log).map(|outcomes| match confirm {
-                    true => Some(Reply::Finished(outcomes)),
-                    false => Some(lost(&outcomes)).filter(|lost| *lost > 0).map(Reply::Lost),
-                })
-            }
+            Command::Finish(finish) => self.finish(&finish, log),
             Command::Forward(forward) => self.forward(forward, log).map(Some),
             Command::Route(route) => self.route(route, log).map(Some),
             Command::SessionBegin(begin) => self.session_begin(begin, log).map(Some),
@@ -199,7 +192,7 @@ impl Core {
     }
 
     /// A length of a lease that was asked for.
-    pub(crate) fn check_lease(&self, lease: Option<Millis>) -> Result<(), Refusal> {
+    pub(crate) fn check_lease(lease: Option<Millis>) -> Result<(), Refusal> {
         match lease.filter(|lease| *lease < LEASE_MIN || *lease > LEASE_MAX) {
             None => Ok(()),
             Some(lease) => {

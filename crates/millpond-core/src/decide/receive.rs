@@ -31,7 +31,7 @@ impl Core {
             return Err((Code::GroupExclusive, detail));
         }
         check_filter(&receive.filter)?;
-        self.check_lease(receive.lease)?;
+        Core::check_lease(receive.lease)?;
         if receive.messages == 0 || receive.bytes == 0 {
             return Err((Code::ArgumentInvalid, "a receive asks for at least one message and one byte".into()));
         }

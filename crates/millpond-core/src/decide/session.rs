@@ -73,7 +73,7 @@ impl Core {
         let namespace = self.namespace_of(&attach.namespace)?;
         let group = self.group_of(namespace, &attach.group)?;
         check_filter(&attach.filter)?;
-        self.check_lease(attach.lease)?;
+        Core::check_lease(attach.lease)?;
         if self.dispatcher.sessions.get(&attach.session).is_none_or(|session| session.lost.is_some()) {
             return Err((Code::SessionUnknown, "a consumer needs a session; begin one first".into()));
         }

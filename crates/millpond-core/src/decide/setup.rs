@@ -2,8 +2,9 @@
 //! goes for it; to take something back is always allowed, and makes room.
 //!
 //! What facts keep has one half of the share and what connections hold the other, so that neither can take all of it from
-//! the other. What was set up when there was more memory stays. Of the second half no client may hold more than it leaves free:
-//! the first one half of it, the next one half of the rest, and whoever needs little finds room.
+//! the other. What was set up when there was more memory stays. Of the second half a part is
+//! for clients that hold little; of the rest none may hold more than it leaves free: the first one half of it, the next one half
+//! of what is left ([`crate::dispatch::living`]).
 
 use alloc::format;
 
@@ -43,14 +44,14 @@ impl Core {
         if self.dispatcher.has_room_for_session() { Ok(()) } else { Err(self.too_many_living()) }
     }
 
-    /// One client would hold more than is left for all others.
+    /// One client would hold more than a little, and more than is left for all others who do.
     pub(super) fn too_much_of_one(&self, held: usize) -> Refusal {
-        let (taken, max) = (self.dispatcher.living_bytes(), self.dispatcher.living_max);
+        let (max, free) = (self.dispatcher.room_for_much(), self.dispatcher.free_for_much());
         let detail = format!(
             "the consumers, or open receives, of this connection take {held} bytes of memory with the names in their filters, and \
-             of the {max} that there are for all connections {} are free: no connection may hold more than it leaves for others, \
-             so end some, use fewer and shorter filters, or give the broker more memory with `--memory`",
-            max.saturating_sub(taken)
+             of the {max} that there are for all connections that hold more than a little {free} are free: no connection may hold \
+             more than it leaves for others, so end some, use fewer and shorter filters, or give the broker more memory with \
+             `--memory`"
         );
         (Code::Overloaded, detail)
     }

@@ -4,6 +4,9 @@
 //! A client, which is a session or else a connection with its receives, is charged for all that it asks for, also where others
 //! ask for the same; what all of them take counts that once.
 //!
+//! Half of the room is for clients that hold little ([`LITTLE`]), whatever others hold: what takes a client beyond that has to
+//! fit the other half, and leave as much of it free as the client holds.
+//!
 //! A session that a start has found counts when its client comes back: it may be one of many from a time with more memory, and
 //! those that do not come back are over in seconds. Who comes back is not refused, and has a connection, of which there are not
 //! more than memory for them.
@@ -12,6 +15,7 @@
 
 use alloc::collections::BTreeMap;
 
+use millpond_types::limits::TOPIC_NAME_MAX;
 use millpond_types::{Filter, SessionId, TopicName};
 
 use crate::dispatch::Dispatcher;
@@ -24,6 +28,9 @@ const SESSION: usize = 512;
 const CONSUMER: usize = 512;
 /// What a session with a consumer takes, beside a scope that it has in common with others.
 pub const CLIENT_BYTES: usize = SESSION + CONSUMER;
+
+/// What a client may hold for as long as there is any room: a consumer of a few topics, or of one with the longest name.
+const LITTLE: usize = 3 * 1024;
 
 /// A scope, with turns at a priority and in the tables of its group.
 const SCOPE: usize = 768;
@@ -77,15 +84,25 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a client holds no more than is free for others.
+    /// Whether a client holds little, or no more than is free for others that do not.
     pub(super) fn leaves_room(&mut self, client: Client) -> bool {
         let held = self.held_by(client);
-        while held > self.living_max.saturating_sub(self.living_bytes()) {
+        while held > LITTLE && held > self.free_for_much() {
             if !self.scopes.drop_idle() {
                 return false;
             }
         }
         true
+    }
+
+    /// Bytes that all may take together who hold more than a little.
+    pub(crate) fn room_for_much(&self) -> usize {
+        self.living_max / 2
+    }
+
+    /// How many of these are free.
+    pub(crate) fn free_for_much(&self) -> usize {
+        self.room_for_much().saturating_sub(self.living_bytes())
     }
 
     /// Whether another session has room, once scopes that nobody uses have made it.
@@ -124,3 +141,4 @@ impl Dispatcher {
 }
 
 const _: () = assert!(in_map::<TopicName>() * 2 < NAME, "two tables know each name");
+const _: () = assert!(CONSUMER + SCOPE + NAME + BUFFER + TOPIC_NAME_MAX <= LITTLE, "any topic is little");

@@ -88,7 +88,7 @@ impl<T> Call<T> {
     fn answered(&self, reply: Result<Reply, Gone>) -> Result<Result<T, CallError>, Pending<Read>> {
         let unread = match reply {
             Err(Gone) => return Ok(Err(CallError::Unknown)),
-            Ok(Reply::Refused { code, detail }) => return Ok(Err(CallError::Refused { code, detail })),
+            Ok(Reply::Refused { code, detail, .. }) => return Ok(Err(CallError::Refused { code, detail })),
             Ok(Reply::Received(runs)) => Unread::Leases(runs),
             Ok(Reply::Messages(rows)) => Unread::Messages(rows),
             Ok(Reply::Dead { rows, next }) => Unread::Dead(rows, next),

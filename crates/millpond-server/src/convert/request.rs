@@ -3,7 +3,7 @@
 use millpond_core::command::{self, Command, DedupMark};
 use millpond_core::dedup_hash;
 use millpond_protocol::{self as frame, Block};
-use millpond_types::limits::{FRAME_MAX, REASON_MAX, TOPIC_NAME_MAX};
+use millpond_types::limits::{FRAME_MAX, TOPIC_NAME_MAX};
 use millpond_types::{Code, Filter, GroupName, NamespaceName, Policy, Receipt, Rules, TopicName};
 
 /// The key of the directory's hashes, which dedup ids become here.
@@ -13,7 +13,7 @@ pub(crate) type HashKey = [u64; 2];
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: Code,
-    pub(crate) detail: &'static str,
+    pub(crate) detail: String,
 }
 
 pub(crate) fn publish(publish: frame::Publish<Block>, key: HashKey) -> Command {
@@ -33,7 +33,8 @@ pub(crate) fn forward(forward: frame::Forward<Block>, key: HashKey) -> Result<Co
 pub(crate) fn route(route: frame::Route<Block>) -> Result<command::Route, Refusal> {
     let frame::Route { namespace, level, producer, exchange, key, priority, delay, ttl, block } = route;
     let Block { bytes: block, count: 1, too_large, .. } = block else {
-        return Err(Refusal { code: Code::ArgumentInvalid, detail: "a publish to an exchange holds one message" });
+        let detail = "a publish to an exchange holds one message".to_owned();
+        return Err(Refusal { code: Code::ArgumentInvalid, detail });
     };
     let too_large = too_large.first().map(|large| self::too_large(*large));
     let message = command::Routed { priority, delay, ttl, block, too_large };
@@ -100,28 +101,26 @@ pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy, rules: Rules, 
     Command::NamespaceSet { name, policy, rules, based_on }
 }
 
+/// What is refused whatever the state is, is refused here: the core tells of no finish that asks for no confirmation, but of those
+/// that name a namespace.
 pub(crate) fn finish(finish: frame::Finish) -> Result<Command, Refusal> {
     let verb = match finish.verb {
         frame::FinishVerb::Ack => command::FinishVerb::Ack,
         frame::FinishVerb::Release { delay } => command::FinishVerb::Release { delay },
-        frame::FinishVerb::Fail { reason } => command::FinishVerb::Fail { reason: checked_reason(reason)? },
-        frame::FinishVerb::Reject { reason } => command::FinishVerb::Reject { reason: checked_reason(reason)? },
+        frame::FinishVerb::Fail { reason } => command::FinishVerb::Fail { reason },
+        frame::FinishVerb::Reject { reason } => command::FinishVerb::Reject { reason },
         frame::FinishVerb::Extend { lease } => command::FinishVerb::Extend { lease },
     };
     let (receipts, namespace) = (receipt_runs(finish.receipts)?, finish.namespace);
-    Ok(Command::Finish(command::Finish { verb, receipts, namespace, confirm: finish.confirm }))
-}
-
-fn checked_reason(reason: bytes::Bytes) -> Result<bytes::Bytes, Refusal> {
-    if reason.len() > REASON_MAX {
-        return Err(Refusal { code: Code::LimitExceeded, detail: "a reason has at most 1,024 bytes; shorten it" });
-    }
-    Ok(reason)
+    let finish = command::Finish { verb, receipts, namespace, confirm: finish.confirm };
+    finish.check().map_err(|(code, detail)| Refusal { code, detail })?;
+    Ok(Command::Finish(finish))
 }
 
 pub(crate) fn receipt_runs(receipts: Vec<(Receipt, u32)>) -> Result<Vec<command::ReceiptRun>, Refusal> {
     if receipts.iter().any(|(_, count)| *count == 0) {
-        return Err(Refusal { code: Code::ArgumentInvalid, detail: "a run of receipts counts at least one" });
+        let detail = "a run of receipts counts at least one".to_owned();
+        return Err(Refusal { code: Code::ArgumentInvalid, detail });
     }
     Ok(receipts.into_iter().map(|(first, count)| command::ReceiptRun { first, count }).collect())
 }

@@ -23,7 +23,7 @@ pub(crate) fn response(reply: Reply) -> Response {
         Reply::Exchanges(rows) => Response::Exchanges(rows),
         Reply::Bindings(rows) => Response::Bindings(rows),
         Reply::Topics(rows) => Response::Topics(rows),
-        Reply::Refused { code, detail } => Response::Error { code, detail },
+        Reply::Refused { code, detail, .. } => Response::Error { code, detail },
         Reply::Received(_) | Reply::Messages(_) | Reply::Dead { .. } | Reply::SessionBegun { .. } => {
             unreachable!("its connection answers this one")
         }

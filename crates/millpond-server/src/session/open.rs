@@ -37,7 +37,9 @@ pub(crate) enum Kind {
     Attach { nth: u32 },
     /// Forgets the consumer.
     Detach { nth: u32 },
-    /// Is only told, and cheap: a finish.
+    /// Is not told to the client if it asked for no confirmation, unless it is refused.
+    Finish { silent: bool },
+    /// Is only told, and cheap.
     Plain,
     /// Is only told, and may be dear. Is withdrawn with its connection as far as it has not come.
     Manage,

@@ -134,10 +134,10 @@ impl Out {
         !matches!(self, Out::Reply { index: UNANSWERED, .. })
     }
 
-    /// How many receipts it says to name no current lease.
+    /// How many receipts it says to name no current lease, or none that the call may finish.
     fn wrong_receipts(&self) -> u32 {
         match self {
-            Out::Reply { reply: Reply::Lost(receipts), .. } => *receipts,
+            Out::Reply { reply: Reply::Lost(receipts) | Reply::Refused { receipts, .. }, .. } => *receipts,
             Out::Reply { reply: Reply::Finished(outcomes), .. }
             | Out::Reply { reply: Reply::Forwarded { finished: outcomes, .. }, .. } => lost(outcomes),
             _ => 0,
@@ -196,7 +196,7 @@ mod tests {
         let outbox = Outbox::default();
         let runs = [(FinishOutcome::Done, 3), (FinishOutcome::LeaseLost, 4), (FinishOutcome::LeaseLost, 1)];
         let outcomes = runs.map(|(outcome, count)| OutcomeRun { outcome, count }).to_vec();
-        let refused = Reply::Refused { code: Code::LimitExceeded, detail: "too many".to_owned() };
+        let refused = Reply::Refused { code: Code::LimitExceeded, detail: "too many".to_owned(), receipts: 0 };
         let replies = [(UNANSWERED, Reply::Lost(2)), (UNANSWERED, refused), (0, Reply::Finished(outcomes))];
         outbox.put(replies.into_iter().map(|(index, reply)| Out::Reply { index, reply }));
         let mut told = Vec::new();

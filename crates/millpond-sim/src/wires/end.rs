@@ -120,7 +120,7 @@ impl End {
             Response::Finished(outcomes) => Reply::Finished(outcomes),
             Response::SessionBegun { resumed, .. } => Reply::SessionBegun { resumed },
             Response::Done => Reply::Done,
-            Response::Error { code, detail } => Reply::Refused { code, detail },
+            Response::Error { code, detail } => Reply::Refused { code, detail, receipts: 0 },
             other => return Err(Violation::back(format!("a client is told what it never asked for: {other:?}"))),
         };
         let asked = self.answered(correlation)?;

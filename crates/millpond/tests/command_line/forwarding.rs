@@ -1,5 +1,6 @@
 //! `work --forward`: a chain of stages, and what is left of it when its processes are killed.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -22,6 +23,31 @@ fn what_a_command_writes_is_published_as_its_message_is_acked() {
     assert_eq!((&out[0]["topic"], &out[0]["body"]), (&"out".into(), &"two lines\nof it".into()));
     assert!(out[0]["dedup_id"].as_str().unwrap().ends_with("/0/0"), "it is made of the input's id");
     stop(worker);
+}
+
+/// What a command leaves running may hold its output open for ever: that is not waited for any longer than the command itself.
+#[test]
+fn a_second_signal_stops_what_a_command_has_left_running() {
+    let broker = Broker::start();
+    let directory = fresh_directory();
+    let noted = directory.path().join("shell");
+    broker.ok(&["publish", "default/in", "x"]);
+    let script = format!("sleep 60 & echo hi; echo $$ > {0}.new; mv {0}.new {0}", noted.display());
+    let began = Instant::now();
+    let mut worker = broker.spawn(&["work", "default/in", "--forward", "default/out", "--", "sh", "-c", &script]);
+    until(|| noted.exists());
+    let shell = std::fs::read_to_string(&noted).unwrap();
+    until(|| !Path::new("/proc").join(shell.trim()).exists());
+    while !worker.has_ended() && began.elapsed() < Duration::from_secs(40) {
+        worker.signal(Signal::TERM);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(worker.has_ended(), "it waits for what the command has left running");
+    worker.wait().ok();
+    let counts = broker.counts("default");
+    assert_eq!((&counts["waiting"], &counts["leased"]), (&1.into(), &0.into()), "{counts}");
+    let looked = &broker.json(&["look", "default/in", "--output", "json"])[0];
+    assert_eq!(looked["failures"], 0, "it is no fault of the message: {looked}");
 }
 
 /// A target that can never take an output ends the worker, and no message pays for it.

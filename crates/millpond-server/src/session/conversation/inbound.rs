@@ -7,7 +7,7 @@ use millpond_protocol::{self as frame, Block, Incoming, Response, VERSION};
 use millpond_types::{Code, Filter, Millis, SessionId};
 
 use super::{Consumer, Conversation, IDLE, Session};
-use crate::convert::request as convert;
+use crate::convert::request::{self as convert, Refusal};
 use crate::session::credit::{Grant, Window};
 use crate::session::open::{Kind, MANAGE_OPEN_MAX, NAMES_MAX, OPEN_MAX, Open};
 use crate::session::outbox::Close;
@@ -215,8 +215,7 @@ impl Conversation {
         }
         let is_asked = match convert::forward(forward, self.shared.hash_key) {
             Ok(command) => self.ask(correlation, Kind::Publish { bytes, silent: false }, command),
-            Err(refusal) => {
-                let (code, detail) = (refusal.code, refusal.detail.to_owned());
+            Err(Refusal { code, detail }) => {
                 self.answer_at_once(Response::Error { code, detail }, correlation);
                 false
             }
@@ -230,22 +229,25 @@ impl Conversation {
     fn route(&mut self, route: frame::Route<Block>, correlation: u32, bytes: u32) -> Result<(), Close> {
         self.spend(bytes)?;
         let silent = route.level == frame::Level::None;
-        let refusal = match self.may_not_use(&route.namespace) {
-            Some(detail) => (Code::QuotaExceeded, detail),
-            None => match convert::route(route) {
-                Ok(mut route) => {
-                    self.shared.known.resolve(&mut route, self.shared.hash_key);
-                    if !self.ask(correlation, Kind::Publish { bytes, silent }, Command::Route(route)) {
-                        self.give_back(bytes);
-                    }
-                    return Ok(());
-                }
-                Err(refusal) => (refusal.code, refusal.detail.to_owned()),
-            },
+        if let Some(detail) = self.may_not_use(&route.namespace) {
+            self.give_back(bytes);
+            if !silent {
+                self.answer_at_once(Response::Error { code: Code::QuotaExceeded, detail }, correlation);
+            }
+            return Ok(());
+        }
+        let is_asked = match convert::route(route) {
+            Ok(mut route) => {
+                self.shared.known.resolve(&mut route, self.shared.hash_key);
+                self.ask(correlation, Kind::Publish { bytes, silent }, Command::Route(route))
+            }
+            Err(Refusal { code, detail }) => {
+                self.answer_at_once(Response::Error { code, detail }, correlation);
+                false
+            }
         };
-        self.give_back(bytes);
-        if !silent {
-            self.answer_at_once(Response::Error { code: refusal.0, detail: refusal.1 }, correlation);
+        if !is_asked {
+            self.give_back(bytes);
         }
         Ok(())
     }
@@ -269,21 +271,14 @@ impl Conversation {
     }
 
     fn finish(&mut self, finish: frame::Finish, correlation: u32) {
-        let confirm = finish.confirm;
+        // What names a namespace may be refused by the core, too.
+        let (silent, is_answered) = (!finish.confirm, finish.confirm || finish.namespace.is_some());
         match convert::finish(finish) {
-            Ok(command) if confirm => {
-                self.ask(correlation, Kind::Plain, command);
+            Ok(command) if is_answered => {
+                self.ask(correlation, Kind::Finish { silent }, command);
             }
             Ok(command) => self.tell(command),
-            Err(refusal) if confirm => {
-                self.answer_at_once(
-                    Response::Error { code: refusal.code, detail: refusal.detail.to_owned() },
-                    correlation,
-                );
-            }
-            Err(refusal) => {
-                tracing::debug!(connection = self.number, detail = refusal.detail, "an unconfirmed finish was refused");
-            }
+            Err(Refusal { code, detail }) => self.answer_at_once(Response::Error { code, detail }, correlation),
         }
     }
 
@@ -302,14 +297,14 @@ impl Conversation {
             _ if !(RESUME_MIN..=RESUME_MAX).contains(&resume) => {
                 Some((Code::ArgumentInvalid, "resume is from 500 ms to 10 min, or 0 for the default of 10 s"))
             }
-            Err(refusal) => Some((refusal.code, refusal.detail)),
+            Err(Refusal { code, detail }) => Some((*code, detail.as_str())),
             Ok(_) => None,
         };
-        let (None, Ok(held)) = (refusal, held) else {
-            let (code, detail) = refusal.expect("what was not accepted has a reason");
+        if let Some((code, detail)) = refusal {
             self.answer_at_once(Response::Error { code, detail: detail.to_owned() }, correlation);
             return;
-        };
+        }
+        let held = held.expect("what is refused is answered");
         let id = if session == SessionId(0) { random_session() } else { session };
         self.begun += 1;
         let nth = self.begun;

@@ -125,10 +125,12 @@ impl Conversation {
                     return;
                 }
             }
+            Kind::Finish { silent: true } if !is_refused => return,
             Kind::SessionBegin { nth } => return self.session_begun(nth, reply, correlation),
             Kind::Attach { nth } if is_refused => self.consumers.retain(|consumer| consumer.nth != nth),
             Kind::Detach { nth } => self.consumers.retain(|consumer| consumer.nth != nth),
-            Kind::Attach { .. } | Kind::Receive { .. } | Kind::SessionEnd | Kind::Plain | Kind::Manage => {}
+            Kind::Attach { .. } | Kind::Finish { .. } | Kind::Receive { .. } => {}
+            Kind::SessionEnd | Kind::Plain | Kind::Manage => {}
         }
         match reply {
             Reply::Received(runs) => self.read(Telling::Answer { correlation }, Unread::Leases(runs)),

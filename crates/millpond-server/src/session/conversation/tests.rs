@@ -190,7 +190,7 @@ fn a_session_that_was_refused_late_is_not_the_one_that_began_since() {
     for request in [begin(7), Asked::SessionEnd, begin(8)] {
         rig.accept(request).unwrap();
     }
-    let refused = Reply::Refused { code: Code::LimitExceeded, detail: String::new() };
+    let refused = Reply::Refused { code: Code::LimitExceeded, detail: String::new(), receipts: 0 };
     rig.output(Out::Reply { index: 0, reply: refused }).unwrap();
     assert_eq!(rig.conversation.session.as_ref().map(|session| session.id), Some(SessionId(8)));
     rig.end();
@@ -221,7 +221,7 @@ fn an_end_that_is_answered_late_is_not_of_the_consumer_that_has_the_number_since
     for request in [begin(), attach(), detach(), detach(), Asked::SessionEnd, begin(), attach()] {
         rig.accept(request).unwrap();
     }
-    let gone = Reply::Refused { code: Code::ConsumerUnknown, detail: String::new() };
+    let gone = Reply::Refused { code: Code::ConsumerUnknown, detail: String::new(), receipts: 0 };
     for (index, reply) in [(2, Reply::Done), (3, gone)] {
         rig.output(Out::Reply { index, reply }).unwrap();
     }
