@@ -89,7 +89,7 @@ impl World {
         World {
             disk: TwinDisk::new(plan.sector),
             clients: Clients::new(&plan, &mut streams.load, &mut streams.network),
-            wires: Wires::new(),
+            wires: Wires::new(options.canary),
             candidates: Candidates::new(&mut streams.offices),
             subscribers: Subscribers::new(&plan, &mut streams.groups),
             streams,
