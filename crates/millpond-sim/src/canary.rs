@@ -84,6 +84,10 @@ pub enum Canary {
     Grace,
     /// Consumers that are attached have twice the credit.
     Credit,
+    /// The frames of a connection ask for twice the credit that its client means.
+    Overdrawn,
+    /// What a connection is given is told to a consumer that is not its own.
+    Strangers,
     /// A receive asks for twice as much.
     Receives,
     /// A receive that waits is not told.
@@ -103,7 +107,7 @@ pub enum Canary {
 }
 
 /// All of them by name.
-const NAMES: [(&str, Canary); 41] = [
+const NAMES: [(&str, Canary); 43] = [
     ("lost", Canary::Lost),
     ("back", Canary::Back),
     ("answered", Canary::Answered),
@@ -137,6 +141,8 @@ const NAMES: [(&str, Canary); 41] = [
     ("receipts", Canary::Receipts),
     ("grace", Canary::Grace),
     ("credit", Canary::Credit),
+    ("overdrawn", Canary::Overdrawn),
+    ("strangers", Canary::Strangers),
     ("receives", Canary::Receives),
     ("waits", Canary::Waits),
     ("paused", Canary::Paused),
@@ -181,13 +187,7 @@ impl Canary {
             (Canary::Resumption, Command::SessionBegin(begin)) => {
                 Command::SessionBegin(SessionBegin { resume: half(begin.resume), ..begin })
             }
-            (Canary::Credit, Command::Attach(attach)) => {
-                let (messages, bytes) = (attach.messages * 2, attach.bytes * 2);
-                Command::Attach(Attach { messages, bytes, ..attach })
-            }
-            (Canary::Credit, Command::Credit { session, consumer, messages, bytes }) => {
-                Command::Credit { session, consumer, messages: messages * 2, bytes: bytes * 2 }
-            }
+            (Canary::Credit, command) => doubled(command),
             (Canary::Receives, Command::Receive(receive)) => {
                 let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
                 Command::Receive(Receive { messages, bytes, ..receive })
@@ -347,6 +347,18 @@ impl Canary {
         self == Canary::Answers && matches!(output, Output::Reply { .. })
     }
 
+    /// What a client's frame says for what the client means.
+    pub fn overstates(self, command: Command) -> Command {
+        if self == Canary::Overdrawn { doubled(command) } else { command }
+    }
+
+    /// Whom a connection is told that something is for.
+    pub fn misdirects(self, output: &mut Output) {
+        if let (Canary::Strangers, Output::Delivery { consumer, .. }) = (self, output) {
+            *consumer = !*consumer;
+        }
+    }
+
     /// Changes what a connection's client is given.
     pub fn garbles(self, block: &mut Bytes) {
         if self == Canary::Frames {
@@ -357,6 +369,20 @@ impl Canary {
 
 fn half(time: Millis) -> Millis {
     Millis(time.0 / 2)
+}
+
+/// Twice the credit.
+fn doubled(command: Command) -> Command {
+    match command {
+        Command::Attach(attach) => {
+            let (messages, bytes) = (attach.messages * 2, attach.bytes * 2);
+            Command::Attach(Attach { messages, bytes, ..attach })
+        }
+        Command::Credit { session, consumer, messages, bytes } => {
+            Command::Credit { session, consumer, messages: messages * 2, bytes: bytes * 2 }
+        }
+        command => command,
+    }
 }
 
 /// The same topic but for the end of its name.

@@ -17,8 +17,8 @@ usage: millpond-sim [--seed N | --seeds COUNT [--from N] | --forever [--from N]]
   --canary NAME    puts a fault in, and the run has to fail: lost, back, reigns, stuck, early, halves, moved, order,
                    coalescing, watermark, priority, ageing, fairness, memory, starts, retention, once, repeats, routes,
                    expiry, dedup, sessions, failures, frames, answers, connections, leases,
-                   exceptions, resumption, receipts, grace, credit, receives, waits, paused, mixed, exclusive,
-                   heir-failures, heir-pause or heir-priority
+                   exceptions, resumption, receipts, grace, credit, overdrawn, strangers, receives, waits,
+                   paused, mixed, exclusive, heir-failures, heir-pause or heir-priority
 ";
 
 /// Lives after which a range has to have seen everything.

@@ -201,6 +201,16 @@ fn run_time_that_goes_on_while_the_broker_is_down_is_caught() {
 }
 
 #[test]
+fn frames_that_ask_for_too_much_credit_are_caught() {
+    assert_caught(Canary::Overdrawn, Checker::Credit);
+}
+
+#[test]
+fn a_delivery_to_a_consumer_of_somebody_else_is_caught() {
+    assert_caught(Canary::Strangers, Checker::Connections);
+}
+
+#[test]
 fn a_delivery_beyond_its_credit_is_caught() {
     assert_caught(Canary::Credit, Checker::Credit);
 }

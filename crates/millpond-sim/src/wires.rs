@@ -20,6 +20,7 @@ use millpond_types::{MessageId, SessionId};
 use crate::audit::compare;
 use crate::bodies::tags_of;
 use crate::broker::Broker;
+use crate::canary::Canary;
 use crate::clients::{Asked, Client, Request};
 use crate::forwards::Forwards;
 use crate::sights::Sights;
@@ -41,12 +42,13 @@ pub struct Wires {
     on_its_way: VecDeque<Command>,
     /// Whether all bytes arrive at once.
     is_smooth: bool,
+    canary: Option<Canary>,
 }
 
 impl Wires {
     /// Of a broker that has not begun.
-    pub fn new() -> Wires {
-        Wires { wires: Vec::new(), on_its_way: VecDeque::new(), is_smooth: false }
+    pub fn new(canary: Option<Canary>) -> Wires {
+        Wires { wires: Vec::new(), on_its_way: VecDeque::new(), is_smooth: false, canary }
     }
 
     /// All connections are gone, with what was on its way.
@@ -117,7 +119,7 @@ impl Wires {
             }
             self.on_its_way.push_back(request.command.clone());
         }
-        self.wires[at].ask(request);
+        self.wires[at].ask(request, self.canary);
     }
 
     /// Carries bytes both ways, as many as the network is in the mood for: what clients hear, and whether anything moved.
@@ -197,7 +199,7 @@ impl World {
     }
 
     /// Tells an output to the connection that it is for.
-    pub(crate) fn tell_wire(&mut self, output: Output) -> Result<(), Violation> {
+    pub(crate) fn tell_wire(&mut self, mut output: Output) -> Result<(), Violation> {
         match &output {
             Output::Delivery { leases, .. } | Output::Reply { reply: Reply::Received(leases), .. } => {
                 self.delivered(leases)?;
@@ -207,6 +209,9 @@ impl World {
         }
         if self.options.canary.is_some_and(|canary| canary.forgets(&output)) && self.swallows_now() {
             return Ok(());
+        }
+        if let Some(canary) = self.options.canary {
+            canary.misdirects(&mut output);
         }
         self.broker().tell(output);
         Ok(())

@@ -30,8 +30,9 @@ use crate::tape::{Brief, Tape};
 use crate::verdict::Violation;
 use crate::wires::{self, Wires};
 
-/// Rounds in which everything has to come to its end. A round brings the next deadline, and a life leaves some hundred.
-const ROUNDS: u32 = 5000;
+/// Rounds in which everything has to come to its end. A round brings the next deadline. A life leaves some hundred, and has
+/// one for each receive that waits for less than a second, up to the last due time, which may be more than an hour away.
+const ROUNDS: u32 = 10_000;
 /// Seconds within which everything that waits has waited for long enough.
 const SECONDS_LAST: u64 = 12;
 /// Rounds without a deadline or an end after which what is left is stuck: answers and hand-overs take two or three.
@@ -89,7 +90,7 @@ impl World {
         World {
             disk: TwinDisk::new(plan.sector),
             clients: Clients::new(&plan, &mut streams.load, &mut streams.network),
-            wires: Wires::new(),
+            wires: Wires::new(options.canary),
             candidates: Candidates::new(&mut streams.offices),
             subscribers: Subscribers::new(&plan, &mut streams.groups),
             streams,

@@ -134,15 +134,17 @@ impl Connection {
         self.conversation.out.take()
     }
 
-    /// Hands commands to the writer, as many as its lanes have room for.
+    /// Hands commands to the writer, as many as its lanes have room for. None of one that is closed: what it has not told
+    /// of its session by the time that another has resumed it is told to nobody.
     pub(crate) fn submit(&mut self) -> Result<(), Close> {
+        let Connection { conversation, shared, writer, .. } = self;
         for lane in OF_CONNECTIONS {
-            let commands = &mut self.conversation.lanes[lane];
+            let commands = &mut conversation.lanes[lane];
             if !commands.is_empty() {
-                let told = self.writer.tell_all(lane, commands);
-                let told = told.map_err(|_| stopped(&self.shared))?;
+                let told = shared.registry.unless_closed(&conversation.outbox, || writer.tell_all(lane, commands))?;
+                let told = told.map_err(|_| stopped(shared))?;
                 if lane != FINISHING {
-                    self.conversation.publishing -= told;
+                    conversation.publishing -= told;
                 }
                 if commands.is_empty() {
                     *commands = Default::default();

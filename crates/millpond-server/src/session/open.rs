@@ -31,8 +31,8 @@ pub(crate) enum Kind {
     Receive { names: u32 },
     /// Begins the deliveries of the connection's session, if it is still the one of this number.
     SessionBegin { nth: u32 },
-    /// Ends the session.
-    SessionEnd,
+    /// Ends the session of this number.
+    SessionEnd { nth: u32 },
     /// Makes the consumer known, unless refused.
     Attach { nth: u32 },
     /// Forgets the consumer.

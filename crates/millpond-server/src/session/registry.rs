@@ -1,8 +1,9 @@
 //! Who is connected: which outbox belongs to which connection and session, and how outputs are spread over them.
 //!
 //! Invariant: a session belongs to one connection at most. A connection that resumes it takes it over *before* it tells
-//! the core, and the one that had it may say that it lost it only while it still has it; so the core never hears of a
-//! loss after the resumption.
+//! the core, which closes the one that had it; and a connection may tell the writer something only while it is not closed,
+//! and say that it lost a session only while it still has it. So of one session the core never hears anything from its
+//! old connection behind its resumption on the new one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -52,17 +53,25 @@ impl Registry {
         Some((number, outbox))
     }
 
-    /// Forgets a connection and, if it still has the session, the session. `lost` is called for the latter while nobody
-    /// can take the session over.
-    pub(crate) fn disconnect(&self, number: u64, session: Option<SessionId>, lost: impl FnOnce(Option<SessionId>)) {
+    /// Forgets a connection and those of its sessions that it still has. `lost` is called for the latter while nobody can
+    /// take them over.
+    pub(crate) fn disconnect(&self, number: u64, mut sessions: Vec<SessionId>, lost: impl FnOnce(Vec<SessionId>)) {
         let mut entries = self.write();
         entries.connections.remove(&number);
-        lost(session.filter(|session| entries.release(number, *session)));
+        sessions.retain(|session| entries.release(number, *session));
+        lost(sessions);
+    }
+
+    /// Lets a connection tell the writer something while nobody can take its session over; or why it is closed.
+    pub(crate) fn unless_closed<T>(&self, outbox: &Outbox, tell: impl FnOnce() -> T) -> Result<T, Close> {
+        let _entries = self.read();
+        outbox.closed().map_or_else(|| Ok(tell()), Err)
     }
 
     /// Gives the session to the connection. A connection that had it is closed; its number.
     pub(crate) fn take_session(&self, session: SessionId, number: u64, outbox: &Arc<Outbox>) -> Option<u64> {
-        let before = self.write().sessions.insert(session, (number, outbox.clone()));
+        let mut entries = self.write();
+        let before = entries.sessions.insert(session, (number, outbox.clone()));
         let (other, outbox) = before.filter(|(other, _)| *other != number)?;
         if let Some(left_out) = may_say("takeover") {
             tracing::info!(connection = other, by = number, left_out, "a session was taken over");
@@ -72,9 +81,9 @@ impl Registry {
         Some(other)
     }
 
-    /// The session ended; true if the connection still had it.
-    pub(crate) fn release_session(&self, session: SessionId, number: u64) -> bool {
-        self.write().release(number, session)
+    /// The session is over. Another connection may have it by now.
+    pub(crate) fn release_session(&self, session: SessionId, number: u64) {
+        self.write().release(number, session);
     }
 
     /// Whether a connection has the session.

@@ -55,7 +55,7 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
             Ok(place) => break place,
             Err(Refused::Full(())) if writer.room(FINISHING, 1, 1).await.is_ok() => {}
             Err(_) => {
-                shared.registry.disconnect(number, None, |_| {});
+                shared.registry.disconnect(number, Vec::new(), |_| {});
                 return refuse(&mut stream, stopped(&shared)).await;
             }
         }

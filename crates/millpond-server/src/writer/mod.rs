@@ -212,9 +212,9 @@ impl<H: Host> Writer<H> {
                 let ticket = ticket(EMBEDDED, self.calls.insert(answer));
                 self.submit(ticket, command);
             }
-            Request::Goodbye { withdrawn, session } => {
+            Request::Goodbye { withdrawn, lost } => {
                 let unanswered = ticket(EMBEDDED, UNANSWERED);
-                Request::last_word(withdrawn, session).for_each(|command| self.submit(unanswered, command));
+                Request::last_word(withdrawn, lost).for_each(|command| self.submit(unanswered, command));
             }
             Request::Committed(committed) => self.take_back(*committed)?,
             Request::Fetched(found) => {

@@ -45,8 +45,8 @@ pub(crate) enum Request {
     Command(Ticket, Command),
     /// A command of the program that embeds the broker; the request's answer is the reply.
     Call(Command),
-    /// A connection is gone: what of its requests may go on for long is withdrawn, and the session that it had is lost.
-    Goodbye { withdrawn: Vec<Ticket>, session: Option<SessionId> },
+    /// A connection is gone: what of its requests may go on for long is withdrawn, and the sessions that it had are lost.
+    Goodbye { withdrawn: Vec<Ticket>, lost: Vec<SessionId> },
     /// A batch came back from the journal.
     Committed(Box<Committed>),
     /// What the core wanted was read.
@@ -67,15 +67,15 @@ impl Request {
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
             Request::Command(_, command) | Request::Call(command) => held(command) + rows(command) * ROW_WEIGHT,
-            Request::Goodbye { withdrawn, .. } => size_of_val(&withdrawn[..]),
+            Request::Goodbye { withdrawn, lost } => size_of_val(&withdrawn[..]) + size_of_val(&lost[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
         };
         REQUEST_WEIGHT + held
     }
 
     /// The commands of a connection's last word.
-    pub(crate) fn last_word(withdrawn: Vec<Ticket>, session: Option<SessionId>) -> impl Iterator<Item = Command> {
-        withdrawn.into_iter().map(Command::Withdraw).chain(session.map(Command::SessionLost))
+    pub(crate) fn last_word(withdrawn: Vec<Ticket>, lost: Vec<SessionId>) -> impl Iterator<Item = Command> {
+        withdrawn.into_iter().map(Command::Withdraw).chain(lost.into_iter().map(Command::SessionLost))
     }
 
     /// The lane that a command belongs in.
@@ -229,7 +229,7 @@ mod tests {
         least(Command::SessionBegin(begin), 200_000);
         let verb = FinishVerb::Fail { reason: Bytes::from_static(&[b'x'; 1000]) };
         least(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }), 201_000);
-        let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], session: None };
+        let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], lost: Vec::new() };
         assert!(goodbye.weight() >= 480_000);
     }
 }

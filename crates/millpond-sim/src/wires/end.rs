@@ -12,6 +12,7 @@ use millpond_protocol::{
 use millpond_types::{Code, Millis, OutcomeRun, PublishOutcome, Receipt, TopicName};
 
 use crate::bodies::sizes_of;
+use crate::canary::Canary;
 use crate::clients::{Asked, Request};
 use crate::promises::credit::Credit;
 use crate::sights::Sights;
@@ -58,7 +59,7 @@ impl End {
     }
 
     /// Asks for something.
-    pub fn ask(&mut self, Request { command, asked }: Request, out: &mut Vec<u8>) {
+    pub fn ask(&mut self, Request { command, asked }: Request, canary: Option<Canary>, out: &mut Vec<u8>) {
         self.last += 1;
         if is_answered(&command) {
             self.open.insert(self.last, asked);
@@ -72,6 +73,10 @@ impl End {
             }
             _ => {}
         }
+        let command = match canary {
+            Some(canary) => canary.overstates(command),
+            None => command,
+        };
         encode_request(&frame(command), self.last, out);
     }
 
@@ -101,8 +106,8 @@ impl End {
             }
             Response::Delivery { consumer, leases, .. } => {
                 let Some(credit) = self.credits.get_mut(&consumer) else {
-                    let what = format!("consumer {consumer} of a connection is given messages, and was never attached");
-                    return Err(Violation::credit(what));
+                    let what = format!("consumer {consumer} of a connection is given messages, and is not attached");
+                    return Err(Violation::connections(what));
                 };
                 credit.take(leases.iter().flat_map(|run| sizes_of(&run.block)), sights)?;
                 return Ok(Some(Heard::Given(leases)));
@@ -127,6 +132,7 @@ impl End {
         match (&asked, &reply) {
             (Asked::Begin { .. }, Reply::SessionBegun { .. }) => self.has_session = true,
             (Asked::Other("sessions ended"), Reply::Done) => self.has_session = false,
+            (Asked::Detach { number, .. }, Reply::Done) => _ = self.credits.remove(number),
             _ => {}
         }
         Ok(Some(Heard::Reply(asked, reply)))

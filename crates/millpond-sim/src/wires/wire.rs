@@ -7,6 +7,7 @@ use millpond_server::manual::Edge;
 use millpond_types::{Code, SessionId};
 
 use super::end::{End, Heard};
+use crate::canary::Canary;
 use crate::clients::{Asked, Client, Request};
 use crate::sights::Sights;
 use crate::streams::Stream;
@@ -98,17 +99,21 @@ impl Wire {
     }
 
     /// The client asks for something.
-    pub fn ask(&mut self, request: Request) {
+    pub fn ask(&mut self, request: Request, canary: Option<Canary>) {
         if let Command::SessionEnd(_) = request.command {
             self.session = None;
         }
-        self.end.as_mut().expect("it is heard").ask(request, &mut self.to_broker);
+        self.end.as_mut().expect("it is heard").ask(request, canary, &mut self.to_broker);
     }
 
     /// The client listens to it no longer. A broker that is not told finds out by itself, when nothing comes for long.
     pub fn give_up(&mut self, silently: bool, sights: &mut Sights) {
         sights.saw(if silently { "connections left half open" } else { "connections closed by clients" });
         (self.end, self.ends) = (None, !silently);
+        if silently {
+            // What is on its way comes, but late.
+            self.manner = Manner::Trickle;
+        }
     }
 
     /// The network's manner may change, or it cuts.
@@ -157,10 +162,11 @@ impl Wire {
                 Ok(said) => self.to_client.extend(said),
                 Err(closed) => {
                     sights.saw("connections closed by the broker");
-                    sights.saw_many(
-                        "connections closed for their session",
-                        u64::from(closed.code == Code::SessionUnknown),
-                    );
+                    let is_for_session = closed.code == Code::SessionUnknown;
+                    sights.saw_many("connections closed for their session", u64::from(is_for_session));
+                    // Its client has gone on elsewhere, and what it said before that comes only now.
+                    let comes_late = is_for_session && count > 0 && self.end.is_none();
+                    sights.saw_many("frames that come behind a takeover", u64::from(comes_late));
                     self.to_client.extend(closed.last);
                     self.edge = None;
                 }

@@ -4,6 +4,8 @@ use super::*;
 use crate::broker::{Broker, BrokerOptions};
 use crate::session::room::SMALL;
 
+mod takeover;
+
 const PINGS: u32 = 20_000;
 
 #[test]

@@ -65,14 +65,7 @@ impl Conversation {
                 self.begin_session(session, resume, held, correlation, now);
                 return Ok(());
             }
-            frame::Request::SessionEnd => match self.session.take() {
-                Some(session) => {
-                    self.consumers.clear();
-                    self.shared.registry.release_session(session.id, self.number);
-                    (Kind::SessionEnd, Command::SessionEnd(session.id))
-                }
-                None => return self.refuse(correlation, Code::SessionUnknown, "this connection has no session to end"),
-            },
+            frame::Request::SessionEnd => return self.end_session(correlation),
             frame::Request::Attach(attach) => return self.attach(attach, correlation),
             frame::Request::Detach { consumer } => match &self.session {
                 Some(session) => {
@@ -317,6 +310,18 @@ impl Conversation {
             let resume = Duration::from_millis(resume.0);
             self.session = Some(Session { id, nth, begun: false, resume, heartbeat: now });
         }
+    }
+
+    fn end_session(&mut self, correlation: u32) -> Result<(), Close> {
+        let Some(Session { nth, id, .. }) = self.session else {
+            return self.refuse(correlation, Code::SessionUnknown, "this connection has no session to end");
+        };
+        if self.ask(correlation, Kind::SessionEnd { nth }, Command::SessionEnd(id)) {
+            self.session = None;
+            self.consumers.clear();
+            self.ending.push((nth, id));
+        }
+        Ok(())
     }
 
     fn attach(&mut self, attach: frame::Attach, correlation: u32) -> Result<(), Close> {

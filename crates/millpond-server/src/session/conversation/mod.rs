@@ -40,11 +40,14 @@ pub(crate) const IDLE: Duration = Duration::from_secs(60);
 pub(crate) struct Conversation {
     number: u64,
     shared: Arc<Shared>,
-    outbox: Arc<Outbox>,
+    pub(crate) outbox: Arc<Outbox>,
     /// Where the last word goes, whatever is full by then.
     goodbye: Option<Place<Request, Reply>>,
     open: OpenRequests,
     session: Option<Session>,
+    /// The sessions that it has ended, until that is answered. The core may not have heard of it, and others may take them
+    /// over until then.
+    ending: Vec<(u32, SessionId)>,
     /// Begins of sessions that are not answered, which may be several: their numbers, ids and resumption times.
     begins: VecDeque<(u32, SessionId, Millis)>,
     /// How many sessions and consumers have begun: what answers come late is known by it.
@@ -104,6 +107,7 @@ impl Conversation {
             goodbye: Some(goodbye),
             open: OpenRequests::default(),
             session: None,
+            ending: Vec::new(),
             begins: VecDeque::new(),
             begun: 0,
             consumers: Vec::new(),
@@ -157,6 +161,11 @@ impl Conversation {
         if let Some(session) = &mut self.session {
             session.heartbeat = now;
         }
+    }
+
+    /// The sessions that it has begun and that are not over.
+    fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.session.iter().map(|session| session.id).chain(self.ending.iter().map(|(_, id)| *id))
     }
 
     /// So many bytes of the frames that wait were written.
@@ -220,10 +229,10 @@ impl Drop for Conversation {
         self.shared.known.uses.leave(self.number);
         let place = self.goodbye.take().expect("a conversation says goodbye once");
         let withdrawn: Vec<_> = self.open.withdrawable().map(|index| ticket(self.number, index)).collect();
-        let session = self.session.as_ref().map(|session| session.id);
-        self.shared.registry.disconnect(self.number, session, |session| {
-            if session.is_some() || !withdrawn.is_empty() {
-                place.put(Request::Goodbye { withdrawn, session });
+        let sessions = self.sessions().collect();
+        self.shared.registry.disconnect(self.number, sessions, |lost| {
+            if !lost.is_empty() || !withdrawn.is_empty() {
+                place.put(Request::Goodbye { withdrawn, lost });
             }
         });
     }

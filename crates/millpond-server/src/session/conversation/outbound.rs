@@ -129,8 +129,9 @@ impl Conversation {
             Kind::SessionBegin { nth } => return self.session_begun(nth, reply, correlation),
             Kind::Attach { nth } if is_refused => self.consumers.retain(|consumer| consumer.nth != nth),
             Kind::Detach { nth } => self.consumers.retain(|consumer| consumer.nth != nth),
+            Kind::SessionEnd { nth } => self.session_ended(nth),
             Kind::Attach { .. } | Kind::Finish { .. } | Kind::Receive { .. } => {}
-            Kind::SessionEnd | Kind::Plain | Kind::Manage => {}
+            Kind::Plain | Kind::Manage => {}
         }
         match reply {
             Reply::Received(runs) => self.read(Telling::Answer { correlation }, Unread::Leases(runs)),
@@ -154,6 +155,15 @@ impl Conversation {
             session.begun = true;
         }
         self.write(Response::SessionBegun { session: id, resumed, heartbeat }, correlation);
+    }
+
+    /// The end of a session is answered. It may have been begun again since.
+    fn session_ended(&mut self, nth: u32) {
+        let at = self.ending.iter().position(|(of, _)| *of == nth).expect("an end is answered once");
+        let (_, id) = self.ending.remove(at);
+        if self.sessions().all(|other| other != id) {
+            self.shared.registry.release_session(id, self.number);
+        }
     }
 
     fn read(&mut self, what: Telling, unread: Unread) {

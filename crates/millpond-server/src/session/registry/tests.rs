@@ -39,8 +39,10 @@ fn a_session_that_was_taken_over_is_not_lost_by_the_first_connection() {
     registry.take_session(SESSION, first, &one);
     registry.take_session(SESSION, second, &two);
     assert_eq!(one.closed().map(|close| close.code), Some(Code::SessionUnknown));
-    registry.disconnect(first, Some(SESSION), |lost| assert_eq!(lost, None));
-    registry.disconnect(second, Some(SESSION), |lost| assert_eq!(lost, Some(SESSION)));
+    assert!(registry.unless_closed(&one, || unreachable!("it tells nothing any more")).is_err());
+    assert_eq!(registry.unless_closed(&two, || 1).ok(), Some(1));
+    registry.disconnect(first, vec![SESSION], |lost| assert_eq!(lost, []));
+    registry.disconnect(second, vec![SESSION], |lost| assert_eq!(lost, [SESSION]));
     assert_eq!(registry.connections(), 0);
 }
 
