@@ -229,8 +229,11 @@ impl Producer {
 
     fn draft(&mut self, load: &mut Stream) -> Draft {
         self.next_tag += 1;
-        let largest = if load.one_in(40) { self.segment_bytes + 100 } else { self.body_max };
-        let size = if load.one_in(2) { TAG as u64 + 16 } else { load.between(TAG as u64, largest) };
+        let (least, most) = match load.one_in(40) {
+            true => (self.segment_bytes - 100, self.segment_bytes + 100),
+            false => (TAG as u64, self.body_max),
+        };
+        let size = if load.one_in(2) { TAG as u64 + 16 } else { load.between(least, most) };
         let dedup_id = if load.one_in(5) { format!("id {}", load.below(12)).into_bytes() } else { Vec::new() };
         Draft { tag: self.next_tag, size: size as usize, dedup_id }
     }

@@ -42,7 +42,7 @@ pub(crate) enum Pace {
     Served,
     /// For the one whose turn comes after so many others: what is read for those behind it would be gone before theirs.
     After(usize),
-    /// For none: they are more than are remembered, and nobody goes on with it.
+    /// For none: they are more than are remembered, and nobody goes on with it; or nothing is read ahead.
     None,
 }
 
@@ -147,7 +147,7 @@ impl Reach {
     pub(crate) fn pace(&self, places: usize) -> Pace {
         let of_each = self.ahead() as usize / places;
         match of_each >= READ_AHEAD_MIN as usize {
-            _ if places > TENANTS_MAX => Pace::None,
+            _ if places > TENANTS_MAX || self.is_held_back => Pace::None,
             true => Pace::Served,
             // Each takes two topics: one to be served with, and one that tells that it has more. Half of the room is for those
             // that have come, and half for those that are on their way.

@@ -142,6 +142,9 @@ impl Scope {
 
     /// What has to be read for the tenant whose turn at a priority comes after so many others.
     pub(crate) fn unknown_after(&self, turns: usize, priority: Priority, state: &State, reach: &Reach) -> Vec<Span> {
+        if reach.is_all(self.group, priority) {
+            return Vec::new();
+        }
         let view = View { state, reach, group: self.group, domain: &self.domain, priority };
         let cursor = match &self.fair {
             Some(fair) => fair.cursor_after(turns, priority),

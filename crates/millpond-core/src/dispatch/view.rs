@@ -135,7 +135,9 @@ impl<'a> View<'a> {
     /// Topics in memory behind one that was served, whatever they offer.
     pub(crate) fn behind(&self, cursor: &Cursor) -> impl Iterator<Item = TopicSlot> {
         let order = &self.state.topics.order;
-        let first = cursor.is_there(self.state).then_some(cursor.slot);
+        // Of a list, neighbours are no guess at what comes next.
+        let is_guess = cursor.is_there(self.state) && !matches!(self.domain, Domain::List(_));
+        let first = is_guess.then_some(cursor.slot);
         core::iter::successors(first, |slot| order.next_after(*slot, ANY)).skip(1)
     }
 
