@@ -291,7 +291,7 @@ fn a_stranger_costs_no_read() {
 /// Where they hold much, a few of them are a long read.
 #[test]
 fn a_read_ends_before_it_takes_very_much_memory_and_the_next_goes_on() {
-    const TOPICS: u64 = 30_000;
+    const TOPICS: u64 = 60_000;
     let mut store = filled(Arc::new(MemoryTree::default()), TOPICS);
     (0..TOPICS).step_by(3).for_each(|number| store.remove(&topic_key(Shelf::Idle, number)));
     let until = Key::topic_bound(0, Shelf::Idle, &Name::bytes(&[u8::MAX]));
