@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use millpond_types::{EndReason, OnExpiry, Priority, Sequence, SessionId};
+use millpond_types::{EndReason, FinishOutcome, OnExpiry, Priority, Sequence, SessionId};
 
 use crate::Core;
 use crate::fact::{DeadReason, Fact, FactLog, Victims};
@@ -194,7 +194,7 @@ impl Core {
         count
     }
 
-    /// Ends messages that are not leased because their TTL has passed.
+    /// Ends messages that are not leased because their TTL has passed; what became of them.
     pub(crate) fn expire(
         &mut self,
         slot: TopicSlot,
@@ -202,21 +202,22 @@ impl Core {
         first: Sequence,
         count: u32,
         log: &mut dyn FactLog,
-    ) {
+    ) -> FinishOutcome {
         let topic = &self.state.topics[slot];
         let (number, group) = (topic.number, topic.group);
-        let fact = match self.state.policy(slot).on_expiry {
-            OnExpiry::Drop => Fact::Ended { topic: number, group, priority, first, count, reason: EndReason::Expired },
-            OnExpiry::Dead => Fact::Died {
-                topic: number,
-                group,
-                which: Victims::Waiting { priority, first, count },
-                reason: DeadReason::Expired,
-                detail: Bytes::new(),
-                at: self.state.now.wall,
-            },
+        let (fact, outcome) = match self.state.policy(slot).on_expiry {
+            OnExpiry::Drop => {
+                let reason = EndReason::Expired;
+                (Fact::Ended { topic: number, group, priority, first, count, reason }, FinishOutcome::Done)
+            }
+            OnExpiry::Dead => {
+                let which = Victims::Waiting { priority, first, count };
+                let (reason, detail, at) = (DeadReason::Expired, Bytes::new(), self.state.now.wall);
+                (Fact::Died { topic: number, group, which, reason, detail, at }, FinishOutcome::Dead)
+            }
         };
         self.commit(fact, log);
+        outcome
     }
 
     fn session_expired(&mut self, session: SessionId, log: &mut dyn FactLog) {

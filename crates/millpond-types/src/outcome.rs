@@ -49,9 +49,10 @@ pub enum PublishOutcome {
 /// What became of a receipt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FinishOutcome {
-    /// The verb was carried out.
+    /// The verb was carried out. What was given back may have ended by it: its TTL was over, or a newer message stood for it.
     Done,
-    /// The verb was carried out, and the message is a dead letter now: it failed once too often, or was rejected.
+    /// The verb was carried out, and the message is a dead letter now: it failed once too often, was rejected, or was given
+    /// back after its TTL where the policy keeps what expires.
     Dead,
     /// The lease is not current: it was finished, expired or taken over. Or it was not extended, because its session is over
     /// and it is about to end.

@@ -139,8 +139,7 @@ impl Core {
             }
             FinishVerb::Release { delay } => {
                 let place = if delay.0 == 0 { ReturnPlace::Head } else { ReturnPlace::At(now.run + *delay) };
-                self.give_back(slot, lease, count, false, place, log);
-                FinishOutcome::Done
+                self.give_back(slot, lease, count, false, place, log)
             }
             FinishVerb::Fail { reason } => self.fail(slot, lease, count, DeadReason::Failed, reason.clone(), log),
             FinishVerb::Reject { reason } => self.bury(slot, lease, count, DeadReason::Rejected, reason.clone(), log),
@@ -200,11 +199,10 @@ impl Core {
                 ReturnPlace::At(backoff(self.state.now.run, first, longest, failures, salt))
             }
         };
-        self.give_back(slot, lease, count, true, place, log);
-        FinishOutcome::Done
+        self.give_back(slot, lease, count, true, place, log)
     }
 
-    /// Ends leases and keeps their messages, unless their TTL has passed in the meantime.
+    /// Ends leases and keeps their messages, unless their TTL has passed in the meantime, or a newer one stands for them.
     pub(super) fn give_back(
         &mut self,
         slot: TopicSlot,
@@ -213,7 +211,7 @@ impl Core {
         failed: bool,
         place: ReturnPlace,
         log: &mut dyn FactLog,
-    ) {
+    ) -> FinishOutcome {
         let topic = &self.state.topics[slot];
         let of = &self.state.leases[topic.lease(lease).expect("the lease is current") as usize];
         let (priority, first) = (of.priority, Sequence(of.first.0 + (lease.0 - of.number.0)));
@@ -224,26 +222,31 @@ impl Core {
         let (topic, group, mut older) = (topic.number, topic.group, None);
         if self.state.policy(slot).coalesce != Coalesce::Off {
             if count > 1 {
-                // Leased together before the policy came: the last of them is the one that waits.
+                // Leased together before the policy came: the last of them is the one that waits. They were published
+                // together as well, so that the same becomes of all.
+                let mut outcome = FinishOutcome::Done;
                 for lease in (lease.0..).take(count as usize).map(LeaseNumber) {
-                    self.give_back(slot, lease, 1, failed, place, log);
+                    outcome = self.give_back(slot, lease, 1, failed, place, log);
                 }
-                return;
+                return outcome;
             }
             let until = if let ReturnPlace::At(until) = place { Some(until) } else { None };
             match self.waits_beside(slot, log) {
                 Some(waiting) if !waiting.is_older_than(&version) => {
-                    return self.give_way(slot, (lease, since), &waiting, failures, until, log);
+                    self.give_way(slot, (lease, since), &waiting, failures, until, log);
+                    return FinishOutcome::Done;
                 }
                 waiting => older = waiting,
             }
         }
         self.commit(Fact::Returned { topic, group, lease, count, failed, place }, log);
         if is_expired {
-            self.expire(slot, priority, first, count, log);
-        } else if let Some(older) = older {
+            return self.expire(slot, priority, first, count, log);
+        }
+        if let Some(older) = older {
             self.replace(slot, &older, (version, failures), log);
         }
+        FinishOutcome::Done
     }
 }
 

@@ -51,7 +51,7 @@ impl Model {
         if run.is_some() {
             let is_behind = |message: &Message| matches!(message.state, State::Leased { lease, run: of, .. } if of == run && lease > ended);
             let rest: Vec<_> = self.find(is_behind).into_iter().filter(|(of, _)| of == place).collect();
-            rest.iter().for_each(|(place, key)| self.give_back(place, *key, State::Back(0)));
+            rest.iter().for_each(|(place, key)| _ = self.give_back(place, *key, State::Back(0)));
         }
     }
 
@@ -71,8 +71,8 @@ impl Model {
         match verb {
             FinishVerb::Ack | FinishVerb::Reject { .. } if is_early => return "out_of_order",
             FinishVerb::Ack => _ = self.take(&place, key),
-            FinishVerb::Release { delay } if delay.0 == 0 => self.give_back(&place, key, State::Back(0)),
-            FinishVerb::Release { delay } => self.give_back(&place, key, State::Retrying(self.run + delay.0)),
+            FinishVerb::Release { delay } if delay.0 == 0 => return self.give_back(&place, key, State::Back(0)),
+            FinishVerb::Release { delay } => return self.give_back(&place, key, State::Retrying(self.run + delay.0)),
             FinishVerb::Fail { .. } => return self.fail(&place, key, "failed"),
             FinishVerb::Reject { .. } => {
                 self.die(&place, key, "rejected");
@@ -124,11 +124,10 @@ impl Model {
                 State::Retrying(run + longest.0.min(first.0 << (message.failures - 1).min(10)))
             }
         };
-        self.give_back(place, key, state);
-        "done"
+        self.give_back(place, key, state)
     }
 
-    pub(super) fn give_back(&mut self, place: &Place, key: Key, state: State) {
+    pub(super) fn give_back(&mut self, place: &Place, key: Key, state: State) -> &'static str {
         let mut older = None;
         self.expire_waiting(place);
         if let [heir] = self.waiting(place)[..]
@@ -137,7 +136,8 @@ impl Model {
             let messages = &self.topics[place].messages;
             if !is_later((key, &messages[&key]), (heir, &messages[&heir])) {
                 let Message { failures, since, .. } = self.take(place, key);
-                return self.inherit(place, heir, failures, (state, since));
+                self.inherit(place, heir, failures, (state, since));
+                return "done";
             }
             older = Some(heir);
         }
@@ -145,11 +145,13 @@ impl Model {
         let message = self.message(place, key);
         message.state = state;
         if message.expires.is_some_and(|at| at <= wall) {
-            self.expire(place, key);
-        } else if let Some(older) = older {
+            return self.expire(place, key);
+        }
+        if let Some(older) = older {
             let Message { failures, state, since, .. } = self.take(place, older);
             self.inherit(place, key, failures, (state, since));
         }
+        "done"
     }
 }
 

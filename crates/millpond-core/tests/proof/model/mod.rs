@@ -275,10 +275,16 @@ impl Model {
         })
     }
 
-    fn expire(&mut self, place: &Place, key: Key) {
+    fn expire(&mut self, place: &Place, key: Key) -> &'static str {
         match self.policy_of(&place.name).on_expiry {
-            OnExpiry::Drop => _ = self.take(place, key),
-            OnExpiry::Dead => self.die(place, key, "expired"),
+            OnExpiry::Drop => {
+                self.take(place, key);
+                "done"
+            }
+            OnExpiry::Dead => {
+                self.die(place, key, "expired");
+                "dead"
+            }
         }
     }
 
