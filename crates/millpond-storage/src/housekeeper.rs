@@ -26,9 +26,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 const SCRUB_FIRST: Duration = Duration::from_secs(10 * 60);
 /// How long after a pass of the scrub the next begins. Disks rot in months.
 const SCRUB_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
-/// How far its threads stand back: others go first, and where they are always busy it still has a tenth of their time.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 10;
 
 /// What somebody has to see to, though the directory stays in service.
 #[derive(Debug)]
@@ -59,7 +56,6 @@ impl Housekeeper {
     /// Works until the [`crate::Committer`] is dropped, and tells of trouble. Returns early where a write or a sync failed:
     /// then the committer fails as well.
     pub fn run(mut self, mut tell: impl FnMut(Trouble)) -> Result<(), Failure> {
-        stand_back();
         let compactor = self.store.keep().map_err(|error| self.shared.poison(TREE, "starting a thread for", &error))?;
         self.compactor = Some(compactor);
         let mut scrub_at = Instant::now() + SCRUB_FIRST;
@@ -228,12 +224,4 @@ impl Housekeeper {
         file.preallocate(self.shared.segment_bytes, how)?;
         self.shared.disk.sync_dir()
     }
-}
-
-/// Lets this thread, and those that it starts, run when others do not: a checkpoint is half a second of work now and then,
-/// and whoever publishes meanwhile would wait for the processor. Where the system knows no such thing, it is done without.
-fn stand_back() {
-    // On Linux this is of the thread alone.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, NICENESS);
 }

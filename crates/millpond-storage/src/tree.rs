@@ -12,6 +12,7 @@ mod files;
 mod head;
 mod lsm;
 mod memory;
+mod pace;
 mod sweep;
 
 use std::io;
@@ -48,6 +49,9 @@ pub trait Tree: Send + Sync {
 
     /// Does a step of tidying up; whether there was one. Reads and commits go on meanwhile.
     fn compact_step(&self) -> Result<bool, TreeError>;
+
+    /// Whether others wait for commits. While nobody does, a commit on a real disk leaves the processor to them in between.
+    fn hurry(&self, _is_waited_for: bool) {}
 
     /// Lets a step under way give up, and every later one. For the end of the process.
     fn stop(&self);

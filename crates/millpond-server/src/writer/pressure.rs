@@ -50,6 +50,15 @@ impl Reason {
             Reason::Entries => "checkpoints are written more slowly than topics change",
         }
     }
+
+    /// What to do if that lasts.
+    fn advice(self) -> &'static str {
+        match self {
+            Reason::Topics | Reason::Parked => "give the broker more memory",
+            // More memory only puts it off.
+            Reason::Entries => "give the broker a faster disk, or more of the processors if other programs keep them busy",
+        }
+    }
 }
 
 pub(super) struct Pressure {
@@ -85,7 +94,8 @@ impl Pressure {
         }
     }
 
-    /// Looks at what there is, and says so if publishes have to wait.
+    /// Looks at what there is, lets checkpoints hurry where somebody waits for the room that they make, and says so if publishes
+    /// have to wait.
     pub(super) fn look(&mut self, core: &Core, store: &LayeredStore, metrics: &Metrics, now: Instant) {
         let memory = store.memory();
         let reason = Reason::ALL.into_iter().find(|reason| match reason {
@@ -97,14 +107,16 @@ impl Pressure {
             self.reason = reason;
             metrics.push_back(reason);
         }
+        store.tree().hurry(reason.is_some() || self.is_on_for_jobs(store));
         let Some(reason) = reason else { return };
         let said = &mut self.said[reason as usize];
         if said.is_none_or(|said| now >= said + SAY_AGAIN) {
             *said = Some(now);
             tracing::warn!(
                 reason = reason.name(),
-                "publishes wait, finishing goes on: {}; give the broker more memory if that lasts",
-                reason.because()
+                "publishes wait, finishing goes on: {}; if that lasts, {}",
+                reason.because(),
+                reason.advice()
             );
         }
     }

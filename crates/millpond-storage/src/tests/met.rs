@@ -70,6 +70,28 @@ fn keep_house(opened: Opened) -> (Result<(), Failure>, Vec<Trouble>) {
     (kept, heard)
 }
 
+/// Publishes wait for checkpoints where there is no more room for what changes. Who has a lower priority than others cannot take
+/// it back without a privilege, and where the others are always busy they would wait for minutes.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_thread_that_publishes_wait_for_keeps_its_priority() {
+    let directory = tempfile::tempdir().unwrap();
+    let Opened { housekeeper, committer, .. } = open_at(directory.path()).unwrap();
+    // It ends as soon as it has begun.
+    drop(committer);
+    let niceness = || {
+        let told = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        told.rsplit(')').next().unwrap().split(' ').nth(17).unwrap().to_owned()
+    };
+    let before_and_after = move || {
+        let before = niceness();
+        housekeeper.run(|_| {}).unwrap();
+        (before, niceness())
+    };
+    let (before, after) = thread::spawn(before_and_after).join().unwrap();
+    assert_eq!(after, before);
+}
+
 fn says(failure: &impl ToString, words: &[&str], not: &[&str]) {
     let said = failure.to_string();
     assert!(words.iter().all(|word| said.contains(word)) && !not.iter().any(|word| said.contains(word)), "{said}");

@@ -13,7 +13,6 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -30,6 +29,7 @@ use millpond_core::store::{KeyBytes, Range};
 use super::expiry::Expiry;
 use super::files::{Mirror, TreeFiles, verify_table};
 use super::head::HEAD_KEY;
+use super::pace::Slices;
 use super::sweep::Sweeper;
 use super::{CommitHead, EntryChange, FIRST_KEY, Scanned, Tree, TreeError, TreeStats};
 use crate::disk::is_full;
@@ -55,8 +55,6 @@ const TOMBSTONES_MIN: u64 = 1000;
 const TOMBSTONES_SHARE: u64 = 4;
 /// Newest of all, whatever was committed.
 const NEWEST: SeqNo = SeqNo::MAX;
-/// Entries of a commit after which whoever waits for the core has it: a tenth of a millisecond of work.
-const YIELD_EVERY: u64 = 128;
 
 /// How a tree is opened.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +81,8 @@ pub struct LsmTree {
     head: RwLock<Option<CommitHead>>,
     /// Held by a commit.
     committing: Mutex<Committing>,
+    /// Somebody waits for commits.
+    hurried: AtomicBool,
     /// Held by a step of compaction.
     compacting: Mutex<()>,
     /// Held by reads, against tables being removed under them.
@@ -139,6 +139,7 @@ impl LsmTree {
             strategy: Arc::new(strategy),
             head: RwLock::default(),
             committing: Mutex::default(),
+            hurried: AtomicBool::new(false),
             compacting: Mutex::default(),
             reading: RwLock::default(),
             leftovers: AtomicBool::new(false),
@@ -171,7 +172,7 @@ impl LsmTree {
         let mut run = self.tree.ingestion()?;
         let mut expiry = self.sweeper.expiry();
         run.write(HEAD_KEY, head.encode())?;
-        let mut count = 0;
+        let (mut count, mut slices) = (0, Slices::begin());
         for (key, value) in changes {
             // The run itself asserts that keys ascend.
             match value {
@@ -180,8 +181,8 @@ impl LsmTree {
             }
             expiry.note(key, value.is_some());
             count += 1;
-            if count % YIELD_EVERY == 0 {
-                thread::yield_now();
+            if slices.count() {
+                slices.end(self.hurried.load(Ordering::Relaxed));
             }
         }
         run.finish()?;
@@ -309,6 +310,10 @@ impl Tree for LsmTree {
             self.remove_leftovers()?;
         }
         self.step().inspect_err(|_| self.leftovers.store(true, Ordering::Relaxed))
+    }
+
+    fn hurry(&self, is_waited_for: bool) {
+        self.hurried.store(is_waited_for, Ordering::Relaxed);
     }
 
     fn stop(&self) {

@@ -1,25 +1,19 @@
 //! The part of a step of compaction that looks at each entry: drops what has expired, pauses in time, gives up when it is told to.
 //!
-//! A step is as long as the tables that it merges. So that it leaves the other threads most of a core, it pauses after
-//! each slice of entries for a time in proportion to what the slice took; not while many runs wait to be merged, for
+//! A step is as long as the tables that it merges, so it pauses in between (see `pace`); not while many runs wait to be merged, for
 //! then every read pays for the delay.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 
 use super::expiry::Expiry;
+use super::pace::Slices;
 use crate::sync::lock;
 
-/// Entries between two pauses: a fraction of a millisecond of work. A system may let a thread work for several before
-/// another one has its turn on the same core, and the other may be the broker's writer.
-const SLICE: u32 = 512;
-/// Pause for each unit of work: the thread takes two fifths of a core.
-const PAUSE: f64 = 1.5;
 /// Runs that wait to be merged from which on there are no pauses.
 const RUNS_URGENT: usize = 12;
 
@@ -62,7 +56,7 @@ impl Factory for Sweeper {
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
         let expiry = lock(&self.expiry).clone();
-        Box::new(Sweep { expiry, pace: self.pace.clone(), count: 0, since: Instant::now() })
+        Box::new(Sweep { expiry, pace: self.pace.clone(), slices: Slices::begin() })
     }
 }
 
@@ -70,14 +64,12 @@ impl Factory for Sweeper {
 struct Sweep {
     expiry: Arc<Expiry>,
     pace: Arc<Pace>,
-    count: u32,
-    since: Instant,
+    slices: Slices,
 }
 
 impl CompactionFilter for Sweep {
     fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
-        self.count += 1;
-        if self.count == SLICE {
+        if self.slices.count() {
             self.pause()?;
         }
         let mut failed = None;
@@ -97,10 +89,7 @@ impl Sweep {
         if self.pace.stopped.load(Ordering::Relaxed) {
             return Err(io::Error::from(io::ErrorKind::Interrupted).into());
         }
-        if self.pace.runs.load(Ordering::Relaxed) < RUNS_URGENT {
-            std::thread::sleep(self.since.elapsed().mul_f64(PAUSE));
-        }
-        (self.count, self.since) = (0, Instant::now());
+        self.slices.end(self.pace.runs.load(Ordering::Relaxed) >= RUNS_URGENT);
         Ok(())
     }
 }
