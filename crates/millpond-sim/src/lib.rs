@@ -53,9 +53,9 @@ mod versioned;
 mod wires;
 mod world;
 
-pub use canary::Canary;
+pub use canary::{CANARIES, Canary};
 pub use range::{Led, Range, seed_at_hand};
-pub use sights::{EVERY_LIFE, EVERY_RANGE, Sights};
+pub use sights::{EVERY_LIFE, HAPPENED, LOOKED_AT, Sights};
 pub use verdict::{Checker, Violation};
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub mod seats;
 pub mod sessions;
 pub mod starts;
 pub mod survival;
+pub mod terms;
 mod untold;
 pub mod watermark;
 
@@ -66,6 +67,7 @@ pub struct Promises {
     seats: seats::Seats,
     credits: credit::Credits,
     leases: leases::Leases,
+    terms: terms::Terms,
     order: order::Runs,
     coalescing: coalescing::Waiting,
     fairness: fairness::Turns,
@@ -94,6 +96,7 @@ impl Promises {
             seats: seats::Seats::default(),
             credits: credit::Credits::default(),
             leases: leases::Leases::default(),
+            terms: terms::Terms::default(),
             order: order::Runs::default(),
             coalescing: coalescing::Waiting::default(),
             fairness: fairness::Turns::default(),
@@ -109,12 +112,14 @@ impl Promises {
     /// The broker has started.
     pub fn started(&mut self, now: Now) {
         self.leases.started(now.run, &self.model);
+        self.terms.started(now.run, &self.model);
     }
 
     /// A turn begins; by the machine's clock it is so late.
     pub fn begin(&mut self, now: Now, up: RunTime) {
         self.now = now;
         self.leases.begin(now.run, up);
+        self.terms.begin(now.run);
         self.retention.look(&self.model, now.wall);
     }
 
@@ -187,6 +192,8 @@ impl Promises {
                 self.retention.ended(model, fact, sights)
             }
             Fact::Redriven { .. } => dedup::redriven(model, fact),
+            Fact::OfficeTaken { .. } => self.terms.taken(model, fact),
+            Fact::OfficeLeft { .. } => self.terms.left(model, fact, asked, &self.leases, sights),
             Fact::Copied { .. } => starts::copied(model, fact, now.wall, sights),
             Fact::GroupStarted { group } => starts::started(model, *group, now.wall, sights),
             _ => Ok(()),
@@ -205,6 +212,7 @@ impl Promises {
         self.seats = seats::Seats::default();
         self.credits = credit::Credits::default();
         self.leases = leases::Leases::default();
+        self.terms = terms::Terms::default();
         self.order = order::Runs::default();
         self.coalescing = coalescing::Waiting::of(&self.model);
         self.fairness = fairness::Turns::default();

@@ -130,7 +130,7 @@ impl Leases {
             Fact::Acked { .. } | Fact::Returned { .. } => self.ended(model, fact, asked, sights),
             Fact::Died { which: Victims::Leased { .. }, .. }
             | Fact::Superseded { which: Victims::Leased { .. }, .. } => self.ended(model, fact, asked, sights),
-            Fact::OfficeLeft { group, .. } if asked.is_none() && self.up < self.grace => {
+            Fact::OfficeLeft { group, .. } if asked.is_none() && self.is_graced() => {
                 let epoch = model.groups[group].office.expect("it was left").epoch;
                 match self.led.contains(&(*group, epoch)) {
                     true => Err(Violation::grace(format!("the office of group {group} lapses at {:?}", self.up))),
@@ -200,7 +200,7 @@ impl Leases {
             None if end == End::Acked => true,
             None => match end {
                 End::Back { failed: true } | End::Dead(DeadReason::LeaseExpired) | End::GaveWay => {
-                    if self.is_up(model, key, message) && !self.is_graced(key, lease) {
+                    if self.is_up(model, key, message) && !self.is_kept(key, lease) {
                         sights.saw(match holder {
                             SessionId(0) => "leases that ran out at their deadline",
                             _ => "leases that ran out with their session",
@@ -222,6 +222,16 @@ impl Leases {
         }
     }
 
+    /// Whether a session that was lost was not resumed in time.
+    pub fn has_expired(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.is_up(self.now))
+    }
+
+    /// Whether the grace of the last start goes on.
+    pub fn is_graced(&self) -> bool {
+        self.up < self.grace
+    }
+
     /// Whether a lease's time is over.
     fn is_up(&self, model: &Model, (group, _): TopicKey, message: &Message) -> bool {
         let Terms { holder, deadline, .. } = message.terms;
@@ -234,8 +244,8 @@ impl Leases {
     }
 
     /// Whether the grace of a start holds for a lease.
-    fn is_graced(&self, key: TopicKey, lease: LeaseNumber) -> bool {
-        self.up < self.grace && self.found.contains(&(key, lease))
+    fn is_kept(&self, key: TopicKey, lease: LeaseNumber) -> bool {
+        self.is_graced() && self.found.contains(&(key, lease))
     }
 
     /// A turn has made these outputs, and this is what was leased in it. Whatever should be over is.
@@ -249,7 +259,7 @@ impl Leases {
         for output in outputs {
             let Output::SessionExpired(id) = output else { continue };
             match self.sessions.remove(id) {
-                Some(session) if session.is_up(self.now) && session.is_found && self.up < self.grace => {
+                Some(session) if session.is_up(self.now) && session.is_found && self.is_graced() => {
                     return Err(Violation::grace(format!("{id:?} expires at {:?}", self.up)));
                 }
                 Some(session) if session.is_up(self.now) => sights.saw("sessions that expired in their time"),
@@ -258,7 +268,7 @@ impl Leases {
         }
         given.iter().try_for_each(|(seat, run)| self.given(seat, run, model))?;
         let mut overdue = model.leases().filter(|(key, _, message)| self.is_up(model, *key, message));
-        if self.up < self.grace {
+        if self.is_graced() {
             sights.saw_many("leases that the grace of a start kept", overdue.count() as u64);
             return Ok(());
         }
