@@ -7,7 +7,7 @@ mod told;
 use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::{Command, DeadMove, Move};
-use millpond_core::fact::Fact;
+use millpond_core::fact::{Fact, Victims};
 use millpond_storage::OpenOptions;
 use millpond_types::Millis;
 
@@ -105,6 +105,10 @@ pub enum Canary {
     LongTerms,
     /// Hand-overs are half as long as they should be.
     Handover,
+    /// Where the last one is to stand for all, the first one does.
+    Newest,
+    /// A newcomer gives way to the message whose place it takes.
+    Older,
     /// Who stands for others does not inherit their failures.
     HeirFailures,
     /// Nor their back-off.
@@ -114,7 +118,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 46] = [
+pub const CANARIES: [(&str, Canary, Checker); 48] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
     ("answered", Canary::Answered, Checker::Survival),
@@ -158,6 +162,8 @@ pub const CANARIES: [(&str, Canary, Checker); 46] = [
     ("terms", Canary::Terms, Checker::Terms),
     ("long-terms", Canary::LongTerms, Checker::Terms),
     ("handover", Canary::Handover, Checker::Terms),
+    ("newest", Canary::Newest, Checker::Newest),
+    ("older", Canary::Older, Checker::Newest),
     ("heir-failures", Canary::HeirFailures, Checker::Coalescing),
     ("heir-pause", Canary::HeirPause, Checker::Coalescing),
     ("heir-priority", Canary::HeirPriority, Checker::Coalescing),
@@ -183,6 +189,13 @@ impl Canary {
         let mut fact = fact.clone();
         match (self, &mut fact) {
             (Canary::HeirFailures, Fact::Superseded { failures, .. }) => *failures = 0,
+            (
+                Canary::Older,
+                Fact::Superseded { which: Victims::Waiting { priority: of, first, count: 1 }, priority, by, .. },
+            ) => {
+                std::mem::swap(of, priority);
+                std::mem::swap(first, by);
+            }
             (Canary::HeirPause, Fact::Superseded { until, .. }) => *until = None,
             _ => return None,
         }

@@ -17,6 +17,7 @@ pub mod fairness;
 mod known;
 pub mod leases;
 pub mod memory;
+pub mod newest;
 pub mod once;
 pub mod order;
 pub mod receipts;
@@ -159,6 +160,7 @@ impl Promises {
         let Promises { model, now, sights, .. } = self;
         let asked = self.asking.as_ref().map(|asking| &asking.command);
         known::check(model, fact)?;
+        newest::happened(model, fact, now.wall, sights)?;
         self.leases.happened(model, fact, asked, sights)?;
         match fact {
             Fact::Leased { .. } => {
@@ -181,7 +183,6 @@ impl Promises {
                 Ok(())
             }
             Fact::Superseded { .. } => coalescing::superseded(model, fact, asked, *now, sights),
-            Fact::Declined { .. } => coalescing::declined(model, fact, now.wall, sights),
             Fact::Returned { .. } => failures::returned(model, fact, sights),
             Fact::Died { .. } => {
                 expiry::died(model, fact, now.wall, sights)?;

@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
-pub const LOOKED_AT: [(Checker, &[&str]); 27] = [
+pub const LOOKED_AT: [(Checker, &[&str]); 28] = [
     (Checker::Lost, &["messages lost unconfirmed", "unconfirmed ends taken back", "moved", "delivered in frames"]),
     (
         Checker::Back,
@@ -79,7 +79,6 @@ pub const LOOKED_AT: [(Checker, &[&str]); 27] = [
             "superseded",
             "took a place",
             "told who stands for a message",
-            "messages declined",
             "declined",
             "one that waited behind one that ran",
             "redriven ones that gave way",
@@ -88,6 +87,15 @@ pub const LOOKED_AT: [(Checker, &[&str]); 27] = [
             "back-off inherited",
             "priorities inherited",
             "waiting inherited",
+        ],
+    ),
+    (
+        Checker::Newest,
+        &[
+            "newest ones that were worked on later",
+            "newest ones that died",
+            "newest ones that ended otherwise",
+            "messages declined",
         ],
     ),
     (Checker::Watermark, &["cursors compared", "watermarks behind the scan"]),

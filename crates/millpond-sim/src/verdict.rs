@@ -61,6 +61,8 @@ checkers! {
     Order order "out of order",
     /// Coalescing: one message of a topic is worked on and one waits, which stands for all that came.
     Coalescing coalescing "coalesced wrongly",
+    /// Newest: what was published last is followed by a run that begins later, where one message stands for all.
+    Newest newest "newest and missed",
     /// Cursors are what they say.
     Watermark watermark "cursor and watermark",
     /// What stands higher, by priority or by age, goes first.

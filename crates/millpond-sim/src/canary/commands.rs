@@ -100,6 +100,9 @@ impl Canary {
         let is_strict = policy.max_in_flight == Some(1);
         match self {
             Canary::Order if is_strict => Policy { max_in_flight: None, run: 1, ..policy },
+            Canary::Newest if policy.coalesce == Coalesce::KeepLatest => {
+                Policy { coalesce: Coalesce::KeepFirst, ..policy }
+            }
             Canary::Coalescing => Policy { coalesce: Coalesce::Off, ..policy },
             Canary::Priority => {
                 let other = if policy.dispatch == Dispatch::Fair { Dispatch::Priority } else { Dispatch::Fair };
