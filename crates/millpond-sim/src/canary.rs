@@ -11,6 +11,7 @@ use millpond_core::fact::{Fact, Victims};
 use millpond_storage::OpenOptions;
 use millpond_types::Millis;
 
+use crate::ledger::Ledger;
 use crate::verdict::Checker;
 
 /// How far ahead of time a core is that is hurried.
@@ -109,6 +110,10 @@ pub enum Canary {
     Newest,
     /// A newcomer gives way to the message whose place it takes.
     Older,
+    /// A topic that comes back begins with the last sequence that it had.
+    Growth,
+    /// Consumers that are attached are granted nothing more.
+    Starved,
     /// Who stands for others does not inherit their failures.
     HeirFailures,
     /// Nor their back-off.
@@ -118,7 +123,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 48] = [
+pub const CANARIES: [(&str, Canary, Checker); 50] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
     ("answered", Canary::Answered, Checker::Survival),
@@ -164,6 +169,8 @@ pub const CANARIES: [(&str, Canary, Checker); 48] = [
     ("handover", Canary::Handover, Checker::Terms),
     ("newest", Canary::Newest, Checker::Newest),
     ("older", Canary::Older, Checker::Newest),
+    ("growth", Canary::Growth, Checker::Growth),
+    ("starved", Canary::Starved, Checker::Stuck),
     ("heir-failures", Canary::HeirFailures, Checker::Coalescing),
     ("heir-pause", Canary::HeirPause, Checker::Coalescing),
     ("heir-priority", Canary::HeirPriority, Checker::Coalescing),
@@ -185,7 +192,7 @@ impl Canary {
     }
 
     /// What those who look on are told of a fact: in the core itself nothing can be got wrong.
-    pub fn retells(self, fact: &Fact) -> Option<Fact> {
+    pub fn retells(self, fact: &Fact, ledger: &Ledger) -> Option<Fact> {
         let mut fact = fact.clone();
         match (self, &mut fact) {
             (Canary::HeirFailures, Fact::Superseded { failures, .. }) => *failures = 0,
@@ -195,6 +202,10 @@ impl Canary {
             ) => {
                 std::mem::swap(of, priority);
                 std::mem::swap(first, by);
+            }
+            (Canary::Growth, Fact::Published { topic, priority, first, .. }) => {
+                let last = ledger.reached(*topic, *priority).filter(|last| last.topic != *topic)?;
+                *first = last.sequence;
             }
             (Canary::HeirPause, Fact::Superseded { until, .. }) => *until = None,
             _ => return None,

@@ -52,6 +52,7 @@ mod verdict;
 mod versioned;
 mod wires;
 mod world;
+mod wreck;
 
 pub use canary::{CANARIES, Canary};
 pub use range::{Led, Range, seed_at_hand};

@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
-pub const LOOKED_AT: [(Checker, &[&str]); 28] = [
+pub const LOOKED_AT: [(Checker, &[&str]); 29] = [
     (Checker::Lost, &["messages lost unconfirmed", "unconfirmed ends taken back", "moved", "delivered in frames"]),
     (
         Checker::Back,
@@ -35,6 +35,10 @@ pub const LOOKED_AT: [(Checker, &[&str]); 28] = [
             "dead letters purged",
             "redriven",
         ],
+    ),
+    (
+        Checker::Growth,
+        &["sequences above an earlier life's", "leases above an earlier life's", "leases above those before a restart"],
     ),
     (
         Checker::Stuck,
@@ -148,7 +152,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 28] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 29] = [
+pub const HAPPENED: [&str; 41] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
@@ -178,6 +182,18 @@ pub const HAPPENED: [&str; 29] = [
     "the disk did nothing",
     "writes that went astray",
     "writes with a bit flipped",
+    "names that a power cut took",
+    "sectors lost",
+    "sectors torn",
+    "sectors kept behind lost ones",
+    "faults of the disk in a start",
+    "the clock was set ahead",
+    "the clock was set back",
+    "frames held back on their way",
+    "frames held back on their way to a client",
+    "bytes that came one by one",
+    "bytes that came to a client one by one",
+    "frames split on their way to a client",
 ];
 
 impl Sights {

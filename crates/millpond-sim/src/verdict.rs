@@ -45,8 +45,10 @@ macro_rules! checkers {
 checkers! {
     /// Confirmed and lost: what was confirmed is there, with the body that was sent, or has ended by one reason.
     Lost lost "confirmed and lost",
-    /// Ended and back: what has ended stays so; nothing is leased or stored twice; numbers only grow.
+    /// Ended and back: what has ended stays so; nothing is leased or stored twice.
     Back back "ended and back",
+    /// Growth: sequences, lease numbers, epochs and the numbers of topics only grow, over lives of a topic and restarts.
+    Growth growth "number and growth",
     /// Ready and stuck: with willing consumers and enough time everything comes to its end.
     Stuck stuck "ready and stuck",
     /// Office and epoch: an epoch is one leader's, and deliveries of two never mix.

@@ -198,8 +198,14 @@ impl World {
             2 => self.clock.pass(time.between(100, 3000)),
             // The machine has stood still: connections think that nobody has spoken for long.
             3 => self.clock.pass(time.between(3000, 20_000)),
-            4 => self.clock.set_ahead(time.between(1, 2_000_000)),
-            _ => self.clock.set_back(time.between(1, 20_000)),
+            4 => {
+                self.clock.set_ahead(time.between(1, 2_000_000));
+                self.sights.saw("the clock was set ahead");
+            }
+            _ => {
+                self.clock.set_back(time.between(1, 20_000));
+                self.sights.saw("the clock was set back");
+            }
         }
     }
 

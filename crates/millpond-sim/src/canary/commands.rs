@@ -36,6 +36,9 @@ impl Canary {
                 Command::SessionBegin(SessionBegin { resume: half(begin.resume), ..begin })
             }
             (Canary::Credit, command) => doubled(command),
+            (Canary::Starved, Command::Credit { session, consumer, .. }) => {
+                Command::Credit { session, consumer, messages: 0, bytes: 0 }
+            }
             (Canary::Receives, Command::Receive(receive)) => {
                 let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
                 Command::Receive(Receive { messages, bytes, ..receive })

@@ -57,7 +57,7 @@ impl Ledger {
             Fact::TopicCreated { topic, namespace, name, .. } => {
                 let highest = self.topics.last();
                 if highest.is_some_and(|(highest, _)| highest >= topic) {
-                    return Err(Violation::back(format!("topic {name} is made with the number {topic:?} again")));
+                    return Err(Violation::growth(format!("topic {name} is made with the number {topic:?} again")));
                 }
                 if self.topics.iter().any(|(_, known)| known.namespace == *namespace && known.name == *name) {
                     self.sights.saw("topics back");
@@ -208,10 +208,13 @@ impl Ledger {
     fn store(&mut self, id: MessageId, message: Message, at: u64) -> Followed {
         let life = self.topic(id.topic)?;
         let key = (life.namespace, life.name.clone(), id.priority);
-        if self.highest_sequence.get(&key).is_some_and(|highest| *highest >= id.sequence) {
-            return Err(Violation::back(format!("{id} does not lie above the sequences before it")));
+        if let Some(highest) = self.highest_sequence.get(&key) {
+            self.sights.saw_many("sequences above an earlier life's", u64::from(highest.topic != id.topic));
+            if highest.sequence >= id.sequence {
+                return Err(Violation::growth(format!("{id} does not lie above {highest}, which was before it")));
+            }
         }
-        self.highest_sequence.set(at, key, Some(id.sequence));
+        self.highest_sequence.set(at, key, Some(id));
         self.tags.set(at, message.tag, Some(id));
         if self.messages.get(&id).is_some() {
             return Err(Violation::back(format!("the id {id} is given out twice")));
@@ -227,10 +230,13 @@ impl Ledger {
             return Err(Violation::back(format!("topic {} is out of tokens, and {run:?} is leased", life.name)));
         }
         let key = (life.namespace, life.name.clone());
-        if self.highest_lease.get(&key).is_some_and(|highest| *highest >= first) {
-            return Err(Violation::back(format!("lease {} of topic {} is not a higher one", first.0, key.1)));
+        if let Some((topic, highest)) = self.highest_lease.get(&key) {
+            self.sights.saw_many("leases above an earlier life's", u64::from(*topic != run.0));
+            if *highest >= first {
+                return Err(Violation::growth(format!("lease {} of topic {} is not a higher one", first.0, key.1)));
+            }
         }
-        self.highest_lease.set(at, key, Some(LeaseNumber(first.0 + u64::from(run.3) - 1)));
+        self.highest_lease.set(at, key, Some((run.0, LeaseNumber(first.0 + u64::from(run.3) - 1))));
         for (index, id) in ids(run).enumerate() {
             let number = LeaseNumber(first.0 + index as u64);
             if let Some(due) = self.messages.get(&id).and_then(|message| message.due) {
