@@ -7,6 +7,7 @@
 mod aside;
 mod follow;
 mod moved;
+mod stored;
 
 use aside::Aside;
 use millpond_core::fact::{Fact, GroupNumber};

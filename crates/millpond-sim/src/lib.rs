@@ -28,6 +28,7 @@ mod candidates;
 mod clients;
 mod clock;
 mod consumer;
+mod drain;
 mod forwards;
 mod hand;
 mod ledger;
