@@ -114,6 +114,12 @@ pub enum Canary {
     Growth,
     /// Consumers that are attached are granted nothing more.
     Starved,
+    /// A purge ends more than it was asked to.
+    Reasons,
+    /// Twice as many messages may wait as should.
+    Room,
+    /// Quotas let twice as much in.
+    Quotas,
     /// Who stands for others does not inherit their failures.
     HeirFailures,
     /// Nor their back-off.
@@ -123,7 +129,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 50] = [
+pub const CANARIES: [(&str, Canary, Checker); 53] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
     ("answered", Canary::Answered, Checker::Survival),
@@ -171,6 +177,9 @@ pub const CANARIES: [(&str, Canary, Checker); 50] = [
     ("older", Canary::Older, Checker::Newest),
     ("growth", Canary::Growth, Checker::Growth),
     ("starved", Canary::Starved, Checker::Stuck),
+    ("reasons", Canary::Reasons, Checker::Reasons),
+    ("room", Canary::Room, Checker::Room),
+    ("quotas", Canary::Quotas, Checker::Room),
     ("heir-failures", Canary::HeirFailures, Checker::Coalescing),
     ("heir-pause", Canary::HeirPause, Checker::Coalescing),
     ("heir-priority", Canary::HeirPriority, Checker::Coalescing),

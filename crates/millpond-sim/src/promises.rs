@@ -20,9 +20,11 @@ pub mod memory;
 pub mod newest;
 pub mod once;
 pub mod order;
+pub mod reasons;
 pub mod receipts;
 pub mod repeats;
 pub mod retention;
+pub mod room;
 pub mod routes;
 pub mod seats;
 pub mod sessions;
@@ -68,6 +70,7 @@ pub struct Promises {
     seats: seats::Seats,
     credits: credit::Credits,
     leases: leases::Leases,
+    reasons: reasons::Reasons,
     terms: terms::Terms,
     order: order::Runs,
     coalescing: coalescing::Waiting,
@@ -97,6 +100,7 @@ impl Promises {
             seats: seats::Seats::default(),
             credits: credit::Credits::default(),
             leases: leases::Leases::default(),
+            reasons: reasons::Reasons::default(),
             terms: terms::Terms::default(),
             order: order::Runs::default(),
             coalescing: coalescing::Waiting::default(),
@@ -160,6 +164,7 @@ impl Promises {
         let Promises { model, now, sights, .. } = self;
         let asked = self.asking.as_ref().map(|asking| &asking.command);
         known::check(model, fact)?;
+        self.reasons.happened(model, fact, asked.is_some(), sights)?;
         newest::happened(model, fact, now.wall, sights)?;
         self.leases.happened(model, fact, asked, sights)?;
         match fact {
@@ -174,6 +179,7 @@ impl Promises {
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
                 starts::published(model, *topic, except)?;
+                room::published(model, fact, asked, sights)?;
                 coalescing::published(model, fact, self.wanted.priority_of(fact), sights)?;
                 dedup::published(model, fact)
             }
@@ -213,6 +219,7 @@ impl Promises {
         self.seats = seats::Seats::default();
         self.credits = credit::Credits::default();
         self.leases = leases::Leases::default();
+        self.reasons = reasons::Reasons::default();
         self.terms = terms::Terms::default();
         self.order = order::Runs::default();
         self.coalescing = coalescing::Waiting::of(&self.model);
@@ -233,6 +240,7 @@ impl Promises {
 
     /// Answers were made in a turn.
     pub fn made(&mut self, outputs: &[Output]) {
+        self.reasons.made(outputs);
         self.answers.made(outputs, self.recent.back().map(|(at, _)| *at));
         if self.violation.is_none() {
             let kept = self.judge_outputs(outputs);

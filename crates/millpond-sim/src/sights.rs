@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
-pub const LOOKED_AT: [(Checker, &[&str]); 29] = [
+pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
     (Checker::Lost, &["messages lost unconfirmed", "unconfirmed ends taken back", "moved", "delivered in frames"]),
     (
         Checker::Back,
@@ -36,6 +36,16 @@ pub const LOOKED_AT: [(Checker, &[&str]); 29] = [
             "redriven",
         ],
     ),
+    (
+        Checker::Reasons,
+        &[
+            "cancelled as somebody asked",
+            "purged as somebody asked",
+            "dropped for want of room",
+            "acked by a forward that had waited",
+        ],
+    ),
+    (Checker::Room, &["as many as may wait", "as many as a quota lets"]),
     (
         Checker::Growth,
         &["sequences above an earlier life's", "leases above an earlier life's", "leases above those before a restart"],

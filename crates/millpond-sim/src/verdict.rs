@@ -47,6 +47,10 @@ checkers! {
     Lost lost "confirmed and lost",
     /// Ended and back: what has ended stays so; nothing is leased or stored twice.
     Back back "ended and back",
+    /// Reasons: nothing ends that nobody has asked for, and no limit.
+    Reasons reasons "ended and unasked",
+    /// Room: nothing is stored beyond what a topic or a namespace may hold.
+    Room room "full and stored",
     /// Growth: sequences, lease numbers, epochs and the numbers of topics only grow, over lives of a topic and restarts.
     Growth growth "number and growth",
     /// Ready and stuck: with willing consumers and enough time everything comes to its end.

@@ -2,8 +2,8 @@
 
 use millpond_core::command::{Attach, Command, Receive, SessionBegin, Ticket, TopicRef};
 use millpond_types::{
-    Coalesce, Dispatch, GroupKind, Millis, OfficeTerms, Overrides, Policy, Priority, Retention, Rule, Rules, Start,
-    TopicName,
+    Coalesce, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overrides, Policy, Priority, Quotas, Retention, Rule,
+    Rules, Start, TopicName,
 };
 
 use super::Canary;
@@ -36,6 +36,9 @@ impl Canary {
                 Command::SessionBegin(SessionBegin { resume: half(begin.resume), ..begin })
             }
             (Canary::Credit, command) => doubled(command),
+            (Canary::Reasons, Command::Purge { namespace, group, .. }) => {
+                Command::Purge { namespace, filter: Filter::All, group }
+            }
             (Canary::Starved, Command::Credit { session, consumer, .. }) => {
                 Command::Credit { session, consumer, messages: 0, bytes: 0 }
             }
@@ -110,6 +113,11 @@ impl Canary {
             Canary::Priority => {
                 let other = if policy.dispatch == Dispatch::Fair { Dispatch::Priority } else { Dispatch::Fair };
                 Policy { dispatch: other, ..policy }
+            }
+            Canary::Room => Policy { max_waiting: policy.max_waiting.map(|most| most * 2), ..policy },
+            Canary::Quotas => {
+                let messages = policy.quotas.messages.map(|most| most * 2);
+                Policy { quotas: Quotas { messages, ..policy.quotas }, ..policy }
             }
             Canary::Ageing => Policy { ageing: None, ..policy },
             Canary::Fairness => Policy { weight: policy.weight * 8, ..policy },

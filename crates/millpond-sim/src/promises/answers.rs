@@ -33,6 +33,7 @@ impl Promises {
             return;
         }
         self.wanted.note(command);
+        self.reasons.asks(ticket, command);
         let expected = match command {
             Command::Route(route) if route.publish.producer.is_none() => {
                 Expected::Routed(routes::Routed::by(&self.model, route))

@@ -214,7 +214,7 @@ impl Session {
 }
 
 /// Whether receipts name a lease.
-fn is_named(receipts: &[ReceiptRun], (group, topic): TopicKey, lease: LeaseNumber) -> bool {
+pub fn is_named(receipts: &[ReceiptRun], (group, topic): TopicKey, lease: LeaseNumber) -> bool {
     receipts.iter().any(|run| {
         (run.first.group, run.first.topic) == (group, topic) && (run.first.lease..run.end()).contains(&lease)
     })
