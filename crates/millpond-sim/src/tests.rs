@@ -75,3 +75,18 @@ fn what_saw_nothing_proves_nothing() {
         looked_at.iter().for_each(|what| assert!(nothing.missing().contains(what), "{what}"));
     }
 }
+
+#[test]
+fn the_document_names_every_checker_with_its_canaries() {
+    let document = include_str!("../../../docs/testing.md");
+    for checker in Checker::ALL.iter().filter(|checker| **checker != Checker::Sights) {
+        let row = document.lines().find_map(|line| line.strip_prefix(&format!("| {checker} | ")));
+        let (_, named) = row.and_then(|row| row.split_once(" | ")).unwrap_or_else(|| panic!("{checker} has no row"));
+        let mut named: Vec<&str> = named.split('`').skip(1).step_by(2).collect();
+        let of = CANARIES.iter().filter(|(.., by)| by == checker).map(|(name, ..)| *name);
+        let mut canaries: Vec<&str> = of.collect();
+        named.sort_unstable();
+        canaries.sort_unstable();
+        assert_eq!(named, canaries, "of {checker}");
+    }
+}
