@@ -10,6 +10,7 @@ use millpond_core::output::LeasedRun;
 use millpond_types::{LeaseNumber, MessageId, Receipt, Sequence, TopicName, TopicNumber};
 
 use crate::ledger::Ledger;
+use crate::sights::Sights;
 use crate::verdict::Violation;
 
 /// See the module.
@@ -28,9 +29,8 @@ pub struct Back {
 }
 
 impl Back {
-    /// A consumer is handed these messages. Returns how many of them were delivered before.
-    pub fn delivered(&mut self, run: &LeasedRun, ledger: &Ledger) -> Result<u64, Violation> {
-        let mut again = 0;
+    /// A consumer is handed these messages.
+    pub fn delivered(&mut self, run: &LeasedRun, ledger: &Ledger, sights: &mut Sights) -> Result<(), Violation> {
         for index in 0..u64::from(run.count) {
             let id = MessageId { sequence: Sequence(run.first.0 + index), ..run.id() };
             let number = LeaseNumber(run.receipt.lease.0 + index);
@@ -46,14 +46,18 @@ impl Back {
             let life = ledger.topics.get(&id.topic).filter(|life| life.name == run.topic);
             let life = life.ok_or_else(|| Violation::back(format!("{id} is delivered as one of {}", run.topic)))?;
             let key = (life.namespace, life.name.clone());
-            if self.before.get(&key).is_some_and(|before| *before >= number) {
-                return Err(Violation::back(format!("lease {} of topic {} was reached before", number.0, run.topic)));
+            if let Some(before) = self.before.get(&key) {
+                sights.saw("leases above those before a restart");
+                if *before >= number {
+                    let what = format!("lease {} of topic {} was reached before", number.0, run.topic);
+                    return Err(Violation::growth(what));
+                }
             }
             let highest = self.highest.entry(key).or_insert(number);
             *highest = number.max(*highest);
-            again += u64::from(!self.seen.insert(id));
+            sights.saw_many("delivered again", u64::from(!self.seen.insert(id)));
         }
-        Ok(again)
+        Ok(())
     }
 
     /// A client is told that its verb has ended this lease.

@@ -1,16 +1,18 @@
 //! Faults put in on purpose, in the world around the core: each has to be caught by its checker, which proves that the
 //! checker looks.
 
+mod commands;
+mod told;
+
 use bytes::Bytes;
 use millpond_core::Now;
-use millpond_core::command::{Attach, Command, DeadMove, Move, Receive, SessionBegin, Ticket, TopicRef};
-use millpond_core::fact::Fact;
-use millpond_core::output::{Output, Reply};
+use millpond_core::command::{Command, DeadMove, Move};
+use millpond_core::fact::{Fact, Victims};
 use millpond_storage::OpenOptions;
-use millpond_types::{
-    Coalesce, Dispatch, FinishOutcome, GroupKind, Millis, Overrides, Policy, Priority, Retention, Rule, Rules,
-    Sequence, Start, TopicName,
-};
+use millpond_types::Millis;
+
+use crate::ledger::Ledger;
+use crate::verdict::Checker;
 
 /// How far ahead of time a core is that is hurried.
 const HURRY: Millis = Millis::seconds(60);
@@ -98,6 +100,26 @@ pub enum Canary {
     Mixed,
     /// Groups with a leader are groups like all others.
     Exclusive,
+    /// Terms of office are half as long as they should be.
+    Terms,
+    /// And twice as long.
+    LongTerms,
+    /// Hand-overs are half as long as they should be.
+    Handover,
+    /// Where the last one is to stand for all, the first one does.
+    Newest,
+    /// A newcomer gives way to the message whose place it takes.
+    Older,
+    /// A topic that comes back begins with the last sequence that it had.
+    Growth,
+    /// Consumers that are attached are granted nothing more.
+    Starved,
+    /// A purge ends more than it was asked to.
+    Reasons,
+    /// Twice as many messages may wait as should.
+    Room,
+    /// Quotas let twice as much in.
+    Quotas,
     /// Who stands for others does not inherit their failures.
     HeirFailures,
     /// Nor their back-off.
@@ -106,57 +128,67 @@ pub enum Canary {
     HeirPriority,
 }
 
-/// All of them by name.
-const NAMES: [(&str, Canary); 43] = [
-    ("lost", Canary::Lost),
-    ("back", Canary::Back),
-    ("answered", Canary::Answered),
-    ("reigns", Canary::Reigns),
-    ("stuck", Canary::Stuck),
-    ("early", Canary::Early),
-    ("halves", Canary::Halves),
-    ("moved", Canary::Moved),
-    ("order", Canary::Order),
-    ("coalescing", Canary::Coalescing),
-    ("watermark", Canary::Watermark),
-    ("priority", Canary::Priority),
-    ("ageing", Canary::Ageing),
-    ("fairness", Canary::Fairness),
-    ("memory", Canary::Memory),
-    ("starts", Canary::Starts),
-    ("retention", Canary::Retention),
-    ("once", Canary::Once),
-    ("repeats", Canary::Repeats),
-    ("routes", Canary::Routes),
-    ("expiry", Canary::Expiry),
-    ("dedup", Canary::Dedup),
-    ("sessions", Canary::Sessions),
-    ("failures", Canary::Failures),
-    ("frames", Canary::Frames),
-    ("answers", Canary::Answers),
-    ("connections", Canary::Connections),
-    ("leases", Canary::Leases),
-    ("exceptions", Canary::Exceptions),
-    ("resumption", Canary::Resumption),
-    ("receipts", Canary::Receipts),
-    ("grace", Canary::Grace),
-    ("credit", Canary::Credit),
-    ("overdrawn", Canary::Overdrawn),
-    ("strangers", Canary::Strangers),
-    ("receives", Canary::Receives),
-    ("waits", Canary::Waits),
-    ("paused", Canary::Paused),
-    ("mixed", Canary::Mixed),
-    ("exclusive", Canary::Exclusive),
-    ("heir-failures", Canary::HeirFailures),
-    ("heir-pause", Canary::HeirPause),
-    ("heir-priority", Canary::HeirPriority),
+/// All of them, each with its name and the checker that has to catch it.
+pub const CANARIES: [(&str, Canary, Checker); 53] = [
+    ("lost", Canary::Lost, Checker::Lost),
+    ("back", Canary::Back, Checker::Back),
+    ("answered", Canary::Answered, Checker::Survival),
+    ("reigns", Canary::Reigns, Checker::Offices),
+    ("stuck", Canary::Stuck, Checker::Stuck),
+    ("early", Canary::Early, Checker::Early),
+    ("halves", Canary::Halves, Checker::Halves),
+    ("moved", Canary::Moved, Checker::Lost),
+    ("order", Canary::Order, Checker::Order),
+    ("coalescing", Canary::Coalescing, Checker::Coalescing),
+    ("watermark", Canary::Watermark, Checker::Watermark),
+    ("priority", Canary::Priority, Checker::Priority),
+    ("ageing", Canary::Ageing, Checker::Order),
+    ("fairness", Canary::Fairness, Checker::Fairness),
+    ("memory", Canary::Memory, Checker::Memory),
+    ("starts", Canary::Starts, Checker::Starts),
+    ("retention", Canary::Retention, Checker::Retention),
+    ("once", Canary::Once, Checker::Once),
+    ("repeats", Canary::Repeats, Checker::Repeats),
+    ("routes", Canary::Routes, Checker::Routes),
+    ("expiry", Canary::Expiry, Checker::Expiry),
+    ("dedup", Canary::Dedup, Checker::Dedup),
+    ("sessions", Canary::Sessions, Checker::Sessions),
+    ("failures", Canary::Failures, Checker::Failures),
+    ("frames", Canary::Frames, Checker::Lost),
+    ("answers", Canary::Answers, Checker::Stuck),
+    ("connections", Canary::Connections, Checker::Connections),
+    ("leases", Canary::Leases, Checker::Leases),
+    ("exceptions", Canary::Exceptions, Checker::Leases),
+    ("resumption", Canary::Resumption, Checker::Leases),
+    ("receipts", Canary::Receipts, Checker::Leases),
+    ("grace", Canary::Grace, Checker::Grace),
+    ("credit", Canary::Credit, Checker::Credit),
+    ("overdrawn", Canary::Overdrawn, Checker::Credit),
+    ("strangers", Canary::Strangers, Checker::Connections),
+    ("receives", Canary::Receives, Checker::Credit),
+    ("waits", Canary::Waits, Checker::Stuck),
+    ("paused", Canary::Paused, Checker::Order),
+    ("mixed", Canary::Mixed, Checker::Offices),
+    ("exclusive", Canary::Exclusive, Checker::Offices),
+    ("terms", Canary::Terms, Checker::Terms),
+    ("long-terms", Canary::LongTerms, Checker::Terms),
+    ("handover", Canary::Handover, Checker::Terms),
+    ("newest", Canary::Newest, Checker::Newest),
+    ("older", Canary::Older, Checker::Newest),
+    ("growth", Canary::Growth, Checker::Growth),
+    ("starved", Canary::Starved, Checker::Stuck),
+    ("reasons", Canary::Reasons, Checker::Reasons),
+    ("room", Canary::Room, Checker::Room),
+    ("quotas", Canary::Quotas, Checker::Room),
+    ("heir-failures", Canary::HeirFailures, Checker::Coalescing),
+    ("heir-pause", Canary::HeirPause, Checker::Coalescing),
+    ("heir-priority", Canary::HeirPriority, Checker::Coalescing),
 ];
 
 impl Canary {
     /// The canary of a name.
     pub fn named(name: &str) -> Option<Canary> {
-        NAMES.into_iter().find(|(of, _)| *of == name).map(|(_, canary)| canary)
+        CANARIES.into_iter().find(|(of, ..)| *of == name).map(|(_, canary, _)| canary)
     }
 
     /// What the core is told the time is.
@@ -168,158 +200,32 @@ impl Canary {
         }
     }
 
-    /// What becomes of a command on its way to the core.
-    pub fn mistakes(self, command: Command) -> Command {
-        match (self, command) {
-            (Canary::Connections, Command::Withdraw(_)) => Command::Withdraw(Ticket(u64::MAX)),
-            (Canary::Exclusive, Command::GroupCreate { namespace, name, start, .. }) => {
-                Command::GroupCreate { namespace, name, start, kind: GroupKind::Shared }
-            }
-            (Canary::Leases, Command::Attach(attach)) => {
-                Command::Attach(Attach { lease: attach.lease.map(half), ..attach })
-            }
-            (Canary::Leases, Command::Receive(receive)) => {
-                Command::Receive(Receive { lease: receive.lease.map(half), ..receive })
-            }
-            (Canary::Exceptions, Command::Heartbeat { session, .. }) => {
-                Command::Heartbeat { session, except: Vec::new() }
-            }
-            (Canary::Resumption, Command::SessionBegin(begin)) => {
-                Command::SessionBegin(SessionBegin { resume: half(begin.resume), ..begin })
-            }
-            (Canary::Credit, command) => doubled(command),
-            (Canary::Receives, Command::Receive(receive)) => {
-                let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
-                Command::Receive(Receive { messages, bytes, ..receive })
-            }
-            (Canary::Paused, Command::Pause { topic, prefix }) => Command::Pause { topic: mistaken(topic), prefix },
-            (Canary::Paused, Command::Resume { topic, prefix }) => Command::Resume { topic: mistaken(topic), prefix },
-            (Canary::HeirPriority, Command::Publish(mut publish)) => {
-                publish.runs.iter_mut().for_each(|run| run.priority = Priority::LOWEST);
-                Command::Publish(publish)
-            }
-            (Canary::Halves, Command::Forward(forward)) => Command::Publish(forward.publish),
-            (_, Command::NamespaceSet { name, policy, rules, based_on }) => {
-                let own = |rule: &Rule| {
-                    let policy = self.misreads(rule.overrides.over(&policy));
-                    Rule { overrides: Overrides { dedup_window: None, ..Overrides::from(&policy) }, ..rule.clone() }
-                };
-                let changed = Rules::new(rules.iter().map(own).collect()).expect("they are as many and as they were");
-                let rules = if self.misreads(policy.clone()) == policy { rules } else { changed };
-                Command::NamespaceSet { name, policy: self.misreads(policy), rules, based_on }
-            }
-            (Canary::Starts, Command::GroupCreate { namespace, name, start: Start::At(_), kind }) => {
-                Command::GroupCreate { namespace, name, start: Start::Earliest, kind }
-            }
-            (Canary::Once, Command::Attach(attach)) => Command::Attach(Attach { at_most_once: false, ..attach }),
-            (Canary::Once, Command::Receive(receive)) => Command::Receive(Receive { at_most_once: false, ..receive }),
-            (Canary::Repeats, Command::Receive(receive)) => Command::Receive(Receive { request: None, ..receive }),
-            (Canary::Routes, Command::Route(mut route)) => {
-                if route.publish.runs.len() > 1 {
-                    route.publish.runs.pop();
-                }
-                Command::Route(route)
-            }
-            (Canary::Expiry | Canary::Dedup | Canary::Sessions, Command::Publish(mut publish)) => {
-                if self == Canary::Sessions {
-                    publish.producer = None;
-                }
-                for run in &mut publish.runs {
-                    match self {
-                        Canary::Expiry => run.ttl = run.ttl.map(|ttl| Millis(ttl.0 / 2)),
-                        Canary::Dedup => run.dedup.clear(),
-                        _ => {}
-                    }
-                }
-                Command::Publish(publish)
-            }
-            (_, command) => command,
-        }
-    }
-
-    /// How a policy is understood.
-    fn misreads(self, policy: Policy) -> Policy {
-        let is_strict = policy.max_in_flight == Some(1);
-        match self {
-            Canary::Order if is_strict => Policy { max_in_flight: None, run: 1, ..policy },
-            Canary::Coalescing => Policy { coalesce: Coalesce::Off, ..policy },
-            Canary::Priority => {
-                let other = if policy.dispatch == Dispatch::Fair { Dispatch::Priority } else { Dispatch::Fair };
-                Policy { dispatch: other, ..policy }
-            }
-            Canary::Ageing => Policy { ageing: None, ..policy },
-            Canary::Fairness => Policy { weight: policy.weight * 8, ..policy },
-            Canary::Retention => {
-                let Retention { age, count } = policy.retention;
-                Policy { retention: Retention { age, count: count.map(|count| count / 2) }, ..policy }
-            }
-            Canary::Leases => Policy { lease: half(policy.lease), ..policy },
-            Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
-            _ => policy,
-        }
-    }
-
-    /// What becomes of answers on their way to those who asked.
-    pub fn misleads(self, outputs: &mut [Output]) {
-        for output in outputs {
-            match (self, output) {
-                (Canary::Watermark, Output::Reply { reply: Reply::Topics(views), .. }) => {
-                    let cursors = views.iter_mut().flat_map(|view| &mut view.cursors);
-                    cursors.for_each(|cursor| cursor.completion = Sequence(cursor.completion.0 + 1));
-                }
-                (Canary::Receipts, Output::Reply { reply: Reply::Finished(outcomes), .. }) => {
-                    let lost = outcomes.iter_mut().filter(|run| run.outcome == FinishOutcome::LeaseLost);
-                    lost.for_each(|run| run.outcome = FinishOutcome::Done);
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// What those who look on are told of a fact: in the core itself nothing can be got wrong.
-    pub fn retells(self, fact: &Fact) -> Option<Fact> {
+    pub fn retells(self, fact: &Fact, ledger: &Ledger) -> Option<Fact> {
         let mut fact = fact.clone();
         match (self, &mut fact) {
             (Canary::HeirFailures, Fact::Superseded { failures, .. }) => *failures = 0,
+            (
+                Canary::Older,
+                Fact::Superseded { which: Victims::Waiting { priority: of, first, count: 1 }, priority, by, .. },
+            ) => {
+                std::mem::swap(of, priority);
+                std::mem::swap(first, by);
+            }
+            (Canary::Growth, Fact::Published { topic, priority, first, .. }) => {
+                let last = ledger.reached(*topic, *priority).filter(|last| last.topic != *topic)?;
+                *first = last.sequence;
+            }
             (Canary::HeirPause, Fact::Superseded { until, .. }) => *until = None,
             _ => return None,
         }
         Some(fact)
     }
 
-    /// What is told, and in which order. `late` is what has still to come.
-    pub fn mixes(self, outputs: Vec<Output>, late: &mut Option<Output>) -> Vec<Output> {
-        let mut mixed = Vec::new();
-        for output in outputs {
-            match (&output, &*late) {
-                (Output::Delivery { epoch: Some(_), .. }, None) if self == Canary::Mixed => *late = Some(output),
-                (Output::Delivery { epoch: Some(next), .. }, Some(Output::Delivery { epoch: Some(epoch), .. }))
-                    if next > epoch =>
-                {
-                    mixed.push(output);
-                    mixed.extend(late.take());
-                }
-                _ => mixed.push(output),
-            }
-        }
-        mixed
-    }
-
     /// How the directory is opened.
     pub fn swells(self, options: &OpenOptions) -> OpenOptions {
         let room = if self == Canary::Memory { usize::MAX } else { options.room };
         OpenOptions { room, ..options.clone() }
-    }
-
-    /// Whether an output that has to wait for the sync is told without.
-    pub fn tells_early(self, output: &Output) -> bool {
-        match (self, output) {
-            (Canary::Lost, Output::Reply { reply, .. }) => matches!(reply, Reply::Published { .. }),
-            (Canary::Back, Output::Reply { reply, .. }) => matches!(reply, Reply::Finished(_)),
-            (Canary::Answered, Output::Reply { reply, .. }) => matches!(reply, Reply::Count(_)),
-            (Canary::Reigns, Output::Standing { .. } | Output::Delivery { epoch: Some(_), .. }) => true,
-            _ => false,
-        }
     }
 
     /// Changes a move on its way to the core.
@@ -332,63 +238,6 @@ impl Canary {
         };
         *block = changed(block);
     }
-
-    /// Whether an output is dropped on its way.
-    pub fn swallows(self, output: &Output) -> bool {
-        match (self, output) {
-            (Canary::Stuck, Output::Delivery { epoch, .. }) => epoch.is_none(),
-            (Canary::Waits, Output::Reply { reply, .. }) => matches!(reply, Reply::Received(_)),
-            _ => false,
-        }
-    }
-
-    /// The same of one that is for a connection.
-    pub fn forgets(self, output: &Output) -> bool {
-        self == Canary::Answers && matches!(output, Output::Reply { .. })
-    }
-
-    /// What a client's frame says for what the client means.
-    pub fn overstates(self, command: Command) -> Command {
-        if self == Canary::Overdrawn { doubled(command) } else { command }
-    }
-
-    /// Whom a connection is told that something is for.
-    pub fn misdirects(self, output: &mut Output) {
-        if let (Canary::Strangers, Output::Delivery { consumer, .. }) = (self, output) {
-            *consumer = !*consumer;
-        }
-    }
-
-    /// Changes what a connection's client is given.
-    pub fn garbles(self, block: &mut Bytes) {
-        if self == Canary::Frames {
-            *block = changed(block);
-        }
-    }
-}
-
-fn half(time: Millis) -> Millis {
-    Millis(time.0 / 2)
-}
-
-/// Twice the credit.
-fn doubled(command: Command) -> Command {
-    match command {
-        Command::Attach(attach) => {
-            let (messages, bytes) = (attach.messages * 2, attach.bytes * 2);
-            Command::Attach(Attach { messages, bytes, ..attach })
-        }
-        Command::Credit { session, consumer, messages, bytes } => {
-            Command::Credit { session, consumer, messages: messages * 2, bytes: bytes * 2 }
-        }
-        command => command,
-    }
-}
-
-/// The same topic but for the end of its name.
-fn mistaken(topic: TopicRef) -> TopicRef {
-    let name = TopicName::try_from(format!("{}?", topic.name).as_str()).expect("a name of a simulation is short");
-    TopicRef { name, ..topic }
 }
 
 /// The same but for the last byte.

@@ -21,9 +21,11 @@ use crate::streams::Stream;
 pub const NAMESPACE: &str = "led";
 /// How many candidates.
 const COUNT: usize = 3;
-/// The number of a candidate's consumer in the exclusive group, and of that which takes what the other group has.
+/// The number of a candidate's consumer in the exclusive group, of that which takes what the other group has, and of a second
+/// one in the exclusive group that comes and goes.
 const LED: u32 = 1;
 const REST: u32 = 2;
+const SECOND: u32 = 3;
 
 /// See the module.
 pub struct Candidates {
@@ -36,6 +38,7 @@ struct Candidate {
     session: SessionId,
     connected: bool,
     attached: bool,
+    has_second: bool,
     hand: Hand,
 }
 
@@ -125,7 +128,7 @@ impl Candidates {
 impl Candidate {
     fn new(load: &mut Stream) -> Candidate {
         let session = SessionId(load.draw() | 1);
-        Candidate { session, connected: false, attached: false, hand: Hand::default() }
+        Candidate { session, connected: false, attached: false, has_second: false, hand: Hand::default() }
     }
 
     fn act(&mut self, load: &mut Stream) -> Vec<Request> {
@@ -137,7 +140,7 @@ impl Candidate {
             self.attached = true;
             return vec![self.attach(LED, 1 + load.below(20) as u32)];
         }
-        match load.weighted(&[10, 10, 4, 1, 1, 1, 1]) {
+        match load.weighted(&[10, 10, 4, 1, 1, 1, 2, 1]) {
             0 => self.hand.verb(load).map(verb).into_iter().collect(),
             1 => {
                 let except = if load.one_in(4) { self.hand.one(load) } else { None };
@@ -155,6 +158,14 @@ impl Candidate {
             5 => {
                 self.connected = false;
                 vec![other(Command::SessionLost(session), "sessions lost")]
+            }
+            6 if self.has_second => {
+                self.has_second = false;
+                vec![other(Command::Detach { session, consumer: SECOND }, "detached")]
+            }
+            6 => {
+                self.has_second = true;
+                vec![self.attach(SECOND, 1 + load.below(20) as u32)]
             }
             _ => {
                 *self = Candidate::new(load);
@@ -181,7 +192,7 @@ impl Candidate {
     }
 
     fn begin(&mut self, resume: Millis, messages: u32) -> Vec<Request> {
-        (self.connected, self.attached) = (true, true);
+        (self.connected, self.attached, self.has_second) = (true, true, false);
         let begin = SessionBegin { session: self.session, resume, held: self.hand.held() };
         vec![
             other(Command::SessionBegin(begin), "candidates begun"),
@@ -191,7 +202,7 @@ impl Candidate {
     }
 
     fn attach(&self, consumer: u32, messages: u32) -> Request {
-        let is_led = consumer == LED;
+        let is_led = consumer != REST;
         let attach = Attach {
             session: self.session,
             consumer,

@@ -7,12 +7,11 @@
 mod aside;
 mod follow;
 mod moved;
+mod stored;
 
 use aside::Aside;
 use millpond_core::fact::{Fact, GroupNumber};
-use millpond_types::{
-    EndReason, LeaseNumber, MessageId, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
-};
+use millpond_types::{EndReason, LeaseNumber, MessageId, NamespaceName, Priority, TopicName, TopicNumber, WallTime};
 
 use crate::sights::Sights;
 use crate::verdict::Violation;
@@ -85,9 +84,9 @@ pub struct Ledger {
     /// Every lease that was ever given.
     pub leases: Versioned<(TopicNumber, LeaseNumber), Lease>,
     /// The highest lease number per namespace and topic name, over all its lives.
-    highest_lease: Versioned<(u32, TopicName), LeaseNumber>,
+    highest_lease: Versioned<(u32, TopicName), (TopicNumber, LeaseNumber)>,
     /// The highest sequence, likewise, per priority.
-    highest_sequence: Versioned<(u32, TopicName, Priority), Sequence>,
+    highest_sequence: Versioned<(u32, TopicName, Priority), MessageId>,
     /// Which message has which tag.
     tags: Versioned<u64, MessageId>,
     /// What is remembered of dedup ids, and until when.
@@ -162,6 +161,12 @@ impl Ledger {
     /// Whether a group is one that the ledger leaves alone.
     pub fn is_aside(&self, group: GroupNumber) -> bool {
         self.aside.holds(group)
+    }
+
+    /// The last message of a priority that a topic of the same name has had.
+    pub fn reached(&self, topic: TopicNumber, priority: Priority) -> Option<MessageId> {
+        let life = self.topics.get(&topic)?;
+        self.highest_sequence.get(&(life.namespace, life.name.clone(), priority)).copied()
     }
 
     /// The message that a tag was stored as.

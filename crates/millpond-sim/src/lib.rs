@@ -28,6 +28,7 @@ mod candidates;
 mod clients;
 mod clock;
 mod consumer;
+mod drain;
 mod forwards;
 mod hand;
 mod ledger;
@@ -52,10 +53,11 @@ mod verdict;
 mod versioned;
 mod wires;
 mod world;
+mod wreck;
 
-pub use canary::Canary;
+pub use canary::{CANARIES, Canary};
 pub use range::{Led, Range, seed_at_hand};
-pub use sights::{EVERY_LIFE, EVERY_RANGE, Sights};
+pub use sights::{EVERY_LIFE, HAPPENED, LOOKED_AT, Sights};
 pub use verdict::{Checker, Violation};
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::broker::{Broker, Loss};
 use crate::ledger::Ledger;
 use crate::verdict::Violation;
 use crate::world::World;
+use crate::wreck;
 
 /// Steps of a life between losses of wake-ups, about.
 const WAKE_UPS_LOST: u64 = 400;
@@ -150,7 +151,9 @@ impl World {
         self.planned = None;
         match loss {
             Loss::Power => {
+                let written = self.disk.snapshot();
                 let Wreck { misdirected, flipped } = self.disk.crash(self.streams.disk.draw());
+                wreck::count(&written, &self.disk.snapshot(), self.plan.sector, &mut self.sights);
                 self.sights.saw_many("writes that went astray", misdirected);
                 self.sights.saw_many("writes with a bit flipped", flipped);
             }
@@ -218,11 +221,12 @@ impl World {
                 Ok(Loss::Power)
             }
             Some((Fault::Error, _)) => {
-                self.sights.saw("faults of the disk");
+                self.sights.saw("faults of the disk in a start");
                 self.cut(Loss::Process);
                 Ok(if loss == Loss::Nothing { Loss::Process } else { loss })
             }
             None if self.full => {
+                self.sights.saw("starts without room");
                 self.disk.set_capacity(None);
                 self.full = false;
                 Ok(loss)

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use millpond_sim::{Canary, Led, Options, Range, STEPS, seed_at_hand};
+use millpond_sim::{CANARIES, Canary, Led, Options, Range, STEPS, seed_at_hand};
 
 const USAGE: &str = "\
 usage: millpond-sim [--seed N | --seeds COUNT [--from N] | --forever [--from N]]
@@ -14,11 +14,7 @@ usage: millpond-sim [--seed N | --seeds COUNT [--from N] | --forever [--from N]]
   --threads N      threads that lead them (as many as there are processors)
   --steps N        steps before a life is brought to its end (1700)
   --trace          prints all that happens
-  --canary NAME    puts a fault in, and the run has to fail: lost, back, reigns, stuck, early, halves, moved, order,
-                   coalescing, watermark, priority, ageing, fairness, memory, starts, retention, once, repeats, routes,
-                   expiry, dedup, sessions, failures, frames, answers, connections, leases,
-                   exceptions, resumption, receipts, grace, credit, overdrawn, strangers, receives, waits,
-                   paused, mixed, exclusive, heir-failures, heir-pause or heir-priority
+  --canary NAME    puts a fault in, and the run has to fail; NAME is one of
 ";
 
 /// Lives after which a range has to have seen everything.
@@ -33,7 +29,8 @@ fn main() -> ExitCode {
     let arguments = match parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(what) => {
-            eprint!("{what}\n\n{USAGE}");
+            let canaries = CANARIES.map(|(name, ..)| name).join(" ");
+            eprintln!("{what}\n\n{USAGE}                   {canaries}");
             return ExitCode::from(2);
         }
     };

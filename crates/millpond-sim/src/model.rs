@@ -8,6 +8,7 @@ mod arrivals;
 mod audit;
 mod follow;
 mod home;
+mod newest;
 mod ready;
 mod topic;
 
@@ -20,6 +21,7 @@ use millpond_types::{
 };
 
 pub use self::home::{Exchange, Home};
+pub use self::newest::Newest;
 pub use self::topic::{Message, State, Terms, Topic};
 
 /// A message's place in its topic.
@@ -40,6 +42,9 @@ pub struct Model {
     pub dead: BTreeSet<(GroupNumber, MessageId)>,
     /// What is remembered of dedup ids, and until when.
     pub dedups: BTreeMap<u128, (MessageId, WallTime)>,
+    /// How many messages were published, stored or not, and how many before each that is known by its id.
+    pub published: u64,
+    order: BTreeMap<MessageId, u64>,
     /// Producer sessions.
     pub producers: BTreeMap<(NamespaceNumber, ProducerId), Producer>,
 }
@@ -104,6 +109,8 @@ impl Model {
             topics: BTreeMap::new(),
             dead: BTreeSet::new(),
             dedups: BTreeMap::new(),
+            published: 0,
+            order: BTreeMap::new(),
             producers: BTreeMap::new(),
         }
     }

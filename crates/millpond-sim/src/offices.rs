@@ -39,6 +39,10 @@ impl Offices {
     }
 
     fn leads(&mut self, session: SessionId, epoch: LeaderEpoch) -> Result<(), Violation> {
+        let highest = self.leaders.last_key_value().map_or(LeaderEpoch(0), |(highest, _)| *highest);
+        if epoch < highest && !self.leaders.contains_key(&epoch) {
+            return Err(Violation::growth(format!("epoch {} is told of first behind {}", epoch.0, highest.0)));
+        }
         let known = *self.leaders.entry(epoch).or_insert(session);
         if known != session {
             let what = format!("epoch {} is that of {session:?}, and was that of {known:?}", epoch.0);

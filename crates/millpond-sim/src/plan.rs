@@ -135,7 +135,7 @@ fn policy(stream: &mut Stream) -> Policy {
         rate: *stream.pick(&[None, None, None, Some(rate)]),
         weight: stream.between(1, 3) as u32,
         quotas: Quotas {
-            messages: *stream.pick(&[None, None, None, None, None, None, None, Some(100)]),
+            messages: *stream.pick(&[None, None, None, None, None, None, Some(30), Some(100)]),
             ..Quotas::default()
         },
         dispatch: *stream.pick(&[Dispatch::Priority, Dispatch::Fair]),

@@ -17,16 +17,20 @@ pub mod fairness;
 mod known;
 pub mod leases;
 pub mod memory;
+pub mod newest;
 pub mod once;
 pub mod order;
+pub mod reasons;
 pub mod receipts;
 pub mod repeats;
 pub mod retention;
+pub mod room;
 pub mod routes;
 pub mod seats;
 pub mod sessions;
 pub mod starts;
 pub mod survival;
+pub mod terms;
 mod untold;
 pub mod watermark;
 
@@ -66,6 +70,8 @@ pub struct Promises {
     seats: seats::Seats,
     credits: credit::Credits,
     leases: leases::Leases,
+    reasons: reasons::Reasons,
+    terms: terms::Terms,
     order: order::Runs,
     coalescing: coalescing::Waiting,
     fairness: fairness::Turns,
@@ -94,6 +100,8 @@ impl Promises {
             seats: seats::Seats::default(),
             credits: credit::Credits::default(),
             leases: leases::Leases::default(),
+            reasons: reasons::Reasons::default(),
+            terms: terms::Terms::default(),
             order: order::Runs::default(),
             coalescing: coalescing::Waiting::default(),
             fairness: fairness::Turns::default(),
@@ -109,12 +117,14 @@ impl Promises {
     /// The broker has started.
     pub fn started(&mut self, now: Now) {
         self.leases.started(now.run, &self.model);
+        self.terms.started(now.run, &self.model);
     }
 
     /// A turn begins; by the machine's clock it is so late.
     pub fn begin(&mut self, now: Now, up: RunTime) {
         self.now = now;
         self.leases.begin(now.run, up);
+        self.terms.begin(now.run);
         self.retention.look(&self.model, now.wall);
     }
 
@@ -154,6 +164,8 @@ impl Promises {
         let Promises { model, now, sights, .. } = self;
         let asked = self.asking.as_ref().map(|asking| &asking.command);
         known::check(model, fact)?;
+        self.reasons.happened(model, fact, asked.is_some(), sights)?;
+        newest::happened(model, fact, now.wall, sights)?;
         self.leases.happened(model, fact, asked, sights)?;
         match fact {
             Fact::Leased { .. } => {
@@ -167,6 +179,7 @@ impl Promises {
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
                 starts::published(model, *topic, except)?;
+                room::published(model, fact, asked, sights)?;
                 coalescing::published(model, fact, self.wanted.priority_of(fact), sights)?;
                 dedup::published(model, fact)
             }
@@ -176,7 +189,6 @@ impl Promises {
                 Ok(())
             }
             Fact::Superseded { .. } => coalescing::superseded(model, fact, asked, *now, sights),
-            Fact::Declined { .. } => coalescing::declined(model, fact, now.wall, sights),
             Fact::Returned { .. } => failures::returned(model, fact, sights),
             Fact::Died { .. } => {
                 expiry::died(model, fact, now.wall, sights)?;
@@ -187,6 +199,8 @@ impl Promises {
                 self.retention.ended(model, fact, sights)
             }
             Fact::Redriven { .. } => dedup::redriven(model, fact),
+            Fact::OfficeTaken { .. } => self.terms.taken(model, fact),
+            Fact::OfficeLeft { .. } => self.terms.left(model, fact, asked, &self.leases, sights),
             Fact::Copied { .. } => starts::copied(model, fact, now.wall, sights),
             Fact::GroupStarted { group } => starts::started(model, *group, now.wall, sights),
             _ => Ok(()),
@@ -205,6 +219,8 @@ impl Promises {
         self.seats = seats::Seats::default();
         self.credits = credit::Credits::default();
         self.leases = leases::Leases::default();
+        self.reasons = reasons::Reasons::default();
+        self.terms = terms::Terms::default();
         self.order = order::Runs::default();
         self.coalescing = coalescing::Waiting::of(&self.model);
         self.fairness = fairness::Turns::default();
@@ -224,6 +240,7 @@ impl Promises {
 
     /// Answers were made in a turn.
     pub fn made(&mut self, outputs: &[Output]) {
+        self.reasons.made(outputs);
         self.answers.made(outputs, self.recent.back().map(|(at, _)| *at));
         if self.violation.is_none() {
             let kept = self.judge_outputs(outputs);

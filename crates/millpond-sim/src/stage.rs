@@ -132,7 +132,7 @@ impl Host for Stage {
     }
 
     fn happened(&mut self, fact: &Fact, position: u64) {
-        let retold = self.canary.and_then(|canary| canary.retells(fact));
+        let retold = self.canary.and_then(|canary| canary.retells(fact, &self.ledger));
         let fact = retold.as_ref().unwrap_or(fact);
         self.ledger.happened(fact, position);
         self.promises.happened(fact, position);

@@ -2,99 +2,6 @@
 
 use std::fmt;
 
-/// The promises that are watched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Checker {
-    /// Confirmed and lost: what was confirmed is there, with the body that was sent, or has ended by one reason.
-    Lost,
-    /// Ended and back: what has ended stays so; nothing is leased or stored twice; numbers only grow.
-    Back,
-    /// Ready and stuck: with willing consumers and enough time everything comes to its end.
-    Stuck,
-    /// Office and epoch: an epoch is one leader's, and deliveries of two never mix.
-    Offices,
-    /// Delayed and early: nothing that is delayed is ready before its time.
-    Early,
-    /// By halves: what is acked and published as one is both or neither.
-    Halves,
-    /// Order: inside a topic messages go in their order, and in strict order they are completed in it.
-    Order,
-    /// Coalescing: one message of a topic is worked on and one waits, which stands for all that came.
-    Coalescing,
-    /// Cursors are what they say.
-    Watermark,
-    /// What stands higher, by priority or by age, goes first.
-    Priority,
-    /// Nobody waits for more than a turn of each of the others.
-    Fairness,
-    /// Idle topics are not in memory where there is no room for them.
-    Memory,
-    /// A group sees what is published while it is there, and what its start says.
-    Starts,
-    /// Nothing is retained out but what is beyond the bounds.
-    Retention,
-    /// What is delivered at most once never comes again.
-    Once,
-    /// A receive that is asked for again is told the same leases.
-    Repeats,
-    /// A message goes where the bindings of an exchange lead, to all of these topics or none.
-    Routes,
-    /// Nothing ends for its TTL before that has passed.
-    Expiry,
-    /// A dedup id is known for its window, and no longer.
-    Dedup,
-    /// A batch of a producer session is decided once.
-    Sessions,
-    /// A message survives as many failures as it may.
-    Failures,
-    /// A connection has what its client has asked for, and only as long as its session is its own.
-    Connections,
-    /// A lease lasts for as long as it should, and no longer.
-    Leases,
-    /// After a start nothing runs out before the grace is over.
-    Grace,
-    /// Nobody is given more than it has granted.
-    Credit,
-    /// What is answered survives a cut of the power.
-    Survival,
-    /// The life itself was no use: it saw too little to prove anything.
-    Sights,
-}
-
-impl fmt::Display for Checker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Checker::Lost => "confirmed and lost",
-            Checker::Back => "ended and back",
-            Checker::Stuck => "ready and stuck",
-            Checker::Offices => "office and epoch",
-            Checker::Early => "delayed and early",
-            Checker::Halves => "forwarded by halves",
-            Checker::Order => "out of order",
-            Checker::Coalescing => "coalesced wrongly",
-            Checker::Watermark => "cursor and watermark",
-            Checker::Priority => "priority and age",
-            Checker::Fairness => "turn and weight",
-            Checker::Memory => "idle and in memory",
-            Checker::Starts => "seen by a group",
-            Checker::Retention => "retained out",
-            Checker::Once => "at most once",
-            Checker::Repeats => "received again",
-            Checker::Routes => "routed by halves",
-            Checker::Expiry => "expired early",
-            Checker::Dedup => "dedup and window",
-            Checker::Sessions => "batch and session",
-            Checker::Failures => "failed and dead",
-            Checker::Connections => "connection and session",
-            Checker::Leases => "lease and deadline",
-            Checker::Grace => "start and grace",
-            Checker::Credit => "credit and delivery",
-            Checker::Survival => "answered and gone",
-            Checker::Sights => "saw too little",
-        })
-    }
-}
-
 /// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{checker}: {what}")]
@@ -105,45 +12,27 @@ pub struct Violation {
     pub what: String,
 }
 
-impl Violation {
-    /// Something that was confirmed is not there.
-    pub fn lost(what: String) -> Violation {
-        Violation { checker: Checker::Lost, what }
-    }
+macro_rules! checkers {
+    ($($(#[$doc:meta])* $checker:ident $name:ident $told:literal,)*) => {
+        /// The promises that are watched.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Checker {
+            $($(#[$doc])* $checker,)*
+        }
 
-    /// Something is there again, or twice.
-    pub fn back(what: String) -> Violation {
-        Violation { checker: Checker::Back, what }
-    }
+        impl Checker {
+            /// All of them.
+            pub const ALL: &[Checker] = &[$(Checker::$checker,)*];
+        }
 
-    /// An answer was told too early.
-    pub fn survival(what: String) -> Violation {
-        Violation { checker: Checker::Survival, what }
-    }
+        impl fmt::Display for Checker {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Checker::$checker => $told,)*
+                })
+            }
+        }
 
-    /// Two leaders at a time, or messages of one among those of another.
-    pub fn offices(what: String) -> Violation {
-        Violation { checker: Checker::Offices, what }
-    }
-
-    /// Something is ready before its time.
-    pub fn early(what: String) -> Violation {
-        Violation { checker: Checker::Early, what }
-    }
-
-    /// One half of what is one is there.
-    pub fn halves(what: String) -> Violation {
-        Violation { checker: Checker::Halves, what }
-    }
-
-    /// Something does not come to its end.
-    pub fn stuck(what: String) -> Violation {
-        Violation { checker: Checker::Stuck, what }
-    }
-}
-
-macro_rules! violations {
-    ($($name:ident: $checker:ident,)*) => {
         impl Violation {
             $(#[doc = concat!("Of [`Checker::", stringify!($checker), "`].")]
             pub fn $name(what: String) -> Violation {
@@ -153,24 +42,69 @@ macro_rules! violations {
     };
 }
 
-violations! {
-    order: Order,
-    coalescing: Coalescing,
-    watermark: Watermark,
-    priority: Priority,
-    fairness: Fairness,
-    memory: Memory,
-    starts: Starts,
-    retention: Retention,
-    once: Once,
-    repeats: Repeats,
-    routes: Routes,
-    expiry: Expiry,
-    dedup: Dedup,
-    sessions: Sessions,
-    failures: Failures,
-    connections: Connections,
-    leases: Leases,
-    grace: Grace,
-    credit: Credit,
+checkers! {
+    /// Confirmed and lost: what was confirmed is there, with the body that was sent, or has ended by one reason.
+    Lost lost "confirmed and lost",
+    /// Ended and back: what has ended stays so; nothing is leased or stored twice.
+    Back back "ended and back",
+    /// Reasons: nothing ends that nobody has asked for, and no limit.
+    Reasons reasons "ended and unasked",
+    /// Room: nothing is stored beyond what a topic or a namespace may hold.
+    Room room "full and stored",
+    /// Growth: sequences, lease numbers, epochs and the numbers of topics only grow, over lives of a topic and restarts.
+    Growth growth "number and growth",
+    /// Ready and stuck: with willing consumers and enough time everything comes to its end.
+    Stuck stuck "ready and stuck",
+    /// Office and epoch: an epoch is one leader's, and deliveries of two never mix.
+    Offices offices "office and epoch",
+    /// Office and term: an office lasts as long as it should, and no longer.
+    Terms terms "office and term",
+    /// Delayed and early: nothing that is delayed is ready before its time.
+    Early early "delayed and early",
+    /// By halves: what is acked and published as one is both or neither.
+    Halves halves "forwarded by halves",
+    /// Order: inside a topic messages go in their order, and in strict order they are completed in it.
+    Order order "out of order",
+    /// Coalescing: one message of a topic is worked on and one waits, which stands for all that came.
+    Coalescing coalescing "coalesced wrongly",
+    /// Newest: what was published last is followed by a run that begins later, where one message stands for all.
+    Newest newest "newest and missed",
+    /// Cursors are what they say.
+    Watermark watermark "cursor and watermark",
+    /// What stands higher, by priority or by age, goes first.
+    Priority priority "priority and age",
+    /// Nobody waits for more than a turn of each of the others.
+    Fairness fairness "turn and weight",
+    /// Idle topics are not in memory where there is no room for them.
+    Memory memory "idle and in memory",
+    /// A group sees what is published while it is there, and what its start says.
+    Starts starts "seen by a group",
+    /// Nothing is retained out but what is beyond the bounds.
+    Retention retention "retained out",
+    /// What is delivered at most once never comes again.
+    Once once "at most once",
+    /// A receive that is asked for again is told the same leases.
+    Repeats repeats "received again",
+    /// A message goes where the bindings of an exchange lead, to all of these topics or none.
+    Routes routes "routed by halves",
+    /// Nothing ends for its TTL before that has passed.
+    Expiry expiry "expired early",
+    /// A dedup id is known for its window, and no longer.
+    Dedup dedup "dedup and window",
+    /// A batch of a producer session is decided once.
+    Sessions sessions "batch and session",
+    /// A message survives as many failures as it may.
+    Failures failures "failed and dead",
+    /// A connection has what its client has asked for, and only as long as its session is its own.
+    Connections connections "connection and session",
+    /// A lease lasts for as long as it should, and no longer.
+    Leases leases "lease and deadline",
+    /// After a start nothing runs out before the grace is over.
+    Grace grace "start and grace",
+    /// Nobody is given more than it has granted.
+    Credit credit "credit and delivery",
+    /// What is answered survives a cut of the power.
+    Survival survival "answered and gone",
+    /// The life itself was no use: it saw too little to prove anything.
+    Sights sights "saw too little",
 }

@@ -4,13 +4,12 @@ use millpond_core::fact::{DeadReason, Fact, Victims};
 use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, TopicNumber, WallTime};
 
 use super::{Lease, Ledger, Message, Place, Topic};
-use crate::bodies;
 use crate::verdict::Violation;
 
 pub(super) type Followed = Result<(), Violation>;
 
 /// Consecutive messages of one level.
-type Run = (TopicNumber, Priority, Sequence, u32);
+pub(super) type Run = (TopicNumber, Priority, Sequence, u32);
 
 pub(super) fn ids((topic, priority, first, count): Run) -> impl Iterator<Item = MessageId> {
     (0..u64::from(count)).map(move |index| MessageId { topic, priority, sequence: Sequence(first.0 + index) })
@@ -57,7 +56,7 @@ impl Ledger {
             Fact::TopicCreated { topic, namespace, name, .. } => {
                 let highest = self.topics.last();
                 if highest.is_some_and(|(highest, _)| highest >= topic) {
-                    return Err(Violation::back(format!("topic {name} is made with the number {topic:?} again")));
+                    return Err(Violation::growth(format!("topic {name} is made with the number {topic:?} again")));
                 }
                 if self.topics.iter().any(|(_, known)| known.namespace == *namespace && known.name == *name) {
                     self.sights.saw("topics back");
@@ -174,63 +173,19 @@ impl Ledger {
         }
     }
 
-    fn published(&mut self, fact: &Fact, at: u64) -> Followed {
-        let Fact::Published { topic, priority, first, count, published, due, dedup_until, dedup, block, .. } = fact
-        else {
-            unreachable!("called for this fact alone")
-        };
-        let tags = bodies::tags_of(block).map_err(|bad| Violation::lost(format!("a stored block is bad: {bad}")))?;
-        if tags.len() != *count as usize {
-            return Err(Violation::lost(format!("a block of {} messages is stored as {count}", tags.len())));
-        }
-        self.sights.saw_many("published", u64::from(*count));
-        if due.is_some() {
-            self.sights.saw_many("delayed", u64::from(*count));
-        }
-        for (index, (id, tag)) in ids((*topic, *priority, *first, *count)).zip(tags).enumerate() {
-            let tag =
-                tag.ok_or_else(|| Violation::lost(format!("the body of {id} was changed before it was stored")))?;
-            let dedup = dedup.iter().find(|mark| mark.index as usize == index).map(|mark| mark.hash);
-            if let Some(hash) = dedup {
-                if let Some((seen, _)) = self.dedups.get(&hash).filter(|(_, until)| until > published) {
-                    return Err(Violation::back(format!("{id} is stored, and its dedup id is that of {seen}")));
-                }
-                self.dedups.set(at, hash, Some((id, *dedup_until)));
-            }
-            if let Some(twin) = self.tags.get(&tag) {
-                return Err(Violation::back(format!("the message of tag {tag} is stored as {twin} and as {id}")));
-            }
-            self.store(id, Message { tag, dedup, due: *due, place: Place::Open }, at)?;
-        }
-        Ok(())
-    }
-
-    fn store(&mut self, id: MessageId, message: Message, at: u64) -> Followed {
-        let life = self.topic(id.topic)?;
-        let key = (life.namespace, life.name.clone(), id.priority);
-        if self.highest_sequence.get(&key).is_some_and(|highest| *highest >= id.sequence) {
-            return Err(Violation::back(format!("{id} does not lie above the sequences before it")));
-        }
-        self.highest_sequence.set(at, key, Some(id.sequence));
-        self.tags.set(at, message.tag, Some(id));
-        if self.messages.get(&id).is_some() {
-            return Err(Violation::back(format!("the id {id} is given out twice")));
-        }
-        self.messages.set(at, id, Some(message));
-        self.count_open(id.topic, 1, at);
-        Ok(())
-    }
-
     fn leased(&mut self, run: Run, first: LeaseNumber, at: u64) -> Followed {
         let life = self.topic(run.0)?;
         if life.dry {
             return Err(Violation::back(format!("topic {} is out of tokens, and {run:?} is leased", life.name)));
         }
         let key = (life.namespace, life.name.clone());
-        if self.highest_lease.get(&key).is_some_and(|highest| *highest >= first) {
-            return Err(Violation::back(format!("lease {} of topic {} is not a higher one", first.0, key.1)));
+        if let Some((topic, highest)) = self.highest_lease.get(&key) {
+            self.sights.saw_many("leases above an earlier life's", u64::from(*topic != run.0));
+            if *highest >= first {
+                return Err(Violation::growth(format!("lease {} of topic {} is not a higher one", first.0, key.1)));
+            }
         }
-        self.highest_lease.set(at, key, Some(LeaseNumber(first.0 + u64::from(run.3) - 1)));
+        self.highest_lease.set(at, key, Some((run.0, LeaseNumber(first.0 + u64::from(run.3) - 1))));
         for (index, id) in ids(run).enumerate() {
             let number = LeaseNumber(first.0 + index as u64);
             if let Some(due) = self.messages.get(&id).and_then(|message| message.due) {
@@ -276,36 +231,12 @@ impl Ledger {
         Ok(())
     }
 
-    fn redriven(&mut self, dead: MessageId, topic: TopicNumber, sequence: Sequence, at: u64) -> Followed {
-        self.sights.saw("redriven");
-        let id = MessageId { topic, priority: dead.priority, sequence };
-        self.change(dead, Place::Dead, Place::Redriven(id), at)?;
-        let message = self.messages.get(&dead).expect("it was just moved").clone();
-        if let Some(hash) = message.dedup
-            && let Some((_, until)) = self.dedups.get(&hash).copied().filter(|(of, _)| *of == dead)
-        {
-            self.dedups.set(at, hash, Some((id, until)));
-        }
-        self.store(id, Message { place: Place::Open, due: None, ..message }, at)
-    }
-
-    /// What was cancelled may be published again.
-    fn cancelled(&mut self, run: Run, at: u64) {
-        self.sights.saw("cancelled");
-        for id in ids(run) {
-            let dedup = self.messages.get(&id).and_then(|message| message.dedup);
-            if let Some(hash) = dedup.filter(|hash| self.dedups.get(hash).is_some_and(|(of, _)| *of == id)) {
-                self.dedups.set(at, hash, None);
-            }
-        }
-    }
-
     fn move_all(&mut self, run: Run, from: Place, to: Place, at: u64) -> Followed {
         ids(run).try_for_each(|id| self.change(id, from, to, at))
     }
 
     /// Moves a message, which has to be where the fact takes it from.
-    fn change(&mut self, id: MessageId, from: Place, to: Place, at: u64) -> Followed {
+    pub(super) fn change(&mut self, id: MessageId, from: Place, to: Place, at: u64) -> Followed {
         let message = self.messages.get(&id).cloned();
         let message = message.ok_or_else(|| Violation::back(format!("a fact moves {id}, which was never stored")))?;
         if message.place != from {
@@ -327,12 +258,12 @@ impl Ledger {
         lease.copied().ok_or_else(|| Violation::back(format!("a fact names lease {number} of {topic:?}, not current")))
     }
 
-    fn count_open(&mut self, topic: TopicNumber, by: i64, at: u64) {
+    pub(super) fn count_open(&mut self, topic: TopicNumber, by: i64, at: u64) {
         let open = self.open.get(&topic).copied().unwrap_or(0);
         self.open.set(at, topic, Some(open.checked_add_signed(by).expect("no more ends than were stored")));
     }
 
-    fn topic(&self, topic: TopicNumber) -> Result<&Topic, Violation> {
+    pub(super) fn topic(&self, topic: TopicNumber) -> Result<&Topic, Violation> {
         let life = self.topics.get(&topic).filter(|life| !life.gone);
         life.ok_or_else(|| Violation::back(format!("a fact names topic {topic:?}, which is not there")))
     }

@@ -18,6 +18,7 @@ pub fn sequences(first: Sequence, count: u32) -> impl Iterator<Item = Sequence> 
 impl Model {
     /// Takes a fact in.
     pub fn follow(&mut self, fact: &Fact) {
+        self.look_for_newest(fact);
         match fact {
             Fact::NamespaceSet { number, name, policy, rules, .. } => self.set_namespace(*number, name, policy, rules),
             Fact::NamespaceDeleted { number } => {
@@ -58,6 +59,7 @@ impl Model {
                     is_held,
                     is_limited: false,
                     was_leased: false,
+                    newest: None,
                 };
                 self.topics.insert((*group, *topic), made);
             }
@@ -204,12 +206,14 @@ impl Model {
         which: impl Iterator<Item = Sequence>,
         (lease, run, terms): (LeaseNumber, Option<LeaseNumber>, Terms),
     ) {
+        let leased_at = self.published;
         let topic = self.topic(group, topic);
         topic.was_leased = true;
         for (lease, sequence) in (lease.0..).map(LeaseNumber).zip(which) {
             let message = topic.messages.get_mut(&(priority, sequence)).expect("it was held against the model");
             message.state = State::Leased(lease);
             message.deliveries += 1;
+            message.leased_at = leased_at;
             (message.last_lease, message.terms) = (Some((lease, run)), terms);
             topic.leases.insert(lease, (priority, sequence));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millpond_types::{LeaderEpoch, LeaseNumber, Millis, Priority, RunTime, Sequence, SessionId, TopicName, WallTime};
 
-use super::Key;
+use super::{Key, Newest};
 
 /// A topic as one group has it.
 #[derive(Clone)]
@@ -25,6 +25,8 @@ pub struct Topic {
     pub is_limited: bool,
     /// Whether anything of it was ever leased.
     pub was_leased: bool,
+    /// What was published last, where one message is enough.
+    pub newest: Option<Newest>,
 }
 
 /// A message.
@@ -44,6 +46,8 @@ pub struct Message {
     pub failures: u32,
     /// Its last lease, and the first of the run that this was of, if any.
     pub last_lease: Option<(LeaseNumber, Option<LeaseNumber>)>,
+    /// How many messages had been published when that was given.
+    pub leased_at: u64,
     /// On what that was given, or extended last.
     pub terms: Terms,
     /// What it does.
@@ -117,8 +121,9 @@ impl Message {
     /// One that was published.
     pub(super) fn new(published: WallTime, due: Option<WallTime>, expires: Option<WallTime>) -> Message {
         let (since, state) = (due.unwrap_or(published), due.map_or(State::InLine, State::Delayed));
-        let (is_redriven, deliveries, failures, last_lease, terms) = (false, 0, 0, None, Terms::default());
-        Message { published, since, expires, is_redriven, deliveries, failures, last_lease, terms, state }
+        let (is_redriven, deliveries, failures) = (false, 0, 0);
+        let (last_lease, leased_at, terms) = (None, 0, Terms::default());
+        Message { published, since, expires, is_redriven, deliveries, failures, last_lease, leased_at, terms, state }
     }
 
     /// One that was published, died and was redriven, and waits since then.

@@ -33,6 +33,7 @@ impl Promises {
             return;
         }
         self.wanted.note(command);
+        self.reasons.asks(ticket, command);
         let expected = match command {
             Command::Route(route) if route.publish.producer.is_none() => {
                 Expected::Routed(routes::Routed::by(&self.model, route))
@@ -73,6 +74,7 @@ impl Promises {
         self.seats.decided(asking.ticket, &asking.command, reply, model);
         self.credits.decided(asking.ticket, &asking.command, reply);
         self.leases.decided(&asking.command, reply, model, sights)?;
+        self.terms.decided(&asking.command, reply, model, sights)?;
         self.repeats.decided(asking.ticket, &asking.command, reply, model, sights)?;
         match (&asking.command, &asking.expected, reply) {
             (Command::Topic(topic), _, Some(reply)) => watermark::shown(topic, reply, model, sights),
@@ -91,7 +93,8 @@ impl Promises {
     pub(super) fn judge_outputs(&mut self, outputs: &[Output]) -> Kept {
         self.credits.made(outputs, &mut self.sights)?;
         let given = self.seats.given(outputs);
-        self.leases.made(outputs, &given, &self.model, &mut self.sights)
+        self.leases.made(outputs, &given, &self.model, &mut self.sights)?;
+        self.terms.made(outputs, &self.model, &self.leases)
     }
 
     /// Everything was dispatched. `outputs` are those of the turn.

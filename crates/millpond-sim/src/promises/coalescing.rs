@@ -2,11 +2,8 @@
 //! of a message that waits, so that it is worked on later; and that one inherits the failures and, with ageing, how long its
 //! place has waited.
 //!
-//! Whatever stands for a message was published later: that is held against each fact by which a message ends so, and
-//! [`super::starts`] holds it against what a group is given that starts. What waits is worked on one day, or ends otherwise by
-//! a recorded reason: [`crate::stuck`] and the order see to that. So the last body is worked on after it was published, unless
-//! it ended otherwise itself. Of two of one millisecond this is known at one priority alone, and not of those that were
-//! redriven.
+//! That whatever stands for a message was published later, and is worked on, is [`super::newest`]'s business, and of what a
+//! group is given that starts [`super::starts`]'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +15,7 @@ use millpond_types::{
 };
 
 use super::Kept;
-use crate::model::{Key, Message, Model, State, Topic, TopicKey};
+use crate::model::{Message, Model, State, TopicKey};
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
@@ -102,7 +99,7 @@ pub fn published(model: &Model, fact: &Fact, asked: Option<Priority>, sights: &m
     }
 }
 
-/// Who stands for others was published later, inherits their failures and their time, and waits or is worked on.
+/// Who stands for others inherits their failures and their time, and waits or is worked on.
 pub fn superseded(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now, sights: &mut Sights) -> Kept {
     let Fact::Superseded { topic, group, which, priority, by, failures, until, since } = fact else {
         unreachable!("called for this fact alone")
@@ -114,10 +111,6 @@ pub fn superseded(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now,
     }
     let victims = model.victims(key, *which);
     let last = (*priority, *by);
-    if let Some(later) = victims.iter().find(|victim| is_later(found, **victim, last)) {
-        let what = format!("{later:?} of {} gives way to {last:?}, which was published before it", found.name);
-        return Err(Violation::coalescing(what));
-    }
     let is_redriven = victims.iter().any(|victim| found.messages[victim].is_redriven);
     sights.saw_many("redriven ones that gave way", u64::from(is_redriven));
     sights.saw_many("older ones that gave way to a redriven one", u64::from(found.messages[&last].is_redriven));
@@ -215,25 +208,6 @@ fn pauses(until: Option<RunTime>, pause: Option<(RunTime, RunTime)>, heir: &Mess
         (Some((least, most)), Some(until)) => (least..=most).contains(&until) && until.since(now.run) >= delay,
     };
     if is_right { Ok(()) } else { Err(format!("it should be {pause:?}, with a delay of {delay:?}")) }
-}
-
-/// Whether a message is known to have been published later than another one.
-fn is_later(topic: &Topic, one: Key, other: Key) -> bool {
-    let (of, than) = (&topic.messages[&one], &topic.messages[&other]);
-    let is_told_by_place = one.0 == other.0 && !of.is_redriven && !than.is_redriven;
-    of.published > than.published || of.published == than.published && is_told_by_place && one.1 > other.1
-}
-
-/// A message is declined only where another one waits that has time left.
-pub fn declined(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
-    let Fact::Declined { topic, group, .. } = fact else { unreachable!("called for this fact alone") };
-    let found = &model.topics[&(*group, *topic)];
-    sights.saw("messages declined");
-    let does_any_wait = found.waiting().any(|(_, message)| message.expires.is_none_or(|at| at > now));
-    if model.home(*group).policy_of(&found.name).coalesce != Coalesce::KeepFirst || !does_any_wait {
-        return Err(Violation::coalescing(format!("a message of {} is declined, and none waits", found.name)));
-    }
-    Ok(())
 }
 
 /// What a publish is told of the message that stands for its own.

@@ -5,10 +5,13 @@
 //!
 //! What ends a lease at any other time is a verb that names it, or something before it in its run.
 
+mod ends;
+mod lasts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, SessionBegin};
-use millpond_core::fact::{DeadReason, Fact, GroupNumber, Victims};
+use millpond_core::command::{Command, ReceiptRun, SessionBegin};
+use millpond_core::fact::{Fact, GroupNumber, Victims};
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{LeaderEpoch, LeaseNumber, Millis, Receipt, RunTime, SessionId};
 
@@ -126,11 +129,11 @@ impl Leases {
     /// Something has happened, by the command of a client or else by itself.
     pub fn happened(&self, model: &Model, fact: &Fact, asked: Option<&Command>, sights: &mut Sights) -> Kept {
         match fact {
-            Fact::Extended { .. } => extended(model, fact, asked, self.now),
+            Fact::Extended { .. } => lasts::extended(model, fact, asked, self.now),
             Fact::Acked { .. } | Fact::Returned { .. } => self.ended(model, fact, asked, sights),
             Fact::Died { which: Victims::Leased { .. }, .. }
             | Fact::Superseded { which: Victims::Leased { .. }, .. } => self.ended(model, fact, asked, sights),
-            Fact::OfficeLeft { group, .. } if asked.is_none() && self.up < self.grace => {
+            Fact::OfficeLeft { group, .. } if asked.is_none() && self.is_graced() => {
                 let epoch = model.groups[group].office.expect("it was left").epoch;
                 match self.led.contains(&(*group, epoch)) {
                     true => Err(Violation::grace(format!("the office of group {group} lapses at {:?}", self.up))),
@@ -141,85 +144,14 @@ impl Leases {
         }
     }
 
-    fn ended(&self, model: &Model, fact: &Fact, asked: Option<&Command>, sights: &mut Sights) -> Kept {
-        let (topic, group) = fact.topic().expect("a lease is of a topic");
-        let key = (group.expect("and of a group"), topic);
-        let (lease, count, end) = match fact {
-            Fact::Acked { lease, count, .. } => (lease, count, End::Acked),
-            Fact::Returned { lease, count, failed, .. } => (lease, count, End::Back { failed: *failed }),
-            Fact::Died { which: Victims::Leased { lease, count }, reason, .. } => (lease, count, End::Dead(*reason)),
-            Fact::Superseded { which: Victims::Leased { lease, count }, .. } => (lease, count, End::GaveWay),
-            _ => unreachable!("called for these facts alone"),
-        };
-        for lease in (lease.0..lease.0 + u64::from(*count)).map(LeaseNumber) {
-            let message = &model.topics[&key].messages[&model.topics[&key].leases[&lease]];
-            self.may_end(model, (key, lease, message), end, asked, sights)?;
-        }
-        Ok(())
+    /// Whether a session that was lost was not resumed in time.
+    pub fn has_expired(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.is_up(self.now))
     }
 
-    fn may_end(
-        &self,
-        model: &Model,
-        (key, lease, message): (TopicKey, LeaseNumber, &Message),
-        end: End,
-        asked: Option<&Command>,
-        sights: &mut Sights,
-    ) -> Kept {
-        let holder = message.terms.holder;
-        // Who gives a message of a run back gives back what is behind it.
-        let comes_back = matches!(end, End::Back { failed: false } | End::GaveWay);
-        let is_rest = message.is_of_run() && comes_back;
-        let may = match asked {
-            Some(Command::Finish(Finish { verb, receipts, .. })) => {
-                let is_meant = match verb {
-                    FinishVerb::Ack => end == End::Acked,
-                    FinishVerb::Release { .. } => comes_back,
-                    FinishVerb::Fail { .. } => {
-                        matches!(end, End::Back { failed: true } | End::GaveWay | End::Dead(DeadReason::Failed))
-                    }
-                    FinishVerb::Reject { .. } => end == End::Dead(DeadReason::Rejected),
-                    FinishVerb::Damaged => end == End::Dead(DeadReason::Damaged),
-                    FinishVerb::Extend { .. } => false,
-                };
-                let gives_back = matches!(verb, FinishVerb::Release { .. } | FinishVerb::Fail { .. });
-                match is_named(receipts, key, lease) {
-                    true => is_meant,
-                    false => gives_back && is_rest,
-                }
-            }
-            Some(Command::Forward(forward)) => end == End::Acked && is_named(&forward.receipts, key, lease),
-            Some(Command::WithdrawRequest { .. }) => comes_back,
-            Some(Command::SessionBegin(begin)) => {
-                is_rest || comes_back && holder == begin.session && !is_named(&begin.held, key, lease)
-            }
-            Some(Command::SessionEnd(session)) => is_rest || comes_back && holder == *session,
-            _ if model.groups[&key.0].is_ending && end == (End::Back { failed: false }) => true,
-            Some(_) => false,
-            // A forward that had to wait.
-            None if end == End::Acked => true,
-            None => match end {
-                End::Back { failed: true } | End::Dead(DeadReason::LeaseExpired) | End::GaveWay => {
-                    if self.is_up(model, key, message) && !self.is_graced(key, lease) {
-                        sights.saw(match holder {
-                            SessionId(0) => "leases that ran out at their deadline",
-                            _ => "leases that ran out with their session",
-                        });
-                        return Ok(());
-                    }
-                    is_rest
-                }
-                _ => is_rest,
-            },
-        };
-        if may {
-            return Ok(());
-        }
-        let what = format!("lease {} of {key:?} ends by {end:?} at {:?}: {:?}", lease.0, self.now, message.terms);
-        match asked {
-            None if self.is_up(model, key, message) => Err(Violation::grace(what)),
-            _ => Err(Violation::leases(what)),
-        }
+    /// Whether the grace of the last start goes on.
+    pub fn is_graced(&self) -> bool {
+        self.up < self.grace
     }
 
     /// Whether a lease's time is over.
@@ -234,8 +166,8 @@ impl Leases {
     }
 
     /// Whether the grace of a start holds for a lease.
-    fn is_graced(&self, key: TopicKey, lease: LeaseNumber) -> bool {
-        self.up < self.grace && self.found.contains(&(key, lease))
+    fn is_kept(&self, key: TopicKey, lease: LeaseNumber) -> bool {
+        self.is_graced() && self.found.contains(&(key, lease))
     }
 
     /// A turn has made these outputs, and this is what was leased in it. Whatever should be over is.
@@ -249,7 +181,7 @@ impl Leases {
         for output in outputs {
             let Output::SessionExpired(id) = output else { continue };
             match self.sessions.remove(id) {
-                Some(session) if session.is_up(self.now) && session.is_found && self.up < self.grace => {
+                Some(session) if session.is_up(self.now) && session.is_found && self.is_graced() => {
                     return Err(Violation::grace(format!("{id:?} expires at {:?}", self.up)));
                 }
                 Some(session) if session.is_up(self.now) => sights.saw("sessions that expired in their time"),
@@ -258,7 +190,7 @@ impl Leases {
         }
         given.iter().try_for_each(|(seat, run)| self.given(seat, run, model))?;
         let mut overdue = model.leases().filter(|(key, _, message)| self.is_up(model, *key, message));
-        if self.up < self.grace {
+        if self.is_graced() {
             sights.saw_many("leases that the grace of a start kept", overdue.count() as u64);
             return Ok(());
         }
@@ -273,26 +205,6 @@ impl Leases {
             }
         }
     }
-
-    /// What was leased lasts for as long as was asked for.
-    fn given(&self, seat: &Seat, run: &LeasedRun, model: &Model) -> Kept {
-        let key = (run.receipt.group, run.receipt.topic);
-        let Some(topic) = model.topics.get(&key).filter(|_| !seat.at_most_once) else { return Ok(()) };
-        let duration = seat.lease.unwrap_or_else(|| model.home(key.0).policy_of(&topic.name).lease);
-        for lease in (run.receipt.lease.0..).take(run.count as usize).map(LeaseNumber) {
-            let Some(place) = topic.leases.get(&lease) else { continue };
-            let Terms { holder, duration: lasts, deadline, .. } = topic.messages[place].terms;
-            if (holder, lasts, deadline) != (seat.holder, duration, self.now + duration) {
-                let what = format!(
-                    "lease {} of {key:?} is {holder:?}'s for {lasts:?} until {deadline:?}, and was asked for by {:?} for \
-                     {duration:?} at {:?}",
-                    lease.0, seat.holder, self.now
-                );
-                return Err(Violation::leases(what));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Session {
@@ -301,57 +213,8 @@ impl Session {
     }
 }
 
-/// How a lease ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    Acked,
-    Back {
-        failed: bool,
-    },
-    Dead(DeadReason),
-    /// Another message stands for it.
-    GaveWay,
-}
-
-/// A lease lasts for another time: for as long as was asked for, or what was left out of a heartbeat for as long as it was.
-fn extended(model: &Model, fact: &Fact, asked: Option<&Command>, now: RunTime) -> Kept {
-    let Fact::Extended { topic, group, lease, count, holder, duration, deadline } = fact else {
-        unreachable!("called for this fact alone")
-    };
-    let (key, found) = ((*group, *topic), &model.topics[&(*group, *topic)]);
-    for lease in (lease.0..lease.0 + u64::from(*count)).map(LeaseNumber) {
-        let before = found.messages[&found.leases[&lease]].terms;
-        let wanted = match asked {
-            Some(Command::Finish(Finish { verb: FinishVerb::Extend { lease: asked }, receipts, .. }))
-                if is_named(receipts, key, lease) =>
-            {
-                Some((before.holder, asked.unwrap_or_else(|| model.home(*group).policy_of(&found.name).lease)))
-            }
-            Some(Command::Heartbeat { session, except }) => {
-                let is_left_out = except.iter().any(|of| ((of.group, of.topic), of.lease) == (key, lease));
-                Some((SessionId(0), before.duration)).filter(|_| is_left_out && before.holder == *session)
-            }
-            _ => None,
-        };
-        let latest = model.groups[group].office.map(|office| match office.outgoing {
-            Some(until) => until,
-            None => now + office.terms.handover,
-        });
-        let until = now + *duration;
-        let until = latest.map_or(until, |latest| latest.min(until));
-        if wanted != Some((*holder, *duration)) || *deadline != until {
-            let what = format!(
-                "lease {} of {key:?} lasts {duration:?} until {deadline:?} for {holder:?}, and should {wanted:?} until {until:?}",
-                lease.0
-            );
-            return Err(Violation::leases(what));
-        }
-    }
-    Ok(())
-}
-
 /// Whether receipts name a lease.
-fn is_named(receipts: &[ReceiptRun], (group, topic): TopicKey, lease: LeaseNumber) -> bool {
+pub fn is_named(receipts: &[ReceiptRun], (group, topic): TopicKey, lease: LeaseNumber) -> bool {
     receipts.iter().any(|run| {
         (run.first.group, run.first.topic) == (group, topic) && (run.first.lease..run.end()).contains(&lease)
     })

@@ -100,7 +100,8 @@ impl Seats {
     }
 }
 
-fn group_of(model: &Model, namespace: &NamespaceName, group: &GroupName) -> Option<GroupNumber> {
+/// The group of a name, if it is there and not being deleted.
+pub fn group_of(model: &Model, namespace: &NamespaceName, group: &GroupName) -> Option<GroupNumber> {
     let namespace = model.namespace(namespace)?;
     model.groups_of(namespace).find(|number| model.groups[number].name == *group)
 }

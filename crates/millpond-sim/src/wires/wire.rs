@@ -29,8 +29,10 @@ const SAYS: usize = 4096;
 enum Manner {
     /// All at once.
     Prompt,
-    /// A few at a time, down to one.
+    /// A few at a time.
     Trickle,
+    /// One at a time: whatever is said meanwhile is split at every byte.
+    Drip,
     /// What the client says goes nowhere, for now.
     DeafBroker,
     /// What the broker says goes nowhere, for now.
@@ -125,8 +127,8 @@ impl Wire {
             return;
         }
         if network.one_in(MANNER_LASTS) {
-            let manners = [Manner::Prompt, Manner::Trickle, Manner::DeafBroker, Manner::DeafClient];
-            self.manner = manners[network.weighted(&[6, 3, 1, 1])];
+            let manners = [Manner::Prompt, Manner::Trickle, Manner::Drip, Manner::DeafBroker, Manner::DeafClient];
+            self.manner = manners[network.weighted(&[6, 2, 1, 1, 1])];
         }
         let is_silent = matches!(self.manner, Manner::DeafBroker | Manner::DeafClient);
         if self.end.is_some() && is_silent && network.one_in(PATIENCE) {
@@ -148,9 +150,13 @@ impl Wire {
         let count = match self.manner {
             Manner::DeafBroker => 0,
             Manner::Trickle => network.below(TRICKLE) as usize,
+            Manner::Drip => 1,
             Manner::Prompt | Manner::DeafClient => usize::MAX,
         };
         let count = count.min(self.to_broker.len());
+        let is_held_back = self.manner == Manner::DeafBroker && !self.to_broker.is_empty();
+        sights.saw_many("frames held back on their way", u64::from(is_held_back));
+        sights.saw_many("bytes that came one by one", u64::from(self.manner == Manner::Drip && count > 0));
         let bytes: Vec<u8> = self.to_broker.drain(..count).collect();
         if !self.to_broker.is_empty() && count > 0 {
             sights.saw("frames split on their way");
@@ -164,6 +170,8 @@ impl Wire {
                     sights.saw("connections closed by the broker");
                     let is_for_session = closed.code == Code::SessionUnknown;
                     sights.saw_many("connections closed for their session", u64::from(is_for_session));
+                    let is_half_open = !is_for_session && self.end.is_none() && !self.ends;
+                    sights.saw_many("half-open connections closed by the broker", u64::from(is_half_open));
                     // Its client has gone on elsewhere, and what it said before that comes only now.
                     let comes_late = is_for_session && count > 0 && self.end.is_none();
                     sights.saw_many("frames that come behind a takeover", u64::from(comes_late));
@@ -194,13 +202,17 @@ impl Wire {
             return Ok(Vec::new());
         };
         if self.manner == Manner::DeafClient {
+            sights.saw_many("frames held back on their way to a client", u64::from(!self.to_client.is_empty()));
             return Ok(Vec::new());
         }
         let count = match self.manner {
             Manner::Trickle => network.below(TRICKLE) as usize,
+            Manner::Drip => 1,
             _ => usize::MAX,
         };
         let count = count.min(self.to_client.len());
+        sights.saw_many("frames split on their way to a client", u64::from(0 < count && count < self.to_client.len()));
+        sights.saw_many("bytes that came to a client one by one", u64::from(self.manner == Manner::Drip && count > 0));
         let mut heard = end.hear(self.to_client.drain(..count), sights)?;
         if self.edge.is_none() && self.to_client.is_empty() {
             self.end = None;

@@ -1,0 +1,162 @@
+//! Faults between those who ask and the core: what becomes of a command.
+
+use millpond_core::command::{Attach, Command, Receive, SessionBegin, Ticket, TopicRef};
+use millpond_types::{
+    Coalesce, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overrides, Policy, Priority, Quotas, Retention, Rule,
+    Rules, Start, TopicName,
+};
+
+use super::Canary;
+
+impl Canary {
+    /// What becomes of a command on its way to the core.
+    pub fn mistakes(self, command: Command) -> Command {
+        match (self, command) {
+            (Canary::Connections, Command::Withdraw(_)) => Command::Withdraw(Ticket(u64::MAX)),
+            (Canary::Exclusive, Command::GroupCreate { namespace, name, start, .. }) => {
+                Command::GroupCreate { namespace, name, start, kind: GroupKind::Shared }
+            }
+            (
+                Canary::Terms | Canary::LongTerms | Canary::Handover,
+                Command::GroupCreate { namespace, name, start, kind: GroupKind::Exclusive(terms) },
+            ) => {
+                let kind = GroupKind::Exclusive(self.mistimes(terms));
+                Command::GroupCreate { namespace, name, start, kind }
+            }
+            (Canary::Leases, Command::Attach(attach)) => {
+                Command::Attach(Attach { lease: attach.lease.map(half), ..attach })
+            }
+            (Canary::Leases, Command::Receive(receive)) => {
+                Command::Receive(Receive { lease: receive.lease.map(half), ..receive })
+            }
+            (Canary::Exceptions, Command::Heartbeat { session, .. }) => {
+                Command::Heartbeat { session, except: Vec::new() }
+            }
+            (Canary::Resumption, Command::SessionBegin(begin)) => {
+                Command::SessionBegin(SessionBegin { resume: half(begin.resume), ..begin })
+            }
+            (Canary::Credit, command) => doubled(command),
+            (Canary::Reasons, Command::Purge { namespace, group, .. }) => {
+                Command::Purge { namespace, filter: Filter::All, group }
+            }
+            (Canary::Starved, Command::Credit { session, consumer, .. }) => {
+                Command::Credit { session, consumer, messages: 0, bytes: 0 }
+            }
+            (Canary::Receives, Command::Receive(receive)) => {
+                let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
+                Command::Receive(Receive { messages, bytes, ..receive })
+            }
+            (Canary::Paused, Command::Pause { topic, prefix }) => Command::Pause { topic: mistaken(topic), prefix },
+            (Canary::Paused, Command::Resume { topic, prefix }) => Command::Resume { topic: mistaken(topic), prefix },
+            (Canary::HeirPriority, Command::Publish(mut publish)) => {
+                publish.runs.iter_mut().for_each(|run| run.priority = Priority::LOWEST);
+                Command::Publish(publish)
+            }
+            (Canary::Halves, Command::Forward(forward)) => Command::Publish(forward.publish),
+            (_, Command::NamespaceSet { name, policy, rules, based_on }) => {
+                let own = |rule: &Rule| {
+                    let policy = self.misreads(rule.overrides.over(&policy));
+                    Rule { overrides: Overrides { dedup_window: None, ..Overrides::from(&policy) }, ..rule.clone() }
+                };
+                let changed = Rules::new(rules.iter().map(own).collect()).expect("they are as many and as they were");
+                let rules = if self.misreads(policy.clone()) == policy { rules } else { changed };
+                Command::NamespaceSet { name, policy: self.misreads(policy), rules, based_on }
+            }
+            (Canary::Starts, Command::GroupCreate { namespace, name, start: Start::At(_), kind }) => {
+                Command::GroupCreate { namespace, name, start: Start::Earliest, kind }
+            }
+            (Canary::Once, Command::Attach(attach)) => Command::Attach(Attach { at_most_once: false, ..attach }),
+            (Canary::Once, Command::Receive(receive)) => Command::Receive(Receive { at_most_once: false, ..receive }),
+            (Canary::Repeats, Command::Receive(receive)) => Command::Receive(Receive { request: None, ..receive }),
+            (Canary::Routes, Command::Route(mut route)) => {
+                if route.publish.runs.len() > 1 {
+                    route.publish.runs.pop();
+                }
+                Command::Route(route)
+            }
+            (Canary::Expiry | Canary::Dedup | Canary::Sessions, Command::Publish(mut publish)) => {
+                if self == Canary::Sessions {
+                    publish.producer = None;
+                }
+                for run in &mut publish.runs {
+                    match self {
+                        Canary::Expiry => run.ttl = run.ttl.map(|ttl| Millis(ttl.0 / 2)),
+                        Canary::Dedup => run.dedup.clear(),
+                        _ => {}
+                    }
+                }
+                Command::Publish(publish)
+            }
+            (_, command) => command,
+        }
+    }
+
+    /// How the terms of an office are understood.
+    fn mistimes(self, terms: OfficeTerms) -> OfficeTerms {
+        let OfficeTerms { term, handover } = terms;
+        match self {
+            Canary::Terms => OfficeTerms { term: half(term), handover },
+            Canary::LongTerms => OfficeTerms { term: Millis(term.0 * 2), handover },
+            _ => OfficeTerms { term, handover: half(handover) },
+        }
+    }
+
+    /// How a policy is understood.
+    fn misreads(self, policy: Policy) -> Policy {
+        let is_strict = policy.max_in_flight == Some(1);
+        match self {
+            Canary::Order if is_strict => Policy { max_in_flight: None, run: 1, ..policy },
+            Canary::Newest if policy.coalesce == Coalesce::KeepLatest => {
+                Policy { coalesce: Coalesce::KeepFirst, ..policy }
+            }
+            Canary::Coalescing => Policy { coalesce: Coalesce::Off, ..policy },
+            Canary::Priority => {
+                let other = if policy.dispatch == Dispatch::Fair { Dispatch::Priority } else { Dispatch::Fair };
+                Policy { dispatch: other, ..policy }
+            }
+            Canary::Room => Policy { max_waiting: policy.max_waiting.map(|most| most * 2), ..policy },
+            Canary::Quotas => {
+                let messages = policy.quotas.messages.map(|most| most * 2);
+                Policy { quotas: Quotas { messages, ..policy.quotas }, ..policy }
+            }
+            Canary::Ageing => Policy { ageing: None, ..policy },
+            Canary::Fairness => Policy { weight: policy.weight * 8, ..policy },
+            Canary::Retention => {
+                let Retention { age, count } = policy.retention;
+                Policy { retention: Retention { age, count: count.map(|count| count / 2) }, ..policy }
+            }
+            Canary::Leases => Policy { lease: half(policy.lease), ..policy },
+            Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
+            _ => policy,
+        }
+    }
+
+    /// What a client's frame says for what the client means.
+    pub fn overstates(self, command: Command) -> Command {
+        if self == Canary::Overdrawn { doubled(command) } else { command }
+    }
+}
+
+fn half(time: Millis) -> Millis {
+    Millis(time.0 / 2)
+}
+
+/// Twice the credit.
+fn doubled(command: Command) -> Command {
+    match command {
+        Command::Attach(attach) => {
+            let (messages, bytes) = (attach.messages * 2, attach.bytes * 2);
+            Command::Attach(Attach { messages, bytes, ..attach })
+        }
+        Command::Credit { session, consumer, messages, bytes } => {
+            Command::Credit { session, consumer, messages: messages * 2, bytes: bytes * 2 }
+        }
+        command => command,
+    }
+}
+
+/// The same topic but for the end of its name.
+fn mistaken(topic: TopicRef) -> TopicRef {
+    let name = TopicName::try_from(format!("{}?", topic.name).as_str()).expect("a name of a simulation is short");
+    TopicRef { name, ..topic }
+}

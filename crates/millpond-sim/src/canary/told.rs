@@ -1,0 +1,83 @@
+//! Faults between the core and those who are told: what becomes of an output.
+
+use bytes::Bytes;
+use millpond_core::output::{Output, Reply};
+use millpond_types::{FinishOutcome, Sequence};
+
+use super::{Canary, changed};
+
+impl Canary {
+    /// What becomes of answers on their way to those who asked.
+    pub fn misleads(self, outputs: &mut [Output]) {
+        for output in outputs {
+            match (self, output) {
+                (Canary::Watermark, Output::Reply { reply: Reply::Topics(views), .. }) => {
+                    let cursors = views.iter_mut().flat_map(|view| &mut view.cursors);
+                    cursors.for_each(|cursor| cursor.completion = Sequence(cursor.completion.0 + 1));
+                }
+                (Canary::Receipts, Output::Reply { reply: Reply::Finished(outcomes), .. }) => {
+                    let lost = outcomes.iter_mut().filter(|run| run.outcome == FinishOutcome::LeaseLost);
+                    lost.for_each(|run| run.outcome = FinishOutcome::Done);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What is told, and in which order. `late` is what has still to come.
+    pub fn mixes(self, outputs: Vec<Output>, late: &mut Option<Output>) -> Vec<Output> {
+        let mut mixed = Vec::new();
+        for output in outputs {
+            match (&output, &*late) {
+                (Output::Delivery { epoch: Some(_), .. }, None) if self == Canary::Mixed => *late = Some(output),
+                (Output::Delivery { epoch: Some(next), .. }, Some(Output::Delivery { epoch: Some(epoch), .. }))
+                    if next > epoch =>
+                {
+                    mixed.push(output);
+                    mixed.extend(late.take());
+                }
+                _ => mixed.push(output),
+            }
+        }
+        mixed
+    }
+
+    /// Whether an output that has to wait for the sync is told without.
+    pub fn tells_early(self, output: &Output) -> bool {
+        match (self, output) {
+            (Canary::Lost, Output::Reply { reply, .. }) => matches!(reply, Reply::Published { .. }),
+            (Canary::Back, Output::Reply { reply, .. }) => matches!(reply, Reply::Finished(_)),
+            (Canary::Answered, Output::Reply { reply, .. }) => matches!(reply, Reply::Count(_)),
+            (Canary::Reigns, Output::Standing { .. } | Output::Delivery { epoch: Some(_), .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether an output is dropped on its way.
+    pub fn swallows(self, output: &Output) -> bool {
+        match (self, output) {
+            (Canary::Stuck, Output::Delivery { epoch, .. }) => epoch.is_none(),
+            (Canary::Waits, Output::Reply { reply, .. }) => matches!(reply, Reply::Received(_)),
+            _ => false,
+        }
+    }
+
+    /// The same of one that is for a connection.
+    pub fn forgets(self, output: &Output) -> bool {
+        self == Canary::Answers && matches!(output, Output::Reply { .. })
+    }
+
+    /// Whom a connection is told that something is for.
+    pub fn misdirects(self, output: &mut Output) {
+        if let (Canary::Strangers, Output::Delivery { consumer, .. }) = (self, output) {
+            *consumer = !*consumer;
+        }
+    }
+
+    /// Changes what a connection's client is given.
+    pub fn garbles(self, block: &mut Bytes) {
+        if self == Canary::Frames {
+            *block = changed(block);
+        }
+    }
+}

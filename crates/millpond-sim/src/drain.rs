@@ -1,0 +1,94 @@
+//! The end of a life: with willing consumers and enough time, everything comes to its end, and whoever waits is told.
+
+use millpond_core::command::Command;
+
+use crate::audit::audit;
+use crate::candidates;
+use crate::clients::{Asked, Request};
+use crate::stuck;
+use crate::verdict::Violation;
+use crate::world::World;
+
+/// Rounds in which everything has to come to its end. A round brings the next deadline. A life leaves some hundred, and has
+/// one for each receive that waits for less than a second, up to the last due time, which may be more than an hour away.
+const ROUNDS: u32 = 10_000;
+/// Seconds within which everything that waits has waited for long enough.
+const SECONDS_LAST: u64 = 12;
+/// Rounds without a deadline or an end after which what is left is stuck: answers and hand-overs take two or three.
+const ROUNDS_IDLE: u32 = 10;
+
+impl World {
+    /// Finishes everything.
+    pub(crate) fn drain(&mut self) -> Result<(), Violation> {
+        self.tape.note(format_args!("from here on everything is finished"));
+        self.heal()?;
+        self.wires.smooth();
+        // Groups that are still to be made come before those who read for them.
+        self.settle()?;
+        let (mut idle, mut left) = (0, 0);
+        for _ in 0..ROUNDS {
+            let mut requests = self.clients.finish();
+            let is_led = self.is_anything_led();
+            requests.extend(self.candidates.finish(is_led));
+            requests.extend(self.subscribers.finish());
+            self.ask(requests);
+            self.settle()?;
+            self.look_for_untold()?;
+            // The model knows it without a walk.
+            let is_left = self.promises.model.left().is_some() || stuck::left(&self.ledger).is_some();
+            if !is_left && !self.is_anything_led() {
+                return self.look_at_the_end();
+            }
+            let wake = self.broker().core().next_wake();
+            // It sleeps until the time comes or something does: where it sleeps for too long, everything stands still.
+            if let Some(sleep) = self.broker().sleeps() {
+                self.clock.pass(wake.map_or(0, |wake| wake.0).max(sleep.as_millis() as u64 + 1));
+            }
+            let topics = &self.promises.model.topics;
+            let before = std::mem::replace(&mut left, topics.values().map(|topic| topic.messages.len()).sum());
+            idle = if wake.is_some() || before != left { 0 } else { idle + 1 };
+            if idle > ROUNDS_IDLE {
+                break;
+            }
+        }
+        Err(stuck::violation(&self.ledger, &self.promises.model))
+    }
+
+    /// Whether anything is left of what the candidates were published.
+    fn is_anything_led(&self) -> bool {
+        let model = &self.promises.model;
+        model.topics.keys().any(|(group, _)| model.home(*group).name.as_str() == candidates::NAMESPACE)
+    }
+
+    /// Where nothing goes on, nobody waits for anything that is there.
+    fn look_for_untold(&mut self) -> Result<(), Violation> {
+        let now = self.broker().core().now().run;
+        if self.numb_until.is_some_and(|until| now < until) {
+            return Ok(());
+        }
+        self.promises.look_for_untold()
+    }
+
+    fn look_at_the_end(&mut self) -> Result<(), Violation> {
+        // Receives that wait come to their end.
+        for _ in 0..SECONDS_LAST {
+            self.clock.pass(1000);
+            self.settle()?;
+        }
+        let waits = self.promises.waits();
+        let is_receive = |asked: &&Asked| matches!(asked, Asked::Receive(_));
+        if waits > 0 || self.open.values().any(|asked| is_receive(&asked)) {
+            return Err(Violation::stuck(format!(
+                "{waits} receives wait for longer than they asked to, or are not told"
+            )));
+        }
+        self.ask(vec![Request { command: Command::Namespaces { after: None }, asked: Asked::Drained }]);
+        self.settle()?;
+        assert!(!self.broker().is_fetching(), "counts are in memory");
+        if let Some(asked) = self.wires.unanswered() {
+            return Err(Violation::stuck(format!("nobody answers {asked:?}, and its connection is there")));
+        }
+        let broker = self.broker.as_ref().expect("the broker runs");
+        audit(broker, &self.ledger, &self.promises.model)
+    }
+}
