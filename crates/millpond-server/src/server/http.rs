@@ -160,6 +160,7 @@ async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
         connections: shared.registry.connections(),
         finishing: shared.writer.weight(FINISHING),
         publishing: shared.writer.weight(PUBLISHING),
+        unread: shared.registry.unread(),
         memory: resident_bytes().unwrap_or_default(),
         disk_free: rustix::fs::statvfs(data).map_or(0, |disk| disk.f_bavail * disk.f_frsize),
         ready: shared.health.is_ready(),
