@@ -48,15 +48,15 @@ impl Conversation {
                 return Ok(());
             }
             frame::Request::Credit { consumer, messages, bytes } => {
-                self.add_credit(consumer, Grant { messages, bytes });
-                return Ok(());
+                return self.add_credit(consumer, Grant { messages, bytes }, correlation);
             }
             frame::Request::Heartbeat { except } => {
-                if let Some(session) = &mut self.session {
-                    session.heartbeat = now;
-                    let session = session.id;
-                    self.tell(Command::Heartbeat { session, except });
-                }
+                let Some(session) = &mut self.session else {
+                    return self.refuse(correlation, Code::SessionUnknown, NO_SESSION);
+                };
+                session.heartbeat = now;
+                let session = session.id;
+                self.tell(Command::Heartbeat { session, except });
                 return Ok(());
             }
             frame::Request::SessionBegin { session, resume, held } => {
@@ -361,11 +361,18 @@ impl Conversation {
         })
     }
 
-    fn add_credit(&mut self, consumer: u32, credit: Grant) {
-        let found = self.consumers.iter_mut().find(|other| other.number == consumer);
-        if let Some(told) = found.and_then(|found| found.window.add(credit)) {
+    fn add_credit(&mut self, consumer: u32, credit: Grant, correlation: u32) -> Result<(), Close> {
+        if self.session.is_none() {
+            return self.refuse(correlation, Code::SessionUnknown, NO_SESSION);
+        }
+        let Some(found) = self.consumers.iter_mut().find(|other| other.number == consumer) else {
+            let detail = format!("no consumer {consumer} is attached here; attach it first");
+            return self.refuse(correlation, Code::ConsumerUnknown, &detail);
+        };
+        if let Some(told) = found.window.add(credit) {
             self.tell_credit(consumer, told);
         }
+        Ok(())
     }
 
     pub(super) fn tell_credit(&mut self, consumer: u32, credit: Grant) {
