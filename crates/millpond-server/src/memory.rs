@@ -18,6 +18,7 @@
 //! | held | 30 | 26 MiB | publishes that connections have read while their lane is full | those connections are not read |
 //! | receiving | 30 | 26 MiB | frames that are not whole yet | large frames wait their turn |
 //! | sending | 40 | 35 MiB | bodies that are read and frames that wait to be written | further ones wait as envelopes |
+//! | unread | 10 | 9 MiB | answers that wait to become frames, bodies apart | whoever has more than a few of them is not read |
 //! | windows | 20 | 17 MiB | envelopes of deliveries | windows shrink |
 //! | connections | 80 | 70 MiB | what a connection takes whether or not it does anything | further connections are refused |
 //!
@@ -87,6 +88,7 @@ pub(crate) struct Shares {
     pub(crate) held: usize,
     pub(crate) receiving: usize,
     pub(crate) sending: usize,
+    pub(crate) unread: usize,
     pub(crate) windows: usize,
     /// How many connections the share is enough for.
     pub(crate) connections: usize,
@@ -124,6 +126,7 @@ impl Shares {
             receiving: (share(30) as usize).max(Receiving::MIN),
             // A body that is read is there twice until it is a frame.
             sending: (share(40) / 2).max(SENDING_MIN) as usize,
+            unread: share(10) as usize,
             windows: share(20) as usize,
             connections: ((share(80) / CONNECTION) as usize).max(CONNECTIONS_MIN),
         };
@@ -144,8 +147,8 @@ impl Shares {
 
     /// Bytes of all that is on its way into the state or out of it.
     fn buffers(&self) -> u64 {
-        let Shares { tail, batch, held, receiving, sending, windows, connections, .. } = *self;
-        let bytes = LANES + held + receiving + 2 * sending + windows;
+        let Shares { tail, batch, held, receiving, sending, unread, windows, connections, .. } = *self;
+        let bytes = LANES + held + receiving + 2 * sending + unread + windows;
         tail + BATCHES * batch + bytes as u64 + connections as u64 * CONNECTION
     }
 }

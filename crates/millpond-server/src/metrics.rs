@@ -75,6 +75,7 @@ struct Gauges {
     connections: Gauge,
     finishing: Gauge,
     publishing: Gauge,
+    unread: Gauge,
     memory: Gauge,
     disk_free: Gauge,
     ready: Gauge,
@@ -94,6 +95,8 @@ pub(crate) struct Readings {
     /// Bytes that wait in the writer's lanes.
     pub(crate) finishing: usize,
     pub(crate) publishing: usize,
+    /// Bytes of answers that are not written.
+    pub(crate) unread: usize,
     /// Bytes of the process that are in memory.
     pub(crate) memory: u64,
     /// Bytes left on the file system of the data directory.
@@ -205,6 +208,7 @@ impl Metrics {
             ("connections", "Connections open now", &self.gauges.connections),
             ("queue_finishing_bytes", "Finishing requests that wait for the writer", &self.gauges.finishing),
             ("queue_publishing_bytes", "Publishes that wait for the writer", &self.gauges.publishing),
+            ("unread_bytes", "Answers that wait until their clients read those in front, about", &self.gauges.unread),
             ("memory_resident_bytes", "Memory of the process", &self.gauges.memory),
             ("disk_free_bytes", "Space left for the data directory", &self.gauges.disk_free),
             ("ready", "Whether requests are served", &self.gauges.ready),
@@ -242,6 +246,7 @@ impl Metrics {
         set(&self.gauges.connections, readings.connections as u64);
         set(&self.gauges.finishing, readings.finishing as u64);
         set(&self.gauges.publishing, readings.publishing as u64);
+        set(&self.gauges.unread, readings.unread as u64);
         set(&self.gauges.memory, readings.memory);
         set(&self.gauges.disk_free, readings.disk_free);
         set(&self.gauges.ready, readings.ready.into());

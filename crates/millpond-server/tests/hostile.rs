@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::*;
 use millpond_server::{Config, ServeError, Server};
-use millpond_types::limits::{FRAME_MAX, PUBLISH_MESSAGES_MAX};
+use millpond_types::limits::{FRAME_MAX, PUBLISH_MESSAGES_MAX, RECEIVE_MESSAGES_MAX};
 use millpond_types::{
     Code, DedupWindow, Filter, GroupName, Millis, NamespaceName, Policy, PublishOutcome, Quotas, Receipt, Rules,
     SessionId, block,
@@ -34,6 +34,52 @@ fn assert_closed(client: &mut Client, code: Code) {
         Some(Response::Closing { code: found, detail }) => assert_eq!(found, code, "{detail}"),
         other => panic!("closed without a reason: {other:?}"),
     }
+}
+
+#[test]
+fn credit_and_heartbeats_for_nobody_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    let credit = |consumer| Request::Credit { consumer, messages: 1, bytes: 1000 };
+    let refused = |client: &mut Client, request: Request, code: Code, part: &str| match client.ask(request) {
+        Response::Error { code: found, detail } => {
+            assert!(found == code && detail.contains(part), "{found:?} {detail}")
+        }
+        other => panic!("{other:?}"),
+    };
+    refused(&mut client, credit(1), Code::SessionUnknown, "begin one");
+    refused(&mut client, Request::Heartbeat { except: Vec::new() }, Code::SessionUnknown, "begin one");
+    client.begin_session(SessionId(0), Vec::new());
+    client.attach(1, 1);
+    refused(&mut client, credit(9), Code::ConsumerUnknown, "consumer 9");
+    assert_eq!(client.ask(Request::Detach { consumer: 1 }), Response::Done);
+    refused(&mut client, credit(1), Code::ConsumerUnknown, "consumer 1");
+    // The connection goes on, and as much credit as a frame can name is as much as there can be.
+    client.attach(1, 1);
+    for _ in 0..2 {
+        client.send(Request::Credit { consumer: 1, messages: u32::MAX, bytes: u64::MAX });
+    }
+    client.publish("t", &["a", "b"]);
+    let leases = client.delivery();
+    assert_eq!(bodies(&leases), ["a", "b"]);
+    client.ack(leases[0].receipt, 2);
+    client.send(Request::Heartbeat { except: vec![leases[0].receipt] });
+    client.publish("t", &["c"]);
+    assert_eq!(bodies(&client.delivery()), ["c"]);
+    server.shutdown().unwrap();
+}
+
+/// So the answer fits a frame, and the next receive has the rest.
+#[test]
+fn a_receive_of_more_than_an_answer_holds_is_given_as_much_as_that() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    client.publish("t", &["x"; 3000]);
+    assert_eq!(count(&client.receive(u32::MAX, Millis::ZERO)), RECEIVE_MESSAGES_MAX);
+    assert_eq!(count(&client.receive(u32::MAX, Millis::ZERO)), 3000 - RECEIVE_MESSAGES_MAX);
+    server.shutdown().unwrap();
 }
 
 #[test]

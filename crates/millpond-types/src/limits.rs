@@ -25,8 +25,12 @@ pub const FRAME_MAX: usize = PUBLISH_BYTES_MAX + 1024 * 1024;
 pub const RECEIPTS_MAX: usize = 10_000;
 /// Priorities are 0..=9; 9 goes first (as in JMS, where 4 is the default too).
 pub const PRIORITIES: usize = 10;
-/// Messages that one receive or one grant of credit may ask for.
+/// Messages that one call may name, and that a consumer has credit for in the core.
 pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
+/// Messages of the answer to one receive: with the longest names their envelopes take a little over a megabyte of its frame.
+pub const RECEIVE_MESSAGES_MAX: u32 = 2048;
+/// Bytes of blocks that are left in that frame beside those envelopes.
+pub const RECEIVE_BYTES_MAX: u64 = (FRAME_MAX - RECEIVE_MESSAGES_MAX as usize * (TOPIC_NAME_MAX + 128)) as u64;
 /// Topics or prefixes in one filter.
 pub const FILTER_MAX: usize = 1_000;
 /// Prefixes in use per namespace and group, counted once for each distinct set of them that a consumer asks for: each

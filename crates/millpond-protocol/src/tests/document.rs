@@ -145,7 +145,7 @@ fn every_limit_is_the_one_of_the_code() {
         &[TOPIC_NAME_MAX, SHORT_NAME_MAX, DEDUP_ID_MAX],
         &[HEADERS_MAX],
         &[RECEIPTS_MAX, CREDIT_MESSAGES_MAX as usize],
-        &[CREDIT_MESSAGES_MAX as usize],
+        &[RECEIVE_MESSAGES_MAX as usize, RECEIVE_BYTES_MAX as usize],
         &[FILTER_MAX],
         &[PAGE_MAX, TOP_MAX],
         &[REASON_MAX, TOKEN_MAX, TEXT_MAX],

@@ -3,7 +3,7 @@
 use millpond_core::command::{self, Command, DedupMark};
 use millpond_core::dedup_hash;
 use millpond_protocol::{self as frame, Block};
-use millpond_types::limits::{FRAME_MAX, TOPIC_NAME_MAX};
+use millpond_types::limits::{RECEIVE_BYTES_MAX, RECEIVE_MESSAGES_MAX};
 use millpond_types::{Code, Filter, GroupName, NamespaceName, Policy, Receipt, Rules, TopicName};
 
 /// The key of the directory's hashes, which dedup ids become here.
@@ -71,11 +71,6 @@ fn runs(namespace: &NamespaceName, runs: Vec<frame::PublishRun<Block>>, key: Has
     });
     runs.collect()
 }
-
-/// Messages of one receive: with the longest names their envelopes take a little over a megabyte of the answer's frame.
-const RECEIVE_MESSAGES_MAX: u32 = 2048;
-/// Bytes that are left in a frame beside those envelopes.
-const RECEIVE_BYTES_MAX: u64 = (FRAME_MAX - RECEIVE_MESSAGES_MAX as usize * (TOPIC_NAME_MAX + 128)) as u64;
 
 /// The answer of a receive is one frame, so more than fits is not leased; at least one message always is.
 pub(crate) fn receive(receive: frame::Receive) -> Command {

@@ -160,6 +160,7 @@ async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
         connections: shared.registry.connections(),
         finishing: shared.writer.weight(FINISHING),
         publishing: shared.writer.weight(PUBLISHING),
+        unread: shared.registry.unread(),
         memory: resident_bytes().unwrap_or_default(),
         disk_free: rustix::fs::statvfs(data).map_or(0, |disk| disk.f_bavail * disk.f_frsize),
         ready: shared.health.is_ready(),
@@ -203,4 +204,50 @@ fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    /// Far longer than anything takes.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    impl Places {
+        fn of(connections: usize) -> Places {
+            Places { free: Arc::new(Semaphore::new(connections)), taken: VecDeque::new() }
+        }
+
+        /// A connection that never ends by itself.
+        async fn connect(&mut self, has_asked: bool) -> JoinHandle<()> {
+            let place = timeout(PATIENCE, self.next()).await.expect("nobody gives way");
+            let task = tokio::spawn(async move {
+                pending::<()>().await;
+                drop(place);
+            });
+            let has_asked = Arc::new(AtomicBool::new(has_asked));
+            self.taken.push_back(Taken { since: Instant::now(), has_asked, task: task.abort_handle() });
+            task
+        }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_that_has_not_asked_gives_way() {
+        let mut places = Places::of(3);
+        let asked = places.connect(true).await;
+        let (oldest, other) = (places.connect(false).await, places.connect(false).await);
+        let first = places.connect(true).await;
+        assert!(oldest.await.is_err_and(|end| end.is_cancelled()));
+        assert!(!asked.is_finished() && !other.is_finished() && !first.is_finished());
+        let second = places.connect(true).await;
+        assert!(other.await.is_err_and(|end| end.is_cancelled()));
+        // All are being answered, so the next one waits until one has its answer.
+        first.abort();
+        let third = places.connect(true).await;
+        assert!(!asked.is_finished() && !second.is_finished() && !third.is_finished());
+    }
 }

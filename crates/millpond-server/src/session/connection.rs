@@ -74,7 +74,7 @@ impl Connection {
     pub(crate) fn hear(&mut self, bytes: &mut BytesMut, most: usize, now: Instant) -> Result<usize, Close> {
         self.has_frames = false;
         for frames in 0..most {
-            if !self.conversation.takes_frames() {
+            if self.conversation.is_behind() {
                 self.has_frames = true;
                 return Ok(frames);
             }
@@ -97,9 +97,9 @@ impl Connection {
         self.has_frames
     }
 
-    /// Whether some of them may be taken in now.
+    /// Whether some of them may be taken in now: those in front have gone to the writer, and the client takes the answers.
     pub(crate) fn takes_frames(&self) -> bool {
-        self.has_frames && self.conversation.takes_frames()
+        self.has_frames && self.conversation.lanes[FINISHING].is_empty() && !self.conversation.is_behind()
     }
 
     /// Turns outputs into bytes, and gives the next that are to be written.
@@ -137,8 +137,10 @@ impl Connection {
     /// Hands commands to the writer, as many as its lanes have room for. None of one that is closed: what it has not told
     /// of its session by the time that another has resumed it is told to nobody.
     pub(crate) fn submit(&mut self) -> Result<(), Close> {
+        self.conversation.go_on_at_length();
+        let lanes = self.open_lanes();
         let Connection { conversation, shared, writer, .. } = self;
-        for lane in OF_CONNECTIONS {
+        for lane in lanes {
             let commands = &mut conversation.lanes[lane];
             if !commands.is_empty() {
                 let told = shared.registry.unless_closed(&conversation.outbox, || writer.tell_all(lane, commands))?;
@@ -158,6 +160,13 @@ impl Connection {
             self.held = held;
         }
         Ok(())
+    }
+
+    /// The lanes that its commands go to now. Most of those that are answered at length are in the first one: they wait for a
+    /// client that does not read. Publishes go on, for others wait for their room.
+    fn open_lanes(&self) -> impl Iterator<Item = usize> + use<> {
+        let is_behind = self.conversation.is_behind();
+        OF_CONNECTIONS.into_iter().filter(move |lane| *lane != FINISHING || !is_behind)
     }
 
     /// Why it ends now, where it was asked to and all that it was asked is answered.
@@ -193,7 +202,7 @@ impl Connection {
         if let Poll::Ready(read) = self.conversation.poll_reading(context) {
             return Poll::Ready(read);
         }
-        let full = OF_CONNECTIONS.into_iter().find_map(|lane| {
+        let full = self.open_lanes().find_map(|lane| {
             let commands = &self.conversation.lanes[lane];
             commands.front().map(|first| (lane, first.weight(), commands.len()))
         });
@@ -204,7 +213,9 @@ impl Connection {
 
     /// When something is overdue if nothing happens until then; `is_reading` as for [`Connection::check_deadlines`].
     pub(crate) fn deadline(&self, is_reading: bool) -> Instant {
-        let others = [self.heartbeat_deadline(is_reading), self.conversation.sending.deadline(), self.toll.until()];
+        let Conversation { sending, lengthy, .. } = &self.conversation;
+        let stuck = lengthy.deadline().filter(|_| self.conversation.is_stuck());
+        let others = [self.heartbeat_deadline(is_reading), sending.deadline(), stuck, self.toll.until()];
         others.into_iter().flatten().fold(self.last_sign + IDLE, Instant::min)
     }
 
@@ -225,7 +236,8 @@ impl Connection {
             let detail = "no heartbeat came in time; connect again and resume the session".to_owned();
             return Err(Close { code: Code::SessionUnknown, detail });
         }
-        if self.conversation.sending.is_overdue(now) {
+        let is_stuck = self.conversation.is_stuck();
+        if self.conversation.sending.is_overdue(now) || self.conversation.lengthy.is_overdue(is_stuck, now) {
             let detail = "the connection hardly reads while others wait for the room of its answers; read".to_owned();
             return Err(Close { code: Code::Overloaded, detail });
         }

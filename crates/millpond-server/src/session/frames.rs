@@ -43,6 +43,11 @@ impl Frames {
         }
     }
 
+    /// Bytes of all that is to be written.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.bytes.len() - self.written + self.in_blocks - self.of_first
+    }
+
     /// So many bytes of it are written. An idle connection keeps no memory for the busy time that it had.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         match self.blocks.front().filter(|(behind, _)| *behind == self.written).map(|(_, block)| block.len()) {
@@ -128,7 +133,8 @@ mod tests {
                 let before = frames.written;
                 frames.compact();
                 moved_beside_blocks += usize::from(frames.written < before && !frames.blocks.is_empty());
-                assert!(frames.total() >= plain.len() - written.len());
+                assert_eq!(frames.unwritten(), plain.len() - written.len());
+                assert!(frames.total() >= frames.unwritten());
             }
         }
         assert!(!frames.is_empty() && written.len() > 10 * LARGE && moved_beside_blocks > 5);

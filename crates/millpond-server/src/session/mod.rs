@@ -77,6 +77,10 @@ pub(crate) struct Shared {
     pub(crate) held: AtomicUsize,
     /// Above this many, connections that hold publishes stop reading.
     pub(crate) held_max: usize,
+    /// Room for the rows of answers at length.
+    pub(crate) lengthy: Arc<Room>,
+    /// Above so many bytes of answers that are not written, who has more than a few of them is not read.
+    pub(crate) unread_max: usize,
     /// How many connections the memory is enough for.
     pub(crate) connections_max: usize,
 }
@@ -116,6 +120,8 @@ impl Shared {
             store,
             held: AtomicUsize::new(0),
             held_max: shares.held,
+            lengthy: Room::new(shares.unread),
+            unread_max: shares.unread,
             connections_max: shares.connections,
         }
     }

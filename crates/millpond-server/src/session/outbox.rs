@@ -2,8 +2,13 @@
 //!
 //! Whoever releases outputs puts all of a batch in under one lock and wakes the connection once; the connection takes
 //! all that is there in one swap.
+//!
+//! Answers stay what they are until there is room to write them, and that of a client that does not read is for ever: so they
+//! are counted, of each connection and of all. Deliveries are not, for they have room before they are decided
+//! ([`super::credit`]).
 
 use std::mem;
+use std::sync::Arc;
 
 use millpond_core::output::{LeasedRun, Reply, lost};
 use millpond_types::limits::PAGE_BYTES_MAX;
@@ -11,12 +16,18 @@ use millpond_types::{Code, LeaderEpoch, NamespaceView, Standing};
 use tokio::sync::Notify;
 
 use super::ticket::UNANSWERED;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Weight at which a connection is closed: its client asks and does not read. The weight is in bytes, roughly; bodies
 /// are not in it, for they are read when there is room to write them.
 pub(crate) const OUTBOX_MAX: usize = 64 * 1024 * 1024;
+
+/// What rows of answers weigh: of messages, bodies apart, of topics, dead letters and bindings.
+pub(crate) const MESSAGE_ROW: usize = 256;
+pub(crate) const TOPIC_ROW: usize = 512;
+pub(crate) const DEAD_ROW: usize = 1024;
+pub(crate) const BINDING_ROW: usize = 1024;
 
 /// Something to tell a connection.
 #[derive(Debug)]
@@ -46,7 +57,15 @@ pub(crate) struct Outbox {
     /// Receipts of the connection that named no current lease, since it was asked for them. They count when they are
     /// decided: a client need not take the answers.
     wrong_receipts: AtomicU32,
+    unread: Unread,
     wake: Notify,
+}
+
+/// What answers weigh that are not bytes yet: those of one connection, and those of all.
+#[derive(Default)]
+struct Unread {
+    own: AtomicUsize,
+    of_all: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -58,12 +77,18 @@ struct Waiting {
 }
 
 impl Outbox {
+    /// One whose answers count among those of all.
+    pub(crate) fn new(of_all: Arc<AtomicUsize>) -> Outbox {
+        Outbox { unread: Unread { own: AtomicUsize::new(0), of_all }, ..Outbox::default() }
+    }
+
     /// Puts items in and wakes the connection.
     pub(crate) fn put(&self, items: impl Iterator<Item = Out>) {
         let mut waiting = self.lock();
         if waiting.close.is_some() {
             return;
         }
+        let mut unread = 0;
         for item in items {
             let wrong = item.wrong_receipts();
             if wrong > 0 {
@@ -71,9 +96,12 @@ impl Outbox {
             }
             if item.is_told() {
                 waiting.weight += item.weight();
+                unread += item.unread();
                 waiting.items.push(item);
             }
         }
+        self.unread.own.fetch_add(unread, Ordering::Relaxed);
+        self.unread.of_all.fetch_add(unread, Ordering::Relaxed);
         if waiting.weight > OUTBOX_MAX {
             let detail = "the connection does not read what it asks for; read, or ask for less at a time".to_owned();
             waiting.close(Close { code: Code::Overloaded, detail });
@@ -96,6 +124,18 @@ impl Outbox {
         mem::swap(&mut waiting.items, items);
     }
 
+    /// Of what was taken this became bytes, and counts as such from now on.
+    pub(crate) fn turned(&self, item: &Out) {
+        let unread = item.unread();
+        self.unread.own.fetch_sub(unread, Ordering::Relaxed);
+        self.unread.of_all.fetch_sub(unread, Ordering::Relaxed);
+    }
+
+    /// What answers weigh that are not bytes yet: those of this connection, and of all.
+    pub(crate) fn unread(&self) -> (usize, usize) {
+        (self.unread.own.load(Ordering::Relaxed), self.unread.of_all.load(Ordering::Relaxed))
+    }
+
     /// How many of its receipts named no current lease since this was asked last.
     pub(crate) fn take_wrong_receipts(&self) -> u32 {
         match self.wrong_receipts.load(Ordering::Relaxed) {
@@ -116,6 +156,13 @@ impl Outbox {
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Unread {
+    /// What a connection was never told counts no more when it is gone.
+    fn drop(&mut self) {
+        self.of_all.fetch_sub(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -163,6 +210,11 @@ impl Out {
         self.weight() + bodies
     }
 
+    /// What it counts among answers that are not bytes yet.
+    fn unread(&self) -> usize {
+        if matches!(self, Out::Delivery { .. }) { 0 } else { self.weight() }
+    }
+
     /// Roughly the bytes that the item takes, bodies apart.
     pub(crate) fn weight(&self) -> usize {
         const RUN: usize = mem::size_of::<LeasedRun>() + 64;
@@ -172,10 +224,13 @@ impl Out {
                 Reply::Received(runs) => runs.len() * RUN,
                 Reply::Published { outcomes, topics, .. } => outcomes.len() * 64 + topics.len() * 512,
                 Reply::Finished(outcomes) => outcomes.len() * 8,
-                Reply::Messages(rows) => rows.len() * 256,
+                Reply::Messages(rows) => rows.len() * MESSAGE_ROW,
                 Reply::Namespaces { rows, .. } => rows.iter().map(NamespaceView::frame_bytes).sum(),
-                Reply::Topics(rows) => rows.len() * 512,
-                Reply::Dead { rows, .. } => rows.len() * 1024,
+                Reply::Exchanges(rows) => rows.len() * 256,
+                Reply::Bindings(rows) => rows.len() * BINDING_ROW,
+                Reply::Topics(rows) => rows.len() * TOPIC_ROW,
+                Reply::Dead { rows, .. } => rows.len() * DEAD_ROW,
+                Reply::Refused { detail, .. } => detail.len(),
                 _ => 0,
             },
             _ => 0,
@@ -203,5 +258,32 @@ mod tests {
         outbox.take(&mut told);
         assert!(matches!(told[..], [Out::Reply { index: 0, .. }]), "{told:?}");
         assert_eq!((outbox.take_wrong_receipts(), outbox.take_wrong_receipts()), (7, 0));
+    }
+
+    /// Whatever becomes of it: what is written, what was taken and not written, and what a connection leaves that is closed.
+    #[test]
+    fn all_that_counts_as_unread_is_counted_off() {
+        let of_all = Arc::new(AtomicUsize::new(0));
+        let outboxes = [(); 2].map(|()| Outbox::new(of_all.clone()));
+        let reply = |index| Out::Reply { index, reply: Reply::Finished(Vec::new()) };
+        let delivery = Out::Delivery { consumer: 1, epoch: None, leases: Vec::new() };
+        for outbox in &outboxes {
+            outbox.put([reply(0), reply(1), reply(2)].into_iter());
+        }
+        outboxes[0].put([delivery, reply(UNANSWERED)].into_iter());
+        let one = reply(0).weight();
+        assert_eq!(outboxes[0].unread(), (3 * one, 6 * one), "deliveries have room of their own");
+        let mut taken = Vec::new();
+        outboxes[0].take(&mut taken);
+        outboxes[0].turned(&taken[0]);
+        outboxes[0].turned(&taken[3]);
+        assert_eq!(outboxes[0].unread(), (2 * one, 5 * one));
+        let [gone, closed] = outboxes;
+        drop(gone);
+        assert_eq!(closed.unread(), (3 * one, 3 * one));
+        closed.close(Close { code: Code::Stopping, detail: String::new() });
+        closed.put([reply(3)].into_iter());
+        drop(closed);
+        assert_eq!(of_all.load(Ordering::Relaxed), 0);
     }
 }

@@ -6,6 +6,7 @@
 //! old connection behind its resumption on the new one.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use millpond_core::output::Output;
@@ -18,6 +19,8 @@ use crate::lines::may_say;
 #[derive(Default)]
 pub(crate) struct Registry {
     entries: RwLock<Entries>,
+    /// What answers weigh that are not bytes yet, of all connections.
+    unread: Arc<AtomicUsize>,
     /// Where outputs wait that a simulation tells.
     held: Option<Mutex<Vec<Output>>>,
 }
@@ -48,7 +51,7 @@ impl Registry {
             return None;
         }
         entries.last += 1;
-        let (number, outbox) = (entries.last, Arc::new(Outbox::default()));
+        let (number, outbox) = (entries.last, Arc::new(Outbox::new(self.unread.clone())));
         entries.connections.insert(number, outbox.clone());
         Some((number, outbox))
     }
@@ -94,6 +97,11 @@ impl Registry {
     /// How many connections there are.
     pub(crate) fn connections(&self) -> usize {
         self.read().connections.len()
+    }
+
+    /// What answers weigh that are not bytes yet, of all connections.
+    pub(crate) fn unread(&self) -> usize {
+        self.unread.load(Ordering::Relaxed)
     }
 
     /// Puts something into every outbox.

@@ -110,6 +110,11 @@ impl Held {
         true
     }
 
+    /// It may be made use of from now on.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        (self.look, self.used) = (now + PROMPT, 0);
+    }
+
     /// So many bytes of it were made use of.
     pub(crate) fn used(&mut self, bytes: usize) {
         self.used += bytes;

@@ -1,12 +1,13 @@
 //! What the writer is asked: its queue's requests and lanes.
 
 use millpond_core::command::{Command, DeadMove, DeadWhich, FinishVerb, Look, LookWhich, Move, PublishRun, Ticket};
-use millpond_types::limits::PAGE_MAX;
+use millpond_types::limits::{PAGE_BYTES_MAX, PAGE_MAX};
 use millpond_types::{Binding, Condition, Filter, SessionId};
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
 use crate::memory::{FINISHING_TURN, FORWARDING_TURN, PUBLISHING_TURN, Shares};
+use crate::session::outbox::{BINDING_ROW, DEAD_ROW, MESSAGE_ROW, TOPIC_ROW};
 use crate::update_queue::Lane;
 
 /// The lane of what comes back from the journal.
@@ -71,6 +72,19 @@ impl Request {
             Request::Committed(_) | Request::Fetched(_) => 0,
         };
         REQUEST_WEIGHT + held
+    }
+
+    /// What the rows of a command's answer weigh at most, where it may have many.
+    pub(crate) fn answer(command: &Command) -> usize {
+        match command {
+            Command::Look(Look { which: LookWhich::First(count), .. }) => (*count as usize).min(PAGE_MAX) * MESSAGE_ROW,
+            Command::Topics { listing, .. } => (listing.limit as usize).min(PAGE_MAX) * TOPIC_ROW,
+            Command::Top(top) => (top.limit as usize).min(PAGE_MAX) * TOPIC_ROW,
+            Command::DeadList { listing, .. } => (listing.limit as usize).min(PAGE_MAX) * DEAD_ROW,
+            Command::Bindings { .. } => PAGE_MAX * BINDING_ROW,
+            Command::Namespaces { .. } => PAGE_BYTES_MAX,
+            _ => 0,
+        }
     }
 
     /// The commands of a connection's last word.

@@ -1,6 +1,6 @@
 //! A client's end of a wire: what it asks becomes frames, and frames become what it was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
 use millpond_core::command::{self, Command, ReceiptRun};
@@ -27,6 +27,8 @@ pub struct End {
     received: BytesMut,
     last: u32,
     open: BTreeMap<u32, Asked>,
+    /// Credit and heartbeats, which are not answered unless there is nobody for them: their session may have ended meanwhile.
+    untold: BTreeSet<u32>,
     /// Whether its session is there, as far as it was told.
     has_session: bool,
     /// What each of its consumers may be given.
@@ -53,6 +55,7 @@ impl End {
             received: BytesMut::new(),
             last: 0,
             open: BTreeMap::new(),
+            untold: BTreeSet::new(),
             has_session: false,
             credits: BTreeMap::new(),
         }
@@ -63,6 +66,9 @@ impl End {
         self.last += 1;
         if is_answered(&command) {
             self.open.insert(self.last, asked);
+        }
+        if matches!(command, Command::Credit { .. } | Command::Heartbeat { .. }) {
+            self.untold.insert(self.last);
         }
         match &command {
             Command::Attach(command::Attach { consumer, messages, bytes, .. }) => {
@@ -125,6 +131,11 @@ impl End {
             Response::Finished(outcomes) => Reply::Finished(outcomes),
             Response::SessionBegun { resumed, .. } => Reply::SessionBegun { resumed },
             Response::Done => Reply::Done,
+            Response::Error { code: Code::SessionUnknown | Code::ConsumerUnknown, .. }
+                if self.untold.remove(&correlation) =>
+            {
+                return Ok(None);
+            }
             Response::Error { code, detail } => Reply::Refused { code, detail, receipts: 0 },
             other => return Err(Violation::back(format!("a client is told what it never asked for: {other:?}"))),
         };

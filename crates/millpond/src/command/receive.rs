@@ -25,7 +25,7 @@ pub struct Receive {
     /// The group to receive for
     #[arg(long, value_name = "G", default_value = "default", value_parser = group)]
     group: GroupName,
-    /// At most so many messages
+    /// At most so many messages; fewer are leased where they would take more memory than the broker has room for
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max: u32,
     /// How long to wait for the first message, at most 10m [default: not at all]

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use millpond_client::{Client, Deliveries, Message, ReceiveOptions};
-use millpond_protocol::{LookWhich, Request, TopicRef, VERSION, encode_request};
-use millpond_types::{NamespaceName, Priority, PublishOutcome, TopicName};
+use millpond_protocol::{Listing, LookWhich, Receive, Request, TopicRef, VERSION, encode_request};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, PublishOutcome, TopicName};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use tokio::runtime::Runtime;
 
 use crate::broker::{Broker, call, fresh_directory, serve};
@@ -85,6 +87,105 @@ fn clients_that_ask_and_do_not_read_share_a_bound() {
         4,
         "large ones do when there is room again"
     );
+}
+
+/// Each answer is small, or of some thousand rows that are in memory: it waits as it is for who does not read.
+#[test]
+fn answers_that_nobody_reads_share_a_bound() {
+    for (name, request) in unread() {
+        let directory = fresh_directory();
+        let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+        runtime().block_on(rows(&broker));
+        let asked = request.repeat(64 * 1024 / request.len());
+        let greedy = |_| Slow::with(&broker.address, asked.clone(), 8 * MIB as usize);
+        let mut clients: Vec<Slow> = (0..25).map(greedy).collect();
+        push_all(&mut clients);
+        let most = broker.status("VmHWM:") * 1024;
+        assert!(most < 64 * MIB, "25 clients that do not read {name} make the broker take {most} bytes");
+        if name.contains("receives") {
+            let told = broker.metrics();
+            let waiting = told.lines().find_map(|line| line.strip_prefix("millpond_unread_bytes ")).unwrap();
+            assert_ne!(waiting, "0", "{name}");
+        }
+        // Those who read are served meanwhile, also who asks for much at a time.
+        runtime().block_on(finishes(&broker));
+        // Lists when there is room again.
+        drop(clients);
+        assert_eq!(broker.json(&["topics", "default", "--limit", "9", "--output", "json"]).len(), 9, "{name}");
+    }
+}
+
+fn unread() -> Vec<(&'static str, Vec<u8>)> {
+    let namespace = NamespaceName::default;
+    let receive = |group: &str, wait| {
+        Request::Receive(Receive {
+            namespace: namespace(),
+            group: GroupName::try_from(group).unwrap(),
+            filter: Filter::Topics(vec![TopicName::try_from("nothing").unwrap()]),
+            messages: 1,
+            bytes: 1,
+            lease: None,
+            wait: Millis(wait),
+            at_most_once: false,
+            request: None,
+        })
+    };
+    let topic = TopicRef { namespace: namespace(), name: TopicName::try_from("rows").unwrap() };
+    let look = Request::Look { topic, which: LookWhich::First(1000), group: None };
+    let listing = Listing { namespace: namespace(), prefix: Bytes::new(), after: Bytes::new(), limit: 1000 };
+    let requests = [
+        ("answers to receives", receive("default", 0)),
+        ("answers to receives that wait", receive("default", 1)),
+        ("refusals", receive(&"x".repeat(64), 0)),
+        ("looks", look),
+        ("lists of topics", Request::Topics { listing, group: GroupName::default() }),
+    ];
+    let bytes = |request| {
+        let mut bytes = Vec::new();
+        encode_request(&request, 7, &mut bytes);
+        bytes
+    };
+    requests.map(|(name, request)| (name, bytes(request))).into()
+}
+
+/// Sends until nobody is read any more.
+fn push_all(clients: &mut [Slow]) {
+    let mut last = Instant::now();
+    while last.elapsed() < Duration::from_secs(1) {
+        let sent = |clients: &[Slow]| clients.iter().map(|client| client.sent).sum::<usize>();
+        let before = sent(clients);
+        clients.iter_mut().for_each(Slow::push);
+        if sent(clients) > before {
+            last = Instant::now();
+        }
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// A thousand messages of a topic, and a thousand topics with a message.
+async fn rows(broker: &Broker) {
+    let client = Client::connect(broker.address.as_str()).await.unwrap();
+    let topic = |name: &str| TopicName::try_from(name).unwrap();
+    let messages = (0..1000).map(|_| Message::new(topic("rows"), "x"));
+    let topics = (0..1000).map(|at| Message::new(topic(&format!("row/{at}/{}", "x".repeat(400))), "x"));
+    client.publish_many(&NamespaceName::default(), messages.chain(topics).collect()).await.unwrap();
+}
+
+/// Publishes, receives and acks a thousand messages, all of whose acks are on their way at a time.
+async fn finishes(broker: &Broker) {
+    let (client, topic) = (Client::connect(broker.address.as_str()).await.unwrap(), TopicName::try_from("t").unwrap());
+    let messages = (0..1000).map(|_| Message::new(topic.clone(), "x")).collect();
+    client.publish_many(&NamespaceName::default(), messages).await.unwrap();
+    let mut acks = tokio::task::JoinSet::new();
+    while acks.len() < 1000 {
+        let filter = Filter::Topics(vec![topic.clone()]);
+        let options = ReceiveOptions { filter, messages: 1000, ..ReceiveOptions::new(NamespaceName::default()) };
+        for delivery in client.receive(options).await.unwrap() {
+            let client = client.clone();
+            acks.spawn(async move { client.ack(&delivery).await.unwrap().done() });
+        }
+    }
+    assert_eq!(acks.join_all().await, [1; 1000]);
 }
 
 /// A broker with so little memory, and leased topics that have come to take more than there is for topics: these cannot leave
@@ -222,6 +323,9 @@ fn very_many_delayed_messages_of_one_topic_take_little_memory() {
 /// A client that never finishes the frame that it has begun.
 struct Slow {
     stream: TcpStream,
+    /// What it sends over and over, until so much is sent.
+    part: Vec<u8>,
+    ready: usize,
     sent: usize,
 }
 
@@ -230,22 +334,29 @@ const ANNOUNCED: u32 = 4 << 20;
 const READY: usize = ANNOUNCED as usize - 1024;
 
 impl Slow {
+    /// One that sends the greater part of a large frame.
     fn connect(address: &str) -> Slow {
+        let mut slow = Slow::with(address, vec![0x11; 64 * 1024], READY);
+        slow.stream.write_all(&ANNOUNCED.to_le_bytes()).unwrap();
+        slow
+    }
+
+    fn with(address: &str, part: Vec<u8>, ready: usize) -> Slow {
         let mut stream = TcpStream::connect(address).unwrap();
+        // What the system has for it is outside of the broker's memory.
+        set_socket_recv_buffer_size(&stream, 0).unwrap();
         let mut bytes = Vec::new();
         encode_request(&Request::Hello { version: VERSION, client: "slow".into() }, 1, &mut bytes);
-        bytes.extend(ANNOUNCED.to_le_bytes());
         stream.write_all(&bytes).unwrap();
         stream.set_nonblocking(true).unwrap();
-        Slow { stream, sent: 0 }
+        Slow { stream, part, ready, sent: 0 }
     }
 
     /// Sends as much as the system takes.
     fn push(&mut self) {
-        let bytes = [0x11; 64 * 1024];
-        while self.sent < READY {
-            let rest = bytes.len().min(READY - self.sent);
-            match self.stream.write(&bytes[..rest]) {
+        while self.sent < self.ready {
+            let rest = &self.part[self.sent % self.part.len()..];
+            match self.stream.write(&rest[..rest.len().min(self.ready - self.sent)]) {
                 Ok(sent) => self.sent += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => panic!("a slow client was closed: {error}"),

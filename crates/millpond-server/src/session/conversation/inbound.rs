@@ -11,6 +11,7 @@ use crate::convert::request::{self as convert, Refusal};
 use crate::session::credit::{Grant, Window};
 use crate::session::open::{Kind, MANAGE_OPEN_MAX, NAMES_MAX, OPEN_MAX, Open};
 use crate::session::outbox::Close;
+use crate::session::room::SMALL;
 use crate::session::ticket::{UNANSWERED, ticket};
 use crate::writer::{FINISHING, OF_CONNECTIONS, Request};
 
@@ -22,9 +23,6 @@ const RESUME_MAX: Millis = Millis::minutes(10);
 const RESUME_MIN: Millis = Millis(500);
 /// Consumers of one connection: each may have a window of deliveries waiting here.
 const CONSUMERS_MAX: usize = 64;
-/// Bytes of answers that were given at once and do not wait to be written yet, above which no more frames are taken in: a
-/// hundred pings, or some refusals. Who reads has more with each write.
-const AT_ONCE_ENOUGH: usize = 1024;
 
 impl Conversation {
     /// Takes a frame in. An error closes the connection.
@@ -50,15 +48,15 @@ impl Conversation {
                 return Ok(());
             }
             frame::Request::Credit { consumer, messages, bytes } => {
-                self.add_credit(consumer, Grant { messages, bytes });
-                return Ok(());
+                return self.add_credit(consumer, Grant { messages, bytes }, correlation);
             }
             frame::Request::Heartbeat { except } => {
-                if let Some(session) = &mut self.session {
-                    session.heartbeat = now;
-                    let session = session.id;
-                    self.tell(Command::Heartbeat { session, except });
-                }
+                let Some(session) = &mut self.session else {
+                    return self.refuse(correlation, Code::SessionUnknown, NO_SESSION);
+                };
+                session.heartbeat = now;
+                let session = session.id;
+                self.tell(Command::Heartbeat { session, except });
                 return Ok(());
             }
             frame::Request::SessionBegin { session, resume, held } => {
@@ -157,11 +155,6 @@ impl Conversation {
         };
         self.ask(correlation, kind, command);
         Ok(())
-    }
-
-    /// Whether more frames may be taken in: each may have to be answered, and the answers of others are not read.
-    pub(crate) fn takes_frames(&self) -> bool {
-        self.at_once.len() < AT_ONCE_ENOUGH
     }
 
     /// A frame was refused by the codec and is off the buffer.
@@ -368,11 +361,18 @@ impl Conversation {
         })
     }
 
-    fn add_credit(&mut self, consumer: u32, credit: Grant) {
-        let found = self.consumers.iter_mut().find(|other| other.number == consumer);
-        if let Some(told) = found.and_then(|found| found.window.add(credit)) {
+    fn add_credit(&mut self, consumer: u32, credit: Grant, correlation: u32) -> Result<(), Close> {
+        if self.session.is_none() {
+            return self.refuse(correlation, Code::SessionUnknown, NO_SESSION);
+        }
+        let Some(found) = self.consumers.iter_mut().find(|other| other.number == consumer) else {
+            let detail = format!("no consumer {consumer} is attached here; attach it first");
+            return self.refuse(correlation, Code::ConsumerUnknown, &detail);
+        };
+        if let Some(told) = found.window.add(credit) {
             self.tell_credit(consumer, told);
         }
+        Ok(())
     }
 
     pub(super) fn tell_credit(&mut self, consumer: u32, credit: Grant) {
@@ -401,11 +401,24 @@ impl Conversation {
     fn submit(&mut self, index: u32, command: Command) {
         let lane = Request::lane(&command);
         debug_assert!(OF_CONNECTIONS.contains(&lane));
+        let answer = Request::answer(&command);
         let request = Request::Command(ticket(self.number, index), command);
+        if answer > SMALL {
+            return self.lengthy.push(index, answer, request);
+        }
         if lane != FINISHING {
             self.publishing += request.weight();
         }
         self.lanes[lane].push_back(request);
+    }
+
+    /// Lets the next request that is answered at length go to the writer, if it may: not while its answer would wait behind
+    /// others for the client to take them, for then whoever waits for room would do so too.
+    pub(crate) fn go_on_at_length(&mut self) {
+        if self.reading.is_none() {
+            let is_read = self.has_room() && self.outbox.unread().0 <= SMALL;
+            self.lanes[FINISHING].extend(self.lengthy.next(is_read, self.out.unwritten()));
+        }
     }
 
     fn refuse(&mut self, correlation: u32, code: Code, detail: &str) -> Result<(), Close> {

@@ -5,6 +5,7 @@
 //! [`super::connection`].
 
 mod inbound;
+mod lengthy;
 mod outbound;
 mod sending;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::bodies::Reading;
 use crate::update_queue::Place;
 use crate::writer::{LANES, Request};
 
+use lengthy::Lengthy;
 pub(crate) use outbound::Telling;
 use sending::Sending;
 
@@ -58,13 +60,13 @@ pub(crate) struct Conversation {
     credit: PublishCredit,
     /// Outputs that are not bytes yet, in order.
     backlog: VecDeque<Out>,
-    /// What they weigh.
-    behind: usize,
     /// The first of them, while its messages are read from the disk.
     reading: Option<Reading>,
     /// Room for what is read and written.
     pub(crate) sending: Sending,
     draining: bool,
+    /// Requests that are answered at length.
+    pub(crate) lengthy: Lengthy,
     /// Commands that wait for room in the writer's lanes.
     pub(crate) lanes: [VecDeque<Request>; LANES],
     /// What those weigh that publish.
@@ -102,6 +104,7 @@ impl Conversation {
         Conversation {
             number,
             sending: Sending::new(shared.sending.clone()),
+            lengthy: Lengthy::new(shared.lengthy.clone()),
             shared,
             outbox,
             goodbye: Some(goodbye),
@@ -114,7 +117,6 @@ impl Conversation {
             used: None,
             credit: PublishCredit::default(),
             backlog: VecDeque::new(),
-            behind: 0,
             reading: None,
             draining: false,
             lanes: Default::default(),
@@ -171,6 +173,7 @@ impl Conversation {
     /// So many bytes of the frames that wait were written.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.out.wrote(bytes);
+        self.lengthy.written(bytes);
         self.sending.written(bytes, self.out.is_empty() && self.reading.is_none());
     }
 

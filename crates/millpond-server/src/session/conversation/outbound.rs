@@ -15,11 +15,15 @@ use crate::convert::response::response;
 use crate::session::credit::{Grant, NOTHING};
 use crate::session::open::{Kind, Open};
 use crate::session::outbox::{Close, Out};
+use crate::session::room::SMALL;
 
 /// Bytes that wait to be written, above which outputs stay what they are.
 const OUT_ENOUGH: usize = 256 * 1024;
-/// Weight of outputs that are not bytes yet, above which no more requests are read.
-const BACKLOG_ENOUGH: usize = 4 * 1024 * 1024;
+/// Weight of answers that are not bytes yet, above which no more requests are read, however few others have.
+const UNREAD_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of answers that were given at once and do not wait to be written yet, above which no more frames are taken in: a
+/// hundred pings, or some refusals. Who reads has more with each write.
+const AT_ONCE_ENOUGH: usize = 1024;
 /// What a leased run takes in a frame beside its topic's name and its block.
 const RUN_ENVELOPE: usize = 128;
 
@@ -33,7 +37,7 @@ impl Conversation {
         if at_once > 0 && (self.out.is_empty() || out < OUT_ENOUGH && self.sending.admits(out, at_once)) {
             self.out.bytes().extend(std::mem::take(&mut self.at_once));
         }
-        while self.out.total() < OUT_ENOUGH && self.reading.is_none() {
+        while self.has_room() && self.reading.is_none() {
             if self.backlog.is_empty() && !self.collect() {
                 break;
             }
@@ -42,30 +46,42 @@ impl Conversation {
                 break;
             }
             let item = self.backlog.pop_front().expect("it was just looked at");
-            self.behind -= item.weight();
+            self.outbox.turned(&item);
             self.turn(item);
         }
         self.outbox.closed().map_or(Ok(()), Err)
+    }
+
+    /// Whether so little waits to be written that outputs become bytes.
+    pub(super) fn has_room(&self) -> bool {
+        self.out.total() < OUT_ENOUGH
     }
 
     /// Takes over what is in the outbox; false if nothing is.
     fn collect(&mut self) -> bool {
         let mut items = Vec::new();
         self.outbox.take(&mut items);
-        self.behind = items.iter().map(Out::weight).sum();
         self.backlog = items.into();
         !self.backlog.is_empty()
     }
 
-    /// Whether the client asks for more than it reads, so that its requests wait until it has. Deliveries alone never
-    /// come so far: they are bounded by their windows. What is bytes already is so by the room for them.
+    /// Whether the client asks for more than it reads, so that its requests wait until it has: how much that is depends on
+    /// how much others have not read. Deliveries are bounded by their windows, and what is bytes already by the room for them.
+    ///
+    /// Nobody who reads waits for others to do so: with each answer that becomes bytes there are fewer.
     pub(crate) fn is_behind(&self) -> bool {
-        self.behind > BACKLOG_ENOUGH || !self.takes_frames()
+        let (own, of_all) = self.outbox.unread();
+        own > if of_all > self.shared.unread_max { SMALL } else { UNREAD_MAX } || self.at_once.len() >= AT_ONCE_ENOUGH
+    }
+
+    /// Whether answers wait until the client takes what is in front of them.
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.out.is_empty() && self.outbox.unread().0 > SMALL
     }
 
     /// Resolves when messages that are being read are there, or the room that they wait for; never, if neither is to come.
     pub(crate) fn poll_reading(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Close>> {
-        if self.sending.poll(context).is_ready() {
+        if self.sending.poll(context).is_ready() || self.lengthy.poll(context).is_ready() {
             return Poll::Ready(Ok(()));
         }
         let Some(reading) = &mut self.reading else { return Poll::Pending };
@@ -108,6 +124,7 @@ impl Conversation {
                 }
             }
             Out::Reply { index, reply } => {
+                self.lengthy.answered(index);
                 if let Some(open) = self.open.remove(index) {
                     self.answer(open, reply);
                 }
