@@ -56,7 +56,9 @@ impl Reason {
         match self {
             Reason::Topics | Reason::Parked => "give the broker more memory",
             // More memory only puts it off.
-            Reason::Entries => "give the broker a faster disk, or more of the processors if other programs keep them busy",
+            Reason::Entries => {
+                "give the broker a faster disk, or more of the processors if other programs keep them busy"
+            }
         }
     }
 }
