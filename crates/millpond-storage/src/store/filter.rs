@@ -32,10 +32,13 @@ const BLOCK_BITS: u64 = 512;
 const ROOM_MIN: u64 = 1 << 16;
 /// Parts from which on a filter is made anew.
 const PARTS_MAX: usize = 4;
-/// Keys that were removed from which on a filter is made anew, where they are half of all.
+/// Keys that were removed from which on a filter may be made anew for them.
 const REMOVED_MIN: u64 = 1 << 16;
-/// Where it holds more keys than it has room for, this part of them.
-const REMOVED_PART: u64 = 8;
+/// It is, where they are this share of all: what is scanned for it while everything is drained is then a third of what was
+/// there, and with half of all it would be the whole.
+const REMOVED_SHARE: (u64, u64) = (3, 4);
+/// Where it holds more keys than it has room for, this share is enough.
+const REMOVED_OVERFULL: (u64, u64) = (1, 8);
 /// Keys that are scanned at a time.
 const SLICE: u32 = 4096;
 
@@ -103,8 +106,8 @@ impl KeyFilter {
     fn is_stale(&self) -> bool {
         let held = self.held();
         let is_overfull = self.parts.iter().map(|part| part.room).sum::<u64>() < held;
-        let part = if is_overfull { REMOVED_PART } else { 2 };
-        self.parts.len() > PARTS_MAX || self.removed >= REMOVED_MIN && self.removed * part >= held
+        let (share, of) = if is_overfull { REMOVED_OVERFULL } else { REMOVED_SHARE };
+        self.parts.len() > PARTS_MAX || self.removed >= REMOVED_MIN && self.removed * of >= held * share
     }
 }
 
@@ -258,7 +261,7 @@ mod tests {
         (ROOM_MIN * 5 - batch..ROOM_MIN * 10).step_by(batch as usize).for_each(|from| put(&mut filter, from));
         assert!((0..ROOM_MIN * 10).all(|number| filter.may_hold(&key(number))));
         let held = filter.held();
-        filter.removed = held.div_ceil(REMOVED_PART) - 1;
+        filter.removed = held.div_ceil(REMOVED_OVERFULL.1) - 1;
         assert!(!filter.is_stale());
         filter.removed += 1;
         assert!(filter.is_stale());

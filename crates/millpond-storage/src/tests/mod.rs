@@ -4,6 +4,7 @@ mod calls;
 mod cost;
 mod crash;
 mod damage;
+mod drain;
 mod foreign;
 mod found;
 mod golden;
