@@ -51,7 +51,7 @@ pub trait Tree: Send + Sync {
     fn compact_step(&self) -> Result<bool, TreeError>;
 
     /// Whether others wait for commits. While nobody does, a commit on a real disk leaves the processor to them in between.
-    fn hurry(&self, _is_waited_for: bool) {}
+    fn hurry(&self, is_waited_for: bool);
 
     /// Lets a step under way give up, and every later one. For the end of the process.
     fn stop(&self);
@@ -99,6 +99,8 @@ pub struct TreeStats {
     pub keys_written: u64,
     /// Commits since the start.
     pub commits: u64,
+    /// Whether others wait for commits.
+    pub is_hurried: bool,
 }
 
 /// Why a tree could not do it.

@@ -128,3 +128,54 @@ impl Pressure {
         bytes > share - slack
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use millpond_core::page::{DedupPage, Page};
+    use millpond_core::store::{Key, Shelf, Store};
+    use millpond_storage::tree::{CommitHead, MemoryTree};
+    use millpond_types::{MessageId, Priority, Sequence, TopicNumber, WallTime};
+
+    use super::*;
+    use crate::memory::MEMORY_MIN;
+
+    /// A store with so many bytes of entries that are not on the disk, or a few more.
+    fn fill(store: &mut LayeredStore, bytes: usize) {
+        let id = MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(1) };
+        for hash in 0.. {
+            let memory = store.memory();
+            if memory.young + memory.frozen > bytes {
+                return;
+            }
+            let page = Page::Dedup(DedupPage { namespace: 0, hash, id, until: WallTime(u64::MAX) });
+            store.put(&Key::of(&page, Shelf::Idle), &page);
+        }
+    }
+
+    #[test]
+    fn checkpoints_hurry_while_jobs_or_publishes_wait_for_the_room_that_they_make() {
+        let mut store = LayeredStore::new(Arc::new(MemoryTree::default()), 0);
+        let core = Core::empty([1, 2], Box::new(store.clone()));
+        let shares = Shares { layers: 1 << 16, ..Shares::of(MEMORY_MIN) };
+        let (mut pressure, metrics) = (Pressure::new(shares), Metrics::new());
+        let mut look = |store: &LayeredStore| {
+            pressure.look(&core, store, &metrics, Instant::now());
+            (pressure.is_on_for_jobs(store), pressure.is_on(), store.tree().stats().is_hurried)
+        };
+        assert_eq!(look(&store), (false, false, false));
+        fill(&mut store, shares.young());
+        assert_eq!(look(&store), (false, false, false), "one is due, and has time");
+        fill(&mut store, shares.layers_of_jobs());
+        assert_eq!(look(&store), (true, false, true));
+        fill(&mut store, shares.layers);
+        assert_eq!(look(&store), (true, true, true));
+        store.freeze();
+        assert_eq!(look(&store), (true, true, true), "that it was begun makes no room");
+        store.seal();
+        let sealed = store.sealed().unwrap();
+        store.commit(sealed, &CommitHead::default()).unwrap();
+        assert_eq!(look(&store), (false, false, false));
+    }
+}

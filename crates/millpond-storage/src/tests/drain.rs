@@ -65,6 +65,10 @@ impl Tree for Counting {
         self.tree.compact_step()
     }
 
+    fn hurry(&self, is_waited_for: bool) {
+        self.tree.hurry(is_waited_for);
+    }
+
     fn stop(&self) {
         self.tree.stop();
     }

@@ -29,7 +29,7 @@ use millpond_core::store::{KeyBytes, Range};
 use super::expiry::Expiry;
 use super::files::{Mirror, TreeFiles, verify_table};
 use super::head::HEAD_KEY;
-use super::pace::Slices;
+use super::pace::{OfThread, Rest, Slices};
 use super::sweep::Sweeper;
 use super::{CommitHead, EntryChange, FIRST_KEY, Scanned, Tree, TreeError, TreeStats};
 use crate::disk::is_full;
@@ -77,6 +77,7 @@ pub struct LsmTree {
     files: TreeFiles,
     options: TreeOptions,
     sweeper: Arc<Sweeper>,
+    rest: Arc<dyn Rest>,
     strategy: Arc<Leveled>,
     head: RwLock<Option<CommitHead>>,
     /// Held by a commit.
@@ -106,20 +107,25 @@ struct Committing {
 impl LsmTree {
     /// Opens the tree of a directory, or begins one.
     pub fn open(directory: &Path, options: TreeOptions) -> Result<LsmTree, TreeError> {
-        LsmTree::open_in(directory, options, false)
+        LsmTree::open_in(directory, options, false, Arc::new(OfThread))
     }
 
     /// Opens a tree that nobody commits to, and changes nothing in its directory.
     pub fn open_read_only(directory: &Path, options: TreeOptions) -> Result<LsmTree, TreeError> {
-        LsmTree::open_in(directory, options, true)
+        LsmTree::open_in(directory, options, true, Arc::new(OfThread))
     }
 
-    fn open_in(directory: &Path, options: TreeOptions, read_only: bool) -> Result<LsmTree, TreeError> {
+    pub(super) fn open_in(
+        directory: &Path,
+        options: TreeOptions,
+        read_only: bool,
+        rest: Arc<dyn Rest>,
+    ) -> Result<LsmTree, TreeError> {
         let files = TreeFiles::new(directory);
         files.check()?;
         let mirror = if read_only { Some(Mirror::of(directory)?) } else { None };
         let seqno = SequenceNumberCounter::default();
-        let sweeper = Arc::new(Sweeper::default());
+        let sweeper = Arc::new(Sweeper::new(rest.clone()));
         let of_library = mirror.as_ref().map_or(directory, Mirror::path);
         let config = config(of_library, &options, seqno.clone(), sweeper.clone());
         // What the library says of damage names no file.
@@ -136,6 +142,7 @@ impl LsmTree {
             files,
             options,
             sweeper,
+            rest,
             strategy: Arc::new(strategy),
             head: RwLock::default(),
             committing: Mutex::default(),
@@ -172,7 +179,7 @@ impl LsmTree {
         let mut run = self.tree.ingestion()?;
         let mut expiry = self.sweeper.expiry();
         run.write(HEAD_KEY, head.encode())?;
-        let (mut count, mut slices) = (0, Slices::begin());
+        let (mut count, mut slices) = (0, Slices::begin(self.rest.clone()));
         for (key, value) in changes {
             // The run itself asserts that keys ascend.
             match value {
@@ -332,6 +339,7 @@ impl Tree for LsmTree {
             keys_scanned: self.keys_scanned.load(Ordering::Relaxed),
             keys_written: self.keys_written.load(Ordering::Relaxed),
             commits: self.commits.load(Ordering::Relaxed),
+            is_hurried: self.hurried.load(Ordering::Relaxed),
         }
     }
 

@@ -162,6 +162,11 @@ impl Tree for MemoryTree {
         Ok(state.entries.len() < before)
     }
 
+    /// Waits for nothing in between anyway, and only remembers it.
+    fn hurry(&self, is_waited_for: bool) {
+        lock(&self.0).stats.is_hurried = is_waited_for;
+    }
+
     fn stop(&self) {}
 
     fn stats(&self) -> TreeStats {

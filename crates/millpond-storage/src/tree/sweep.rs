@@ -11,17 +11,17 @@ use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 
 use super::expiry::Expiry;
-use super::pace::Slices;
+use super::pace::{Rest, Slices};
 use crate::sync::lock;
 
 /// Runs that wait to be merged from which on there are no pauses.
 const RUNS_URGENT: usize = 12;
 
 /// Makes a [`Sweep`] for each merge.
-#[derive(Default)]
 pub(super) struct Sweeper {
     expiry: Mutex<Arc<Expiry>>,
     pace: Arc<Pace>,
+    rest: Arc<dyn Rest>,
 }
 
 #[derive(Default)]
@@ -31,6 +31,10 @@ struct Pace {
 }
 
 impl Sweeper {
+    pub fn new(rest: Arc<dyn Rest>) -> Sweeper {
+        Sweeper { expiry: Mutex::default(), pace: Arc::default(), rest }
+    }
+
     pub fn expiry(&self) -> Expiry {
         Expiry::clone(&lock(&self.expiry))
     }
@@ -56,7 +60,7 @@ impl Factory for Sweeper {
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
         let expiry = lock(&self.expiry).clone();
-        Box::new(Sweep { expiry, pace: self.pace.clone(), slices: Slices::begin() })
+        Box::new(Sweep { expiry, pace: self.pace.clone(), slices: Slices::begin(self.rest.clone()) })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::twin::Seed;
 
 mod damage;
 mod killed;
+mod paced;
 
 const OPTIONS: TreeOptions = TreeOptions { cache_bytes: 1 << 20, quiet: Duration::ZERO };
 

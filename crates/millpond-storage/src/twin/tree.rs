@@ -71,6 +71,10 @@ impl Tree for TwinTree {
         self.tree.compact_step()
     }
 
+    fn hurry(&self, is_waited_for: bool) {
+        self.tree.hurry(is_waited_for);
+    }
+
     fn stop(&self) {
         self.tree.stop();
     }
