@@ -67,11 +67,3 @@ pub fn look_through(tree: &dyn Tree) -> Result<(), TreeError> {
         }
     }
 }
-
-/// What is damaged, by the name of its file. What a read says of damage names none.
-pub fn named(tree: &dyn Tree, what: String) -> String {
-    match tree.verify() {
-        Err(TreeError::Damaged(named)) => named,
-        _ => what,
-    }
-}

@@ -77,7 +77,7 @@ impl Housekeeper {
                     self.shared.check()?;
                     tell(Trouble::Checkpoint(failure));
                 }
-                Some(error) => tell(Trouble::Compaction(error)),
+                Some(error) => tell(Trouble::Compaction(self.store.tree().named(error))),
             }
             let now = Instant::now();
             if now >= scrub_at {

@@ -232,15 +232,15 @@ fn bring_back<R: Replica>(
     let noted = |what| move |error| OpenError::Io { place: disk.place(NOTE), what, error };
     let is_noted = damaged::is_noted(disk).map_err(noted("looking for"))?;
     let mut attempt = || {
-        let tree = |error| OpenError::Tree { place: place(), error };
+        let tree = |error| match error {
+            TreeError::Full(_) => OpenError::Full(place()),
+            error => OpenError::Tree { place: place(), error },
+        };
         let store = LayeredStore::new(disk.tree(options.tree).map_err(tree)?, options.filter_bytes);
         if is_noted {
             damaged::look_through(store.tree().as_ref()).map_err(tree)?;
         }
-        let named = |error| match error {
-            TreeError::Damaged(what) => tree(TreeError::Damaged(damaged::named(store.tree().as_ref(), what))),
-            error => tree(error),
-        };
+        let named = |error| tree(store.tree().named(error));
         let checkpoint = Checkpoint::read(store.tree(), directory).map_err(named)?;
         if checkpoint.is_none() && !reaches_back && !segments.is_empty() {
             return Err(OpenError::CheckpointGone(place()));

@@ -62,6 +62,12 @@ pub trait Tree: Send + Sync {
     /// Reads every byte and compares it with its checksum.
     fn verify(&self) -> Result<(), TreeError>;
 
+    /// What an error of a read or of a step of tidying up is, with the file by its name, where that can be found out: it may
+    /// take reading all of them.
+    fn named(&self, error: TreeError) -> TreeError {
+        error
+    }
+
     /// How many entries lie in a range, those that are gone or replaced and not yet dropped included: what a scan of it
     /// has to pass.
     fn weigh(&self, range: &Range) -> Result<u64, TreeError>;
@@ -109,8 +115,8 @@ pub enum TreeError {
     /// There is no space. Nothing has changed: it may be tried again.
     #[error("no space for the checkpoint")]
     Full(#[source] io::Error),
-    /// Reading or writing failed.
-    #[error("reading or writing the checkpoint failed: {0}")]
+    /// Reading, writing or removing a file failed; as far as it is known, the error says which.
+    #[error("{0}")]
     Io(#[source] io::Error),
     /// It is to be looked at and not changed, and there is no place for the links that this takes.
     #[error("the checkpoint cannot be looked at: {0}; set TMPDIR to a directory that can be written to")]

@@ -146,7 +146,13 @@ impl Appender {
 
     /// What the core wants cannot be read: the broker has to stop.
     pub fn unreadable(&self, error: TreeError) -> Failure {
-        self.shared.poison_by(self.store.tree().as_ref(), "reading", error)
+        let tree = self.store.tree().as_ref();
+        let error = match error {
+            // It is noted before the file is looked for.
+            error @ TreeError::Damaged(_) => error,
+            error => tree.named(error),
+        };
+        self.shared.poison_by(tree, "reading", error)
     }
 
     /// Whether a checkpoint was begun and is not on the disk.

@@ -131,7 +131,10 @@ impl Shared {
         self.keeps_all.store(reaches_back, Ordering::Release);
         // Looking for the file takes a while, in which the process may be killed.
         let noted = self.note(&what);
-        let named = damaged::named(tree, what);
+        let named = match tree.named(TreeError::Damaged(what)) {
+            TreeError::Damaged(named) => named,
+            other => unreachable!("a name makes no other error of it: {other}"),
+        };
         let noted = noted.and_then(|()| self.note(&named));
         let what = match noted {
             Ok(()) => named,

@@ -90,22 +90,21 @@ pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segm
 
 /// Takes spares into use again, and removes what was not finished.
 pub(super) fn tidy(shared: &Shared) -> Result<(), OpenError> {
-    let failed_at = |name: &str| {
+    let failed = |what, name: &str| {
         let place = shared.disk.place(name);
-        move |error| OpenError::Io { place: place.clone(), what: "tidying", error }
+        move |error| OpenError::Io { place, what, error }
     };
-    for name in shared.disk.list().map_err(failed_at(""))? {
-        let failed = failed_at(&name);
+    for name in shared.disk.list().map_err(failed("listing", ""))? {
         if Spares::is_spare(&name) {
-            let file = shared.disk.open(&name).map_err(&failed)?;
-            let whole = file.length().map_err(&failed)? == shared.segment_bytes;
+            let file = shared.disk.open(&name).map_err(failed("opening", &name))?;
+            let whole = file.length().map_err(failed("opening", &name))? == shared.segment_bytes;
             drop(file);
             if !(whole && shared.spares.count() < shared.spares_kept && shared.spares.take_in(&name)) {
-                shared.disk.remove(&name).map_err(&failed)?;
+                shared.disk.remove(&name).map_err(failed("removing", &name))?;
             }
         } else if name == FORMAT_UNFINISHED {
-            shared.disk.remove(&name).map_err(failed)?;
+            shared.disk.remove(&name).map_err(failed("removing", &name))?;
         }
     }
-    shared.disk.sync_dir().map_err(failed_at(""))
+    shared.disk.sync_dir().map_err(failed("syncing", ""))
 }

@@ -191,8 +191,8 @@ pub enum OpenError {
         /// What is wrong, and with which file.
         what: String,
     },
-    /// The checkpoint could not be read.
-    #[error("reading the checkpoint in {place} failed: {error}")]
+    /// The checkpoint could not be opened.
+    #[error("opening the checkpoint in {place} failed: {error}; start again once the disk is in order")]
     Tree {
         /// The tree's directory.
         place: String,
@@ -208,7 +208,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The system said no.
-    #[error("{what} {place} failed: {error}")]
+    #[error("{what} {place} failed: {error}; start again once that is mended")]
     Io {
         /// The file.
         place: String,
@@ -221,6 +221,6 @@ pub enum OpenError {
     #[error(transparent)]
     Failed(#[from] Failure),
     /// There is no space to begin with.
-    #[error("the disk is full: {0} needs room for another journal segment")]
+    #[error("the disk is full: {0} needs more of it; make room and start again")]
     Full(String),
 }

@@ -63,7 +63,8 @@ impl TreeFiles {
         verify(&path, expected)?;
         let no_list = || TreeError::Damaged(format!("{} holds no list of tables", path.display()));
         let sections = sfa::Reader::new(&path).map_err(|_| no_list())?;
-        let mut list = sections.toc().section(LIST).ok_or_else(no_list)?.buf_reader(&path).map_err(failed(&path))?;
+        let mut list =
+            sections.toc().section(LIST).ok_or_else(no_list)?.buf_reader(&path).map_err(failed("reading", &path))?;
         let mut read = || -> io::Result<Vec<(u64, Checksum)>> {
             let mut tables = Vec::new();
             for _ in 0..byte(&mut list)? {
@@ -104,7 +105,7 @@ impl TreeFiles {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(&path)(error)),
+            Err(error) => return Err(failed("reading", &path)(error)),
         };
         let number = bytes.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
         let checksum = bytes.get(8..24).and_then(|bytes| bytes.try_into().ok()).map(u128::from_le_bytes);
@@ -121,11 +122,11 @@ impl TreeFiles {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(&directory)(error)),
+            Err(error) => return Err(failed("reading", &directory)(error)),
         };
         let mut tables = Vec::new();
         for entry in entries {
-            let name = entry.map_err(failed(&directory))?.file_name();
+            let name = entry.map_err(failed("reading", &directory))?.file_name();
             let text = name.to_string_lossy();
             if text == ".DS_Store" || text.starts_with("._") {
                 continue;
@@ -133,7 +134,7 @@ impl TreeFiles {
             let path = directory.join(&name);
             let stranger = || TreeError::Damaged(format!("{} is no table: move it away", path.display()));
             let id = text.parse().ok().filter(|id: &u64| id.to_string() == text).ok_or_else(stranger)?;
-            if fs::metadata(&path).map_err(failed(&path))?.is_dir() {
+            if fs::metadata(&path).map_err(failed("reading", &path))?.is_dir() {
                 return Err(stranger());
             }
             tables.push(id);
@@ -141,21 +142,42 @@ impl TreeFiles {
         Ok(tables)
     }
 
+    /// Removes what is not of the newest version, as the library does when it opens a tree.
+    pub fn remove_others(&self) -> Result<(), TreeError> {
+        let listed: Vec<u64> = self.listed()?.into_iter().map(|(id, _)| id).collect();
+        self.remove_old_versions()?;
+        self.tables()?.into_iter().filter(|id| !listed.contains(id)).try_for_each(|id| self.remove_table(id))
+    }
+
+    /// Removes the files of all versions but the newest. Nobody may be writing one.
+    pub fn remove_old_versions(&self) -> Result<(), TreeError> {
+        let newest = self.current()?.map(|(version, _)| format!("v{version}"));
+        for entry in fs::read_dir(&self.0).map_err(failed("reading", &self.0))? {
+            let entry = entry.map_err(failed("reading", &self.0))?;
+            let (name, path) = (entry.file_name(), entry.path());
+            let is_version = name.to_string_lossy().starts_with('v') && !path.is_dir();
+            if is_version && newest.as_ref().is_some_and(|newest| name != **newest) {
+                fs::remove_file(&path).map_err(failed("removing", &path))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes a table that is in no version.
     pub fn remove_table(&self, id: u64) -> Result<(), TreeError> {
         let table = self.table(id);
-        fs::remove_file(&table).map_err(failed(&table))
+        fs::remove_file(&table).map_err(failed("removing", &table))
     }
 }
 
-/// What an error means of a file. What stands in the place of another kind of file is damage.
-fn failed(path: &Path) -> impl Fn(io::Error) -> TreeError {
+/// What an error in doing something with a file means. What stands in the place of another kind of file is damage.
+fn failed(what: &'static str, path: &Path) -> impl Fn(io::Error) -> TreeError {
     move |error| match error.kind() {
         io::ErrorKind::NotFound => TreeError::Damaged(format!("{} is missing", path.display())),
         io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
             TreeError::Damaged(format!("{}: {error}", path.display()))
         }
-        kind => TreeError::Io(io::Error::new(kind, format!("{}: {error}", path.display()))),
+        kind => TreeError::Io(io::Error::new(kind, format!("{what} {} failed: {error}", path.display()))),
     }
 }
 
@@ -181,7 +203,7 @@ const SFA_SECTION: u64 = 18;
 /// These begin with `TOC!` and the number of sections, each of which has a place, a length and the length of a name.
 fn has_room_for_its_sections(path: &Path) -> Result<(), TreeError> {
     let damaged = |what: &str| TreeError::Damaged(format!("{} {what}", path.display()));
-    let failed = failed(path);
+    let failed = failed("reading", path);
     let mut file = fs::File::open(path).map_err(&failed)?;
     let length = file.metadata().map_err(&failed)?.len();
     let no_end = || damaged("does not end as a table does: it was cut short, or is none");
@@ -241,7 +263,7 @@ fn whole_blocks(path: &Path) -> io::Result<u64> {
 /// Reads a whole file and compares it with its checksum.
 fn verify(path: &Path, expected: Checksum) -> Result<(), TreeError> {
     let damaged = |what: &str| TreeError::Damaged(format!("{} {what}", path.display()));
-    let failed = failed(path);
+    let failed = failed("reading", path);
     let mut file = fs::File::open(path).map_err(&failed)?;
     let mut sum = ChecksummedWriter::new(io::sink());
     let mut slice = vec![0; SLICE];
@@ -265,7 +287,7 @@ impl Mirror {
     /// Links to all files of a directory and of those in it, in a directory of its own for what is temporary.
     pub fn of(directory: &Path) -> Result<Mirror, TreeError> {
         let mirror = Mirror::make().map_err(TreeError::NoMirror)?;
-        link_all(&fs::canonicalize(directory).map_err(failed(directory))?, &mirror.0)?;
+        link_all(&fs::canonicalize(directory).map_err(failed("reading", directory))?, &mirror.0)?;
         Ok(mirror)
     }
 
@@ -299,7 +321,7 @@ impl Drop for Mirror {
 }
 
 fn link_all(from: &Path, to: &Path) -> Result<(), TreeError> {
-    let failed = failed(from);
+    let failed = failed("reading", from);
     for entry in fs::read_dir(from).map_err(&failed)? {
         let entry = entry.map_err(&failed)?;
         let link = to.join(entry.file_name());

@@ -10,6 +10,7 @@
 //! their checksums, sequence numbers go on after a start, a failed write leaves nothing behind, and after one whose
 //! outcome is unknown no further commit is taken.
 
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -128,8 +129,11 @@ impl LsmTree {
         let sweeper = Arc::new(Sweeper::new(rest.clone()));
         let of_library = mirror.as_ref().map_or(directory, Mirror::path);
         let config = config(of_library, &options, seqno.clone(), sweeper.clone());
-        // What the library says of damage names no file.
+        // What the library says names no file.
         let tree = config.open().map_err(TreeError::from).map_err(|error| match error {
+            error @ TreeError::Io(_) if !read_only => {
+                files.find_damage().and_then(|()| files.remove_others()).err().unwrap_or(error)
+            }
             error @ (TreeError::Damaged(_) | TreeError::Io(_)) => files.find_damage().err().unwrap_or(error),
             error => error,
         })?;
@@ -247,6 +251,19 @@ impl LsmTree {
         Ok(())
     }
 
+    /// What a failed write was about: the library does not say. Nobody else may be writing.
+    fn of_writing(&self, error: io::Error) -> TreeError {
+        if let Err(error @ TreeError::Io(_)) = self.files.remove_old_versions() {
+            return error;
+        }
+        let version = self.tree.current_version();
+        let is_used = |id: &u64| version.iter_tables().any(|table| table.id() == *id);
+        let unfinished = self.files.tables().ok().and_then(|tables| tables.into_iter().find(|id| !is_used(id)));
+        let Some(id) = unfinished else { return TreeError::Io(error) };
+        let what = format!("writing {}, or the version that names it, failed: {error}", self.files.table(id).display());
+        TreeError::Io(io::Error::new(error.kind(), what))
+    }
+
     fn reading(&self) -> RwLockReadGuard<'_, ()> {
         self.reading.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -299,12 +316,17 @@ impl Tree for LsmTree {
         committing.last = Some(Instant::now());
         let done = self.ingest(head, changes);
         self.sweeper.set_runs(self.tree.l0_run_count());
-        done.inspect_err(|error| {
+        done.map_err(|error| {
             self.leftovers.store(true, Ordering::Relaxed);
             committing.poisoned = !(matches!(error, TreeError::Full(_)) && self.is_unchanged());
-            if let (false, Ok(_compacting)) = (committing.poisoned, self.compacting.try_lock()) {
+            let Ok(_compacting) = self.compacting.try_lock() else { return error };
+            if !committing.poisoned {
                 // Where this fails too, the next step of compaction tries again.
                 let _ = self.remove_leftovers();
+            }
+            match error {
+                TreeError::Io(error) => self.of_writing(error),
+                error => error,
             }
         })
     }
@@ -349,6 +371,17 @@ impl Tree for LsmTree {
         version.iter_tables().try_for_each(|table| verify_table(&self.files.table(table.id()), table.checksum()))
     }
 
+    fn named(&self, error: TreeError) -> TreeError {
+        let is_one = |other: &TreeError| std::mem::discriminant(other) == std::mem::discriminant(&error);
+        if let Some(named) = self.verify().err().filter(is_one) {
+            return named;
+        }
+        match (error, self.committing.try_lock(), self.compacting.try_lock()) {
+            (TreeError::Io(error), Ok(_committing), Ok(_compacting)) => self.of_writing(error),
+            (error, ..) => error,
+        }
+    }
+
     fn weigh(&self, range: &Range) -> Result<u64, TreeError> {
         let _reading = self.reading();
         if range.from >= range.until {
@@ -387,7 +420,7 @@ impl From<lsm_tree::Error> for TreeError {
     fn from(error: lsm_tree::Error) -> TreeError {
         match error {
             lsm_tree::Error::Io(error) if is_full(&error) => TreeError::Full(error),
-            lsm_tree::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => TreeError::Io(error),
+            lsm_tree::Error::Io(error) if error.kind() != io::ErrorKind::UnexpectedEof => TreeError::Io(error),
             damage => TreeError::Damaged(damage.to_string()),
         }
     }

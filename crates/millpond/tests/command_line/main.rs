@@ -7,6 +7,7 @@ mod benching;
 mod coalescing;
 mod device;
 mod exchanges;
+mod failing;
 mod forwarding;
 mod granted;
 mod hoarding;
