@@ -26,7 +26,7 @@ use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
 use crate::open::{FILTER_BYTES, find_segments, reaches_back};
-use crate::recover::{Source as From, replay};
+use crate::recover::{Recovered, Source as From, replay};
 use crate::store::LayeredStore;
 use crate::tree::TreeError;
 use crate::{OpenError, OpenOptions, Reader};
@@ -93,29 +93,23 @@ impl Report<'_> {
             Ok(segments) => segments,
             Err(error) => return self.damaged(error.to_string()),
         };
-        let tree = (!in_use).then(|| self.tree(directory));
+        let known = (!in_use).then(|| self.know(directory, &segments));
         let mut start = 0;
         for segment in &segments {
-            let end = match &tree {
-                Some(Ok((_, checkpoint))) => end(segment, checkpoint.as_ref()),
+            let end = match &known {
+                Some(Ok(known)) => known.end(segment),
                 _ => Some(segment.end).filter(|end| *end == OPEN),
             };
             start = self.segment(segment, end, directory, start)?;
         }
-        let Some(tree) = tree else { return Ok(()) };
-        let (store, checkpoint) = match tree {
-            Ok(found) => found,
+        let Some(known) = known else { return Ok(()) };
+        let Known { checkpoint, live, replayed, .. } = match known {
+            Ok(known) => known,
             Err(error @ TreeError::NoMirror(_)) => return Err(io::Error::other(error)),
             Err(error) => return self.damaged(format!("{}: {error}", self.disk.place(TREE))),
         };
-        if let Some(checkpoint) = &checkpoint {
-            self.checkpoint(checkpoint)?;
-        } else if !segments.is_empty() && !reaches_back(&segments) {
-            return self.damaged(OpenError::CheckpointGone(self.disk.place(TREE)).to_string());
-        }
-        let disk = self.disk.clone();
-        let from = From { disk: disk.as_ref(), directory, store: &store };
-        match replay::<Core>(from, checkpoint, &segments, &OpenOptions::default()) {
+        checkpoint.map_or(Ok(()), |checkpoint| self.out.found(checkpoint))?;
+        match replayed {
             Err(error) => self.damaged(error.to_string()),
             Ok(recovered) => {
                 let (end, starts) = (recovered.report.end, recovered.report.start - 1);
@@ -123,29 +117,29 @@ impl Report<'_> {
                 if recovered.report.torn > 0 {
                     self.out.found(Finding::TornTail { bytes: recovered.report.torn })?;
                 }
-                recovered.state.map_or(Ok(()), |core| self.messages(&core, &recovered.live, segments))
+                recovered.state.map_or(Ok(()), |core| self.messages(&core, &live, segments))
             }
         }
     }
 
-    /// The tree, every byte of it verified, and its checkpoint.
-    fn tree(&self, directory: u128) -> Result<(LayeredStore, Option<Checkpoint>), TreeError> {
-        let tree = self.disk.tree(OpenOptions::default().tree)?;
+    /// Reads the tree, every byte of it verified, and what the journal makes of its checkpoint.
+    fn know(&self, directory: u128, segments: &[Segment]) -> Result<Known, TreeError> {
+        let disk = self.disk.as_ref();
+        let tree = disk.tree(OpenOptions::default().tree)?;
         tree.verify()?;
-        let checkpoint = Checkpoint::read(&tree, directory)?;
-        Ok((LayeredStore::new(tree, FILTER_BYTES), checkpoint))
-    }
-
-    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
-        let (mut namespaces, mut topics) = (0u64, 0u64);
-        for page in &checkpoint.pages {
-            if let Page::Namespace(page) = page {
-                namespaces += 1;
-                topics += page.groups.iter().map(|group| group.topics).sum::<u64>();
-            }
+        let found = Checkpoint::read(&tree, directory)?;
+        let checkpoint = found.as_ref().map(told);
+        let (position, live) =
+            found.as_ref().map_or_else(Default::default, |found| (found.position, found.live.clone()));
+        if found.is_none() && !segments.is_empty() && !reaches_back(segments) {
+            let replayed = Err(OpenError::CheckpointGone(disk.place(TREE)));
+            return Ok(Known { checkpoint, position, live, replayed });
         }
-        let Checkpoint { position, start, .. } = *checkpoint;
-        self.out.found(Finding::Checkpoint { position, start, namespaces, topics })
+        let store = LayeredStore::new(tree, FILTER_BYTES);
+        let from = From { disk, directory, store: &store };
+        let replayed = replay::<Core>(from, found, segments, &OpenOptions::default());
+        let live = replayed.as_ref().map_or(live, |recovered| recovered.live.clone());
+        Ok(Known { checkpoint, position, live, replayed })
     }
 
     /// Tells a segment, and returns the start that wrote its last batch. `end` is where it ended, if that is known.
@@ -235,15 +229,40 @@ impl Report<'_> {
     }
 }
 
-/// Where a segment ended, if that is known: the one behind it may be gone. A segment that lies before the checkpoint and is not
-/// in its table holds nothing that is needed.
-fn end(segment: &Segment, checkpoint: Option<&Checkpoint>) -> Option<u64> {
-    let Some(Checkpoint { position, live, .. }) = checkpoint else { return Some(segment.end) };
-    match live.end(segment.base) {
-        Some(OPEN) => Some(segment.end),
-        None => Some(segment.end).filter(|end| end > position),
-        end => end,
+/// What a start comes to know.
+struct Known {
+    /// What is told of the checkpoint, where there is one.
+    checkpoint: Option<Finding>,
+    /// Where it stands.
+    position: u64,
+    /// What the segments hold: at the end of the journal, or as of the checkpoint, where a start does not get further.
+    live: LiveBytes,
+    replayed: Result<Recovered<Core>, OpenError>,
+}
+
+impl Known {
+    /// Where a segment ended, if that is known: the one behind it may be gone. Of one that the next start takes back, because it
+    /// lies before the checkpoint and holds nothing that is needed, anything will do: it may have been put back from an old copy.
+    fn end(&self, segment: &Segment) -> Option<u64> {
+        let is_needed = !self.live.of(segment.base).is_empty() || segment.end > self.position;
+        match (is_needed, &self.replayed) {
+            (true, _) => Some(self.live.end(segment.base).map_or(segment.end, |end| end.min(segment.end))),
+            (false, Ok(_)) => Some(OPEN),
+            (false, Err(_)) => None,
+        }
     }
+}
+
+fn told(checkpoint: &Checkpoint) -> Finding {
+    let (mut namespaces, mut topics) = (0u64, 0u64);
+    for page in &checkpoint.pages {
+        if let Page::Namespace(page) = page {
+            namespaces += 1;
+            topics += page.groups.iter().map(|group| group.topics).sum::<u64>();
+        }
+    }
+    let Checkpoint { position, start, .. } = *checkpoint;
+    Finding::Checkpoint { position, start, namespaces, topics }
 }
 
 /// A fact; of its block, how large it is.
