@@ -15,7 +15,7 @@ use crate::store::LayeredStore;
 use crate::twin::{Fault, SECTOR, Seed, TwinDisk};
 use crate::{CommitError, Mark, OpenError, OpenOptions, Opened, ReadError, Replica, Scrubbed, open};
 
-use super::workload::{SEGMENT, Workload, checkpoint, options, publish, state};
+use super::workload::{SEGMENT, Workload, options, publish, state};
 
 /// A stand-in for the core that remembers what it was told.
 #[derive(Default)]
@@ -284,8 +284,7 @@ fn no_flipped_bit_goes_unnoticed_or_costs_more_than_it_must() {
     for _ in 0..5 {
         workload.turn(&mut opened, publish(&mut seed)).unwrap();
     }
-    workload.mark(&mut opened, Mark::Idle).unwrap();
-    checkpoint(&mut opened);
+    workload.checkpoint(&mut opened);
     workload.turn(&mut opened, publish(&mut seed)).unwrap();
     workload.mark(&mut opened, Mark::Stop).unwrap();
     let pages = state(&opened.core);

@@ -163,8 +163,7 @@ fn a_start_is_refused_where_the_segment_is_gone_that_the_checkpoint_stands_in() 
         workload.receive(&mut opened).unwrap();
         workload.ack(&mut opened).unwrap();
     }
-    workload.mark(&mut opened, Mark::Idle).unwrap();
-    checkpoint(&mut opened);
+    workload.checkpoint(&mut opened);
     workload.turn(&mut opened, publish(&mut seed)).unwrap();
     workload.mark(&mut opened, Mark::Stop).unwrap();
     assert_eq!(opened.reader.live().bases().count(), 2, "the pin, and what was published last");

@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, Opened, Verdict, inspect_disk, open};
 
-use super::workload::{Workload, checkpoint, options, publish};
+use super::workload::{Workload, options, publish};
 
 fn tell(disk: &TwinDisk, facts: bool) -> (Verdict, String) {
     let before = (disk.operations(), disk.snapshot());
@@ -26,8 +26,7 @@ fn made() -> TwinDisk {
     for _ in 0..30 {
         workload.turn(&mut opened, publish(&mut seed)).unwrap();
     }
-    workload.mark(&mut opened, Mark::Idle).unwrap();
-    checkpoint(&mut opened);
+    workload.checkpoint(&mut opened);
     workload.turn(&mut opened, publish(&mut seed)).unwrap();
     workload.mark(&mut opened, Mark::Idle).unwrap();
     let (verdict, told) = tell(&workload.disk, false);

@@ -126,15 +126,11 @@ fn a_cut_that_would_need_what_was_taken_back_is_refused_as_that() {
     let mut opened = workload.open().unwrap();
     let mut seed = Seed::new(9);
     workload.publish_some(&mut opened, &mut seed, 25, false);
-    workload.mark(&mut opened, Mark::Idle).unwrap();
-    checkpoint(&mut opened);
+    workload.checkpoint(&mut opened);
     let behind = opened.appender.position();
     workload.publish_some(&mut opened, &mut seed, 1, false);
     workload.mark(&mut opened, Mark::Idle).unwrap();
-    workload.drain(&mut opened);
-    workload.mark(&mut opened, Mark::Stop).unwrap();
-    while opened.housekeeper.step().unwrap() {}
-    drop(opened);
+    workload.wind_up(opened);
 
     let mut files = workload.disk.snapshot();
     let bases = files.keys().filter_map(|name| segment_base(name)).filter(|base| *base <= behind);

@@ -5,7 +5,7 @@ use millpond_core::output::{Output, Reply};
 use millpond_core::page::Page;
 
 use super::calls::receive;
-use super::workload::{Workload, YEAR, check_extents, checkpoint, delay, publish};
+use super::workload::{Workload, YEAR, check_extents, delay, publish};
 use crate::twin::{Seed, TwinDisk};
 use crate::{Mark, Opened};
 
@@ -64,8 +64,7 @@ fn a_few_old_messages_do_not_pin_the_disk() {
             work.turn(&mut opened, finish(FinishVerb::Reject { reason: "no".into() }, &leases[..1])).unwrap();
         }
     }
-    work.mark(&mut opened, Mark::Idle).unwrap();
-    checkpoint(&mut opened);
+    work.checkpoint(&mut opened);
     let (before, expected) = (opened.mover.space(), messages(&opened));
     assert!(before.total > before.bound + 5 * super::workload::SEGMENT, "{before:?}");
     let mut passes = 0;

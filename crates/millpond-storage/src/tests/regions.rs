@@ -19,7 +19,7 @@ use millpond_core::fact::FactLog;
 use millpond_core::output::Extent;
 
 use self::wounds::Wound;
-use super::workload::{Workload, checkpoint, options, publish, state};
+use super::workload::{Workload, options, publish, state};
 use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, OpenError, ReadError, Verdict, inspect_disk, open};
 
@@ -133,8 +133,7 @@ impl Whole {
             }
         }
         (0..12).for_each(|_| _ = workload.turn(&mut opened, publish(&mut seed)).unwrap());
-        workload.mark(&mut opened, Mark::Idle).unwrap();
-        checkpoint(&mut opened);
+        workload.checkpoint(&mut opened);
         workload.turn(&mut opened, publish(&mut seed)).unwrap();
         workload.mark(&mut opened, Mark::Stop).unwrap();
         drop(opened);

@@ -11,7 +11,7 @@ use millpond_types::TopicName;
 use millpond_types::block;
 
 use super::calls::receive;
-use super::workload::{Workload, checkpoint, options, publish};
+use super::workload::{Workload, options, publish};
 use crate::disk::Disk;
 use crate::format::Format;
 use crate::journal::segment::{SegmentHeader, segment_base, segment_name};
@@ -202,8 +202,7 @@ fn with_a_gap() -> TwinDisk {
     workload.publish_some(&mut opened, &mut seed, 40, false);
     workload.drain(&mut opened);
     workload.publish_some(&mut opened, &mut seed, 30, true);
-    workload.mark(&mut opened, Mark::Idle).unwrap();
-    checkpoint(&mut opened);
+    workload.checkpoint(&mut opened);
     workload.publish_some(&mut opened, &mut seed, 50, false);
     workload.mark(&mut opened, Mark::Stop).unwrap();
     workload.disk
@@ -313,16 +312,12 @@ fn what_was_taken_back_since_the_checkpoint_is_no_loss() {
     workload.publish_some(&mut opened, &mut seed, 20, true);
     workload.publish_some(&mut opened, &mut seed, 40, false);
     workload.publish_some(&mut opened, &mut seed, 30, true);
-    workload.mark(&mut opened, Mark::Idle).unwrap();
-    checkpoint(&mut opened);
+    workload.checkpoint(&mut opened);
     let disk = workload.disk.clone();
     let segments = || disk.snapshot().into_keys().filter(|name| name.ends_with(".journal")).count();
     let before = segments();
-    workload.drain(&mut opened);
-    workload.mark(&mut opened, Mark::Stop).unwrap();
-    while opened.housekeeper.step().unwrap() {}
+    workload.wind_up(opened);
     assert!(segments() < before, "some were taken back");
-    drop(opened);
     let told = lacking(&salvaged(&workload.disk).1);
     assert!(matches!(&told[..], [line] if line.starts_with("taken back")), "{told:#?}");
 }

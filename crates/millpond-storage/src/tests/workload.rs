@@ -150,6 +150,19 @@ impl Workload {
         }
     }
 
+    /// Makes a checkpoint of all that there is.
+    pub fn checkpoint(&mut self, opened: &mut Opened) {
+        self.mark(opened, Mark::Idle).unwrap();
+        checkpoint(opened);
+    }
+
+    /// Drains it, stops in good order, and has segments taken back that hold nothing any more.
+    pub fn wind_up(&mut self, mut opened: Opened) {
+        self.drain(&mut opened);
+        self.mark(&mut opened, Mark::Stop).unwrap();
+        while opened.housekeeper.step().unwrap() {}
+    }
+
     /// Whatever is ready is received and acked.
     pub fn drain(&mut self, opened: &mut Opened) {
         for _ in 0..60 {
