@@ -27,6 +27,7 @@ use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
 use crate::open::{FILTER_BYTES, find_segments, reaches_back};
 use crate::recover::{Recovered, Source as From, replay};
+use crate::salvage::unfinished;
 use crate::store::LayeredStore;
 use crate::tree::TreeError;
 use crate::{OpenError, OpenOptions, Reader};
@@ -70,6 +71,9 @@ struct Report<'a> {
 
 impl Report<'_> {
     fn write(&mut self) -> io::Result<()> {
+        if unfinished::is_there(self.disk.as_ref())? {
+            self.damaged(OpenError::Unfinished(self.disk.place("")).to_string())?;
+        }
         let directory = match Format::read(self.disk.as_ref()) {
             Ok(Some(format)) => format.directory,
             Ok(None) => return self.damaged(format!("{} is missing: no data directory", self.disk.place(FORMAT))),

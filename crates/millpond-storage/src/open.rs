@@ -21,6 +21,7 @@ use crate::journal::shared::{Hold, Shared};
 use crate::journal::{Appender, Batch, CommitError, Committer, Mark, Reader};
 use crate::mover::{Mover, SLACK};
 use crate::recover::{Recovered, Recovery, Replica, Source, recover, set_aside};
+use crate::salvage::unfinished;
 use crate::store::LayeredStore;
 use crate::tree::{TreeError, TreeOptions};
 
@@ -167,11 +168,31 @@ impl Opened<Core> {
 
 /// Opens a directory, or makes it where there is none, and brings the state back. [`Opened::start`] comes next.
 pub fn open<R: Replica>(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Opened<R>, OpenError> {
-    assert!(options.segment_bytes >= 2 * SEGMENT_HEADER, "a segment holds more than its header");
-    let hold: Hold = Arc::new(disk.lock().map_err(|error| match error {
+    let hold = hold(disk.as_ref())?;
+    let place = || disk.place("");
+    match unfinished::is_there(disk.as_ref()) {
+        Ok(false) => open_held(disk, hold, options),
+        Ok(true) => Err(OpenError::Unfinished(place())),
+        Err(error) => Err(OpenError::Io { place: place(), what: "listing", error }),
+    }
+}
+
+/// Takes a directory for this process.
+pub(crate) fn hold(disk: &dyn Disk) -> Result<Hold, OpenError> {
+    let lock = disk.lock().map_err(|error| match error {
         LockError::InUse => OpenError::InUse(disk.place("")),
         LockError::Io(error) => OpenError::Io { place: disk.place(""), what: "locking", error },
-    })?);
+    })?;
+    Ok(Arc::new(lock))
+}
+
+/// As [`open`], one that was taken before.
+pub(crate) fn open_held<R: Replica>(
+    disk: Arc<dyn Disk>,
+    hold: Hold,
+    options: &OpenOptions,
+) -> Result<Opened<R>, OpenError> {
+    assert!(options.segment_bytes >= 2 * SEGMENT_HEADER, "a segment holds more than its header");
     let directory = match Format::read(disk.as_ref()) {
         Ok(Some(format)) => format.directory,
         Ok(None) => make(disk.as_ref(), options)?,

@@ -13,6 +13,7 @@
 
 mod held;
 mod lacks;
+pub mod unfinished;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -38,11 +39,12 @@ use crate::journal::scan::{Found, Scan};
 use crate::journal::segment::{SegmentHeader, read_end, segment_base};
 use crate::journal::segments::Segment;
 use crate::journal::{CommitError, Failure, Mark};
-use crate::open::RAISE_OVER_LOST;
+use crate::open::{RAISE_OVER_LOST, hold, open_held};
 use crate::recover::facts_of;
-use crate::{OpenError, OpenOptions, Opened, open};
+use crate::{OpenError, OpenOptions, Opened};
 use held::{Held, Kept, Topic};
 use lacks::Lacks;
+use unfinished::UNFINISHED;
 
 /// Why nothing was salvaged, or not all.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +56,7 @@ pub enum SalvageError {
     #[error("{0} holds neither a FORMAT file nor a journal segment whose header is whole: there is nothing to go by")]
     NoDirectory(String),
     /// There is something in the directory that was to be fresh.
-    #[error("{0} is a data directory already: name one that is empty or not there")]
+    #[error("{0} is not empty: name a directory that is, or that is not there")]
     NotFresh(String),
     /// The fresh directory could not be made.
     #[error("the new directory cannot be made: {0}")]
@@ -87,11 +89,16 @@ pub fn salvage_disk(
         Err(LockError::InUse) => return Err(SalvageError::InUse(from.place(""))),
         Err(LockError::Io(error)) => return Err(error.into()),
     };
-    if Format::read(to.as_ref()).is_ok_and(|found| found.is_some()) {
+    if !to.list()?.is_empty() {
         return Err(SalvageError::NotFresh(to.place("")));
     }
     let old = Old::read(from.as_ref(), out)?;
-    Fresh { opened: open::<Core>(to, options)?, now: old.now }.fill(old, out)
+    let hold = hold(to.as_ref())?;
+    let io = |what, error| OpenError::Io { place: to.place(UNFINISHED), what, error };
+    unfinished::begin(to.as_ref()).map_err(|error| io("writing", error))?;
+    let counts = Fresh { opened: open_held::<Core>(to.clone(), hold, options)?, now: old.now }.fill(old)?;
+    unfinished::end(to.as_ref()).map_err(|error| io("removing", error))?;
+    Ok(counts.tell(out)?)
 }
 
 /// What there is of the old directory.
@@ -289,8 +296,22 @@ struct Counts {
     nameless: u64,
 }
 
+impl Counts {
+    fn tell(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Counts { topics, messages, dead, damaged, nameless } = self;
+        writeln!(out, "salvaged    {messages} messages and {dead} dead letters of {topics} topics")?;
+        if *damaged > 0 {
+            writeln!(out, "LOST        {damaged} messages whose bytes are damaged or gone")?;
+        }
+        if *nameless > 0 {
+            writeln!(out, "nameless    {nameless} topics, now called salvaged/NUMBER in the namespace `default`")?;
+        }
+        writeln!(out, "gone        all dedup ids, producer sessions, pauses, leases, and groups but `default`")
+    }
+}
+
 impl Fresh {
-    fn fill(mut self, mut old: Old, out: &mut dyn Write) -> Result<(), SalvageError> {
+    fn fill(mut self, mut old: Old) -> Result<Counts, SalvageError> {
         let held = std::mem::take(&mut old.held);
         let floor = held.floor.saturating_add(RAISE_OVER_LOST);
         self.append(Fact::Raised { floor });
@@ -336,16 +357,7 @@ impl Fresh {
             self.opened.committer.write(batch).map_err(refused)?;
             self.opened.committer.sync()?;
         }
-        let Counts { topics, messages, dead, damaged, nameless } = counts;
-        writeln!(out, "salvaged    {messages} messages and {dead} dead letters of {topics} topics")?;
-        if damaged > 0 {
-            writeln!(out, "LOST        {damaged} messages whose bytes are damaged or gone")?;
-        }
-        if nameless > 0 {
-            writeln!(out, "nameless    {nameless} topics, now called salvaged/NUMBER in the namespace `default`")?;
-        }
-        writeln!(out, "gone        all dedup ids, producer sessions, pauses, leases, and groups but `default`")?;
-        Ok(())
+        Ok(counts)
     }
 
     /// All topics of one name, which becomes one topic.

@@ -10,6 +10,7 @@ use crate::journal::segment::{BadSegment, SEGMENT_HEADER, SegmentHeader, read_en
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
 use crate::journal::spares::Spares;
+use crate::salvage::unfinished::UNFINISHED;
 
 /// Bytes of a directory's first segment at most: whoever starts a broker for the first time waits for it to be written.
 const FIRST_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
@@ -21,7 +22,9 @@ pub(super) fn make(disk: &dyn Disk, options: &OpenOptions) -> Result<u128, OpenE
     let names = disk.list().map_err(io("listing"))?;
     let first = segment_name(0);
     // An empty LOCK is of a version that locked it.
-    let ours = |name: &str| name == "LOCK" || name == FORMAT_UNFINISHED || name == first || Spares::is_spare(name);
+    let ours = |name: &str| {
+        name == "LOCK" || name == FORMAT_UNFINISHED || name == first || name == UNFINISHED || Spares::is_spare(name)
+    };
     if names.iter().any(|name| name == TREE || segment_base(name).is_some_and(|base| base > 0)) {
         return Err(OpenError::FormatMissing(place));
     }

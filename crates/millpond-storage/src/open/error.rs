@@ -28,6 +28,12 @@ pub enum OpenError {
     /// It holds messages, and what makes it ours is gone.
     #[error("{0} holds a journal and no FORMAT file: the file was removed. Put it back from a copy of the directory")]
     FormatMissing(String),
+    /// A salvage into it was cut short.
+    #[error(
+        "the salvage into {0} was not finished: it holds a part of the messages at most. Remove it, and salvage again into an \
+         empty directory"
+    )]
+    Unfinished(String),
     /// The format file is no use.
     #[error("{place} cannot be used: {error}")]
     Format {

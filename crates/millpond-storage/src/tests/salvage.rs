@@ -15,8 +15,8 @@ use super::workload::{Workload, options, publish};
 use crate::disk::Disk;
 use crate::format::Format;
 use crate::journal::segment::{SegmentHeader, segment_base, segment_name};
-use crate::twin::{SECTOR, Seed, TwinDisk};
-use crate::{Mark, Opened, Reader, open, salvage_disk};
+use crate::twin::{Fault, SECTOR, Seed, TwinDisk};
+use crate::{Mark, OpenError, Opened, Reader, Verdict, inspect_disk, open, salvage_disk};
 
 /// Bodies of all messages, by topic and in order.
 type Bodies = BTreeMap<TopicName, Vec<Vec<u8>>>;
@@ -320,4 +320,43 @@ fn what_was_taken_back_since_the_checkpoint_is_no_loss() {
     assert!(segments() < before, "some were taken back");
     let told = lacking(&salvaged(&workload.disk).1);
     assert!(matches!(&told[..], [line] if line.starts_with("taken back")), "{told:#?}");
+}
+
+/// Whoever starts on what a salvage has left is told that it is not whole, unless it is.
+#[test]
+fn a_salvage_that_was_cut_short_is_not_taken_for_a_whole_one() {
+    let (from, before, _) = worked(7, 40);
+    assert!(!before.is_empty());
+    for operation in 0.. {
+        for is_killed in [false, true] {
+            let to = TwinDisk::new(SECTOR);
+            to.plan(operation, Fault::PowerCut);
+            let done = salvage_disk(Arc::new(from.clone()), Arc::new(to.clone()), &options(), &mut Vec::new());
+            let made = to.list().is_ok_and(|names| !names.is_empty());
+            if done.is_ok() {
+                assert!(made && operation > 10, "it was cut short {operation} times");
+                return;
+            }
+            if is_killed {
+                to.kill()
+            } else {
+                drop(to.crash(operation))
+            }
+            let is_empty = to.list().unwrap().is_empty();
+            let (verdict, told) = inspected(&to);
+            match open::<Core>(Arc::new(to), &options()) {
+                Err(OpenError::Unfinished(_)) => assert!(verdict == Verdict::Damaged, "{told}"),
+                Err(error) => panic!("operation {operation}: {error}"),
+                Ok(opened) => {
+                    assert!(is_empty || bodies(&opened.core, &opened.reader) == before, "{operation}: {told}")
+                }
+            }
+        }
+    }
+}
+
+fn inspected(disk: &TwinDisk) -> (Verdict, String) {
+    let mut told = Vec::new();
+    let verdict = inspect_disk(Arc::new(disk.clone()), false, &mut told).unwrap();
+    (verdict, String::from_utf8(told).unwrap())
 }
