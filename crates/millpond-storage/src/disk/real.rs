@@ -28,7 +28,7 @@ pub struct RealDisk {
 impl RealDisk {
     /// Uses a directory, which is made if it is not there.
     pub fn create(directory: &Path) -> io::Result<RealDisk> {
-        std::fs::create_dir_all(directory)?;
+        make_durably(directory)?;
         Ok(RealDisk { directory: directory.to_path_buf(), read_only: false, locked: OnceLock::new() })
     }
 
@@ -41,6 +41,19 @@ impl RealDisk {
     fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
+}
+
+/// Makes a directory, and those that it lies in, where they are not there. What is in one of them is not found after a power cut
+/// that takes its name away.
+fn make_durably(directory: &Path) -> io::Result<()> {
+    let missing = directory.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
+    let missing: Vec<&Path> = missing.collect();
+    std::fs::create_dir_all(directory)?;
+    for made in missing {
+        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
 }
 
 impl Disk for RealDisk {

@@ -338,9 +338,9 @@ fn a_salvage_that_was_cut_short_is_not_taken_for_a_whole_one() {
                 return;
             }
             if is_killed {
-                to.kill()
+                to.kill();
             } else {
-                drop(to.crash(operation))
+                to.crash(operation);
             }
             let is_empty = to.list().unwrap().is_empty();
             let (verdict, told) = inspected(&to);

@@ -97,6 +97,11 @@ impl Seen {
         // The file of the first argument, where that is one that is open.
         let open = rest.split_once('<').and_then(|(_, rest)| rest.split_once('>')).and_then(|(path, _)| ours(path));
         let paths: Vec<String> = rest.split('"').skip(1).step_by(2).filter_map(ours).collect();
+        // The directory itself stands in one that is not ours.
+        if name == "fsync" && rest.split(['<', '>']).nth(1).map(Path::new) == place.parent() {
+            self.unnamed.remove("");
+            return Ok(());
+        }
         match (name, open, &paths[..]) {
             ("openat", _, [path]) if rest.contains("O_CREAT") => _ = self.unnamed.insert(path.clone()),
             ("mkdir", _, [path]) => _ = self.unnamed.insert(path.clone()),
@@ -142,6 +147,9 @@ impl Seen {
             return Err(format!("{from} may lose its bytes"));
         }
         self.forget(from);
+        if to == "FORMAT" && self.unnamed.contains("") {
+            return Err("the directory may lose its name".to_owned());
+        }
         if to == "tree/current" {
             self.commits += 1;
             let lost = self.unsynced.keys().chain(&self.unnamed).find(|path| path.starts_with("tree/"));
