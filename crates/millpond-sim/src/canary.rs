@@ -22,6 +22,8 @@ const HURRY: Millis = Millis::seconds(60);
 pub enum Canary {
     /// Publishes are confirmed as durable when they are written only: a power cut loses confirmed messages.
     Lost,
+    /// Publishes are confirmed as buffered before they are written: a kill loses confirmed messages.
+    Buffered,
     /// Acks are confirmed when they are written only: a power cut brings ended messages back.
     Back,
     /// Purges, redrives, listings and the like are answered when it is written only.
@@ -129,8 +131,9 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 53] = [
+pub const CANARIES: [(&str, Canary, Checker); 54] = [
     ("lost", Canary::Lost, Checker::Lost),
+    ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
     ("answered", Canary::Answered, Checker::Survival),
     ("reigns", Canary::Reigns, Checker::Offices),
