@@ -38,6 +38,8 @@ pub enum Canary {
     Halves,
     /// What is moved is not what was read: the last byte of its body is another one.
     Moved,
+    /// Buckets hold twice as many tokens, which come twice as fast.
+    Rates,
     /// Policies of strict order lose their limit.
     Order,
     /// Policies that coalesce lose that.
@@ -118,8 +120,10 @@ pub enum Canary {
     Starved,
     /// A purge ends more than it was asked to.
     Reasons,
-    /// Twice as many messages may wait as should.
+    /// Twice as many messages may wait as should, where one more is refused.
     Room,
+    /// The same, where the oldest give way.
+    Overflow,
     /// Quotas let twice as much in.
     Quotas,
     /// Who stands for others does not inherit their failures.
@@ -131,7 +135,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 54] = [
+pub const CANARIES: [(&str, Canary, Checker); 56] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -165,6 +169,7 @@ pub const CANARIES: [(&str, Canary, Checker); 54] = [
     ("resumption", Canary::Resumption, Checker::Leases),
     ("receipts", Canary::Receipts, Checker::Leases),
     ("grace", Canary::Grace, Checker::Grace),
+    ("rates", Canary::Rates, Checker::Rates),
     ("credit", Canary::Credit, Checker::Credit),
     ("overdrawn", Canary::Overdrawn, Checker::Credit),
     ("strangers", Canary::Strangers, Checker::Connections),
@@ -182,6 +187,7 @@ pub const CANARIES: [(&str, Canary, Checker); 54] = [
     ("starved", Canary::Starved, Checker::Stuck),
     ("reasons", Canary::Reasons, Checker::Reasons),
     ("room", Canary::Room, Checker::Room),
+    ("overflow", Canary::Overflow, Checker::Room),
     ("quotas", Canary::Quotas, Checker::Room),
     ("heir-failures", Canary::HeirFailures, Checker::Coalescing),
     ("heir-pause", Canary::HeirPause, Checker::Coalescing),

@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
-pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
+pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
     (Checker::Lost, &["messages lost unconfirmed", "unconfirmed ends taken back", "moved", "delivered in frames"]),
     (
         Checker::Back,
@@ -45,7 +45,10 @@ pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
             "acked by a forward that had waited",
         ],
     ),
-    (Checker::Room, &["as many as may wait", "as many as a quota lets"]),
+    (
+        Checker::Room,
+        &["as many as may wait", "as many as may wait where the oldest give way", "as many as a quota lets"],
+    ),
     (
         Checker::Growth,
         &["sequences above an earlier life's", "leases above an earlier life's", "leases above those before a restart"],
@@ -84,7 +87,6 @@ pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
             "finished out of order",
             "paused",
             "released",
-            "out of tokens",
         ],
     ),
     (
@@ -157,6 +159,10 @@ pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
         ],
     ),
     (Checker::Grace, &["leases that the grace of a start kept"]),
+    (
+        Checker::Rates,
+        &["given for tokens", "last tokens taken", "out of tokens", "topics that vanished with a full bucket"],
+    ),
     (Checker::Credit, &["given on credit", "given to a receive", "given more bytes than were left"]),
     (Checker::Survival, &["answers that had to survive"]),
 ];

@@ -2,8 +2,8 @@
 
 use millpond_core::command::{Attach, Command, Receive, SessionBegin, Ticket, TopicRef};
 use millpond_types::{
-    Coalesce, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overrides, Policy, Priority, Quotas, Retention, Rule,
-    Rules, Start, TopicName,
+    Coalesce, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overflow, Overrides, Policy, Priority, Quotas, Rate,
+    Retention, Rule, Rules, Start, TopicName,
 };
 
 use super::Canary;
@@ -114,10 +114,15 @@ impl Canary {
                 let other = if policy.dispatch == Dispatch::Fair { Dispatch::Priority } else { Dispatch::Fair };
                 Policy { dispatch: other, ..policy }
             }
-            Canary::Room => Policy { max_waiting: policy.max_waiting.map(|most| most * 2), ..policy },
+            Canary::Room if policy.overflow == Overflow::Reject => wider(policy),
+            Canary::Overflow if policy.overflow == Overflow::DropOldest => wider(policy),
             Canary::Quotas => {
                 let messages = policy.quotas.messages.map(|most| most * 2);
                 Policy { quotas: Quotas { messages, ..policy.quotas }, ..policy }
+            }
+            Canary::Rates => {
+                let doubled = |rate: Rate| Rate { count: rate.count * 2, burst: rate.burst * 2, ..rate };
+                Policy { rate: policy.rate.map(doubled), ..policy }
             }
             Canary::Ageing => Policy { ageing: None, ..policy },
             Canary::Fairness => Policy { weight: policy.weight * 8, ..policy },
@@ -135,6 +140,11 @@ impl Canary {
     pub fn overstates(self, command: Command) -> Command {
         if self == Canary::Overdrawn { doubled(command) } else { command }
     }
+}
+
+/// Twice as much may wait.
+fn wider(policy: Policy) -> Policy {
+    Policy { max_waiting: policy.max_waiting.map(|most| most * 2), ..policy }
 }
 
 fn half(time: Millis) -> Millis {
