@@ -139,7 +139,12 @@ impl<H: Host> Writer<H> {
     }
 
     fn checkpoint_if_due(&mut self, at_rest: bool, now: Instant) {
-        if !self.core.is_capturing() && self.appender.checkpoint_due(&self.core, at_rest) {
+        let wall = self.core.now().wall;
+        let is_due = || {
+            let is_over = at_rest && self.appender.sweep_at().is_some_and(|at| at <= wall);
+            is_over || self.appender.checkpoint_due(&self.core, at_rest)
+        };
+        if !self.core.is_capturing() && is_due() {
             tracing::info!(position = self.appender.position(), "a checkpoint begins");
             self.appender.checkpoint(&mut self.core);
             self.checkpoint = Some(now);
@@ -182,7 +187,10 @@ impl<H: Host> Writer<H> {
             Some(at) => Some(at),
             None => filling.oldest().or(filling.sealed).map(|since| since + QUIET),
         };
-        at.map(|at| at.saturating_duration_since(now)).into_iter().chain(core).min()
+        // A journal that rests is woken for what is over by then. It may be due while it does not rest yet.
+        let over = self.appender.sweep_at().filter(|_| at.is_none());
+        let over = over.map(|at| Duration::from_millis(at.since(self.core.now().wall).0).max(TURN_MAX));
+        at.map(|at| at.saturating_duration_since(now)).into_iter().chain(over).chain(core).min()
     }
 
     /// Ends in good order: everything is made durable, what waited for it is told, and a mark says that it was the end.

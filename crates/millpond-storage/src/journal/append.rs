@@ -8,6 +8,7 @@ use millpond_core::Now;
 use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Holdings;
 use millpond_core::page::NumbersPage;
+use millpond_types::WallTime;
 
 use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
 use super::shared::{Failure, Hold, Shared};
@@ -167,6 +168,12 @@ impl Appender {
             || young.bytes >= self.young_bytes
             // On a full disk a checkpoint is the only way to get a segment back.
             || (self.disk_full() && self.shared.segments.any_dead())
+    }
+
+    /// From what time on a checkpoint is due on a journal that rests, though it has nothing to say but the time: so much of what
+    /// the last ones hold is over by then.
+    pub fn sweep_at(&self) -> Option<WallTime> {
+        if self.is_checkpointing() { None } else { self.store.sweep_at() }
     }
 
     /// Begins a checkpoint of the state behind the last batch. The shell goes on with [`Appender::capture`] until it is

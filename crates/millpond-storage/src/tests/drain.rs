@@ -65,6 +65,10 @@ impl Tree for Counting {
         self.tree.compact_step()
     }
 
+    fn sweep(&self) -> Result<bool, TreeError> {
+        self.tree.sweep()
+    }
+
     fn stop(&self) {
         self.tree.stop();
     }

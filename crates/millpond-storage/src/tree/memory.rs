@@ -162,6 +162,10 @@ impl Tree for MemoryTree {
         Ok(state.entries.len() < before)
     }
 
+    fn sweep(&self) -> Result<bool, TreeError> {
+        self.compact_step()
+    }
+
     fn stop(&self) {}
 
     fn stats(&self) -> TreeStats {

@@ -71,6 +71,11 @@ impl Tree for TwinTree {
         self.tree.compact_step()
     }
 
+    fn sweep(&self) -> Result<bool, TreeError> {
+        let _reached = self.reach()?;
+        self.tree.sweep()
+    }
+
     fn stop(&self) {
         self.tree.stop();
     }
