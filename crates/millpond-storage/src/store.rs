@@ -33,6 +33,7 @@ use millpond_core::store::{Answer, Found, Key, Range, Store, Want};
 use crate::codec::{decode_entry, encode_entry};
 use crate::sync::lock;
 use crate::tree::{CommitHead, Compactor, Tree, TreeError};
+pub use expiring::Sweep;
 use filter::{KeyFilter, is_filtered};
 use layer::Layer;
 
@@ -150,7 +151,7 @@ impl LayeredStore {
 
     /// Does a step of keeping both in order; whether there was one.
     pub fn tend(&self) -> Result<bool, TreeError> {
-        Ok(self.tend_filter()? || self.sweep()? || self.0.tree.compact_step()?)
+        Ok(self.tend_filter()? || self.sweep_tree()? || self.0.tree.compact_step()?)
     }
 
     /// Reads what the core wants, on this thread, until it wants nothing more. Whether it wanted anything.

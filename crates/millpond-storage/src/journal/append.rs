@@ -8,7 +8,6 @@ use millpond_core::Now;
 use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Holdings;
 use millpond_core::page::NumbersPage;
-use millpond_types::WallTime;
 
 use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
 use super::shared::{Failure, Hold, Shared};
@@ -16,7 +15,7 @@ use crate::checkpoint::Job;
 use crate::codec::{Context, encode_fact};
 use crate::open::OpenOptions;
 use crate::recover::Replica;
-use crate::store::LayeredStore;
+use crate::store::{LayeredStore, Sweep};
 use crate::sync::lock;
 use crate::tree::TreeError;
 
@@ -170,10 +169,10 @@ impl Appender {
             || (self.disk_full() && self.shared.segments.any_dead())
     }
 
-    /// From what time on a checkpoint is due on a journal that rests, though it has nothing to say but the time: so much of what
-    /// the last ones hold is over by then.
-    pub fn sweep_at(&self) -> Option<WallTime> {
-        if self.is_checkpointing() { None } else { self.store.sweep_at() }
+    /// When a checkpoint is due on a journal that rests, though it has nothing to say but the time: so much of what the last ones
+    /// hold is over by then.
+    pub fn sweep(&self) -> Sweep {
+        if self.is_checkpointing() { Sweep::Unknown } else { self.store.sweep() }
     }
 
     /// Begins a checkpoint of the state behind the last batch. The shell goes on with [`Appender::capture`] until it is

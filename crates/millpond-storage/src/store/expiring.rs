@@ -16,6 +16,17 @@ const HOURS_MAX: u64 = 4096;
 const OVER_MIN: u64 = 1 << 16;
 const OVER_SHARE: u64 = 4;
 
+/// When so much of the tree is over that it is to be merged. That goes by the time of the newest checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sweep {
+    /// With what is there now, never.
+    Never,
+    /// From this time on: so a checkpoint is due then.
+    From(WallTime),
+    /// It is being counted, or is about to be merged. Nobody tells when it is known.
+    Unknown,
+}
+
 #[derive(Default)]
 pub(super) struct Expiring {
     /// Per hour at whose end their time is over, how many.

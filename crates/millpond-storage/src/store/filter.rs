@@ -21,7 +21,7 @@ use millpond_core::store::{KeyBytes, Range};
 use millpond_types::WallTime;
 
 use super::LayeredStore;
-use super::expiring::Expiring;
+use super::expiring::{Expiring, Sweep};
 use super::layer::Layer;
 use crate::sync::lock;
 use crate::tree::{TreeError, dedup_until};
@@ -205,11 +205,15 @@ impl LayeredStore {
         filters.into_iter().flatten().collect()
     }
 
-    /// From what time on so much of the tree is over that it is to be merged, though nothing comes. It goes by the time of the
-    /// newest checkpoint: so one is due then. `None` where there is nothing to wait for.
-    pub fn sweep_at(&self) -> Option<WallTime> {
-        let at = lock(&self.0.state).filter.as_ref()?.worth_sweeping();
-        at.filter(|at| *at > self.wall())
+    /// When so much of the tree is over that it is to be merged, though nothing comes.
+    pub fn sweep(&self) -> Sweep {
+        let state = lock(&self.0.state);
+        let Some(filter) = state.filter.as_ref().filter(|_| state.next_filter.is_none()) else { return Sweep::Unknown };
+        match filter.worth_sweeping() {
+            None => Sweep::Never,
+            Some(at) if at > self.wall() => Sweep::From(at),
+            Some(_) => Sweep::Unknown,
+        }
     }
 
     /// The time of the newest checkpoint.
@@ -218,7 +222,7 @@ impl LayeredStore {
     }
 
     /// Merges all of the tree if that is worth it for what is over; whether it was.
-    pub(super) fn sweep(&self) -> Result<bool, TreeError> {
+    pub(super) fn sweep_tree(&self) -> Result<bool, TreeError> {
         let at = lock(&self.0.state).filter.as_ref().and_then(KeyFilter::worth_sweeping);
         if at.is_none_or(|at| at > self.wall()) || !self.0.tree.sweep()? {
             return Ok(false);

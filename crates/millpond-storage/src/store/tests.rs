@@ -315,14 +315,15 @@ fn what_has_expired_leaves_the_tree_and_the_filter_though_nothing_comes() {
         commit(&mut store, 2, 999);
         if restarts {
             store = LayeredStore::new(tree.clone(), usize::MAX);
+            assert_eq!(store.sweep(), Sweep::Unknown);
             while store.tend().unwrap() {}
         }
         assert!((0..EXPIRED).all(|hash| store.find(&entry(hash).0) == Found::OnDisk), "they count");
-        let at = store.sweep_at().unwrap();
+        let Sweep::From(at) = store.sweep() else { panic!("{:?}", store.sweep()) };
         assert!(at > WallTime(1000));
         // All that a checkpoint of a broker at rest brings is the time.
         commit(&mut store, 3, at.0);
-        assert_eq!(store.sweep_at(), None);
+        assert_eq!(store.sweep(), Sweep::Never);
         assert!(tree.stats().entries < 3000, "{:?}", tree.stats());
         let strangers = (0..EXPIRED).filter(|hash| store.find(&entry(*hash).0) == Found::OnDisk).count();
         assert!(strangers < 700, "{strangers} of those that are gone are taken to be there");
