@@ -58,6 +58,8 @@ pub enum Canary {
     Starts,
     /// Half of what a retention says is kept.
     Retention,
+    /// All is kept, whatever a retention says.
+    Kept,
     /// Whoever takes messages at most once is given them at least once.
     Once,
     /// Receives lose their request ids.
@@ -135,7 +137,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 56] = [
+pub const CANARIES: [(&str, Canary, Checker); 57] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -154,6 +156,7 @@ pub const CANARIES: [(&str, Canary, Checker); 56] = [
     ("memory", Canary::Memory, Checker::Memory),
     ("starts", Canary::Starts, Checker::Starts),
     ("retention", Canary::Retention, Checker::Retention),
+    ("kept", Canary::Kept, Checker::Retention),
     ("once", Canary::Once, Checker::Once),
     ("repeats", Canary::Repeats, Checker::Repeats),
     ("routes", Canary::Routes, Checker::Routes),

@@ -132,7 +132,11 @@ impl Promises {
     }
 
     /// The turn is over: what the core holds in memory is what it may.
-    pub fn rests(&mut self, core: &Core, room: usize) {
+    pub fn rests(&mut self, core: &Core, room: usize, is_fetching: bool) {
+        if self.violation.is_none() && !is_fetching && !core.has_jobs_on_hold() {
+            let kept = self.retention.rests(&self.model, self.now, &mut self.sights);
+            self.note(kept);
+        }
         if self.violation.is_none() {
             let kept = memory::rests(core, room, &self.model, self.now, &mut self.sights);
             self.note(kept);

@@ -119,7 +119,15 @@ pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
     (Checker::Fairness, &["turns that somebody waited for"]),
     (Checker::Memory, &["idle topics out of memory", "commands that waited for topics"]),
     (Checker::Starts, &["groups started with what others hold", "given to a group that starts"]),
-    (Checker::Retention, &["retained out", "retained out rightly", "retained out for their age"]),
+    (
+        Checker::Retention,
+        &[
+            "retained out",
+            "retained out rightly",
+            "retained out for their age",
+            "groups that came to hold no more than they keep",
+        ],
+    ),
     (Checker::Once, &["given at most once"]),
     (Checker::Repeats, &["leases told again"]),
     (Checker::Routes, &["copies routed", "routed nowhere"]),

@@ -130,6 +130,7 @@ impl Canary {
                 let Retention { age, count } = policy.retention;
                 Policy { retention: Retention { age, count: count.map(|count| count / 2) }, ..policy }
             }
+            Canary::Kept => Policy { retention: Retention::default(), ..policy },
             Canary::Leases => Policy { lease: half(policy.lease), ..policy },
             Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
             _ => policy,
