@@ -38,6 +38,8 @@ pub enum Canary {
     Halves,
     /// What is moved is not what was read: the last byte of its body is another one.
     Moved,
+    /// Topics of which several messages may be leased at a time have twice as many.
+    InFlight,
     /// Buckets hold twice as many tokens, which come twice as fast.
     Rates,
     /// Policies of strict order lose their limit.
@@ -68,8 +70,12 @@ pub enum Canary {
     Routes,
     /// TTLs are half of what they should be.
     Expiry,
+    /// TTLs are twice what they should be.
+    LateExpiry,
     /// Dedup ids get lost.
     Dedup,
+    /// Dedup ids are known for twice as long as they should be.
+    LongDedup,
     /// Batches lose their sessions.
     Sessions,
     /// Messages survive one failure more.
@@ -137,7 +143,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 57] = [
+pub const CANARIES: [(&str, Canary, Checker); 60] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -148,6 +154,7 @@ pub const CANARIES: [(&str, Canary, Checker); 57] = [
     ("halves", Canary::Halves, Checker::Halves),
     ("moved", Canary::Moved, Checker::Lost),
     ("order", Canary::Order, Checker::Order),
+    ("in-flight", Canary::InFlight, Checker::Order),
     ("coalescing", Canary::Coalescing, Checker::Coalescing),
     ("watermark", Canary::Watermark, Checker::Watermark),
     ("priority", Canary::Priority, Checker::Priority),
@@ -161,7 +168,9 @@ pub const CANARIES: [(&str, Canary, Checker); 57] = [
     ("repeats", Canary::Repeats, Checker::Repeats),
     ("routes", Canary::Routes, Checker::Routes),
     ("expiry", Canary::Expiry, Checker::Expiry),
+    ("late-expiry", Canary::LateExpiry, Checker::Expiry),
     ("dedup", Canary::Dedup, Checker::Dedup),
+    ("long-dedup", Canary::LongDedup, Checker::Dedup),
     ("sessions", Canary::Sessions, Checker::Sessions),
     ("failures", Canary::Failures, Checker::Failures),
     ("frames", Canary::Frames, Checker::Lost),

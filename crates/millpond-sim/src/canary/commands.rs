@@ -2,8 +2,8 @@
 
 use millpond_core::command::{Attach, Command, Receive, SessionBegin, Ticket, TopicRef};
 use millpond_types::{
-    Coalesce, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overflow, Overrides, Policy, Priority, Quotas, Rate,
-    Retention, Rule, Rules, Start, TopicName,
+    Coalesce, DedupWindow, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overflow, Overrides, Policy, Priority,
+    Quotas, Rate, Retention, Rule, Rules, Start, TopicName,
 };
 
 use super::Canary;
@@ -74,13 +74,14 @@ impl Canary {
                 }
                 Command::Route(route)
             }
-            (Canary::Expiry | Canary::Dedup | Canary::Sessions, Command::Publish(mut publish)) => {
+            (Canary::Expiry | Canary::LateExpiry | Canary::Dedup | Canary::Sessions, Command::Publish(mut publish)) => {
                 if self == Canary::Sessions {
                     publish.producer = None;
                 }
                 for run in &mut publish.runs {
                     match self {
                         Canary::Expiry => run.ttl = run.ttl.map(|ttl| Millis(ttl.0 / 2)),
+                        Canary::LateExpiry => run.ttl = run.ttl.map(|ttl| Millis(ttl.0 * 2)),
                         Canary::Dedup => run.dedup.clear(),
                         _ => {}
                     }
@@ -119,6 +120,17 @@ impl Canary {
             Canary::Quotas => {
                 let messages = policy.quotas.messages.map(|most| most * 2);
                 Policy { quotas: Quotas { messages, ..policy.quotas }, ..policy }
+            }
+            Canary::InFlight if !is_strict => {
+                Policy { max_in_flight: policy.max_in_flight.map(|most| most * 2), ..policy }
+            }
+            Canary::LateExpiry => Policy { ttl: policy.ttl.map(|ttl| Millis(ttl.0 * 2)), ..policy },
+            Canary::LongDedup => {
+                let longer = match policy.dedup_window {
+                    DedupWindow::For(window) => DedupWindow::For(Millis(window.0 * 2)),
+                    other => other,
+                };
+                Policy { dedup_window: longer, ..policy }
             }
             Canary::Rates => {
                 let doubled = |rate: Rate| Rate { count: rate.count * 2, burst: rate.burst * 2, ..rate };
