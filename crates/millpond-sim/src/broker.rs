@@ -172,6 +172,11 @@ impl Broker {
         self.manual.housekeeper.step()
     }
 
+    /// One step of who keeps the tree in order, likewise. Fails where a read meets a cut of the power.
+    pub fn tend_tree(&mut self) -> Result<bool, TreeError> {
+        self.manual.housekeeper.tend()
+    }
+
     /// One step of the mover: what it wants moved. Fails where a read meets a cut of the power.
     pub fn look_for_moves(&mut self) -> Result<Moves, TreeError> {
         let mut moves = self.manual.mover.step()?;

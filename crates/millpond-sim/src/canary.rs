@@ -22,6 +22,8 @@ const HURRY: Millis = Millis::seconds(60);
 pub enum Canary {
     /// Publishes are confirmed as durable when they are written only: a power cut loses confirmed messages.
     Lost,
+    /// Publishes are confirmed as buffered before they are written: a kill loses confirmed messages.
+    Buffered,
     /// Acks are confirmed when they are written only: a power cut brings ended messages back.
     Back,
     /// Purges, redrives, listings and the like are answered when it is written only.
@@ -36,6 +38,10 @@ pub enum Canary {
     Halves,
     /// What is moved is not what was read: the last byte of its body is another one.
     Moved,
+    /// Topics of which several messages may be leased at a time have twice as many.
+    InFlight,
+    /// Buckets hold twice as many tokens, which come twice as fast.
+    Rates,
     /// Policies of strict order lose their limit.
     Order,
     /// Policies that coalesce lose that.
@@ -54,6 +60,8 @@ pub enum Canary {
     Starts,
     /// Half of what a retention says is kept.
     Retention,
+    /// All is kept, whatever a retention says.
+    Kept,
     /// Whoever takes messages at most once is given them at least once.
     Once,
     /// Receives lose their request ids.
@@ -62,8 +70,12 @@ pub enum Canary {
     Routes,
     /// TTLs are half of what they should be.
     Expiry,
+    /// TTLs are twice what they should be.
+    LateExpiry,
     /// Dedup ids get lost.
     Dedup,
+    /// Dedup ids are known for twice as long as they should be.
+    LongDedup,
     /// Batches lose their sessions.
     Sessions,
     /// Messages survive one failure more.
@@ -116,8 +128,10 @@ pub enum Canary {
     Starved,
     /// A purge ends more than it was asked to.
     Reasons,
-    /// Twice as many messages may wait as should.
+    /// Twice as many messages may wait as should, where one more is refused.
     Room,
+    /// The same, where the oldest give way.
+    Overflow,
     /// Quotas let twice as much in.
     Quotas,
     /// Who stands for others does not inherit their failures.
@@ -129,8 +143,9 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 53] = [
+pub const CANARIES: [(&str, Canary, Checker); 60] = [
     ("lost", Canary::Lost, Checker::Lost),
+    ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
     ("answered", Canary::Answered, Checker::Survival),
     ("reigns", Canary::Reigns, Checker::Offices),
@@ -139,6 +154,7 @@ pub const CANARIES: [(&str, Canary, Checker); 53] = [
     ("halves", Canary::Halves, Checker::Halves),
     ("moved", Canary::Moved, Checker::Lost),
     ("order", Canary::Order, Checker::Order),
+    ("in-flight", Canary::InFlight, Checker::Order),
     ("coalescing", Canary::Coalescing, Checker::Coalescing),
     ("watermark", Canary::Watermark, Checker::Watermark),
     ("priority", Canary::Priority, Checker::Priority),
@@ -147,11 +163,14 @@ pub const CANARIES: [(&str, Canary, Checker); 53] = [
     ("memory", Canary::Memory, Checker::Memory),
     ("starts", Canary::Starts, Checker::Starts),
     ("retention", Canary::Retention, Checker::Retention),
+    ("kept", Canary::Kept, Checker::Retention),
     ("once", Canary::Once, Checker::Once),
     ("repeats", Canary::Repeats, Checker::Repeats),
     ("routes", Canary::Routes, Checker::Routes),
     ("expiry", Canary::Expiry, Checker::Expiry),
+    ("late-expiry", Canary::LateExpiry, Checker::Expiry),
     ("dedup", Canary::Dedup, Checker::Dedup),
+    ("long-dedup", Canary::LongDedup, Checker::Dedup),
     ("sessions", Canary::Sessions, Checker::Sessions),
     ("failures", Canary::Failures, Checker::Failures),
     ("frames", Canary::Frames, Checker::Lost),
@@ -162,6 +181,7 @@ pub const CANARIES: [(&str, Canary, Checker); 53] = [
     ("resumption", Canary::Resumption, Checker::Leases),
     ("receipts", Canary::Receipts, Checker::Leases),
     ("grace", Canary::Grace, Checker::Grace),
+    ("rates", Canary::Rates, Checker::Rates),
     ("credit", Canary::Credit, Checker::Credit),
     ("overdrawn", Canary::Overdrawn, Checker::Credit),
     ("strangers", Canary::Strangers, Checker::Connections),
@@ -179,6 +199,7 @@ pub const CANARIES: [(&str, Canary, Checker); 53] = [
     ("starved", Canary::Starved, Checker::Stuck),
     ("reasons", Canary::Reasons, Checker::Reasons),
     ("room", Canary::Room, Checker::Room),
+    ("overflow", Canary::Overflow, Checker::Room),
     ("quotas", Canary::Quotas, Checker::Room),
     ("heir-failures", Canary::HeirFailures, Checker::Coalescing),
     ("heir-pause", Canary::HeirPause, Checker::Coalescing),

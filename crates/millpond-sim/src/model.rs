@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod audit;
+mod bucket;
 mod follow;
 mod home;
 mod newest;

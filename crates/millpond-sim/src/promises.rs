@@ -20,6 +20,7 @@ pub mod memory;
 pub mod newest;
 pub mod once;
 pub mod order;
+pub mod rates;
 pub mod reasons;
 pub mod receipts;
 pub mod repeats;
@@ -58,8 +59,8 @@ pub struct Promises {
     pub model: Model,
     /// What survives every loss.
     durable: Model,
-    /// What happened since, each with its journal position.
-    recent: VecDeque<(u64, Fact)>,
+    /// What happened since, each with its journal position and when.
+    recent: VecDeque<(u64, RunTime, Fact)>,
     now: Now,
     /// The command that is being decided, as its client sent it.
     asking: Option<Asking>,
@@ -73,6 +74,7 @@ pub struct Promises {
     reasons: reasons::Reasons,
     terms: terms::Terms,
     order: order::Runs,
+    overflowing: room::Overflowing,
     coalescing: coalescing::Waiting,
     fairness: fairness::Turns,
     retention: retention::Retained,
@@ -103,6 +105,7 @@ impl Promises {
             reasons: reasons::Reasons::default(),
             terms: terms::Terms::default(),
             order: order::Runs::default(),
+            overflowing: room::Overflowing::default(),
             coalescing: coalescing::Waiting::default(),
             fairness: fairness::Turns::default(),
             retention: retention::Retained::default(),
@@ -129,7 +132,11 @@ impl Promises {
     }
 
     /// The turn is over: what the core holds in memory is what it may.
-    pub fn rests(&mut self, core: &Core, room: usize) {
+    pub fn rests(&mut self, core: &Core, room: usize, is_fetching: bool) {
+        if self.violation.is_none() && !is_fetching && !core.has_jobs_on_hold() {
+            let kept = self.retention.rests(&self.model, self.now, &mut self.sights);
+            self.note(kept);
+        }
         if self.violation.is_none() {
             let kept = memory::rests(core, room, &self.model, self.now, &mut self.sights);
             self.note(kept);
@@ -153,17 +160,19 @@ impl Promises {
             let groups = self.model.groups.keys().filter(|of| group.is_none_or(|group| group == **of));
             self.touched.extend(groups.map(|group| (*group, topic)));
         }
-        self.model.follow(&fact);
+        self.model.follow(&fact, self.now.run);
+        self.overflowing.published(&self.model, &fact);
         if retention::Retained::grows_by(&fact) {
             self.retention.look(&self.model, self.now.wall);
         }
-        self.recent.push_back((position, fact));
+        self.recent.push_back((position, self.now.run, fact));
     }
 
     fn hold(&mut self, fact: &Fact) -> Kept {
         let Promises { model, now, sights, .. } = self;
         let asked = self.asking.as_ref().map(|asking| &asking.command);
         known::check(model, fact)?;
+        self.overflowing.happens(model, fact, sights)?;
         self.reasons.happened(model, fact, asked.is_some(), sights)?;
         newest::happened(model, fact, now.wall, sights)?;
         self.leases.happened(model, fact, asked, sights)?;
@@ -173,9 +182,11 @@ impl Promises {
                 self.once.leased(fact)?;
                 epochs::leased(model, fact, sights)?;
                 coalescing::leased(model, fact)?;
+                rates::leased(model, fact, now.run, sights)?;
                 self.fairness.leased(model, fact, now.wall);
                 self.order.leased(model, fact, now.wall, sights)
             }
+            Fact::TopicVanished { .. } => rates::vanished(model, fact, now.run, sights),
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
                 starts::published(model, *topic, except)?;
@@ -209,10 +220,10 @@ impl Promises {
 
     /// The journal ends at this position now.
     pub fn go_back(&mut self, position: u64) {
-        self.recent.retain(|(at, _)| *at < position);
+        self.recent.retain(|(at, ..)| *at < position);
         self.model = self.durable.clone();
-        for (_, fact) in &self.recent {
-            self.model.follow(fact);
+        for (_, run, fact) in &self.recent {
+            self.model.follow(fact, *run);
         }
         self.asking = None;
         self.touched.clear();
@@ -222,6 +233,7 @@ impl Promises {
         self.reasons = reasons::Reasons::default();
         self.terms = terms::Terms::default();
         self.order = order::Runs::default();
+        self.overflowing = room::Overflowing::default();
         self.coalescing = coalescing::Waiting::of(&self.model);
         self.fairness = fairness::Turns::default();
         self.retention = retention::Retained::default();
@@ -233,15 +245,15 @@ impl Promises {
 
     /// What stands before this position survives every loss.
     pub fn settle(&mut self, position: u64) {
-        while let Some((_, fact)) = self.recent.pop_front_if(|(at, _)| *at < position) {
-            self.durable.follow(&fact);
+        while let Some((_, run, fact)) = self.recent.pop_front_if(|(at, ..)| *at < position) {
+            self.durable.follow(&fact, run);
         }
     }
 
     /// Answers were made in a turn.
     pub fn made(&mut self, outputs: &[Output]) {
         self.reasons.made(outputs);
-        self.answers.made(outputs, self.recent.back().map(|(at, _)| *at));
+        self.answers.made(outputs, self.recent.back().map(|(at, ..)| *at));
         if self.violation.is_none() {
             let kept = self.judge_outputs(outputs);
             self.note(kept);
@@ -251,7 +263,7 @@ impl Promises {
     /// An output was told.
     pub fn told(&mut self, output: &Output) {
         self.once.told(output);
-        let kept = self.answers.told(output, self.recent.front().map(|(at, _)| *at), &mut self.sights);
+        let kept = self.answers.told(output, self.recent.front().map(|(at, ..)| *at), &mut self.sights);
         self.note(kept);
     }
 

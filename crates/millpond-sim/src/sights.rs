@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
-pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
+pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
     (Checker::Lost, &["messages lost unconfirmed", "unconfirmed ends taken back", "moved", "delivered in frames"]),
     (
         Checker::Back,
@@ -45,7 +45,10 @@ pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
             "acked by a forward that had waited",
         ],
     ),
-    (Checker::Room, &["as many as may wait", "as many as a quota lets"]),
+    (
+        Checker::Room,
+        &["as many as may wait", "as many as may wait where the oldest give way", "as many as a quota lets"],
+    ),
     (
         Checker::Growth,
         &["sequences above an earlier life's", "leases above an earlier life's", "leases above those before a restart"],
@@ -84,7 +87,6 @@ pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
             "finished out of order",
             "paused",
             "released",
-            "out of tokens",
         ],
     ),
     (
@@ -114,10 +116,18 @@ pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
     ),
     (Checker::Watermark, &["cursors compared", "watermarks behind the scan"]),
     (Checker::Priority, &["picked among several", "raised by its age"]),
-    (Checker::Fairness, &["turns that somebody waited for"]),
+    (Checker::Fairness, &["turns that somebody waited for", "turns among prefixes that somebody waited for"]),
     (Checker::Memory, &["idle topics out of memory", "commands that waited for topics"]),
     (Checker::Starts, &["groups started with what others hold", "given to a group that starts"]),
-    (Checker::Retention, &["retained out", "retained out rightly", "retained out for their age"]),
+    (
+        Checker::Retention,
+        &[
+            "retained out",
+            "retained out rightly",
+            "retained out for their age",
+            "groups that came to hold no more than they keep",
+        ],
+    ),
     (Checker::Once, &["given at most once"]),
     (Checker::Repeats, &["leases told again"]),
     (Checker::Routes, &["copies routed", "routed nowhere"]),
@@ -157,6 +167,10 @@ pub const LOOKED_AT: [(Checker, &[&str]); 31] = [
         ],
     ),
     (Checker::Grace, &["leases that the grace of a start kept"]),
+    (
+        Checker::Rates,
+        &["given for tokens", "last tokens taken", "out of tokens", "topics that vanished with a full bucket"],
+    ),
     (Checker::Credit, &["given on credit", "given to a receive", "given more bytes than were left"]),
     (Checker::Survival, &["answers that had to survive"]),
 ];

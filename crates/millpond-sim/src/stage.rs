@@ -149,7 +149,7 @@ impl Host for Stage {
         self.promises.dispatched(&self.outputs, self.is_numb || is_fetching);
         self.outputs.clear();
         self.is_numb = false;
-        self.promises.rests(core, self.room);
+        self.promises.rests(core, self.room, is_fetching);
     }
 
     fn is_told_early(&self, output: &Output) -> bool {

@@ -101,6 +101,8 @@ checkers! {
     Leases leases "lease and deadline",
     /// After a start nothing runs out before the grace is over.
     Grace grace "start and grace",
+    /// Of a topic with a rate goes no more than that.
+    Rates rates "rate and tokens",
     /// Nobody is given more than it has granted.
     Credit credit "credit and delivery",
     /// What is answered survives a cut of the power.

@@ -268,8 +268,13 @@ impl World {
 
     pub(crate) fn keep_house(&mut self) -> Result<bool, Violation> {
         match self.broker().keep_house() {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(failure) => return self.failed(&failure.to_string()).map(|()| false),
+        }
+        match self.broker().tend_tree() {
             Ok(done) => Ok(done),
-            Err(failure) => self.failed(&failure.to_string()).map(|()| false),
+            Err(error) => self.failed(&error.to_string()).map(|()| false),
         }
     }
 

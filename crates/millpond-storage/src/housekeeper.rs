@@ -98,6 +98,11 @@ impl Housekeeper {
         self.scrub.step(&self.shared)
     }
 
+    /// A step of keeping the tree in order, which [`Housekeeper::run`] lets a thread of its own take; false if there was none to take.
+    pub fn tend(&self) -> Result<bool, TreeError> {
+        self.store.tend()
+    }
+
     /// Does one thing; false if there was none to do, or no space to do it with.
     pub fn step(&mut self) -> Result<bool, Failure> {
         self.shared.check()?;

@@ -15,6 +15,7 @@
 //! was read: each layer that was committed since is kept until it is resolved, and laid over what was read. An entry that
 //! the filter does not know is in no layer on the disk (see `filter`).
 
+mod expiring;
 mod filter;
 mod layer;
 mod read;
@@ -32,6 +33,7 @@ use millpond_core::store::{Answer, Found, Key, Range, Store, Want};
 use crate::codec::{decode_entry, encode_entry};
 use crate::sync::lock;
 use crate::tree::{CommitHead, Compactor, Tree, TreeError};
+pub use expiring::Sweep;
 use filter::{KeyFilter, is_filtered};
 use layer::Layer;
 
@@ -144,7 +146,12 @@ impl LayeredStore {
     /// Keeps the filter and the tree in order, on a thread, until what is returned is dropped.
     pub fn keep(&self) -> io::Result<Compactor> {
         let store = self.clone();
-        Compactor::start(self.0.tree.clone(), move || Ok(store.tend_filter()? || store.0.tree.compact_step()?))
+        Compactor::start(self.0.tree.clone(), move || store.tend())
+    }
+
+    /// Does a step of keeping both in order; whether there was one.
+    pub fn tend(&self) -> Result<bool, TreeError> {
+        Ok(self.tend_filter()? || self.sweep_tree()? || self.0.tree.compact_step()?)
     }
 
     /// Reads what the core wants, on this thread, until it wants nothing more. Whether it wanted anything.
@@ -194,7 +201,7 @@ impl LayeredStore {
     pub fn commit(&self, sealed: Sealed, head: &CommitHead) -> Result<(), TreeError> {
         let Sealed(layer) = sealed;
         let _committing = lock(&self.0.committing);
-        self.note_in_filters(&layer);
+        self.note_in_filters(&layer, head.wall);
         self.0.tree.commit(head, &mut layer.iter())?;
         let next = Layer::as_roomy_as(&layer);
         let mut state = lock(&self.0.state);

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use millpond_core::store::{KeyBytes, Range};
 
 pub use compactor::Compactor;
+pub use expiry::dedup_until;
 pub use head::CommitHead;
 pub use lsm::{LsmTree, TreeOptions};
 pub use memory::{MemoryTree, TreeFault};
@@ -49,6 +50,9 @@ pub trait Tree: Send + Sync {
 
     /// Does a step of tidying up; whether there was one. Reads and commits go on meanwhile.
     fn compact_step(&self) -> Result<bool, TreeError>;
+
+    /// Merges everything, so that what has expired is gone, if nothing was committed for some time. Whether it did.
+    fn sweep(&self) -> Result<bool, TreeError>;
 
     /// Whether others wait for commits. While nobody does, a commit on a real disk leaves the processor to them in between.
     fn hurry(&self, is_waited_for: bool);

@@ -1,7 +1,8 @@
 //! Dedup ids: entries of the store, put when a message is stored and looked up when one comes. They live apart from
 //! topics, and outlive them.
 //!
-//! One that has passed its time counts as absent. Nothing here removes it: the disk drops it when it compacts.
+//! One that has passed its time counts as absent. Nothing here removes it: the disk drops it when it compacts,
+//! and compacts for it where nothing else comes.
 
 use millpond_types::{MessageId, WallTime};
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::WATCH_EVERY;
 use millpond_core::fact::FactLog;
+use millpond_storage::store::Sweep;
 use millpond_storage::{Failure, Mark};
 
 use super::clock::TURN_MAX;
@@ -26,6 +27,8 @@ const UNSYNCED_MAX: u64 = 1024 * 1024;
 const FINISHING_MAX: usize = 64 * 1024 * 1024;
 /// How long until it is looked again whether publishes, or jobs, still have to wait.
 const PRESSED_AGAIN: Duration = Duration::from_millis(10);
+/// How long until a journal that rests looks again whether it is known when much is over, or was dropped.
+const SWEEP_AGAIN: Duration = Duration::from_secs(60);
 /// How long until a disk without any space is tried again.
 const DISK_FULL_AGAIN: Duration = Duration::from_millis(250);
 
@@ -139,7 +142,12 @@ impl<H: Host> Writer<H> {
     }
 
     fn checkpoint_if_due(&mut self, at_rest: bool, now: Instant) {
-        if !self.core.is_capturing() && self.appender.checkpoint_due(&self.core, at_rest) {
+        let wall = self.core.now().wall;
+        let is_due = || {
+            let is_over = at_rest && matches!(self.appender.sweep(), Sweep::From(at) if at <= wall);
+            is_over || self.appender.checkpoint_due(&self.core, at_rest)
+        };
+        if !self.core.is_capturing() && is_due() {
             tracing::info!(position = self.appender.position(), "a checkpoint begins");
             self.appender.checkpoint(&mut self.core);
             self.checkpoint = Some(now);
@@ -182,7 +190,14 @@ impl<H: Host> Writer<H> {
             Some(at) => Some(at),
             None => filling.oldest().or(filling.sealed).map(|since| since + QUIET),
         };
-        at.map(|at| at.saturating_duration_since(now)).into_iter().chain(core).min()
+        // A journal that rests is woken for what is over by then. It may be due while it does not rest yet.
+        let over = match self.appender.sweep() {
+            _ if at.is_some() => None,
+            Sweep::Never => None,
+            Sweep::From(at) => Some(Duration::from_millis(at.since(self.core.now().wall).0).max(TURN_MAX)),
+            Sweep::Unknown => Some(SWEEP_AGAIN),
+        };
+        at.map(|at| at.saturating_duration_since(now)).into_iter().chain(over).chain(core).min()
     }
 
     /// Ends in good order: everything is made durable, what waited for it is told, and a mark says that it was the end.

@@ -42,7 +42,7 @@ pub trait Host: Send + 'static {
     /// Everything was dispatched, and nobody was told yet. `is_fetching` is whether anything is being read.
     fn dispatched(&mut self, _core: &mut Core, _is_fetching: bool) {}
 
-    /// Whether an output that has to wait for the sync is told without.
+    /// Whether an output that has to wait for the sync, or for the write alone, is told without.
     fn is_told_early(&self, _output: &Output) -> bool {
         false
     }

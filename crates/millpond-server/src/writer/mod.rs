@@ -246,6 +246,7 @@ impl<H: Host> Writer<H> {
             }
             let to = match level(&output) {
                 Level::Durable if self.host.is_told_early(&output) => &mut self.filling.written,
+                Level::Written if self.host.is_told_early(&output) => &mut at_once,
                 Level::Durable => &mut self.filling.durable,
                 Level::Written => &mut self.filling.written,
                 Level::AtOnce => &mut at_once,

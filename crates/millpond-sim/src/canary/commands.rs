@@ -2,8 +2,8 @@
 
 use millpond_core::command::{Attach, Command, Receive, SessionBegin, Ticket, TopicRef};
 use millpond_types::{
-    Coalesce, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overrides, Policy, Priority, Quotas, Retention, Rule,
-    Rules, Start, TopicName,
+    Coalesce, DedupWindow, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overflow, Overrides, Policy, Priority,
+    Quotas, Rate, Retention, Rule, Rules, Start, TopicName,
 };
 
 use super::Canary;
@@ -74,13 +74,14 @@ impl Canary {
                 }
                 Command::Route(route)
             }
-            (Canary::Expiry | Canary::Dedup | Canary::Sessions, Command::Publish(mut publish)) => {
+            (Canary::Expiry | Canary::LateExpiry | Canary::Dedup | Canary::Sessions, Command::Publish(mut publish)) => {
                 if self == Canary::Sessions {
                     publish.producer = None;
                 }
                 for run in &mut publish.runs {
                     match self {
                         Canary::Expiry => run.ttl = run.ttl.map(|ttl| Millis(ttl.0 / 2)),
+                        Canary::LateExpiry => run.ttl = run.ttl.map(|ttl| Millis(ttl.0 * 2)),
                         Canary::Dedup => run.dedup.clear(),
                         _ => {}
                     }
@@ -114,10 +115,26 @@ impl Canary {
                 let other = if policy.dispatch == Dispatch::Fair { Dispatch::Priority } else { Dispatch::Fair };
                 Policy { dispatch: other, ..policy }
             }
-            Canary::Room => Policy { max_waiting: policy.max_waiting.map(|most| most * 2), ..policy },
+            Canary::Room if policy.overflow == Overflow::Reject => wider(policy),
+            Canary::Overflow if policy.overflow == Overflow::DropOldest => wider(policy),
             Canary::Quotas => {
                 let messages = policy.quotas.messages.map(|most| most * 2);
                 Policy { quotas: Quotas { messages, ..policy.quotas }, ..policy }
+            }
+            Canary::InFlight if !is_strict => {
+                Policy { max_in_flight: policy.max_in_flight.map(|most| most * 2), ..policy }
+            }
+            Canary::LateExpiry => Policy { ttl: policy.ttl.map(|ttl| Millis(ttl.0 * 2)), ..policy },
+            Canary::LongDedup => {
+                let longer = match policy.dedup_window {
+                    DedupWindow::For(window) => DedupWindow::For(Millis(window.0 * 2)),
+                    other => other,
+                };
+                Policy { dedup_window: longer, ..policy }
+            }
+            Canary::Rates => {
+                let doubled = |rate: Rate| Rate { count: rate.count * 2, burst: rate.burst * 2, ..rate };
+                Policy { rate: policy.rate.map(doubled), ..policy }
             }
             Canary::Ageing => Policy { ageing: None, ..policy },
             Canary::Fairness => Policy { weight: policy.weight * 8, ..policy },
@@ -125,6 +142,7 @@ impl Canary {
                 let Retention { age, count } = policy.retention;
                 Policy { retention: Retention { age, count: count.map(|count| count / 2) }, ..policy }
             }
+            Canary::Kept => Policy { retention: Retention::default(), ..policy },
             Canary::Leases => Policy { lease: half(policy.lease), ..policy },
             Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
             _ => policy,
@@ -135,6 +153,11 @@ impl Canary {
     pub fn overstates(self, command: Command) -> Command {
         if self == Canary::Overdrawn { doubled(command) } else { command }
     }
+}
+
+/// Twice as much may wait.
+fn wider(policy: Policy) -> Policy {
+    Policy { max_waiting: policy.max_waiting.map(|most| most * 2), ..policy }
 }
 
 fn half(time: Millis) -> Millis {

@@ -1,6 +1,7 @@
 //! Faults between the core and those who are told: what becomes of an output.
 
 use bytes::Bytes;
+use millpond_core::command::Level;
 use millpond_core::output::{Output, Reply};
 use millpond_types::{FinishOutcome, Sequence};
 
@@ -42,10 +43,15 @@ impl Canary {
         mixed
     }
 
-    /// Whether an output that has to wait for the sync is told without.
+    /// Whether an output that has to wait for the sync, or for the write alone, is told without.
     pub fn tells_early(self, output: &Output) -> bool {
         match (self, output) {
-            (Canary::Lost, Output::Reply { reply, .. }) => matches!(reply, Reply::Published { .. }),
+            (Canary::Lost, Output::Reply { reply, .. }) => {
+                matches!(reply, Reply::Published { level: Level::Durable, .. })
+            }
+            (Canary::Buffered, Output::Reply { reply, .. }) => {
+                matches!(reply, Reply::Published { level: Level::Buffered, .. })
+            }
             (Canary::Back, Output::Reply { reply, .. }) => matches!(reply, Reply::Finished(_)),
             (Canary::Answered, Output::Reply { reply, .. }) => matches!(reply, Reply::Count(_)),
             (Canary::Reigns, Output::Standing { .. } | Output::Delivery { epoch: Some(_), .. }) => true,

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber, ReturnPlace, Victims};
 use millpond_core::store::Name;
 use millpond_types::{
-    Coalesce, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, Sequence, TopicNumber,
+    Coalesce, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, RunTime, Sequence,
+    TopicNumber,
 };
 
 use super::{Exchange, Group, Home, Key, Message, Model, Office, Producer, State, Terms, Topic, TopicKey};
@@ -16,11 +17,14 @@ pub fn sequences(first: Sequence, count: u32) -> impl Iterator<Item = Sequence> 
 }
 
 impl Model {
-    /// Takes a fact in.
-    pub fn follow(&mut self, fact: &Fact) {
+    /// Takes a fact in that happens now.
+    pub fn follow(&mut self, fact: &Fact, now: RunTime) {
         self.look_for_newest(fact);
         match fact {
-            Fact::NamespaceSet { number, name, policy, rules, .. } => self.set_namespace(*number, name, policy, rules),
+            Fact::NamespaceSet { number, name, policy, rules, .. } => {
+                self.set_namespace(*number, name, policy, rules);
+                self.fit_buckets(*number, now);
+            }
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.remove(number);
                 self.groups.retain(|_, group| group.namespace != *number);
@@ -58,6 +62,7 @@ impl Model {
                     leases: Default::default(),
                     is_held,
                     is_limited: false,
+                    bucket: Default::default(),
                     was_leased: false,
                     newest: None,
                 };
@@ -75,7 +80,8 @@ impl Model {
             Fact::Leased { topic, group, priority, first, count, lease, run, holder, duration, deadline } => {
                 let epoch = self.groups[group].office.map(|office| office.epoch);
                 let terms = Terms { holder: *holder, duration: *duration, deadline: *deadline, epoch };
-                self.leased((*group, *topic), *priority, sequences(*first, *count), (*lease, *run, terms))
+                self.leased((*group, *topic), *priority, sequences(*first, *count), (*lease, *run, terms));
+                self.draw((*group, *topic), *count, now);
             }
             Fact::Extended { topic, group, lease, count, holder, duration, deadline } => {
                 let topic = self.topic(*group, *topic);
@@ -217,6 +223,19 @@ impl Model {
             (message.last_lease, message.terms) = (Some((lease, run)), terms);
             topic.leases.insert(lease, (priority, sequence));
         }
+    }
+
+    /// Takes tokens of its rate from a topic, if it has one.
+    fn draw(&mut self, (group, topic): TopicKey, count: u32, now: RunTime) {
+        let rate = self.home(group).policy_of(&self.topics[&(group, topic)].name).rate;
+        self.topic(group, topic).bucket.draw(rate.as_ref(), count, now);
+    }
+
+    /// The rates of a namespace may be others: in no bucket is more missing than it holds.
+    fn fit_buckets(&mut self, namespace: NamespaceNumber, now: RunTime) {
+        let is_of = |group: &GroupNumber| self.groups[group].namespace == namespace;
+        let keys: Vec<TopicKey> = self.topics.keys().filter(|(group, _)| is_of(group)).copied().collect();
+        keys.into_iter().for_each(|key| self.draw(key, 0, now));
     }
 
     /// What becomes of the messages of some leases.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millpond_types::{LeaderEpoch, LeaseNumber, Millis, Priority, RunTime, Sequence, SessionId, TopicName, WallTime};
 
+use super::bucket::Bucket;
 use super::{Key, Newest};
 
 /// A topic as one group has it.
@@ -23,6 +24,8 @@ pub struct Topic {
     pub is_held: bool,
     /// Whether a rate ever had a say in it: then when it is ready is left to the core.
     pub is_limited: bool,
+    /// The tokens of its rate.
+    pub bucket: Bucket,
     /// Whether anything of it was ever leased.
     pub was_leased: bool,
     /// What was published last, where one message is enough.

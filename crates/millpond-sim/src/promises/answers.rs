@@ -108,6 +108,7 @@ impl Promises {
 
     fn judge_turn(&mut self, outputs: &[Output], is_numb: bool) -> Kept {
         self.order.end();
+        self.overflowing.end(&self.model, &mut self.sights)?;
         let given = self.seats.given(outputs);
         self.once.dispatched(&given, &self.model, &mut self.sights)?;
         self.repeats.dispatched(outputs, self.now.run);

@@ -158,6 +158,7 @@ impl Turns {
             let turn = turns.entry(rival.clone()).or_default();
             *turn += count;
             sights.saw("turns that somebody waited for");
+            sights.saw_many("turns among prefixes that somebody waited for", u64::from(!scope.1.is_empty()));
             if *turn > most {
                 let what =
                     format!("{rival:?} has {turn} messages, {most} are a turn, while {waiting:?} waits at {level:?}");

@@ -1,22 +1,62 @@
-//! Room: nothing is stored in a topic in which as much waits as may, and nothing in a namespace whose quota is used up. Left
-//! out is what makes room by coming: what takes a place, drops the oldest, or is forwarded.
+//! Room: nothing is stored in a topic in which as much waits as may, and nothing in a namespace whose quota is used up. Where
+//! the oldest give way to what comes, as many have given way as have to before anything else happens. Left out is what
+//! makes room by taking a place or by being forwarded.
 
 use millpond_core::command::Command;
 use millpond_core::fact::{Fact, GroupNumber};
-use millpond_types::{Coalesce, Overflow};
+use millpond_types::{Coalesce, EndReason, Overflow};
 
 use super::Kept;
-use crate::model::Model;
+use crate::model::{Model, Topic, TopicKey};
 use crate::sights::Sights;
 use crate::verdict::Violation;
+
+/// Topics that something has come to whose oldest have to give way.
+#[derive(Default)]
+pub struct Overflowing(Vec<TopicKey>);
+
+impl Overflowing {
+    /// Messages have been stored.
+    pub fn published(&mut self, model: &Model, fact: &Fact) {
+        let Fact::Published { topic, except, .. } = fact else { return };
+        let gives_way = |group, found: &Topic| {
+            takes(model, group, except) && model.home(group).policy_of(&found.name).overflow == Overflow::DropOldest
+        };
+        let of = model.topics.iter().filter(|((_, number), _)| number == topic);
+        self.0.extend(of.filter(|((group, _), found)| gives_way(*group, found)).map(|(key, _)| *key));
+    }
+
+    /// Something is about to happen.
+    pub fn happens(&mut self, model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
+        match fact {
+            Fact::Ended { reason: EndReason::Dropped, .. } => Ok(()),
+            _ => self.end(model, sights),
+        }
+    }
+
+    /// What had to give way has.
+    pub fn end(&mut self, model: &Model, sights: &mut Sights) -> Kept {
+        for key in std::mem::take(&mut self.0) {
+            let Some(found) = model.topics.get(&key) else { continue };
+            let (waiting, most) = (found.waiting().count(), model.home(key.0).policy_of(&found.name).max_waiting);
+            let Some(most) = most.map(|most| most as usize) else { continue };
+            sights.saw_many("as many as may wait where the oldest give way", u64::from(waiting == most));
+            if waiting > most {
+                let what =
+                    format!("{waiting} messages of {} wait where the oldest give way, and {most} may", found.name);
+                return Err(Violation::room(what));
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Messages are about to be stored.
 pub fn published(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &mut Sights) -> Kept {
     let Fact::Published { topic, except, count, .. } = fact else { unreachable!("called for this fact alone") };
     let count = *count as usize;
     let topics = model.topics.iter().filter(|((_, number), _)| number == topic);
-    let takes = |group: &GroupNumber| !except.contains(group) && !model.groups[group].is_ending;
-    for ((group, _), found) in topics.filter(|((group, _), _)| takes(group)) {
+    for ((group, _), found) in topics.filter(|((group, _), _)| takes(model, *group, except)) {
         let policy = model.home(*group).policy_of(&found.name);
         if policy.coalesce != Coalesce::Off || policy.overflow == Overflow::DropOldest {
             continue;
@@ -40,4 +80,9 @@ pub fn published(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &m
         }
     }
     Ok(())
+}
+
+/// Whether a group has what is stored.
+fn takes(model: &Model, group: GroupNumber, except: &[GroupNumber]) -> bool {
+    !except.contains(&group) && !model.groups[&group].is_ending
 }

@@ -15,7 +15,7 @@ use crate::checkpoint::Job;
 use crate::codec::{Context, encode_fact};
 use crate::open::OpenOptions;
 use crate::recover::Replica;
-use crate::store::LayeredStore;
+use crate::store::{LayeredStore, Sweep};
 use crate::sync::lock;
 use crate::tree::TreeError;
 
@@ -173,6 +173,12 @@ impl Appender {
             || young.bytes >= self.young_bytes
             // On a full disk a checkpoint is the only way to get a segment back.
             || (self.disk_full() && self.shared.segments.any_dead())
+    }
+
+    /// When a checkpoint is due on a journal that rests, though it has nothing to say but the time: so much of what the last ones
+    /// hold is over by then.
+    pub fn sweep(&self) -> Sweep {
+        if self.is_checkpointing() { Sweep::Unknown } else { self.store.sweep() }
     }
 
     /// Begins a checkpoint of the state behind the last batch. The shell goes on with [`Appender::capture`] until it is

@@ -2,7 +2,8 @@
 //!
 //! Of topics, dedup ids and producer sessions, which are asked for by everyone who publishes and mostly are not there. A
 //! key goes in before its commit is on the disk, so a key that the filter does not know is not there. What is removed
-//! stays in; so the filter is made anew, by a scan, when much was removed or when it has grown in too many parts.
+//! stays in; so the filter is made anew, by a scan, when much was removed or has expired, or when it has grown in too many
+//! parts.
 //!
 //! It is a list of Bloom filters, each divided into blocks of a cache line: a key has all its bits in one. The first is as
 //! large as the tree asks for, each further one doubles the whole, as far as the memory for it allows. With 14 bits a key one
@@ -11,16 +12,19 @@
 //! read, and nothing worse.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::Bytes;
 use foldhash::quality::FixedState;
 use millpond_core::store::{KeyBytes, Range};
+use millpond_types::WallTime;
 
 use super::LayeredStore;
+use super::expiring::{Expiring, Sweep};
 use super::layer::Layer;
 use crate::sync::lock;
-use crate::tree::TreeError;
+use crate::tree::{TreeError, dedup_until};
 
 /// Bits for each key.
 const BITS: u64 = 14;
@@ -55,6 +59,8 @@ pub(super) fn is_filtered(key: &[u8]) -> bool {
 pub(super) struct KeyFilter {
     parts: Vec<Arc<Part>>,
     removed: u64,
+    /// Of the keys in the tree.
+    expiring: Arc<Mutex<Expiring>>,
 }
 
 struct Part {
@@ -66,7 +72,7 @@ struct Part {
 impl KeyFilter {
     /// For so many keys, in no more than so many bytes.
     fn with_room(keys: u64, most: usize) -> KeyFilter {
-        KeyFilter { parts: vec![Part::new(keys.min(fitting(most)))], removed: 0 }
+        KeyFilter { parts: vec![Part::new(keys.min(fitting(most)))], ..KeyFilter::default() }
     }
 
     /// Whether a key may have been put in.
@@ -103,11 +109,21 @@ impl KeyFilter {
         self.parts.iter().map(|part| part.held.load(Ordering::Relaxed)).sum()
     }
 
-    fn is_stale(&self) -> bool {
-        let held = self.held();
+    /// From when on so many keys of the tree are over that to merge all of it is worth it.
+    fn worth_sweeping(&self) -> Option<WallTime> {
+        lock(&self.expiring).worth_sweeping(self.held())
+    }
+
+    /// Takes note of when an entry is over; whether it is.
+    fn note_expiry(&self, key: &[u8], value: &Bytes, now: WallTime) -> bool {
+        dedup_until(key, value).is_some_and(|until| lock(&self.expiring).note(until, now))
+    }
+
+    fn is_stale(&self, now: WallTime) -> bool {
+        let (held, gone) = (self.held(), self.removed + lock(&self.expiring).over_since(now));
         let is_overfull = self.parts.iter().map(|part| part.room).sum::<u64>() < held;
         let (share, of) = if is_overfull { REMOVED_OVERFULL } else { REMOVED_SHARE };
-        self.parts.len() > PARTS_MAX || self.removed >= REMOVED_MIN && self.removed * of >= held * share
+        self.parts.len() > PARTS_MAX || gone >= REMOVED_MIN && gone * of >= held * share
     }
 }
 
@@ -159,13 +175,17 @@ fn probes(hash: u64) -> impl Iterator<Item = (usize, u64)> {
 
 impl LayeredStore {
     /// Puts the keys that a checkpoint adds into the filter, and into the one that is being made.
-    pub(super) fn note_in_filters(&self, layer: &Layer) {
+    pub(super) fn note_in_filters(&self, layer: &Layer, wall: WallTime) {
         let filtered = || layer.records().filter(|(key, _)| is_filtered(key));
         let added = filtered().filter(|(_, value)| value.is_some()).count() as u64;
         let removed = filtered().count() as u64 - added;
         let filters = self.filters_with_room(added, removed);
-        for (key, _) in filtered().filter(|(_, value)| value.is_some()) {
-            filters.iter().for_each(|filter| filter.insert(key));
+        for (key, value) in filtered().filter_map(|(key, value)| Some((key, value?))) {
+            let value = Bytes::copy_from_slice(value);
+            for filter in &filters {
+                filter.insert(key);
+                filter.note_expiry(key, &value, wall);
+            }
         }
     }
 
@@ -185,17 +205,49 @@ impl LayeredStore {
         filters.into_iter().flatten().collect()
     }
 
-    /// Makes the filter anew if it has grown stale; whether it had.
-    pub fn tend_filter(&self) -> Result<bool, TreeError> {
-        let committing = lock(&self.0.committing);
-        if lock(&self.0.state).filter.as_ref().is_some_and(|filter| !filter.is_stale()) {
+    /// When so much of the tree is over that it is to be merged, though nothing comes.
+    pub fn sweep(&self) -> Sweep {
+        let state = lock(&self.0.state);
+        let Some(filter) = state.filter.as_ref().filter(|_| state.next_filter.is_none()) else { return Sweep::Unknown };
+        match filter.worth_sweeping() {
+            None => Sweep::Never,
+            Some(at) if at > self.wall() => Sweep::From(at),
+            Some(_) => Sweep::Unknown,
+        }
+    }
+
+    /// The time of the newest checkpoint.
+    fn wall(&self) -> WallTime {
+        self.0.tree.head().map_or(WallTime(0), |head| head.wall)
+    }
+
+    /// Merges all of the tree if that is worth it for what is over; whether it was.
+    pub(super) fn sweep_tree(&self) -> Result<bool, TreeError> {
+        let at = lock(&self.0.state).filter.as_ref().and_then(KeyFilter::worth_sweeping);
+        if at.is_none_or(|at| at > self.wall()) || !self.0.tree.sweep()? {
             return Ok(false);
         }
+        self.make_filter(lock(&self.0.committing))?;
+        Ok(true)
+    }
+
+    /// Makes the filter anew if it has grown stale; whether it had.
+    pub fn tend_filter(&self) -> Result<bool, TreeError> {
+        let (committing, wall) = (lock(&self.0.committing), self.wall());
+        if lock(&self.0.state).filter.as_ref().is_some_and(|filter| !filter.is_stale(wall)) {
+            return Ok(false);
+        }
+        self.make_filter(committing)?;
+        Ok(true)
+    }
+
+    fn make_filter(&self, committing: MutexGuard<'_, ()>) -> Result<(), TreeError> {
+        let wall = self.wall();
         // From here on every commit puts its keys into this one too, and every earlier one is seen by the scan.
         let next = KeyFilter::with_room(self.0.tree.stats().entries, self.0.filter_bytes);
         lock(&self.0.state).next_filter = Some(next.clone());
         drop(committing);
-        let scanned = KINDS.into_iter().try_for_each(|kind| self.scan_into(&next, kind));
+        let scanned = KINDS.into_iter().try_for_each(|kind| self.scan_into(&next, kind, wall));
         let _committing = lock(&self.0.committing);
         let mut state = lock(&self.0.state);
         let next = state.next_filter.take();
@@ -204,14 +256,16 @@ impl LayeredStore {
         drop(state);
         // To give its memory back takes long.
         drop(stale);
-        Ok(true)
+        Ok(())
     }
 
-    fn scan_into(&self, filter: &KeyFilter, kind: u8) -> Result<(), TreeError> {
+    /// What is over does not count, so that it goes in is no use.
+    fn scan_into(&self, filter: &KeyFilter, kind: u8, wall: WallTime) -> Result<(), TreeError> {
         let mut range = Range { from: vec![kind], until: vec![kind + 1], limit: SLICE };
         loop {
             let found = self.0.tree.scan(&range)?;
-            found.entries.iter().for_each(|(key, _)| filter.insert(key));
+            let counts = found.entries.iter().filter(|(key, value)| !filter.note_expiry(key, value, wall));
+            counts.for_each(|(key, _)| filter.insert(key));
             let Some((last, _)) = found.entries.last().filter(|_| !found.complete) else { return Ok(()) };
             range.from = KeyBytes::from(&last[..]);
             range.from.push(0);
@@ -234,7 +288,7 @@ mod tests {
             (before..ROOM_MIN << part).for_each(|number| filter.insert(&key(number)));
         }
         assert_eq!(filter.parts.len(), PARTS_MAX);
-        assert!(!filter.is_stale());
+        assert!(!filter.is_stale(WallTime(0)));
         let count = ROOM_MIN << 3;
         assert!((0..count).all(|number| filter.may_hold(&key(number))));
         let strangers = (count..count + 100_000).filter(|number| filter.may_hold(&key(*number))).count();
@@ -262,9 +316,9 @@ mod tests {
         assert!((0..ROOM_MIN * 10).all(|number| filter.may_hold(&key(number))));
         let held = filter.held();
         filter.removed = held.div_ceil(REMOVED_OVERFULL.1) - 1;
-        assert!(!filter.is_stale());
+        assert!(!filter.is_stale(WallTime(0)));
         filter.removed += 1;
-        assert!(filter.is_stale());
+        assert!(filter.is_stale(WallTime(0)));
         assert!(KeyFilter::with_room(held, most).bytes() <= most);
     }
 

@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millpond_core::page::{DedupPage, NamespacePage, Page, RunPage, TopicPage};
 use millpond_core::store::{Answer, Found, Key, MemoryStore, Name, Part, Range, Shares, Shelf, Spread, Store, Want};
@@ -47,8 +48,12 @@ fn topic(number: u64, floor: u64) -> Page {
 }
 
 fn dedup(hash: u128) -> (Key, Page) {
+    dedup_until(hash, WallTime(u64::MAX))
+}
+
+fn dedup_until(hash: u128, until: WallTime) -> (Key, Page) {
     let id = MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(1) };
-    let page = Page::Dedup(DedupPage { namespace: 0, hash, id, until: WallTime(u64::MAX) });
+    let page = Page::Dedup(DedupPage { namespace: 0, hash, id, until });
     (Key::of(&page, Shelf::Idle), page)
 }
 
@@ -286,6 +291,44 @@ fn a_stranger_costs_no_read() {
     assert!(absent(&mut store) >= 990);
     assert!(!store.tend_filter().unwrap());
     assert_eq!(store.find(&topic_key(Shelf::Idle, 7)), Found::OnDisk);
+}
+
+/// What nobody asks for any more, and nothing that is committed is merged with.
+#[test]
+fn what_has_expired_leaves_the_tree_and_the_filter_though_nothing_comes() {
+    const EXPIRED: u64 = 70_000;
+    let commit = |store: &mut LayeredStore, position, wall| {
+        store.freeze();
+        store.seal();
+        store.commit(store.sealed().unwrap(), &CommitHead { wall: WallTime(wall), ..head(position) }).unwrap();
+        while store.tend().unwrap() {}
+    };
+    let entry = |hash: u64| dedup_until(hash.into(), WallTime(if hash < EXPIRED { 1000 } else { u64::MAX }));
+    for restarts in [false, true] {
+        let directory = TempDir::new().unwrap();
+        let options = TreeOptions { quiet: Duration::ZERO, ..TreeOptions::default() };
+        let tree = Arc::new(LsmTree::open(directory.path(), options).unwrap());
+        let mut store = filled(tree.clone(), 1000);
+        for (key, page) in (0..EXPIRED + 1000).map(entry) {
+            store.put(&key, &page);
+        }
+        commit(&mut store, 2, 999);
+        if restarts {
+            store = LayeredStore::new(tree.clone(), usize::MAX);
+            assert_eq!(store.sweep(), Sweep::Unknown);
+            while store.tend().unwrap() {}
+        }
+        assert!((0..EXPIRED).all(|hash| store.find(&entry(hash).0) == Found::OnDisk), "they count");
+        let Sweep::From(at) = store.sweep() else { panic!("{:?}", store.sweep()) };
+        assert!(at > WallTime(1000));
+        // All that a checkpoint of a broker at rest brings is the time.
+        commit(&mut store, 3, at.0);
+        assert_eq!(store.sweep(), Sweep::Never);
+        assert!(tree.stats().entries < 3000, "{:?}", tree.stats());
+        let strangers = (0..EXPIRED).filter(|hash| store.find(&entry(*hash).0) == Found::OnDisk).count();
+        assert!(strangers < 700, "{strangers} of those that are gone are taken to be there");
+        assert!((EXPIRED..EXPIRED + 1000).all(|hash| store.find(&entry(hash).0) == Found::OnDisk));
+    }
 }
 
 /// Where they hold much, a few of them are a long read.

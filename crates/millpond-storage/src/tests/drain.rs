@@ -69,6 +69,10 @@ impl Tree for Counting {
         self.tree.hurry(is_waited_for);
     }
 
+    fn sweep(&self) -> Result<bool, TreeError> {
+        self.tree.sweep()
+    }
+
     fn stop(&self) {
         self.tree.stop();
     }

@@ -27,6 +27,11 @@ const DEAD: u8 = 8;
 /// The kind of a namespace's own key.
 const NAMESPACE: u8 = 2;
 
+/// When the dedup id of an entry ceases to count; `None` of an entry of another kind.
+pub fn dedup_until(key: &[u8], value: &Bytes) -> Option<WallTime> {
+    (key.first() == Some(&DEDUP)).then(|| codec::dedup_until(value)).flatten()
+}
+
 impl Expiry {
     /// Of a commit with the keys of its namespaces.
     pub fn new<'a>(wall: WallTime, namespaces: impl Iterator<Item = &'a [u8]>) -> Expiry {

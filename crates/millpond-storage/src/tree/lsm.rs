@@ -54,6 +54,9 @@ const FRESH_RUNS_MAX: usize = 64;
 /// Tombstones from which on they are worth a merge of their own, and the share of the entries that they must be.
 const TOMBSTONES_MIN: u64 = 1000;
 const TOMBSTONES_SHARE: u64 = 4;
+/// Everything is merged for what has expired where nothing was committed for so many times as long as for tombstones: where
+/// commits come one after the other, they are merged anyway, and what has expired goes with that.
+const QUIET_FOR_SWEEP: u32 = 12;
 /// Newest of all, whatever was committed.
 const NEWEST: SeqNo = SeqNo::MAX;
 
@@ -226,11 +229,16 @@ impl LsmTree {
         Ok(false)
     }
 
+    /// Whether nothing was committed for so long.
+    fn is_quiet(&self, time: Duration) -> bool {
+        let last = self.committing.try_lock().ok().and_then(|committing| committing.last);
+        last.is_none_or(|last| last.elapsed() >= time)
+    }
+
     /// The levels are in balance; but where most has been removed from them, that can be so for ever.
     fn is_worth_sweeping(&self) -> bool {
-        let last = self.committing.try_lock().ok().and_then(|committing| committing.last);
         let tombstones = self.tree.tombstone_count();
-        last.is_none_or(|last| last.elapsed() >= self.options.quiet)
+        self.is_quiet(self.options.quiet)
             && tombstones >= TOMBSTONES_MIN
             && tombstones * TOMBSTONES_SHARE >= self.tree.approximate_len() as u64
     }
@@ -339,6 +347,17 @@ impl Tree for LsmTree {
             self.remove_leftovers()?;
         }
         self.step().inspect_err(|_| self.leftovers.store(true, Ordering::Relaxed))
+    }
+
+    fn sweep(&self) -> Result<bool, TreeError> {
+        let _compacting = lock(&self.compacting);
+        if !self.is_quiet(self.options.quiet * QUIET_FOR_SWEEP) {
+            return Ok(false);
+        }
+        self.sweeper.set_runs(self.tree.l0_run_count());
+        let swept = self.tree.major_compact(TABLE_BYTES, NEWEST).map_err(TreeError::from);
+        swept.inspect_err(|_| self.leftovers.store(true, Ordering::Relaxed))?;
+        Ok(true)
     }
 
     fn hurry(&self, is_waited_for: bool) {

@@ -167,6 +167,10 @@ impl Tree for MemoryTree {
         lock(&self.0).stats.is_hurried = is_waited_for;
     }
 
+    fn sweep(&self) -> Result<bool, TreeError> {
+        self.compact_step()
+    }
+
     fn stop(&self) {}
 
     fn stats(&self) -> TreeStats {

@@ -75,6 +75,11 @@ impl Tree for TwinTree {
         self.tree.hurry(is_waited_for);
     }
 
+    fn sweep(&self) -> Result<bool, TreeError> {
+        let _reached = self.reach()?;
+        self.tree.sweep()
+    }
+
     fn stop(&self) {
         self.tree.stop();
     }

@@ -1,0 +1,100 @@
+//! A broker that nobody asks for anything tidies up all the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use millpond_core::Core;
+use millpond_core::command::{Command, DedupMark, Level, Publish, PublishRun};
+use millpond_server::manual::{Host, ManualBroker};
+use millpond_storage::twin::TwinDisk;
+use millpond_storage::{OpenOptions, open};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{Millis, NamespaceName, Priority, TopicName};
+
+/// What passes is told, in microseconds.
+#[derive(Clone)]
+struct Clock {
+    begin: Instant,
+    passed: Arc<AtomicU64>,
+}
+
+impl Host for Clock {
+    fn now(&mut self) -> Instant {
+        self.begin + Duration::from_micros(self.passed.fetch_add(40, Ordering::Relaxed))
+    }
+
+    fn system(&mut self) -> Duration {
+        Duration::from_secs(1_700_000_000) + Duration::from_micros(self.passed.load(Ordering::Relaxed))
+    }
+}
+
+/// So many messages, each with a dedup id of its own.
+fn publish(from: u32, count: u32) -> Command {
+    let mut one = Vec::new();
+    block::push(&mut one, b"", &[], b"body").unwrap();
+    let checksum = crc32c::crc32c(&one[block::PREFIX..]);
+    one[..4].copy_from_slice(&checksum.to_le_bytes());
+    let mark = |index| DedupMark { index, hash: u128::from(from + index) << 96 };
+    let run = PublishRun {
+        topic: TopicName::try_from("site").unwrap(),
+        priority: Priority::DEFAULT,
+        delay: Millis::ZERO,
+        ttl: None,
+        count,
+        block: Bytes::from(one.repeat(count as usize)),
+        sizes: Sizes::Uniform(one.len() as u32),
+        dedup: (0..count).map(mark).collect(),
+        too_large: Vec::new(),
+    };
+    Command::Publish(Publish {
+        namespace: NamespaceName::default(),
+        producer: None,
+        level: Level::Durable,
+        runs: vec![run],
+    })
+}
+
+/// What is over is dropped by the time of the newest checkpoint: so there has to be one.
+#[test]
+fn a_broker_at_rest_writes_a_checkpoint_when_many_dedup_ids_are_over() {
+    let clock = Clock { begin: Instant::now(), passed: Arc::default() };
+    let options = OpenOptions { young_bytes: 1 << 20, ..OpenOptions::default() };
+    let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
+    let (mut broker, _) = ManualBroker::start(opened, 64 << 20, clock.clone()).unwrap();
+    for batch in 0..10 {
+        let ticket = ManualBroker::<Clock>::ticket(batch);
+        let mut waiting = broker.submit(ticket, publish(batch * 10_000, 10_000));
+        while let Some(command) = waiting {
+            broker.write().unwrap();
+            broker.commit();
+            while broker.fetch(0) || broker.fetch(1) || broker.housekeeper.step().unwrap() {}
+            waiting = broker.submit(ticket, command);
+        }
+    }
+    // Until it rests, and what it holds is in a checkpoint.
+    let rest = |broker: &mut ManualBroker<Clock>| {
+        let mut done = 0;
+        loop {
+            let sleep = broker.write().unwrap();
+            let went_on = broker.commit() | broker.fetch(0) | broker.fetch(1);
+            while broker.housekeeper.step().unwrap() {
+                done += 1;
+            }
+            let is_short = sleep.is_some_and(|sleep| sleep < Duration::from_secs(60));
+            if !went_on && !is_short {
+                return (sleep, done);
+            }
+            clock.passed.fetch_add(sleep.unwrap_or_default().as_micros() as u64, Ordering::Relaxed);
+        }
+    };
+    let (sleep, _) = rest(&mut broker);
+    let sleep = sleep.expect("it wakes when they are over").as_micros() as u64;
+    clock.passed.fetch_add(sleep, Ordering::Relaxed);
+    let (sleep, done) = rest(&mut broker);
+    assert!(done > 0, "a checkpoint is written though nothing came");
+    assert!(sleep.is_some(), "and it looks again when it is known what is left");
+    while broker.housekeeper.tend().unwrap() {}
+    assert_eq!(rest(&mut broker).0, None, "then it rests for good");
+}
