@@ -118,7 +118,7 @@ impl Core {
     }
 
     fn leave(&mut self, slot: TopicSlot, horizon: Now) {
-        self.jobs.topic_left(&self.state.topics[slot]);
+        self.jobs.topic_left(&self.state.topics[slot], self.state.now);
         self.state.topics.offer(slot, None);
         self.dispatcher.scopes.tell(slot, &self.state);
         let (topic, shelf) = self.state.leave(slot);

@@ -159,7 +159,7 @@ pub struct TopicView {
     pub counts: Counts,
     /// When the oldest message that waits was published; `None` if none waits.
     pub oldest: Option<WallTime>,
-    /// When the first of its delayed messages is due; `None` if none is delayed.
+    /// When the first of its messages that are delayed or in retry is due; `None` if none is.
     pub due: Option<WallTime>,
     /// Cursors per group and priority in use; empty in listings, filled where one topic is asked for.
     pub cursors: Vec<GroupCursors>,
@@ -172,7 +172,7 @@ pub enum TopBy {
     Depth,
     /// How long ago the oldest message that waits was published.
     Age,
-    /// How soon the first of its delayed messages is due.
+    /// How soon the first of its messages that are delayed or in retry is due.
     Due,
 }
 

@@ -28,7 +28,7 @@ impl Core {
             let (priority, next, lag) = (level.priority, level.next, level.held());
             GroupCursors { group: self.state.groups[topic.group].name.clone(), priority, scan, completion, next, lag }
         });
-        Ok(Reply::Topics(Vec::from([TopicView { paused, cursors: cursors.collect(), ..found.view() }])))
+        Ok(Reply::Topics(Vec::from([TopicView { paused, cursors: cursors.collect(), ..found.view(self.state.now) }])))
     }
 
     pub(super) fn pause(

@@ -35,6 +35,7 @@ use crate::decide::Refusal;
 use crate::fact::GroupNumber;
 use crate::output::Reply;
 use crate::page::{DeadPage, Page};
+use crate::state::Now;
 use crate::state::entries::Fetched;
 use crate::state::topic::Topic;
 use crate::store::{KeyBytes, Want};
@@ -184,8 +185,8 @@ impl Jobs {
     }
 
     /// A topic leaves memory.
-    pub(crate) fn topic_left(&mut self, topic: &Topic) {
-        self.walks(topic.group).for_each(|walk| walk.left(topic));
+    pub(crate) fn topic_left(&mut self, topic: &Topic, now: Now) {
+        self.walks(topic.group).for_each(|walk| walk.left(topic, now));
     }
 
     /// The topics that jobs know of and that are not in memory.

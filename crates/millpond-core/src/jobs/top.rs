@@ -56,7 +56,7 @@ impl TopJob {
     }
 
     fn take(&mut self, view: TopicView) {
-        // Nothing stands out where nothing waits, or nothing is delayed.
+        // Nothing stands out where nothing waits, or nothing has a time.
         let rank = match self.by {
             TopBy::Depth => view.oldest.map(|_| u64::MAX - view.counts.waiting),
             TopBy::Age => view.oldest.map(|at| at.0),

@@ -19,9 +19,9 @@ use millpond_types::{Counts, TopicName, TopicView};
 use crate::dispatch::reach::READ_AHEAD;
 use crate::fact::GroupNumber;
 use crate::page::Page;
-use crate::state::State;
 use crate::state::topic::Topic;
 use crate::state::topics::Edge;
+use crate::state::{Now, State};
 use crate::store::{Key, KeyBytes, Name, Range, Shelf, Want};
 
 /// Topics that one read brings, and those that a walk knows ahead at most: those of a turn.
@@ -96,7 +96,7 @@ impl Walk {
             let in_memory = state.topics.walk(group, Edge::Key(from)).next();
             let in_memory = in_memory.map(|(_, topic)| topic).filter(|topic| ahead.comes_before_rows(&topic.name));
             let found = match in_memory {
-                Some(topic) => Some(topic.view()),
+                Some(topic) => Some(topic.view(state.now)),
                 None => ahead.take_first(),
             };
             let Some(mut view) = found else {
@@ -172,7 +172,7 @@ impl Walk {
             let Page::Topic(page) = page else { panic!("on a shelf there is nothing but topics: {page:?}") };
             // What is in memory is the truth.
             if state.topics.find(group, &page.name).is_none() {
-                ahead.put(Vec::from(name_in(&key)), page.view());
+                ahead.put(Vec::from(name_in(&key)), page.view(state.now));
             }
         }
     }
@@ -185,13 +185,13 @@ impl Walk {
     }
 
     /// A topic leaves memory.
-    pub(super) fn left(&mut self, topic: &Topic) {
+    pub(super) fn left(&mut self, topic: &Topic, now: Now) {
         let Some((from, _)) = self.spans.front() else { return };
         if let Some(ahead) = &mut self.ahead
             && Name::compare_key(topic.name.as_bytes(), from).is_ge()
             && ahead.holds(&topic.name)
         {
-            ahead.put(Name::bytes(topic.name.as_bytes()), topic.view());
+            ahead.put(Name::bytes(topic.name.as_bytes()), topic.view(now));
         }
     }
 

@@ -4,24 +4,25 @@
 
 use alloc::vec::Vec;
 
-use millpond_types::{Counts, GroupView, TopicName, TopicView, WallTime};
+use millpond_types::{Counts, GroupView, RunTime, TopicName, TopicView, WallTime};
 
 use crate::page::{AsideState, RunPage, StoredResting, TopicPage};
+use crate::state::Now;
 use crate::state::group::Group;
 use crate::state::topic::{AsideWhy, Topic};
 use crate::store::Name;
 
 impl Topic {
     /// What a listing shows of it.
-    pub(crate) fn view(&self) -> TopicView {
-        let mut seen = Seen::default();
+    pub(crate) fn view(&self, now: Now) -> TopicView {
+        let mut seen = Seen { now, ..Seen::default() };
         for level in &self.levels {
             seen.waits(level.line.waiting(), level.line.oldest());
             for aside in level.aside.values() {
                 match aside.state {
                     AsideWhy::Ready { .. } => seen.is_back(&aside.run),
                     AsideWhy::Delayed { due, .. } => seen.is_delayed(aside.run.count.into(), due),
-                    AsideWhy::Retrying { .. } => seen.counts.retrying += u64::from(aside.run.count),
+                    AsideWhy::Retrying { due, .. } => seen.is_retrying(aside.run.count.into(), due),
                     AsideWhy::Leased(_) => seen.counts.leased += u64::from(aside.run.count),
                 }
             }
@@ -33,8 +34,8 @@ impl Topic {
 
 impl TopicPage {
     /// What a listing shows of it.
-    pub(crate) fn view(&self) -> TopicView {
-        let mut seen = Seen::default();
+    pub(crate) fn view(&self, now: Now) -> TopicView {
+        let mut seen = Seen { now, ..Seen::default() };
         for level in &self.levels {
             let stored = level.stored.iter().map(|piece| piece.published);
             seen.waits(level.waiting(), level.runs.iter().map(|run| run.published).chain(stored).min());
@@ -42,7 +43,7 @@ impl TopicPage {
                 match aside.state {
                     AsideState::Ready { .. } => seen.is_back(&aside.run),
                     AsideState::Delayed { due } => seen.is_delayed(aside.run.count.into(), due),
-                    AsideState::Retrying { .. } => seen.counts.retrying += u64::from(aside.run.count),
+                    AsideState::Retrying { due } => seen.is_retrying(aside.run.count.into(), due),
                     AsideState::Leased { .. } => seen.counts.leased += u64::from(aside.run.count),
                 }
             }
@@ -65,6 +66,7 @@ impl Group {
 
 #[derive(Default)]
 struct Seen {
+    now: Now,
     counts: Counts,
     oldest: Option<WallTime>,
     due: Option<WallTime>,
@@ -83,19 +85,31 @@ impl Seen {
 
     fn is_delayed(&mut self, messages: u64, due: WallTime) {
         self.counts.delayed += messages;
+        self.is_due(due);
+    }
+
+    fn is_retrying(&mut self, messages: u64, due: RunTime) {
+        self.counts.retrying += messages;
+        // When that will be if the broker runs until then.
+        self.is_due(self.now.wall + due.since(self.now.run));
+    }
+
+    fn is_due(&mut self, due: WallTime) {
         self.due = self.due.into_iter().chain([due]).min();
     }
 
     fn rests(&mut self, piece: &StoredResting) {
-        self.counts.retrying += piece.retrying;
         if piece.due != WallTime::NEVER {
             self.is_delayed(piece.messages - piece.retrying, piece.due);
+        }
+        if let Some(due) = piece.retry {
+            self.is_retrying(piece.retrying, due);
         }
     }
 
     fn of(self, name: &TopicName) -> TopicView {
         // A page's name may be part of all that was read with it.
-        let (name, Seen { counts, oldest, due }) = (name.detach(), self);
+        let (name, Seen { counts, oldest, due, .. }) = (name.detach(), self);
         TopicView { name, paused: false, counts, oldest, due, cursors: Vec::new() }
     }
 }

@@ -32,7 +32,7 @@ pub struct Topics {
     #[arg(long, value_name = "NAME", value_parser = topic)]
     after: Option<TopicName>,
     /// The topics that stand out instead, at most 100: with the most messages that wait, with the oldest of them, or with
-    /// those delayed messages that are due first
+    /// those that are delayed or in retry and due first
     #[arg(long, value_enum, value_name = "BY", conflicts_with = "after")]
     top: Option<By>,
 }

@@ -55,6 +55,13 @@ fn a_message_in_retry_is_shown_with_when_it_is_due() {
     let table = broker.ok(&["look", "default/a"]);
     let due_minute = &row["due"].as_str().unwrap()[..16];
     assert!(table.contains(due_minute), "when it is due: {table}");
+    // And so is its topic, in a list as alone.
+    for topics in [&["topics", "default"][..], &["topics", "default/a"], &["topics", "default", "--top", "due"]] {
+        let listed = broker.json(&[topics, &["--output", "json"]].concat())[0].clone();
+        assert!(due(&listed).duration_since(published).unwrap().as_secs() >= 2700, "{listed}");
+        let table = broker.ok(topics);
+        assert!(table.contains(due_minute), "when it is due: {table}");
+    }
 }
 
 #[test]
