@@ -87,7 +87,9 @@ impl Core {
                 empty.push((topic.number, topic.group, slot));
                 continue;
             }
-            self.state.store_middles(slot);
+            if self.state.store_middles(slot) {
+                self.state.lengthen(slot);
+            }
             let wants = self.state.store_resting(slot);
             let goes_on = wants.is_empty() && self.state.rest_too_many(slot);
             wants.into_iter().for_each(|want| self.want_aside(want));

@@ -1,12 +1,25 @@
 //! How much of a topic stays in memory while the topic does: of each level the ends of its line, and of the messages that rest
 //! those whose time comes first.
+//!
+//! A line begins as long as there may be. Where topics want for room, those that nothing has happened to for longest become
+//! shorter before any of them leaves: so very many topics whose turns come one after another have room for the front of each,
+//! and a turn costs no read. One that comes back is as long as what it has left with, and becomes longer with each piece that it
+//! has use for.
 
-use crate::page::RunPage;
+use crate::page::{LevelPage, RunPage, TopicPage};
+use crate::state::{State, TopicSlot};
 
 /// One part in so many of the room for topics is for one level of one of them.
 const SHARE: usize = 256;
 /// Units at the front of a line, at least: a read is over before they are.
 const HEAD_MIN: usize = 32;
+/// The same where topics want for room: a piece that is read still lasts for several messages.
+const HEAD_LEAST: u16 = 8;
+/// So many times shorter a line becomes at once, and so many times longer.
+const SHORTER: u16 = 4;
+const LONGER: u16 = 2;
+/// Units in a piece of messages that rest, at most.
+const RESTING_PIECE_MAX: usize = 256;
 
 /// How much of a level stays in memory, in [units](crate::page::RunPage::units): a run is one, and more the more sizes and dedup ids
 /// of messages it has. So they bound bytes, whatever is published. No run is cut for them, and where one is asked for it stays
@@ -53,7 +66,70 @@ impl LevelBounds {
 
     /// Messages that rest come back together because of one of them, so their pieces are shorter.
     pub(crate) fn resting_piece(self) -> usize {
-        (self.piece as usize / 2).max(1)
+        usize::from(self.resting / 4).clamp(1, RESTING_PIECE_MAX)
+    }
+
+    /// How many units of a line may stay: its ends, and a piece that is not full yet.
+    fn stay(self) -> usize {
+        usize::from(self.head) + usize::from(self.tail) + usize::from(self.piece)
+    }
+
+    /// With a line that is a step shorter, if it may be.
+    fn shorter(self) -> Option<LevelBounds> {
+        let head = (self.head / SHORTER).max(HEAD_LEAST);
+        (head < self.head).then(|| self.with_head(head))
+    }
+
+    /// With a line that is a step longer, or as long as it may be.
+    fn longer(self, most: LevelBounds) -> LevelBounds {
+        let head = self.head.saturating_mul(LONGER);
+        if head < most.head { most.with_head(head) } else { most }
+    }
+
+    /// With the shortest line that has room for so many units.
+    fn fitting(self, units: usize) -> LevelBounds {
+        let shorter = core::iter::successors(self.shorter(), |bounds| bounds.shorter());
+        shorter.take_while(|bounds| units <= bounds.stay()).last().unwrap_or(self)
+    }
+
+    fn with_head(self, head: u16) -> LevelBounds {
+        let of = |part: u16| (u32::from(part) * u32::from(head) / u32::from(self.head)) as u16;
+        LevelBounds { head, tail: of(self.tail), piece: of(self.piece).max(1), ..self }
+    }
+}
+
+impl TopicPage {
+    /// How much of a topic that comes with these lines stays in memory: all that has come.
+    pub(crate) fn bounds(&self, most: LevelBounds) -> LevelBounds {
+        let units = |level: &LevelPage| level.runs.iter().map(|run| run.units() as usize).sum();
+        most.fitting(self.levels.iter().map(units).max().unwrap_or(0))
+    }
+}
+
+impl State {
+    /// Gives the store more of a topic's lines, for want of room. False if they are as short as they may be.
+    pub(crate) fn shorten(&mut self, slot: TopicSlot) -> bool {
+        let topic = &self.topics[slot];
+        let units = topic.levels.iter().map(|level| level.line.units_at_most()).max().unwrap_or(0);
+        let shorter = core::iter::successors(topic.bounds.shorter(), |bounds| bounds.shorter());
+        let Some(bounds) = shorter.into_iter().find(|bounds| bounds.stay() < units) else { return false };
+        self.set_line_bounds(slot, bounds);
+        self.store_middles(slot);
+        true
+    }
+
+    /// A topic has use for more of its lines than was in memory.
+    pub(crate) fn lengthen(&mut self, slot: TopicSlot) {
+        let bounds = self.topics[slot].bounds;
+        if bounds.head < self.bounds.head {
+            self.set_line_bounds(slot, bounds.longer(self.bounds));
+        }
+    }
+
+    fn set_line_bounds(&mut self, slot: TopicSlot, bounds: LevelBounds) {
+        let topic = &mut self.topics[slot];
+        topic.bounds = bounds;
+        (0..topic.levels.len()).for_each(|at| topic.levels[at].line.set_bounds(bounds));
     }
 }
 

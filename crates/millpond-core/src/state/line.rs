@@ -24,6 +24,10 @@ use crate::state::bounds::LevelBounds;
 use crate::state::series::{Series, Things};
 use crate::time_index::TimerKey;
 
+/// A new piece of a line of more than so many for each of its units is longer: of 100,000 messages published one by one that
+/// makes some 900 pieces.
+const PIECES_A_UNIT: usize = 4;
+
 #[derive(Clone)]
 pub(crate) struct Line {
     pieces: Series<Piece>,
@@ -116,7 +120,7 @@ impl Line {
         self.waiting += u64::from(run.count);
         self.bytes += whole_bytes(&run);
         let is_apart = |last: &RunPage| last.first < self.floor && run.first >= self.floor;
-        let (more, room) = (run.units(), u32::from(self.bounds.piece));
+        let (more, room) = (run.units(), self.piece_room());
         match self.pieces.back_mut() {
             Some(Piece::Loaded(runs, units)) if *units + more <= room && !runs.back().is_some_and(is_apart) => {
                 runs.push_back(run);
@@ -124,6 +128,13 @@ impl Line {
             }
             _ => self.pieces.push_back(Piece::Loaded(Series::One(run), more)),
         }
+    }
+
+    /// How many units a piece may have that grows at the back: more in a line of very many pieces, however short its ends are,
+    /// for each piece is remembered in memory.
+    fn piece_room(&self) -> u32 {
+        let longer = (self.pieces.len() / PIECES_A_UNIT).min(LevelBounds::ENDS.piece.into()) as u32;
+        longer.max(self.bounds.piece.into())
     }
 
     /// Puts a run where its sequences belong, which may be before others that came later.
@@ -234,6 +245,12 @@ impl Line {
             Piece::Stored(piece, _) => piece.end,
         };
         Some(Sequence(last.min(end).0 - 1))
+    }
+
+    /// How many units are in memory, or fewer.
+    pub(crate) fn units_at_most(&self) -> usize {
+        // No run is more units than it has bytes for.
+        self.bytes / size_of::<RunPage>()
     }
 
     /// About how many bytes it takes.

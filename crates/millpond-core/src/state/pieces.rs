@@ -56,17 +56,20 @@ impl PieceTimers {
 }
 
 impl State {
-    /// Puts what lies between the ends of a topic's lines into the store.
-    pub(crate) fn store_middles(&mut self, slot: TopicSlot) {
+    /// Puts what lies between the ends of a topic's lines into the store. Whether there was anything.
+    pub(crate) fn store_middles(&mut self, slot: TopicSlot) -> bool {
+        let mut is_any = false;
         for index in 0..self.topics[slot].levels.len() {
             let pieces = self.topics[slot].levels[index].line.loaded_middle();
             if !pieces.is_empty() {
                 self.will_change(slot);
+                is_any = true;
             }
             for first in pieces {
                 self.store_piece(slot, index, first);
             }
         }
+        is_any
     }
 
     fn store_piece(&mut self, slot: TopicSlot, index: usize, first: Sequence) {
@@ -207,6 +210,7 @@ impl State {
     }
 
     fn load_line(&mut self, slot: TopicSlot, priority: Priority, runs: Vec<RunPage>) {
+        self.lengthen(slot);
         for run in &runs {
             self.arm_expiry(slot, priority, run);
         }

@@ -133,6 +133,16 @@ impl<T> Series<T> {
     }
 }
 
+impl<T> From<Series<T>> for Vec<T> {
+    fn from(things: Series<T>) -> Vec<T> {
+        match things {
+            Series::None => Vec::new(),
+            Series::One(one) => Vec::from([one]),
+            Series::Many(many) => many.into(),
+        }
+    }
+}
+
 impl<T> From<Vec<T>> for Series<T> {
     fn from(mut things: Vec<T>) -> Series<T> {
         match things.len() {

@@ -48,11 +48,11 @@ fn topics_that_hold_very_much_and_were_read_ahead_leave_for_want_of_room() {
     const ROOM: usize = 1 << 20;
     let mut bare: Bare = Bare::new();
     // Messages of topics that are published to by turns are runs of their own.
-    (0..600).for_each(|_| _ = turn(&mut bare, publish(100)));
+    (0..600).for_each(|_| _ = turn(&mut bare, publish(300)));
     bare.core.set_room(ROOM);
     rest(&mut bare);
     let (bytes, cold) = (bare.core.resident_bytes(), bare.core.cold_count());
-    assert!(bytes <= ROOM && cold > 70, "they take more than there is room for: {bytes} bytes, {cold}");
+    assert!(bytes <= ROOM && cold > 50, "they take more than there is room for: {bytes} bytes, {cold}");
     for _ in 0..20 {
         bare.submit(receive(1));
         let receipts = rest(&mut bare);
@@ -65,6 +65,31 @@ fn topics_that_hold_very_much_and_were_read_ahead_leave_for_want_of_room() {
         assert!(!bare.core.is_crowded());
         assert!(bare.core.resident_bytes() <= ROOM, "{} bytes", bare.core.resident_bytes());
     }
+}
+
+/// Or each message costs a read of all that a topic has in memory: turns come round to a topic when it has not been used for
+/// longest.
+#[test]
+fn topics_with_long_lines_have_room_for_the_front_of_each() {
+    const TOPICS: u32 = 200;
+    const MESSAGES: u32 = 400;
+    const TOGETHER: u32 = 25;
+    let mut bare: Bare = Bare::new();
+    (0..MESSAGES).for_each(|_| _ = turn(&mut bare, publish(TOPICS)));
+    let bytes = bare.core.resident_bytes();
+    bare.core.set_room(bytes / 4);
+    rest(&mut bare);
+    assert_eq!(bare.core.cold_count(), 0, "all have become shorter, and none has left");
+    let mut reads = 0;
+    for _ in 0..MESSAGES * TOPICS / TOGETHER {
+        bare.submit(receive(TOGETHER));
+        let (receipts, wanted) = rest_and_count(&mut bare);
+        reads += wanted;
+        assert_eq!(receipts.iter().map(|run| run.count).sum::<u32>(), TOGETHER);
+        assert!(bare.core.resident_bytes() <= bytes / 3, "{} bytes of {bytes}", bare.core.resident_bytes());
+        turn(&mut bare, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false, namespace: None }));
+    }
+    assert!(reads <= (TOPICS * MESSAGES / 8) as usize, "{reads} reads for {} messages", TOPICS * MESSAGES);
 }
 
 /// Or each is read several times, of which all but one were for nothing.
@@ -90,14 +115,20 @@ fn topics_that_were_read_ahead_stay_for_their_turn_where_there_is_room() {
 
 /// Turns until nothing more happens by itself; the leases that they give.
 fn rest(bare: &mut Bare) -> Vec<ReceiptRun> {
-    let mut receipts = Vec::new();
+    rest_and_count(bare).0
+}
+
+/// The same, with how many answers of the store that took.
+fn rest_and_count(bare: &mut Bare) -> (Vec<ReceiptRun>, usize) {
+    let (mut receipts, mut reads) = (Vec::new(), 0);
     loop {
         let runs = bare.turn();
         receipts.extend(runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }));
         let wanted = bare.wanted();
         if !bare.core.make_room() && wanted.is_empty() {
-            return receipts;
+            return (receipts, reads);
         }
+        reads += wanted.len();
         bare.load(wanted);
     }
 }

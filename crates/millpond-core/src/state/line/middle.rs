@@ -7,14 +7,13 @@ use millpond_types::{Sequence, WallTime};
 
 use super::{Line, Piece, whole_bytes};
 use crate::page::{RunPage, StoredPiece};
+use crate::state::bounds::LevelBounds;
 use crate::time_index::TimerKey;
 
 impl Line {
     /// The pieces between head and tail that are in memory, the oldest first.
     pub(crate) fn loaded_middle(&mut self) -> Vec<Sequence> {
-        // No run is more units than it has bytes for.
-        let units = self.bytes / size_of::<RunPage>();
-        if units as u64 <= u64::from(self.bounds.head) + u64::from(self.bounds.tail) {
+        if self.units_at_most() <= usize::from(self.bounds.head) + usize::from(self.bounds.tail) {
             // Nearly every line. Where pieces were loaded to be looked at, they may stay for now.
             return Vec::new();
         }
@@ -60,6 +59,25 @@ impl Line {
             self.pieces.insert(at + 1 + behind, piece);
         }
         timer
+    }
+
+    /// Keeps more or less of the line in memory from here on. Pieces in memory that are too long for that are cut.
+    pub(crate) fn set_bounds(&mut self, bounds: LevelBounds) {
+        let before = core::mem::replace(&mut self.bounds, bounds);
+        if before.piece <= bounds.piece {
+            return;
+        }
+        let is_long = |piece: &Piece| matches!(piece, Piece::Loaded(runs, units) if *units > bounds.piece.into() && runs.len() > 1);
+        for at in (0..self.pieces.len()).rev() {
+            if !is_long(&self.pieces[at]) {
+                continue;
+            }
+            let Piece::Loaded(runs, _) = self.pieces.remove(at) else { unreachable!("a long piece is in memory") };
+            for (behind, piece) in self.cut(runs.into()).into_iter().enumerate() {
+                self.islands.push(piece.first());
+                self.pieces.insert(at + behind, piece);
+            }
+        }
     }
 
     /// The pieces that runs are cut into.

@@ -10,6 +10,9 @@ use crate::page::Marks;
 
 const BOUNDS: LevelBounds = LevelBounds { head: 3, tail: 4, piece: 3, resting: 0, out_of_line: 1 };
 
+/// What it is where there is less room.
+const SHORTER: LevelBounds = LevelBounds { head: 1, tail: 1, piece: 2, ..BOUNDS };
+
 /// Some of which have messages of several sizes, and some dedup ids.
 fn run(first: u64, count: u32) -> RunPage {
     let (position, published, expires) = (first * 1000, WallTime(first), WallTime(first + 50));
@@ -57,6 +60,7 @@ impl Both {
                 }
             }
             8 => _ = some(&self.store).map(|first| self.load(first)),
+            9 => self.line.set_bounds(if value.is_multiple_of(2) { BOUNDS } else { SHORTER }),
             _ => _ = self.line.wanted().map(|first| self.load(first)),
         }
     }
@@ -123,7 +127,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_line_in_pieces_is_the_line(steps in proptest::collection::vec((0..10u8, any::<u64>()), 1..80)) {
+    fn a_line_in_pieces_is_the_line(steps in proptest::collection::vec((0..11u8, any::<u64>()), 1..80)) {
         let (line, plain, store) = (Line::new(BOUNDS, Sequence(0)), Vec::new(), BTreeMap::new());
         let mut both = Both { line, plain, store, next: 1 };
         for (kind, value) in steps {
