@@ -14,7 +14,7 @@ const SHARE: usize = 256;
 /// Units at the front of a line, at least: a read is over before they are.
 const HEAD_MIN: usize = 32;
 /// The same where topics want for room: a piece that is read still lasts for several messages.
-const HEAD_LEAST: u16 = 8;
+const HEAD_LEAST: u16 = 4;
 /// So many times shorter a line becomes at once, and so many times longer.
 const SHORTER: u16 = 4;
 const LONGER: u16 = 2;
@@ -76,25 +76,27 @@ impl LevelBounds {
 
     /// With a line that is a step shorter, if it may be.
     fn shorter(self) -> Option<LevelBounds> {
-        let head = (self.head / SHORTER).max(HEAD_LEAST);
-        (head < self.head).then(|| self.with_head(head))
+        let LevelBounds { head, tail, piece, .. } = self;
+        let shorter =
+            LevelBounds { head: head / SHORTER, tail: tail / SHORTER, piece: (piece / SHORTER).max(1), ..self };
+        (shorter.head >= HEAD_LEAST).then_some(shorter)
     }
 
     /// With a line that is a step longer, or as long as it may be.
     fn longer(self, most: LevelBounds) -> LevelBounds {
-        let head = self.head.saturating_mul(LONGER);
-        if head < most.head { most.with_head(head) } else { most }
+        let of = |part: u16, most: u16| part.saturating_mul(LONGER).min(most);
+        LevelBounds {
+            head: of(self.head, most.head),
+            tail: of(self.tail, most.tail),
+            piece: of(self.piece, most.piece),
+            ..self
+        }
     }
 
     /// With the shortest line that has room for so many units.
     fn fitting(self, units: usize) -> LevelBounds {
         let shorter = core::iter::successors(self.shorter(), |bounds| bounds.shorter());
         shorter.take_while(|bounds| units <= bounds.stay()).last().unwrap_or(self)
-    }
-
-    fn with_head(self, head: u16) -> LevelBounds {
-        let of = |part: u16| (u32::from(part) * u32::from(head) / u32::from(self.head)) as u16;
-        LevelBounds { head, tail: of(self.tail), piece: of(self.piece).max(1), ..self }
     }
 }
 
