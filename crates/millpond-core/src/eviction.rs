@@ -12,8 +12,8 @@ use crate::store::{Key, Want};
 
 /// Topics that leave in one turn at most: about a quarter of a millisecond.
 const LEAVE_MAX: usize = 256;
-/// So many of these one counts for that becomes shorter: it gives the store some hundreds of runs.
-const SHORTEN_COST: usize = 8;
+/// As one that leaves, so many runs count that the store is given of one that stays.
+const LEAVE_RUNS: usize = 32;
 /// Topics that are looked at for that.
 const LOOK_MAX: usize = 1024;
 /// One part in so many of the room for topics is for those that were read ahead and wait for their turn.
@@ -72,15 +72,20 @@ impl Core {
         self.state.let_brought_go();
         let (mut looked, mut left) = (0, 0);
         let horizon = self.horizon();
-        let looks = LOOK_MAX.min(self.state.topics.len());
+        let topics = self.state.topics.len();
+        let mut looks = LOOK_MAX.min(topics);
         while self.is_over_room() && looked < looks && left < LEAVE_MAX {
             let Some(slot) = self.state.residents.oldest() else { break };
-            looked += 1;
-            if self.state.shorten(slot) {
+            if let Some(runs) = self.state.shorten(slot) {
+                // If that is not enough, its turn comes round once more, and before long it is as short as it may be.
                 self.state.used(slot);
-                left += SHORTEN_COST;
+                left += runs.div_ceil(LEAVE_RUNS);
+                looks = LOOK_MAX.min(looked + topics);
                 self.stayed = 0;
-            } else if self.is_needed(slot) || !self.state.can_leave(slot, horizon) {
+                continue;
+            }
+            looked += 1;
+            if self.is_needed(slot) || !self.state.can_leave(slot, horizon) {
                 // Looked at again when its turn comes round.
                 self.state.used(slot);
                 self.stayed += 1;

@@ -87,7 +87,7 @@ impl Core {
                 empty.push((topic.number, topic.group, slot));
                 continue;
             }
-            if self.state.store_middles(slot) {
+            if self.state.store_middles(slot) > 0 {
                 self.state.lengthen(slot);
             }
             let wants = self.state.store_resting(slot);

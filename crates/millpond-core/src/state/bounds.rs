@@ -109,15 +109,15 @@ impl TopicPage {
 }
 
 impl State {
-    /// Gives the store more of a topic's lines, for want of room. False if they are as short as they may be.
-    pub(crate) fn shorten(&mut self, slot: TopicSlot) -> bool {
+    /// Gives the store more of a topic's lines, for want of room, and tells how many runs. `None` if they are as short as they
+    /// may be.
+    pub(crate) fn shorten(&mut self, slot: TopicSlot) -> Option<usize> {
         let topic = &self.topics[slot];
         let units = topic.levels.iter().map(|level| level.line.units_at_most()).max().unwrap_or(0);
         let shorter = core::iter::successors(topic.bounds.shorter(), |bounds| bounds.shorter());
-        let Some(bounds) = shorter.into_iter().find(|bounds| bounds.stay() < units) else { return false };
+        let bounds = shorter.into_iter().find(|bounds| bounds.stay() < units)?;
         self.set_line_bounds(slot, bounds);
-        self.store_middles(slot);
-        true
+        Some(self.store_middles(slot))
     }
 
     /// A topic has use for more of its lines than was in memory.

@@ -56,34 +56,33 @@ impl PieceTimers {
 }
 
 impl State {
-    /// Puts what lies between the ends of a topic's lines into the store. Whether there was anything.
-    pub(crate) fn store_middles(&mut self, slot: TopicSlot) -> bool {
-        let mut is_any = false;
+    /// Puts what lies between the ends of a topic's lines into the store, and tells how many runs.
+    pub(crate) fn store_middles(&mut self, slot: TopicSlot) -> usize {
+        let mut runs = 0;
         for index in 0..self.topics[slot].levels.len() {
             let pieces = self.topics[slot].levels[index].line.loaded_middle();
             if !pieces.is_empty() {
                 self.will_change(slot);
-                is_any = true;
             }
-            for first in pieces {
-                self.store_piece(slot, index, first);
-            }
+            runs += pieces.into_iter().map(|first| self.store_piece(slot, index, first)).sum::<usize>();
         }
-        is_any
+        runs
     }
 
-    fn store_piece(&mut self, slot: TopicSlot, index: usize, first: Sequence) {
+    /// Puts a piece into the store, and tells how many runs it has.
+    fn store_piece(&mut self, slot: TopicSlot, index: usize, first: Sequence) -> usize {
         let topic = &mut self.topics[slot];
         let level = &mut topic.levels[index];
         let (piece, runs) = level.line.store(first);
         for timer in level.take_expiries(piece.first, piece.end) {
             self.wall_timers.remove(timer);
         }
-        let priority = level.priority;
+        let (priority, count) = (level.priority, runs.len());
         let messages = PieceMessages::Line(runs);
         let page = PiecePage { topic: topic.number, group: topic.group, priority, messages };
         self.store.put(&page.key(), &Page::Piece(page));
         self.arm_piece(slot, priority, &piece);
+        count
     }
 
     /// One timer stands for all TTLs of a stored piece.
