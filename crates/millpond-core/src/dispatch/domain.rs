@@ -13,6 +13,7 @@ use crate::dispatch::living;
 use crate::dispatch::reach::Reach;
 use crate::dispatch::stretches::{END, Span};
 use crate::fact::GroupNumber;
+use crate::state::setup::BUFFER;
 use crate::state::topics::Edge;
 use crate::state::{State, TopicSlot};
 use crate::store::Name;
@@ -165,6 +166,11 @@ impl Cursor {
     pub(crate) fn at(slot: TopicSlot, state: &State) -> Cursor {
         let topic = &state.topics[slot];
         Cursor { slot, group: topic.group, number: topic.number, tenant: topic.hashes.tenant, name: topic.name.clone() }
+    }
+
+    /// What its name takes.
+    pub(super) fn buffer(&self) -> usize {
+        BUFFER + self.name.as_bytes().len()
     }
 
     /// Whether the topic is still in its place in memory.

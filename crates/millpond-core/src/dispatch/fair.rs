@@ -11,6 +11,7 @@ use millpond_types::limits::PRIORITIES;
 
 use crate::dispatch::domain::Cursor;
 use crate::dispatch::reach::Unknown;
+use crate::dispatch::remembered::Remembered;
 use crate::dispatch::scope::Maybe;
 use crate::dispatch::turns::Tenants;
 use crate::dispatch::view::{From, View};
@@ -36,6 +37,7 @@ impl FairTurns {
         &mut self,
         maybe: &mut Maybe,
         view: View<'_>,
+        remembered: &mut Remembered,
     ) -> Result<Option<(TopicSlot, Priority, u32)>, UnknownAt> {
         if let Some((last, priority)) = &self.last {
             let tenant = last.name.tenant();
@@ -47,7 +49,7 @@ impl FairTurns {
             }
             // What was left of the turn is over with its topic, or because something of the tenant goes before it.
             self.left = 0;
-            self.leave(view)?;
+            self.leave(view, remembered)?;
         }
         let next = match &self.last {
             Some((last, _)) => first_from(From::TenantEnd(last), maybe, view)?,
@@ -63,13 +65,36 @@ impl FairTurns {
     }
 
     /// A topic was served at a priority; `left` of its turn are for later.
-    pub(crate) fn served(&mut self, slot: TopicSlot, priority: Priority, left: u32, state: &State) {
+    pub(super) fn served(
+        &mut self,
+        (slot, priority): (TopicSlot, Priority),
+        left: u32,
+        state: &State,
+        remembered: &mut Remembered,
+    ) {
         self.left = left;
         let number = state.topics[slot].number;
         match &mut self.last {
             Some((last, at)) if (last.slot, last.number) == (slot, number) => *at = priority,
-            last => *last = Some((Cursor::at(slot, state), priority)),
+            _ => {
+                let before = self.last_bytes();
+                self.last = Some((Cursor::at(slot, state), priority));
+                remembered.last_changed(before, self.last_bytes());
+            }
         }
+    }
+
+    pub(super) fn tenants(&mut self, level: usize) -> &mut Tenants {
+        &mut self.tenants[level]
+    }
+
+    /// What its places take, and who was served last.
+    pub(super) fn weigh(&self) -> (usize, usize) {
+        (self.tenants.iter().map(Tenants::bytes).sum(), self.last_bytes())
+    }
+
+    fn last_bytes(&self) -> usize {
+        self.last.as_ref().map_or(0, |(last, _)| size_of::<FairTurns>() + last.buffer())
     }
 
     /// How many tenants go on somewhere.
@@ -83,16 +108,16 @@ impl FairTurns {
     }
 
     /// The turn of the last tenant is over: takes note of where it goes on.
-    fn leave(&mut self, view: View<'_>) -> Result<(), UnknownAt> {
+    fn leave(&mut self, view: View<'_>, remembered: &mut Remembered) -> Result<(), UnknownAt> {
         let Some((last, priority)) = &self.last else { return Ok(()) };
         let until = Name::tenant_end(last.name.tenant());
         let behind = before(view.at(*priority).next(From::Behind(last)), &until);
         let behind = behind.map_err(|unknown| (*priority, unknown))?;
         let tenants = &mut self.tenants[priority.level()];
         match behind.filter(|slot| view.tenant(*slot) == last.tenant) {
-            Some(next) => tenants.keep(last.clone(), next),
+            Some(next) => tenants.keep(last.clone(), next, remembered),
             // Its next turn begins with its first anyway.
-            None => tenants.forget(last.tenant),
+            None => tenants.forget(last.tenant, remembered),
         }
         Ok(())
     }

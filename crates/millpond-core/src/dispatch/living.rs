@@ -127,6 +127,7 @@ impl Dispatcher {
     /// The scopes are summed up, those that nobody uses are known, and clients are charged for what they set up.
     pub(crate) fn check_living(&self) {
         self.scopes.check_living();
+        self.reach.check_known_bytes();
         assert_eq!(self.count_found(), self.found, "sessions that a start has found are counted");
         let mut charged: BTreeMap<Client, usize> = BTreeMap::new();
         for (_, consumer) in &self.consumers {

@@ -11,6 +11,7 @@ pub(crate) mod living;
 pub(crate) mod offices;
 pub(crate) mod rations;
 pub(crate) mod reach;
+mod remembered;
 pub(crate) mod repeats;
 pub(crate) mod scope;
 pub(crate) mod scopes;

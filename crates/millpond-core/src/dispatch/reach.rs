@@ -11,9 +11,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use millpond_types::limits::{PREFIXES_MAX, PRIORITIES};
 use millpond_types::{Priority, TopicName};
 
-use crate::dispatch::stretches::{Span, Stretches};
+use crate::dispatch::stretches::{FORGET_SHARE, Span, Stretches, Uses};
 use crate::dispatch::turns::TENANTS_MAX;
 use crate::fact::GroupNumber;
 use crate::state::topics::Edge;
@@ -30,6 +31,11 @@ const TENANTS_FOUND: u32 = 16;
 /// One part in so many of the room for topics is for what is read ahead: there are two reads of each stretch in memory,
 /// the one that is served and the next, and what was served stays until it is finished.
 const AHEAD_SHARE: usize = 4;
+/// Stretches that are kept in however little room: some quarter of a megabyte, or six times that with the longest names. To know
+/// whose turn it is may take one of each prefix of a scope at each priority, and where they have to be read, they come one
+/// after another.
+const STRETCHES_MIN: usize = 1024;
+const _: () = assert!(STRETCHES_MIN * (FORGET_SHARE - 1) / FORGET_SHARE > PREFIXES_MAX * PRIORITIES);
 /// About what a topic with a message or two takes of that room. Those that hold more are found to when they come.
 const TOPIC_BYTES: usize = 512;
 
@@ -65,8 +71,32 @@ struct ColdShelf {
     asked: BTreeSet<Vec<u8>>,
 }
 
+/// How many stretches there are, and what they take.
+#[derive(Default, PartialEq, Debug)]
+struct Known {
+    count: usize,
+    bytes: usize,
+}
+
+impl Known {
+    fn add(&mut self, stretches: &Stretches) {
+        self.count += stretches.count();
+        self.bytes += stretches.bytes();
+    }
+
+    fn take_off(&mut self, stretches: &Stretches) {
+        self.count -= stretches.count();
+        self.bytes -= stretches.bytes();
+    }
+}
+
 pub(crate) struct Reach {
     shelves: BTreeMap<(GroupNumber, Priority), ColdShelf>,
+    /// The stretches of all shelves.
+    known: Known,
+    /// How many bytes they may take.
+    known_room: usize,
+    uses: Uses,
     wanted: Vec<Want>,
     /// Bytes that topics which are read ahead may take, of all stretches of a shelf together.
     room: usize,
@@ -80,6 +110,9 @@ impl Default for Reach {
     fn default() -> Reach {
         Reach {
             shelves: BTreeMap::new(),
+            known: Known::default(),
+            known_room: usize::MAX,
+            uses: Uses::default(),
             wanted: Vec::new(),
             room: usize::MAX,
             topic_bytes: TOPIC_BYTES,
@@ -92,6 +125,16 @@ impl Reach {
     /// Sets how many bytes there are for topics in memory.
     pub(crate) fn set_room(&mut self, bytes: usize) {
         self.room = bytes / AHEAD_SHARE;
+    }
+
+    /// Sets how many bytes there are for stretches.
+    pub(super) fn set_known_room(&mut self, bytes: usize) {
+        self.known_room = bytes;
+    }
+
+    /// How many bytes stretches take.
+    pub(super) fn known_bytes(&self) -> usize {
+        self.known.bytes
     }
 
     /// Topics that were read ahead take so many bytes together: as many fewer are read ahead the more they take, and more
@@ -120,18 +163,18 @@ impl Reach {
 
     /// Whether it is known without a closer look that nothing unknown is between two edges.
     pub(crate) fn is_known(&self, group: GroupNumber, priority: Priority, from: Edge<'_>, until: Edge<'_>) -> bool {
-        self.shelf(group, priority).is_none_or(|shelf| shelf.stretches.reach_over(from, until))
+        self.shelf(group, priority).is_none_or(|shelf| shelf.stretches.reach_over(from, until, &self.uses))
     }
 
     /// The first unknown part of a span.
     pub(crate) fn first_unknown(&self, group: GroupNumber, priority: Priority, span: &Span) -> Option<Span> {
-        self.shelf(group, priority)?.stretches.first_unknown(span)
+        self.shelf(group, priority)?.stretches.first_unknown(span, &self.uses)
     }
 
     /// Where to read on, if a topic that is served stands near the end of its stretch and nobody has asked for more yet.
     pub(crate) fn read_on(&self, group: GroupNumber, priority: Priority, served: &TopicName) -> Option<&[u8]> {
         let shelf = self.shelf(group, priority)?;
-        let stretch = shelf.stretches.with(served).filter(|_| !self.is_held_back)?;
+        let stretch = shelf.stretches.with(served, &self.uses).filter(|_| !self.is_held_back)?;
         let is_near = Name::compare_key(served.as_bytes(), &stretch.ahead).is_ge();
         (is_near && !shelf.asked.contains(&stretch.span.until)).then_some(&stretch.span.until[..])
     }
@@ -199,16 +242,18 @@ impl Reach {
     /// A topic has left memory for a shelf, and is passed over there.
     pub(crate) fn pass_over(&mut self, group: GroupNumber, priority: Priority) {
         // Where there is no shelf, all of it is known, and stays so.
-        let known = || ColdShelf { stretches: Stretches::whole(), ..ColdShelf::default() };
+        let known = || {
+            let stretches = Stretches::whole(&self.uses);
+            self.known.add(&stretches);
+            ColdShelf { stretches, ..ColdShelf::default() }
+        };
         let shelf = self.shelves.entry((group, priority)).or_insert_with(known);
         shelf.cold += 1;
     }
 
     /// It is not known any more whether a topic stands on a shelf and not in memory.
     pub(crate) fn forget(&mut self, group: GroupNumber, priority: Priority, name: &TopicName) {
-        if let Some(shelf) = self.shelves.get_mut(&(group, priority)) {
-            shelf.stretches.forget(name);
-        }
+        self.change_known((group, priority), |stretches, _| stretches.forget(name));
     }
 
     /// A topic of a shelf has come into memory, or is gone.
@@ -216,6 +261,7 @@ impl Reach {
         let shelf = self.shelves.get_mut(&(group, priority)).expect("a cold topic is on a shelf");
         shelf.cold -= 1;
         if shelf.cold == 0 {
+            self.known.take_off(&shelf.stretches);
             self.shelves.remove(&(group, priority));
         }
     }
@@ -232,9 +278,40 @@ impl Reach {
     pub(crate) fn know(&mut self, from: &KeyBytes, until: &KeyBytes) {
         let ((group, priority, from), (_, _, until)) = (parse_bound(from), parse_bound(until));
         // Where none is cold any more, that is known without stretches.
-        if let Some(shelf) = self.shelves.get_mut(&(group, priority)) {
-            shelf.stretches.add(Span { from: from.to_vec(), until: until.to_vec() });
+        let span = Span { from: from.to_vec(), until: until.to_vec() };
+        self.change_known((group, priority), |stretches, uses| stretches.add(span, uses));
+    }
+
+    /// Changes what is known of a shelf, if it is there.
+    fn change_known(&mut self, shelf: (GroupNumber, Priority), change: impl FnOnce(&mut Stretches, &Uses)) {
+        let Some(ColdShelf { stretches, .. }) = self.shelves.get_mut(&shelf) else { return };
+        self.known.take_off(stretches);
+        change(stretches, &self.uses);
+        self.known.add(stretches);
+        if self.known.bytes > self.known_room {
+            self.forget_stretches();
         }
+    }
+
+    /// Forgets those that were of use before all others, of whatever shelf, until there is room.
+    fn forget_stretches(&mut self) {
+        while self.known.bytes > self.known_room && self.known.count > STRETCHES_MIN {
+            let mut uses: Vec<u64> = self.shelves.values().flat_map(|shelf| shelf.stretches.uses()).collect();
+            let share = uses.len() / FORGET_SHARE;
+            let (_, last, _) = uses.select_nth_unstable(share);
+            self.shelves.values_mut().for_each(|shelf| shelf.stretches.forget_old(*last));
+            self.known = self.weigh_known();
+        }
+    }
+
+    fn weigh_known(&self) -> Known {
+        let mut known = Known::default();
+        self.shelves.values().for_each(|shelf| known.add(&shelf.stretches));
+        known
+    }
+
+    pub(super) fn check_known_bytes(&self) {
+        assert_eq!(self.known, self.weigh_known(), "what stretches take is summed up");
     }
 
     fn shelf(&self, group: GroupNumber, priority: Priority) -> Option<&ColdShelf> {

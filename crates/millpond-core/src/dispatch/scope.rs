@@ -14,8 +14,9 @@ use crate::dispatch::ConsumerSlot;
 use crate::dispatch::domain::Domain;
 use crate::dispatch::fair::{self, FairTurns, UnknownAt};
 use crate::dispatch::reach::Reach;
+use crate::dispatch::remembered::Remembered;
 use crate::dispatch::stretches::Span;
-use crate::dispatch::turns::Turns;
+use crate::dispatch::turns::{Tenants, Turns};
 use crate::dispatch::view::View;
 use crate::fact::GroupNumber;
 use crate::state::{State, TopicSlot};
@@ -37,6 +38,8 @@ pub(crate) struct Scope {
     pub(crate) hungry: VecDeque<ConsumerSlot>,
     /// Consumers attached, hungry or not.
     pub(super) users: usize,
+    /// When nobody used it any more, in the order of uses ([`Remembered::use_one`]).
+    pub(super) left: u64,
 }
 
 /// Who is served next from a scope.
@@ -89,23 +92,28 @@ impl Scope {
     pub(super) fn new(group: GroupNumber, domain: Domain) -> Scope {
         // What there is for it shows when it is first served.
         let (maybe, turns) = (Maybe::all(), [const { None }; PRIORITIES]);
-        Scope { group, domain, maybe, turns, fair: None, is_held: false, hungry: VecDeque::new(), users: 0 }
+        Scope { group, domain, maybe, turns, fair: None, is_held: false, hungry: VecDeque::new(), users: 0, left: 0 }
     }
 
     /// Lets tenants come before priorities, or not. Turns begin anew where that changes.
-    pub(super) fn set_dispatch(&mut self, dispatch: Dispatch) {
+    pub(super) fn set_dispatch(&mut self, dispatch: Dispatch, remembered: &mut Remembered) {
         if (dispatch == Dispatch::Fair) != self.fair.is_some() {
-            self.turns = [const { None }; PRIORITIES];
+            self.forget_turns(remembered);
             self.fair = (dispatch == Dispatch::Fair).then(Box::default);
         }
     }
 
     /// The topic whose turn it is at the highest priority, or what has to be read before that is known.
-    pub(crate) fn next_turn(&mut self, state: &State, reach: &Reach) -> Result<Option<Turn>, UnknownAt> {
+    pub(super) fn next_turn(
+        &mut self,
+        state: &State,
+        reach: &Reach,
+        remembered: &mut Remembered,
+    ) -> Result<Option<Turn>, UnknownAt> {
         let view = View { state, reach, group: self.group, domain: &self.domain, priority: Priority::HIGHEST };
         let next = match &mut self.fair {
-            Some(turns) => turns.next(&mut self.maybe, view)?,
-            None => Scope::next_by_priority(&mut self.maybe, &mut self.turns, view)?,
+            Some(turns) => turns.next(&mut self.maybe, view, remembered)?,
+            None => Scope::next_by_priority(&mut self.maybe, &mut self.turns, view, remembered)?,
         };
         let Some((slot, priority, left)) = next else { return Ok(None) };
         let view = view.at(priority);
@@ -121,10 +129,15 @@ impl Scope {
         maybe: &mut Maybe,
         turns: &mut [Option<Box<Turns>>; PRIORITIES],
         view: View<'_>,
+        remembered: &mut Remembered,
     ) -> Result<Option<(TopicSlot, Priority, u32)>, UnknownAt> {
         while let Some(priority) = maybe.priorities().next() {
-            let turns = turns[priority.level()].get_or_insert_default();
-            match turns.next(view.at(priority)).map_err(|unknown| (priority, unknown))? {
+            let next = match &mut turns[priority.level()] {
+                Some(turns) => turns.next(view.at(priority), remembered),
+                // It begins with the first, and is remembered when that was served.
+                None => view.at(priority).first().map(|first| first.map(|slot| (slot, 0))),
+            };
+            match next.map_err(|unknown| (priority, unknown))? {
                 None => maybe.rule_out(priority),
                 Some((slot, left)) => return Ok(Some((slot, priority, left))),
             }
@@ -154,14 +167,47 @@ impl Scope {
     }
 
     /// A topic was served; `left` messages of its turn are for later.
-    pub(crate) fn served(&mut self, turn: &Turn, left: u32, state: &State) {
+    pub(super) fn served(&mut self, turn: &Turn, left: u32, state: &State, remembered: &mut Remembered) {
         match &mut self.fair {
-            Some(turns) => turns.served(turn.slot, turn.priority, left, state),
+            Some(turns) => turns.served((turn.slot, turn.priority), left, state, remembered),
             None => {
-                let turns = self.turns[turn.priority.level()].as_mut().expect("it was asked whose turn it is");
-                turns.served(turn.slot, left, state);
+                let turns = self.turns[turn.priority.level()].get_or_insert_default();
+                turns.served(turn.slot, left, state, remembered);
             }
         }
+    }
+
+    /// Turns begin anew.
+    pub(super) fn forget_turns(&mut self, remembered: &mut Remembered) {
+        self.forget_places(remembered);
+        let (_, lasts) = self.weigh_turns();
+        remembered.last_changed(lasts, 0);
+        self.turns = [const { None }; PRIORITIES];
+        self.fair = None;
+    }
+
+    /// Every tenant begins with its first topic again.
+    pub(super) fn forget_places(&mut self, remembered: &mut Remembered) {
+        for level in 0..PRIORITIES {
+            if let Some(tenants) = self.tenants(level) {
+                tenants.forget_all(remembered);
+            }
+        }
+    }
+
+    /// Where tenants go on at a level.
+    pub(super) fn tenants(&mut self, level: usize) -> Option<&mut Tenants> {
+        match &mut self.fair {
+            Some(turns) => Some(turns.tenants(level)),
+            None => self.turns[level].as_mut().map(|turns| turns.tenants()),
+        }
+    }
+
+    /// What its places take, and who was served last.
+    pub(super) fn weigh_turns(&self) -> (usize, usize) {
+        let by_priority = self.turns.iter().flatten().map(|turns| turns.weigh());
+        let all = by_priority.chain(self.fair.iter().map(|turns| turns.weigh()));
+        all.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
 
     /// Nothing is known to be offered.

@@ -14,9 +14,11 @@ use slab::Slab;
 
 use crate::dispatch::ConsumerSlot;
 use crate::dispatch::domain::{Domain, List};
+use crate::dispatch::fair::UnknownAt;
 use crate::dispatch::living;
 use crate::dispatch::reach::Reach;
-use crate::dispatch::scope::{Scope, ScopeSlot};
+use crate::dispatch::remembered::Remembered;
+use crate::dispatch::scope::{Scope, ScopeSlot, Turn};
 use crate::fact::GroupNumber;
 use crate::state::topic::Topic;
 use crate::state::{State, TopicSlot};
@@ -36,6 +38,9 @@ pub(crate) struct Scopes {
     bytes: usize,
     /// Those that nobody uses.
     idle: BTreeSet<ScopeSlot>,
+    /// Those that nobody uses and whose turns are remembered, in the order in which they were left.
+    pub(super) left: BTreeSet<(u64, ScopeSlot)>,
+    pub(super) remembered: Remembered,
     /// The scope that is served first in the next turn, so that none always has the first pick.
     first: ScopeSlot,
 }
@@ -80,7 +85,8 @@ impl Scopes {
         self.idle.remove(&found);
         let namespace = of.0.groups[group].namespace;
         let scope = &mut self.slots[found as usize];
-        scope.set_dispatch(of.0.namespaces[namespace].policies.base.dispatch);
+        self.left.remove(&(scope.left, found));
+        scope.set_dispatch(of.0.namespaces[namespace].policies.base.dispatch, &mut self.remembered);
         scope.users += 1;
         Ok(found)
     }
@@ -93,6 +99,10 @@ impl Scopes {
         }
         let scope = &mut self.slots[slot as usize];
         scope.users -= 1;
+        if scope.users == 0 && scope.weigh_turns() != (0, 0) {
+            scope.left = self.remembered.use_one();
+            self.left.insert((scope.left, slot));
+        }
         if scope.users == 0 && !matches!(scope.domain, Domain::All) {
             self.idle.insert(slot);
         }
@@ -108,8 +118,29 @@ impl Scopes {
 
     /// The dispatch of a namespace with some groups is this from here on.
     pub(crate) fn set_dispatch(&mut self, groups: &[GroupNumber], dispatch: Dispatch) {
-        let of_them = self.slots.iter_mut().map(|(_, scope)| scope).filter(|scope| groups.contains(&scope.group));
-        of_them.for_each(|scope| scope.set_dispatch(dispatch));
+        for (slot, scope) in self.slots.iter_mut().filter(|(_, scope)| groups.contains(&scope.group)) {
+            scope.set_dispatch(dispatch, &mut self.remembered);
+            if scope.weigh_turns() == (0, 0) {
+                self.left.remove(&(scope.left, slot as ScopeSlot));
+            }
+        }
+    }
+
+    /// The topic whose turn it is in a scope, or what has to be read before that is known.
+    pub(super) fn next_turn(
+        &mut self,
+        slot: ScopeSlot,
+        state: &State,
+        reach: &Reach,
+    ) -> Result<Option<Turn>, UnknownAt> {
+        self.slots[slot as usize].next_turn(state, reach, &mut self.remembered)
+    }
+
+    /// A topic was served in a scope; `left` messages of its turn are for later.
+    pub(super) fn served(&mut self, slot: ScopeSlot, turn: &Turn, left: u32, state: &State) {
+        self.slots[slot as usize].served(turn, left, state, &mut self.remembered);
+        // Not before: whose turn it is may be asked again, when what had to be read for it is there.
+        self.forget_turns();
     }
 
     /// The scopes of a group that is deleted go with it.
@@ -319,10 +350,13 @@ impl Scopes {
         assert_eq!(bytes, self.bytes, "what the scopes take is summed up");
         let idle = self.slots.iter().filter(|(_, scope)| scope.users == 0 && !matches!(scope.domain, Domain::All));
         assert!(idle.map(|(slot, _)| slot as ScopeSlot).eq(self.idle.iter().copied()), "idle scopes are known");
+        self.check_remembered();
     }
 
     fn remove(&mut self, slot: ScopeSlot) {
-        let scope = self.slots.remove(slot as usize);
+        let mut scope = self.slots.remove(slot as usize);
+        scope.forget_turns(&mut self.remembered);
+        self.left.remove(&(scope.left, slot));
         self.bytes -= scope.domain.bytes();
         self.idle.remove(&slot);
         self.stirred.remove(&slot);

@@ -161,7 +161,7 @@ impl Core {
             // The consumer's share or credit may have run out in mid-turn: the next one goes on with it.
             let left = if turn.is_only { 0 } else { whole.saturating_sub(served) };
             self.refresh(turn.slot);
-            self.dispatcher.scopes.slots[scope as usize].served(&turn, left, &self.state);
+            self.dispatcher.scopes.served(scope, &turn, left, &self.state);
         }
         ControlFlow::Continue(())
     }
@@ -170,8 +170,8 @@ impl Core {
     /// meanwhile.
     fn next_turn(&mut self, scope: ScopeSlot) -> Result<Option<Turn>, Held> {
         let Dispatcher { scopes, reach, .. } = &mut self.dispatcher;
+        let next = scopes.next_turn(scope, &self.state, reach);
         let scope = &mut scopes.slots[scope as usize];
-        let next = scope.next_turn(&self.state, reach);
         scope.is_held = next.is_err();
         match next {
             Ok(Some(mut turn)) => {

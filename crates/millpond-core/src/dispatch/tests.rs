@@ -105,10 +105,10 @@ impl World {
 
     /// Serves one message of the topic whose turn it is, of turns of two.
     fn serve(&mut self, scope: usize) -> Option<(TopicName, Priority, u32, bool)> {
-        let scope = self.scopes[scope] as usize;
+        let scope = self.scopes[scope];
         loop {
             let Dispatcher { scopes, reach, .. } = &mut self.dispatcher;
-            match scopes.slots[scope].next_turn(&self.state, reach) {
+            match scopes.next_turn(scope, &self.state, reach) {
                 Ok(None) => return None,
                 Ok(Some(turn)) => {
                     let name = self.state.topics[turn.slot].name.clone();
@@ -121,7 +121,7 @@ impl World {
                         self.topics.remove(&name);
                     }
                     self.offer(turn.slot);
-                    self.dispatcher.scopes.slots[scope].served(&turn, left, &self.state);
+                    self.dispatcher.scopes.served(scope, &turn, left, &self.state);
                     if is_last {
                         self.state.topics.remove(turn.slot);
                     }
@@ -255,9 +255,13 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..80),
         limit in 1..5usize,
         is_fair: bool,
+        room in prop_oneof![Just(usize::MAX), 0..8000usize],
     ) {
         let dispatch = if is_fair { Dispatch::Fair } else { Dispatch::Priority };
         let (mut hot, mut cold) = (World::with(limit, dispatch), World::with(limit, dispatch));
+        for world in [&mut hot, &mut cold] {
+            world.dispatcher.set_turns_room(room);
+        }
         for step in steps {
             match step {
                 Step::Publish(at, high, count) => {
@@ -268,6 +272,7 @@ proptest! {
                 Step::Serve(scope, times) => {
                     for _ in 0..times {
                         prop_assert_eq!(hot.serve(scope), cold.serve(scope));
+                        prop_assert_eq!(hot.dispatcher.turns_bytes().0, cold.dispatcher.turns_bytes().0);
                     }
                 }
                 Step::Pause(at, stop) => {
@@ -357,6 +362,99 @@ fn the_room_for_topics_is_what_is_read_ahead_of_all_tenants() {
     };
     assert_eq!([limit(1, false), limit(100, false), limit(400, false)], [READ_AHEAD, 32_768 / 100, 32_768 / 400]);
     assert_eq!(limit(5, true), READ_AHEAD_MIN, "where there is no room, as few as may be");
+}
+
+/// A world of so many tenants with two topics each, and room to remember of about half of them where they go on.
+fn crowd(tenants: usize) -> World {
+    let mut world = World::new(100);
+    world.dispatcher.set_turns_room(tenants * 300);
+    for (tenant, topic) in (0..tenants).flat_map(|tenant| [(tenant, 1), (tenant, 2)]) {
+        world.publish(&name(&format!("t{tenant:03}/{topic}")), Priority::DEFAULT, 9);
+    }
+    world
+}
+
+impl World {
+    fn open(&mut self, filter: &Filter) -> usize {
+        let scopes = &mut self.dispatcher.scopes;
+        let scope = scopes.open(0, filter, (&self.state, &self.dispatcher.reach), usize::MAX);
+        self.scopes.push(scope.unwrap());
+        self.scopes.len() - 1
+    }
+
+    fn close(&mut self, scope: usize) {
+        self.dispatcher.scopes.close(self.scopes[scope], 0, false);
+    }
+
+    /// The topics that so many turns belong to.
+    fn turns(&mut self, scope: usize, turns: usize) -> Vec<TopicName> {
+        let served: Vec<_> = (0..2 * turns).map(|_| self.serve(scope).unwrap().0).collect();
+        self.dispatcher.check_living();
+        served.into_iter().step_by(2).collect()
+    }
+
+    fn places(&self, scope: usize) -> usize {
+        self.dispatcher.scopes.slots[self.scopes[scope] as usize].places(Priority::DEFAULT) - 1
+    }
+}
+
+#[test]
+fn where_turns_have_no_room_those_go_first_that_nobody_uses() {
+    let mut world = crowd(100);
+    let (first, second) = (world.open(&Filter::Prefixes([name("t")].into())), 0);
+    world.turns(first, 41);
+    world.close(first);
+    assert_eq!(world.places(first), 40);
+    world.turns(second, 31);
+    assert_eq!((world.places(first), world.places(second)), (0, 30), "what nobody uses is gone, all else is there");
+    world.open(&Filter::Prefixes([name("t")].into()));
+    assert_eq!(world.turns(first, 1), [name("t041/1")], "and who was served last is known");
+}
+
+#[test]
+fn where_turns_have_no_room_the_places_go_that_had_no_turn_for_longest() {
+    let mut world = crowd(100);
+    let (few, many) = (world.open(&Filter::Prefixes([name("t00")].into())), 0);
+    world.turns(many, 41);
+    world.turns(few, 10);
+    world.turns(many, 20);
+    let (places, (bytes, _)) = (world.places(many), world.dispatcher.turns_bytes());
+    assert!((30..50).contains(&places), "{places} of 60 had their turn not long ago");
+    assert!(bytes <= 15_000, "{bytes} bytes");
+    assert_eq!(world.turns(few, 2), [name("t000/2"), name("t001/2")], "so had these");
+    assert_eq!(world.turns(many, 41).last(), Some(&name("t001/1")), "who is forgotten begins with the first topic");
+    assert!(world.dispatcher.turns_bytes().0 <= 15_000);
+}
+
+#[test]
+fn who_was_served_last_is_forgotten_of_very_many_scopes_that_nobody_uses() {
+    let mut world = crowd(10);
+    for tenant in 0..10 {
+        let scope = world.open(&Filter::Topics([name(&format!("t00{tenant}/1"))].into()));
+        world.turns(scope, 1);
+        world.close(scope);
+    }
+    let (bytes, _) = world.dispatcher.turns_bytes();
+    assert!((400..1_100).contains(&bytes), "{bytes} bytes for three or fewer");
+}
+
+#[test]
+fn what_is_known_of_all_shelves_shares_a_room() {
+    const ROOM: usize = 1_000_000;
+    let mut reach = Reach::default();
+    reach.set_known_room(ROOM);
+    for (group, tenant) in (0..2).flat_map(|group| (0..3_000).map(move |tenant| (group, tenant))) {
+        reach.add(group, Priority::DEFAULT, 1);
+        let span = Span::of_prefix(format!("{tenant:04}/{}", "x".repeat(100)).as_bytes());
+        let bound = |name| Key::topic_bound(group, Shelf::Ready(Priority::DEFAULT), name);
+        reach.know(&bound(&span.from), &bound(&span.until));
+        reach.check_known_bytes();
+        assert!(reach.known_bytes() <= ROOM, "{} bytes", reach.known_bytes());
+        assert_eq!(reach.first_unknown(group, Priority::DEFAULT, &span), None, "what came last is known");
+    }
+    assert!(reach.known_bytes() > ROOM / 5 * 4, "{} bytes", reach.known_bytes());
+    let first = Span::of_prefix(format!("0000/{}", "x".repeat(100)).as_bytes());
+    assert!(reach.first_unknown(0, Priority::DEFAULT, &first).is_some(), "what was of no use for longest is not");
 }
 
 fn name(text: &str) -> TopicName {

@@ -77,9 +77,9 @@ impl Core {
         if scope.hungry.is_empty() {
             return;
         }
-        let turn = scope.next_turn(&self.state, &self.dispatcher.reach);
+        let turn = scopes.next_turn(slot, &self.state, &self.dispatcher.reach);
         // Who waits for what was being read, and that was nothing, is told so as well.
-        scope.is_held = turn.is_err();
+        scopes.slots[slot as usize].is_held = turn.is_err();
         // Where it takes a read to know, nobody can say that it was forgotten.
         let is_forgotten = matches!(&turn, Ok(Some(turn)) if !is_stirred || !turn.is_at(before));
         self.dispatcher.watch.forgotten += u64::from(is_forgotten);

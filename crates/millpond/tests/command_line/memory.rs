@@ -291,6 +291,49 @@ fn a_publish_to_many_topics_in_many_groups_has_a_bound() {
     assert!(most < 96 * MIB, "{most} bytes for one publish");
 }
 
+/// Each filter has turns of its own, and for each tenant the name of the topic behind which it goes on, long after the topic
+/// has left memory.
+#[test]
+fn turns_of_many_tenants_and_filters_share_a_bound() {
+    const TENANTS: usize = 2500;
+    const FILTERS: usize = 24;
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+    let (runtime, namespace) = (runtime(), NamespaceName::default());
+    let name = |tenant: usize, topic: usize| format!("{}{tenant:04}/{}{topic}", "a".repeat(64), "x".repeat(420));
+    let client = runtime.block_on(async {
+        let client = Client::connect(broker.address.as_str()).await.unwrap();
+        // Of each tenant the first topic is enough for the first turn of every filter.
+        for tenants in (0..TENANTS).collect::<Vec<_>>().chunks(100) {
+            let topics = tenants.iter().flat_map(|tenant| [(*tenant, 1, FILTERS + 4), (*tenant, 2, 2)]);
+            let messages = topics.flat_map(|(tenant, topic, count)| {
+                let topic = TopicName::try_from(name(tenant, topic).as_str()).unwrap();
+                std::iter::repeat_with(move || Message::new(topic.clone(), "x")).take(count)
+            });
+            client.publish_many(&namespace, messages.collect()).await.unwrap();
+        }
+        client
+    });
+    for length in 1..=FILTERS {
+        let filter = Filter::Prefixes(vec![TopicName::try_from("a".repeat(length).as_str()).unwrap()]);
+        let mut got = 0;
+        while got <= TENANTS {
+            let options = ReceiveOptions {
+                filter: filter.clone(),
+                messages: 1000,
+                wait: Duration::from_secs(10),
+                at_most_once: true,
+                ..ReceiveOptions::new(namespace.clone())
+            };
+            let some = runtime.block_on(client.receive(options)).unwrap().len();
+            assert!(some > 0, "nothing comes after {got}");
+            got += some;
+        }
+    }
+    let most = broker.status("VmHWM:") * 1024;
+    assert!(most < 64 * MIB, "the turns of {FILTERS} filters make the broker take {most} bytes");
+}
+
 /// In one topic, so that they are nothing but what that topic takes.
 #[test]
 fn very_many_delayed_messages_of_one_topic_take_little_memory() {
