@@ -179,7 +179,7 @@ pub struct TopicPage {
     pub name: TopicName,
     /// Where the sequences of a priority that it has not used yet begin.
     pub floor: u64,
-    /// Its next lease number.
+    /// Above every lease number that it was given.
     pub next_lease: LeaseNumber,
     /// In which it last came into being or was recalled ([`Fact::TopicRecalled`](crate::fact::Fact::TopicRecalled)).
     pub epoch: Epoch,

@@ -13,7 +13,7 @@ pub struct TopicNumber(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Sequence(pub u64);
 
-/// Names a lease within its topic, growing strictly for ever: a fencing token.
+/// Names a lease within its topic, growing strictly for ever and over all groups: a fencing token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LeaseNumber(pub u64);
 

@@ -248,7 +248,8 @@ impl Core {
             let count = allowed.min(next.count).min(fitting.max(1));
             let part = next.clone().split_front(count);
             let duration = consumer.lease.unwrap_or(policy.lease);
-            let lease = LeaseNumber(topic.next_lease.0.max(self.state.numbers.raised));
+            // Above those of all groups that have the topic: what is fenced by it need not know of groups.
+            let lease = LeaseNumber(self.state.numbers.floor());
             let at_most_once = consumer.at_most_once;
             if policy.leases_runs() && !at_most_once {
                 run.get_or_insert(lease);

@@ -47,6 +47,8 @@ pub(crate) struct Topic {
     pub(crate) hashes: Hashes,
     /// Where the sequences of a priority not used yet begin.
     pub(crate) floor: u64,
+    /// Above every lease that was given out here. Where the next one begins the broker's numbers say, above those of other groups
+    /// too; this one shows that they do, also in the replay of a journal from when each group counted by itself.
     pub(crate) next_lease: LeaseNumber,
     /// Priorities in use, lowest first.
     pub(crate) levels: Series<Level>,

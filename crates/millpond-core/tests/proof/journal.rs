@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millpond_core::fact::{Fact, FactLog, GroupNumber, NamespaceNumber};
+use millpond_core::fact::{Fact, FactLog, NamespaceNumber};
 use millpond_core::output::Extent;
 use millpond_types::block::{self, Sizes};
 use millpond_types::{Priority, TopicName, TopicNumber};
@@ -22,7 +22,7 @@ pub struct Journal {
     blocks: BTreeMap<u64, Bytes>,
     homes: BTreeMap<TopicNumber, Home>,
     next_sequence: BTreeMap<(Home, Priority), u64>,
-    next_lease: BTreeMap<(GroupNumber, Home), u64>,
+    next_lease: BTreeMap<Home, u64>,
     next_topic: u64,
 }
 
@@ -80,9 +80,9 @@ impl Journal {
                 self.sequence(*topic, *priority, first.0, u64::from(*count))
             }
             Fact::Redriven { topic, letter, sequence, .. } => self.sequence(*topic, letter.id.priority, sequence.0, 1),
-            Fact::Leased { topic, group, lease, count, .. } => {
-                let next = self.next_lease.entry((*group, self.homes[topic].clone())).or_default();
-                assert!(lease.0 >= *next, "lease numbers grow strictly within a topic, for ever");
+            Fact::Leased { topic, lease, count, .. } => {
+                let next = self.next_lease.entry(self.homes[topic].clone()).or_default();
+                assert!(lease.0 >= *next, "lease numbers grow strictly within a topic, over all groups, for ever");
                 *next = lease.0 + u64::from(*count);
             }
             _ => {}

@@ -12,7 +12,7 @@ use millpond_types::{LeaseNumber, MessageId, PublishOutcome, Receipt, Sequence};
 
 use crate::moves::moves;
 use crate::say;
-use crate::script::{Line, Names, bodies, command, duration};
+use crate::script::{Line, Names, bodies, command, duration, receipt};
 use crate::shell::Shell;
 
 #[test]
@@ -82,6 +82,11 @@ impl Script {
             }
             "room" => self.shell.core.set_room(line.words[0].parse().expect("bytes")),
             "disk" => self.shell.core.set_disk_full(line.words[0] == "full"),
+            // The numbers of leases, as whoever is fenced by them sees them.
+            "leases" => {
+                let number = |word: &&str| format!("{word}: {}", receipt(word, &self.names).lease.0);
+                return line.words.iter().map(number).collect();
+            }
             "wake" => return vec![self.shell.next_wake().map_or("never".into(), |wait| format!("in {wait} ms"))],
             _ => return self.turn(text.split(" | ").map(str::trim).collect()),
         }

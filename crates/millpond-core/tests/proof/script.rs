@@ -1,7 +1,8 @@
 //! The small language of scenarios: one command a line, read here.
 //!
 //! `VERB WORD... KEY=VALUE...`. Messages are known by their bodies: `ack m1` takes the last receipt that `m1` was
-//! delivered with, `ack m1@1` that of its first delivery. `m*3` stands for `m1 m2 m3`, and `m1#x` carries the dedup id
+//! delivered with, `ack m1@1` that of its first delivery, and `leases m1@1 m1` tells the numbers of such leases. `m*3`
+//! stands for `m1 m2 m3`, and `m1#x` carries the dedup id
 //! `x`. `body_max=2` says that the edge takes no body of more bytes. `move m1` moves the run that was stored with `m1` in front. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
 //! one turn. `route X m1 key=K` publishes to an exchange, by what the edge knows of it. `forward m1 m2 -> a m3 + b m4` acks the first and publishes the others.
 

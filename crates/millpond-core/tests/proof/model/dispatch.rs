@@ -59,10 +59,9 @@ impl Model {
         for other in self.topics.keys().filter(competes) {
             assert!(self.ready_level(other) <= Some(stand), "{other} goes before {place}");
         }
-        let topic = &self.topics[place];
         assert!(count <= self.room(place), "{place} has no room for {count} more leases");
         assert!(count <= self.tokens(place), "{place} has no tokens for {count} more leases");
-        let lease = topic.next_lease.max(self.raised);
+        let lease = self.high_water.max(self.raised);
         if self.policy_of(&place.name).run > 1 && !consumer.at_most_once {
             let left = self.in_run.as_ref().map_or(u64::from(self.policy_of(&place.name).run), |of| of.left) - count;
             let first = self.in_run.as_ref().map_or(run.receipt.lease, |of| of.first);
@@ -101,7 +100,6 @@ impl Model {
         }
         let is_limited = self.policy_of(&place.name).rate.is_some();
         let topic = self.topics.get_mut(place).unwrap();
-        topic.next_lease = lease + count;
         topic.tokens.leased += if is_limited { count } else { 0 };
         self.high_water = self.high_water.max(lease + count);
         let consumer = &mut self.consumers[at];

@@ -93,16 +93,16 @@ impl Model {
         if self.topics.contains_key(place) {
             return;
         }
-        let next_lease = self.high_water.max(self.raised);
+        let above_all = self.high_water.max(self.raised);
         let highest = |topic: &Topic| topic.next.values().copied().fold(topic.floor, u64::max);
         let others = self.siblings(&place.name).map(|(_, topic)| (topic.number, highest(topic)));
         let (number, floor) = others.max_by_key(|(_, floor)| *floor).unwrap_or_else(|| {
             let number = self.next_topic.max(self.raised);
-            (TopicNumber(number), next_lease)
+            (TopicNumber(number), above_all)
         });
         self.next_topic = self.next_topic.max(number.0 + 1);
         let (next, messages, tokens) = (BTreeMap::new(), BTreeMap::new(), Tokens::default());
-        self.topics.insert(place.clone(), Topic { number, floor, next, next_lease, tokens, messages });
+        self.topics.insert(place.clone(), Topic { number, floor, next, tokens, messages });
     }
 
     /// The first group that starts is given what the others hold, each message once and as if it were new.

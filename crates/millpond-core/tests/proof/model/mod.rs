@@ -59,7 +59,6 @@ pub struct Topic {
     pub number: TopicNumber,
     floor: u64,
     pub next: BTreeMap<Priority, u64>,
-    next_lease: u64,
     tokens: rate::Tokens,
     /// All that are not finished.
     pub messages: BTreeMap<Key, Message>,
