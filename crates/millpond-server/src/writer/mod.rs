@@ -147,6 +147,11 @@ impl<H: Host> Writer<H> {
         self.fetching.is_waiting()
     }
 
+    /// Whether publishes wait for memory.
+    pub(crate) fn is_pushed_back(&self) -> bool {
+        self.pressure.is_on()
+    }
+
     /// One turn; returns how long the writer may sleep if nothing comes.
     fn turn(&mut self, batch: &mut Batch<Request, Reply>) -> Result<Option<Duration>, Failure> {
         let now = self.host.now();
