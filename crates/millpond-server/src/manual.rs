@@ -63,13 +63,17 @@ pub struct Closed {
 }
 
 impl<H: Host> ManualBroker<H> {
-    /// Begins service on an open directory, with the least memory that a broker may have, of which topics take `room`; and
-    /// what was found in the directory.
-    pub fn start(mut opened: Opened, room: usize, mut host: H) -> Result<(ManualBroker<H>, Recovery), OpenError> {
+    /// Begins service on an open directory, with the least memory that a broker may have, of which topics take `room` and
+    /// entries that are not on the disk yet `layers`; and what was found in the directory.
+    pub fn start(
+        mut opened: Opened,
+        [room, layers]: [usize; 2],
+        mut host: H,
+    ) -> Result<(ManualBroker<H>, Recovery), OpenError> {
         let mut clock = Clock::starting_from(opened.report.now, host.now());
         opened.start(clock.tick(host.now(), host.system()))?;
         let Opened { core, store, appender, committer, reader, housekeeper, mover, report } = opened;
-        let shares = Shares { room, ..Shares::of(MEMORY_MIN) };
+        let shares = Shares { room, layers, ..Shares::of(MEMORY_MIN) };
         let (hash_key, common) = (core.hash_key(), Common::new(Registry::holding()));
         let journal = Worker::new(&Journal::LANES, Journal::new(&common));
         let fetchers: Vec<_> = (0..THREADS).map(|_| Worker::new(&Fetcher::LANES, Fetcher::new(&store))).collect();
@@ -167,6 +171,11 @@ impl<H: Host> ManualBroker<H> {
     /// Whether a batch waits for which the disk had no room at all.
     pub fn is_stuck(&self) -> bool {
         self.writer.state.is_stuck()
+    }
+
+    /// Whether publishes wait for memory.
+    pub fn is_pushed_back(&self) -> bool {
+        self.writer.state.is_pushed_back()
     }
 
     /// Whether the journal rests, and a mark behind it says so.

@@ -56,13 +56,16 @@ const BATCH_MAX: u64 = BATCH_BYTES;
 /// millisecond. Whoever asks for anything waits for the turn that goes on and for its own, so more would be time that a few
 /// clients take from everyone else; with 16 MiB, sixteen that guessed receipts held others up for seconds.
 pub(crate) const FINISHING_TURN: usize = 256 << 10;
+/// What a turn takes of what makes dead letters, by the bytes of the letters: what it overdraws the room for entries by, where
+/// it was just let in.
+pub(crate) const BURYING_TURN: usize = FINISHING_TURN;
 /// What a turn takes of forwards, which are both.
 pub(crate) const FORWARDING_TURN: usize = FINISHING_TURN;
 /// What a turn takes of publishes: ten thousand small messages in frames of a hundred, which is as long. Beside a full
 /// batch it stays below what a batch's memory has left.
 pub(crate) const PUBLISHING_TURN: usize = 512 << 10;
 /// Of each lane as much again is for those who ask for little.
-const LANES: usize = 2 * (FINISHING_TURN + FORWARDING_TURN + PUBLISHING_TURN);
+const LANES: usize = 2 * (FINISHING_TURN + BURYING_TURN + FORWARDING_TURN + PUBLISHING_TURN);
 /// The largest answer finds room when it is alone.
 const SENDING_MIN: u64 = FRAME_MAX as u64;
 /// A connection's task and its socket's state. The small frames that some hold in part, and the small answers that some do not

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use millpond_core::Core;
 use millpond_core::command::{Command, DedupMark, Level, Publish, PublishRun};
+use millpond_core::output::Output;
+use millpond_core::page::{DedupPage, Page};
+use millpond_core::store::{Key, Shelf, Store};
 use millpond_server::manual::{Host, ManualBroker};
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
 use millpond_types::block::{self, Sizes};
-use millpond_types::{Millis, NamespaceName, Priority, TopicName};
+use millpond_types::{MessageId, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime};
 
 /// What passes is told, in microseconds.
 #[derive(Clone)]
@@ -62,7 +65,7 @@ fn a_broker_at_rest_writes_a_checkpoint_when_many_dedup_ids_are_over() {
     let clock = Clock { begin: Instant::now(), passed: Arc::default() };
     let options = OpenOptions { young_bytes: 1 << 20, ..OpenOptions::default() };
     let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
-    let (mut broker, _) = ManualBroker::start(opened, 64 << 20, clock.clone()).unwrap();
+    let (mut broker, _) = ManualBroker::start(opened, [64 << 20, 2 << 20], clock.clone()).unwrap();
     for batch in 0..10 {
         let ticket = ManualBroker::<Clock>::ticket(batch);
         let mut waiting = broker.submit(ticket, publish(batch * 10_000, 10_000));
@@ -97,4 +100,46 @@ fn a_broker_at_rest_writes_a_checkpoint_when_many_dedup_ids_are_over() {
     assert!(sleep.is_some(), "and it looks again when it is known what is left");
     while broker.housekeeper.tend().unwrap() {}
     assert_eq!(rest(&mut broker).0, None, "then it rests for good");
+}
+
+/// Who only looks has entries brought into memory and put back, and nothing is said in the journal.
+#[test]
+fn a_broker_at_rest_writes_a_checkpoint_where_publishes_wait_for_the_room_that_it_makes() {
+    const LAYERS: usize = 64 << 10;
+    let clock = Clock { begin: Instant::now(), passed: Arc::default() };
+    let options = OpenOptions { young_bytes: LAYERS / 2, ..OpenOptions::default() };
+    let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
+    let mut store = opened.store.clone();
+    let (mut broker, _) = ManualBroker::start(opened, [64 << 20, LAYERS], clock.clone()).unwrap();
+    let go_on = |broker: &mut ManualBroker<Clock>| {
+        let sleep = broker.write().unwrap();
+        while broker.commit() || broker.fetch(0) || broker.fetch(1) || broker.housekeeper.step().unwrap() {}
+        clock.passed.fetch_add(sleep.map_or(1000, |sleep| sleep.as_micros() as u64), Ordering::Relaxed);
+    };
+    let mut hashes = 0..;
+    let mut fill = || {
+        while store.memory().young <= LAYERS {
+            let id = MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(1) };
+            let hash = hashes.next().expect("they are many");
+            let page = Page::Dedup(DedupPage { namespace: 0, hash, id, until: WallTime::NEVER });
+            store.put(&Key::of(&page, Shelf::Idle), &page);
+        }
+    };
+    // The first checkpoint has a mark behind it, and the second nothing.
+    for _ in 0..2 {
+        fill();
+        (0..100).for_each(|_| go_on(&mut broker));
+        assert!(broker.is_marked());
+    }
+    fill();
+    let ticket = ManualBroker::<Clock>::ticket(1);
+    assert!(broker.submit(ticket, publish(0, 10)).is_none());
+    for _ in 0..100 {
+        go_on(&mut broker);
+        let told = broker.take_told();
+        if told.iter().any(|output| matches!(output, Output::Reply { ticket: of, .. } if *of == ticket)) {
+            return;
+        }
+    }
+    panic!("nobody answers");
 }

@@ -54,7 +54,7 @@ impl Broker {
         let opened = open::<Core>(Arc::new(disk.clone()), &options)?;
         let promises = Promises::new(plan.options.identity.hash_key, false);
         let stage = Stage::new(clock, canary, plan.own_hand_max, (room, !plan.reads_late), promises);
-        let (manual, report) = ManualBroker::start(opened, options.room, stage)?;
+        let (manual, report) = ManualBroker::start(opened, [options.room, 2 * options.young_bytes], stage)?;
         let (clock, waiting) = (clock.clone(), VecDeque::new());
         Ok((Broker { manual, wakes: Some(clock.now()), clock, canary, waiting }, report))
     }
@@ -135,6 +135,11 @@ impl Broker {
     /// Whether a batch waits for which the disk has no room at all.
     pub fn is_stuck(&self) -> bool {
         self.manual.is_stuck()
+    }
+
+    /// Whether publishes wait for memory.
+    pub fn is_pushed_back(&self) -> bool {
+        self.manual.is_pushed_back()
     }
 
     /// Whether the journal rests, and is marked.

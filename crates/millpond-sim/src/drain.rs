@@ -17,6 +17,12 @@ const SECONDS_LAST: u64 = 12;
 /// Rounds without a deadline or an end after which what is left is stuck: answers and hand-overs take two or three.
 const ROUNDS_IDLE: u32 = 10;
 
+/// Milliseconds after which a writer that holds publishes back has looked again whether it still has to.
+const PRESSED_AGAIN: u64 = 11;
+/// How often it may find that it has to: each time a checkpoint is written, and what was let in behind the one before may be
+/// too much again.
+const ROUNDS_PRESSED: u32 = 100;
+
 impl World {
     /// Finishes everything.
     pub(crate) fn drain(&mut self) -> Result<(), Violation> {
@@ -25,6 +31,7 @@ impl World {
         self.wires.smooth();
         // Groups that are still to be made come before those who read for them.
         self.settle()?;
+        self.let_in()?;
         let (mut idle, mut left) = (0, 0);
         for _ in 0..ROUNDS {
             let mut requests = self.clients.finish();
@@ -37,6 +44,10 @@ impl World {
             // The model knows it without a walk.
             let is_left = self.promises.model.left().is_some() || stuck::left(&self.ledger).is_some();
             if !is_left && !self.is_anything_led() {
+                self.let_in()?;
+                if self.promises.model.left().is_some() {
+                    continue;
+                }
                 return self.look_at_the_end();
             }
             let wake = self.broker().core().next_wake();
@@ -52,6 +63,18 @@ impl World {
             }
         }
         Err(stuck::violation(&self.ledger, &self.promises.model))
+    }
+
+    /// What waits for memory comes in: a checkpoint makes room for it, whatever else goes on.
+    fn let_in(&mut self) -> Result<(), Violation> {
+        for _ in 0..ROUNDS_PRESSED {
+            if !self.broker().is_pushed_back() {
+                return Ok(());
+            }
+            self.clock.pass(PRESSED_AGAIN);
+            self.settle()?;
+        }
+        Err(Violation::stuck("publishes wait for memory, and no checkpoint makes room".into()))
     }
 
     /// Whether anything is left of what the candidates were published.

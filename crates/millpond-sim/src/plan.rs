@@ -45,7 +45,7 @@ impl Plan {
         let options = OpenOptions {
             segment_bytes: *stream.pick(&[8 << 10, 16 << 10, 64 << 10]),
             checkpoint_entries: *stream.pick(&[10, 100, 400_000]),
-            young_bytes: 128 << 20,
+            young_bytes: *stream.pick(&[1 << 10, 4 << 10, 128 << 20]),
             filter_bytes: 64 << 20,
             room: *stream.pick(&[0, 4 << 10, 64 << 10, 256 << 20]),
             bounds: *stream.pick(&[LevelBounds::ENDS, SHORT]),

@@ -176,7 +176,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 41] = [
+pub const HAPPENED: [&str; 42] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
@@ -193,6 +193,7 @@ pub const HAPPENED: [&str; 41] = [
     "policies changed",
     "power cuts",
     "power cuts in a start",
+    "publishes held back",
     "sessions expired",
     "sessions resumed",
     "topics back",

@@ -231,7 +231,9 @@ impl World {
         broker.stage().connections = self.wires.numbers();
         broker.stage().lend(&mut self.ledger, &mut self.promises);
         let (was_stuck, was_marked) = (broker.is_stuck(), broker.is_marked());
+        let was_pushed_back = broker.is_pushed_back();
         let turned = broker.write();
+        self.sights.saw_many("publishes held back", u64::from(broker.is_pushed_back() && !was_pushed_back));
         self.sights.saw_many("batches without room", u64::from(broker.is_stuck() && !was_stuck));
         self.sights.saw_many("marks", u64::from(broker.is_marked() && !was_marked));
         broker.stage().lend(&mut self.ledger, &mut self.promises);

@@ -22,7 +22,7 @@ use super::conversation::{Conversation, IDLE};
 use super::outbox::{Close, Outbox};
 use super::toll::Toll;
 use crate::update_queue::{Place, Source};
-use crate::writer::{FINISHING, OF_CONNECTIONS, Request};
+use crate::writer::{BURYING, FINISHING, OF_CONNECTIONS, Request};
 
 /// See the module.
 pub(crate) struct Connection {
@@ -73,6 +73,10 @@ impl Connection {
     /// the beginning of a frame, unless [`Connection::has_frames`].
     pub(crate) fn hear(&mut self, bytes: &mut BytesMut, most: usize, now: Instant) -> Result<usize, Close> {
         self.has_frames = false;
+        if self.conversation.is_burying {
+            let waits = &self.conversation.lanes[BURYING];
+            self.conversation.is_burying = !waits.is_empty() || self.writer.has_waiting(BURYING);
+        }
         for frames in 0..most {
             if self.conversation.is_behind() {
                 self.has_frames = true;
@@ -163,10 +167,10 @@ impl Connection {
     }
 
     /// The lanes that its commands go to now. Most of those that are answered at length are in the first one: they wait for a
-    /// client that does not read. Publishes go on, for others wait for their room.
+    /// client that does not read, and so does all else that finishes. Publishes go on, for others wait for their room.
     fn open_lanes(&self) -> impl Iterator<Item = usize> + use<> {
         let is_behind = self.conversation.is_behind();
-        OF_CONNECTIONS.into_iter().filter(move |lane| *lane != FINISHING || !is_behind)
+        OF_CONNECTIONS.into_iter().filter(move |lane| ![FINISHING, BURYING].contains(lane) || !is_behind)
     }
 
     /// Why it ends now, where it was asked to and all that it was asked is answered.

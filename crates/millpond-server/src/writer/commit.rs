@@ -17,7 +17,7 @@ use super::clock::TURN_MAX;
 use super::journal::{Committed, NotDone};
 use super::outgoing::Outgoing;
 use super::{Host, Job, Request, Writer};
-use crate::writer::request::{FINISHING, RETURNING};
+use crate::writer::request::{BURYING, RETURNING};
 
 /// What nobody waits for is synced after so long, and a quiet journal is marked after so long.
 const QUIET: Duration = Duration::from_millis(100);
@@ -92,7 +92,7 @@ impl<H: Host> Writer<H> {
         if self.committer.is_some() && self.stuck.is_none() || !self.appender.is_full() {
             self.pressure.open_lanes()
         } else if bytes < FINISHING_MAX {
-            FINISHING + 1
+            BURYING + 1
         } else {
             RETURNING + 1
         }

@@ -32,7 +32,7 @@ pub(crate) use journal::{Job, Journal};
 use outgoing::{Calls, Outgoing};
 use pressure::Pressure;
 pub(crate) use pressure::Reason;
-pub(crate) use request::{FINISHING, LANES, OF_CONNECTIONS, PUBLISHING, Request, lanes};
+pub(crate) use request::{BURYING, FINISHING, LANES, OF_CONNECTIONS, PUBLISHING, Request, lanes};
 
 use crate::memory::Shares;
 use crate::metrics::Counting;
@@ -146,6 +146,11 @@ impl<H: Host> Writer<H> {
     /// Whether anything that the core wants is being read.
     pub(crate) fn is_fetching(&self) -> bool {
         self.fetching.is_waiting()
+    }
+
+    /// Whether publishes wait for memory.
+    pub(crate) fn is_pushed_back(&self) -> bool {
+        self.pressure.is_on()
     }
 
     /// One turn; returns how long the writer may sleep if nothing comes.

@@ -1,7 +1,7 @@
 //! Whether publishes have to wait, because memory or the disk's pace does not suffice for more; and before them those jobs of the
 //! core that change many entries, which are in no hurry.
 //!
-//! Finishing always goes on, for it is what makes room. Invariant: what makes publishes wait is held against its bound in
+//! Finishing always goes on, for it is what makes room; but for what makes dead letters, which takes some. Invariant: what makes publishes wait is held against its bound in
 //! each turn, so that they go on by themselves; a little below it, so that they do not stop and go with each turn.
 
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use millpond_storage::store::LayeredStore;
 
 use crate::memory::Shares;
 use crate::metrics::Metrics;
-use crate::writer::request::{FINISHING, FORWARDING, PUBLISHING};
+use crate::writer::request::{BURYING, FINISHING, FORWARDING, PUBLISHING};
 
 /// Of a bound, one part in so many lies between where publishes stop and where they go on.
 const SLACK: usize = 16;
@@ -87,12 +87,13 @@ impl Pressure {
     }
 
     /// How many lanes may be taken from. Forwards go on where topics are too many, for they may be all that ends leases; what is
-    /// short otherwise comes back by itself.
+    /// short otherwise comes back by itself. What makes dead letters adds entries, and has to wait for nothing else.
     pub(super) fn open_lanes(&self) -> usize {
         match self.reason {
             None => PUBLISHING + 1,
             Some(Reason::Topics) => FORWARDING + 1,
-            Some(Reason::Parked | Reason::Entries) => FINISHING + 1,
+            Some(Reason::Parked) => BURYING + 1,
+            Some(Reason::Entries) => FINISHING + 1,
         }
     }
 
@@ -162,6 +163,9 @@ mod tests {
         let (mut pressure, metrics) = (Pressure::new(shares), Metrics::new());
         let mut look = |store: &LayeredStore| {
             pressure.look(&core, store, &metrics, Instant::now());
+            // What makes dead letters waits where publishes do.
+            assert_eq!(pressure.open_lanes() <= BURYING, pressure.is_on());
+            assert!(pressure.open_lanes() > FINISHING);
             (pressure.is_on_for_jobs(store), pressure.is_on(), store.tree().stats().is_hurried)
         };
         assert_eq!(look(&store), (false, false, false));

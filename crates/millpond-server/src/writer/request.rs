@@ -1,12 +1,14 @@
 //! What the writer is asked: its queue's requests and lanes.
 
-use millpond_core::command::{Command, DeadMove, DeadWhich, FinishVerb, Look, LookWhich, Move, PublishRun, Ticket};
+use millpond_core::command::{
+    Command, DeadMove, DeadWhich, Finish, FinishVerb, Look, LookWhich, Move, PublishRun, Ticket,
+};
 use millpond_types::limits::{PAGE_BYTES_MAX, PAGE_MAX};
 use millpond_types::{Binding, Condition, Filter, SessionId};
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
-use crate::memory::{FINISHING_TURN, FORWARDING_TURN, PUBLISHING_TURN, Shares};
+use crate::memory::{BURYING_TURN, FINISHING_TURN, FORWARDING_TURN, PUBLISHING_TURN, Shares};
 use crate::session::outbox::{BINDING_ROW, DEAD_ROW, MESSAGE_ROW, TOPIC_ROW};
 use crate::update_queue::Lane;
 
@@ -15,15 +17,18 @@ pub(crate) const RETURNING: usize = 0;
 /// The lane of all that finishes work or keeps it alive, and of what makes room or only looks: who finds that publishes wait
 /// wants to know why and to do something about it.
 pub(crate) const FINISHING: usize = 1;
+/// The lane of what makes dead letters, or may: each of these is an entry, with its reason. So it waits for the checkpoint that
+/// makes room for more.
+pub(crate) const BURYING: usize = 2;
 /// The lane of forwards: each ends as much as it adds, so they go on where topics take all memory.
-pub(crate) const FORWARDING: usize = 2;
+pub(crate) const FORWARDING: usize = 3;
 /// The lane of publishes, and of management that adds to what there is.
-pub(crate) const PUBLISHING: usize = 3;
+pub(crate) const PUBLISHING: usize = 4;
 
 /// How many lanes there are.
-pub(crate) const LANES: usize = 4;
+pub(crate) const LANES: usize = 5;
 /// Those in which connections have requests.
-pub(crate) const OF_CONNECTIONS: [usize; 3] = [FINISHING, FORWARDING, PUBLISHING];
+pub(crate) const OF_CONNECTIONS: [usize; 4] = [FINISHING, BURYING, FORWARDING, PUBLISHING];
 
 /// What may come back at a time: all batches of wants that are on their way, the journal's one, and room to tell that
 /// there is room.
@@ -35,6 +40,7 @@ pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
     [
         Lane { capacity: RETURNING_MAX * REQUEST_WEIGHT },
         Lane { capacity: FINISHING_TURN + shares.connections },
+        Lane { capacity: BURYING_TURN },
         Lane { capacity: FORWARDING_TURN },
         Lane { capacity: PUBLISHING_TURN },
     ]
@@ -58,6 +64,8 @@ pub(crate) enum Request {
 const REQUEST_WEIGHT: usize = 256;
 /// What a row of an answer counts, which takes a turn about as long as a small request.
 const ROW_WEIGHT: usize = 256;
+/// What a dead letter counts beside its reason, which each of those that are made together has for itself.
+const LETTER_WEIGHT: usize = 256;
 /// What it counts, in rows, to find a message by its id and to change when it is due: with its fact and its deadline, that
 /// takes a turn as long as several small requests do.
 const BY_ID_ROWS: usize = 12;
@@ -67,7 +75,9 @@ impl Request {
     /// up for it.
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
-            Request::Command(_, command) | Request::Call(command) => held(command) + rows(command) * ROW_WEIGHT,
+            Request::Command(_, command) | Request::Call(command) => {
+                held(command) + rows(command) * ROW_WEIGHT + letters(command)
+            }
             Request::Goodbye { withdrawn, lost } => size_of_val(&withdrawn[..]) + size_of_val(&lost[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
         };
@@ -95,6 +105,7 @@ impl Request {
     /// The lane that a command belongs in.
     pub(crate) fn lane(command: &Command) -> usize {
         match command {
+            Command::Finish(Finish { verb: FinishVerb::Fail { .. } | FinishVerb::Reject { .. }, .. }) => BURYING,
             Command::Forward(_) => FORWARDING,
             Command::Publish(_)
             | Command::Route(_)
@@ -109,6 +120,27 @@ impl Request {
             _ => FINISHING,
         }
     }
+
+    /// Whether a command of a connection is decided behind those of it that make dead letters: of what is leased together one
+    /// ends after the other, and what is given back or left behind is not rejected any more.
+    pub(crate) fn comes_behind_letters(command: &Command) -> bool {
+        match command {
+            Command::Finish(finish) => !matches!(finish.verb, FinishVerb::Extend { .. }),
+            Command::Detach { .. } | Command::Resign { .. } | Command::SessionEnd(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What the dead letters weigh that a command makes, or may; no more than a turn takes, for there is no less of it.
+fn letters(command: &Command) -> usize {
+    let Command::Finish(Finish { verb: FinishVerb::Fail { reason } | FinishVerb::Reject { reason }, receipts, .. }) =
+        command
+    else {
+        return 0;
+    };
+    let count: usize = receipts.iter().map(|run| run.count as usize).sum();
+    count.saturating_mul(LETTER_WEIGHT + reason.len()).min(BURYING_TURN)
 }
 
 /// What a command holds beside itself.
@@ -219,7 +251,7 @@ fn filtered(filter: &Filter) -> usize {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use millpond_core::command::{Finish, ReceiptRun, SessionBegin};
+    use millpond_core::command::{ReceiptRun, SessionBegin};
     use millpond_types::{NamespaceName, Receipt, SessionId, TopicName};
 
     use super::*;
@@ -243,6 +275,10 @@ mod tests {
         least(Command::SessionBegin(begin), 200_000);
         let verb = FinishVerb::Fail { reason: Bytes::from_static(&[b'x'; 1000]) };
         least(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }), 201_000);
+        let verb = FinishVerb::Reject { reason: Bytes::from_static(&[b'x'; 1000]) };
+        let run = ReceiptRun { first: receipt, count: 100 };
+        // Each of them has the reason.
+        least(Command::Finish(Finish { verb, receipts: vec![run], confirm: true, namespace: None }), 100_000);
         let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], lost: Vec::new() };
         assert!(goodbye.weight() >= 480_000);
     }

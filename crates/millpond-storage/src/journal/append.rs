@@ -162,17 +162,20 @@ impl Appender {
 
     /// Whether it is time for a checkpoint. One comes earlier while the journal rests: there is time for it, and the next
     /// start has so much less to replay.
+    ///
+    /// What the store holds in memory makes one due also where the journal has not grown since the last: who only looks has
+    /// entries brought into memory and put back, and what waits for the room that they take would wait for ever.
     pub fn checkpoint_due<R: Replica>(&self, core: &R, at_rest: bool) -> bool {
-        let behind = self.position - self.checkpointed;
-        if behind == 0 || self.is_checkpointing() {
+        if self.is_checkpointing() {
             return false;
         }
+        let behind = self.position - self.checkpointed;
         let (share, young) = (if at_rest { REST_SHARE } else { 1 }, self.store.young());
-        behind >= self.checkpoint_after / share as u64
+        behind > 0 && behind >= self.checkpoint_after / share as u64
             || young.changes + core.changed() >= self.checkpoint_entries / share
             || young.bytes >= self.young_bytes
             // On a full disk a checkpoint is the only way to get a segment back.
-            || (self.disk_full() && self.shared.segments.any_dead())
+            || behind > 0 && self.disk_full() && self.shared.segments.any_dead()
     }
 
     /// When a checkpoint is due on a journal that rests, though it has nothing to say but the time: so much of what the last ones

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use millpond_core::Now;
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Ticket};
 use millpond_core::fact::FactLog;
 use millpond_core::output::{Extent, Output, Reply};
+use millpond_core::page::{DedupPage, Page};
+use millpond_core::store::{Key, Shelf, Store};
+use millpond_core::{Core, Now};
 use millpond_types::block::{self};
-use millpond_types::{RunTime, WallTime};
+use millpond_types::{MessageId, Priority, RunTime, Sequence, TopicNumber, WallTime};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::calls::{self, receive};
@@ -196,6 +198,37 @@ fn a_journal_that_rests_is_checkpointed_earlier() {
     assert!(!opened.appender.checkpoint_due(&opened.core, false));
     checkpoint(&mut opened);
     assert!(!opened.appender.checkpoint_due(&opened.core, true));
+}
+
+/// Looks have pieces of lines brought into memory and put back, without a fact.
+#[test]
+fn what_the_store_holds_makes_a_checkpoint_due_where_the_journal_has_not_grown() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = OpenOptions { young_bytes: 16 * 1024, ..options() };
+    let open_again = || open::<Core>(Arc::new(RealDisk::create(directory.path()).unwrap()), &options).unwrap();
+    let mut opened = open_again();
+    opened.core.start(Now::default(), false, &mut opened.appender);
+    turn(&mut opened, 1, publish(1, 100));
+    checkpoint(&mut opened);
+    let position = opened.appender.position();
+    for hash in 0..1000 {
+        assert!(!opened.appender.checkpoint_due(&opened.core, false), "there is room for more than {hash}");
+        let id = MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(1) };
+        let page = Page::Dedup(DedupPage { namespace: 0, hash, id, until: WallTime::NEVER });
+        opened.store.put(&Key::of(&page, Shelf::Idle), &page);
+        if opened.store.young().bytes >= options.young_bytes {
+            break;
+        }
+    }
+    assert!(opened.appender.checkpoint_due(&opened.core, false), "nothing else makes room");
+    let pages = state(&opened.core);
+    checkpoint(&mut opened);
+    assert_eq!((opened.appender.position(), opened.store.memory().young), (position, 0));
+    assert!(!opened.appender.checkpoint_due(&opened.core, true), "one was enough");
+    drop(opened);
+    let opened = open_again();
+    assert_eq!(opened.report.checkpoint, position);
+    assert!(state(&opened.core) == pages);
 }
 
 #[test]

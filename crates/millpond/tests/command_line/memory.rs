@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use millpond_client::{Client, Deliveries, Message, ReceiveOptions};
 use millpond_protocol::{Listing, LookWhich, Receive, Request, TopicRef, VERSION, encode_request};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, PublishOutcome, TopicName};
+use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, Priority, PublishOutcome, TopicName};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use tokio::runtime::Runtime;
 
@@ -332,6 +332,41 @@ fn turns_of_many_tenants_and_filters_share_a_bound() {
     }
     let most = broker.status("VmHWM:") * 1024;
     assert!(most < 64 * MIB, "the turns of {FILTERS} filters make the broker take {most} bytes");
+}
+
+/// Each is an entry with a reason of its own, and they are made faster than a disk takes them.
+#[test]
+fn dead_letters_are_made_in_the_pace_of_the_checkpoints() {
+    const COUNT: usize = 100_000;
+    let directory = fresh_directory();
+    let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+    let (namespace, runtime) = (NamespaceName::default(), runtime());
+    let message = |_| Message::new(TopicName::try_from("jobs").unwrap(), "x");
+    runtime.block_on(async {
+        let client = Client::connect(broker.address.as_str()).await.unwrap();
+        for _ in 0..COUNT / 10_000 {
+            client.publish_many(&namespace, (0..10_000).map(message).collect()).await.unwrap();
+        }
+        // All that one is given is rejected at once, with a kilobyte each to say why.
+        let (mut rejects, mut rejected) = (tokio::task::JoinSet::new(), 0);
+        let lease = Some(Duration::from_secs(3600));
+        loop {
+            let options = ReceiveOptions { messages: 2000, lease, ..ReceiveOptions::new(namespace.clone()) };
+            let leased = client.receive(options).await.unwrap();
+            if leased.is_empty() {
+                break;
+            }
+            let client = client.clone();
+            rejects.spawn(async move { client.reject(leased.receipts(), "r".repeat(1000)).await.unwrap() });
+        }
+        while let Some(outcomes) = rejects.join_next().await {
+            let outcomes = outcomes.unwrap();
+            rejected += outcomes.iter().filter(|outcome| *outcome == FinishOutcome::Dead).count();
+        }
+        assert!(rejected > COUNT / 2, "{rejected}");
+    });
+    let most = broker.status("VmHWM:") * 1024;
+    assert!(most < 64 * MIB, "dead letters of a kilobyte make the broker take {most} bytes");
 }
 
 /// In one topic, so that they are nothing but what that topic takes.

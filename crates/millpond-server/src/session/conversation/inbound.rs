@@ -13,7 +13,7 @@ use crate::session::open::{Kind, MANAGE_OPEN_MAX, NAMES_MAX, OPEN_MAX, Open};
 use crate::session::outbox::Close;
 use crate::session::room::SMALL;
 use crate::session::ticket::{UNANSWERED, ticket};
-use crate::writer::{FINISHING, OF_CONNECTIONS, Request};
+use crate::writer::{BURYING, FINISHING, OF_CONNECTIONS, Request};
 
 /// How long a session may be resumed unless its client says.
 const RESUME_DEFAULT: Millis = Millis::seconds(10);
@@ -399,8 +399,12 @@ impl Conversation {
     }
 
     fn submit(&mut self, index: u32, command: Command) {
-        let lane = Request::lane(&command);
+        let lane = match Request::lane(&command) {
+            FINISHING if self.is_burying && Request::comes_behind_letters(&command) => BURYING,
+            lane => lane,
+        };
         debug_assert!(OF_CONNECTIONS.contains(&lane));
+        self.is_burying |= lane == BURYING;
         let answer = Request::answer(&command);
         let request = Request::Command(ticket(self.number, index), command);
         if answer > SMALL {

@@ -1,11 +1,11 @@
 use bytes::BytesMut;
 use millpond_protocol::{self as frame, Decoder, Incoming, Limits, PUBLISH_CREDIT, Request as Asked, encode_request};
-use millpond_types::{Code, NamespaceName, Priority, TopicName, block};
+use millpond_types::{Code, Millis, NamespaceName, Priority, Receipt, SessionId, TopicName, block};
 
 use super::*;
 use crate::broker::{Broker, BrokerOptions};
 use crate::session::open::NAMES_MAX;
-use crate::writer::{FINISHING, PUBLISHING};
+use crate::writer::{BURYING, FINISHING, PUBLISHING};
 
 /// A conversation with a broker that runs, whose commands go nowhere unless a test sends them.
 struct Rig {
@@ -226,6 +226,30 @@ fn an_end_that_is_answered_late_is_not_of_the_consumer_that_has_the_number_since
         rig.output(Out::Reply { index, reply }).unwrap();
     }
     assert_eq!(rig.conversation.consumers.len(), 1, "the other one is attached");
+    rig.end();
+}
+
+/// They may have to wait, and what ends after them does too; what keeps leases alive does not.
+#[test]
+fn what_ends_leases_stays_behind_what_makes_dead_letters() {
+    let mut rig = Rig::new();
+    let receipt = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
+    let finish =
+        |verb| Asked::Finish(frame::Finish { verb, confirm: true, namespace: None, receipts: vec![(receipt, 1)] });
+    let waiting = |rig: &Rig| [FINISHING, BURYING].map(|lane| rig.conversation.lanes[lane].len());
+    rig.accept(Asked::SessionBegin { session: SessionId(7), resume: Millis(500), held: Vec::new() }).unwrap();
+    rig.accept(finish(frame::FinishVerb::Ack)).unwrap();
+    assert_eq!(waiting(&rig), [2, 0]);
+    for reason in ["why", "not"] {
+        rig.accept(finish(frame::FinishVerb::Reject { reason: reason.into() })).unwrap();
+    }
+    rig.accept(finish(frame::FinishVerb::Extend { lease: None })).unwrap();
+    rig.accept(Asked::Heartbeat { except: Vec::new() }).unwrap();
+    assert_eq!(waiting(&rig), [4, 2]);
+    rig.accept(finish(frame::FinishVerb::Ack)).unwrap();
+    rig.accept(finish(frame::FinishVerb::Release { delay: Millis::ZERO })).unwrap();
+    rig.accept(Asked::SessionEnd).unwrap();
+    assert_eq!(waiting(&rig), [4, 5]);
     rig.end();
 }
 
