@@ -18,6 +18,9 @@ const UNIT_BYTES: usize = size_of::<RunPage>();
 const SHARED_BYTES: usize = 2 * size_of::<usize>();
 
 impl RunPage {
+    /// Bytes that a run of one message takes beside itself at most: with a dedup id.
+    pub(crate) const MARKED_BYTES: usize = Marks::EACH_BYTES + size_of::<Marks>() + SHARED_BYTES;
+
     /// How much of a level's bounds it takes: never more than it has messages, so that a run of one is one.
     pub fn units(&self) -> u32 {
         let marked = self.marks.as_ref().map_or(0, |marks| marks.count(self.index, self.count));
@@ -93,11 +96,16 @@ impl RunPage {
     /// Lets go of what it shares, where most of that is of other messages, which may be finished. So a run that is cut again and
     /// again is copied a bounded number of times for each message.
     pub(crate) fn slim(&mut self) {
-        let of_sizes = if let Sizes::Ends(ends) = &self.sizes { ends.len() } else { 0 };
-        let of_marks = self.marks.as_ref().map_or(0, |marks| marks.len());
-        if 2 * (self.count as usize) < of_sizes.max(of_marks) {
+        if !self.is_slim() {
             *self = self.compact();
         }
+    }
+
+    /// Whether it keeps little of what is of other messages.
+    pub(crate) fn is_slim(&self) -> bool {
+        let of_sizes = if let Sizes::Ends(ends) = &self.sizes { ends.len() } else { 0 };
+        let of_marks = self.marks.as_ref().map_or(0, |marks| marks.len());
+        of_sizes.max(of_marks) <= 2 * self.count as usize
     }
 
     /// The same messages at another place.

@@ -3,7 +3,8 @@
 //! rest, and whoever holds little is served: however much credit a few consumers give, the others find room.
 //!
 //! A holder is a session. All receives together are one, for nobody knows which of them are of one client. Whoever holds
-//! nothing is always given something, and what ends as it is delivered is not counted.
+//! nothing is always given something, unless what heartbeats have left out takes very much, and what ends as it is delivered
+//! is not counted.
 //!
 //! Invariant: a consumer with credit is either among the hungry of its scope or rationed, and who is rationed is looked at
 //! again after every lease that has ended.
@@ -11,11 +12,17 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use millpond_types::SessionId;
+
 use crate::Core;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
 
 /// Consumers that are looked at again in one turn: a tenth of a millisecond.
 const LOOK_MAX: usize = 1000;
+
+/// The part of the room above which leases without a session keep those from more who hold nothing: receives come to half of
+/// it by their ration, so the rest was left out by heartbeats.
+const LEFT_OUT: (usize, usize) = (5, 8);
 
 #[derive(Default)]
 pub(crate) struct Rations {
@@ -44,8 +51,10 @@ impl Core {
             return Some(room / 2);
         }
         let (free, held) = (room.saturating_sub(leased), self.state.bytes_held_by(consumer.holder()));
+        // What a heartbeat leaves out is held by nobody, and its session by that account holds nothing, time and again.
+        let is_poor = held == 0 && self.state.bytes_held_by(SessionId(0)) < room / LEFT_OUT.1 * LEFT_OUT.0;
         // What it is given adds to what it holds as much as it takes from what is free.
-        (held == 0 || held < free).then(|| leased + free.saturating_sub(held).div_ceil(2).max(1))
+        (is_poor || held < free).then(|| leased + free.saturating_sub(held).div_ceil(2).max(1))
     }
 
     /// A consumer is looked at again when a lease has ended.

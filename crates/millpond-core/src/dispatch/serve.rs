@@ -40,9 +40,10 @@ impl Core {
     pub fn dispatch(&mut self, log: &mut dyn FactLog) {
         self.sweep();
         self.look_at_touched(log);
+        // Leases that were cut since the last turn were given before it.
+        self.state.leased.given = 0;
         self.look_at_rationed();
         self.watch();
-        self.state.leased.given = 0;
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
             let is_first = fed.is_empty();
@@ -138,7 +139,8 @@ impl Core {
             // A run goes to one consumer, whatever is left of its share.
             let most = if policy.leases_runs() { policy.run } else { share };
             // With nobody else at this priority, every turn is its turn.
-            let quota = if turn.is_only { most } else { whole.min(most) }.min(tokens);
+            let within = self.state.leased.messages_until(ration);
+            let quota = if turn.is_only { most } else { whole.min(most) }.min(tokens).min(within);
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
             if self.end_expired(turn.slot, of, &mut looks, log) {
                 self.refresh(turn.slot);

@@ -8,6 +8,7 @@ use core::mem::size_of;
 
 use millpond_types::{Millis, RunTime, Sequence};
 
+use crate::page::RunPage;
 use crate::state::ageing::Age;
 use crate::state::bucket::Bucket;
 use crate::state::resting::Resting;
@@ -20,8 +21,12 @@ const INDEX_BYTES: usize = 64;
 const TIMER_BYTES: usize = 64;
 /// Entries that a node of a sorted map has room for, and that it holds on average.
 pub(super) const NODE: (usize, usize) = (11, 7);
-/// Bytes that a topic takes for each lease, with what is aside of it, whatever else it holds.
-pub(crate) const LEASE_BYTES: usize = size_of::<Lease>() + size_of::<Aside>() + 2 * TIMER_BYTES;
+/// Bytes that a topic takes at most for each message that is leased, with what is aside of it, whatever else it holds: in a
+/// lease of its own, and with a dedup id that it shares with none.
+pub(crate) const LEASE_BYTES: usize =
+    size_of::<Lease>() + size_of::<Aside>() + 2 * (TIMER_BYTES + ENTRY_BYTES) + RunPage::MARKED_BYTES;
+/// Bytes of an entry of the sorted maps of leases and of what is aside, at the fill that they have on average.
+const ENTRY_BYTES: usize = (NODE.0 * size_of::<(Sequence, usize)>()).div_ceil(NODE.1);
 /// Bytes that topics may take whatever the room is: so a few consumers go on, one topic after another, in no room at all.
 const ROOM_MIN: usize = 1024 * 1024;
 const NONE: TopicSlot = TopicSlot::MAX;
@@ -65,8 +70,8 @@ pub(crate) struct Residence {
     newer: TopicSlot,
     /// Whether it is among those that were brought in for dispatch last, and was not served since.
     brought: bool,
-    /// Whether it was leased from when it was weighed.
-    is_leased: bool,
+    /// Bytes that it takes at the worst because of what was leased of it when it was weighed; 0 if that was nothing.
+    leased: usize,
 }
 
 impl Default for Residents {
@@ -85,7 +90,7 @@ impl Default for Residents {
 
 impl Default for Residence {
     fn default() -> Self {
-        Residence { bytes: 0, older: NONE, newer: NONE, brought: false, is_leased: false }
+        Residence { bytes: 0, older: NONE, newer: NONE, brought: false, leased: 0 }
     }
 }
 
@@ -103,8 +108,8 @@ impl Residence {
         self.bytes
     }
 
-    pub(crate) fn is_leased(&self) -> bool {
-        self.is_leased
+    pub(crate) fn leased(&self) -> usize {
+        self.leased
     }
 }
 
@@ -148,8 +153,8 @@ impl State {
         let topic = self.topics.remove(slot);
         assert_eq!(topic.in_flight, 0, "what is leased stays in memory");
         self.residents.bytes -= topic.residence.bytes;
-        if topic.residence.is_leased {
-            self.leased.bytes -= topic.residence.bytes;
+        if topic.residence.leased > 0 {
+            self.leased.bytes -= topic.residence.leased;
             self.leased.has_eased = true;
         }
         topic
@@ -162,15 +167,13 @@ impl State {
             self.link(slot);
         }
         let topic = &mut self.topics[slot];
-        let (bytes, is_leased) = (topic.weight(), topic.in_flight > 0);
+        let bytes = topic.weight();
+        let leased = if topic.in_flight > 0 { bytes + topic.may_grow() } else { 0 };
         let before = core::mem::replace(&mut topic.residence.bytes, bytes);
         self.residents.bytes = self.residents.bytes - before + bytes;
-        let was_leased = core::mem::replace(&mut topic.residence.is_leased, is_leased);
-        if was_leased || is_leased {
-            let (before, after) = (if was_leased { before } else { 0 }, if is_leased { bytes } else { 0 });
-            self.leased.bytes = self.leased.bytes - before + after;
-            self.leased.has_eased |= after < before;
-        }
+        let before = core::mem::replace(&mut topic.residence.leased, leased);
+        self.leased.bytes = self.leased.bytes - before + leased;
+        self.leased.has_eased |= leased < before;
     }
 
     /// A topic was brought in for dispatch.
@@ -262,6 +265,13 @@ impl Topic {
         let bucket = if self.bucket.is_some() { size_of::<Bucket>() + TIMER_BYTES } else { 0 };
         let age = if self.age.is_some() { size_of::<Age>() + TIMER_BYTES } else { 0 };
         size_of::<Topic>() + INDEX_BYTES + self.name.as_bytes().len() + levels + held + leases + bucket + age
+    }
+}
+
+impl Topic {
+    /// About how many bytes more it takes at most when each message that is leased has a lease of its own.
+    fn may_grow(&self) -> usize {
+        (self.in_flight as usize - self.leases.len()) * LEASE_BYTES
     }
 }
 

@@ -302,8 +302,9 @@ impl State {
 impl Level {
     /// Puts messages aside.
     pub(crate) fn put_aside(&mut self, mut aside: Aside) {
+        // Also of what is leased, which may stay for hours: one message must not keep what a batch of thousands has shared.
+        aside.run.slim();
         if !matches!(aside.state, AsideWhy::Leased(_)) {
-            aside.run.slim();
             let units = aside.run.units();
             self.unleased += units;
             self.rests += if aside.state.rests() { units } else { 0 };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_core::{Now, WATCH_EVERY, invariants};
-use millpond_types::{Filter, Millis, NamespaceName, RunTime, SessionId, WallTime};
+use millpond_types::{Filter, LeaseNumber, Millis, NamespaceName, Receipt, RunTime, SessionId, WallTime};
 use proptest::prelude::*;
 
 use crate::bare::Bare;
@@ -31,13 +31,15 @@ struct Pond {
     /// Messages that were delivered.
     delivered: usize,
     most: usize,
+    /// Messages that were published with a dedup id.
+    piled: u128,
 }
 
 impl Pond {
     fn new() -> Pond {
         let mut bare = Bare::new();
         bare.core.set_room(ROOM);
-        Pond { bare, held: BTreeMap::new(), delivered: 0, most: 0 }
+        Pond { bare, held: BTreeMap::new(), delivered: 0, most: 0, piled: 0 }
     }
 
     /// With a message in each of many topics.
@@ -50,6 +52,19 @@ impl Pond {
     fn publish(&mut self, topics: std::ops::Range<usize>, count: u32) {
         let mut known = Known::default();
         let runs = topics.map(|at| publish_run(&mut known, &format!("t/{at:05}"), count, None)).collect();
+        self.publish_runs(runs);
+    }
+
+    /// Publishes so many messages to a topic, each with a dedup id.
+    fn pile_up(&mut self, topic: usize, count: u32) {
+        let mut run = publish_run(&mut Known::default(), &format!("t/{topic:05}"), count, None);
+        let hash = |index| (self.piled + u128::from(index)) << 64;
+        run.dedup = (0..count).map(|index| DedupMark { index, hash: hash(index) }).collect();
+        self.piled += u128::from(count);
+        self.publish_runs(vec![run]);
+    }
+
+    fn publish_runs(&mut self, runs: Vec<PublishRun>) {
         let (namespace, level) = (NamespaceName::default(), Level::Durable);
         self.bare.submit(Command::Publish(Publish { namespace, producer: None, level, runs }));
         self.settle();
@@ -79,6 +94,40 @@ impl Pond {
             let (verb, receipts) = (verb.clone(), receipts.to_vec());
             self.bare.submit(Command::Finish(Finish { verb, receipts, confirm: false, namespace: None }));
         }
+    }
+
+    /// Does something with every second of the first messages that a session holds, each of which is named alone. The others
+    /// stay as they are, until they are extended as well.
+    fn finish_every_second(&mut self, session: u64, count: usize, verb: FinishVerb) {
+        let held = self.held.entry(session).or_default();
+        let mut ones = one_by_one(held.drain(..count.min(held.len())).collect());
+        let is_extended = matches!(verb, FinishVerb::Extend { .. });
+        let odd = ones.iter().skip(1).step_by(2).copied().collect();
+        let even: Vec<ReceiptRun> = ones.iter().step_by(2).copied().collect();
+        let done = if is_extended { vec![even, odd] } else { ones = odd; vec![even] };
+        held.extend(ones);
+        for receipts in done.iter().flat_map(|receipts| receipts.chunks(AT_ONCE)) {
+            // No two are extended until the same moment, so no two come to be one again.
+            self.pass(Millis(1));
+            let (verb, receipts) = (verb.clone(), receipts.to_vec());
+            self.bare.submit(Command::Finish(Finish { verb, receipts, confirm: false, namespace: None }));
+        }
+        self.settle();
+    }
+
+    /// A heartbeat leaves out every second of all messages that a session holds, or every one: nobody holds them any more.
+    fn leave_out(&mut self, session: u64, step: usize) {
+        let mut ones = one_by_one(self.held.remove(&session).unwrap_or_default());
+        let except: Vec<ReceiptRun> = ones.iter().step_by(step).copied().collect();
+        ones.retain(|one| !except.contains(one));
+        self.held.insert(session, ones);
+        let command = Command::Heartbeat {
+            session: SessionId(session),
+            except: except.iter().map(|one| one.first).collect(),
+        };
+        self.bare.submit(command);
+        self.held.entry(NOBODY).or_default().extend(except);
+        self.settle();
     }
 
     fn holds(&self, session: u64) -> usize {
@@ -125,6 +174,15 @@ impl Pond {
     fn rationed(&self) -> usize {
         self.bare.core.rationed()
     }
+}
+
+/// The leases of runs, each alone.
+fn one_by_one(runs: Vec<ReceiptRun>) -> Vec<ReceiptRun> {
+    let of = |run: ReceiptRun| {
+        let lease = move |at: u64| LeaseNumber(run.first.lease.0 + at);
+        (0..u64::from(run.count)).map(move |at| ReceiptRun { first: Receipt { lease: lease(at), ..run.first }, count: 1 })
+    };
+    runs.into_iter().flat_map(of).collect()
 }
 
 #[test]
@@ -188,6 +246,45 @@ fn leases_of_one_topic_have_a_bound_as_well() {
         pond.finish(1, usize::MAX, FinishVerb::Ack);
     }
     assert_eq!(pond.delivered, MESSAGES as usize);
+}
+
+/// Leases that are given together take as much as they can be made to from the beginning on.
+#[test]
+fn nothing_that_is_done_with_leases_takes_more_than_they_were_charged() {
+    let verbs = [FinishVerb::Ack, FinishVerb::Release { delay: Millis::ZERO }, FinishVerb::Extend { lease: None }];
+    for verb in verbs {
+        let mut pond = Pond::new();
+        (0..20).for_each(|_| pond.pile_up(0, 1000));
+        // It has no credit for more, so nothing new comes meanwhile.
+        pond.attach(1, 1500);
+        let before = pond.bare.core.leased_bytes();
+        assert_eq!(pond.held[&1].iter().map(|run| run.count).sum::<u32>(), 1500);
+        pond.finish_every_second(1, usize::MAX, verb.clone());
+        let after = pond.bare.core.leased_bytes();
+        assert!(after <= before, "{before} bytes, and {after} after every second was named alone: {verb:?}");
+        let resident = pond.bare.core.resident_bytes();
+        assert!(resident <= after, "what is in memory, {resident} bytes, is no more than was counted: {after}");
+        invariants::check(&pond.bare.core);
+    }
+}
+
+/// It holds nothing then, time and again, and who holds nothing is always given something.
+#[test]
+fn who_leaves_out_all_that_he_is_given_is_given_no_more_in_the_end() {
+    let mut pond = Pond::new();
+    (0..40).for_each(|_| pond.pile_up(0, 1000));
+    pond.attach(1, ALL);
+    pond.attach(2, ALL);
+    let (mut times, mut left_out) = (0, 0);
+    while pond.holds(2) > 0 {
+        left_out += pond.holds(2);
+        pond.leave_out(2, 1);
+        times += 1;
+        assert!(times < 2000, "{left_out} leases were left out, and it goes on");
+    }
+    assert!(pond.most < ROOM * 5 / 4, "{} bytes", pond.most);
+    pond.finish(NOBODY, usize::MAX, FinishVerb::Ack);
+    assert!(pond.holds(2) > 0, "it is served again when they have ended");
 }
 
 #[test]
@@ -279,7 +376,10 @@ enum Op {
     Attach { session: u64, messages: u32 },
     Credit { session: u64, messages: u32 },
     Finish { session: u64, count: usize, verb: u8 },
+    FinishEverySecond { session: u64, count: usize, verb: u8 },
+    LeaveOut { session: u64, step: usize },
     Lose { session: u64 },
+    PileUp { topic: usize, count: u32 },
     Publish { from: usize, topics: usize, count: u32 },
     Receive { messages: u32 },
 }
@@ -329,26 +429,32 @@ impl Pond {
                 });
                 self.settle();
             }
-            Op::Finish { session, count, verb } => {
-                let verb = match verb {
-                    0..4 => FinishVerb::Ack,
-                    4 => FinishVerb::Release { delay: Millis::ZERO },
-                    _ => FinishVerb::Fail { reason: Default::default() },
-                };
-                self.finish(session, count, verb);
-            }
+            Op::Finish { session, count, verb } => self.finish(session, count, drawn(verb)),
+            Op::FinishEverySecond { session, count, verb } => self.finish_every_second(session, count, drawn(verb)),
+            Op::LeaveOut { session, step } => self.leave_out(session, step),
             Op::Lose { session } => {
                 self.held.remove(&session);
                 self.say(&format!("lose s{session}"));
                 self.pass(Millis::seconds(10));
                 self.settle();
             }
+            Op::PileUp { topic, count } => self.pile_up(topic, count),
             Op::Publish { from, topics, count } => self.publish(from..from + topics, count),
             Op::Receive { messages } => {
                 self.bare.submit(receive(messages));
                 self.settle();
             }
         }
+    }
+}
+
+/// What ends leases, and from 6 on what keeps them.
+fn drawn(verb: u8) -> FinishVerb {
+    match verb {
+        0..4 => FinishVerb::Ack,
+        4 => FinishVerb::Release { delay: Millis::ZERO },
+        5 => FinishVerb::Fail { reason: Default::default() },
+        _ => FinishVerb::Extend { lease: Some(Millis::minutes(60)) },
     }
 }
 
@@ -359,7 +465,11 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (session(), many()).prop_map(|(session, messages)| Op::Attach { session, messages }),
         3 => (session(), many()).prop_map(|(session, messages)| Op::Credit { session, messages }),
         6 => (0..5u64, 1..3000usize, 0..6u8).prop_map(|(session, count, verb)| Op::Finish { session, count, verb }),
+        4 => (0..5u64, 1..300usize, 2..9u8)
+            .prop_map(|(session, count, verb)| Op::FinishEverySecond { session, count, verb }),
+        1 => (session(), 1..3usize).prop_map(|(session, step)| Op::LeaveOut { session, step }),
         1 => session().prop_map(|session| Op::Lose { session }),
+        2 => (0..TOPICS, 1000..8000u32).prop_map(|(topic, count)| Op::PileUp { topic, count }),
         2 => (0..TOPICS, 1..500usize, 1..4u32)
             .prop_map(|(from, topics, count)| Op::Publish { from, topics, count }),
         1 => (1..2000u32).prop_map(|messages| Op::Receive { messages }),
