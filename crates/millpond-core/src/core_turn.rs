@@ -149,6 +149,9 @@ impl Core {
         self.state.now = now;
         self.jobs.set_room();
         self.left_behind.set_room();
+        for session in core::mem::take(&mut self.state.emptied) {
+            self.dispatcher.give_way(session, &mut self.state);
+        }
     }
 
     /// Decides a command, or parks it until what it needs is loaded.

@@ -44,6 +44,7 @@ pub fn check(core: &Core) {
     ready_topics_are_offered(core);
     assert_eq!(state.setup, state.weigh_setup(), "what is set up is summed up");
     core.dispatcher.check_living();
+    core.dispatcher.check_yielding(&core.state);
     rations_have_their_reason(core);
     jobs_read_ahead_what_is_not_in_memory(core);
     who_holds_leases_is_there_or_left_them_behind(core);

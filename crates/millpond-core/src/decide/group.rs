@@ -68,6 +68,7 @@ impl Core {
         }
         let leader = self.state.office(group).and_then(|office| office.leader);
         self.dispatcher.close_office(group, leader);
+        self.state.emptied.extend(leader);
         self.commit(Fact::GroupEnding { group }, log);
         self.dispatcher.scopes.close_group(group);
         Ok(Reply::Done)

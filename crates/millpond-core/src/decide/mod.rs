@@ -58,7 +58,7 @@ impl Core {
             Command::Route(route) => self.route(route, log).map(Some),
             Command::SessionBegin(begin) => self.session_begin(begin, log).map(Some),
             Command::SessionLost(session) => {
-                self.dispatcher.lose(session, self.state.now.run);
+                self.dispatcher.lose(session, &mut self.state);
                 Ok(None)
             }
             Command::Heartbeat { session, except } => {

@@ -91,6 +91,7 @@ impl Core {
         for group in &groups {
             let leader = self.state.office(*group).and_then(|office| office.leader);
             self.dispatcher.close_office(*group, leader);
+            self.state.emptied.extend(leader);
         }
         self.commit(Fact::NamespaceDeleted { number }, log);
         groups.into_iter().for_each(|group| self.dispatcher.scopes.close_group(group));

@@ -141,6 +141,7 @@ impl Core {
         dispatcher.offices.stir(group);
         if let Some(session) = dispatcher.sessions.get_mut(&leader) {
             session.leads.retain(|other| *other != group);
+            self.state.emptied.push(leader);
         }
         if !dispatcher.seats(leader, group).is_empty() {
             dispatcher.offices.came(group, leader);

@@ -89,8 +89,10 @@ impl Dispatcher {
     /// Refused where there is no room for it or for what its filter asks for, its client would leave too little for others, or
     /// not as many prefixes are left.
     pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Result<ConsumerSlot, NoScope> {
-        let room = self.room_for_scope().ok_or(NoScope::Room)?;
-        let scope = self.scopes.open(new.group, new.filter, (state, &self.reach), room)?;
+        let scope = match self.open_scope(&new, state) {
+            Err(NoScope::Room) if self.give_way_to(new.filter) => self.open_scope(&new, state),
+            opened => opened,
+        }?;
         let consumer = Consumer {
             kind: new.kind,
             group: new.group,
@@ -127,6 +129,11 @@ impl Dispatcher {
         }
         self.feed(slot);
         Ok(slot)
+    }
+
+    fn open_scope(&mut self, new: &NewConsumer<'_>, state: &State) -> Result<ScopeSlot, NoScope> {
+        let room = self.room_for_scope().ok_or(NoScope::Room)?;
+        self.scopes.open(new.group, new.filter, (state, &self.reach), room)
     }
 
     pub(crate) fn remove(&mut self, slot: ConsumerSlot) -> Consumer {

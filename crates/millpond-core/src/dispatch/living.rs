@@ -11,7 +11,11 @@
 //! those that do not come back are over in seconds. Who comes back is not refused, and has a connection, of which there are not
 //! more than memory for them.
 //!
-//! Invariant: what nobody uses any more goes before anybody is refused for want of room.
+//! A lost session that holds neither leases nor an office is a promise that it may be resumed and nothing else. So it takes room
+//! only while nobody else needs it: otherwise whoever begins session after session and closes its connections would shut all
+//! others out for as long as these may be resumed.
+//!
+//! Invariant: what nobody uses any more goes before anybody is refused for want of room, scopes first.
 
 use alloc::collections::BTreeMap;
 
@@ -88,11 +92,17 @@ impl Dispatcher {
     pub(super) fn leaves_room(&mut self, client: Client) -> bool {
         let held = self.held_by(client);
         while held > LITTLE && held > self.free_for_much() {
-            if !self.scopes.drop_idle() {
+            let would_leave = held + self.staying_bytes() <= self.room_for_much();
+            if !self.scopes.drop_idle() && !(would_leave && self.drop_yielding()) {
                 return false;
             }
         }
         true
+    }
+
+    /// What all of it takes but lost sessions that give way.
+    fn staying_bytes(&self) -> usize {
+        self.living_bytes() - self.yielding.len() * SESSION
     }
 
     /// Bytes that all may take together who hold more than a little.
@@ -105,7 +115,7 @@ impl Dispatcher {
         self.room_for_much().saturating_sub(self.living_bytes())
     }
 
-    /// Whether another session has room, once scopes that nobody uses have made it.
+    /// Whether another session has room, once what nobody uses has made it.
     pub(crate) fn has_room_for_session(&mut self) -> bool {
         self.make_room_for(SESSION)
     }
@@ -117,11 +127,17 @@ impl Dispatcher {
 
     fn make_room_for(&mut self, bytes: usize) -> bool {
         while self.living_bytes().saturating_add(bytes) > self.living_max {
-            if !self.scopes.drop_idle() {
+            let would_fit = self.staying_bytes().saturating_add(bytes) <= self.living_max;
+            if !self.scopes.drop_idle() && !(would_fit && self.drop_yielding()) {
                 return false;
             }
         }
         true
+    }
+
+    /// Lets lost sessions give way to a consumer whose scope had no room. Whether it may have some now.
+    pub(super) fn give_way_to(&mut self, filter: &Filter) -> bool {
+        !self.yielding.is_empty() && self.make_room_for(of_consumer(filter))
     }
 
     /// The scopes are summed up, those that nobody uses are known, and clients are charged for what they set up.

@@ -60,6 +60,9 @@ pub(crate) struct Dispatcher {
     pub(crate) found: usize,
     /// Sessions whose connection is gone, by the time at which they expire.
     pub(crate) losing: BTreeSet<(RunTime, SessionId)>,
+    /// Those of them that hold neither leases nor an office, by the time at which they were lost: where room is short they
+    /// give way, the first one first.
+    pub(crate) yielding: BTreeSet<(RunTime, SessionId)>,
     /// One-shot receives, by the time at which they give up.
     pub(crate) waiting: BTreeSet<(RunTime, ConsumerSlot)>,
     pub(crate) receives: HashMap<Ticket, ConsumerSlot, FixedState>,

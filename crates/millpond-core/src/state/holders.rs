@@ -14,6 +14,8 @@ pub(crate) struct Holder {
     pub(crate) first: LeaseSlot,
     /// Bytes that they are charged.
     pub(crate) bytes: usize,
+    /// Whether dispatch wants to know when it holds nothing any more.
+    pub(crate) is_watched: bool,
 }
 
 impl State {
@@ -28,7 +30,7 @@ impl State {
             return;
         }
         match self.holders.entry(lease.holder) {
-            Entry::Vacant(place) => _ = place.insert(Holder { first: slot, bytes: bytes as usize }),
+            Entry::Vacant(place) => _ = place.insert(Holder { first: slot, bytes: bytes as usize, is_watched: false }),
             Entry::Occupied(mut place) => {
                 let holder = place.get_mut();
                 holder.bytes += bytes as usize;
@@ -61,7 +63,12 @@ impl State {
         match (previous, next) {
             (Some(_), _) => {}
             (None, Some(next)) => of.first = next,
-            (None, None) => _ = self.holders.remove(&holder),
+            (None, None) => {
+                if of.is_watched {
+                    self.emptied.push(holder);
+                }
+                self.holders.remove(&holder);
+            }
         }
     }
 

@@ -121,6 +121,8 @@ pub(crate) struct State {
     pub(crate) bounds: LevelBounds,
     pub(crate) leases: Slab<Lease>,
     pub(crate) holders: HashMap<SessionId, Holder, FixedState>,
+    /// Lost sessions that may hold nothing any more, for dispatch to look at as the next turn begins.
+    pub(crate) emptied: Vec<SessionId>,
     pub(crate) leased: Leased,
     /// What was fetched for parked commands, of what is looked up one by one.
     pub(crate) fetched: Fetched,
@@ -170,6 +172,7 @@ impl State {
             bounds: LevelBounds::ENDS,
             leases: Slab::new(),
             holders: HashMap::default(),
+            emptied: Vec::new(),
             leased: Leased::default(),
             fetched: Fetched::new(),
             producers: Producers::default(),

@@ -1,7 +1,9 @@
 //! What clients set up has a bound in memory: what goes beyond it is refused, nothing that is there goes for it, and to take
 //! something back makes room. What facts keep and what connections hold do not take it from each other.
 
-use millpond_core::command::{Attach, Command, Receive, Ticket};
+use std::collections::BTreeMap;
+
+use millpond_core::command::{Attach, Command, Finish, FinishVerb, ReceiptRun, Receive, SessionBegin, Ticket};
 use millpond_core::output::{Notice, Output, Reply};
 use millpond_types::{Binding, Code, Condition, ExchangeName, Filter, Millis, NamespaceName, RoutingKey, SessionId};
 
@@ -244,6 +246,93 @@ fn sessions_have_a_bound_and_make_room_when_they_end() {
     say(&mut shell, "end s2");
     assert_eq!(say(&mut shell, "begin s9999"), Reply::SessionBegun { resumed: false });
     assert!(is_refused(&say(&mut shell, "begin s10000")));
+}
+
+/// Sessions that begin and are lost: more than there is room for, some at a time. Whether all were let in.
+fn come_and_go(shell: &mut Shell, from: u64) -> bool {
+    let some = |from: u64| (from..from + 50).flat_map(|at| [format!("begin s{at}"), format!("lose s{at}")]);
+    (0..6).all(|nth| {
+        shell.pass(1, 1);
+        let texts: Vec<String> = some(from + 50 * nth).collect();
+        taken(shell, texts.iter().map(|text| command(text))) == texts.len()
+    })
+}
+
+#[test]
+fn lost_sessions_that_hold_nothing_give_way_to_newcomers_the_first_one_first() {
+    let mut shell = small();
+    assert!(come_and_go(&mut shell, 1_000));
+    let full = shell.core.setup_bytes().1;
+    assert!((ROOM / 2 - 1_024..=ROOM / 2).contains(&full), "{full}");
+    assert_eq!(say(&mut shell, "begin s1299"), Reply::SessionBegun { resumed: true }, "it was lost last");
+    assert_eq!(say(&mut shell, "begin s1000"), Reply::SessionBegun { resumed: false }, "it is over before its time");
+    // Consumers and receives that wait have their room as well, with the names in their filters.
+    assert!(!is_refused(&say(&mut shell, "attach s1000.1 a b c d max=1")));
+    let ticket = ticket_of(&mut shell, 2);
+    assert!(shell.turn(vec![(ticket, waiting(MANY))]).is_empty(), "it waits");
+    assert!(shell.core.setup_bytes().1.abs_diff(full) < 2_048, "they have taken the room of others");
+    // Who holds more than a little, too.
+    assert!(!is_refused(&say(&mut shell, &format!("attach s1000.2 {} max=1", listed(20)))));
+    let before = shell.core.setup_bytes().1;
+    assert!(before < full, "many have gone, for half of the room is for who holds little");
+    assert!(is_refused(&say(&mut shell, &format!("attach s1000.3 {} max=1", listed(300)))));
+    assert_eq!(shell.core.setup_bytes().1, before, "nobody goes for what has no room even without them");
+    // Who is there gives way to nobody.
+    let begun = taken(&mut shell, (2_000..2_300).map(|at| command(&format!("begin s{at}"))));
+    assert!((50..120).contains(&begun), "{begun} newcomers");
+    for there in ["begin s1299", "begin s1000"] {
+        assert_eq!(say(&mut shell, there), Reply::SessionBegun { resumed: true }, "{there}");
+    }
+}
+
+fn listed(names: usize) -> String {
+    (0..names).map(|at| format!("n{at}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_lost_session_that_holds_a_lease_or_an_office_gives_way_when_it_does_not() {
+    let mut shell = small();
+    say(&mut shell, "group audit exclusive");
+    // One of the four waits for the office, which is nothing to come back to.
+    for (session, group) in [(2, "default"), (3, "audit"), (4, "default"), (5, "audit")] {
+        say(&mut shell, &format!("begin s{session} resume=10m"));
+        say(&mut shell, &format!("attach s{session}.1 group={group} max=1"));
+    }
+    let publish = (shell.ticket(), command("publish a one two"));
+    let mut held: BTreeMap<SessionId, Vec<ReceiptRun>> = BTreeMap::new();
+    for output in shell.turn(vec![publish]) {
+        if let Output::Delivery { session, leases, .. } = output {
+            held.insert(session, vec![ReceiptRun { first: leases[0].receipt, count: 1 }]);
+        }
+    }
+    assert_eq!(held.len(), 3, "two and the leader have something");
+    taken(&mut shell, (2..6).map(|session| command(&format!("lose s{session}"))));
+    assert!(come_and_go(&mut shell, 1_000));
+    // Each is lost again at once.
+    let resumed = |shell: &mut Shell, session: u64| {
+        let id = SessionId(session);
+        let held = held.get(&id).cloned().unwrap_or_default();
+        let begin = SessionBegin { session: id, resume: Millis::minutes(10), held };
+        let begin = (shell.ticket(), Command::SessionBegin(begin));
+        let lose = (shell.ticket(), Command::SessionLost(id));
+        let is_there =
+            |output: &Output| matches!(output, Output::Reply { reply: Reply::SessionBegun { resumed: true }, .. });
+        shell.turn(vec![begin, lose]).iter().any(is_there)
+    };
+    let there = |shell: &mut Shell| -> Vec<u64> { (2..6).filter(|session| resumed(shell, *session)).collect() };
+    assert_eq!(there(&mut shell), [2, 3, 4], "leases and an office are held");
+    // The client finishes what it was given without its session.
+    let receipts = held[&SessionId(2)].clone();
+    answer(&mut shell, Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None }));
+    assert!(come_and_go(&mut shell, 2_000));
+    assert_eq!(there(&mut shell), [3, 4]);
+    // The term of the office lapses, and so does its hand-over.
+    for _ in 0..5 {
+        shell.pass(10_000, 10_000);
+        shell.turn(Vec::new());
+    }
+    assert!(come_and_go(&mut shell, 3_000));
+    assert_eq!(there(&mut shell), [4]);
 }
 
 #[test]

@@ -24,6 +24,8 @@ use millpond_types::{
 use super::*;
 use crate::twin::Seed;
 
+mod facts;
+
 const FACTS: u64 = 44;
 const PAGES: u64 = 12;
 /// Those that version 1 has had from the beginning. What rests in pieces stands beside that, and since when it waits what was
