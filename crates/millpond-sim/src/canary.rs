@@ -124,6 +124,8 @@ pub enum Canary {
     Older,
     /// A topic that comes back begins with the last sequence that it had.
     Growth,
+    /// A lease has the number of the last one, which another group had of the topic.
+    GrowthGroups,
     /// Consumers that are attached are granted nothing more.
     Starved,
     /// A purge ends more than it was asked to.
@@ -143,7 +145,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 60] = [
+pub const CANARIES: [(&str, Canary, Checker); 61] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -196,6 +198,7 @@ pub const CANARIES: [(&str, Canary, Checker); 60] = [
     ("newest", Canary::Newest, Checker::Newest),
     ("older", Canary::Older, Checker::Newest),
     ("growth", Canary::Growth, Checker::Growth),
+    ("growth-groups", Canary::GrowthGroups, Checker::Growth),
     ("starved", Canary::Starved, Checker::Stuck),
     ("reasons", Canary::Reasons, Checker::Reasons),
     ("room", Canary::Room, Checker::Room),
@@ -236,6 +239,9 @@ impl Canary {
             (Canary::Growth, Fact::Published { topic, priority, first, .. }) => {
                 let last = ledger.reached(*topic, *priority).filter(|last| last.topic != *topic)?;
                 *first = last.sequence;
+            }
+            (Canary::GrowthGroups, Fact::Leased { topic, group, lease, .. }) => {
+                *lease = ledger.leased_elsewhere(*topic, *group)?;
             }
             (Canary::HeirPause, Fact::Superseded { until, .. }) => *until = None,
             _ => return None,

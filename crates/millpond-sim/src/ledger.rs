@@ -6,10 +6,12 @@
 
 mod aside;
 mod follow;
+mod growing;
 mod moved;
 mod stored;
 
 use aside::Aside;
+use growing::Growing;
 use millpond_core::fact::{Fact, GroupNumber};
 use millpond_types::{EndReason, LeaseNumber, MessageId, NamespaceName, Priority, TopicName, TopicNumber, WallTime};
 
@@ -83,9 +85,8 @@ pub struct Ledger {
     pub topics: Versioned<TopicNumber, Topic>,
     /// Every lease that was ever given.
     pub leases: Versioned<(TopicNumber, LeaseNumber), Lease>,
-    /// The highest lease number per namespace and topic name, over all its lives.
-    highest_lease: Versioned<(u32, TopicName), (TopicNumber, LeaseNumber)>,
-    /// The highest sequence, likewise, per priority.
+    growing: Growing,
+    /// The highest sequence per namespace, topic name and priority, over all its lives.
     highest_sequence: Versioned<(u32, TopicName, Priority), MessageId>,
     /// Which message has which tag.
     tags: Versioned<u64, MessageId>,
@@ -105,9 +106,9 @@ pub struct Ledger {
 impl Ledger {
     /// Something has happened.
     pub fn happened(&mut self, fact: &Fact, position: u64) {
-        if !self.aside.takes(fact)
-            && let Err(violation) = self.follow(fact, position)
-        {
+        let grown = self.growing.follow(fact, position, &mut self.sights);
+        let followed = if self.aside.takes(fact) { Ok(()) } else { self.follow(fact, position) };
+        if let Err(violation) = grown.and(followed) {
             self.violation.get_or_insert(violation);
         }
     }
@@ -118,7 +119,7 @@ impl Ledger {
             messages,
             topics,
             leases,
-            highest_lease,
+            growing,
             highest_sequence,
             tags,
             dedups,
@@ -132,7 +133,7 @@ impl Ledger {
         messages.go_back(position);
         topics.go_back(position);
         leases.go_back(position);
-        highest_lease.go_back(position);
+        growing.go_back(position);
         highest_sequence.go_back(position);
         tags.go_back(position);
         dedups.go_back(position);
@@ -145,7 +146,7 @@ impl Ledger {
         self.messages.settle(position);
         self.topics.settle(position);
         self.leases.settle(position);
-        self.highest_lease.settle(position);
+        self.growing.settle(position);
         self.highest_sequence.settle(position);
         self.tags.settle(position);
         self.dedups.settle(position);
@@ -167,6 +168,11 @@ impl Ledger {
     pub fn reached(&self, topic: TopicNumber, priority: Priority) -> Option<MessageId> {
         let life = self.topics.get(&topic)?;
         self.highest_sequence.get(&(life.namespace, life.name.clone(), priority)).copied()
+    }
+
+    /// The last lease of a topic, where a group other than this one had it.
+    pub fn leased_elsewhere(&self, topic: TopicNumber, group: GroupNumber) -> Option<LeaseNumber> {
+        self.growing.elsewhere(topic, group)
     }
 
     /// The message that a tag was stored as.

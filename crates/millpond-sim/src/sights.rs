@@ -51,7 +51,12 @@ pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
     ),
     (
         Checker::Growth,
-        &["sequences above an earlier life's", "leases above an earlier life's", "leases above those before a restart"],
+        &[
+            "sequences above an earlier life's",
+            "leases above an earlier life's",
+            "leases above another group's",
+            "leases above those before a restart",
+        ],
     ),
     (
         Checker::Stuck,
