@@ -10,6 +10,7 @@ use crate::Core;
 use crate::fact::{DeadReason, Fact, FactLog, Victims};
 use crate::left_behind::Why;
 use crate::output::Output;
+use crate::state::pieces::{PieceKind, PieceTimer};
 use crate::state::topic::AsideWhy;
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 use crate::store::Want;
@@ -22,6 +23,25 @@ const DUE_MAX: usize = 10_000;
 const DUE_PIECES_MAX: usize = 16;
 
 impl State {
+    /// Whether messages of a topic become dead letters when their TTL has passed.
+    pub(crate) fn dies_by_ttl(&self, slot: TopicSlot) -> bool {
+        self.policy(slot).on_expiry == OnExpiry::Dead
+    }
+
+    /// Whether the time of a stored piece has come because messages of it become dead letters.
+    fn is_of_letters(&self, timer: &PieceTimer) -> bool {
+        let &PieceTimer { slot, priority, first, kind } = timer;
+        let is_over = match kind {
+            PieceKind::Line => true,
+            PieceKind::Resting => {
+                let level = self.topics[slot].level(priority);
+                let mut pieces = level.into_iter().flat_map(|level| level.resting_from(first));
+                pieces.next().is_some_and(|piece| piece.first == first && piece.expires <= self.now.wall)
+            }
+        };
+        is_over && self.dies_by_ttl(slot)
+    }
+
     /// Lets the timers know of the time of this turn. Those of one moment go off in an order that follows from the
     /// state alone, and not from what was in memory before.
     fn advance_timers(&mut self) {
@@ -53,8 +73,7 @@ impl Core {
         self.state.advance_timers();
         let mut left = DUE_MAX;
         while left > 0 {
-            let State { run_timers, wall_timers, .. } = &mut self.state;
-            let Some(timer) = run_timers.take_due().or_else(|| wall_timers.take_due()) else { break };
+            let Some(timer) = self.next_due() else { break };
             left -= 1;
             match timer {
                 Timer::Lease(lease) => self.lease_ran_out(lease, log),
@@ -82,6 +101,21 @@ impl Core {
         self.go_on_with_jobs(log);
     }
 
+    /// The next deadline that is decided. While jobs are held, TTLs whose messages become dead letters are too: each letter is an
+    /// entry, and there may be as many as there are messages.
+    fn next_due(&mut self) -> Option<Timer> {
+        if let Some(timer) = self.state.run_timers.take_due() {
+            return Some(timer);
+        }
+        while self.jobs.are_held()
+            && let Some(Timer::Expiry { slot, .. }) = self.state.wall_timers.next_due()
+            && self.state.dies_by_ttl(slot)
+        {
+            self.state.wall_timers.hold_next_due();
+        }
+        self.state.wall_timers.take_due()
+    }
+
     /// Brings the pieces that time changes, whose runs then have timers of their own: not many more runs than are decided in
     /// this turn, for there may be very many of them.
     fn bring_due(&mut self) {
@@ -89,6 +123,7 @@ impl Core {
         let mut runs = 0;
         while runs < DUE_MAX
             && self.has_room_for_due_pieces()
+            && self.hold_pieces()
             && let Some(brought) = self.state.bring_next_due()
         {
             match brought {
@@ -97,6 +132,17 @@ impl Core {
                 Err(want) => self.want_due_piece(want),
             }
         }
+    }
+
+    /// While jobs are held, brings none whose messages would become dead letters: they would only be put back.
+    fn hold_pieces(&mut self) -> bool {
+        while self.jobs.are_held()
+            && let Some(timer) = self.state.piece_timers.wall.next_due()
+            && self.state.is_of_letters(&timer)
+        {
+            self.state.piece_timers.wall.hold_next_due();
+        }
+        true
     }
 
     /// Whether no more pieces are on their way than are fetched at a time.
@@ -187,7 +233,7 @@ impl Core {
         left: &mut usize,
         log: &mut dyn FactLog,
     ) -> u32 {
-        let becomes_letters = self.state.policy(slot).on_expiry == OnExpiry::Dead;
+        let becomes_letters = self.state.dies_by_ttl(slot);
         let count = if becomes_letters { count.min((*left).max(1) as u32) } else { count };
         *left = left.saturating_sub(if becomes_letters { count as usize } else { 1 });
         self.expire(slot, priority, first, count, log);

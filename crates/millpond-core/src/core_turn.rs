@@ -192,13 +192,25 @@ impl Core {
     /// Lets wait what goes over many entries and changes them, though nobody waits for what a turn does of it: purges, the start
     /// and the end of groups, retention and the like. The shell holds them for as long as the disk does not take what is
     /// changed as fast as they change it, and no longer than until a checkpoint that was begun, or is due, is written.
+    ///
+    /// So does what becomes of messages whose TTL has passed, where it is dead letters: nobody is given them any more, and it is
+    /// decided later.
     pub fn hold_jobs(&mut self, on_hold: bool) {
         self.jobs.hold(on_hold);
+        if !on_hold {
+            self.state.wall_timers.let_go();
+            self.state.piece_timers.wall.let_go();
+        }
     }
 
     /// Whether anything waits because jobs are held. A shell that has held them asks itself soon whether they still have to be.
     pub fn has_jobs_on_hold(&self) -> bool {
-        self.jobs.any_on_hold()
+        self.jobs.any_on_hold() || self.has_expiries_on_hold()
+    }
+
+    /// Whether what TTLs end waits because jobs are held.
+    pub fn has_expiries_on_hold(&self) -> bool {
+        self.state.wall_timers.any_held() || self.state.piece_timers.wall.any_held()
     }
 
     /// The key of the directory's hashes.

@@ -425,7 +425,8 @@ fn ready_topics_are_offered(core: &Core) {
         let ready = topic.ready_level(core.state.policy(slot));
         assert_eq!(topic.offered, ready, "topic {} is offered at what is ready", topic.name);
         if ready.is_some() {
-            let stuck = core.dispatcher.scopes.hungry_for(topic);
+            // Where ends are held, turns pass until they are let go.
+            let stuck = !core.dispatcher.has_passed && core.dispatcher.scopes.hungry_for(topic);
             assert!(!stuck, "topic {} is ready, a consumer has credit, and nobody was told", topic.name);
         }
     }

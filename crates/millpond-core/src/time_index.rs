@@ -38,6 +38,8 @@ pub(crate) struct TimeIndex<T> {
     inserted: u64,
     /// What has fallen due and was not handed out yet, in order.
     due: VecDeque<TimerKey>,
+    /// What was in front of that and waits until it is let go, in order.
+    held: VecDeque<TimerKey>,
 }
 
 #[derive(Clone)]
@@ -60,6 +62,7 @@ impl<T: Copy> TimeIndex<T> {
             now: 0,
             inserted: 0,
             due: VecDeque::new(),
+            held: VecDeque::new(),
         }
     }
 
@@ -128,6 +131,35 @@ impl<T: Copy> TimeIndex<T> {
             }
         }
         None
+    }
+
+    /// The next entry that has fallen due, which stays where it is.
+    pub(crate) fn next_due(&mut self) -> Option<T> {
+        while let Some(key) = self.due.front() {
+            match self.entries.get(key.slot as usize).filter(|entry| entry.order == key.order) {
+                Some(entry) => return Some(entry.what),
+                None => _ = self.due.pop_front(),
+            }
+        }
+        None
+    }
+
+    /// Holds the next entry that has fallen due: it is not handed out, and nobody is woken for it, until all that are held are
+    /// [let go](TimeIndex::let_go). It may still be removed.
+    pub(crate) fn hold_next_due(&mut self) {
+        self.held.extend(self.due.pop_front());
+    }
+
+    /// What was held comes before all that fell due behind it.
+    pub(crate) fn let_go(&mut self) {
+        while let Some(key) = self.held.pop_back() {
+            self.due.push_front(key);
+        }
+    }
+
+    /// Whether anything is held, or was when it was removed.
+    pub(crate) fn any_held(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// A time before which nothing falls due; `None` if there is nothing at all.

@@ -52,6 +52,8 @@ pub(crate) type ConsumerSlot = u32;
 pub(crate) struct Dispatcher {
     pub(crate) consumers: Slab<Consumer>,
     pub(crate) scopes: Scopes,
+    /// Whether turns have passed in this turn because the ends of messages are held.
+    pub(crate) has_passed: bool,
     pub(crate) reach: Reach,
     /// Of exclusive groups.
     pub(crate) offices: Offices,

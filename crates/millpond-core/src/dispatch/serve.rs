@@ -44,6 +44,11 @@ impl Core {
         self.state.leased.given = 0;
         self.look_at_rationed();
         self.watch();
+<<<<<<< HEAD
+=======
+        self.state.leased.given = 0;
+        self.dispatcher.has_passed = false;
+>>>>>>> wb
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
             let is_first = fed.is_empty();
@@ -142,6 +147,15 @@ impl Core {
             let within = self.state.leased.messages_until(ration);
             let quota = if turn.is_only { most } else { whole.min(most) }.min(tokens).min(within);
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
+            if self.passes_its_turn(turn.slot) {
+                self.dispatcher.has_passed = true;
+                self.dispatcher.scopes.slots[scope as usize].served(&turn, 0, &self.state);
+                looks -= 1;
+                if looks == 0 {
+                    return ControlFlow::Break(Held::Up);
+                }
+                continue;
+            }
             if self.end_expired(turn.slot, of, &mut looks, log) {
                 self.refresh(turn.slot);
                 if looks == 0 {
@@ -296,6 +310,18 @@ impl Core {
             served += count;
         }
         served
+    }
+
+    /// Whether a topic has nothing to give, though it is ready, for the TTL of what comes next has passed, and its end is held with
+    /// the jobs. What comes behind it is not to be had before that.
+    fn passes_its_turn(&self, slot: TopicSlot) -> bool {
+        if !self.jobs.are_held() || !self.state.dies_by_ttl(slot) {
+            return false;
+        }
+        let (topic, policy, now) = (&self.state.topics[slot], self.state.policy(slot), self.state.now.wall);
+        let level = topic.next_up(policy, now).and_then(|priority| topic.level(priority));
+        let next = level.and_then(|level| level.front_run(policy.is_strict()));
+        next.is_some_and(|(run, _)| run.is_expired(now))
     }
 
     /// Ends what would be leased next of a topic and priority if its TTL has passed. Time has not come to that yet where very

@@ -155,6 +155,11 @@ impl Jobs {
         self.on_hold = on_hold;
     }
 
+    /// Whether those that write wait, if there are any.
+    pub(crate) fn are_held(&self) -> bool {
+        self.on_hold
+    }
+
     /// Whether one waits until those that write may go on.
     pub(crate) fn any_on_hold(&self) -> bool {
         self.queue.iter().any(|job| self.is_on_hold(job))

@@ -29,8 +29,8 @@ pub struct End {
     open: BTreeMap<u32, Asked>,
     /// Credit and heartbeats, which are not answered unless there is nobody for them: their session may have ended meanwhile.
     untold: BTreeSet<u32>,
-    /// Whether its session is there, as far as it was told.
-    has_session: bool,
+    /// Which request began its session, if that is there as far as it was told.
+    session: Option<u32>,
     /// What each of its consumers may be given.
     credits: BTreeMap<u32, Credit>,
 }
@@ -56,7 +56,7 @@ impl End {
             last: 0,
             open: BTreeMap::new(),
             untold: BTreeSet::new(),
-            has_session: false,
+            session: None,
             credits: BTreeMap::new(),
         }
     }
@@ -106,7 +106,7 @@ impl End {
 
     fn take(&mut self, correlation: u32, response: Response, sights: &mut Sights) -> Result<Option<Heard>, Violation> {
         let reply = match response {
-            Response::Delivery { consumer, .. } if !self.has_session => {
+            Response::Delivery { consumer, .. } if self.session.is_none() => {
                 let what = format!("consumer {consumer} of a connection without a session is given messages");
                 return Err(Violation::connections(what));
             }
@@ -141,8 +141,9 @@ impl End {
         };
         let asked = self.answered(correlation)?;
         match (&asked, &reply) {
-            (Asked::Begin { .. }, Reply::SessionBegun { .. }) => self.has_session = true,
-            (Asked::Other("sessions ended"), Reply::Done) => self.has_session = false,
+            (Asked::Begin { .. }, Reply::SessionBegun { .. }) => self.session = Some(correlation),
+            // An end is told when the last lease is back, and another session may have begun meanwhile.
+            (Asked::Other("sessions ended"), Reply::Done) => _ = self.session.take_if(|begun| *begun < correlation),
             (Asked::Detach { number, .. }, Reply::Done) => _ = self.credits.remove(number),
             _ => {}
         }
