@@ -44,11 +44,7 @@ impl Core {
         self.state.leased.given = 0;
         self.look_at_rationed();
         self.watch();
-<<<<<<< HEAD
-=======
-        self.state.leased.given = 0;
         self.dispatcher.has_passed = false;
->>>>>>> wb
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
             let is_first = fed.is_empty();
@@ -149,7 +145,7 @@ impl Core {
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
             if self.passes_its_turn(turn.slot) {
                 self.dispatcher.has_passed = true;
-                self.dispatcher.scopes.slots[scope as usize].served(&turn, 0, &self.state);
+                self.dispatcher.scopes.served(scope, &turn, 0, &self.state);
                 looks -= 1;
                 if looks == 0 {
                     return ControlFlow::Break(Held::Up);
