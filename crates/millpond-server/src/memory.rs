@@ -12,6 +12,7 @@
 //! | cache | 50 | 44 MiB | blocks of the tree | older ones go |
 //! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
 //! | set up | 60 | 52 MiB | bindings, pauses, rules, groups and namespaces; in its other half sessions, consumers and open receives | more of them are refused |
+//! | producers | 10 | 9 MiB | producer sessions in the core's memory, with what was told of their last batches | those not used for longest leave it |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
 //! | lanes | | 2 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
@@ -42,6 +43,8 @@ const MARGIN: u64 = 8;
 
 /// Thousandths that the state takes: topics, layers, filter, cache and parked commands.
 const STATE: u64 = 205 + 170 + 135 + 50 + 20;
+/// More producer sessions than that do not publish at a time, so they need not take turns on the disk.
+const PRODUCERS_MAX: u64 = 16 << 20;
 /// More than this of recent messages is read from the page cache nearly as fast.
 const TAIL_MAX: u64 = 256 << 20;
 /// Batches that fit the memory for them. A chunk is made for two; one fills, one is on its way, one is the tail's oldest
@@ -82,6 +85,7 @@ pub(crate) struct Shares {
     pub(crate) parked: usize,
     /// Half of it for what facts keep, half for what connections hold.
     pub(crate) setup: usize,
+    pub(crate) producers: usize,
     pub(crate) tail: u64,
     /// Of the batch that is full.
     pub(crate) batch: u64,
@@ -120,6 +124,7 @@ impl Shares {
             cache: 0,
             parked: 0,
             setup: share(60) as usize,
+            producers: share(10).min(PRODUCERS_MAX) as usize,
             tail: share(60).min(TAIL_MAX),
             batch: (share(70) / BATCHES).clamp(BATCH_MIN, BATCH_MAX),
             held: share(30) as usize,
@@ -132,7 +137,7 @@ impl Shares {
         };
         // Of little memory the buffers take more than their share, for each has a size below which it is of no use; of
         // very much they take less, for each has one above which it is of none.
-        let state = rest - shares.buffers() - shares.setup as u64;
+        let state = rest - shares.buffers() - (shares.setup + shares.producers) as u64;
         let part = |thousandths: u64| state / STATE * thousandths;
         Shares {
             topics: part(205) as usize,
@@ -165,6 +170,7 @@ mod tests {
         for memory in [MEMORY_MIN, 96 << 20, 192 << 20, 512 << 20, MEMORY_DEFAULT, 64 << 30] {
             let shares = Shares::of(memory);
             let state = shares.topics + shares.layers + shares.filter + shares.parked + shares.setup;
+            let state = state + shares.producers;
             let bytes = BASE + memory / MARGIN + state as u64 + shares.cache + shares.buffers();
             assert!(bytes <= memory, "{bytes} of {memory}: {shares:?}");
             assert!(shares.topics >= 2 << 20, "{memory}: {shares:?}");
@@ -175,6 +181,7 @@ mod tests {
     fn more_memory_makes_no_share_smaller() {
         let (small, large) = (Shares::of(MEMORY_MIN), Shares::of(MEMORY_DEFAULT));
         assert!(small.topics < large.topics && small.layers < large.layers && small.cache < large.cache);
+        assert!(small.producers < large.producers && small.setup < large.setup);
         assert!(small.tail < large.tail && small.batch < large.batch && small.connections < large.connections);
         assert!(large.connections >= CONNECTIONS_DEFAULT);
     }

@@ -112,6 +112,7 @@ impl<H: Host> Writer<H> {
         let Parts { mut host, mut core, store, shares, fetchers, appender, committer, clock, journal, common } = parts;
         core.set_room(shares.room);
         core.set_setup_room(shares.setup);
+        core.set_producers_room(shares.producers);
         core.notices().drain(..).for_each(|notice| common.known.note(notice));
         Writer {
             filling: Filling::new(host.now()),
