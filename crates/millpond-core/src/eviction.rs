@@ -33,6 +33,11 @@ impl Core {
         self.state.producers.resident_max = sessions;
     }
 
+    /// Sets how many bytes the producer sessions in memory may take.
+    pub fn set_producers_room(&mut self, bytes: usize) {
+        self.state.producers.room = bytes;
+    }
+
     /// About how many bytes the topics in memory take.
     pub fn resident_bytes(&self) -> usize {
         self.state.residents.bytes

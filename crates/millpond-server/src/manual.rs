@@ -241,6 +241,11 @@ impl Edge {
         self.connection.number()
     }
 
+    /// Whether it reads what comes, or has too much of it already.
+    pub fn may_read(&self) -> bool {
+        self.connection.may_read()
+    }
+
     /// Bytes of the client came.
     pub fn hear(&mut self, bytes: &[u8], now: Instant) -> Result<(), Closed> {
         self.received.extend_from_slice(bytes);

@@ -13,6 +13,7 @@
 //! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
 //! | set up | 60 | 52 MiB | bindings, pauses, rules, groups and namespaces; in its other half sessions, consumers and open receives | more of them are refused |
 //! | turns | 20 | 18 MiB | where tenants go on; in its other half, between which topics in memory none stands on the disk | those that had no turn for longest begin anew; it is read again |
+//! | producers | 10 | 9 MiB | producer sessions in the core's memory, with what was told of their last batches | those not used for longest leave it |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
 //! | lanes | | 2 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
@@ -43,6 +44,8 @@ const MARGIN: u64 = 8;
 
 /// Thousandths that the state takes: topics, layers, filter, cache and parked commands.
 const STATE: u64 = 205 + 170 + 135 + 50 + 20;
+/// More producer sessions than that do not publish at a time, so they need not take turns on the disk.
+const PRODUCERS_MAX: u64 = 16 << 20;
 /// More than this of recent messages is read from the page cache nearly as fast.
 const TAIL_MAX: u64 = 256 << 20;
 /// Batches that fit the memory for them. A chunk is made for two; one fills, one is on its way, one is the tail's oldest
@@ -88,6 +91,7 @@ pub(crate) struct Shares {
     pub(crate) setup: usize,
     /// Half of it for whose turn is next, half for what of it is known to be in memory.
     pub(crate) turns: usize,
+    pub(crate) producers: usize,
     pub(crate) tail: u64,
     /// Of the batch that is full.
     pub(crate) batch: u64,
@@ -127,6 +131,7 @@ impl Shares {
             parked: 0,
             setup: share(60) as usize,
             turns: share(20) as usize,
+            producers: share(10).min(PRODUCERS_MAX) as usize,
             tail: share(60).min(TAIL_MAX),
             batch: (share(70) / BATCHES).clamp(BATCH_MIN, BATCH_MAX),
             held: share(30) as usize,
@@ -139,7 +144,7 @@ impl Shares {
         };
         // Of little memory the buffers take more than their share, for each has a size below which it is of no use; of
         // very much they take less, for each has one above which it is of none.
-        let state = rest - shares.buffers() - (shares.setup + shares.turns) as u64;
+        let state = rest - shares.buffers() - (shares.setup + shares.turns + shares.producers) as u64;
         let part = |thousandths: u64| state / STATE * thousandths;
         Shares {
             topics: part(205) as usize,
@@ -171,7 +176,8 @@ mod tests {
     fn the_shares_of_any_memory_fit_it() {
         for memory in [MEMORY_MIN, 96 << 20, 192 << 20, 512 << 20, MEMORY_DEFAULT, 64 << 30] {
             let shares = Shares::of(memory);
-            let state = shares.topics + shares.layers + shares.filter + shares.parked + shares.setup + shares.turns;
+            let state = shares.topics + shares.layers + shares.filter + shares.parked;
+            let state = state + shares.setup + shares.turns + shares.producers;
             let bytes = BASE + memory / MARGIN + state as u64 + shares.cache + shares.buffers();
             assert!(bytes <= memory, "{bytes} of {memory}: {shares:?}");
             assert!(shares.topics >= 2 << 20, "{memory}: {shares:?}");
@@ -183,7 +189,7 @@ mod tests {
         let (small, large) = (Shares::of(MEMORY_MIN), Shares::of(MEMORY_DEFAULT));
         assert!(small.topics < large.topics && small.layers < large.layers && small.cache < large.cache);
         assert!(small.tail < large.tail && small.batch < large.batch && small.connections < large.connections);
-        assert!(small.setup < large.setup && small.turns < large.turns);
+        assert!(small.setup < large.setup && small.turns < large.turns && small.producers < large.producers);
         assert!(large.connections >= CONNECTIONS_DEFAULT);
     }
 

@@ -4,6 +4,8 @@
 mod commands;
 mod told;
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::{Command, DeadMove, Move};
@@ -86,6 +88,8 @@ pub enum Canary {
     Answers,
     /// What a connection that is gone still waits for is not withdrawn.
     Connections,
+    /// The broker looks at no clock for connections whose clients are gone.
+    HalfOpen,
     /// Leases last half as long as they should.
     Leases,
     /// Heartbeats extend what they leave out as well.
@@ -178,6 +182,7 @@ pub const CANARIES: [(&str, Canary, Checker); 61] = [
     ("frames", Canary::Frames, Checker::Lost),
     ("answers", Canary::Answers, Checker::Stuck),
     ("connections", Canary::Connections, Checker::Connections),
+    ("half-open", Canary::HalfOpen, Checker::Connections),
     ("leases", Canary::Leases, Checker::Leases),
     ("exceptions", Canary::Exceptions, Checker::Leases),
     ("resumption", Canary::Resumption, Checker::Leases),
@@ -222,6 +227,11 @@ impl Canary {
             Canary::Grace => Now { run: now.run + HURRY, ..now },
             _ => now,
         }
+    }
+
+    /// What the broker thinks the time is when it looks at a connection.
+    pub fn stops_the_clock(self, now: Instant, last_sign: Option<Instant>) -> Instant {
+        last_sign.filter(|_| self == Canary::HalfOpen).unwrap_or(now)
     }
 
     /// What those who look on are told of a fact: in the core itself nothing can be got wrong.

@@ -14,6 +14,8 @@ use crate::world::World;
 const ROUNDS: u32 = 10_000;
 /// Seconds within which everything that waits has waited for long enough.
 const SECONDS_LAST: u64 = 12;
+/// In milliseconds.
+const SECOND: u64 = 1000;
 /// Rounds without a deadline or an end after which what is left is stuck: answers and hand-overs take two or three.
 const ROUNDS_IDLE: u32 = 10;
 
@@ -43,7 +45,9 @@ impl World {
             self.look_for_untold()?;
             // The model knows it without a walk.
             let is_left = self.promises.model.left().is_some() || stuck::left(&self.ledger).is_some();
-            if !is_left && !self.is_anything_led() {
+            // What a half-open connection holds comes back when the broker notices, which it does in time.
+            let is_half_open = self.wires.any_half_open();
+            if !is_left && !is_half_open && !self.is_anything_led() {
                 self.let_in()?;
                 if self.promises.model.left().is_some() {
                     continue;
@@ -53,11 +57,13 @@ impl World {
             let wake = self.broker().core().next_wake();
             // It sleeps until the time comes or something does: where it sleeps for too long, everything stands still.
             if let Some(sleep) = self.broker().sleeps() {
-                self.clock.pass(wake.map_or(0, |wake| wake.0).max(sleep.as_millis() as u64 + 1));
+                let sleep = wake.map_or(0, |wake| wake.0).max(sleep.as_millis() as u64 + 1);
+                // The deadlines of connections are not the core's.
+                self.clock.pass(if is_half_open { sleep.clamp(1, SECOND) } else { sleep });
             }
             let topics = &self.promises.model.topics;
             let before = std::mem::replace(&mut left, topics.values().map(|topic| topic.messages.len()).sum());
-            idle = if wake.is_some() || before != left { 0 } else { idle + 1 };
+            idle = if wake.is_some() || before != left || is_half_open { 0 } else { idle + 1 };
             if idle > ROUNDS_IDLE {
                 break;
             }
@@ -95,7 +101,7 @@ impl World {
     fn look_at_the_end(&mut self) -> Result<(), Violation> {
         // Receives that wait come to their end.
         for _ in 0..SECONDS_LAST {
-            self.clock.pass(1000);
+            self.clock.pass(SECOND);
             self.settle()?;
         }
         let waits = self.promises.waits();

@@ -37,6 +37,7 @@ mod lost;
 mod model;
 mod offices;
 mod operator;
+pub mod patience;
 mod plan;
 mod producer;
 mod promises;
@@ -100,6 +101,7 @@ pub struct Life {
 /// # Panics
 /// If an assertion of the core or the storage fails.
 pub fn live(seed: u64, options: Options) -> Life {
+    let _led = patience::begins(seed, &options);
     let mut world = world::World::new(seed, options);
     let verdict = world.live();
     let sights = world.sights();

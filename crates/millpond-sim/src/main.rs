@@ -1,18 +1,20 @@
 //! `millpond-sim`: leads simulated lives of a broker, and prints for one that goes wrong the command that leads it again.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use millpond_sim::{CANARIES, Canary, Led, Options, Range, STEPS, seed_at_hand};
+use millpond_sim::{CANARIES, Canary, Led, Options, Range, STEPS, patience, seed_at_hand};
 
 const USAGE: &str = "\
 usage: millpond-sim [--seed N | --seeds COUNT [--from N] | --forever [--from N]]
-                    [--threads N] [--steps N] [--trace] [--canary NAME]
+                    [--threads N] [--steps N] [--patience N] [--trace] [--canary NAME]
 
   --seed N         leads one life, twice, and compares
   --seeds COUNT    leads COUNT lives from seed 0 on, or from that of --from
   --forever        goes on until a life goes wrong
   --threads N      threads that lead them (as many as there are processors)
   --steps N        steps before a life is brought to its end (1700)
+  --patience N     seconds after which a life counts as one without an end
   --trace          prints all that happens
   --canary NAME    puts a fault in, and the run has to fail; NAME is one of
 ";
@@ -23,6 +25,7 @@ const RANGE: u64 = 50;
 struct Arguments {
     range: Range,
     canary: Option<String>,
+    patience: Option<Duration>,
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         }
     };
     let again = again(&arguments);
+    patience::set(arguments.patience, &again);
     let (last_words, default) = (again.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
         default(panic);
@@ -75,7 +79,7 @@ fn again(arguments: &Arguments) -> String {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let (mut from, mut count, mut options, mut canary) = (0, 1, Options::default(), None);
+    let (mut from, mut count, mut options, mut canary, mut patience) = (0, 1, Options::default(), None, None);
     let mut threads = std::thread::available_parallelism().map_or(1, |processors| processors.get());
     while let Some(word) = words.next() {
         let mut number = || {
@@ -89,6 +93,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--forever" => count = u64::MAX,
             "--threads" => threads = number()? as usize,
             "--steps" => options.steps = number()?,
+            "--patience" => patience = Some(Duration::from_secs(number()?)),
             "--trace" => options.trace = true,
             "--canary" => {
                 let name = words.next().unwrap_or_default();
@@ -100,5 +105,5 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     }
     // Lines of several lives would tell none.
     let threads = if count == 1 || options.trace { 1 } else { threads };
-    Ok(Arguments { range: Range { from, count, threads, options }, canary })
+    Ok(Arguments { range: Range { from, count, threads, options }, canary, patience })
 }

@@ -181,7 +181,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 42] = [
+pub const HAPPENED: [&str; 44] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
@@ -208,6 +208,8 @@ pub const HAPPENED: [&str; 42] = [
     "connections closed by the broker",
     "connections cut",
     "connections left half open",
+    "half-open connections closed by the broker",
+    "half-open connections closed without a heartbeat",
     "frames split on their way",
     "the disk did nothing",
     "writes that went astray",

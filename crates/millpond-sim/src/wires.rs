@@ -88,6 +88,11 @@ impl Wires {
         }
     }
 
+    /// Whether the broker has not noticed of some client that it has gone.
+    pub fn any_half_open(&self) -> bool {
+        self.wires.iter().any(Wire::is_half_open)
+    }
+
     /// What somebody who still listens has asked and is not told.
     pub fn unanswered(&self) -> Option<&Asked> {
         self.wires.iter().flat_map(Wire::open).next()
@@ -98,7 +103,7 @@ impl Wires {
         &mut self,
         client: Client,
         request: Request,
-        broker: &mut Broker,
+        (broker, now): (&mut Broker, Instant),
         network: &mut Stream,
         sights: &mut Sights,
     ) {
@@ -110,7 +115,7 @@ impl Wires {
             return;
         }
         let at = listens.unwrap_or_else(|| {
-            self.wires.push(Wire::new(client, broker.connect()));
+            self.wires.push(Wire::new(client, broker.connect(), now));
             self.wires.len() - 1
         });
         if is_taken_as_it_is(&request.command) {
@@ -132,7 +137,8 @@ impl Wires {
         let (mut heard, mut moved) = (Vec::new(), false);
         for wire in &mut self.wires {
             wire.turn(self.is_smooth, network, sights);
-            moved |= wire.carry(now, network, sights)?;
+            let edge_now = self.canary.map_or(now, |canary| canary.stops_the_clock(now, wire.left_at()));
+            moved |= wire.carry((now, edge_now), network, sights)?;
             let client = wire.client;
             heard.extend(wire.hear(network, sights)?.into_iter().map(|heard| (client, heard)));
         }
@@ -153,7 +159,7 @@ impl World {
         for (client, request) in posted {
             self.tape.note(format_args!("{client:?} {}", Brief(&request.command)));
             asks(&request.asked, &mut self.forwards, &mut self.sights);
-            self.wires.post(client, request, broker, &mut self.streams.network, &mut self.sights);
+            self.wires.post(client, request, (broker, now), &mut self.streams.network, &mut self.sights);
         }
         let (heard, carried) = self.wires.carry(now, &mut self.streams.network, &mut self.sights)?;
         moved |= carried || !heard.is_empty();

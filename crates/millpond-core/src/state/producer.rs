@@ -20,7 +20,7 @@ use crate::store::{Key, Want};
 
 /// Sessions in memory at most: more producers than publish at a time, so that they do not take turns on the disk.
 const PRODUCERS_RESIDENT: usize = 4096;
-/// Bytes that they take at most: 4 KiB each, which is 64 batches of a few dozen topics.
+/// Bytes that they take at most where nobody says: 4 KiB each, which is 64 batches of a few dozen topics.
 const PRODUCERS_BYTES: usize = PRODUCERS_RESIDENT * 4096;
 /// Bytes that a session takes beside its batches, and a batch beside its outcomes.
 const SESSION_BYTES: usize = 2 * size_of::<(ProducerKey, Producer)>();
@@ -38,6 +38,8 @@ pub(crate) struct Producers {
     bytes: usize,
     /// How many may be here at a turn's end.
     pub(crate) resident_max: usize,
+    /// And how many bytes they may take then.
+    pub(crate) room: usize,
 }
 
 pub(crate) struct Producer {
@@ -56,7 +58,7 @@ pub(crate) struct Producer {
 impl Default for Producers {
     fn default() -> Producers {
         let (sessions, order) = (BTreeMap::new(), BTreeMap::new());
-        Producers { sessions, order, uses: 0, bytes: 0, resident_max: PRODUCERS_RESIDENT }
+        Producers { sessions, order, uses: 0, bytes: 0, resident_max: PRODUCERS_RESIDENT, room: PRODUCERS_BYTES }
     }
 }
 
@@ -76,7 +78,7 @@ impl Producers {
 
     /// The session that was not used for longest, if there are more than there should be.
     fn one_too_many(&self) -> Option<ProducerKey> {
-        let is_crowded = self.sessions.len() > self.resident_max || self.bytes > PRODUCERS_BYTES;
+        let is_crowded = self.sessions.len() > self.resident_max || self.bytes > self.room;
         self.order.first_key_value().map(|(_, key)| *key).filter(|_| is_crowded)
     }
 
@@ -252,6 +254,23 @@ mod tests {
         assert_eq!(state.producers.get(&key(2)).map(|session| session.last), Some(2));
         state.remove_producers(0);
         assert_eq!((state.producers.order.len(), state.producers.bytes), (0, 0));
+    }
+
+    #[test]
+    fn sessions_take_no_more_than_their_room_and_all_come_back() {
+        let mut state = State::new([0, 0], Box::new(MemoryStore::default()));
+        state.producers.room = 64 * 1024;
+        let key = |id| (0, ProducerId(id));
+        for (id, sequence) in (1..=200).flat_map(|id| (1..=4).map(move |sequence| (id, sequence))) {
+            state.producer_batch(key(id), (1, sequence), WallTime(0), &Outcomes::new(&[]));
+            state.let_producers_leave();
+            assert!(state.producers.bytes <= 64 * 1024, "{} bytes", state.producers.bytes);
+        }
+        assert!((10..200).contains(&state.producers.sessions.len()), "{} stay", state.producers.sessions.len());
+        for id in 1..=200 {
+            state.bring_producer(key(id)).unwrap();
+            assert_eq!(state.producers.get(&key(id)).map(|session| session.last), Some(4), "{id}");
+        }
     }
 
     #[test]

@@ -113,6 +113,7 @@ impl<H: Host> Writer<H> {
         core.set_room(shares.room);
         core.set_setup_room(shares.setup);
         core.set_turns_room(shares.turns);
+        core.set_producers_room(shares.producers);
         core.notices().drain(..).for_each(|notice| common.known.note(notice));
         Writer {
             filling: Filling::new(host.now()),

@@ -1,6 +1,7 @@
 //! A client's end of a wire: what it asks becomes frames, and frames become what it was told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use millpond_core::command::{self, Command, ReceiptRun};
@@ -237,6 +238,11 @@ fn frame(command: Command) -> Frame {
         Command::SessionEnd(_) => Frame::SessionEnd,
         other => unreachable!("no client on a wire asks for {other:?}"),
     }
+}
+
+/// How long a session lives without a heartbeat that a client library begins.
+pub fn resume_of(begin: &command::SessionBegin) -> Duration {
+    Duration::from_millis(begin.resume.max(RESUME_MIN).0)
 }
 
 fn run(run: command::PublishRun) -> PublishRun {

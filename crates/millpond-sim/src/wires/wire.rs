@@ -1,12 +1,12 @@
 //! One wire: a client's end, the broker's, and the bytes between them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_core::command::Command;
 use millpond_server::manual::Edge;
 use millpond_types::{Code, SessionId};
 
-use super::end::{End, Heard};
+use super::end::{End, Heard, resume_of};
 use crate::canary::Canary;
 use crate::clients::{Asked, Client, Request};
 use crate::sights::Sights;
@@ -19,6 +19,8 @@ const CUT: u64 = 250;
 const PATIENCE: u64 = 30;
 /// Carries of bytes within which the broker closes a connection whose session was taken over.
 const CLOSES_WITHIN: u32 = 2;
+/// How long the broker waits for a sign of life of a connection, by the document of the protocol.
+const IDLE: Duration = Duration::from_secs(60);
 /// Bytes that a slow network brings at once, at most.
 const TRICKLE: u64 = 40;
 /// Bytes that the broker's end says at once, at most: a socket's buffer is no larger.
@@ -51,6 +53,10 @@ pub struct Wire {
     to_client: Vec<u8>,
     /// The session that the broker has begun on it, if it has not ended.
     session: Option<SessionId>,
+    /// How long that lives without a heartbeat.
+    resume: Duration,
+    /// When bytes of the client came to the broker, or it did not read on its own account.
+    last_sign: Instant,
     /// How often bytes were carried since another wire has the session.
     taken_over: Option<u32>,
     /// Whether the broker learns that the client has gone, behind what it has said.
@@ -60,12 +66,24 @@ pub struct Wire {
 
 impl Wire {
     /// A client's new connection.
-    pub fn new(client: Client, edge: Edge) -> Wire {
+    pub fn new(client: Client, edge: Edge, now: Instant) -> Wire {
         let mut to_broker = Vec::new();
         let end = End::new(&mut to_broker);
         let (end, edge) = (Some(end), Some(edge));
         let (to_client, manner) = (Vec::new(), Manner::Prompt);
-        Wire { client, end, edge, to_broker, to_client, session: None, taken_over: None, ends: false, manner }
+        Wire {
+            client,
+            end,
+            edge,
+            to_broker,
+            to_client,
+            session: None,
+            resume: IDLE,
+            last_sign: now,
+            taken_over: None,
+            ends: false,
+            manner,
+        }
     }
 
     /// Whether the client listens to it.
@@ -81,6 +99,16 @@ impl Wire {
     /// Whether either side is there.
     pub fn is_there(&self) -> bool {
         self.end.is_some() || self.edge.is_some()
+    }
+
+    /// Of a half-open connection, when the broker last heard something of it.
+    pub fn left_at(&self) -> Option<Instant> {
+        self.is_half_open().then_some(self.last_sign)
+    }
+
+    /// Whether the client has gone without a word, and the broker has not noticed.
+    pub fn is_half_open(&self) -> bool {
+        self.end.is_none() && !self.ends && self.edge.is_some()
     }
 
     /// The number of the broker's end, if it is there.
@@ -102,8 +130,10 @@ impl Wire {
 
     /// The client asks for something.
     pub fn ask(&mut self, request: Request, canary: Option<Canary>) {
-        if let Command::SessionEnd(_) = request.command {
-            self.session = None;
+        match &request.command {
+            Command::SessionEnd(_) => self.session = None,
+            Command::SessionBegin(begin) => self.resume = resume_of(begin),
+            _ => {}
         }
         self.end.as_mut().expect("it is heard").ask(request, canary, &mut self.to_broker);
     }
@@ -121,9 +151,8 @@ impl Wire {
     /// The network's manner may change, or it cuts.
     pub fn turn(&mut self, is_smooth: bool, network: &mut Stream, sights: &mut Sights) {
         if is_smooth {
+            // Of a client that has gone the broker hears no more than before.
             self.manner = Manner::Prompt;
-            // Nobody waits for a broker that does not know.
-            self.ends |= self.end.is_none();
             return;
         }
         if network.one_in(MANNER_LASTS) {
@@ -145,8 +174,13 @@ impl Wire {
         }
     }
 
-    /// Moves bytes; false if there were none, or none of them moved.
-    pub fn carry(&mut self, now: Instant, network: &mut Stream, sights: &mut Sights) -> Result<bool, Violation> {
+    /// Moves bytes; false if there were none, or none of them moved. `edge_now` is what the broker thinks the time is.
+    pub fn carry(
+        &mut self,
+        (now, edge_now): (Instant, Instant),
+        network: &mut Stream,
+        sights: &mut Sights,
+    ) -> Result<bool, Violation> {
         let count = match self.manner {
             Manner::DeafBroker => 0,
             Manner::Trickle => network.below(TRICKLE) as usize,
@@ -163,15 +197,22 @@ impl Wire {
         }
         let before = self.to_client.len();
         if let Some(edge) = &mut self.edge {
-            let said = edge.hear(&bytes, now).and_then(|()| edge.say(SAYS, now));
+            let was_reading = edge.may_read();
+            let heard = edge.hear(&bytes, edge_now);
+            if count > 0 || !was_reading || !edge.may_read() {
+                self.last_sign = now;
+            }
+            let said = heard.and_then(|()| edge.say(SAYS, edge_now));
             match said {
                 Ok(said) => self.to_client.extend(said),
                 Err(closed) => {
                     sights.saw("connections closed by the broker");
                     let is_for_session = closed.code == Code::SessionUnknown;
                     sights.saw_many("connections closed for their session", u64::from(is_for_session));
-                    let is_half_open = !is_for_session && self.end.is_none() && !self.ends;
+                    let is_half_open = self.end.is_none() && !self.ends && self.taken_over.is_none();
                     sights.saw_many("half-open connections closed by the broker", u64::from(is_half_open));
+                    let has_no_heartbeat = is_half_open && is_for_session && self.session.is_some();
+                    sights.saw_many("half-open connections closed without a heartbeat", u64::from(has_no_heartbeat));
                     // Its client has gone on elsewhere, and what it said before that comes only now.
                     let comes_late = is_for_session && count > 0 && self.end.is_none();
                     sights.saw_many("frames that come behind a takeover", u64::from(comes_late));
@@ -192,7 +233,25 @@ impl Wire {
                 return Err(Violation::connections("a connection stays whose session was taken over".to_owned()));
             }
         }
+        self.is_not_overdue(now)?;
         Ok(count > 0 || self.to_client.len() > before)
+    }
+
+    /// A connection on which nothing comes is closed: one with a session when no heartbeat came for as long as it lives
+    /// without, and any within a minute.
+    fn is_not_overdue(&self, now: Instant) -> Result<(), Violation> {
+        // A client that is still there may know of its session's end what has not come to it yet.
+        let has_session = self.session.is_some() && self.end.is_none();
+        let limit = if has_session { IDLE.min(self.resume) } else { IDLE };
+        let silent = now - self.last_sign;
+        if self.edge.is_none() || silent < limit {
+            return Ok(());
+        }
+        Err(Violation::connections(format!(
+            "a connection stays on which nothing came for {} s, and {} s are the limit",
+            silent.as_secs(),
+            limit.as_secs()
+        )))
     }
 
     /// What the client hears of what has come.

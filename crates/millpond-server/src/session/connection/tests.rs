@@ -4,6 +4,7 @@ use super::*;
 use crate::broker::{Broker, BrokerOptions};
 use crate::session::room::SMALL;
 
+mod silence;
 mod takeover;
 
 const PINGS: u32 = 20_000;
