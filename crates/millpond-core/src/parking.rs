@@ -101,7 +101,7 @@ impl Core {
         gates.dedup_by(|(gate, _), (other, _)| gate == other);
         let id = self.parking.next;
         self.parking.next += 1;
-        let bytes = needs::bytes_of(&command);
+        let bytes = needs::bytes_of(&command) + self.state.places_of(&command);
         self.parking.bytes += bytes;
         let mut shut = 0;
         let mut own = Vec::with_capacity(gates.len());

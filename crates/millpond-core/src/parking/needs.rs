@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 use core::mem::size_of;
 
+use millpond_types::limits::PUBLISH_PLACES_MAX;
 use millpond_types::{Filter, TopicName};
 
 use super::Gate;
 use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, Route};
 use crate::state::State;
+use crate::state::topic::Topic;
 
 impl State {
     /// The gates that a command has to pass, some of them more than once; `None` if it needs nothing that could be missing.
@@ -76,6 +78,22 @@ impl State {
         let namespace = self.namespaces.number(namespace)?;
         let topics = names.into_iter().map(|name| Gate::Topic(namespace, name));
         Some(topics.chain(producer.map(|id| Gate::Producer(namespace, id))).collect())
+    }
+}
+
+impl State {
+    /// About how many bytes the places of a publish will take that is decided, but for those of one group: these are no more than
+    /// its topics, and there may be sixty times as many. So few of such are parked at a time, for all of them may be decided
+    /// in the turn in which what they wait for comes.
+    pub(super) fn places_of(&self, command: &Command) -> usize {
+        let (Command::Publish(publish)
+        | Command::Forward(Forward { publish, .. })
+        | Command::Route(Route { publish, .. })) = command
+        else {
+            return 0;
+        };
+        let groups = self.namespaces.number(&publish.namespace).map_or(0, |of| self.namespaces[of].groups.len());
+        publish.runs.len().saturating_mul(groups.saturating_sub(1)).min(PUBLISH_PLACES_MAX) * size_of::<Topic>()
     }
 }
 

@@ -49,7 +49,12 @@ pub struct Batch<Q, A> {
 impl<Q, A> Batch<Q, A> {
     /// Takes the requests out, lane by lane, each with its answer to be given.
     pub fn drain(&mut self) -> impl Iterator<Item = (Q, Answer<A>)> {
-        self.lanes.iter_mut().flat_map(|lane| lane.drain(..))
+        self.drain_lanes().map(|(_, asked)| asked)
+    }
+
+    /// The same, with the lane that each came in.
+    pub fn drain_lanes(&mut self) -> impl Iterator<Item = (usize, (Q, Answer<A>))> {
+        self.lanes.iter_mut().enumerate().flat_map(|(at, lane)| lane.drain(..).map(move |asked| (at, asked)))
     }
 
     /// Whether nothing waited.

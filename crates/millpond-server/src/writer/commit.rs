@@ -89,7 +89,10 @@ impl<H: Host> Writer<H> {
     /// How many lanes are taken from: a batch that is full and cannot go holds publishes back, and so does a lack of memory.
     pub(super) fn open_lanes_now(&self) -> usize {
         let bytes = self.appender.bytes();
-        if self.committer.is_some() && self.stuck.is_none() || !self.appender.is_full() {
+        if let Some((lane, _)) = self.put_off.front() {
+            // Nothing overtakes it.
+            *lane
+        } else if self.committer.is_some() && self.stuck.is_none() || !self.appender.is_full() {
             self.pressure.open_lanes()
         } else if bytes < FINISHING_MAX {
             BURYING + 1
@@ -171,7 +174,8 @@ impl<H: Host> Writer<H> {
 
     /// How long the writer may sleep if nothing comes.
     pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
-        if self.unfinished {
+        let may_go_on = self.put_off.front().is_some_and(|(lane, _)| *lane < self.pressure.open_lanes());
+        if self.unfinished || may_go_on {
             return Some(Duration::ZERO);
         }
         // A turn gains no more run time than this, so a longer sleep would be time that no deadline sees.
@@ -203,6 +207,13 @@ impl<H: Host> Writer<H> {
     /// Ends in good order: everything is made durable, what waited for it is told, and a mark says that it was the end.
     /// Gives back what it ran in.
     pub(crate) fn close(mut self) -> Result<H, Failure> {
+        // It was accepted, and there is nobody who would take more memory.
+        for (_, asked) in std::mem::take(&mut self.put_off) {
+            self.handle(asked)?;
+        }
+        self.appender.hold(self.core.holdings());
+        let now = self.host.now();
+        self.sort_outputs(now);
         let times = self.core.now();
         let written = std::mem::take(&mut self.filling.written);
         let durable = std::mem::take(&mut self.filling.durable);

@@ -13,6 +13,7 @@ mod outgoing;
 mod pressure;
 mod request;
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use millpond_core::Core;
@@ -44,6 +45,9 @@ use crate::update_queue::{Answer, Batch, Next, State, Submitter};
 /// How much of a turn goes to what is done in slices. Publishing waits that much longer while there is something.
 const TIDY_MAX: Duration = Duration::from_micros(300);
 
+/// A request, and where its answer goes.
+type Asked = (Request, Answer<Reply>);
+
 /// The writer's state.
 pub(crate) struct Writer<H> {
     pub(crate) host: H,
@@ -59,6 +63,9 @@ pub(crate) struct Writer<H> {
     filling: Filling,
     fetching: Fetching,
     pressure: Pressure,
+    /// What a turn has taken and not decided, for want of memory that what came before it took; with its lane, in order. No
+    /// lane is taken from meanwhile that would overtake it.
+    put_off: VecDeque<(usize, Asked)>,
     /// When the checkpoint that is being made was begun.
     checkpoint: Option<Instant>,
     /// Whether there is work for a turn of its own: topics that should leave memory, or a checkpoint to be captured.
@@ -126,6 +133,7 @@ impl<H: Host> Writer<H> {
             disk_full: false,
             fetching: Fetching::new(store.clone(), fetchers),
             pressure: Pressure::new(shares),
+            put_off: VecDeque::new(),
             checkpoint: None,
             unfinished: false,
             store,
@@ -151,7 +159,7 @@ impl<H: Host> Writer<H> {
 
     /// Whether publishes wait for memory.
     pub(crate) fn is_pushed_back(&self) -> bool {
-        self.pressure.is_on()
+        self.pressure.is_on() || !self.put_off.is_empty()
     }
 
     /// One turn; returns how long the writer may sleep if nothing comes.
@@ -160,8 +168,13 @@ impl<H: Host> Writer<H> {
         let times = self.clock.tick(now, self.host.system());
         self.host.begins(&mut self.core, times);
         self.note_disk_full();
-        for (request, answer) in batch.drain() {
-            self.handle(request, answer)?;
+        let put_off = std::mem::take(&mut self.put_off);
+        for (lane, asked) in batch.drain_lanes().chain(put_off) {
+            // One publish may take as much as there is, so it is looked in between.
+            match lane <= FINISHING || lane < self.pressure.open_lanes_after(&self.core, &self.store) {
+                true => self.handle(asked)?,
+                false => self.put_off.push_back((lane, asked)),
+            }
         }
         let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
         self.core.advance(&mut log);
@@ -212,7 +225,7 @@ impl<H: Host> Writer<H> {
         }
     }
 
-    fn handle(&mut self, request: Request, answer: Answer<Reply>) -> Result<(), Failure> {
+    fn handle(&mut self, (request, answer): Asked) -> Result<(), Failure> {
         match request {
             Request::Command(ticket, command) => self.submit(ticket, command),
             Request::Call(command) => {

@@ -86,26 +86,31 @@ impl Pressure {
         memory.young + memory.frozen > self.shares.layers_of_jobs()
     }
 
+    /// How many lanes may go on in a turn, behind what it has decided so far.
+    pub(super) fn open_lanes_after(&self, core: &Core, store: &LayeredStore) -> usize {
+        open_lanes(self.reason.or_else(|| self.reason_now(core, store)))
+    }
+
     /// How many lanes may be taken from. Forwards go on where topics are too many, for they may be all that ends leases; what is
     /// short otherwise comes back by itself. What makes dead letters adds entries, and has to wait for nothing else.
     pub(super) fn open_lanes(&self) -> usize {
-        match self.reason {
-            None => PUBLISHING + 1,
-            Some(Reason::Topics) => FORWARDING + 1,
-            Some(Reason::Parked) => BURYING + 1,
-            Some(Reason::Entries) => FINISHING + 1,
-        }
+        open_lanes(self.reason)
+    }
+
+    /// What there is too much of.
+    fn reason_now(&self, core: &Core, store: &LayeredStore) -> Option<Reason> {
+        let memory = store.memory();
+        Reason::ALL.into_iter().find(|reason| match reason {
+            Reason::Topics => core.is_crowded() || self.is_over(*reason, core.resident_bytes(), self.shares.topics),
+            Reason::Parked => self.is_over(*reason, core.parked_bytes(), self.shares.parked),
+            Reason::Entries => self.is_over(*reason, memory.young + memory.frozen, self.shares.layers),
+        })
     }
 
     /// Looks at what there is, lets checkpoints hurry where somebody waits for the room that they make, and says so if publishes
     /// have to wait.
     pub(super) fn look(&mut self, core: &Core, store: &LayeredStore, metrics: &Metrics, now: Instant) {
-        let memory = store.memory();
-        let reason = Reason::ALL.into_iter().find(|reason| match reason {
-            Reason::Topics => core.is_crowded() || self.is_over(*reason, core.resident_bytes(), self.shares.topics),
-            Reason::Parked => self.is_over(*reason, core.parked_bytes(), self.shares.parked),
-            Reason::Entries => self.is_over(*reason, memory.young + memory.frozen, self.shares.layers),
-        });
+        let reason = self.reason_now(core, store);
         if reason != self.reason {
             self.reason = reason;
             metrics.push_back(reason);
@@ -127,6 +132,15 @@ impl Pressure {
     fn is_over(&self, reason: Reason, bytes: usize, share: usize) -> bool {
         let slack = if self.reason == Some(reason) { share / SLACK } else { 0 };
         bytes > share - slack
+    }
+}
+
+fn open_lanes(reason: Option<Reason>) -> usize {
+    match reason {
+        None => PUBLISHING + 1,
+        Some(Reason::Topics) => FORWARDING + 1,
+        Some(Reason::Parked) => BURYING + 1,
+        Some(Reason::Entries) => FINISHING + 1,
     }
 }
 

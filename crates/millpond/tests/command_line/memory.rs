@@ -16,6 +16,10 @@ use tokio::runtime::Runtime;
 use crate::broker::{Broker, call, fresh_directory, serve};
 
 const MIB: u64 = 1 << 20;
+/// What a broker takes at most that was given the least memory, whatever one turn decides; docs/memory.md has this figure too.
+const LEAST: u64 = 112 * MIB;
+/// Clients that publish to very many places at once.
+const PUBLISHES: u64 = 6;
 
 #[test]
 fn a_fresh_broker_takes_little() {
@@ -272,9 +276,10 @@ fn forwards_go_on_where_leased_topics_take_all_memory() {
     });
 }
 
-/// Each group has a topic's messages in a place of its own: 61,000 of them for this publish.
+/// Each group has a topic's messages in a place of its own: 61,000 of them for each of these publishes, which come at once. They
+/// are decided one after the other, as their topics leave for the disk.
 #[test]
-fn a_publish_to_many_topics_in_many_groups_has_a_bound() {
+fn publishes_to_many_topics_in_many_groups_have_a_bound() {
     let directory = fresh_directory();
     let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
     (1..=60).for_each(|group| drop(broker.ok(&["group", "create", "default", &format!("g{group}")])));
@@ -282,13 +287,21 @@ fn a_publish_to_many_topics_in_many_groups_has_a_bound() {
     let message = |topic: u64| Message::new(TopicName::try_from(format!("t/{topic}").as_str()).unwrap(), "x");
     runtime.block_on(async {
         let (client, namespace) = (Client::connect(broker.address.as_str()).await.unwrap(), NamespaceName::default());
-        let told = client.publish_many(&namespace, (0..1000).map(message).collect()).await.unwrap();
-        assert!(told.iter().all(|outcome| matches!(outcome, PublishOutcome::Queued { .. })), "{told:?}");
+        let mut publishes = tokio::task::JoinSet::new();
+        for at in 0..PUBLISHES {
+            let client = Client::connect(broker.address.as_str()).await.unwrap();
+            let (messages, namespace) =
+                ((0..1000).map(|topic| message(1000 * at + topic)).collect(), namespace.clone());
+            publishes.spawn(async move { client.publish_many(&namespace, messages).await.unwrap() });
+        }
+        for told in publishes.join_all().await {
+            assert!(told.iter().all(|outcome| matches!(outcome, PublishOutcome::Queued { .. })), "{told:?}");
+        }
         let refused = client.publish_many(&namespace, (0..1100).map(message).collect()).await.unwrap_err();
         assert!(refused.to_string().contains("1100 topics, and there are 61 groups"), "{refused}");
     });
     let most = broker.status("VmHWM:") * 1024;
-    assert!(most < 96 * MIB, "{most} bytes for one publish");
+    assert!(most < LEAST, "{most} bytes for {PUBLISHES} publishes");
 }
 
 /// Each filter has turns of its own, and for each tenant the name of the topic behind which it goes on, long after the topic
