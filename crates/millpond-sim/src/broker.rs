@@ -10,7 +10,7 @@ use millpond_core::output::Output;
 use millpond_server::manual::{Edge, ManualBroker};
 use millpond_storage::tree::TreeError;
 use millpond_storage::twin::TwinDisk;
-use millpond_storage::{Failure, Moves, OpenError, OpenOptions, ReadError, Reader, Recovery, open};
+use millpond_storage::{Failure, Moves, OpenError, OpenOptions, Reader, Recovery, open};
 
 use crate::canary::Canary;
 use crate::clock::Clock;
@@ -182,12 +182,9 @@ impl Broker {
         self.manual.housekeeper.tend()
     }
 
-    /// One step of the mover: what it wants moved. Fails where a read meets a cut of the power.
+    /// One step of the mover: what it wants moved. Fails where a read of the tree does.
     pub fn look_for_moves(&mut self) -> Result<Moves, TreeError> {
         let mut moves = self.manual.mover.step()?;
-        if let Some(at) = moves.unreadable.iter().position(|error| matches!(error, ReadError::Io { .. })) {
-            return Err(TreeError::Io(std::io::Error::other(moves.unreadable.swap_remove(at))));
-        }
         if let Some(canary) = self.canary {
             moves.commands.iter_mut().for_each(|command| canary.spoil(command));
         }

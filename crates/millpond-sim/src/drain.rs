@@ -30,6 +30,7 @@ impl World {
     pub(crate) fn drain(&mut self) -> Result<(), Violation> {
         self.tape.note(format_args!("from here on everything is finished"));
         self.heal()?;
+        self.reads_fail = false;
         self.wires.smooth();
         // Groups that are still to be made come before those who read for them.
         self.settle()?;
@@ -56,10 +57,14 @@ impl World {
             }
             let wake = self.broker().core().next_wake();
             // It sleeps until the time comes or something does: where it sleeps for too long, everything stands still.
-            if let Some(sleep) = self.broker().sleeps() {
-                let sleep = wake.map_or(0, |wake| wake.0).max(sleep.as_millis() as u64 + 1);
-                // The deadlines of connections are not the core's.
-                self.clock.pass(if is_half_open { sleep.clamp(1, SECOND) } else { sleep });
+            match self.broker().sleeps() {
+                Some(sleep) => {
+                    let sleep = wake.map_or(0, |wake| wake.0).max(sleep.as_millis() as u64 + 1);
+                    // The deadlines of connections are not the core's.
+                    self.clock.pass(if is_half_open { sleep.min(SECOND) } else { sleep });
+                }
+                None if is_half_open && wake.is_none() => self.clock.pass(SECOND),
+                None => {}
             }
             let topics = &self.promises.model.topics;
             let before = std::mem::replace(&mut left, topics.values().map(|topic| topic.messages.len()).sum());

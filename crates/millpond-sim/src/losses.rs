@@ -18,6 +18,8 @@ const WAKE_UPS_LOST: u64 = 400;
 /// Steps of a life between times in which the disk stands still, about, and how many these last at most.
 const DISK_SLOW: u64 = 300;
 const SLOW_MAX: u64 = 80;
+/// Reads of a start of which one may fail: there are a few dozen.
+const READS_OF_START: u64 = 60;
 /// Attempts to start, each with its own fault, before one is left alone.
 const FAULTY_STARTS: u32 = 3;
 
@@ -75,6 +77,13 @@ impl World {
                 self.tape.note(format_args!("the disk has room for {room} bytes"));
             }
             _ => {}
+        }
+    }
+
+    /// On a disk that is bad, one of the next reads may fail.
+    pub(crate) fn plan_read(&mut self, one_in: u64) {
+        if self.reads_fail && self.streams.disk.one_in(one_in) {
+            self.disk.plan_read(self.streams.disk.below(3));
         }
     }
 
@@ -175,6 +184,10 @@ impl World {
                 self.plan_fault(after, fault, loss);
             }
             attempts += 1;
+            if self.plan.disk_is_bad && attempts <= FAULTY_STARTS && self.streams.disk.one_in(8) {
+                end = end.min(self.end_of_journal(loss)?);
+                self.disk.plan_read(self.streams.disk.below(READS_OF_START));
+            }
             match Broker::start(&self.disk, &self.plan, &self.clock, self.options.canary) {
                 Ok(_) if self.is_cut() => {
                     self.cut(Loss::Power);
@@ -185,7 +198,9 @@ impl World {
             }
         };
         self.disk.unplan();
+        self.disk.unplan_read();
         self.planned = None;
+        self.unread = false;
         // Starts that failed may have left their marks behind what survived.
         let end = end.min(report.end);
         self.judge_recovery(&report, loss, (end, survives[usize::from(loss == Loss::Power)]))?;
@@ -214,6 +229,11 @@ impl World {
     /// A start failed: with a fault that was planned, or without room, it is tried again.
     fn not_opened(&mut self, error: &OpenError, loss: Loss) -> Result<Loss, Violation> {
         self.tape.note(format_args!("does not start: {error}"));
+        if self.disk.unplan_read() && self.planned.is_none() {
+            self.sights.saw("reads that failed in a start");
+            self.cut(Loss::Process);
+            return Ok(if loss == Loss::Nothing { Loss::Process } else { loss });
+        }
         match self.planned.take() {
             Some((Fault::PowerCut, _)) => {
                 self.sights.saw("power cuts in a start");

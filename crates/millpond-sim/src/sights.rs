@@ -181,7 +181,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 44] = [
+pub const HAPPENED: [&str; 48] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
@@ -219,6 +219,10 @@ pub const HAPPENED: [&str; 44] = [
     "sectors torn",
     "sectors kept behind lost ones",
     "faults of the disk in a start",
+    "messages that could not be read",
+    "reads of the tree that failed",
+    "reads for moves that failed",
+    "reads that failed in a start",
     "the clock was set ahead",
     "the clock was set back",
     "frames held back on their way",

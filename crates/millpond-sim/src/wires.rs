@@ -35,6 +35,9 @@ use wire::Wire;
 /// Commands on their way that are remembered: more than are, for some were on a connection that was cut.
 const ON_ITS_WAY_MAX: usize = 1000;
 
+/// Times that connections want messages read between two in which a read fails, about, on a disk that is bad.
+const BODIES_FAIL: u64 = 3;
+
 /// See the module.
 pub struct Wires {
     wires: Vec<Wire>,
@@ -152,8 +155,10 @@ impl World {
     /// nothing did.
     pub(crate) fn exchange(&mut self) -> Result<bool, Violation> {
         let now = self.clock.now();
+        self.plan_read(BODIES_FAIL);
         let broker = self.broker.as_mut().expect("the broker runs");
         broker.read();
+        self.sights.saw_many("messages that could not be read", u64::from(self.disk.unplan_read()));
         let posted = self.clients.posted();
         let mut moved = !posted.is_empty();
         for (client, request) in posted {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::invariants;
 use millpond_core::output::Output;
+use millpond_storage::ReadError;
 use millpond_storage::twin::{Fault, TwinDisk};
 use millpond_types::RunTime;
 
@@ -30,6 +31,10 @@ use crate::wires::{self, Wires};
 
 /// Steps of a life in which next to nothing happens, at most: those where one message stands for all that come.
 const STEPS_MAX: u64 = 8 * STEPS;
+
+/// Reads of the tree between two that fail, about, on a disk that is bad, and steps of the mover. The first end the broker.
+const TREE_READS_FAIL: u64 = 200;
+const MOVES_FAIL: u64 = 10;
 
 /// See the module.
 pub struct World {
@@ -64,6 +69,10 @@ pub struct World {
     pub(crate) planned: Option<(Fault, Loss)>,
     /// Whether the disk has no more room.
     pub(crate) full: bool,
+    /// Whether reads of it may fail.
+    pub(crate) reads_fail: bool,
+    /// Whether one has failed that the broker cannot do without, and it has not said so.
+    pub(crate) unread: bool,
     /// What a canary holds back.
     pub(crate) late: Option<Output>,
     /// For how many more steps the disk does nothing.
@@ -79,6 +88,7 @@ impl World {
         let hash_key = plan.options.identity.hash_key;
         World {
             disk: TwinDisk::new(plan.sector),
+            reads_fail: plan.disk_is_bad,
             clients: Clients::new(&plan, &mut streams.load, &mut streams.network),
             wires: Wires::new(options.canary),
             candidates: Candidates::new(&mut streams.offices),
@@ -102,6 +112,7 @@ impl World {
             options,
             planned: None,
             full: false,
+            unread: false,
             late: None,
             slow: 0,
             sights: Sights::default(),
@@ -282,8 +293,13 @@ impl World {
 
     /// Reads a batch of what the core wants; false if it wants nothing.
     fn fetch(&mut self) -> Result<bool, Violation> {
+        self.plan_read(TREE_READS_FAIL);
         let broker = self.broker.as_mut().expect("the broker runs");
         let fetched = broker.fetch(&mut self.streams.disk);
+        if self.disk.unplan_read() {
+            self.unread = true;
+            self.tape.note(format_args!("a read of the tree fails"));
+        }
         self.sights.saw_many("batches read while turns went by", u64::from(fetched && self.plan.reads_late));
         Ok(fetched)
     }
@@ -295,6 +311,10 @@ impl World {
             Some((fault, loss)) => {
                 self.sights.saw_many("faults of the disk", u64::from(fault == Fault::Error));
                 self.lose(loss)
+            }
+            None if self.unread => {
+                self.sights.saw("reads of the tree that failed");
+                self.lose(Loss::Process)
             }
             None => Err(Violation::lost(format!("the storage failed without a fault of the disk: {failure}"))),
         }
@@ -317,18 +337,33 @@ impl World {
     /// Looks for messages that pin space, or moves those that were found: much may have happened to them in between.
     fn move_on(&mut self) -> Result<(), Violation> {
         if self.moves.is_empty() {
-            let found = match self.broker().look_for_moves() {
-                Ok(found) => found,
-                Err(error) => return self.failed(&error.to_string()),
-            };
-            self.moves = found.commands;
-            let unreadable = found.unreadable.first();
-            return unreadable.map_or(Ok(()), |error| Err(Violation::lost(format!("it cannot be moved: {error}"))));
+            return self.look_for_moves();
         }
         let moves = std::mem::take(&mut self.moves);
         let request = |command| Request { command, asked: Asked::Other("moves decided") };
         self.ask(moves.into_iter().map(request).collect());
         Ok(())
+    }
+
+    /// What cannot be read now stays where it is for now.
+    fn look_for_moves(&mut self) -> Result<(), Violation> {
+        self.plan_read(MOVES_FAIL);
+        let found = self.broker().look_for_moves();
+        let has_failed = self.disk.unplan_read();
+        self.sights.saw_many("reads for moves that failed", u64::from(has_failed));
+        let found = match found {
+            Ok(found) => found,
+            Err(_) if has_failed => return Ok(()),
+            Err(error) => return self.failed(&error.to_string()),
+        };
+        self.moves = found.commands;
+        match found.unreadable.first() {
+            None => Ok(()),
+            Some(ReadError::Io { .. }) if has_failed => Ok(()),
+            // The power is cut.
+            Some(error @ ReadError::Io { .. }) => self.failed(&error.to_string()),
+            Some(error) => Err(Violation::lost(format!("it cannot be moved: {error}"))),
+        }
     }
 
     /// Until nothing goes on before time does.

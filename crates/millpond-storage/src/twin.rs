@@ -11,8 +11,8 @@
 //! nothing that the next one finds.
 //!
 //! Operations are what changes something: create, write, sync, preallocate, set length, rename, remove, sync directory,
-//! commit to the tree.
-//! Reads are not counted.
+//! commit to the tree. Reads change nothing and are counted apart: of files, and of the tree. One of them can be made to fail
+//! with EIO, and the next one finds what is there.
 
 mod faces;
 mod seed;
@@ -66,6 +66,9 @@ struct State {
     files: Vec<Faces>,
     operations: u64,
     plan: Option<(u64, Fault)>,
+    reads: u64,
+    /// The read that fails.
+    read_plan: Option<u64>,
     cut: bool,
     capacity: Option<u64>,
     tree: MemoryTree,
@@ -94,6 +97,8 @@ impl TwinDisk {
             files: Vec::new(),
             operations: 0,
             plan: None,
+            reads: 0,
+            read_plan: None,
             cut: false,
             capacity: None,
             tree: MemoryTree::default(),
@@ -140,6 +145,19 @@ impl TwinDisk {
         let mut state = lock(&self.state);
         let operations = state.operations;
         state.plan.take().is_some_and(|(at, _)| at < operations)
+    }
+
+    /// Lets the read fail that comes after `after` others from now.
+    pub fn plan_read(&self, after: u64) {
+        let mut state = lock(&self.state);
+        state.read_plan = Some(state.reads + after);
+    }
+
+    /// Forgets what was planned for a read; whether it has failed before.
+    pub fn unplan_read(&self) -> bool {
+        let mut state = lock(&self.state);
+        let reads = state.reads;
+        state.read_plan.take().is_some_and(|at| at < reads)
     }
 
     /// Bytes that all files may take together; `None` for no end.
@@ -248,7 +266,7 @@ impl State {
     fn restart(&mut self) {
         self.power += 1;
         self.cut = false;
-        self.plan = None;
+        (self.plan, self.read_plan) = (None, None);
         self.tree.crash();
         self.locked.store(false, Ordering::Release);
         self.locked = Arc::default();
@@ -261,13 +279,20 @@ impl State {
         let now = self.operations;
         self.operations += 1;
         match self.plan {
-            Some((at, Fault::Error)) if at == now => Err(io::Error::from_raw_os_error(5)),
+            Some((at, Fault::Error)) if at == now => Err(failed()),
             Some((at, Fault::PowerCut)) if at == now => {
                 self.cut = true;
                 Ok(Some(power()))
             }
             _ => Ok(None),
         }
+    }
+
+    /// Counts a read, which may fail.
+    fn count_read(&mut self) -> io::Result<()> {
+        let now = self.reads;
+        self.reads += 1;
+        if self.read_plan == Some(now) { Err(failed()) } else { Ok(()) }
     }
 
     fn named(&self, name: &str) -> io::Result<FileNumber> {
@@ -288,6 +313,11 @@ impl State {
 
 fn power() -> io::Error {
     io::Error::other("the power is cut")
+}
+
+/// EIO.
+fn failed() -> io::Error {
+    io::Error::from_raw_os_error(5)
 }
 
 /// What an operation reports after it was carried out.
@@ -423,7 +453,8 @@ impl DiskFile for TwinFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let state = self.reach()?;
+        let mut state = self.reach()?;
+        state.count_read()?;
         let file = &state.files[self.file].written;
         let from = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)?.get(..buffer.len()));
         buffer.copy_from_slice(from.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);

@@ -93,7 +93,8 @@ impl Dispatcher {
         let held = self.held_by(client);
         while held > LITTLE && held > self.free_for_much() {
             let would_leave = held + self.staying_bytes() <= self.room_for_much();
-            if !self.scopes.drop_idle() && !(would_leave && self.drop_yielding()) {
+            let has_made_room = self.scopes.drop_idle() || would_leave && self.drop_yielding();
+            if !has_made_room {
                 return false;
             }
         }
@@ -128,7 +129,8 @@ impl Dispatcher {
     fn make_room_for(&mut self, bytes: usize) -> bool {
         while self.living_bytes().saturating_add(bytes) > self.living_max {
             let would_fit = self.staying_bytes().saturating_add(bytes) <= self.living_max;
-            if !self.scopes.drop_idle() && !(would_fit && self.drop_yielding()) {
+            let has_made_room = self.scopes.drop_idle() || would_fit && self.drop_yielding();
+            if !has_made_room {
                 return false;
             }
         }

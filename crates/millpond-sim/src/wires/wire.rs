@@ -51,12 +51,16 @@ pub struct Wire {
     edge: Option<Edge>,
     to_broker: Vec<u8>,
     to_client: Vec<u8>,
-    /// The session that the broker has begun on it, if it has not ended.
+    /// The session that its client has asked for, if it has not asked for its end since.
+    asked_for: Option<SessionId>,
+    /// The same, once the broker has begun it.
     session: Option<SessionId>,
     /// How long that lives without a heartbeat.
     resume: Duration,
     /// When bytes of the client came to the broker, or it did not read on its own account.
     last_sign: Instant,
+    /// Whether it did, all of the time.
+    is_reading: bool,
     /// How often bytes were carried since another wire has the session.
     taken_over: Option<u32>,
     /// Whether the broker learns that the client has gone, behind what it has said.
@@ -77,9 +81,11 @@ impl Wire {
             edge,
             to_broker,
             to_client,
+            asked_for: None,
             session: None,
             resume: IDLE,
             last_sign: now,
+            is_reading: true,
             taken_over: None,
             ends: false,
             manner,
@@ -118,7 +124,7 @@ impl Wire {
 
     /// Its session has begun, by what its client was told.
     pub fn begun(&mut self, session: SessionId) {
-        self.session = Some(session);
+        self.session = self.asked_for.filter(|asked_for| *asked_for == session);
     }
 
     /// A session has begun on another wire. If it was that of this one, the broker closes this one.
@@ -131,8 +137,8 @@ impl Wire {
     /// The client asks for something.
     pub fn ask(&mut self, request: Request, canary: Option<Canary>) {
         match &request.command {
-            Command::SessionEnd(_) => self.session = None,
-            Command::SessionBegin(begin) => self.resume = resume_of(begin),
+            Command::SessionEnd(_) => (self.asked_for, self.session) = (None, None),
+            Command::SessionBegin(begin) => (self.asked_for, self.resume) = (Some(begin.session), resume_of(begin)),
             _ => {}
         }
         self.end.as_mut().expect("it is heard").ask(request, canary, &mut self.to_broker);
@@ -197,9 +203,11 @@ impl Wire {
         }
         let before = self.to_client.len();
         if let Some(edge) = &mut self.edge {
-            let was_reading = edge.may_read();
+            let may_read = edge.may_read();
             let heard = edge.hear(&bytes, edge_now);
-            if count > 0 || !was_reading || !edge.may_read() {
+            // It counts from when it reads again.
+            let was_reading = std::mem::replace(&mut self.is_reading, may_read && edge.may_read());
+            if count > 0 || !was_reading || !self.is_reading {
                 self.last_sign = now;
             }
             let said = heard.and_then(|()| edge.say(SAYS, edge_now));
@@ -248,9 +256,8 @@ impl Wire {
             return Ok(());
         }
         Err(Violation::connections(format!(
-            "a connection stays on which nothing came for {} s, and {} s are the limit",
-            silent.as_secs(),
-            limit.as_secs()
+            "a connection of {:?} stays on which nothing came for {silent:?}, and {limit:?} is the limit",
+            self.client
         )))
     }
 

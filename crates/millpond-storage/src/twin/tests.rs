@@ -112,6 +112,30 @@ fn faults_come_where_they_were_planned() {
 }
 
 #[test]
+fn a_read_fails_where_it_was_planned_and_changes_nothing() {
+    let disk = TwinDisk::new(SECTOR);
+    let file = disk.create("a").unwrap();
+    file.write_at(0, b"x").unwrap();
+    let tree = disk.tree(TreeOptions::default()).unwrap();
+    let everything = Range { from: KeyBytes::default(), until: KeyBytes::default(), limit: 1 };
+    let mut byte = [0];
+    disk.plan_read(2);
+    file.read_at(0, &mut byte).unwrap();
+    tree.get_many(&[]).unwrap();
+    assert_eq!(file.read_at(0, &mut byte).unwrap_err().raw_os_error(), Some(5));
+    file.read_at(0, &mut byte).unwrap();
+    assert!(disk.unplan_read() && !disk.unplan_read(), "it has failed, once");
+    disk.plan_read(0);
+    assert!(matches!(tree.scan(&everything), Err(TreeError::Io(_))));
+    tree.scan(&everything).unwrap();
+    disk.plan_read(0);
+    assert!(matches!(tree.get_many(&[]), Err(TreeError::Io(_))));
+    disk.plan_read(0);
+    assert!(!disk.unplan_read(), "nothing was read");
+    tree.get_many(&[]).unwrap();
+}
+
+#[test]
 fn without_power_nothing_answers_and_nothing_changes() {
     let mut lengths = std::collections::BTreeSet::new();
     for seed in 0..50 {

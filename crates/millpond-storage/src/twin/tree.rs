@@ -37,12 +37,14 @@ impl Tree for TwinTree {
     }
 
     fn get_many(&self, keys: &[KeyBytes]) -> Result<Vec<Option<Bytes>>, TreeError> {
-        let _reached = self.reach()?;
+        let mut reached = self.reach()?;
+        reached.count_read().map_err(TreeError::Io)?;
         self.tree.get_many(keys)
     }
 
     fn scan(&self, range: &Range) -> Result<Scanned, TreeError> {
-        let _reached = self.reach()?;
+        let mut reached = self.reach()?;
+        reached.count_read().map_err(TreeError::Io)?;
         self.tree.scan(range)
     }
 
