@@ -208,8 +208,11 @@ impl<H: Host> Writer<H> {
     /// Gives back what it ran in.
     pub(crate) fn close(mut self) -> Result<H, Failure> {
         // It was accepted, and there is nobody who would take more memory.
-        for (_, asked) in std::mem::take(&mut self.put_off) {
-            self.handle(asked)?;
+        if !self.put_off.is_empty() {
+            for (_, asked) in std::mem::take(&mut self.put_off) {
+                self.handle(asked)?;
+            }
+            self.go_on_from_commands();
         }
         self.appender.hold(self.core.holdings());
         let now = self.host.now();

@@ -176,9 +176,7 @@ impl<H: Host> Writer<H> {
                 false => self.put_off.push_back((lane, asked)),
             }
         }
-        let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
-        self.core.advance(&mut log);
-        self.core.dispatch(&mut log);
+        self.go_on_from_commands();
         self.fetching.send(self.core.wanted(), &self.own);
         self.host.dispatched(&mut self.core, self.fetching.is_waiting());
         self.appender.hold(self.core.holdings());
@@ -192,6 +190,13 @@ impl<H: Host> Writer<H> {
         self.common.metrics.note_core(&self.core);
         self.common.metrics.turn_seconds.observe(self.host.now().saturating_duration_since(now).as_secs_f64());
         Ok(self.sleep(now))
+    }
+
+    /// What a turn decides behind its commands.
+    fn go_on_from_commands(&mut self) {
+        let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
+        self.core.advance(&mut log);
+        self.core.dispatch(&mut log);
     }
 
     /// Goes on with what is done in slices between turns: a checkpoint is captured, topics leave memory. True if there is
