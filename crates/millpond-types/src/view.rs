@@ -52,7 +52,8 @@ impl Counts {
     }
 }
 
-/// What has become in a group of the messages that were published since it was made, as far as policies decide it.
+/// What has become in a group of the messages that were published since it was made, or that it was given as it started, as far
+/// as policies decide it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Stored.

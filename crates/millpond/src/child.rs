@@ -1,9 +1,11 @@
 //! One message in the hands of a command that `work` runs.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,6 +53,8 @@ pub struct Task {
     pub hurried: watch::Receiver<bool>,
     /// Takes the reason why no message can be handled here.
     pub broken: watch::Sender<Option<Failure>>,
+    /// Why outputs were refused for now, as far as it was told.
+    pub told: Arc<Mutex<BTreeSet<Code>>>,
 }
 
 /// Why a worker ends whose stdout nobody reads any more.
@@ -171,7 +175,10 @@ async fn forward(task: &Task, delivery: &Delivery, to: &TopicAddress, output: Ve
     };
     let why = format!("{}: {detail}", code.name());
     match (code, code.advice()) {
-        (_, Advice::Retry) => Decision::Release { delay: FORWARD_PAUSE },
+        (_, Advice::Retry) => {
+            tell_that_it_waits(task, code, &why, to);
+            Decision::Release { delay: FORWARD_PAUSE }
+        }
         (Code::MessageTooLarge, _) => {
             say::note(format!("the output for {} was refused: {why}", delivery.id));
             Decision::fail(format!("its output was refused: {why}"))
@@ -183,6 +190,23 @@ async fn forward(task: &Task, delivery: &Delivery, to: &TopicAddress, output: Ve
             task.broken.send_replace(Some(Failure::refused(why)));
             Decision::Release { delay: Duration::ZERO }
         }
+    }
+}
+
+/// Says once why outputs are refused, where that lasts until somebody does something about it: until then commands run over and
+/// over for nothing. What else is to be tried again is over by itself.
+fn tell_that_it_waits(task: &Task, code: Code, why: &str, to: &TopicAddress) {
+    let remedy = match code {
+        Code::TopicFull | Code::QuotaExceeded => "let its messages be worked off, or raise the limit",
+        Code::DiskFull => "make room on the disk",
+        _ => return,
+    };
+    if task.told.lock().expect("nobody panics with it").insert(code) {
+        let TopicAddress { namespace, topic } = to;
+        say::note(format!(
+            "{namespace}/{topic} takes no outputs for now ({why}): their messages are released, and the command is run again for \
+             them about once a second; {remedy}. This is said once"
+        ));
     }
 }
 

@@ -15,7 +15,8 @@ const FIGURES: &str = "millpond_";
 
 /// Complaints about scripts and names that are not there.
 pub fn check(texts: &[Text]) -> Vec<String> {
-    let named = texts.iter().filter(|text| text.path == DOCUMENT).flat_map(|text| spans(&text.text));
+    let document = || texts.iter().filter(|text| text.path == DOCUMENT);
+    let named = document().flat_map(|text| spans(&text.text));
     let (tests, strings) = (tests(texts), strings(texts));
     let lost = |name: &&str| match name.strip_suffix(".txt") {
         Some(script) => {
@@ -27,7 +28,23 @@ pub fn check(texts: &[Text]) -> Vec<String> {
         }
     };
     let lost: BTreeSet<&str> = named.filter(lost).collect();
-    lost.into_iter().map(|name| format!("{DOCUMENT}: there is no test or figure `{name}` any more")).collect()
+    let lost = lost.into_iter().map(|name| format!("{DOCUMENT}: there is no test or figure `{name}` any more"));
+    let bare = document().flat_map(|text| bare(&text.text));
+    lost.chain(bare.map(|name| format!("{DOCUMENT}: the scenario `{name}` is not looked for: write {name}.txt")))
+        .collect()
+}
+
+/// The first of the scenarios that a sentence lists, where that is not named by its file: many are called like something else.
+fn bare(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let listed = words.windows(2).filter(|pair| ["scenario", "scenarios"].contains(&&*word(pair[0]).to_lowercase()));
+    let named = listed.filter(|pair| pair[1].starts_with('`')).map(|pair| word(pair[1]));
+    named.filter(|name| !name.ends_with(".txt")).map(str::to_owned).collect()
+}
+
+/// Without what stands around it.
+fn word(text: &str) -> &str {
+    text.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
 
 /// What stands between backticks.
@@ -95,5 +112,7 @@ mod tests {
         assert_eq!(complaints("It holds (`what_was_there_goes`)."), 1);
         assert_eq!(complaints("It holds (`not_a_test`)."), 1);
         assert_eq!(complaints("It holds (`office.txt`, `leases*.txt`)."), 2);
+        assert_eq!(complaints("(Scenarios `office_lost.txt` and\n`over_all`.) The scenario\n`office_lost.txt`."), 0);
+        assert_eq!(complaints("(Scenarios\n`office_lost` and `office_lost.txt`.)"), 1);
     }
 }

@@ -27,6 +27,8 @@ impl State {
         let topic = &mut self.topics[slot];
         let level = topic.level_or_new(priority);
         assert!(run.end() <= level.next, "what is copied was published before");
+        let group = topic.group;
+        self.groups[group].tally.accepted += u64::from(run.count);
         self.share(slot, run.extent());
         self.arm_expiry(slot, priority, &run);
         if let Some(due) = due {

@@ -225,7 +225,9 @@ impl History {
             self.model.groups.iter().map(|(number, group)| (*number, group.name.clone())).collect();
         assert!(stats[0].groups.iter().map(|group| &group.name).eq(groups.iter().map(|(_, name)| name)), "the groups");
         for ((number, name), view) in groups.into_iter().zip(&stats[0].groups) {
-            assert_eq!(view.tally.retained_out, self.model.groups[&number].retained_out, "retained out of {name}");
+            let group = &self.model.groups[&number];
+            assert_eq!(view.tally.accepted, group.accepted, "accepted by {name}");
+            assert_eq!(view.tally.retained_out, group.retained_out, "retained out of {name}");
             assert_eq!(view.counts, self.look_at_group(number, name), "the counts of a group");
         }
         for place in self.model.topics.keys().cloned().collect::<Vec<Place>>() {

@@ -100,7 +100,9 @@ impl Publish {
     }
 
     fn to(&self) -> Result<To, Failure> {
-        if let (Some(delay), Some(ttl)) = (self.delay, self.ttl)
+        // With a TTL of none, which is zero, a message never expires.
+        let ttl = self.ttl.filter(|ttl| *ttl != Millis::ZERO);
+        if let (Some(delay), Some(ttl)) = (self.delay, ttl)
             && delay >= ttl
         {
             return Err(Failure::usage(

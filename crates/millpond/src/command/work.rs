@@ -3,6 +3,7 @@
 //! The command gets the body on stdin and all else in variables; its exit status says what becomes of the message. A
 //! signal ends the worker in order: what runs is finished, what waits here is released.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -37,7 +38,9 @@ receipt, runs to its end, and what it decides then has no effect.
 With --forward a worker is a stage of a chain: each message of the one topic becomes one of the other,
 once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id. Where
 the target can take no output, the worker ends and its messages are released; an output that is too
-large fails its message alone.
+large fails its message alone. Where the target is full for now, with as much as its max-waiting or its
+quotas let it hold, the message is released and its command run again about once a second, and the
+worker says so once: make room, or pause the topic that it takes from.
 
 When nobody reads on what the commands print, as with `| head`, the worker ends with status 1; a message
 whose command fails for that is released.
@@ -125,6 +128,7 @@ impl Work {
                 at_most_once: self.at_most_once,
                 hurried,
                 broken,
+                told: Arc::default(),
             };
             let mut workers =
                 Workers::start(subscription, self.concurrency as usize, move |delivery| handle(task.clone(), delivery));

@@ -68,6 +68,32 @@ fn a_target_that_takes_no_output_ends_the_worker() {
     assert_eq!(broker.counts("off")["waiting"], 0);
 }
 
+/// A target that is full for now is waited for, and the worker says so once: else its commands run over and over, and nobody
+/// knows why.
+#[test]
+fn a_worker_says_once_that_its_target_is_full() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--max-waiting", "1"]);
+    broker.ok(&["namespace", "create", "small", "--quota-messages", "1"]);
+    for (target, why) in [("default/out", "topic_full"), ("small/out", "quota_exceeded")] {
+        let directory = fresh_directory();
+        let runs = || std::fs::read_to_string(directory.path().join("runs")).unwrap_or_default().len();
+        broker.ok(&["publish", target, "in the way"]);
+        broker.ok(&["publish", "default/in", "x"]);
+        let script = format!("cat; printf . >> {}/runs", directory.path().display());
+        let mut worker = broker.spawn(&["work", "default/in", "--forward", target, "--", "sh", "-c", &script]);
+        until(|| runs() >= 3);
+        assert!(!worker.has_ended());
+        broker.ok(&["receive", target, "--ack"]);
+        until(|| broker.json(&["receive", target, "--ack"]).iter().any(|message| message["body"] == "x"));
+        worker.signal(Signal::TERM);
+        let said = worker.wait();
+        let told: Vec<&str> = said.err.lines().filter(|line| line.contains(target)).collect();
+        assert!(told.len() == 1 && told[0].contains(why) && told[0].contains("run again"), "{said:?}");
+        said.ok();
+    }
+}
+
 /// An output that is too large is its message's own fault: that fails, the others go on.
 #[test]
 fn an_output_that_is_too_large_fails_alone() {

@@ -14,6 +14,13 @@ use crate::proxy::Proxy;
 /// For commands that wait for something: nobody tells them when a test fails and its worker is killed.
 const WORKER_LIVES: &str = "kill -0 $PPID 2>/dev/null";
 
+/// The shortest term and hand-over that a test waits for.
+const SECOND: Duration = Duration::from_secs(1);
+/// In so long after a start of the broker no term and no hand-over ends.
+const GRACE: Duration = Duration::from_secs(10);
+/// What a machine that has much else to do may take beyond what is promised: for processes to start, to be heard, to be told.
+const SLACK: Duration = Duration::from_secs(20);
+
 /// A group with one leader, and what its workers note: a line for each message as it comes.
 struct House {
     broker: Broker,
@@ -32,7 +39,8 @@ fn a_stopped_leader_is_deposed_and_may_finish_what_it_has() {
     let stopped = Instant::now();
     first.signal(Signal::STOP);
     house.until("the second leads", |office| office["epoch"] == 2);
-    println!("the next leader was told {} ms after the first was stopped", stopped.elapsed().as_millis());
+    // A term, from the last heartbeat; what the first has it keeps for the hand-over.
+    within(SECOND, stopped, "the next leader was told after the first was stopped");
     assert_eq!(house.office()["handing_over"], true);
     let receipt = house.notes()[0][2].clone();
     house.broker.call(&["extend", "default", &receipt]).failed(1, &["replaced", "hand-over"]);
@@ -69,7 +77,8 @@ fn a_killed_leader_is_followed_by_the_next_also_when_the_broker_dies() {
             house = house.with_another_broker();
         }
         house.until_finished();
-        println!("all was done {} ms after the leader was killed", killed.elapsed().as_millis());
+        let grace = if round == 2 { GRACE } else { Duration::ZERO };
+        within(SECOND + SECOND + grace, killed, "all was done after the leader was killed");
         leader = next;
     }
     end(leader);
@@ -91,7 +100,7 @@ fn a_leader_that_is_cut_off_is_followed_and_its_command_is_stopped() {
     proxy.cut(true);
     // The second has what the first held as well, for that was never finished.
     house.until_notes(2);
-    println!("the next leader worked {} ms after the first was cut off", cut.elapsed().as_millis());
+    within(SECOND + SECOND, cut, "the next leader worked after the first was cut off");
     // Back among the others, the first learns that its lease is lost, and tells its command.
     proxy.cut(false);
     house.until_stopped("first");
@@ -214,6 +223,13 @@ impl House {
         let distinct: std::collections::BTreeSet<_> = epochs.iter().collect();
         assert_eq!(leaders.len(), distinct.len(), "an epoch is one leader's: {notes:?}");
     }
+}
+
+/// What has happened since was promised within a time.
+fn within(promised: Duration, since: Instant, what: &str) {
+    let took = since.elapsed();
+    println!("{what}: {} ms", took.as_millis());
+    assert!(took <= promised + SLACK, "{what}: within {promised:?}, and it took {took:?}");
 }
 
 fn wait(what: &str, is_so: impl Fn() -> bool) {

@@ -149,6 +149,14 @@ fn a_ttl_of_none_goes_before_the_namespaces() {
     broker.ok(&["publish", "default/a", "y", "--ttl", "none"]);
     let looked = broker.json(&["look", "default/a", "--output", "json"]);
     assert!(looked[0]["expires"].is_string() && looked[1]["expires"].is_null(), "{looked:?}");
+    // It is no TTL that a delay could be longer than.
+    broker.ok(&["publish", "default/b", "x", "--delay", "2h", "--ttl", "none"]);
+    broker.call_with(&["publish", "default/b", "--lines", "--delay", "2h", "--ttl", "none"], b"y\nz\n").ok();
+    let looked = broker.json(&["look", "default/b", "--output", "json"]);
+    assert!(looked.len() == 3 && looked.iter().all(|message| message["expires"].is_null()), "{looked:?}");
+    for ttl in ["1h", "2h"] {
+        broker.call(&["publish", "default/b", "x", "--delay", "2h", "--ttl", ttl]).failed(2, &["never delivered"]);
+    }
 }
 
 #[test]

@@ -33,6 +33,9 @@ fn a_group_starts_with_what_others_hold() {
     while ["audit", "recent"].iter().any(|name| group(&broker, name)["starting"] == true) {}
     let audit = group(&broker, "audit");
     assert_eq!((&audit["start"], &audit["waiting"]), (&json!("earliest"), &json!(351)));
+    let groups = &broker.json(&["stats", "default", "--output", "json"])[0]["groups"];
+    let accepted = ["default", "audit", "recent", "late"].map(|name| &groups[name]["accepted"]);
+    assert_eq!(accepted, [401, 351, 351, 0].map(|count| json!(count)).each_ref(), "what each was given");
     let mut expected: BTreeSet<String> = (0..400).map(|n| format!("{}-{}", n / 20, n % 20)).collect();
     expected.insert("later".into());
     let expected = &expected - &acked;

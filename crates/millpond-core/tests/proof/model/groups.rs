@@ -1,7 +1,7 @@
 //! Groups: each has its own topics, messages and dead letters. A topic has the same number in all groups that have it, and a
 //! message the same id.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::GroupNumber;
 use millpond_types::{Coalesce, Code, GroupName, MessageId, Priority, Start, TopicName, TopicNumber, WallTime};
@@ -14,6 +14,8 @@ pub struct Group {
     pub name: GroupName,
     /// What it has still to be given of what others hold: until then nothing of it is delivered.
     pub(super) start: Option<Start>,
+    /// Messages that were published to it, or that it was given as it started.
+    pub accepted: u64,
     /// Messages of it that ended because it was not to keep them.
     pub retained_out: u64,
 }
@@ -27,7 +29,7 @@ impl Model {
                 let group = Group {
                     name: name.clone(),
                     start: Some(start).filter(|start| *start != Start::Latest),
-                    retained_out: 0,
+                    ..Group::default()
                 };
                 self.groups.insert(self.next_group, group);
                 self.next_group += 1;
@@ -111,7 +113,7 @@ impl Model {
         let Some((group, start)) = groups.find_map(|(number, group)| Some((*number, group.start.take()?))) else {
             return;
         };
-        let names: Vec<TopicName> = self.topics.keys().map(|place| place.name.clone()).collect();
+        let names: BTreeSet<TopicName> = self.topics.keys().map(|place| place.name.clone()).collect();
         names.into_iter().for_each(|name| self.start(&Place { group, name }, start));
     }
 
@@ -147,6 +149,7 @@ impl Model {
             let topic = self.topics.get_mut(place).unwrap();
             topic.next.entry(priority).or_insert(topic.floor);
             topic.messages.insert((priority, sequence), message);
+            self.groups.get_mut(&place.group).unwrap().accepted += 1;
         }
     }
 }

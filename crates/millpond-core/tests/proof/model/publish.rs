@@ -133,6 +133,7 @@ impl Model {
         // The others know its id all the same.
         self.everywhere(&places[0].name).iter().for_each(|place| self.make(place));
         let id = self.store(places, priority, &message);
+        places.iter().for_each(|place| self.groups.get_mut(&place.group).unwrap().accepted += 1);
         let until = match policy.dedup_window {
             DedupWindow::For(window) => self.wall + window.0,
             _ => u64::MAX,
