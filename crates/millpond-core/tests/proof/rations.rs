@@ -104,7 +104,12 @@ impl Pond {
         let is_extended = matches!(verb, FinishVerb::Extend { .. });
         let odd = ones.iter().skip(1).step_by(2).copied().collect();
         let even: Vec<ReceiptRun> = ones.iter().step_by(2).copied().collect();
-        let done = if is_extended { vec![even, odd] } else { ones = odd; vec![even] };
+        let done = if is_extended {
+            vec![even, odd]
+        } else {
+            ones = odd;
+            vec![even]
+        };
         held.extend(ones);
         for receipts in done.iter().flat_map(|receipts| receipts.chunks(AT_ONCE)) {
             // No two are extended until the same moment, so no two come to be one again.
@@ -121,10 +126,8 @@ impl Pond {
         let except: Vec<ReceiptRun> = ones.iter().step_by(step).copied().collect();
         ones.retain(|one| !except.contains(one));
         self.held.insert(session, ones);
-        let command = Command::Heartbeat {
-            session: SessionId(session),
-            except: except.iter().map(|one| one.first).collect(),
-        };
+        let command =
+            Command::Heartbeat { session: SessionId(session), except: except.iter().map(|one| one.first).collect() };
         self.bare.submit(command);
         self.held.entry(NOBODY).or_default().extend(except);
         self.settle();
@@ -180,7 +183,8 @@ impl Pond {
 fn one_by_one(runs: Vec<ReceiptRun>) -> Vec<ReceiptRun> {
     let of = |run: ReceiptRun| {
         let lease = move |at: u64| LeaseNumber(run.first.lease.0 + at);
-        (0..u64::from(run.count)).map(move |at| ReceiptRun { first: Receipt { lease: lease(at), ..run.first }, count: 1 })
+        (0..u64::from(run.count))
+            .map(move |at| ReceiptRun { first: Receipt { lease: lease(at), ..run.first }, count: 1 })
     };
     runs.into_iter().flat_map(of).collect()
 }
