@@ -43,7 +43,8 @@ impl Core {
         self.state.residents.bytes
     }
 
-    /// About how many of these the topics take that are leased from, which cannot leave.
+    /// About how many bytes the topics which are leased from may come to take, whatever is done with the leases: they cannot
+    /// leave.
     pub fn leased_bytes(&self) -> usize {
         self.state.leased.bytes
     }

@@ -224,7 +224,7 @@ impl Metrics {
             ("resident_bytes", "Memory of the topics in memory, about", &self.kept.resident_bytes),
             (
                 "leased_bytes",
-                "Memory of the topics that are leased from, about: they cannot leave it",
+                "Memory that the topics which are leased from take at most, about: they cannot leave it",
                 &self.kept.leased_bytes,
             ),
             (

@@ -111,7 +111,9 @@ impl Hand {
         let mut leases = Vec::new();
         if let Some(from) = self.one(load) {
             let count = load.between(1, 6) as usize;
-            leases.extend(self.held.range(from..).take(count).map(|(receipt, id)| (*receipt, *id)));
+            // Every second one as well, so that runs of leases are taken apart and what is between them stays.
+            let step = if matches!(verb, Verb::Ack | Verb::Extend) && count.is_multiple_of(3) { 2 } else { 1 };
+            leases.extend(self.held.range(from..).step_by(step).take(count).map(|(receipt, id)| (*receipt, *id)));
         }
         if !self.spent.is_empty() && load.one_in(4) {
             leases.push(self.spent[load.below(self.spent.len() as u64) as usize]);

@@ -122,7 +122,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
     (Checker::Watermark, &["cursors compared", "watermarks behind the scan"]),
     (Checker::Priority, &["picked among several", "raised by its age"]),
     (Checker::Fairness, &["turns that somebody waited for", "turns among prefixes that somebody waited for"]),
-    (Checker::Memory, &["idle topics out of memory", "commands that waited for topics"]),
+    (Checker::Memory, &["idle topics out of memory", "commands that waited for topics", "leases counted"]),
     (Checker::Starts, &["groups started with what others hold", "given to a group that starts"]),
     (
         Checker::Retention,

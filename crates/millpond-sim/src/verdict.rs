@@ -75,7 +75,7 @@ checkers! {
     Priority priority "priority and age",
     /// Nobody waits for more than a turn of each of the others.
     Fairness fairness "turn and weight",
-    /// Idle topics are not in memory where there is no room for them.
+    /// Idle topics are not in memory where there is no room for them, and leased ones are counted for all that they may take.
     Memory memory "idle and in memory",
     /// A group sees what is published while it is there, and what its start says.
     Starts starts "seen by a group",

@@ -1,5 +1,7 @@
 //! Memory: where topics take more than their room, those that are idle leave it. What stays is busy: leased, in retry or about to
 //! change by itself; or somebody is about to come to it, which only the core knows. So an idle topic costs nothing.
+//! What leased topics take is counted, each message that is leased as if it stood alone, for that is what it may come to
+//! with all that clients do with leases; and whoever would have more than there is room for is given nothing more.
 
 use millpond_core::fact::GroupNumber;
 use millpond_core::{Core, Now};
@@ -12,6 +14,26 @@ use crate::verdict::Violation;
 
 /// Topics that time changes so soon stay: the core looks as far ahead.
 const SOON: Millis = Millis::seconds(60);
+
+/// Bytes that a message takes at least that is leased alone: its lease, and the run that it is.
+const LEASE_BYTES: usize = 200;
+/// What leased topics may take where there is less room than that.
+const LEASED_MIN: usize = 1 << 20;
+
+/// A turn is over. What leased topics take is known, and has a bound: no life publishes so much to them that they grow beyond.
+pub fn is_bounded(core: &Core, room: usize, model: &Model, sights: &mut Sights) -> Kept {
+    let leases: usize = model.topics.values().map(|topic| topic.leases.len()).sum();
+    let (counted, least) = (core.leased_bytes(), leases * LEASE_BYTES);
+    sights.saw_many("leases counted", leases as u64);
+    if counted < least {
+        let what = format!("{leases} messages that are leased, which come to {least} bytes, are counted as {counted}");
+        return Err(Violation::memory(what));
+    }
+    if counted > room.max(LEASED_MIN) {
+        return Err(Violation::memory(format!("leased topics take {counted} bytes, where there is room for {room}")));
+    }
+    Ok(())
+}
 
 /// A turn is over. There are never so many topics that some are left for the next turn.
 pub fn rests(core: &Core, room: usize, model: &Model, now: Now, sights: &mut Sights) -> Kept {

@@ -7,9 +7,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use millpond_client::{Client, Deliveries, Message, ReceiveOptions};
+use millpond_client::{Client, Deliveries, Message, Receipts, ReceiveOptions};
 use millpond_protocol::{Listing, LookWhich, Receive, Request, TopicRef, VERSION, encode_request};
-use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, Priority, PublishOutcome, TopicName};
+use millpond_types::{
+    Filter, FinishOutcome, GroupName, LeaseNumber, Millis, NamespaceName, Priority, PublishOutcome, Receipt, TopicName,
+};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use tokio::runtime::Runtime;
 
@@ -274,6 +276,61 @@ fn forwards_go_on_where_leased_topics_take_all_memory() {
             assert!(done.is_done(), "{done:?}");
         }
     });
+}
+
+/// Leases are given by the dozen, and may be finished or extended one by one, in any order: then each takes what dozens did.
+#[test]
+fn leases_that_are_taken_apart_share_a_bound() {
+    for extends in [false, true] {
+        let directory = fresh_directory();
+        let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
+        runtime().block_on(take_leases_apart(&broker, extends));
+        let most = broker.status("VmHWM:") * 1024;
+        assert!(most < 64 * MIB, "leases of 200,000 messages make the broker take {most} bytes, extended: {extends}");
+    }
+}
+
+/// Leases what is given of 200,000 messages, and acks or extends every second one, each named alone; then extends the others
+/// as well. Another client publishes meanwhile.
+async fn take_leases_apart(broker: &Broker, extends: bool) {
+    let topic = |name: &str| TopicName::try_from(name).unwrap();
+    let (client, other) = (Client::connect(broker.address.as_str()), Client::connect(broker.address.as_str()));
+    let (client, other, namespace) = (client.await.unwrap(), other.await.unwrap(), NamespaceName::default());
+    for _ in 0..20 {
+        let messages = (0..10_000).map(|_| Message::new(topic("bait"), "x")).collect();
+        client.publish_many(&namespace, messages).await.unwrap();
+    }
+    let hour = Duration::from_secs(3600);
+    let mut leases: Vec<Receipt> = Vec::new();
+    loop {
+        let options = ReceiveOptions {
+            filter: Filter::Topics(vec![topic("bait")]),
+            messages: 2048,
+            lease: Some(hour),
+            ..ReceiveOptions::new(namespace.clone())
+        };
+        let given = client.receive(options).await.unwrap();
+        if given.is_empty() {
+            break;
+        }
+        let lease = |first: Receipt, at: u32| Receipt { lease: LeaseNumber(first.lease.0 + u64::from(at)), ..first };
+        leases
+            .extend(given.receipts().runs().iter().flat_map(|(first, count)| (0..*count).map(|at| lease(*first, at))));
+    }
+    assert!(leases.len() > 2000, "{} leases were given", leases.len());
+    for part in leases.chunks(10_000) {
+        let second = |from: usize| part.iter().skip(from).step_by(2).copied().collect::<Receipts>();
+        match extends {
+            true => {
+                client.extend(second(0), Some(2 * hour)).await.unwrap();
+                client.extend(second(1), Some(3 * hour)).await.unwrap();
+            }
+            false => _ = client.ack(second(0)).await.unwrap(),
+        }
+        let published = other.publish(&namespace, Message::new(topic("other"), "x"));
+        let answer = tokio::time::timeout(Duration::from_secs(10), published).await;
+        answer.expect("who has nothing to do with it does not wait").unwrap();
+    }
 }
 
 /// Each group has a topic's messages in a place of its own: 61,000 of them for each of these publishes, which come at once. They
