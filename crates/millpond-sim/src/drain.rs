@@ -97,7 +97,9 @@ impl World {
     /// Where nothing goes on, nobody waits for anything that is there.
     fn look_for_untold(&mut self) -> Result<(), Violation> {
         let now = self.broker().core().now().run;
-        if self.numb_until.is_some_and(|until| now < until) {
+        // What is behind messages whose ends are held is not to be had before a checkpoint has made room for these.
+        let are_ends_held = self.broker().core().has_expiries_on_hold();
+        if self.numb_until.is_some_and(|until| now < until) || are_ends_held {
             return Ok(());
         }
         self.promises.look_for_untold()
