@@ -15,15 +15,18 @@ use crate::verdict::Violation;
 /// Topics that time changes so soon stay: the core looks as far ahead.
 const SOON: Millis = Millis::seconds(60);
 
-/// Bytes that a message takes at least that is leased alone: its lease, and the run that it is.
-const LEASE_BYTES: usize = 200;
+/// Bytes that a message takes at least that is leased alone: its lease, the run that it is, and where both are found.
+const LEASE_BYTES: usize = 350;
+/// Bytes that a topic takes at least beside that.
+const TOPIC_BYTES: usize = 500;
 /// What leased topics may take where there is less room than that.
 const LEASED_MIN: usize = 1 << 20;
 
 /// A turn is over. What leased topics take is known, and has a bound: no life publishes so much to them that they grow beyond.
 pub fn is_bounded(core: &Core, room: usize, model: &Model, sights: &mut Sights) -> Kept {
-    let leases: usize = model.topics.values().map(|topic| topic.leases.len()).sum();
-    let (counted, least) = (core.leased_bytes(), leases * LEASE_BYTES);
+    let of_each = model.topics.values().map(|topic| topic.leases.len()).filter(|leases| *leases > 0);
+    let (topics, leases) = of_each.fold((0, 0), |(topics, sum), leases| (topics + 1, sum + leases));
+    let (counted, least) = (core.leased_bytes(), topics * TOPIC_BYTES + leases * LEASE_BYTES);
     sights.saw_many("leases counted", leases as u64);
     if counted < least {
         let what = format!("{leases} messages that are leased, which come to {least} bytes, are counted as {counted}");
