@@ -2,18 +2,18 @@
 //! table, with what happens at its bound; nothing else grows.
 //!
 //! What the program takes before it is used ([`BASE`]) and a margin for what an allocator wastes ([`MARGIN`]) come first.
-//! The rest is divided by thousandths:
+//! The rest is divided by thousandths, of which the first five are parts of what the others leave:
 //!
 //! | share | ‰ | of 1 GiB | what is in it | at the bound |
 //! |---|---|---|---|---|
-//! | topics | 205 | 180 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; leases are rationed; where that does not help, publishes wait |
-//! | layers | 170 | 149 MiB | entries of the store that are not on the disk yet | at half of it a checkpoint begins, at three quarters what changes many entries at a time waits for it, then publishes do |
-//! | filter | 135 | 118 MiB | what is known of the keys on the disk, twice while it is made anew | it knows them less well |
-//! | cache | 50 | 44 MiB | blocks of the tree | older ones go |
-//! | parked | 20 | 17 MiB | commands that wait for topics from the disk | publishes wait |
+//! | topics | 245 | 199 MiB | topics in the core's memory, with lines, leases and deadlines | cold ones leave it; leases are rationed; where that does not help, publishes wait |
+//! | layers | 170 | 138 MiB | entries of the store that are not on the disk yet | at half of it a checkpoint begins, at three quarters what changes many entries at a time waits for it, then publishes do |
+//! | filter | 135 | 110 MiB | what is known of the keys on the disk, twice while it is made anew | it knows them less well |
+//! | cache | 50 | 41 MiB | blocks of the tree | older ones go |
+//! | parked | 20 | 16 MiB | commands that wait for topics from the disk | publishes wait |
 //! | set up | 60 | 52 MiB | bindings, pauses, rules, groups and namespaces; in its other half sessions, consumers and open receives | more of them are refused |
 //! | turns | 20 | 18 MiB | where tenants go on; in its other half, between which topics in memory none stands on the disk | those that had no turn for longest begin anew; it is read again |
-//! | producers | 10 | 9 MiB | producer sessions in the core's memory, with what was told of their last batches | those not used for longest leave it |
+//! | producers | 5 | 4 MiB | producer sessions in the core's memory, with what was told of their last batches | those not used for longest leave it |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
 //! | lanes | | 2 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
@@ -43,7 +43,7 @@ const BASE: u64 = 16 << 20;
 const MARGIN: u64 = 8;
 
 /// Thousandths that the state takes: topics, layers, filter, cache and parked commands.
-const STATE: u64 = 205 + 170 + 135 + 50 + 20;
+const STATE: u64 = 245 + 170 + 135 + 50 + 20;
 /// More producer sessions than that do not publish at a time, so they need not take turns on the disk.
 const PRODUCERS_MAX: u64 = 16 << 20;
 /// More than this of recent messages is read from the page cache nearly as fast.
@@ -131,7 +131,7 @@ impl Shares {
             parked: 0,
             setup: share(60) as usize,
             turns: share(20) as usize,
-            producers: share(10).min(PRODUCERS_MAX) as usize,
+            producers: share(5).min(PRODUCERS_MAX) as usize,
             tail: share(60).min(TAIL_MAX),
             batch: (share(70) / BATCHES).clamp(BATCH_MIN, BATCH_MAX),
             held: share(30) as usize,
@@ -147,8 +147,8 @@ impl Shares {
         let state = rest - shares.buffers() - (shares.setup + shares.turns + shares.producers) as u64;
         let part = |thousandths: u64| state / STATE * thousandths;
         Shares {
-            topics: part(205) as usize,
-            room: part(205 - 205 / 8) as usize,
+            topics: part(245) as usize,
+            room: part(245 - 245 / 8) as usize,
             layers: part(170) as usize,
             filter: part(135) as usize,
             cache: part(50),
