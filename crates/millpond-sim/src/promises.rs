@@ -138,7 +138,7 @@ impl Promises {
             self.note(kept);
         }
         if self.violation.is_none() {
-            let kept = memory::rests(core, room, &self.model, self.now, &mut self.sights)
+            let kept = memory::rests(core, room, &self.model, &mut self.sights)
                 .and_then(|()| memory::is_bounded(core, room, &self.model, &mut self.sights));
             self.note(kept);
         }

@@ -39,8 +39,9 @@ pub fn is_bounded(core: &Core, room: usize, model: &Model, sights: &mut Sights) 
 }
 
 /// A turn is over. There are never so many topics that some are left for the next turn.
-pub fn rests(core: &Core, room: usize, model: &Model, now: Now, sights: &mut Sights) -> Kept {
-    let bytes = core.resident_bytes();
+pub fn rests(core: &Core, room: usize, model: &Model, sights: &mut Sights) -> Kept {
+    // What is soon goes by the clock that the core was told, whatever that is.
+    let (bytes, now) = (core.resident_bytes(), core.now());
     if bytes <= room {
         return Ok(());
     }
