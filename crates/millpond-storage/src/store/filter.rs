@@ -3,7 +3,7 @@
 //! Of topics, dedup ids and producer sessions, which are asked for by everyone who publishes and mostly are not there. A
 //! key goes in before its commit is on the disk, so a key that the filter does not know is not there. What is removed
 //! stays in; so the filter is made anew, by a scan, when much was removed or has expired, or when it has grown in too many
-//! parts.
+//! parts. A scan passes what was removed and is not yet merged away, so it waits until that is less than what is left.
 //!
 //! It is a list of Bloom filters, each divided into blocks of a cache line: a key has all its bits in one. The first is as
 //! large as the tree asks for, each further one doubles the whole, as far as the memory for it allows. With 14 bits a key one
@@ -38,8 +38,8 @@ const ROOM_MIN: u64 = 1 << 16;
 const PARTS_MAX: usize = 4;
 /// Keys that were removed from which on a filter may be made anew for them.
 const REMOVED_MIN: u64 = 1 << 16;
-/// It is, where they are this share of all: what is scanned for it while everything is drained is then a third of what was
-/// there, and with half of all it would be the whole.
+/// It is, where they are this share of all: while everything is drained, a quarter is scanned, then a quarter of that, and so on,
+/// a third of what was there. With what is removed and not merged away, which is less than what is left, it is two thirds at most.
 const REMOVED_SHARE: (u64, u64) = (3, 4);
 /// Where it holds more keys than it has room for, this share is enough.
 const REMOVED_OVERFULL: (u64, u64) = (1, 8);
@@ -119,11 +119,13 @@ impl KeyFilter {
         dedup_until(key, value).is_some_and(|until| lock(&self.expiring).note(until, now))
     }
 
-    fn is_stale(&self, now: WallTime) -> bool {
+    /// Whether it is worth a scan, past so many tombstones, to make it anew.
+    fn is_stale(&self, now: WallTime, tombstones: u64) -> bool {
         let (held, gone) = (self.held(), self.removed + lock(&self.expiring).over_since(now));
         let is_overfull = self.parts.iter().map(|part| part.room).sum::<u64>() < held;
         let (share, of) = if is_overfull { REMOVED_OVERFULL } else { REMOVED_SHARE };
-        self.parts.len() > PARTS_MAX || gone >= REMOVED_MIN && gone * of >= held * share
+        let is_merged = tombstones <= held.saturating_sub(gone).max(REMOVED_MIN);
+        self.parts.len() > PARTS_MAX || is_merged && gone >= REMOVED_MIN && gone * of >= held * share
     }
 }
 
@@ -234,7 +236,8 @@ impl LayeredStore {
     /// Makes the filter anew if it has grown stale; whether it had.
     pub fn tend_filter(&self) -> Result<bool, TreeError> {
         let (committing, wall) = (lock(&self.0.committing), self.wall());
-        if lock(&self.0.state).filter.as_ref().is_some_and(|filter| !filter.is_stale(wall)) {
+        let tombstones = self.0.tree.stats().tombstones;
+        if lock(&self.0.state).filter.as_ref().is_some_and(|filter| !filter.is_stale(wall, tombstones)) {
             return Ok(false);
         }
         self.make_filter(committing)?;
@@ -288,7 +291,7 @@ mod tests {
             (before..ROOM_MIN << part).for_each(|number| filter.insert(&key(number)));
         }
         assert_eq!(filter.parts.len(), PARTS_MAX);
-        assert!(!filter.is_stale(WallTime(0)));
+        assert!(!filter.is_stale(WallTime(0), 0));
         let count = ROOM_MIN << 3;
         assert!((0..count).all(|number| filter.may_hold(&key(number))));
         let strangers = (count..count + 100_000).filter(|number| filter.may_hold(&key(*number))).count();
@@ -316,9 +319,10 @@ mod tests {
         assert!((0..ROOM_MIN * 10).all(|number| filter.may_hold(&key(number))));
         let held = filter.held();
         filter.removed = held.div_ceil(REMOVED_OVERFULL.1) - 1;
-        assert!(!filter.is_stale(WallTime(0)));
+        assert!(!filter.is_stale(WallTime(0), 0));
         filter.removed += 1;
-        assert!(filter.is_stale(WallTime(0)));
+        assert!(filter.is_stale(WallTime(0), 0));
+        assert!(!filter.is_stale(WallTime(0), held), "a scan would pass more that is gone than what is left");
         assert!(KeyFilter::with_room(held, most).bytes() <= most);
     }
 
