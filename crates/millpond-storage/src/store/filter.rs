@@ -3,7 +3,8 @@
 //! Of topics, dedup ids and producer sessions, which are asked for by everyone who publishes and mostly are not there. A
 //! key goes in before its commit is on the disk, so a key that the filter does not know is not there. What is removed
 //! stays in; so the filter is made anew, by a scan, when much was removed or has expired, or when it has grown in too many
-//! parts. A scan passes what was removed and is not yet merged away, so it waits until that is less than what is left.
+//! parts. A scan passes what was removed and is not yet merged away, so one for what was removed waits until that is little, or
+//! less than what is left.
 //!
 //! It is a list of Bloom filters, each divided into blocks of a cache line: a key has all its bits in one. The first is as
 //! large as the tree asks for, each further one doubles the whole, as far as the memory for it allows. With 14 bits a key one
