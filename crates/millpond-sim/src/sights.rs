@@ -126,12 +126,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
     (Checker::Starts, &["groups started with what others hold", "given to a group that starts"]),
     (
         Checker::Retention,
-        &[
-            "retained out",
-            "retained out rightly",
-            "retained out for their age",
-            "groups that came to hold no more than they keep",
-        ],
+        &["retained out", "retained out rightly", "retained out for their age", "what was far too much went"],
     ),
     (Checker::Once, &["given at most once"]),
     (Checker::Repeats, &["leases told again"]),

@@ -143,11 +143,11 @@ impl Host for Stage {
         self.promises.made(core.outputs());
         self.notices.extend(core.notices().iter().cloned());
         self.outputs.extend(core.outputs().iter().cloned());
+        // Turns pass whose messages wait for their end.
+        self.is_numb |= core.has_expiries_on_hold();
         if self.reads_at_once && is_fetching {
             return;
         }
-        // Turns pass whose messages wait for their end.
-        self.is_numb |= core.has_expiries_on_hold();
         self.promises.dispatched(&self.outputs, self.is_numb || is_fetching);
         self.outputs.clear();
         self.is_numb = false;

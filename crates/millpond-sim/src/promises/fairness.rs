@@ -30,6 +30,13 @@ struct Leased {
     /// The level at which its topic stood; `None` if only the core can tell.
     stand: Option<Priority>,
     ready: Vec<(TopicName, Priority)>,
+    /// By the policy in force then.
+    is_fair: bool,
+    leases_runs: bool,
+    /// Messages of a turn.
+    most: u32,
+    /// Whether the policies have not changed since.
+    counts: bool,
 }
 
 /// Consumers that share one set of turns: those of a group that ask for all topics, or by the same prefixes, of which none
@@ -56,6 +63,10 @@ impl Turns {
     pub fn changed(&mut self, model: &Model, namespace: NamespaceNumber) {
         let is_of = |group: &GroupNumber| model.groups.get(group).is_some_and(|of| of.namespace == namespace);
         self.waits.retain(|((group, _), ..), _| !is_of(group));
+        self.leased
+            .iter_mut()
+            .filter(|(((group, _), _), _)| is_of(group))
+            .for_each(|(_, leased)| leased.counts = false);
     }
 
     /// Messages are about to be leased.
@@ -63,7 +74,11 @@ impl Turns {
         let Fact::Leased { topic, group, lease, .. } = fact else { unreachable!("called for this fact alone") };
         let (name, ready) = (model.topics[&(*group, *topic)].name.clone(), model.ready_of(*group, now));
         let stand = ready.iter().find(|(of, _)| *of == name).map(|(_, stand)| *stand);
-        let leased = Leased { order: self.leased.len(), name, stand, ready };
+        let home = model.home(*group);
+        let policy = home.policy_of(&name);
+        let (is_fair, leases_runs) = (home.policy.dispatch == Dispatch::Fair, policy.leases_runs());
+        let (order, most, counts) = (self.leased.len(), policy.weight.max(policy.run), true);
+        let leased = Leased { order, name, stand, ready, is_fair, leases_runs, most, counts };
         self.leased.insert(((*group, *topic), *lease), leased);
     }
 
@@ -87,25 +102,22 @@ impl Turns {
         found.sort_by_key(|(.., leased)| leased.order);
         let mut before: Option<(GroupNumber, TopicNumber)> = None;
         for (seat, run, leased) in found {
-            let home = model.home(seat.group);
-            let policy = home.policy_of(&leased.name);
-            let is_fair = home.policy.dispatch == Dispatch::Fair;
+            let is_fair = leased.is_fair;
             self.wait_still(seat.group, &leased.ready, is_fair);
             // What comes behind in a run goes with its first message.
             let at = (run.receipt.group, run.receipt.topic);
-            let goes_on = before.replace(at) == Some(at) && policy.leases_runs();
+            let goes_on = before.replace(at) == Some(at) && leased.leases_runs;
             let Some(stand) = leased.stand.filter(|_| !goes_on) else {
                 let served = leased.served();
                 self.waits.retain(|((group, _), _, waiting), _| *group != seat.group || !served.contains(waiting));
                 continue;
             };
-            priority(seat, &leased, stand, is_fair)?;
+            priority(seat, &leased, stand)?;
             let others = leased.ready.iter().filter(|(name, _)| seat.filter.admits(name)).count();
             sights.saw_many("picked among several", u64::from(others > 1));
             sights.saw_many("raised by its age", u64::from(stand > run.priority));
-            if let Some(scope) = scope(seat) {
-                let most = policy.weight.max(policy.run);
-                self.count(&scope, &leased, (stand, run.count, most), is_fair, sights)?;
+            if let Some(scope) = scope(seat).filter(|_| leased.counts) {
+                self.count(&scope, &leased, (stand, run.count), sights)?;
             }
         }
         let groups: BTreeSet<GroupNumber> = self.waits.keys().map(|((group, _), ..)| *group).collect();
@@ -133,14 +145,8 @@ impl Turns {
     }
 
     /// Counts a turn of those who were served for all who wait.
-    fn count(
-        &mut self,
-        scope: &Scope,
-        leased: &Leased,
-        (stand, count, most): (Priority, u32, u32),
-        is_fair: bool,
-        sights: &mut Sights,
-    ) -> Kept {
+    fn count(&mut self, scope: &Scope, leased: &Leased, (stand, count): (Priority, u32), sights: &mut Sights) -> Kept {
+        let (is_fair, most) = (leased.is_fair, leased.most);
         let ready = waiting_in(scope, &leased.ready, is_fair);
         let served = leased.served();
         for (level, waiting) in ready {
@@ -170,8 +176,8 @@ impl Turns {
 }
 
 /// Nothing that the consumer asks for stands higher; with fair dispatch, nothing of the same tenant.
-fn priority(seat: &Seat, leased: &Leased, stand: Priority, is_fair: bool) -> Kept {
-    let goes_before = |name: &TopicName| !is_fair || name.tenant() == leased.name.tenant();
+fn priority(seat: &Seat, leased: &Leased, stand: Priority) -> Kept {
+    let goes_before = |name: &TopicName| !leased.is_fair || name.tenant() == leased.name.tenant();
     let mut others = leased.ready.iter().filter(|(name, _)| seat.filter.admits(name) && goes_before(name));
     match others.find(|(_, other)| *other > stand) {
         None => Ok(()),

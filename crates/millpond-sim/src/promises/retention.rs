@@ -4,21 +4,22 @@
 //! What is beyond is told when the broker begins to go over the topics of a group. That takes it several turns, in which
 //! some of the newer messages may go, and leaves no fact: so what was beyond once may end from then on, until a restart.
 //!
-//! And it does end: no group holds a third more than it is to keep for longer than the broker takes to come to it.
+//! And it does end: what is a third more than a group is to keep waits no longer than the broker takes to come to it. A group to
+//! which more and more is published may always hold too much, but not the same messages.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::Now;
 use millpond_core::fact::{Fact, GroupNumber};
-use millpond_types::{EndReason, Millis, Retention, RunTime, Sequence, WallTime};
+use millpond_types::{EndReason, Millis, Priority, Retention, RunTime, Sequence, TopicNumber, WallTime};
 
 use super::Kept;
 use crate::model::Model;
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
-/// Groups are looked at once a second, and what was leased may come back behind that. So a group holds too much for so long, and
+/// Groups are looked at once a second, and what was leased may come back behind that. So what is too much waits for so long, and
 /// for so many turns in which nothing had to be read.
 const COMES_WITHIN: Millis = Millis::seconds(5);
 const TURNS: u32 = 10;
@@ -27,9 +28,19 @@ const TURNS: u32 = 10;
 #[derive(Default)]
 pub struct Retained {
     beyond: BTreeMap<GroupNumber, (WallTime, WallTime)>,
-    /// Since when groups hold far too much, and for how many turns.
-    full: BTreeMap<GroupNumber, (RunTime, u32)>,
+    full: BTreeMap<GroupNumber, Full>,
 }
+
+/// A group that holds far too much.
+struct Full {
+    since: RunTime,
+    turns: u32,
+    /// What was too much then, and has waited ever since.
+    waiting: BTreeSet<Place>,
+}
+
+/// Where a message of a group is.
+type Place = (TopicNumber, Priority, Sequence);
 
 impl Retained {
     /// A turn begins, or something has happened in it.
@@ -46,23 +57,32 @@ impl Retained {
 
     /// A turn is over, and nothing keeps the broker from going over topics.
     pub fn rests(&mut self, model: &Model, now: Now, sights: &mut Sights) -> Kept {
-        let far_too_much = |group: &GroupNumber| {
-            let of = &model.groups[group];
-            !of.is_ending && !of.is_starting && is_far_too_much(model, *group, now.wall)
-        };
-        let full: Vec<GroupNumber> = model.groups.keys().copied().filter(far_too_much).collect();
-        let before = self.full.len();
-        self.full.retain(|group, _| full.contains(group));
-        sights.saw_many("groups that came to hold no more than they keep", (before - self.full.len()) as u64);
-        for group in full {
-            let (since, turns) = self.full.entry(group).or_insert((now.run, 0));
-            *turns += 1;
-            if *turns > TURNS && now.run > *since + COMES_WITHIN {
-                let keep = &model.home(group).policy.retention;
-                let what = format!("group {group} holds far more than {keep:?} since {since:?}, and it is {now:?}");
-                return Err(Violation::retention(what));
+        for (group, of) in &model.groups {
+            let mut too_much = match of.is_ending || of.is_starting {
+                true => BTreeSet::new(),
+                false => far_too_much(model, *group, now.wall),
+            };
+            let before = self.full.remove(group);
+            if let Some(Full { since, turns, waiting }) = before {
+                too_much.retain(|message| waiting.contains(message));
+                if too_much.is_empty() {
+                    sights.saw("what was far too much went");
+                } else if turns == TURNS && now.run > since + COMES_WITHIN {
+                    let keep = &model.home(*group).policy.retention;
+                    let (count, first) = (too_much.len(), too_much.first());
+                    let what = format!(
+                        "{count} messages of group {group}, which keeps {keep:?}, wait since {since:?}, {first:?} among them, \
+                         and it is {now:?}"
+                    );
+                    return Err(Violation::retention(what));
+                } else {
+                    self.full.insert(*group, Full { since, turns: TURNS.min(turns + 1), waiting: too_much });
+                }
+            } else if !too_much.is_empty() {
+                self.full.insert(*group, Full { since: now.run, turns: 0, waiting: too_much });
             }
         }
+        self.full.retain(|group, _| model.groups.contains_key(group));
         Ok(())
     }
 
@@ -95,23 +115,25 @@ impl Retained {
     }
 }
 
-/// Whether a group holds a third more than it is to keep, and a bit, of what nobody has leased.
-fn is_far_too_much(model: &Model, group: GroupNumber, now: WallTime) -> bool {
+/// What a group holds beyond a third more than it is to keep, and a bit, and nobody has leased.
+fn far_too_much(model: &Model, group: GroupNumber, now: WallTime) -> BTreeSet<Place> {
     let Retention { age, count } = model.home(group).policy.retention;
     if age.is_none() && count.is_none() {
-        return false;
+        return BTreeSet::new();
     }
-    let waiting = model.topics_of(group).flat_map(|(_, topic)| topic.waiting());
-    let mut published: Vec<WallTime> = waiting.map(|(_, message)| message.published).collect();
-    published.sort_unstable_by_key(|at| Reverse(*at));
-    let is_older = |at: &WallTime, age: Millis| now.since(*at).0 > age.0 + age.0 / 3 + 1000;
+    let mut waiting: Vec<(WallTime, Place)> = Vec::new();
+    for (number, topic) in model.topics_of(group) {
+        waiting.extend(topic.waiting().map(|((priority, at), message)| (message.published, (number, *priority, *at))));
+    }
+    waiting.sort_unstable_by_key(|(published, _)| Reverse(*published));
+    let is_old = |published: WallTime| age.is_some_and(|age| now.since(published).0 > age.0 + age.0 / 3 + 1000);
     // What was published in one millisecond goes together or stays.
-    let older = |count: u64| {
-        let last = usize::try_from(count).ok()?.checked_sub(1).and_then(|last| published.get(last))?;
-        Some(published.iter().filter(|at| *at < last).count() as u64)
-    };
-    let is_old = age.is_some_and(|age| published.last().is_some_and(|oldest| is_older(oldest, age)));
-    is_old || count.is_some_and(|count| older(count).is_some_and(|older| older > count / 3 + 1))
+    let last_kept = count.and_then(|count| waiting.get(usize::try_from(count).ok()?.checked_sub(1)?).copied());
+    let beyond = |published: WallTime| last_kept.is_some_and(|(last, _)| published < last);
+    let many = waiting.iter().filter(|(published, _)| beyond(*published)).count() as u64;
+    let is_full = count.is_some_and(|count| many > count / 3 + 1);
+    let is_too_much = |published: WallTime| is_old(published) || is_full && beyond(published);
+    waiting.into_iter().filter(|(published, _)| is_too_much(*published)).map(|(_, place)| place).collect()
 }
 
 /// Before which publish time all is beyond the count. What is leased counts here, for it may come back.
