@@ -79,11 +79,8 @@ pub fn set_up(workspace: &Workspace) -> Result<Missing, String> {
             why,
         });
     }
-    if let Err(why) = can_mount(&workspace.target) {
-        missing.things.push(Thing { name: "mount", skips: "the tests of full and read-only disks", why });
-    }
     if let Err(why) = can_loop(&workspace.target) {
-        missing.things.push(Thing { name: "loop", skips: "the test of a disk that fails and becomes read-only", why });
+        missing.things.push(Thing { name: "loop", skips: "the tests of disks that are full, read-only or fail", why });
     }
     if let Err(why) = can_group() {
         missing.things.push(Thing { name: "groups", skips: "the test of a limit of memory", why });
@@ -121,14 +118,6 @@ fn have_component(name: &str) -> Outcome {
     }
     run(Command::new("rustup").args(["component", "add", name]))
         .map_err(|what| format!("{name} is not installed, and rustup could not add it: {what}"))
-}
-
-/// Whether this user may mount a small file system in memory.
-fn can_mount(target: &Path) -> Outcome {
-    let place = target.join("mount");
-    fs::create_dir_all(&place).map_err(|e| format!("{} could not be made: {e}", place.display()))?;
-    capture(Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&place))?;
-    capture(Command::new("umount").arg(&place)).map(drop)
 }
 
 /// Whether this user may mount a file system that is in a file.

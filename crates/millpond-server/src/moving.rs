@@ -21,7 +21,7 @@ use crate::writer::{PUBLISHING, Request};
 const OTHERS: u32 = 4;
 /// How long until it is looked again whether something pins space.
 const AGAIN: Duration = Duration::from_secs(5);
-/// How long after a pass that found what cannot be read: such messages pin their segments until somebody sees to them.
+/// How long after a pass that found what cannot be read, messages or entries: they pin segments until somebody sees to them.
 const AGAIN_UNREADABLE: Duration = Duration::from_secs(10 * 60);
 
 /// The thread, until it is stopped.
@@ -56,8 +56,9 @@ fn run(mut mover: Mover, writer: &Submitter<Request, Reply>, metrics: &Metrics, 
         let moves = match mover.step() {
             Ok(moves) => moves,
             Err(error) => {
-                tracing::error!(%error, "old messages cannot be looked for; space that they pin does not come back");
-                return;
+                is_damaged = true;
+                tracing::error!(%error, "old messages cannot be looked for: space that they pin does not come back until they are");
+                Moves { rests: true, ..Moves::default() }
             }
         };
         for error in &moves.unreadable {

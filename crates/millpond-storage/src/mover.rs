@@ -68,9 +68,11 @@ impl Mover {
         Mover { shared, store, reader, slack, pass: None }
     }
 
-    /// Looks at some entries, or reads some messages.
+    /// Looks at some entries, or reads some messages. A pass whose entries cannot be read is over, and the next step begins
+    /// another.
     pub fn step(&mut self) -> Result<Moves, TreeError> {
         self.look().inspect_err(|error| {
+            self.pass = None;
             if let TreeError::Damaged(what) = error {
                 self.shared.damaged(self.store.tree().as_ref(), what.clone());
             }

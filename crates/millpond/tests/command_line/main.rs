@@ -28,6 +28,7 @@ mod restarting;
 mod retaining;
 mod serving;
 mod setting_up;
+mod small_disk;
 mod space;
 mod standing_still;
 mod starting;

@@ -1,19 +1,18 @@
 //! A disk that fails under a running broker, so that the system makes it read-only.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use millpond_client::{Client, Message, NamespaceName, PublishOutcome};
-use tempfile::TempDir;
 
-use crate::broker::{Broker, Running, Said, call, is_left_out, serve};
+use crate::broker::{Broker, Running, call, serve};
+use crate::small_disk::SmallDisk;
 use crate::starving::in_runtime;
 
 #[test]
 fn a_disk_that_becomes_read_only_stops_the_broker_and_loses_nothing() {
-    let Some(disk) = LoopDisk::mount() else { return };
-    let place = disk.place().join("data");
+    let Some(disk) = SmallDisk::mount(512) else { return };
+    let place = disk.path("data");
     let mut broker = Running::of(serve(&place).stdout(Stdio::piped()).stderr(Stdio::piped()));
     let line = broker.next_line();
     let address = line.strip_prefix("listening on ").and_then(|rest| rest.split_once(", ")).expect("it listens").0;
@@ -47,61 +46,4 @@ fn a_disk_that_becomes_read_only_stops_the_broker_and_loses_nothing() {
     let bodies: Vec<&str> = found.iter().map(|message| message["body"].as_str().unwrap()).collect();
     assert!(confirmed.iter().all(|body| bodies.contains(&body.as_str())), "{} of {}", bodies.len(), confirmed.len());
     assert!(bodies.len() <= confirmed.len() + 1, "what was never asked for");
-}
-
-/// A file system in a file, that can be made to fail.
-struct LoopDisk {
-    directory: TempDir,
-}
-
-impl LoopDisk {
-    /// Nothing where the tests were told to do without.
-    fn mount() -> Option<LoopDisk> {
-        if is_left_out("loop") {
-            return None;
-        }
-        let disk = LoopDisk { directory: TempDir::new().expect("there is room for a directory") };
-        std::fs::create_dir(disk.place()).unwrap();
-        std::fs::File::create(disk.image()).and_then(|image| image.set_len(512 << 20)).unwrap();
-        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(disk.image()));
-        disk.attach();
-        Some(disk)
-    }
-
-    fn place(&self) -> PathBuf {
-        self.directory.path().join("mounted")
-    }
-
-    fn image(&self) -> PathBuf {
-        self.directory.path().join("image")
-    }
-
-    fn attach(&self) {
-        run(Command::new("mount").args(["-o", "loop,errors=remount-ro"]).arg(self.image()).arg(self.place()));
-    }
-
-    /// As when the file system finds an error of the disk below it.
-    fn fail(&self) {
-        run(Command::new("mount").args(["-o", "remount,abort"]).arg(self.place()));
-    }
-
-    /// As an operator would.
-    fn repair(&self) {
-        run(Command::new("umount").arg(self.place()));
-        // It ends with 1 when it has mended something.
-        Command::new("e2fsck").args(["-p"]).arg(self.image()).output().expect("it comes with mkfs.ext4");
-        self.attach();
-    }
-}
-
-impl Drop for LoopDisk {
-    fn drop(&mut self) {
-        // Lazily: the broker in the test may be dropped after this.
-        let _ = Command::new("umount").arg("-l").arg(self.place()).status();
-    }
-}
-
-fn run(command: &mut Command) {
-    let said = Said::of(command.output().expect("there is such a program"));
-    assert_eq!(said.code, 0, "no disk in a file (MILLPOND_TEST_WITHOUT=loop): {said:?}");
 }

@@ -9,7 +9,8 @@ use millpond_client::{Batch, Client, Level, Message, NamespaceName};
 use tempfile::TempDir;
 
 use crate::broker::{Broker, serve};
-use crate::starving::{SmallDisk, in_runtime};
+use crate::small_disk::SmallDisk;
+use crate::starving::in_runtime;
 
 const MIB: usize = 1 << 20;
 /// Topics of a publish.
@@ -17,8 +18,8 @@ const BATCH: usize = 1000;
 
 #[test]
 fn a_disk_that_fills_under_a_checkpoint_loses_no_topic() {
-    let Some(disk) = SmallDisk::mount("256m") else { return };
-    let place = disk.directory.path().join("data");
+    let Some(disk) = SmallDisk::mount(256) else { return };
+    let place = disk.path("data");
     // So little memory that topics go to the disk, and checkpoints come one after another.
     let mut command = serve(&place);
     command.args(["--memory", "64MiB"]);
@@ -28,7 +29,7 @@ fn a_disk_that_fills_under_a_checkpoint_loses_no_topic() {
         assert!(publish(&broker, &mut stored), "there is room still");
     }
     // Others take what room there is. The broker goes on until what it had set aside is full as well.
-    let ballast = disk.directory.path().join("ballast");
+    let ballast = disk.path("ballast");
     fill(&ballast);
     while publish(&broker, &mut stored) {}
     broker.call(&["publish", "default/t/more", "x"]).failed(1, &["disk_full"]);

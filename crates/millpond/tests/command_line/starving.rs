@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use millpond_client::{Batch, Client, Level, Message, NamespaceName, PublishOutcome};
-use tempfile::TempDir;
 
-use crate::broker::{Broker, Running, Said, call, fresh_directory, is_left_out, serve};
+use crate::broker::{Broker, Running, Said, call, fresh_directory, serve};
+use crate::small_disk::SmallDisk;
 
 const MIB: usize = 1 << 20;
 
@@ -115,8 +115,8 @@ fn a_limit_of_file_sizes_is_told() {
 
 #[test]
 fn a_full_disk_refuses_publishes_and_lets_work_go_on() {
-    let Some(disk) = SmallDisk::mount("320m") else { return };
-    let broker = Broker::run(&mut serve(&disk.directory.path().join("data")));
+    let Some(disk) = SmallDisk::mount(320) else { return };
+    let broker = Broker::run(&mut serve(&disk.path("data")));
     let body = vec![b'x'; MIB];
     broker.ok(&["publish", "default/a", "first"]);
     let said = (0..400)
@@ -136,8 +136,8 @@ fn a_full_disk_refuses_publishes_and_lets_work_go_on() {
 
 #[test]
 fn a_disk_that_is_read_only_is_told_and_can_be_read() {
-    let Some(disk) = SmallDisk::mount("160m") else { return };
-    let place = disk.directory.path().join("data");
+    let Some(disk) = SmallDisk::mount(160) else { return };
+    let place = disk.path("data");
     let broker = Broker::run(&mut serve(&place));
     broker.ok(&["publish", "default/a", "kept"]);
     drop(broker);
@@ -164,37 +164,4 @@ pub fn limited(limit: &str, command: &Command) -> Command {
 
 pub fn in_runtime<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
-}
-
-/// A small file system in memory.
-pub struct SmallDisk {
-    pub directory: TempDir,
-}
-
-impl SmallDisk {
-    /// Nothing where the tests were told to do without.
-    pub fn mount(size: &str) -> Option<SmallDisk> {
-        if is_left_out("mount") {
-            return None;
-        }
-        let disk = SmallDisk { directory: fresh_directory() };
-        disk.run(&["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]);
-        Some(disk)
-    }
-
-    fn remount(&self, how: &str) {
-        self.run(&["-o", &format!("remount,{how}")]);
-    }
-
-    fn run(&self, args: &[&str]) {
-        let said = Command::new("mount").args(args).arg(self.directory.path()).output().expect("there is `mount`");
-        assert!(said.status.success(), "no small disk can be mounted (MILLPOND_TEST_WITHOUT=mount): {said:?}");
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: the broker in the test may be dropped after this.
-        let _ = Command::new("umount").arg("-l").arg(self.directory.path()).status();
-    }
 }
