@@ -133,7 +133,9 @@ impl Promises {
 
     /// The turn is over: what the core holds in memory is what it may.
     pub fn rests(&mut self, core: &Core, room: usize, is_fetching: bool) {
-        if self.violation.is_none() && !is_fetching && !core.has_jobs_on_hold() {
+        if is_fetching || core.has_jobs_on_hold() {
+            self.retention.is_kept();
+        } else if self.violation.is_none() {
             let kept = self.retention.rests(&self.model, self.now, &mut self.sights);
             self.note(kept);
         }

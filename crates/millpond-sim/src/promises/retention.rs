@@ -19,8 +19,8 @@ use crate::model::Model;
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
-/// Groups are looked at once a second, and what was leased may come back behind that. So what is too much waits for so long, and
-/// for so many turns in which nothing had to be read.
+/// Groups are looked at once a second, and what was leased may come back behind that. So what is too much waits for so long
+/// while nothing has to be read, and for so many turns of that kind.
 const COMES_WITHIN: Millis = Millis::seconds(5);
 const TURNS: u32 = 10;
 
@@ -29,11 +29,14 @@ const TURNS: u32 = 10;
 pub struct Retained {
     beyond: BTreeMap<GroupNumber, (WallTime, WallTime)>,
     full: BTreeMap<GroupNumber, Full>,
+    /// The last turn, if nothing kept the broker from going over topics behind it.
+    rested: Option<RunTime>,
 }
 
 /// A group that holds far too much.
 struct Full {
-    since: RunTime,
+    /// How long it could have been gone over since.
+    waited: Millis,
     turns: u32,
     /// What was too much then, and has waited ever since.
     waiting: BTreeSet<Place>,
@@ -55,32 +58,41 @@ impl Retained {
         }
     }
 
+    /// A turn is over, and something has to be read, or is held, before the broker goes on with topics.
+    pub fn is_kept(&mut self) {
+        self.rested = None;
+    }
+
     /// A turn is over, and nothing keeps the broker from going over topics.
     pub fn rests(&mut self, model: &Model, now: Now, sights: &mut Sights) -> Kept {
+        let passed = self.rested.replace(now.run).map_or(Millis(0), |before| now.run.since(before));
         for (group, of) in &model.groups {
             let mut too_much = match of.is_ending || of.is_starting {
                 true => BTreeSet::new(),
                 false => far_too_much(model, *group, now.wall),
             };
             let before = self.full.remove(group);
-            if let Some(Full { since, turns, waiting }) = before {
-                too_much.retain(|message| waiting.contains(message));
-                if too_much.is_empty() {
-                    sights.saw("what was far too much went");
-                } else if turns == TURNS && now.run > since + COMES_WITHIN {
-                    let keep = &model.home(*group).policy.retention;
-                    let (count, first) = (too_much.len(), too_much.first());
-                    let what = format!(
-                        "{count} messages of group {group}, which keeps {keep:?}, wait since {since:?}, {first:?} among them, \
-                         and it is {now:?}"
-                    );
-                    return Err(Violation::retention(what));
-                } else {
-                    self.full.insert(*group, Full { since, turns: TURNS.min(turns + 1), waiting: too_much });
+            let Some(Full { waited, turns, waiting }) = before else {
+                if !too_much.is_empty() {
+                    self.full.insert(*group, Full { waited: Millis(0), turns: 0, waiting: too_much });
                 }
-            } else if !too_much.is_empty() {
-                self.full.insert(*group, Full { since: now.run, turns: 0, waiting: too_much });
+                continue;
+            };
+            too_much.retain(|message| waiting.contains(message));
+            let Some(first) = too_much.first() else {
+                sights.saw("what was far too much went");
+                continue;
+            };
+            let (waited, turns) = (Millis(waited.0 + passed.0), turns + 1);
+            if turns > TURNS && waited > COMES_WITHIN {
+                let (keep, count) = (&model.home(*group).policy.retention, too_much.len());
+                let what = format!(
+                    "group {group} keeps {keep:?}, and {count} messages beyond, {first:?} among them, have waited for \
+                     {waited:?} and {turns} turns"
+                );
+                return Err(Violation::retention(what));
             }
+            self.full.insert(*group, Full { waited, turns, waiting: too_much });
         }
         self.full.retain(|group, _| model.groups.contains_key(group));
         Ok(())
