@@ -33,9 +33,11 @@ pub const RECEIVE_MESSAGES_MAX: u32 = 2048;
 pub const RECEIVE_BYTES_MAX: u64 = (FRAME_MAX - RECEIVE_MESSAGES_MAX as usize * (TOPIC_NAME_MAX + 128)) as u64;
 /// Topics or prefixes in one filter.
 pub const FILTER_MAX: usize = 1_000;
-/// Prefixes in use per namespace and group, counted once for each distinct set of them that a consumer asks for: each
-/// set takes turns of its own, and a topic that becomes ready is held against all of them.
+/// Distinct prefixes in use per namespace and group: what is known of the topics behind each is remembered.
 pub const PREFIXES_MAX: usize = 64;
+/// Distinct sets of prefixes in use per namespace and group: each takes turns of its own, and a topic that becomes ready is held
+/// against all of them.
+pub const PREFIX_SETS_MAX: usize = 64;
 /// Rows in one page of a listing.
 pub const PAGE_MAX: usize = 1_000;
 /// Bytes that the rows of a page take in its frame, messages included: what is left of the frame is for its head and for

@@ -6,7 +6,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::limits::{CREDIT_MESSAGES_MAX, FILTER_MAX, PREFIXES_MAX, WAIT_MAX_MS};
+use millpond_types::limits::{CREDIT_MESSAGES_MAX, FILTER_MAX, PREFIX_SETS_MAX, PREFIXES_MAX, WAIT_MAX_MS};
 use millpond_types::{Code, Filter, LeaseNumber, Millis, NamespaceName, RequestId};
 
 use crate::Core;
@@ -119,7 +119,7 @@ pub(crate) fn check_filter(filter: &Filter) -> Result<(), Refusal> {
 
 fn too_many_prefixes() -> Refusal {
     let detail = format!(
-        "at most {PREFIXES_MAX} prefixes are in use at a time, once for each set of them; ask for a set that is in use already, or for a list of topics"
+        "at most {PREFIXES_MAX} prefixes are in use in a group at a time, in at most {PREFIX_SETS_MAX} sets; ask for a set that is in use already, or for a list of topics"
     );
     (Code::LimitExceeded, detail)
 }

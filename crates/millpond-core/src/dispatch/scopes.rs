@@ -8,7 +8,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use millpond_types::limits::PREFIXES_MAX;
+use millpond_types::limits::{PREFIX_SETS_MAX, PREFIXES_MAX};
 use millpond_types::{Dispatch, Filter, Priority, TopicName};
 use slab::Slab;
 
@@ -273,7 +273,7 @@ impl Scopes {
         if let Some(slot) = self.homes.get(&group).and_then(known) {
             return Ok(slot);
         }
-        while self.prefixes_in_use(group) + set.len() > PREFIXES_MAX {
+        while !self.have_room_for(group, &set) {
             let home = self.homes.get(&group).ok_or(NoScope::Prefixes)?;
             let mut slots = home.prefixes.iter().map(|(_, slot)| *slot);
             let idle = slots.find(|slot| self.slots[*slot as usize].users == 0).ok_or(NoScope::Prefixes)?;
@@ -285,8 +285,12 @@ impl Scopes {
         Ok(slot)
     }
 
-    fn prefixes_in_use(&self, group: GroupNumber) -> usize {
-        self.homes.get(&group).map_or(0, |home| home.prefixes.iter().map(|(set, _)| set.len()).sum())
+    /// Whether one set of prefixes more may be in use.
+    fn have_room_for(&self, group: GroupNumber, set: &[TopicName]) -> bool {
+        let sets: &[(Vec<TopicName>, ScopeSlot)] = self.homes.get(&group).map_or(&[], |home| &home.prefixes);
+        let distinct: BTreeSet<&[u8]> =
+            sets.iter().flat_map(|(known, _)| known).chain(set).map(|prefix| prefix.as_bytes()).collect();
+        sets.len() < PREFIX_SETS_MAX && distinct.len() <= PREFIXES_MAX
     }
 
     fn list(
