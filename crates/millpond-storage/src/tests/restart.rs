@@ -10,6 +10,7 @@ use millpond_types::{NamespaceName, TopicName};
 
 use super::calls;
 use super::workload::{YEAR, check_extents, checkpoint, delay, state};
+use crate::open::{CHECKPOINT_AFTER, CHECKPOINT_ENTRIES};
 use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, Verdict, inspect, open};
 
 /// Memory for topics that holds a few hundred of them.
@@ -25,8 +26,12 @@ pub fn open_at(directory: &Path) -> Result<Opened, OpenError> {
 
 /// A message to each topic of a range, in one turn.
 pub fn publish(opened: &mut Opened, topics: std::ops::Range<u32>) {
+    publish_body(opened, topics, &[7; 24]);
+}
+
+fn publish_body(opened: &mut Opened, topics: std::ops::Range<u32>, body: &[u8]) {
     let names = topics.map(|topic| format!("topic/{topic:08}"));
-    turn(opened, calls::publish(names.map(|name| calls::run(&name, &[], [&[7; 24][..]])).collect()));
+    turn(opened, calls::publish(names.map(|name| calls::run(&name, &[], [body])).collect()));
 }
 
 pub fn turn(opened: &mut Opened, command: Command) {
@@ -41,33 +46,47 @@ pub fn stop(mut opened: Opened) {
     opened.committer.sync().unwrap();
 }
 
-/// Publishes to `topics` topics, `rounds` times, behind a checkpoint of them all, and starts from there.
-fn restart(topics: u32, rounds: u32, a_turn: u32) {
+/// A start from as far behind a checkpoint as another one is due at, where messages of so many bytes went to `topics` topics in turn,
+/// so many in a turn of the core. Returns how many entries of the tree it read, and how many facts it applied.
+fn restart(topics: u32, size: usize, a_turn: u32) -> (u64, u64) {
     let directory = tempfile::tempdir().unwrap();
-    let mut opened = open_at(directory.path()).unwrap();
+    let open = || {
+        let options = OpenOptions { room: ROOM, ..OpenOptions::default() };
+        open::<Core>(Arc::new(RealDisk::create(directory.path()).unwrap()), &options).unwrap()
+    };
+    let mut opened = open();
     opened.start(Now::default()).unwrap();
-    let round =
-        |opened: &mut Opened| (0..topics).step_by(a_turn as usize).for_each(|at| publish(opened, at..at + a_turn));
-    round(&mut opened);
+    (0..topics).step_by(a_turn as usize).for_each(|at| publish(&mut opened, at..at + a_turn));
     checkpoint(&mut opened);
-    (0..rounds).for_each(|_| round(&mut opened));
+    let body = vec![7; size];
+    let mut turns = (0..topics).step_by(a_turn as usize).cycle();
+    while !opened.appender.checkpoint_due(&opened.core, false) {
+        let at = turns.next().expect("they come again");
+        publish_body(&mut opened, at..at + a_turn, &body);
+    }
     let expected = state(&opened.core);
     stop(opened);
-    let opened = open_at(directory.path()).unwrap();
-    assert!(opened.report.checkpoint > 0 && opened.report.facts >= u64::from(topics * rounds), "{:?}", opened.report);
+    let opened = open();
+    let stats = opened.store.tree().stats();
+    assert!(opened.report.checkpoint > 0, "{:?}", opened.report);
     assert!(opened.core.resident_bytes() <= 2 * ROOM, "{} bytes", opened.core.resident_bytes());
+    let behind = opened.report.end - opened.report.checkpoint;
+    assert!(behind >= CHECKPOINT_AFTER || opened.report.facts >= CHECKPOINT_ENTRIES as u64, "{:?}", opened.report);
     assert!(state(&opened.core) == expected);
     check_extents(&opened);
+    (stats.keys_read + stats.keys_scanned, opened.report.facts)
 }
 
 #[test]
 fn a_start_replays_a_long_journal_about_few_topics() {
-    restart(4, 5_000, 4);
+    let (reads, facts) = restart(4, 512 * 1024, 4);
+    assert!(reads < 100 && facts >= 500, "{reads} entries read for {facts} facts");
 }
 
 #[test]
 fn a_start_fetches_the_cold_topics_that_each_fact_is_about() {
-    restart(20_000, 1, 500);
+    let (reads, facts) = restart(CHECKPOINT_ENTRIES as u32, 24, 1000);
+    assert!(reads <= facts + 1000, "{reads} entries read for {facts} facts");
 }
 
 /// A directory with a checkpoint and some messages behind it; without its first segment where `short`.
