@@ -265,6 +265,13 @@ pub struct StoredPiece {
     pub expires: WallTime,
 }
 
+impl StoredPiece {
+    /// Whether none is missing from its first message to its last.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.messages == self.end.0 - self.first.0
+    }
+}
+
 /// What a level remembers of a piece of its resting messages that is in the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoredResting {

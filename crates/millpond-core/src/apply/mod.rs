@@ -296,7 +296,8 @@ impl State {
         self.where_is(slot, priority, first).expect("a fact names unfinished messages")
     }
 
-    /// Where a message is; `None` if it is finished. Nobody asks before the piece that it may be in is in memory.
+    /// Where a message is; `None` if it is finished. Nobody asks before the piece that it may be in is in memory, or is known to hold
+    /// it.
     pub(crate) fn where_is(&self, slot: TopicSlot, priority: Priority, sequence: Sequence) -> Option<Place> {
         let level = self.topics[slot].level(priority)?;
         if let Some((first, _)) = level.aside_of(sequence) {

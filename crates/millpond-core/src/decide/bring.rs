@@ -89,14 +89,20 @@ impl Core {
         Ok(())
     }
 
-    /// What tells what has become of a message.
+    /// What tells what has become of a message. Of one that is known to wait nothing is read.
     fn bring_fate(
         &mut self,
         namespace: NamespaceNumber,
         topic: &TopicName,
         id: MessageId,
     ) -> Result<MessageState, Want> {
-        self.bring_message(id)?;
+        let mut next = self.state.topics.siblings(id.topic).next();
+        while let Some(slot) = next {
+            if !self.state.is_stored(slot, id) {
+                self.state.bring(slot, id.priority, id.sequence)?;
+            }
+            next = self.state.topics[slot].siblings.next;
+        }
         self.state.state_of(namespace, topic, id)
     }
 

@@ -255,8 +255,17 @@ impl State {
     /// Where a message is; `None` if it is finished. Where groups have come to different states, that is told which is
     /// the furthest from its end.
     pub(super) fn unfinished_state(&self, id: MessageId) -> Option<MessageState> {
-        let states = self.places(id).map(|(slot, place)| self.view(slot, id, place).row.state);
-        states.min_by_key(|state| matches!(state, MessageState::Leased))
+        let state = |(slot, place)| match self.is_stored(slot, id) {
+            true => MessageState::Waiting,
+            false => self.view(slot, id, place).row.state,
+        };
+        self.places(id).map(state).min_by_key(|state| matches!(state, MessageState::Leased))
+    }
+
+    /// Whether a message waits in the line of a topic, in a piece that need not be in memory to tell.
+    pub(super) fn is_stored(&self, slot: TopicSlot, id: MessageId) -> bool {
+        let level = self.topics[slot].level(id.priority);
+        level.is_some_and(|level| level.aside_of(id.sequence).is_none() && level.line.is_stored(id.sequence))
     }
 
     /// Whether any group has still to finish a message.

@@ -175,6 +175,12 @@ impl Line {
         }
     }
 
+    /// Whether a message is in a stored piece of which nothing is missing: it waits, and nothing has to be read to know that.
+    pub(crate) fn is_stored(&self, sequence: Sequence) -> bool {
+        let piece = self.pieces.get(self.at(sequence));
+        matches!(piece, Some(Piece::Stored(piece, _)) if piece.first <= sequence && piece.is_whole())
+    }
+
     /// Takes `count` messages from `sequence` on out of the run that they are in.
     pub(crate) fn carve(&mut self, sequence: Sequence, count: u32) -> RunPage {
         let index = self.at(sequence);

@@ -54,19 +54,10 @@ impl House {
 
     /// Messages in one run, with bodies of so many bytes each.
     fn publish(&mut self, bodies: impl Iterator<Item = usize>, has_ids: bool, delay: u64) {
-        let (mut bytes, mut dedup, mut count) = (Vec::new(), Vec::new(), 0);
-        for length in bodies {
-            self.published += 1;
-            let id = self.published.to_le_bytes();
-            block::push(&mut bytes, if has_ids { &id } else { &[] }, &[], &vec![0; length]).unwrap();
-            dedup.extend(has_ids.then_some(DedupMark { index: count, hash: u128::from(self.published) << 64 }));
-            count += 1;
-        }
-        let (sizes, block) = (sizes_of(&bytes), bytes.into());
-        let (topic, priority, ttl, too_large) = (name("big"), Priority::DEFAULT, None, Vec::new());
-        let run = PublishRun { topic, priority, delay: Millis(delay), ttl, count, block, sizes, dedup, too_large };
-        let (namespace, level) = (NamespaceName::default(), Level::Durable);
-        self.turn(Command::Publish(Publish { namespace, producer: None, level, runs: vec![run] }));
+        let first = self.published + 1;
+        let messages: Vec<_> = (first..).zip(bodies).collect();
+        self.published += messages.len() as u64;
+        self.turn(publish(messages.into_iter().map(|(id, length)| (has_ids.then_some(id), length)), delay));
         self.resident = self.resident.max(self.bare.core.resident_bytes());
     }
 
@@ -78,6 +69,11 @@ impl House {
             let aside = page.levels.iter().flat_map(|level| &level.aside).map(|aside| &aside.run);
             self.page = self.page.max(line.chain(aside).map(bytes_of).sum());
         }
+    }
+
+    /// Pieces of its line that are in the store alone.
+    fn stored(&self) -> usize {
+        self.bare.core.pages().filter(|page| matches!(page, Page::Piece(_))).count()
     }
 
     fn pass(&mut self, by: u64) {
@@ -99,6 +95,22 @@ impl House {
     }
 }
 
+/// Messages of one run, each with its dedup id, if it has one, and its length.
+fn publish(messages: impl Iterator<Item = (Option<u64>, usize)>, delay: u64) -> Command {
+    let (mut bytes, mut dedup, mut count) = (Vec::new(), Vec::new(), 0);
+    for (id, length) in messages {
+        let text = id.map(u64::to_le_bytes);
+        block::push(&mut bytes, text.as_ref().map_or(&[], |text| &text[..]), &[], &vec![0; length]).unwrap();
+        dedup.extend(id.map(|id| DedupMark { index: count, hash: u128::from(id) << 64 }));
+        count += 1;
+    }
+    let (sizes, block) = (sizes_of(&bytes), bytes.into());
+    let (topic, priority, ttl, too_large) = (name("big"), Priority::DEFAULT, None, Vec::new());
+    let run = PublishRun { topic, priority, delay: Millis(delay), ttl, count, block, sizes, dedup, too_large };
+    let (namespace, level) = (NamespaceName::default(), Level::Durable);
+    Command::Publish(Publish { namespace, producer: None, level, runs: vec![run] })
+}
+
 /// What a run says of its messages, as it stands in a page.
 fn bytes_of(run: &RunPage) -> usize {
     let sizes = if let Sizes::Ends(ends) = &run.sizes { size_of_val(&ends[..]) } else { 0 };
@@ -116,6 +128,18 @@ fn a_topic_of_batches_with_dedup_ids_takes_no_more_than_any_other() {
     }
     assert!(house.page < BYTES && house.resident < BYTES, "{} and {} bytes", house.page, house.resident);
     assert!(house.resident > house.page / 2, "what it takes is known");
+    house.drain();
+}
+
+/// Who publishes what waits already is told so, and none of it comes into memory for that.
+#[test]
+fn repeats_of_what_waits_in_line_bring_none_of_it() {
+    let mut house = House::new();
+    (0..60).for_each(|_| house.publish((0..1000).map(|_| 24), true, 0));
+    let stored = house.stored();
+    assert!(stored > 10, "most of it is in the store");
+    house.bare.submit(publish((1..=house.published).step_by(50).map(|id| (Some(id), 24)), 0));
+    assert_eq!((house.stored(), house.bare.wanted()), (stored, vec![]));
     house.drain();
 }
 
