@@ -31,10 +31,10 @@ fn the_table_of_limits_is_that_of_the_code() {
     assert_eq!(limit("topics of a publish times groups of the namespace"), grouped(limits::PUBLISH_PLACES_MAX));
     assert_eq!(limit("receipts in a call"), grouped(limits::RECEIPTS_MAX));
     assert_eq!(limit("wait of a one-shot receive"), format!("{} minutes", limits::WAIT_MAX_MS / 60_000));
-    assert_eq!(
-        limit("prefixes in use, per namespace and group, once for each set of them that a consumer asks for"),
-        limits::PREFIXES_MAX.to_string()
-    );
+    let (prefixes, sets) =
+        ("prefixes in use, per namespace and group", "sets of prefixes in use, per namespace and group");
+    assert_eq!(limit(prefixes), limits::PREFIXES_MAX.to_string());
+    assert_eq!(limit(sets), limits::PREFIX_SETS_MAX.to_string());
     assert_eq!(limit("namespaces"), grouped(limits::NAMESPACES_MAX));
     assert_eq!(limit("topics and prefixes paused at a time, per namespace"), grouped(limits::PAGE_MAX));
     assert_eq!(limit("a lease, asked for at once"), "100 ms to 12 h");
