@@ -3,9 +3,8 @@
 //!
 //! * rustfmt and clippy: added with rustup where they are absent. Without them the run fails.
 //! * gcc: compiles the device example, and a clock that can be set. If it is absent, their tests are skipped.
-//! * mount: small file systems in memory, full ones and read-only ones. Where that is not allowed (it takes root), their tests
-//!   are skipped.
-//! * Loop devices and mkfs.ext4: a disk that fails under a broker, which takes root too. If they are absent, their tests are skipped.
+//! * Loop devices and mkfs.ext4: disks that are full, read-only or fail, which takes root. If they are absent, their tests are
+//!   skipped.
 //! * Control groups that limit memory, which takes root as well. If they are absent, their tests are skipped.
 //! * strace: tells in which order the broker writes, syncs and renames. If it is absent, or may not trace, its test is skipped.
 //! * Documentation sites: the HTML of three Debian packages, thousands of pages with real links, which the crawler
@@ -13,7 +12,7 @@
 //!   directory (no root needed, nothing installed). If that fails, the crawler's test is skipped.
 //!
 //! A test that needs one of these never skips by itself. It is told through [`WITHOUT`], which names what could not be
-//! got (`gcc`, `mount`, `loop`, `groups`, `strace`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
+//! got (`gcc`, `loop`, `groups`, `strace`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
 //! each site. Where neither variable is set, as in a plain `cargo test`, the sites are in `sites` of the target
 //! directory, once `cargo xtask setup` has been run; what is absent then fails the test.
 

@@ -32,7 +32,7 @@ fn the_table_of_limits_is_that_of_the_code() {
     assert_eq!(limit("receipts in a call"), grouped(limits::RECEIPTS_MAX));
     assert_eq!(limit("wait of a one-shot receive"), format!("{} minutes", limits::WAIT_MAX_MS / 60_000));
     let (prefixes, sets) =
-        ("prefixes in use, per namespace and group", "sets of prefixes in use, per namespace and group");
+        ("distinct prefixes in use, per namespace and group", "sets of prefixes in use, per namespace and group");
     assert_eq!(limit(prefixes), limits::PREFIXES_MAX.to_string());
     assert_eq!(limit(sets), limits::PREFIX_SETS_MAX.to_string());
     assert_eq!(limit("namespaces"), grouped(limits::NAMESPACES_MAX));

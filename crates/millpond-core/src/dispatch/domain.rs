@@ -56,7 +56,7 @@ impl Domain {
     pub(crate) fn admits(&self, name: &TopicName) -> bool {
         match self {
             Domain::All => true,
-            Domain::Prefixes(prefixes) => prefixes.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes())),
+            Domain::Prefixes(prefixes) => covers(prefixes, name),
             Domain::List(list) => list.find(name).is_some(),
         }
     }
@@ -176,5 +176,38 @@ impl Cursor {
     /// Whether the topic is still in its place in memory.
     pub(crate) fn is_there(&self, state: &State) -> bool {
         state.topics.get(self.slot).is_some_and(|topic| (topic.group, topic.number) == (self.group, self.number))
+    }
+}
+
+/// Whether a name begins with one of some prefixes, which stand in order and of which none begins with another. Names that begin
+/// with one stand together, from itself on: so there is one that has to be looked at.
+pub(super) fn covers(prefixes: &[TopicName], name: &TopicName) -> bool {
+    let behind = prefixes.partition_point(|prefix| Name::compare(prefix.as_bytes(), name.as_bytes()).is_le());
+    let last = behind.checked_sub(1).map(|at| prefixes[at].as_bytes());
+    last.is_some_and(|prefix| name.as_bytes().starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+
+    use super::*;
+
+    #[test]
+    fn the_one_prefix_is_found_that_a_name_begins_with() {
+        let parts = ["", "a", "b", "/", "a/", "a!", "é"];
+        let texts: Vec<String> = parts.iter().flat_map(|one| parts.map(|two| [one, two].concat())).collect();
+        let names: Vec<TopicName> = texts.iter().filter_map(|text| TopicName::try_from(text.as_str()).ok()).collect();
+        for one in &names {
+            let begins = |a: &TopicName, b: &TopicName| a.as_bytes().starts_with(b.as_bytes());
+            for two in names.iter().filter(|two| !begins(one, two) && !begins(two, one)) {
+                let mut prefixes = [one.clone(), two.clone()];
+                prefixes.sort_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
+                for name in &names {
+                    let one_begins = prefixes.iter().any(|prefix| begins(name, prefix));
+                    assert_eq!(covers(&prefixes, name), one_begins, "{prefixes:?} {name:?}");
+                }
+            }
+        }
     }
 }

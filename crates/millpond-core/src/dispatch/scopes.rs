@@ -13,7 +13,7 @@ use millpond_types::{Dispatch, Filter, Priority, TopicName};
 use slab::Slab;
 
 use crate::dispatch::ConsumerSlot;
-use crate::dispatch::domain::{Domain, List};
+use crate::dispatch::domain::{Domain, List, covers};
 use crate::dispatch::fair::UnknownAt;
 use crate::dispatch::living;
 use crate::dispatch::reach::Reach;
@@ -229,8 +229,7 @@ impl Scopes {
 
     fn tell_all(&mut self, group: GroupNumber, name: &TopicName, priority: Priority, tenant: u64) {
         let Some(home) = self.homes.get(&group) else { return };
-        let begins = |prefix: &TopicName| name.as_bytes().starts_with(prefix.as_bytes());
-        let prefixes = home.prefixes.iter().filter(|(set, _)| set.iter().any(begins)).map(|(_, scope)| scope);
+        let prefixes = home.prefixes.iter().filter(|(set, _)| covers(set, name)).map(|(_, scope)| scope);
         for scope_slot in home.all.iter().chain(prefixes).chain(home.listing(name)) {
             let scope = &mut self.slots[*scope_slot as usize];
             scope.tell(priority, Some(tenant));
@@ -272,6 +271,9 @@ impl Scopes {
         let known = |home: &Home| home.prefixes.iter().find(|(known, _)| *known == set).map(|(_, slot)| *slot);
         if let Some(slot) = self.homes.get(&group).and_then(known) {
             return Ok(slot);
+        }
+        if set.len() > PREFIXES_MAX {
+            return Err(NoScope::Prefixes);
         }
         while !self.have_room_for(group, &set) {
             let home = self.homes.get(&group).ok_or(NoScope::Prefixes)?;

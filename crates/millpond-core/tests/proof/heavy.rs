@@ -3,9 +3,10 @@
 
 use millpond_core::Now;
 use millpond_core::command::*;
+use millpond_core::output::{Output, Reply};
 use millpond_core::page::{Page, RunPage};
 use millpond_types::block::{self, Sizes};
-use millpond_types::{Millis, NamespaceName, Priority};
+use millpond_types::{MessageState, Millis, NamespaceName, Priority, PublishOutcome};
 
 use crate::bare::Bare;
 use crate::history::{name, receive};
@@ -14,6 +15,8 @@ use crate::journal::{Journal, sizes_of};
 /// What a level may take of memory, and its runs of its topic's page: the ends of its line, and two pieces that are not full.
 const BYTES: usize = 192 << 10;
 const HOUR: u64 = 3_600_000;
+/// Shorter than a dedup id is remembered.
+const MINUTE: Millis = Millis(60_000);
 
 struct House {
     bare: Bare<Journal>,
@@ -21,11 +24,13 @@ struct House {
     /// The most bytes that the runs of a topic's page took, and the topic itself.
     page: usize,
     resident: usize,
+    /// Of what is published from now on.
+    ttl: Option<Millis>,
 }
 
 impl House {
     fn new() -> House {
-        House { bare: Bare::new(), published: 0, page: 0, resident: 0 }
+        House { bare: Bare::new(), published: 0, page: 0, resident: 0, ttl: None }
     }
 
     /// A turn with all that follows from it; how many messages were received, each of which is done.
@@ -57,8 +62,22 @@ impl House {
         let first = self.published + 1;
         let messages: Vec<_> = (first..).zip(bodies).collect();
         self.published += messages.len() as u64;
-        self.turn(publish(messages.into_iter().map(|(id, length)| (has_ids.then_some(id), length)), delay));
+        let messages = messages.into_iter().map(|(id, length)| (has_ids.then_some(id), length));
+        self.turn(publish(messages, delay, self.ttl));
         self.resident = self.resident.max(self.bare.core.resident_bytes());
+    }
+
+    /// Publishes again what these ids were given to, and is told at once where each is.
+    fn repeat(&mut self, ids: impl IntoIterator<Item = u64>) -> Vec<MessageState> {
+        self.bare.submit(publish(ids.into_iter().map(|id| (Some(id), 24)), 0, None));
+        let [Output::Reply { reply: Reply::Published { outcomes, .. }, .. }] = &self.bare.core.outputs()[..] else {
+            panic!("{:?}", self.bare.core.outputs());
+        };
+        let states = outcomes.iter().flat_map(|run| {
+            let PublishOutcome::Duplicate { state, .. } = run.outcome else { panic!("{run:?}") };
+            std::iter::repeat_n(state, run.count as usize)
+        });
+        states.collect()
     }
 
     /// Looks at the topic's page.
@@ -96,7 +115,7 @@ impl House {
 }
 
 /// Messages of one run, each with its dedup id, if it has one, and its length.
-fn publish(messages: impl Iterator<Item = (Option<u64>, usize)>, delay: u64) -> Command {
+fn publish(messages: impl Iterator<Item = (Option<u64>, usize)>, delay: u64, ttl: Option<Millis>) -> Command {
     let (mut bytes, mut dedup, mut count) = (Vec::new(), Vec::new(), 0);
     for (id, length) in messages {
         let text = id.map(u64::to_le_bytes);
@@ -105,7 +124,7 @@ fn publish(messages: impl Iterator<Item = (Option<u64>, usize)>, delay: u64) -> 
         count += 1;
     }
     let (sizes, block) = (sizes_of(&bytes), bytes.into());
-    let (topic, priority, ttl, too_large) = (name("big"), Priority::DEFAULT, None, Vec::new());
+    let (topic, priority, too_large) = (name("big"), Priority::DEFAULT, Vec::new());
     let run = PublishRun { topic, priority, delay: Millis(delay), ttl, count, block, sizes, dedup, too_large };
     let (namespace, level) = (NamespaceName::default(), Level::Durable);
     Command::Publish(Publish { namespace, producer: None, level, runs: vec![run] })
@@ -138,8 +157,28 @@ fn repeats_of_what_waits_in_line_bring_none_of_it() {
     (0..60).for_each(|_| house.publish((0..1000).map(|_| 24), true, 0));
     let stored = house.stored();
     assert!(stored > 10, "most of it is in the store");
-    house.bare.submit(publish((1..=house.published).step_by(50).map(|id| (Some(id), 24)), 0));
+    let states = house.repeat((1..=house.published).step_by(50));
+    assert_eq!(states, vec![MessageState::Waiting; 1200]);
     assert_eq!((house.stored(), house.bare.wanted()), (stored, vec![]));
+    house.drain();
+}
+
+/// One that has left the line while what is around it is in the store waits no more, and what is around it does.
+#[test]
+fn repeats_tell_what_has_ended_from_what_waits_around_it() {
+    let mut house = House::new();
+    (0..30).for_each(|_| house.publish((0..1000).map(|_| 24), true, 0));
+    let short = house.published + 1;
+    house.ttl = Some(MINUTE);
+    house.publish([24].into_iter(), true, 0);
+    house.ttl = None;
+    (0..30).for_each(|_| house.publish((0..1000).map(|_| 24), true, 0));
+    assert_eq!(house.repeat([short]), [MessageState::Waiting]);
+    house.pass(MINUTE.0 + 1);
+    assert_eq!(house.turn(receive(0)), 0);
+    let (waits, ended) = (MessageState::Waiting, MessageState::Ended);
+    assert_eq!(house.repeat([short - 1, short, short + 1]), [waits, ended, waits]);
+    house.published -= 1;
     house.drain();
 }
 

@@ -23,6 +23,8 @@ use crate::verdict::Violation;
 /// while nothing has to be read, and for so many turns of that kind.
 const COMES_WITHIN: Millis = Millis::seconds(5);
 const TURNS: u32 = 10;
+/// And whatever has to be read, no longer than this.
+const COMES_AT_LAST: Millis = Millis::seconds(60);
 
 /// Per group the time before which all that was published has been beyond the bounds, for its age and for how many are newer.
 #[derive(Default)]
@@ -35,6 +37,7 @@ pub struct Retained {
 
 /// A group that holds far too much.
 struct Full {
+    since: RunTime,
     /// How long it could have been gone over since.
     waited: Millis,
     turns: u32,
@@ -72,9 +75,9 @@ impl Retained {
                 false => far_too_much(model, *group, now.wall),
             };
             let before = self.full.remove(group);
-            let Some(Full { waited, turns, waiting }) = before else {
+            let Some(Full { since, waited, turns, waiting }) = before else {
                 if !too_much.is_empty() {
-                    self.full.insert(*group, Full { waited: Millis(0), turns: 0, waiting: too_much });
+                    self.full.insert(*group, Full { since: now.run, waited: Millis(0), turns: 0, waiting: too_much });
                 }
                 continue;
             };
@@ -84,15 +87,15 @@ impl Retained {
                 continue;
             };
             let (waited, turns) = (Millis(waited.0 + passed.0), turns + 1);
-            if turns > TURNS && waited > COMES_WITHIN {
+            if turns > TURNS && (waited > COMES_WITHIN || now.run > since + COMES_AT_LAST) {
                 let (keep, count) = (&model.home(*group).policy.retention, too_much.len());
                 let what = format!(
-                    "group {group} keeps {keep:?}, and {count} messages beyond, {first:?} among them, have waited for \
-                     {waited:?} and {turns} turns"
+                    "group {group} keeps {keep:?}, and {count} messages beyond, {first:?} among them, have waited since \
+                     {since:?}, {waited:?} and {turns} turns at rest"
                 );
                 return Err(Violation::retention(what));
             }
-            self.full.insert(*group, Full { waited, turns, waiting: too_much });
+            self.full.insert(*group, Full { since, waited, turns, waiting: too_much });
         }
         self.full.retain(|group, _| model.groups.contains_key(group));
         Ok(())
