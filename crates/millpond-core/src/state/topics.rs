@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::cmp::Ordering;
 use core::hint::black_box;
 
+use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashTable};
 use millpond_types::{Priority, TopicName, TopicNumber};
 
@@ -104,15 +105,14 @@ impl Topics {
 
     pub(crate) fn insert(&mut self, topic: Topic) -> TopicSlot {
         assert!(topic.offered.is_none(), "a topic that comes has not been offered");
-        let hash = topic.hashes.name;
-        let (group, name) = (topic.group, topic.name.clone());
-        let near = self.behind_at_hand(group, &name);
+        let (group, hashes) = (topic.group, topic.hashes);
+        let near = self.behind_at_hand(group, &topic.name);
+        let place = near.or_else(|| self.seek(group, Edge::Before(topic.name.as_bytes())));
         let slot = self.slots.insert(topic);
-        self.by_name.insert_unique(hash, (hash, slot), |(hash, _)| *hash);
+        self.by_name.insert_unique(hashes.name, (hashes.name, slot), |(hash, _)| *hash);
         self.link(slot);
-        let place = near.or_else(|| self.seek(group, Edge::Before(name.as_bytes())));
-        let (slots, tenant) = (&self.slots, self.slots[slot].hashes.tenant);
-        self.order.insert_at(group, place, slot, |other| slots[other].hashes.tenant == tenant);
+        let slots = &self.slots;
+        self.order.insert_at(group, place, slot, |other| slots[other].hashes.tenant == hashes.tenant);
         self.at_hand.set(slot);
         slot
     }
@@ -140,6 +140,11 @@ impl Topics {
     /// Gives a topic its place among its siblings.
     fn link(&mut self, slot: TopicSlot) {
         let Topic { number, group, .. } = self[slot];
+        if let Entry::Vacant(place) = self.by_number.entry(number) {
+            place.insert(slot);
+            self[slot].siblings = Siblings { is_first: true, next: None };
+            return;
+        }
         let before = self.siblings(number).take_while(|other| self[*other].group < group).last();
         let next = match before {
             Some(before) => self[before].siblings.next.replace(slot),
