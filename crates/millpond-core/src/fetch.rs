@@ -160,25 +160,25 @@ impl Core {
         }
     }
 
-    fn take_in_topic(&mut self, page: TopicPage, shelf: Shelf) -> TopicSlot {
-        let slot = self.state.take_in(page, shelf);
+    /// Takes a topic into memory, unless it is there.
+    fn take_in_topic(&mut self, page: TopicPage, shelf: Shelf) -> Option<TopicSlot> {
+        let slot = self.state.take_in(page, shelf)?;
         let Core { state, dispatcher, parking, jobs, .. } = self;
         let topic = &state.topics[slot];
         dispatcher.loaded(topic.group, shelf, &topic.name);
         jobs.topic_came(topic.group, &topic.name);
         parking.appeared(topic.namespace, topic.group, &topic.name);
-        slot
+        Some(slot)
     }
 
     /// Takes topics into memory that were read because dispatch may come to them, those that are not there.
     fn take_in_ahead(&mut self, entries: Vec<(KeyBytes, Page)>) {
         let (mut topics, before) = (0, self.resident_bytes());
         for (key, page) in entries {
-            let (Some((group, shelf, _)), Page::Topic(page)) = (Key::parse_topic_bound(&key), page) else {
+            let (Some((_, shelf, _)), Page::Topic(page)) = (Key::parse_topic_bound(&key), page) else {
                 unreachable!("a range of topics was asked for")
             };
-            if self.state.topics.find(group, &page.name).is_none() {
-                let slot = self.take_in_topic(page, shelf);
+            if let Some(slot) = self.take_in_topic(page, shelf) {
                 self.state.brought(slot);
                 topics += 1;
             }
@@ -189,9 +189,7 @@ impl Core {
     /// Takes a topic or a piece of a line into memory, unless it is there, and what a parked command looks up.
     fn take_in(&mut self, key: &KeyBytes, page: Option<Page>) {
         match (Key::parse(key), page) {
-            (Some(Key::Topic { group, shelf, name }), Some(Page::Topic(page)))
-                if self.state.topics.find(group, &name).is_none() =>
-            {
+            (Some(Key::Topic { shelf, .. }), Some(Page::Topic(page))) => {
                 self.take_in_topic(page, shelf);
             }
             (Some(Key::Piece { .. }), Some(Page::Piece(page))) => self.state.take_in_piece(page),

@@ -329,17 +329,18 @@ impl State {
             return Err(BadPage("a topic is in a checkpoint once"));
         }
         let stored = Stored { epoch: page.epoch, ..Stored::default() };
-        let slot = self.admit_page(page, stored);
+        let hashes = Hashes::of(self.hash_key, page.group, &page.name);
+        let slot = self.admit_page(page, hashes, stored);
         self.will_change(slot);
         Ok(())
     }
 
     /// Takes the topic of a page into memory.
-    pub(crate) fn admit_page(&mut self, page: TopicPage, stored: Stored) -> TopicSlot {
+    pub(crate) fn admit_page(&mut self, page: TopicPage, hashes: Hashes, stored: Stored) -> TopicSlot {
         let (number, group, name) = (page.number, page.group, page.name.detach());
         let home = (group, self.groups[group].namespace);
         let (is_paused, is_held) = (self.pauses(group).holds(&name), self.groups[group].is_before(&name));
-        let derived = (Hashes::of(self.hash_key, group, &name), is_paused, is_held, page.bounds(self.bounds));
+        let derived = (hashes, is_paused, is_held, page.bounds(self.bounds));
         let topic = Topic::new(number, home, name, page.floor, page.next_lease, derived, stored);
         let slot = self.admit(topic);
         // Its group knows when its messages were published, wherever they are.

@@ -36,7 +36,9 @@ impl Core {
                     if home.is_none_or(|home| home.cold[Shelf::Busy.index()] == 0) {
                         return Err(BadPage("a busy topic is counted by its group"));
                     }
-                    state.take_in(page, Shelf::Busy);
+                    if state.take_in(page, Shelf::Busy).is_none() {
+                        return Err(BadPage("a topic is in a checkpoint once"));
+                    }
                 }
                 _ => return Err(BadPage("a start loads what is kept in memory")),
             }
@@ -93,11 +95,7 @@ impl Core {
     pub fn recall(&mut self, answer: Answer) {
         let Answer::Entry(key, Some(page)) = answer else { panic!("what a replay asks for is in the store") };
         match (Key::parse(&key), page) {
-            (Some(Key::Topic { shelf, .. }), Page::Topic(page)) => {
-                if self.state.topics.by_number(page.number, page.group).is_none() {
-                    self.state.take_in(page, shelf);
-                }
-            }
+            (Some(Key::Topic { shelf, .. }), Page::Topic(page)) => _ = self.state.take_in(page, shelf),
             (Some(Key::Piece { .. }), Page::Piece(page)) => self.state.take_in_piece(page),
             (Some(Key::Producer { .. }), Page::Producer(page)) => self.state.take_in_producer(page),
             (key, _) => panic!("a replay does not ask for {key:?}"),

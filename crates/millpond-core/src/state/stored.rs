@@ -14,7 +14,7 @@ use millpond_types::{RunTime, TopicName, TopicNumber, WallTime};
 
 use crate::fact::{Epoch, Fact, GroupNumber, NamespaceNumber};
 use crate::page::{AsideState, DuePage, LevelPage, NamespacePage, Page, TopicPage};
-use crate::state::hash::FixedState;
+use crate::state::hash::{FixedState, Hashes};
 use crate::state::producer::ProducerKey;
 use crate::state::topic::{AsideWhy, Topic, Touched};
 use crate::state::{State, TopicSlot};
@@ -152,19 +152,23 @@ impl State {
         false
     }
 
-    /// Takes a topic into memory, from its entry on a shelf.
-    pub(crate) fn take_in(&mut self, page: TopicPage, shelf: Shelf) -> TopicSlot {
+    /// Takes a topic into memory, from its entry on a shelf, unless it is there.
+    pub(crate) fn take_in(&mut self, page: TopicPage, shelf: Shelf) -> Option<TopicSlot> {
+        let hashes = Hashes::of(self.hash_key, page.group, &page.name);
+        if self.topics.find_hashed(hashes.name, page.group, &page.name).is_some() {
+            return None;
+        }
         let due = page.dues(shelf);
         let stored = Stored { shelf: Some(shelf), due, changed: None, epoch: page.epoch };
         let home = &mut self.groups[page.group];
         home.cold[shelf.index()] -= 1;
         self.cold -= 1;
         let (group, counts) = (page.group, home.counts);
-        let slot = self.admit_page(page, stored);
+        let slot = self.admit_page(page, hashes, stored);
         // Its messages were counted all the while.
         self.groups[group].counts = counts;
         self.topics[slot].touched = Touched::Came;
-        slot
+        Some(slot)
     }
 
     /// Lets a topic leave memory, for a shelf. What its entry does not say of it is put there before.

@@ -43,15 +43,19 @@ impl Topics {
         if self.get(at_hand).is_some_and(|topic| topic.group == group && topic.name == *name) {
             return Some(at_hand);
         }
-        let hash = name_hash(self.hash_key, group, name.as_bytes());
+        let found = self.find_hashed(name_hash(self.hash_key, group, name.as_bytes()), group, name)?;
+        self.at_hand.set(found);
+        Some(found)
+    }
+
+    /// A topic by its name, with the hash of it.
+    pub(crate) fn find_hashed(&self, hash: u64, group: GroupNumber, name: &TopicName) -> Option<TopicSlot> {
         let slots = &self.slots;
         let is_it = |(other, slot): &(u64, TopicSlot)| {
             let topic = || &slots[*slot];
             *other == hash && topic().group == group && topic().name == *name
         };
-        let found = self.by_name.find(hash, is_it).map(|(_, slot)| *slot)?;
-        self.at_hand.set(found);
-        Some(found)
+        self.by_name.find(hash, is_it).map(|(_, slot)| *slot)
     }
 
     /// A group's topic of a number.
