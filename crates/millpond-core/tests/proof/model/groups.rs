@@ -131,12 +131,14 @@ impl Model {
             is_older && !is_over && start.admits(WallTime(message.published))
         });
         if self.policy_of(&place.name).coalesce != Coalesce::Off {
-            // The last stands for all, and of one moment that is one that waits. What came since the group was made is later.
+            // The last stands for all: of a priority that of the highest sequence, and of those of one moment one that waits. What
+            // came since the group was made is later.
             let waits = |key: &Key| {
                 let has_it = |topic: &Topic| topic.messages.get(key).is_some_and(|message| message.holder().is_none());
                 self.siblings(&place.name).any(|(other, topic)| other != place && has_it(topic))
             };
-            let last = held.into_iter().max_by_key(|(key, message)| (message.published, waits(key), *key));
+            let lasts: BTreeMap<_, _> = held.into_iter().map(|(key, message)| (key.0, (key, message))).collect();
+            let last = lasts.into_values().max_by_key(|(key, message)| (message.published, waits(key), *key));
             held = last.filter(|_| own.is_none()).into_iter().collect();
         }
         for ((priority, sequence), message) in held {
