@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use millpond_types::limits::PAGE_MAX;
 use millpond_types::{
     Coalesce, GroupName, MessageId, MessageState, NamespaceName, Overflow, Policy, Priority, Sequence, TopicName,
+    TopicNumber,
 };
 
 use crate::Core;
@@ -15,7 +16,7 @@ use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, Route, To
 use crate::decide::dedup::LookedUp;
 use crate::decide::overflow::Dropping;
 use crate::fact::NamespaceNumber;
-use crate::state::TopicSlot;
+use crate::state::{State, TopicSlot};
 use crate::store::Want;
 
 impl Core {
@@ -96,13 +97,10 @@ impl Core {
         topic: &TopicName,
         id: MessageId,
     ) -> Result<MessageState, Want> {
-        let mut next = self.state.topics.siblings(id.topic).next();
-        while let Some(slot) = next {
-            if !self.state.is_stored(slot, id) {
-                self.state.bring(slot, id.priority, id.sequence)?;
-            }
-            next = self.state.topics[slot].siblings.next;
-        }
+        self.bring_in_each(id.topic, |state, slot| match state.is_stored(slot, id) {
+            true => Ok(()),
+            false => state.bring(slot, id.priority, id.sequence).map(|_| ()),
+        })?;
         self.state.state_of(namespace, topic, id)
     }
 
@@ -139,9 +137,18 @@ impl Core {
 
     /// A message, in all groups that have its topic in memory.
     pub(crate) fn bring_message(&mut self, MessageId { topic, priority, sequence }: MessageId) -> Result<(), Want> {
+        self.bring_in_each(topic, |state, slot| state.bring(slot, priority, sequence).map(|_| ()))
+    }
+
+    /// The same in each group that has a topic in memory.
+    fn bring_in_each(
+        &mut self,
+        topic: TopicNumber,
+        bring: impl Fn(&mut State, TopicSlot) -> Result<(), Want>,
+    ) -> Result<(), Want> {
         let mut next = self.state.topics.siblings(topic).next();
         while let Some(slot) = next {
-            self.state.bring(slot, priority, sequence)?;
+            bring(&mut self.state, slot)?;
             next = self.state.topics[slot].siblings.next;
         }
         Ok(())
@@ -151,12 +158,7 @@ impl Core {
     fn bring_moved(&mut self, of: &Move) -> Result<(), Want> {
         let MessageId { topic, priority, sequence } = of.first;
         let end = Sequence(sequence.0 + u64::from(of.count));
-        let mut next = self.state.topics.siblings(topic).next();
-        while let Some(slot) = next {
-            self.state.bring_range(slot, priority, sequence, end)?;
-            next = self.state.topics[slot].siblings.next;
-        }
-        Ok(())
+        self.bring_in_each(topic, |state, slot| state.bring_range(slot, priority, sequence, end))
     }
 
     /// The first messages of the lines of a topic, so many that those that are shown are among them.

@@ -272,9 +272,6 @@ impl Scopes {
         if let Some(slot) = self.homes.get(&group).and_then(known) {
             return Ok(slot);
         }
-        if set.len() > PREFIXES_MAX {
-            return Err(NoScope::Prefixes);
-        }
         while !self.have_room_for(group, &set) {
             let home = self.homes.get(&group).ok_or(NoScope::Prefixes)?;
             let mut slots = home.prefixes.iter().map(|(_, slot)| *slot);

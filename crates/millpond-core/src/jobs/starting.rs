@@ -238,8 +238,8 @@ impl Core {
         Ok(part)
     }
 
-    /// The message that was published last of all that these topics hold and a group is to be given. Of those of one
-    /// millisecond, one that waits came later than one that is worked on.
+    /// The message that was published last of all that these topics hold and a group is to be given. At one priority that is told by
+    /// the sequence; of several priorities' last ones of one millisecond, one that waits came later than one that is worked on.
     fn latest_to_give(
         &mut self,
         slots: &[TopicSlot],
