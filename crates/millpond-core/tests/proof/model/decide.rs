@@ -191,7 +191,9 @@ impl Model {
         let message = Message { since, expires: None, is_redriven: true, deliveries: 0, failures: 0, state, ..dead };
         self.make(place);
         let id = self.store(std::slice::from_ref(place), old.priority, &message);
-        if let Some(entry) = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == *old) {
+        let is_held_by_others = self.holders_of(*old).next().is_some();
+        let entry = hash.and_then(|hash| self.dedup.get_mut(&hash)).filter(|entry| entry.0 == *old);
+        if let Some(entry) = entry.filter(|_| !is_held_by_others) {
             entry.0 = id;
         }
         // The last word of two that died is the one that was published last.
@@ -273,14 +275,17 @@ impl Model {
 
     /// Of the groups that have a message, one that has it not leased is told of first, and a dead letter last.
     pub(super) fn state_of(&self, id: MessageId) -> String {
-        let key = (id.priority, id.sequence.0);
-        let of_it = self.topics.values().filter(|topic| topic.number == id.topic);
-        let messages = of_it.filter_map(|topic| topic.messages.get(&key));
-        match messages.min_by_key(|message| message.holder().is_some()) {
+        match self.holders_of(id).min_by_key(|message| message.holder().is_some()) {
             Some(message) => self.state(message.state),
             None if self.dead.keys().any(|(_, dead)| *dead == id) => "dead".into(),
             None => "ended".into(),
         }
+    }
+
+    /// A message as each group has it that has still to finish it.
+    fn holders_of(&self, id: MessageId) -> impl Iterator<Item = &Message> {
+        let of_it = self.topics.values().filter(move |topic| topic.number == id.topic);
+        of_it.filter_map(move |topic| topic.messages.get(&(id.priority, id.sequence.0)))
     }
 
     fn dead_of(&self, group: &GroupName, filter: &Filter) -> Result<Vec<(Place, MessageId)>, Code> {
