@@ -139,12 +139,15 @@ impl Core {
         self.jobs.topic_left(&self.state.topics[slot], self.state.now);
         self.state.topics.offer(slot, None);
         self.dispatcher.scopes.tell(slot, &self.state);
-        let (topic, shelf) = self.state.leave(slot);
-        self.left_with(topic.stored.due.moments(), horizon);
+        let shelf = self.state.shelve(slot);
+        let topic = &self.state.topics[slot];
+        let due = topic.stored.due;
         // A replay tells dispatch at its end.
         if self.state.replayed.is_none() {
             let is_paused = self.state.namespaces[topic.namespace].paused.contains(&topic.name, false);
-            self.dispatcher.evicted(&topic, shelf, is_paused);
+            self.dispatcher.evicted(topic, shelf, is_paused);
         }
+        self.state.dismiss(slot);
+        self.left_with(due.moments(), horizon);
     }
 }

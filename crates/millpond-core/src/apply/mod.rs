@@ -137,13 +137,13 @@ impl State {
                 let slot = self.slot(*topic, *group);
                 assert!(self.topics[slot].is_empty(), "only an empty topic vanishes");
                 self.remove_topic_entry(slot);
-                let topic = self.dismiss(slot);
-                if topic.is_touched() {
+                if self.topics[slot].is_touched() {
                     self.touched.retain(|touched| *touched != slot);
                 }
+                self.dismiss(slot);
                 self.groups[*group].topics -= 1;
                 if let Some(replayed) = &mut self.replayed {
-                    replayed.remove(topic.number, *group);
+                    replayed.remove(*topic, *group);
                 }
             }
             Fact::Published { .. } => self.published(fact, position),

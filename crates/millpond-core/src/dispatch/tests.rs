@@ -78,9 +78,9 @@ impl World {
 
     fn evict(&mut self, name: &TopicName) {
         let Some(slot) = self.state.topics.find(0, name) else { return };
-        let topic = self.state.topics.remove(slot);
         let is_paused = self.state.namespaces[0].paused.contains(name, false);
-        self.dispatcher.evicted(&topic, Shelf::Ready(self.topics[name].0), is_paused);
+        self.dispatcher.evicted(&self.state.topics[slot], Shelf::Ready(self.topics[name].0), is_paused);
+        self.state.topics.remove(slot);
         self.cold.insert(name.clone());
     }
 
@@ -343,9 +343,9 @@ fn a_cursor_is_at_its_own_topic_and_not_at_a_sibling_in_its_place() {
     let slot = world.state.topics.find(0, &name("a/1")).unwrap();
     let cursor = Cursor::at(slot, &world.state);
     assert!(cursor.is_there(&world.state));
-    let mut topic = world.state.topics.remove(slot);
-    (topic.group, topic.offered) = (1, None);
-    assert_eq!(world.state.topics.insert(topic), slot, "the place is used again");
+    let sibling = Topic { group: 1, offered: None, ..world.state.topics[slot].clone() };
+    world.state.topics.remove(slot);
+    assert_eq!(world.state.topics.insert(sibling), slot, "the place is used again");
     assert!(!cursor.is_there(&world.state), "the topic of another group has the same number");
 }
 

@@ -14,14 +14,15 @@ use crate::state::warm::TOGETHER;
 impl Core {
     /// Brings what the topics that something happened to are offered at up to date, and settles them before that, in the
     /// order of their numbers: that in which they were touched depends on which of them had to be brought into memory. Those
-    /// that only came there wait for the job that goes over all topics of their group, if there is one, as they would have if
-    /// they had been there.
+    /// that only came there wait for the job that goes over topics of their group, if there is one, as they would have if
+    /// they had been there; and where it passes them over, for what happens to them next.
     pub(super) fn look_at_touched(&mut self, log: &mut dyn FactLog) {
         let mut news = Vec::new();
         for at in 0..self.state.touched.len() {
             let slot = self.state.touched[at];
             let topic = &self.state.topics[slot];
-            let is_its_time = topic.touched == Touched::Changed || self.state.groups[topic.group].unsettled.is_none();
+            let is_its_time = topic.touched == Touched::Changed
+                || topic.is_gone_over() && self.state.groups[topic.group].unsettled.is_none();
             if is_its_time && self.has_to_settle(slot) {
                 news.push((topic.number, topic.group, slot));
             } else {

@@ -146,18 +146,18 @@ impl State {
     }
 
     /// Lets a topic go from memory.
-    pub(crate) fn dismiss(&mut self, slot: TopicSlot) -> Topic {
+    pub(crate) fn dismiss(&mut self, slot: TopicSlot) {
         self.unlink(slot);
         self.disarm_bucket(slot);
         self.disarm_raise(slot);
-        let topic = self.topics.remove(slot);
-        assert_eq!(topic.in_flight, 0, "what is leased stays in memory");
-        self.residents.bytes -= topic.residence.bytes;
-        if topic.residence.leased > 0 {
-            self.leased.bytes -= topic.residence.leased;
+        let Topic { in_flight, residence, .. } = self.topics[slot];
+        assert_eq!(in_flight, 0, "what is leased stays in memory");
+        self.residents.bytes -= residence.bytes;
+        if residence.leased > 0 {
+            self.leased.bytes -= residence.leased;
             self.leased.has_eased = true;
         }
-        topic
+        self.topics.remove(slot);
     }
 
     /// A topic was used: it leaves last, and is weighed again.

@@ -290,12 +290,14 @@ impl State {
             Awaits::Disk => true,
         })
     }
+}
 
-    /// The timers of all pieces of a topic that leaves memory.
+impl PieceTimers {
+    /// Removes those of all pieces of a level whose topic leaves memory.
     pub(super) fn disarm_resting(&mut self, level: &Level) {
         let [wall, run] = level.resting_timers();
-        wall.for_each(|timer| self.piece_timers.wall.remove(timer));
-        run.for_each(|timer| self.piece_timers.run.remove(timer));
+        wall.for_each(|timer| self.wall.remove(timer));
+        run.for_each(|timer| self.run.remove(timer));
     }
 }
 

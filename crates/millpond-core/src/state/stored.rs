@@ -171,18 +171,19 @@ impl State {
         Some(slot)
     }
 
-    /// Lets a topic leave memory, for a shelf. What its entry does not say of it is put there before.
-    pub(crate) fn leave(&mut self, slot: TopicSlot) -> (Topic, Shelf) {
+    /// Puts a topic that is about to leave memory on its shelf, and disarms what time would do to it. What its entry does not
+    /// say of it is put there before.
+    pub(crate) fn shelve(&mut self, slot: TopicSlot) -> Shelf {
         match self.topics[slot].stored.changed {
             None => {}
             Some(epoch) if epoch == self.epoch => self.write_entry(slot, Layer::Young),
             Some(_) => self.write_entry(slot, Layer::Frozen),
         }
-        let topic = self.dismiss(slot);
+        let topic = &self.topics[slot];
         for level in &topic.levels {
             level.expiries.values().for_each(|(_, timer)| self.wall_timers.remove(*timer));
             level.line.timers().for_each(|timer| self.piece_timers.wall.remove(timer));
-            self.disarm_resting(level);
+            self.piece_timers.disarm_resting(level);
             for aside in level.aside.values() {
                 match aside.state {
                     AsideWhy::Delayed { timer, .. } => self.wall_timers.remove(timer),
@@ -192,13 +193,13 @@ impl State {
             }
         }
         let shelf = topic.stored.shelf.expect("a topic that leaves has an entry");
-        let (number, group, name) = (topic.number, topic.group, topic.name.clone());
+        let group = topic.group;
         self.groups[group].cold[shelf.index()] += 1;
         self.cold += 1;
         if let Some(replayed) = &mut self.replayed {
-            replayed.put(number, Place { group, shelf, name });
+            replayed.put(topic.number, Place { group, shelf, name: topic.name.clone() });
         }
-        (topic, shelf)
+        shelf
     }
 
     /// A topic is gone, and so is its entry.

@@ -300,6 +300,11 @@ impl Topic {
         self.levels.iter().all(|level| level.line.is_empty() && level.aside.is_empty() && level.resting.is_none())
     }
 
+    /// Whether the job that settles the topics of a group comes to it. Any other is settled by what happens to it next.
+    pub(crate) fn is_gone_over(&self) -> bool {
+        self.highest_ready().is_some() || self.is_empty()
+    }
+
     /// How many messages it holds that are not leased.
     pub(crate) fn waiting(&self) -> u64 {
         self.set_aside + self.levels.iter().map(|level| level.line.waiting()).sum::<u64>()

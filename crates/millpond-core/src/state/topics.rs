@@ -132,13 +132,13 @@ impl Topics {
         next.is_none_or(|next| !is_before(&self[next])).then_some(place)
     }
 
-    pub(crate) fn remove(&mut self, slot: TopicSlot) -> Topic {
+    pub(crate) fn remove(&mut self, slot: TopicSlot) {
         self.unlink(slot);
-        let topic = self.slots.remove(slot);
-        self.order.remove(topic.group, slot);
-        let entry = self.by_name.find_entry(topic.hashes.name, |(_, other)| *other == slot);
+        let Topic { group, hashes, .. } = self[slot];
+        self.order.remove(group, slot);
+        let entry = self.by_name.find_entry(hashes.name, |(_, other)| *other == slot);
         entry.unwrap_or_else(|_| unreachable!("a topic is found by its name")).remove();
-        topic
+        self.slots.remove(slot);
     }
 
     /// Gives a topic its place among its siblings.

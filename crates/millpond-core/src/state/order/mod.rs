@@ -110,9 +110,11 @@ impl Order {
 
     fn change(&mut self, slot: TopicSlot, to: impl FnOnce(Offers) -> Offers) {
         let place = self.position(slot);
-        let offers = to(self.offers(place));
-        self.nodes[place.node as usize].offers[place.at] = offers;
-        self.lift(place.node);
+        let before = self.offers(place);
+        let offers = to(before);
+        if offers != before {
+            self.set_entry(place, (slot, offers));
+        }
     }
 
     fn offers(&self, place: Position) -> Offers {
@@ -136,7 +138,8 @@ impl Order {
         } else {
             self.nodes[node as usize].insert(at, entry);
             self.adopt(node, entry);
-            self.lift(node);
+            let below = &self.nodes[node as usize];
+            self.tell(node, (below.firsts[0], below.told.1 | entry.offers));
         }
     }
 
@@ -169,6 +172,7 @@ impl Order {
 
     fn remove_entry(&mut self, group: GroupNumber, place: Position) {
         let Position { node, at } = place;
+        let rest = self.nodes[node as usize].offers_but(at);
         self.nodes[node as usize].remove(at);
         let (len, parent) = (self.nodes[node as usize].len(), self.nodes[node as usize].parent);
         match (len, parent) {
@@ -177,7 +181,7 @@ impl Order {
                 self.roots.remove(&group);
             }
             (1, NONE) if !self.nodes[node as usize].is_leaf() => {
-                let root = self.nodes.remove(node as usize).children[0];
+                let root = self.nodes.remove(node as usize).child(0).expect("it has one child");
                 self.nodes[root as usize].parent = NONE;
                 self.roots.insert(group, root);
             }
@@ -188,7 +192,7 @@ impl Order {
                 self.remove_entry(group, Position { node: parent, at });
             }
             _ => {
-                self.lift(node);
+                self.tell(node, (self.nodes[node as usize].firsts[0], rest));
                 if len < SPARSE {
                     self.join(group, node, parent);
                 }
@@ -198,12 +202,11 @@ impl Order {
 
     /// Makes a sparse node one with a neighbour, if there is room.
     fn join(&mut self, group: GroupNumber, node: NodeId, parent: NodeId) {
-        let children = &self.nodes[parent as usize].children;
-        let at = self.nodes[parent as usize].index_of(node);
+        let above = &self.nodes[parent as usize];
+        let at = above.index_of(node);
         let beside = [at.checked_sub(1).map(|before| (before, at)), Some((at, at + 1))];
         for (left_at, right_at) in beside.into_iter().flatten() {
-            let Some(&right) = children.get(right_at) else { continue };
-            let left = children[left_at];
+            let (Some(left), Some(right)) = (above.child(left_at), above.child(right_at)) else { continue };
             if self.nodes[left as usize].len() + self.nodes[right as usize].len() > JOINED_MAX {
                 continue;
             }
@@ -215,24 +218,31 @@ impl Order {
         }
     }
 
-    /// Tells those above what is below a node now, as far up as that is news.
+    /// Tells those above what is below a node now.
     fn lift(&mut self, node: NodeId) {
-        let mut below = node;
-        loop {
-            let parent = self.nodes[below as usize].parent;
-            if parent == NONE {
-                return;
-            }
-            let Entry { first, offers, .. } = self.nodes[below as usize].as_entry(below);
-            if self.nodes[below as usize].told == (first, offers) {
-                return;
-            }
-            self.nodes[below as usize].told = (first, offers);
-            let above = &mut self.nodes[parent as usize];
-            let at = above.index_of(below);
-            (above.firsts[at], above.offers[at]) = (first, offers);
-            below = parent;
+        let Entry { first, offers, .. } = self.nodes[node as usize].as_entry(node);
+        self.tell(node, (first, offers));
+    }
+
+    /// What is below a node is this: tells it those above, as far up as that is news.
+    fn tell(&mut self, node: NodeId, below: (TopicSlot, Offers)) {
+        let Node { parent, ref mut told, .. } = self.nodes[node as usize];
+        if parent == NONE || *told == below {
+            return;
         }
+        *told = below;
+        let at = self.nodes[parent as usize].index_of(node);
+        self.set_entry(Position { node: parent, at }, below);
+    }
+
+    /// The first topic below an entry, and what is offered there, are these. All others of its node are looked at before it is
+    /// written: a processor that reads several at a time waits for what it has just written one by one.
+    fn set_entry(&mut self, place: Position, (first, offers): (TopicSlot, Offers)) {
+        let node = &mut self.nodes[place.node as usize];
+        let all = node.offers_but(place.at) | offers;
+        (node.firsts[place.at], node.offers[place.at]) = (first, offers);
+        let below = (node.firsts[0], all);
+        self.tell(place.node, below);
     }
 
     /// Lets what an entry is of know that it is in this node.

@@ -1,15 +1,20 @@
 //! A node of the order: up to [`WIDTH`] entries side by side, each a topic in a leaf and a child above.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
 use super::{NONE, NodeId, Offers};
 use crate::state::TopicSlot;
 
 /// Entries in a node. Its masks are two lines of a processor's cache.
 pub(super) const WIDTH: usize = 64;
-/// Entries that are compared at once.
-const CHUNK: usize = 16;
+/// Behind all places.
+const NO_PLACE: i16 = i16::MAX;
 
+/// A place without an entry: of the slots of topics none is as high.
+const NO_TOPIC: TopicSlot = TopicSlot::MAX;
+
+/// Behind its entries a node offers nothing and holds no topic, so that all of it may be looked at: a width that is known takes
+/// fewer instructions than a length that is not, and no branch.
 #[derive(Clone)]
 pub(super) struct Node {
     pub(super) parent: NodeId,
@@ -20,8 +25,8 @@ pub(super) struct Node {
     pub(super) offers: [Offers; WIDTH],
     /// Per entry the first topic below; in a leaf, the topic.
     pub(super) firsts: [TopicSlot; WIDTH],
-    /// Per entry the child. A leaf has none, and a node that is not empty above the leaves has as many as entries.
-    pub(super) children: Vec<NodeId>,
+    /// Per entry the child. A leaf has none.
+    children: Option<Box<[NodeId; WIDTH]>>,
 }
 
 /// One entry of a node.
@@ -36,7 +41,8 @@ pub(super) struct Entry {
 impl Node {
     /// A node without entries, of which the first one makes what it is.
     pub(super) fn leaf() -> Node {
-        Node { parent: NONE, told: (0, 0), len: 0, offers: [0; WIDTH], firsts: [0; WIDTH], children: Vec::new() }
+        let (offers, firsts) = ([0; WIDTH], [NO_TOPIC; WIDTH]);
+        Node { parent: NONE, told: (0, 0), len: 0, offers, firsts, children: None }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -44,50 +50,76 @@ impl Node {
     }
 
     pub(super) fn is_leaf(&self) -> bool {
-        self.children.is_empty()
+        self.children.is_none()
+    }
+
+    /// The child of an entry, if this is no leaf and has the entry.
+    pub(super) fn child(&self, at: usize) -> Option<NodeId> {
+        self.children.as_ref().filter(|_| at < self.len()).map(|children| children[at])
     }
 
     pub(super) fn entry(&self, at: usize) -> Entry {
-        Entry { first: self.firsts[at], offers: self.offers[at], child: self.children.get(at).copied() }
+        Entry { first: self.firsts[at], offers: self.offers[at], child: self.child(at) }
     }
 
     /// The entry that stands for this node in the one above.
     pub(super) fn as_entry(&self, id: NodeId) -> Entry {
-        let offers = self.offers[..self.len()].iter().fold(0, |all, offers| all | offers);
+        let offers = self.offers.iter().fold(0, |all, offers| all | offers);
         Entry { first: self.firsts[0], offers, child: Some(id) }
+    }
+
+    /// What all entries but one offer.
+    pub(super) fn offers_but(&self, at: usize) -> Offers {
+        let at = at as u16;
+        (0..).zip(&self.offers).fold(0, |all, (other, offers)| all | if other == at { 0 } else { *offers })
     }
 
     /// Where a child stands.
     pub(super) fn index_of(&self, child: NodeId) -> usize {
-        first_of(&self.children, |other| *other == child).expect("a child stands in its parent")
+        let children = self.children.as_ref().expect("what has children is no leaf");
+        place_of(children, child).expect("a child stands in its parent")
     }
 
     /// Where a topic stands in a leaf.
     pub(super) fn index_of_topic(&self, slot: TopicSlot) -> usize {
-        first_of(&self.firsts[..self.len()], |other| *other == slot).expect("a topic stands in its leaf")
+        place_of(&self.firsts, slot).expect("a topic stands in its leaf")
+    }
+
+    /// The first entry from a place on that offers any of these.
+    pub(super) fn next_of(&self, from: usize, wanted: Offers) -> Option<usize> {
+        if self.offers.get(from)? & wanted != 0 {
+            // Mostly it is the next one.
+            return Some(from);
+        }
+        let from = from as i16;
+        let place = |(at, offers): (i16, &Offers)| if offers & wanted != 0 && at >= from { at } else { NO_PLACE };
+        let first = (0..).zip(&self.offers).map(place).fold(NO_PLACE, i16::min);
+        (first != NO_PLACE).then_some(first as usize)
     }
 
     pub(super) fn insert(&mut self, at: usize, entry: Entry) {
         let len = self.len();
         assert!(len < WIDTH && at <= len, "there is room at a place in the node");
+        assert!(len == 0 || self.is_leaf() == entry.child.is_none(), "all entries of a node are of one kind");
         self.offers.copy_within(at..len, at + 1);
         self.firsts.copy_within(at..len, at + 1);
         (self.offers[at], self.firsts[at]) = (entry.offers, entry.first);
         if let Some(child) = entry.child {
-            self.children.insert(at, child);
+            let children = self.children.get_or_insert_with(|| Box::new([NONE; WIDTH]));
+            children.copy_within(at..len, at + 1);
+            children[at] = child;
         }
         self.len += 1;
-        assert!(self.is_leaf() || self.children.len() == self.len(), "all entries of a node are of one kind");
     }
 
     pub(super) fn remove(&mut self, at: usize) {
-        let len = self.len();
-        self.offers.copy_within(at + 1..len, at);
-        self.firsts.copy_within(at + 1..len, at);
-        if !self.is_leaf() {
-            self.children.remove(at);
+        let last = self.len() - 1;
+        self.offers.copy_within(at + 1..=last, at);
+        self.firsts.copy_within(at + 1..=last, at);
+        if let Some(children) = &mut self.children {
+            children.copy_within(at + 1..=last, at);
         }
-        self.len -= 1;
+        self.cut(last);
     }
 
     /// A node with the entries from a place on, which are no longer in this one.
@@ -96,11 +128,13 @@ impl Node {
         let moved = self.len() - at;
         right.offers[..moved].copy_from_slice(&self.offers[at..at + moved]);
         right.firsts[..moved].copy_from_slice(&self.firsts[at..at + moved]);
-        if !self.is_leaf() {
-            right.children = self.children.split_off(at);
+        if let Some(children) = &self.children {
+            let mut others = Box::new([NONE; WIDTH]);
+            others[..moved].copy_from_slice(&children[at..at + moved]);
+            right.children = Some(others);
         }
         right.len = moved as u32;
-        self.len = at as u32;
+        self.cut(at);
         right
     }
 
@@ -109,22 +143,27 @@ impl Node {
         let (at, more) = (self.len(), right.len());
         self.offers[at..at + more].copy_from_slice(&right.offers[..more]);
         self.firsts[at..at + more].copy_from_slice(&right.firsts[..more]);
-        self.children.extend_from_slice(&right.children);
+        if let (Some(children), Some(others)) = (&mut self.children, &right.children) {
+            children[at..at + more].copy_from_slice(&others[..more]);
+        }
         self.len += right.len;
+    }
+
+    /// Lets the entries from a place on go.
+    fn cut(&mut self, at: usize) {
+        let gone = at..self.len();
+        self.offers[gone.clone()].fill(0);
+        self.firsts[gone.clone()].fill(NO_TOPIC);
+        if let Some(children) = &mut self.children {
+            children[gone].fill(NONE);
+        }
+        self.len = at as u32;
     }
 }
 
-/// Where the first of some numbers is that is as wanted. To look at a whole chunk takes a few instructions, and to find the number
-/// in it no branch, which a processor would guess wrong.
-pub(super) fn first_of<T>(numbers: &[T], is_wanted: impl Fn(&T) -> bool) -> Option<usize> {
-    let (chunks, rest) = numbers.as_chunks::<CHUNK>();
-    let holds = |chunk: &[T; CHUNK]| chunk.iter().fold(false, |found, number| found | is_wanted(number));
-    match chunks.iter().position(holds) {
-        Some(at) => {
-            let bits =
-                chunks[at].iter().zip(0..).fold(0u16, |bits, (number, bit)| bits | u16::from(is_wanted(number)) << bit);
-            Some(at * CHUNK + bits.trailing_zeros() as usize)
-        }
-        None => rest.iter().position(is_wanted).map(|at| chunks.len() * CHUNK + at),
-    }
+/// Where a number stands that stands there once at most. All are looked at, several at a time and without a branch, which a
+/// processor would guess wrong.
+fn place_of(numbers: &[u32; WIDTH], wanted: u32) -> Option<usize> {
+    let found = (1..).zip(numbers).fold(0, |found, (at, number)| found | if *number == wanted { at } else { 0u32 });
+    (found as usize).checked_sub(1)
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use millpond_types::Priority;
 use proptest::prelude::*;
 
-use super::{ANY, BEGINS, NONE, NodeId, Offers, Order, offer};
+use super::{ANY, BEGINS, NONE, NodeId, Offers, Order, WIDTH, offer};
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
 
@@ -96,6 +96,7 @@ impl Both {
         let node = &self.order.nodes[id as usize];
         assert_eq!(node.parent, parent);
         assert!(node.len() > usize::from(!node.is_leaf() && parent == NONE));
+        assert!((node.len()..WIDTH).all(|at| (node.offers[at], node.firsts[at]) == (0, TopicSlot::MAX)), "behind them");
         let depths = (0..node.len()).map(|at| match node.entry(at).child {
             None => 0,
             Some(child) => {

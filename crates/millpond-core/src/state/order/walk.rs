@@ -1,6 +1,5 @@
 //! Finding places in the order, and stepping on from them.
 
-use super::node::first_of;
 use super::{BEGINS, NONE, NodeId, Offers, Order};
 use crate::fact::GroupNumber;
 use crate::state::TopicSlot;
@@ -36,7 +35,8 @@ impl Order {
                 return Some(Position { node, at: firsts.partition_point(|slot| is_before(*slot)) });
             }
             // What comes before the first topic of all still belongs into the first child.
-            node = place.children[firsts[1..].partition_point(|slot| is_before(*slot))];
+            let at = firsts[1..].partition_point(|slot| is_before(*slot));
+            node = place.child(at).expect("a node above the leaves has children");
         }
     }
 
@@ -85,9 +85,7 @@ impl Order {
     }
 
     fn find(&self, node: NodeId, from: usize, wanted: Offers) -> Option<usize> {
-        let node = &self.nodes[node as usize];
-        let offers = node.offers[..node.len()].get(from..)?;
-        first_of(offers, |offers| offers & wanted != 0).map(|at| from + at)
+        self.nodes[node as usize].next_of(from, wanted)
     }
 
     /// The topic that stands right before a place that was looked for. Such a place is at the front of a leaf only where it is
@@ -98,8 +96,8 @@ impl Order {
 
     /// The place of the first topic below an entry, whose mask says that there is one.
     fn first_below(&self, mut node: NodeId, mut at: usize, wanted: Offers) -> Position {
-        while let Some(child) = self.nodes[node as usize].children.get(at) {
-            node = *child;
+        while let Some(child) = self.nodes[node as usize].child(at) {
+            node = child;
             at = self.find(node, 0, wanted).expect("a mask is that of what is below");
         }
         Position { node, at }
