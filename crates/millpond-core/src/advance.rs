@@ -76,7 +76,7 @@ impl Core {
             let Some(timer) = self.next_due() else { break };
             left -= 1;
             match timer {
-                Timer::Lease(lease) => self.lease_ran_out(lease, log),
+                Timer::Lease(lease) => left = left.saturating_sub(self.lease_ran_out(lease, log)),
                 Timer::Ripe { slot, priority, first } => self.ripen(slot, priority, first, log),
                 Timer::Expiry { slot, priority, first } => self.ttl_passed(slot, priority, first, &mut left, log),
                 Timer::Refill(slot) => self.refill(slot, log),
@@ -155,16 +155,17 @@ impl Core {
         self.want(want);
     }
 
-    fn lease_ran_out(&mut self, lease_slot: LeaseSlot, log: &mut dyn FactLog) {
+    /// How many dead letters that has made.
+    fn lease_ran_out(&mut self, lease_slot: LeaseSlot, log: &mut dyn FactLog) -> usize {
         let grace = self.dispatcher.grace;
         if self.state.now.run < grace {
             let timer = self.state.run_timers.insert(grace.0, Timer::Lease(lease_slot));
             self.state.leases[lease_slot as usize].timer = Some(timer);
-            return;
+            return 0;
         }
         let lease = &self.state.leases[lease_slot as usize];
         let (slot, number, count) = (lease.slot, lease.number, lease.count);
-        self.run_out(slot, number, count, log);
+        self.run_out(slot, number, count, log)
     }
 
     fn ripen(&mut self, slot: TopicSlot, priority: Priority, first: Sequence, log: &mut dyn FactLog) {

@@ -31,8 +31,8 @@ pub(crate) type Of = (TopicNumber, GroupNumber);
 /// Leases in a row: the first, and the one behind the last.
 pub(crate) type LeaseRange = (Of, LeaseNumber, LeaseNumber);
 
-/// Runs of leases that are looked at in one turn: about two milliseconds, so that whoever waits for the turn does not
-/// notice, and a session with 200,000 of them is done with in 200 turns.
+/// Runs of leases that are looked at in one turn, with the dead letters that become of them: about two milliseconds, so that
+/// whoever waits for the turn does not notice, and a session with 200,000 of them is done with in 200 turns.
 const SLICE: usize = 1_000;
 
 /// Invariant: nobody is in it who left nothing.
@@ -156,8 +156,8 @@ impl Core {
         while self.left_behind.room > 0
             && let Some(mut left) = self.left_behind.next()
         {
-            self.left_behind.room -= 1;
-            self.end_next_of(&mut left, log);
+            let letters = self.end_next_of(&mut left, log);
+            self.left_behind.room = self.left_behind.room.saturating_sub(letters.max(1));
             match left.leases.is_empty() {
                 true => self.is_through(left.why),
                 false => self.left_behind.queue(left),
@@ -172,16 +172,17 @@ impl Core {
         }
     }
 
-    fn end_next_of(&mut self, left: &mut Leaving, log: &mut dyn FactLog) {
+    /// Ends the next leases of one run. How many dead letters that has made.
+    fn end_next_of(&mut self, left: &mut Leaving, log: &mut dyn FactLog) -> usize {
         let Reverse((of, from, to)) = left.leases.pop().expect("there is one more");
-        let Some((slot, first, end)) = self.state.first_leased(of, from, to) else { return };
+        let Some((slot, first, end)) = self.state.first_leased(of, from, to) else { return 0 };
         if end < to {
             left.leases.push(Reverse((of, end, to)));
         }
         let count = (end.0 - first.0) as u32;
         let is_extended = || self.state.left(slot, first) == Left::No;
         match left.why {
-            Why::Resumed if is_extended() => {}
+            Why::Resumed if is_extended() => 0,
             Why::Expired | Why::CutOff => self.run_out(slot, first, count, log),
             Why::Ended(_) | Why::Resumed => self.release_held(slot, first, count, log),
         }

@@ -5,7 +5,7 @@
 //! a policy of runs came is of none.
 
 use bytes::Bytes;
-use millpond_types::{LeaseNumber, Priority};
+use millpond_types::{FinishOutcome, LeaseNumber, Priority};
 
 use crate::Core;
 use crate::fact::{DeadReason, FactLog, ReturnPlace};
@@ -48,21 +48,32 @@ impl Core {
         before == acked.map(|(_, _, count)| u64::from(*count)).sum::<u64>()
     }
 
-    /// A lease has run out, or its session has. Of a run only the first message has failed: nothing behind it was begun.
-    pub(crate) fn run_out(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32, log: &mut dyn FactLog) {
+    /// A lease has run out, or its session has. Of a run only the first message has failed: nothing behind it was begun. How many
+    /// dead letters that has made.
+    pub(crate) fn run_out(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32, log: &mut dyn FactLog) -> usize {
         let run = self.run_of(slot, lease);
         let count = if run.is_some() { 1 } else { count };
-        self.fail(slot, lease, count, DeadReason::LeaseExpired, Bytes::new(), log);
+        let outcome = self.fail(slot, lease, count, DeadReason::LeaseExpired, Bytes::new(), log);
         self.give_back_rest(slot, run, lease, log);
+        letters(&outcome, count)
     }
 
-    /// Gives back what a session held, unless it came back with what was before it in its run.
-    pub(crate) fn release_held(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32, log: &mut dyn FactLog) {
-        if self.state.is_leased(slot, lease) {
-            let run = self.run_of(slot, lease);
-            self.give_back(slot, lease, count, false, ReturnPlace::Head, log);
-            self.give_back_rest(slot, run, lease, log);
+    /// Gives back what a session held, unless it came back with what was before it in its run. How many dead letters that has
+    /// made.
+    pub(crate) fn release_held(
+        &mut self,
+        slot: TopicSlot,
+        lease: LeaseNumber,
+        count: u32,
+        log: &mut dyn FactLog,
+    ) -> usize {
+        if !self.state.is_leased(slot, lease) {
+            return 0;
         }
+        let run = self.run_of(slot, lease);
+        let outcome = self.give_back(slot, lease, count, false, ReturnPlace::Head, log);
+        self.give_back_rest(slot, run, lease, log);
+        letters(&outcome, count)
     }
 
     /// Gives back what was leased in a run behind a lease that has come back or died, for it may not be worked on before
@@ -85,4 +96,9 @@ impl Core {
             self.give_back(slot, lease, of.count, false, ReturnPlace::Head, log);
         }
     }
+}
+
+/// How many dead letters have become of messages with which this was done.
+fn letters(outcome: &FinishOutcome, count: u32) -> usize {
+    if *outcome == FinishOutcome::Dead { count as usize } else { 0 }
 }

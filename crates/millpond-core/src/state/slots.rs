@@ -160,7 +160,7 @@ mod tests {
         let slot = *model.keys().next().unwrap();
         slots[slot] = 7;
         assert_eq!((slots[slot], slots.get_mut(slot)), (7, Some(&mut 7)));
-        model.keys().for_each(|slot| _ = slots.remove(*slot));
+        model.keys().for_each(|slot| slots.remove(*slot));
         assert_eq!(
             slots.pieces.iter().filter(|piece| piece.things.capacity() > 0).count(),
             1,
