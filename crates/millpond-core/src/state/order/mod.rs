@@ -82,19 +82,21 @@ impl Order {
         });
         self.leaf_of[slot as usize] = place.node;
         let begins = !self.before(place).is_some_and(&is_kin);
-        let next = self.next(place, ANY).filter(|next| begins && is_kin(*next));
-        let offers = NOTHING | if begins { BEGINS } else { 0 };
-        self.insert_entry(group, place, Entry { first: slot, offers, child: None });
-        if let Some(next) = next {
+        if begins
+            && let Some(next) = self.next_place(place, ANY)
+            && is_kin(self.topic_at(next))
+        {
             self.change(next, |offers| offers & !BEGINS);
         }
+        let offers = NOTHING | if begins { BEGINS } else { 0 };
+        self.insert_entry(group, place, Entry { first: slot, offers, child: None });
     }
 
     /// Takes a topic out.
     pub(crate) fn remove(&mut self, group: GroupNumber, slot: TopicSlot) {
         let place = self.position(slot);
         if self.offers(place) & BEGINS != 0
-            && let Some(next) = self.next(place.behind(), ANY)
+            && let Some(next) = self.next_place(place.behind(), ANY)
         {
             // Of the same tenant or of another one, it is the first now.
             self.change(next, |offers| offers | BEGINS);
@@ -105,15 +107,15 @@ impl Order {
 
     /// Takes note of what a topic offers now.
     pub(crate) fn set(&mut self, slot: TopicSlot, level: Option<Priority>) {
-        self.change(slot, |offers| offers & BEGINS | offer(level));
+        self.change(self.position(slot), |offers| offers & BEGINS | offer(level));
     }
 
-    fn change(&mut self, slot: TopicSlot, to: impl FnOnce(Offers) -> Offers) {
-        let place = self.position(slot);
+    /// Changes what the topic at a place offers.
+    fn change(&mut self, place: Position, to: impl FnOnce(Offers) -> Offers) {
         let before = self.offers(place);
         let offers = to(before);
         if offers != before {
-            self.set_entry(place, (slot, offers));
+            self.set_entry(place, (self.topic_at(place), offers));
         }
     }
 

@@ -87,7 +87,10 @@ impl Node {
 
     /// The first entry from a place on that offers any of these.
     pub(super) fn next_of(&self, from: usize, wanted: Offers) -> Option<usize> {
-        if self.offers.get(from)? & wanted != 0 {
+        if from >= self.len() {
+            return None;
+        }
+        if self.offers[from] & wanted != 0 {
             // Mostly it is the next one.
             return Some(from);
         }

@@ -64,7 +64,7 @@ impl Order {
         (self.offers(place) & BEGINS == 0).then(|| self.topic_at(place))
     }
 
-    fn next_place(&self, from: Position, wanted: Offers) -> Option<Position> {
+    pub(super) fn next_place(&self, from: Position, wanted: Offers) -> Option<Position> {
         let Position { mut node, mut at } = from;
         loop {
             if let Some(at) = self.find(node, at, wanted) {
@@ -103,7 +103,7 @@ impl Order {
         Position { node, at }
     }
 
-    fn topic_at(&self, Position { node, at }: Position) -> TopicSlot {
+    pub(super) fn topic_at(&self, Position { node, at }: Position) -> TopicSlot {
         self.nodes[node as usize].firsts[at]
     }
 }
