@@ -71,6 +71,8 @@ pub(crate) struct Jobs {
     queue: VecDeque<Job>,
     /// What may still be looked at in this turn.
     room: usize,
+    /// Whether a group's start has come to its end in this turn: the next one begins with the next turn.
+    has_started: bool,
     /// Whether those that write wait.
     on_hold: bool,
 }
@@ -141,7 +143,7 @@ enum Step {
 impl Jobs {
     /// A turn begins.
     pub(crate) fn set_room(&mut self) {
-        self.room = SLICE;
+        (self.room, self.has_started) = (SLICE, false);
     }
 
     /// Whether one can go on without anything from the disk.

@@ -69,7 +69,9 @@ impl Core {
     pub(crate) fn begin_asked_by_state(&mut self) {
         for (group, begin) in self.asked_by_state().collect::<Vec<_>>() {
             let (walk, task) = begin();
-            self.jobs.put(Asked::ByState, group, walk, task);
+            if !(self.jobs.has_started && matches!(task, Task::Starting(_))) {
+                self.jobs.put(Asked::ByState, group, walk, task);
+            }
         }
     }
 
@@ -164,10 +166,11 @@ impl Core {
         match (job.asked, answer) {
             (Asked::By(ticket), Ok(reply)) => self.reply(ticket, reply),
             (Asked::By(ticket), Err((code, detail))) => self.refuse(ticket, code, detail),
-            // The next start begins with the next turn.
-            (Asked::ByState, _) if matches!(job.task, Task::Starting(_)) => {}
-            // Other groups may be waiting for the same, and this turn have room for it.
-            (Asked::ByState, _) => self.begin_asked_by_state(),
+            (Asked::ByState, _) => {
+                self.jobs.has_started |= matches!(job.task, Task::Starting(_));
+                // Other groups may be waiting for the same, and this turn have room for it.
+                self.begin_asked_by_state();
+            }
             (Asked::Gone, _) => panic!("who is withdrawn does not go on"),
         }
     }
