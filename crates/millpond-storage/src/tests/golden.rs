@@ -1,4 +1,4 @@
-//! A small directory of each format that there has been, kept in the repository: what is read of it stays the same.
+//! A small directory of the present format, and of each that is released, kept in the repository: what is read of it stays the same.
 //!
 //! `GOLDEN=make cargo test -p millpond-storage golden` makes that of the present format anew. While no format was released, a
 //! change may do so; after that it makes another one beside it, and this one stays.
