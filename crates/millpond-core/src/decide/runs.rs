@@ -54,8 +54,7 @@ impl Core {
         let run = self.run_of(slot, lease);
         let count = if run.is_some() { 1 } else { count };
         let outcome = self.fail(slot, lease, count, DeadReason::LeaseExpired, Bytes::new(), log);
-        self.give_back_rest(slot, run, lease, log);
-        letters(&outcome, count)
+        letters(&outcome, count) + self.give_back_rest(slot, run, lease, log)
     }
 
     /// Gives back what a session held, unless it came back with what was before it in its run. How many dead letters that has
@@ -72,29 +71,31 @@ impl Core {
         }
         let run = self.run_of(slot, lease);
         let outcome = self.give_back(slot, lease, count, false, ReturnPlace::Head, log);
-        self.give_back_rest(slot, run, lease, log);
-        letters(&outcome, count)
+        letters(&outcome, count) + self.give_back_rest(slot, run, lease, log)
     }
 
     /// Gives back what was leased in a run behind a lease that has come back or died, for it may not be worked on before
-    /// that, and who has it was told to go on in order. It has not failed.
+    /// that, and who has it was told to go on in order. It has not failed. How many dead letters that has made.
     pub(super) fn give_back_rest(
         &mut self,
         slot: TopicSlot,
         run: Option<LeaseNumber>,
         ended: LeaseNumber,
         log: &mut dyn FactLog,
-    ) {
+    ) -> usize {
+        let mut made = 0;
         if run.is_none() {
-            return;
+            return made;
         }
         while let Some((lease, of)) = self.state.topics[slot].leases.range(ended..).next() {
             let (lease, of) = (*lease, &self.state.leases[*of as usize]);
+            let count = of.count;
             if of.run != run {
-                return;
+                break;
             }
-            self.give_back(slot, lease, of.count, false, ReturnPlace::Head, log);
+            made += letters(&self.give_back(slot, lease, count, false, ReturnPlace::Head, log), count);
         }
+        made
     }
 }
 

@@ -43,7 +43,7 @@ impl Core {
         if version != job.version {
             (*walk, *job) = (Walk::of_all(), SettleJob { version, coming: Coming::default() });
         }
-        // Of all others, what happens to them next settles them.
+        // What happens to any other settles it; and as here, so in memory ([`crate::state::topic::Topic::is_gone_over`]).
         let is_of_interest = |topic: &TopicView| topic.counts.waiting > 0 || topic.counts == Counts::default();
         while *left > 0 {
             match self.come_to_next(&mut job.coming, walk, group, left, needs, is_of_interest) {

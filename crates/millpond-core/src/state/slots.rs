@@ -150,7 +150,6 @@ mod tests {
                 assert_eq!(slots.get(slot), model.remove(&slot).as_ref());
                 slots.remove(slot);
                 assert_eq!(slots.get(slot), None);
-                assert_eq!(slots.get(slot), None);
             }
             assert_eq!(slots.len(), model.len());
         }

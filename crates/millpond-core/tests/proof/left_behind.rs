@@ -1,6 +1,6 @@
 //! Sessions that are over with more leases than a turn ends: each turn ends a slice, and all of them come back.
 
-use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, SessionBegin};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, SessionBegin, Ticket};
 use millpond_core::fact::{Fact, Victims};
 use millpond_core::output::{Output, Reply};
 use millpond_types::{FinishOutcome, LeaseNumber, Millis, NamespaceName, Receipt, SessionId};
@@ -142,13 +142,13 @@ fn no_turn_gives_more_leases_back_than_a_slice_where_a_session_is_ended_or_its_c
 }
 
 /// Dead letters that each turn makes until the core has nothing more to do.
-fn letters(shell: &mut Shell) -> Vec<u32> {
+fn letters(shell: &mut Shell, mut commands: Vec<(Ticket, Command)>) -> Vec<u32> {
     let mut made = Vec::new();
     loop {
         let facts = shell.journal.facts.len();
-        shell.turn(Vec::new());
+        shell.turn(std::mem::take(&mut commands));
         let died = shell.journal.facts[facts..].iter().filter_map(|(fact, _)| match fact {
-            Fact::Died { which: Victims::Leased { count, .. }, .. } => Some(*count),
+            Fact::Died { which: Victims::Leased { count, .. } | Victims::Waiting { count, .. }, .. } => Some(*count),
             _ => None,
         });
         made.push(died.sum());
@@ -170,17 +170,28 @@ fn no_turn_makes_more_dead_letters_than_a_slice_of_leases_that_are_of_many_messa
     assert_eq!(counts(&mut shell), (0, LEASES as u64));
     say(&mut shell, "lose s1");
     shell.pass(10_000, 10_000);
-    let made = letters(&mut shell);
+    let made = letters(&mut shell, Vec::new());
+    assert_eq!((made.len(), made.iter().sum()), (3, LEASES as u32), "{made:?}");
+    assert!(made[..2].iter().all(|made| (SLICE as u32..SLICE as u32 + share).contains(made)), "{made:?}");
+    // The same where they are given back, and their TTL has passed.
+    say(&mut shell, "namespace default on_expiry=dead ttl=1s");
+    say(&mut shell, &format!("publish a{}", " x".repeat(LEASES)));
+    say(&mut shell, "begin s2");
+    say(&mut shell, &format!("attach s2.1 max={LEASES}"));
+    shell.pass(1000, 1000);
+    let ticket = shell.ticket();
+    let made = letters(&mut shell, vec![(ticket, command("end s2"))]);
     assert_eq!((made.len(), made.iter().sum()), (3, LEASES as u32), "{made:?}");
     assert!(made[..2].iter().all(|made| (SLICE as u32..SLICE as u32 + share).contains(made)), "{made:?}");
     // And where no session holds them, than deadlines are decided in one.
     let deadlines = 10_000;
+    say(&mut shell, "namespace default max_failures=0");
     say(&mut shell, &format!("publish a{}", " x".repeat(5 * deadlines / 2)));
     for _ in 0..3 {
         say(&mut shell, &format!("receive max={deadlines} lease=1s"));
     }
     shell.pass(1000, 1000);
-    let made = letters(&mut shell);
+    let made = letters(&mut shell, Vec::new());
     assert_eq!((made.len(), made.iter().sum()), (3, 5 * deadlines as u32 / 2), "{made:?}");
     assert!(made.iter().all(|made| *made <= deadlines as u32), "{made:?}");
 }
