@@ -169,6 +169,9 @@ impl<T: Copy> TimeIndex<T> {
 
     /// The occupied slot that comes first, with the time at which it begins.
     fn first_slot(&self) -> Option<(u64, usize, usize)> {
+        if self.entries.is_empty() {
+            return None;
+        }
         (0..LEVELS)
             .filter_map(|level| {
                 let shift = SLOT_BITS * level as u32;

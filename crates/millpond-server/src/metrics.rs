@@ -59,7 +59,8 @@ struct Kept {
     forgotten: Counter,
     pushed_back: Family<Label, Gauge>,
     store_bytes: Family<Label, Gauge>,
-    setup_bytes: Family<Label, Gauge>,
+    setup_kept: Gauge,
+    setup_held: Gauge,
     tree_reads: Counter,
     tree_writes: Counter,
     tree_bytes: Gauge,
@@ -195,7 +196,11 @@ impl Metrics {
             "Memory of entries that are not on the disk, of what is known of the others' keys, and of their blocks";
         registry.register("store_bytes", help, self.kept.store_bytes.clone());
         let help = "Memory of what clients set up, about: kept by facts, and held by connections";
-        registry.register("setup_bytes", help, self.kept.setup_bytes.clone());
+        let setup = Family::<Label, Gauge>::default();
+        registry.register("setup_bytes", help, setup.clone());
+        // Looked up once: they are set in each turn of the writer.
+        self.kept.setup_kept = setup.get_or_create(&[("of", "kept")]).clone();
+        self.kept.setup_held = setup.get_or_create(&[("of", "held")]).clone();
         let help = "Space of the journal and the checkpoints on the disk: what is alive of it, all, and what all comes back to";
         registry.register("space_bytes", help, self.kept.space_bytes.clone());
         let help = "Whether publishes wait, and for what";
@@ -284,9 +289,8 @@ impl Metrics {
         self.kept.rationed.set(core.rationed() as i64);
         self.kept.parked.set(core.parked_count() as i64);
         let (kept, held) = core.setup_bytes();
-        for (of, bytes) in [("kept", kept), ("held", held)] {
-            self.kept.setup_bytes.get_or_create(&[("of", of)]).set(bytes as i64);
-        }
+        self.kept.setup_kept.set(kept as i64);
+        self.kept.setup_held.set(held as i64);
         let over_quota = &self.kept.messages_over_quota;
         over_quota.inc_by(core.over_quota() - over_quota.get());
         let forgotten = &self.kept.forgotten;

@@ -103,7 +103,9 @@ impl<'a> View<'a> {
         if self.next_in_memory(From::BehindTopic(slot)).is_some() || self.next_in_memory(From::Start) != Some(slot) {
             return Ok(false);
         }
-        Ok(self.next(From::BehindTopic(slot))?.is_none() && self.first()? == Some(slot))
+        self.check_known(From::BehindTopic(slot), None)?;
+        self.check_known(From::Start, Some(Edge::Before(self.name(slot).as_bytes())))?;
+        Ok(true)
     }
 
     /// A topic, if it is still there and offered.

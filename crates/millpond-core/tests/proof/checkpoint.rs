@@ -150,7 +150,9 @@ fn shelf_of(page: &TopicPage) -> Shelf {
         if states().any(|state| matches!(state, AsideState::Leased { .. })) {
             return Shelf::Busy;
         }
-        if !level.runs.is_empty() || states().any(|state| matches!(state, AsideState::Ready { .. })) {
+        // All that is left of a line may be pieces.
+        let has_line = !level.runs.is_empty() || !level.stored.is_empty();
+        if has_line || states().any(|state| matches!(state, AsideState::Ready { .. })) {
             shelf = Shelf::Ready(level.priority);
         }
     }

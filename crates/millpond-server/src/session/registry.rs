@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use foldhash::fast::RandomState;
 use millpond_core::output::Output;
 use millpond_types::{Code, SessionId};
 
@@ -28,8 +29,9 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct Entries {
     last: u64,
-    connections: HashMap<u64, Arc<Outbox>>,
-    sessions: HashMap<SessionId, (u64, Arc<Outbox>)>,
+    /// Each output is looked up here, by a number that the broker itself gave out.
+    connections: HashMap<u64, Arc<Outbox>, RandomState>,
+    sessions: HashMap<SessionId, (u64, Arc<Outbox>), RandomState>,
 }
 
 impl Registry {

@@ -214,7 +214,7 @@ impl<H: Host> Writer<H> {
     /// Lets jobs wait that write, while a checkpoint makes room that is on its way, or due: nobody else would begin one for them.
     fn hold_jobs(&mut self) {
         let is_relieved = || self.appender.is_checkpointing() || self.appender.checkpoint_due(&self.core, false);
-        let on_hold = self.pressure.is_on_for_jobs(&self.store) && is_relieved();
+        let on_hold = self.pressure.is_on_for_jobs() && is_relieved();
         self.core.hold_jobs(on_hold);
     }
 

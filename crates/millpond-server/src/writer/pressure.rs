@@ -66,13 +66,14 @@ impl Reason {
 pub(super) struct Pressure {
     shares: Shares,
     reason: Option<Reason>,
+    is_on_for_jobs: bool,
     /// When each was said last.
     said: [Option<Instant>; Reason::ALL.len()],
 }
 
 impl Pressure {
     pub(super) fn new(shares: Shares) -> Pressure {
-        Pressure { shares, reason: None, said: Default::default() }
+        Pressure { shares, reason: None, is_on_for_jobs: false, said: Default::default() }
     }
 
     /// Whether publishes wait.
@@ -81,14 +82,13 @@ impl Pressure {
     }
 
     /// Whether jobs wait that write, where a checkpoint is on its way that makes room, or due.
-    pub(super) fn is_on_for_jobs(&self, store: &LayeredStore) -> bool {
-        let memory = store.memory();
-        memory.young + memory.frozen > self.shares.layers_of_jobs()
+    pub(super) fn is_on_for_jobs(&self) -> bool {
+        self.is_on_for_jobs
     }
 
     /// How many lanes may go on in a turn, behind what it has decided so far.
     pub(super) fn open_lanes_after(&self, core: &Core, store: &LayeredStore) -> usize {
-        open_lanes(self.reason.or_else(|| self.reason_now(core, store)))
+        open_lanes(self.reason.or_else(|| self.reason_now(core, unwritten(store))))
     }
 
     /// How many lanes may be taken from. Forwards go on where topics are too many, for they may be all that ends leases; what is
@@ -97,25 +97,26 @@ impl Pressure {
         open_lanes(self.reason)
     }
 
-    /// What there is too much of.
-    fn reason_now(&self, core: &Core, store: &LayeredStore) -> Option<Reason> {
-        let memory = store.memory();
+    /// What there is too much of, with so many bytes of entries that are not on the disk.
+    fn reason_now(&self, core: &Core, entries: usize) -> Option<Reason> {
         Reason::ALL.into_iter().find(|reason| match reason {
             Reason::Topics => core.is_crowded() || self.is_over(*reason, core.resident_bytes(), self.shares.topics),
             Reason::Parked => self.is_over(*reason, core.parked_bytes(), self.shares.parked),
-            Reason::Entries => self.is_over(*reason, memory.young + memory.frozen, self.shares.layers),
+            Reason::Entries => self.is_over(*reason, entries, self.shares.layers),
         })
     }
 
     /// Looks at what there is, lets checkpoints hurry where somebody waits for the room that they make, and says so if publishes
     /// have to wait.
     pub(super) fn look(&mut self, core: &Core, store: &LayeredStore, metrics: &Metrics, now: Instant) {
-        let reason = self.reason_now(core, store);
+        let entries = unwritten(store);
+        let reason = self.reason_now(core, entries);
         if reason != self.reason {
             self.reason = reason;
             metrics.push_back(reason);
         }
-        store.tree().hurry(reason.is_some() || self.is_on_for_jobs(store));
+        self.is_on_for_jobs = entries > self.shares.layers_of_jobs();
+        store.tree().hurry(reason.is_some() || self.is_on_for_jobs);
         let Some(reason) = reason else { return };
         let said = &mut self.said[reason as usize];
         if said.is_none_or(|said| now >= said + SAY_AGAIN) {
@@ -133,6 +134,12 @@ impl Pressure {
         let slack = if self.reason == Some(reason) { share / SLACK } else { 0 };
         bytes > share - slack
     }
+}
+
+/// Bytes of entries that are not on the disk.
+fn unwritten(store: &LayeredStore) -> usize {
+    let memory = store.memory();
+    memory.young + memory.frozen
 }
 
 fn open_lanes(reason: Option<Reason>) -> usize {
@@ -160,8 +167,7 @@ mod tests {
     fn fill(store: &mut LayeredStore, bytes: usize) {
         let id = MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(1) };
         for hash in 0.. {
-            let memory = store.memory();
-            if memory.young + memory.frozen > bytes {
+            if unwritten(store) > bytes {
                 return;
             }
             let page = Page::Dedup(DedupPage { namespace: 0, hash, id, until: WallTime(u64::MAX) });
@@ -180,7 +186,7 @@ mod tests {
             // What makes dead letters waits where publishes do.
             assert_eq!(pressure.open_lanes() <= BURYING, pressure.is_on());
             assert!(pressure.open_lanes() > FINISHING);
-            (pressure.is_on_for_jobs(store), pressure.is_on(), store.tree().stats().is_hurried)
+            (pressure.is_on_for_jobs(), pressure.is_on(), store.tree().stats().is_hurried)
         };
         assert_eq!(look(&store), (false, false, false));
         fill(&mut store, shares.young());
