@@ -82,6 +82,7 @@ impl Client {
                 Ok(0) => return None,
                 Ok(n) => self.input.extend_from_slice(&buffer[..n]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("no frame came: {error}"),
             }
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::io::retry_on_intr;
 
 use super::{DirectoryLock, Disk, DiskFile, LockError, Preallocate, TREE};
 use crate::format::FORMAT;
@@ -176,7 +177,8 @@ impl DiskFile for RealFile {
     }
 
     fn preallocate(&self, length: u64, how: Preallocate) -> io::Result<()> {
-        match fallocate(&self.0, FallocateFlags::empty(), 0, length) {
+        // A machine that is suspended in the middle interrupts it, and that is no failure of the disk.
+        match retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), 0, length)) {
             Ok(()) if how == Preallocate::Reserved => return self.0.sync_data(),
             // A file system that cannot set space aside gives it to what is written.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}

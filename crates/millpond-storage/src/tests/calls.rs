@@ -68,7 +68,10 @@ pub fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {
         core.dispatch(appender);
     }
     appender.hold(core.holdings());
-    committer.write(appender.seal(now).unwrap()).unwrap();
-    committer.sync().unwrap();
+    // What came to no fact makes no batch.
+    if let Some(batch) = appender.seal(now) {
+        committer.write(batch).unwrap();
+        committer.sync().unwrap();
+    }
     core.outputs().drain(..).collect()
 }

@@ -8,6 +8,7 @@ mod drain;
 mod foreign;
 mod found;
 mod golden;
+mod golden_all;
 mod inspect;
 mod met;
 mod missing;

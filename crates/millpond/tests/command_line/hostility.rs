@@ -201,6 +201,7 @@ impl Hostile {
         let mut is_open = self.stream.write_all(&ping).is_ok();
         while is_open && !said.ends_with(&pong) {
             match self.stream.read(&mut part) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => is_open = false,
                 Ok(read) => said.extend_from_slice(&part[..read]),
             }

@@ -58,7 +58,8 @@ fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
                     break;
                 }
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
             Err(_) => break,
         }
     }

@@ -1,7 +1,7 @@
 //! Clients that set up as much as all limits let them: bindings, pauses, and receives that wait for long. The broker refuses
 //! what it has no memory for, stays within what it was given, and goes on with everything else.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -174,9 +174,13 @@ impl Raw {
                 return (incoming.correlation, incoming.frame);
             }
             let mut buffer = [0; 64 * 1024];
-            let read = self.stream.read(&mut buffer).expect("an answer comes");
-            assert!(read > 0, "the connection was closed");
-            self.input.extend_from_slice(&buffer[..read]);
+            match self.stream.read(&mut buffer) {
+                Ok(0) => panic!("the connection was closed"),
+                Ok(read) => self.input.extend_from_slice(&buffer[..read]),
+                // As when the machine is suspended meanwhile.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => panic!("no answer comes: {error}"),
+            }
         }
     }
     /// Asks all of it, and waits for the answers.
