@@ -36,7 +36,7 @@ pub struct NamespacePage {
 impl Client {
     /// Looks at messages without leasing them: one, or those in front. A message's body is in its block
     /// ([`crate::block::first`]), which is empty where all of them do not fit one answer: a look at the message by its id
-    /// then tells it. They are those of a group, or of the first that has the topic.
+    /// then tells it. They are those of a group, or of the first that has the topic or, of one message, that message.
     pub async fn look(&self, topic: TopicRef, which: LookWhich, group: Option<GroupName>) -> Result<Vec<MessageView>> {
         match self.call(Request::Look { topic, which, group }, Repeat::Harmless).await? {
             Response::Messages(messages) => Ok(messages),

@@ -464,7 +464,7 @@ pub struct Look {
     pub topic: TopicRef,
     /// One message, or those in front.
     pub which: LookWhich,
-    /// The group whose messages they are; the first that has the topic where `None`.
+    /// The group whose messages they are; where `None`, the first that has the topic or, of one message, that message.
     pub group: Option<GroupName>,
 }
 

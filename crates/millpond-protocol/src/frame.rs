@@ -95,7 +95,7 @@ pub enum Request<B = Bytes> {
         topic: TopicRef,
         /// Which.
         which: LookWhich,
-        /// The group whose messages they are; the first that has the topic where `None`.
+        /// The group whose messages they are; where `None`, the first that has the topic or, of one message, that message.
         group: Option<GroupName>,
     },
     /// Ends a message that is not leased. Answered by [`Response::Done`].

@@ -19,8 +19,14 @@ pub struct Rate {
 impl Rate {
     pub(crate) fn validate(&self) -> Result<(), BadPolicy> {
         let Rate { count, period, burst } = *self;
-        if count == 0 || period == Millis::ZERO || burst == 0 {
+        if count == 0 {
             return Err(BadPolicy("a rate is of at least one message; to stop deliveries, pause the topics"));
+        }
+        if period == Millis::ZERO {
+            return Err(BadPolicy("the period of a rate is at least 1 ms; where there is no limit, say none"));
+        }
+        if burst == 0 {
+            return Err(BadPolicy("the burst of a rate is at least one message, or none would ever go"));
         }
         // Compared without a division, in more bits than any of it has.
         let (period, count, burst) = (u128::from(period.0), u128::from(count), u128::from(burst));

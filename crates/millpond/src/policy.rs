@@ -189,9 +189,9 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
 /// The values of a policy that are of the namespace alone: their names, as they may be typed, and what they mean.
 pub fn alone(policy: &Policy) -> Vec<(&'static str, String, String)> {
     let Quotas { messages, bytes, topics, connections } = policy.quotas;
-    let quota = |name, quota: Option<u64>, text: fn(u64) -> String, what: &str| match quota.map(text) {
+    let quota = |name, quota: Option<u64>, text: fn(u64) -> String, what: &str| match quota {
         None => (name, "none".to_owned(), format!("any number of {what}")),
-        Some(most) => (name, most.clone(), format!("at most {most} {what}; beyond that quota_exceeded")),
+        Some(most) => (name, text(most), format!("at most {most} {what}; beyond that quota_exceeded")),
     };
     let number = |number: u64| number.to_string();
     let dispatch = match policy.dispatch {

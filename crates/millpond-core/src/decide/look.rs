@@ -31,7 +31,10 @@ impl Core {
         let rows = match look.which {
             LookWhich::First(count) => self.first_messages(slot, (count as usize).min(PAGE_MAX)),
             LookWhich::One(which) => {
-                let (id, place) = self.find(slot, which)?;
+                let (slot, id, place) = match look.group {
+                    Some(_) => self.find(slot, which)?,
+                    None => self.find_each(slot, which)?[0],
+                };
                 Vec::from([self.state.view(slot, id, place)])
             }
         };
@@ -73,26 +76,30 @@ impl Core {
     /// A message in each group that holds it, at least one. Refused if any of them has it leased: what is done to a message
     /// is done to it everywhere or nowhere.
     fn find_all(&mut self, topic: &TopicRef, which: Which) -> Result<Vec<(TopicSlot, MessageId, Place)>, Refusal> {
-        let mut found = Vec::new();
-        let mut refused = None;
-        let mut next = Some(self.topic_of(topic)?);
+        let slot = self.topic_of(topic)?;
+        let found = self.find_each(slot, which)?;
+        found.iter().try_for_each(|(slot, id, place)| self.check_not_leased(*slot, *id, *place))?;
+        Ok(found)
+    }
+
+    /// A message in each group that holds it, at least one; by the topic in the first group that has that.
+    fn find_each(&mut self, first: TopicSlot, which: Which) -> Result<Vec<(TopicSlot, MessageId, Place)>, Refusal> {
+        let (mut found, mut refused) = (Vec::new(), None);
+        let mut next = Some(first);
         while let Some(slot) = next {
             next = self.state.topics[slot].siblings.next;
             if self.state.groups[self.state.topics[slot].group].is_ending {
                 continue;
             }
             match self.find(slot, which) {
-                Ok((id, place)) => {
-                    self.check_not_leased(slot, id, place)?;
-                    found.push((slot, id, place));
-                }
+                Ok(held) => found.push(held),
                 Err(refusal) => refused = Some(refusal),
             }
         }
         refused.filter(|_| found.is_empty()).map_or(Ok(found), Err)
     }
 
-    fn find(&mut self, slot: TopicSlot, which: Which) -> Result<(MessageId, Place), Refusal> {
+    fn find(&mut self, slot: TopicSlot, which: Which) -> Result<(TopicSlot, MessageId, Place), Refusal> {
         let id = match which {
             Which::Id(id) => Some(id),
             Which::Dedup(hash) => {
@@ -101,7 +108,7 @@ impl Core {
             }
         };
         let id = id.filter(|id| id.topic == self.state.topics[slot].number);
-        let place = id.and_then(|id| Some((id, self.state.where_is(slot, id.priority, id.sequence)?)));
+        let place = id.and_then(|id| Some((slot, id, self.state.where_is(slot, id.priority, id.sequence)?)));
         place.ok_or_else(|| {
             let name = &self.state.topics[slot].name;
             let else_why = match which {

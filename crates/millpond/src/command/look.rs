@@ -24,7 +24,7 @@ pub struct Look {
     topic: TopicAddress,
     #[command(flatten)]
     which: LookArgs,
-    /// As this group has them [default: the first that has the topic]
+    /// As this group has them [default: the first that has the topic or, by an id, the message]
     #[arg(long, value_name = "G", value_parser = group)]
     group: Option<GroupName>,
 }

@@ -117,7 +117,7 @@ struct PolicyArgs {
     /// Messages that a topic is given in one turn, 1 to 1000 [default: 1]
     #[arg(long, value_name = "N")]
     weight: Option<u32>,
-    /// Messages that the namespace may hold, dead letters among them [default: none]
+    /// Messages that the namespace may hold, dead letters among them; 0 lets none in, as with the other quotas [default: none]
     #[arg(long, value_name = "N|none", value_parser = quota)]
     quota_messages: Option<Quota>,
     /// Bytes that these messages may take in the journal, as 10GiB [default: none]
@@ -132,7 +132,7 @@ struct PolicyArgs {
     /// What goes first: the highest priority, or the tenant whose turn it is. No rule says otherwise [default: priority]
     #[arg(long, value_name = "priority|fair", value_parser = quantity::dispatch)]
     dispatch: Option<Dispatch>,
-    /// What waits is raised a priority in each step of this time, up to 9. No rule says otherwise [default: none]
+    /// What waits is raised a priority in each step of this time, at least 1s, up to 9. No rule says otherwise [default: none]
     #[arg(long, value_name = "TIME|none", value_parser = time_or_none)]
     ageing: Option<TimeOrNone>,
     /// How long a group keeps what nobody takes from it, the oldest going first; at least 10s. No rule says otherwise [default: none]

@@ -45,28 +45,29 @@ impl Stats {
         } else {
             say::print(table(&views));
             say::print(became(&views));
-            if let [view] = &views[..]
-                && view.policy.quotas != Quotas::default()
-            {
-                say::print(usage(view));
+            views.retain(|view| view.policy.quotas != Quotas::default());
+            if !views.is_empty() {
+                say::print(usage(&views));
             }
         }
         Ok(())
     }
 }
 
-/// What one namespace holds of what its quotas limit.
-fn usage(view: &NamespaceView) -> Table {
-    let (quotas, usage) = (view.policy.quotas, view.usage);
-    let mut table = Table::new(&["of the namespace", "used", "quota"]);
-    for (what, used, quota) in [
-        ("messages", usage.messages, quotas.messages),
-        ("bytes", usage.bytes, quotas.bytes),
-        ("topics", usage.topics, quotas.topics),
-        ("connections", usage.connections, quotas.connections),
-    ] {
-        let quota = quota.map_or_else(|| "none".into(), |quota| quota.to_string());
-        table.row([what.into(), used.to_string(), quota]);
+/// What the namespaces hold of what their quotas limit.
+fn usage(views: &[NamespaceView]) -> Table {
+    let mut table = Table::new(&["namespace", "of it", "used", "quota"]);
+    for view in views {
+        let (quotas, usage) = (view.policy.quotas, view.usage);
+        for (what, used, quota) in [
+            ("messages", usage.messages, quotas.messages),
+            ("bytes", usage.bytes, quotas.bytes),
+            ("topics", usage.topics, quotas.topics),
+            ("connections", usage.connections, quotas.connections),
+        ] {
+            let quota = quota.map_or_else(|| "none".into(), |quota| quota.to_string());
+            table.row([view.name.to_string(), what.into(), used.to_string(), quota]);
+        }
     }
     table
 }

@@ -274,7 +274,14 @@ fn namespaces_are_made_changed_shown_and_deleted() {
     broker.call(&["namespace", "delete", "orders"]).failed(1, &["namespace_unknown"]);
     let contradiction = ["namespace", "set", "default", "--max-in-flight", "1", "--retry", "tail"];
     broker.call(&contradiction).failed(2, &["strict order"]);
-    broker.call(&["namespace", "set", "default", "--rate", "1/d:2"]).failed(2, &["within a day"]);
+    for (rate, why) in [
+        ("1/d:2", "within a day"),
+        ("0/s", "at least one message"),
+        ("5/0s", "the period of a rate"),
+        ("1/10s:0", "the burst of a rate"),
+    ] {
+        broker.call(&["namespace", "set", "default", "--rate", rate]).failed(2, &[why]);
+    }
     broker.call(&["namespace", "set", "default", "--ageing", "10ms"]).failed(2, &["at least 1 s"]);
     broker.call(&["namespace", "set", "default", "--retention-age", "1s"]).failed(2, &["at least 10 s"]);
     let rule = ["namespace", "set", "default", "--rule", "a dispatch=fair"];

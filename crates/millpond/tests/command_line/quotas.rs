@@ -21,9 +21,13 @@ fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
     assert_eq!((read("messages"), read("bytes"), read("topics")), (json!(2), json!(24), json!(1)));
     assert_eq!(read("quotas"), json!({ "messages": 2, "bytes": 1024, "topics": 1, "connections": 9 }));
     let table = broker.ok(&["stats", "small"]);
-    assert!(table.contains("quota") && table.lines().any(|line| line.starts_with("messages") && line.ends_with('2')));
+    let row = |line: &str| line.split_whitespace().collect::<Vec<_>>() == ["small", "messages", "2", "2"];
+    assert!(table.lines().any(row), "{table}");
+    // Of all namespaces, those that have quotas.
+    let all = broker.ok(&["stats"]);
+    assert!(all.lines().any(row) && !all.contains("connections  0"), "{all}");
     let shown = broker.ok(&["namespace", "show", "small"]);
-    assert!(shown.contains("at most 1KiB bytes that its messages take in the journal"), "{shown}");
+    assert!(shown.contains("at most 1024 bytes that its messages take in the journal"), "{shown}");
 
     let receipt = broker.json(&["receive", "small"])[0]["receipt"].as_str().unwrap().to_owned();
     broker.ok(&["ack", "small", &receipt]);
