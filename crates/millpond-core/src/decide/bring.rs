@@ -83,8 +83,8 @@ impl Core {
             let Some(slot) = self.state.topics.find(group, topic) else { continue };
             if let Some(limit) = dropping {
                 self.bring_to_drop(slot, limit, coming)?;
-            } else if let Some((priority, sequence)) = self.state.topics[slot].last_waiting() {
-                self.state.bring(slot, priority, sequence)?;
+            } else {
+                self.bring_waiting(slot)?;
             }
         }
         Ok(())

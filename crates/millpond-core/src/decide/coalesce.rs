@@ -37,6 +37,7 @@ use crate::page::RunPage;
 use crate::state::TopicSlot;
 use crate::state::line::InLine;
 use crate::state::topic::AsideWhy;
+use crate::store::Want;
 
 /// The message of a topic that waits.
 pub(crate) struct Waiting {
@@ -110,7 +111,7 @@ impl Core {
     /// to time: what is before the last of them may be on the disk.
     fn expire_one(&mut self, slot: TopicSlot, log: &mut dyn FactLog) -> Option<MessageId> {
         let topic = &self.state.topics[slot];
-        let (priority, sequence) = topic.last_waiting().filter(|_| topic.waiting() == 1)?;
+        let (priority, sequence) = topic.last_waiting().next().filter(|_| topic.waiting() == 1)?;
         let Waiting { id, is_expired: true, .. } = self.unleased(slot, priority, sequence) else { return None };
         self.expire(slot, priority, sequence, 1, log);
         Some(id)
@@ -215,9 +216,7 @@ impl Core {
             // None waits, or what waited before the policy came is worked off.
             return None;
         }
-        if let Some((priority, sequence)) = self.state.topics[slot].last_waiting()
-            && self.state.bring(slot, priority, sequence).is_err()
-        {
+        if self.bring_waiting(slot).is_err() {
             // One of many that rested before the policy came, and is on its way to memory. Both are worked off.
             return None;
         }
@@ -315,8 +314,16 @@ impl Core {
 
     /// The message of a topic that waits, delayed or in retry as it may be. One that has expired stands for nothing.
     pub(super) fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
-        let (priority, sequence) = self.state.topics[slot].last_waiting()?;
-        Some(self.unleased(slot, priority, sequence)).filter(|waiting| !waiting.is_expired)
+        let mut last = self.state.topics[slot].last_waiting();
+        last.find_map(|(priority, sequence)| {
+            Some(self.unleased(slot, priority, sequence)).filter(|waiting| !waiting.is_expired)
+        })
+    }
+
+    /// Brings what may be [the one that waits](Core::waiting).
+    pub(crate) fn bring_waiting(&mut self, slot: TopicSlot) -> Result<(), Want> {
+        let last: Vec<_> = self.state.topics[slot].last_waiting().collect();
+        last.into_iter().try_for_each(|(priority, sequence)| self.state.bring(slot, priority, sequence).map(|_| ()))
     }
 
     /// One of those that wait, in memory.

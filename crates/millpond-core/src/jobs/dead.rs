@@ -229,10 +229,7 @@ impl Core {
     fn bring_waiting_of(&mut self, letter: &DeadPage) -> Result<(), Want> {
         let Some(slot) = self.state.topics.find(letter.group, &letter.topic) else { return Ok(()) };
         let coalesces = self.state.policy(slot).coalesce != Coalesce::Off;
-        match self.state.topics[slot].last_waiting().filter(|_| coalesces) {
-            Some((priority, sequence)) => self.state.bring(slot, priority, sequence).map(|_| ()),
-            None => Ok(()),
-        }
+        if coalesces { self.bring_waiting(slot) } else { Ok(()) }
     }
 
     /// Whether its dedup id is still its own.

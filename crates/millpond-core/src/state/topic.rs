@@ -310,12 +310,11 @@ impl Topic {
         self.set_aside + self.levels.iter().map(|level| level.line.waiting()).sum::<u64>()
     }
 
-    /// The last message of the highest priority at which one is not leased.
-    pub(crate) fn last_waiting(&self) -> Option<(Priority, Sequence)> {
-        if self.waiting() == 0 {
-            return None;
-        }
-        self.levels.iter().rev().find_map(|level| Some((level.priority, level.last_waiting()?)))
+    /// The last message of each priority at which one is not leased, from the highest on.
+    pub(crate) fn last_waiting(&self) -> impl Iterator<Item = (Priority, Sequence)> {
+        let any = self.waiting() > 0;
+        let levels = self.levels.iter().rev().filter(move |_| any);
+        levels.filter_map(|level| Some((level.priority, level.last_waiting()?)))
     }
 
     /// The level at which a message could be delivered now, if any: its priority, unless it was raised.

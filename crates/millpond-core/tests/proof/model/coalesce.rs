@@ -11,9 +11,11 @@ impl Model {
         topic.messages.iter().filter(|(_, message)| message.holder().is_none()).map(|(key, _)| *key).collect()
     }
 
-    /// The one that stands for all: the last of the highest priority, unless it has expired.
+    /// The one that stands for all: the last of the highest priority at which that has not expired.
     pub(super) fn slot(&self, place: &Place) -> Option<Key> {
-        self.waiting(place).into_iter().max().filter(|key| !self.is_expired(place, *key))
+        let waiting = self.waiting(place);
+        let is_last = |key: &Key| !waiting.iter().any(|other| other.0 == key.0 && other.1 > key.1);
+        waiting.iter().copied().filter(|key| is_last(key) && !self.is_expired(place, *key)).max()
     }
 
     /// Ends the one that waits in a topic that coalesces, if it has expired.
