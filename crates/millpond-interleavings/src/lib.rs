@@ -16,8 +16,10 @@
 
 pub mod housekeeping;
 pub mod queue;
+pub mod segments;
 pub mod sessions;
 mod sync;
+pub mod takeover;
 
 use millpond_storage::tree::{Tree, TreeError};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -30,11 +32,24 @@ mod bell;
 #[path = "../../millpond-storage/src/tree/compactor.rs"]
 mod compactor;
 #[allow(dead_code, reason = "the server uses more of it")]
+#[path = "../../millpond-server/src/session/credit.rs"]
+mod credit;
+#[path = "../../millpond-server/src/lines.rs"]
+mod lines;
+#[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/outbox.rs"]
 mod outbox;
 #[allow(dead_code, reason = "the server uses more of it")]
+#[path = "../../millpond-server/src/session/registry.rs"]
+mod registry;
+#[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/room.rs"]
 mod room;
+#[allow(dead_code, reason = "the storage uses more of it")]
+#[path = "../../millpond-storage/src/journal/spares.rs"]
+mod spares;
+#[path = "../../millpond-storage/src/journal/tail.rs"]
+mod tail;
 #[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/ticket.rs"]
 mod ticket;
@@ -44,6 +59,9 @@ mod turns;
 #[allow(dead_code, unused_imports, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/update_queue/mod.rs"]
 mod update_queue;
+#[allow(dead_code, reason = "the server uses more of it")]
+#[path = "../../millpond-server/src/session/uses.rs"]
+mod uses;
 
 /// Orders in which a scenario is run by each of the two ways to choose them, unless `ORDERS` says otherwise.
 const ORDERS: usize = 1000;

@@ -1,6 +1,6 @@
 //! In the place of `sync` of the crates: the same, known to the scheduler.
 
-pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use shuttle::{sync::atomic, thread};
 
 /// As in the storage.

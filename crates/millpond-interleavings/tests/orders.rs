@@ -2,7 +2,7 @@
 //!
 //! `ORDERS=100000` tries more of them. What goes wrong is told with the order in which it did.
 
-use millpond_interleavings::{housekeeping, in_many_orders, queue, sessions};
+use millpond_interleavings::{housekeeping, in_many_orders, queue, segments, sessions, takeover};
 
 macro_rules! in_many_orders {
     ($($module:ident::$scenario:ident)*) => {
@@ -30,4 +30,9 @@ in_many_orders! {
     sessions::turns_are_handed_on
     housekeeping::a_ring_is_heard
     housekeeping::a_compactor_takes_a_step_for_what_was_committed
+    segments::what_is_found_in_memory_is_what_was_written
+    segments::a_spare_is_taken_once_and_the_reserve_is_left
+    takeover::a_session_speaks_through_one_connection
+    takeover::windows_are_given_back
+    takeover::no_more_use_a_namespace_than_may
 }

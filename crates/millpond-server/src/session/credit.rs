@@ -5,9 +5,10 @@
 //! the core at a time, and more as deliveries are written. A reader that is slow, or gone, holds that much and no more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use millpond_protocol::PUBLISH_CREDIT;
+
+use crate::sync::atomic::{AtomicI64, Ordering};
 
 /// Publish credit is given back in steps of this: one small frame per four megabytes.
 const PUBLISH_STEP: u32 = PUBLISH_CREDIT / 4;

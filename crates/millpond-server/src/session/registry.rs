@@ -6,8 +6,7 @@
 //! old connection behind its resumption on the new one.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use millpond_core::output::Output;
@@ -16,6 +15,8 @@ use millpond_types::{Code, SessionId};
 use super::outbox::{Close, Out, Outbox};
 use super::ticket::parts;
 use crate::lines::may_say;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[derive(Default)]
 pub(crate) struct Registry {
@@ -181,4 +182,5 @@ fn item(output: Output) -> Out {
 }
 
 #[cfg(test)]
+#[path = "registry/tests.rs"]
 mod tests;

@@ -5,10 +5,11 @@
 //! namespaces there are.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millpond_types::NamespaceName;
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
 pub(crate) struct Uses {

@@ -3,10 +3,8 @@
 //! One is the reserve: when no more space can be had, publishes are refused, and what ends messages still has a whole
 //! segment to write into.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use crate::sync::lock;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock};
 
 /// Segments kept ready: the next one, and the reserve.
 pub const SPARES: usize = 2;

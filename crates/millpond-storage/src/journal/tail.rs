@@ -6,12 +6,11 @@
 //! that a steady load touches no new memory.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
 use bytes::{Bytes, BytesMut};
 use millpond_core::output::Extent;
 
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// Chunks kept for use again: under a steady load one comes free for each that is begun.
 const FREE_CHUNKS: usize = 2;
