@@ -15,6 +15,7 @@
 #![cfg(not(test))]
 
 pub mod housekeeping;
+mod lines;
 pub mod queue;
 pub mod segments;
 pub mod sessions;
@@ -34,8 +35,6 @@ mod compactor;
 #[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/credit.rs"]
 mod credit;
-#[path = "../../millpond-server/src/lines.rs"]
-mod lines;
 #[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/outbox.rs"]
 mod outbox;
