@@ -73,14 +73,20 @@ fn run(mut mover: Mover, writer: &Submitter<Request, Reply>, metrics: &Metrics, 
         if !carry_out(moves, writer) {
             return;
         }
-        let pause = match rests {
-            false => began.elapsed() * OTHERS,
-            true if std::mem::take(&mut is_damaged) => AGAIN_UNREADABLE,
-            true => AGAIN,
-        };
+        let pause = pause(began.elapsed(), rests, is_damaged);
+        is_damaged &= !rests;
         if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             return;
         }
+    }
+}
+
+/// How long until the next step, after one that took so long: the pass goes on or is over, and some of it could not be read.
+fn pause(took: Duration, is_over: bool, is_damaged: bool) -> Duration {
+    match (is_over, is_damaged) {
+        (false, _) => took * OTHERS,
+        (true, false) => AGAIN,
+        (true, true) => AGAIN_UNREADABLE,
     }
 }
 
@@ -89,4 +95,19 @@ fn carry_out(moves: Moves, writer: &Submitter<Request, Reply>) -> bool {
     let submitted = moves.commands.into_iter().map(|command| writer.submit(PUBLISHING, Request::Call(command)).ok());
     let Some(pending) = submitted.collect::<Option<Vec<_>>>() else { return false };
     pending.into_iter().all(|pending| pending.wait().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_leaves_others_most_of_the_time_and_one_that_cannot_read_is_not_begun_again_for_long() {
+        let took = Duration::from_millis(3);
+        for is_damaged in [false, true] {
+            assert_eq!(pause(took, false, is_damaged), took * 4, "it goes on with what can be read");
+        }
+        assert_eq!(pause(took, true, false), Duration::from_secs(5));
+        assert_eq!(pause(took, true, true), Duration::from_secs(600));
+    }
 }

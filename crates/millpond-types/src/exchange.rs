@@ -196,10 +196,11 @@ mod tests {
     use alloc::string::{String, ToString};
 
     #[test]
-    fn keys() {
+    fn a_routing_key_has_so_many_bytes_and_words() {
         let key = |text: &str| RoutingKey::try_from(text);
         assert_eq!(key("").unwrap().words().count(), 0);
         assert_eq!(key("a..b").unwrap().words().collect::<Vec<_>>(), ["a", "", "b"]);
+        assert!(key(&"x".repeat(255)).is_ok());
         assert_eq!(key(&"x".repeat(256)), Err(BadName::TooLong(255)));
         assert_eq!(key("a\nb"), Err(BadName::Control));
         let words = |count: usize| key(&core::iter::repeat_n("a", count).collect::<Vec<_>>().join("."));
@@ -224,5 +225,11 @@ mod tests {
         assert_eq!(good(headers(1)), [false, false, false, true]);
         assert_eq!(good(headers(BINDING_HEADERS_MAX)), [false, false, false, true]);
         assert_eq!([good(headers(0)), good(headers(BINDING_HEADERS_MAX + 1))], [[false; 4]; 2]);
+        let long = |bytes: usize| Condition::Headers {
+            all: false,
+            headers: Vec::from([(Bytes::from_static(b"k"), Bytes::from("v".repeat(bytes - 1)))]),
+        };
+        assert_eq!(good(long(BINDING_HEADERS_BYTES_MAX)), [false, false, false, true]);
+        assert_eq!(good(long(BINDING_HEADERS_BYTES_MAX + 1)), [false; 4]);
     }
 }

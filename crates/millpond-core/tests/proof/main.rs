@@ -18,6 +18,7 @@ mod jobs;
 mod journal;
 mod left_behind;
 mod letters;
+mod limits;
 mod loud;
 mod model;
 mod moves;

@@ -1,6 +1,8 @@
 //! Bytes that nobody should send. The decoder never panics, always makes progress, and holds what it is given.
 
 use bytes::BytesMut;
+use millpond_types::limits::RECEIPTS_MAX;
+use millpond_types::{Code, LeaseNumber, Receipt, TopicNumber};
 use proptest::prelude::*;
 
 use super::draw::Draw;
@@ -89,6 +91,24 @@ fn a_refused_publish_says_what_credit_it_had_spent() {
     bytes[namespace] = b'/';
     let error = begun().next_request(&mut BytesMut::from(&bytes[..])).unwrap_err();
     let FrameError::Refused { correlation: 5, code, detail, credit } = error else { panic!("{error}") };
-    assert_eq!((code, credit), (millpond_types::Code::NameInvalid, spent));
+    assert_eq!((code, credit), (Code::NameInvalid, spent));
     assert!(detail.starts_with("Publish.namespace: "), "{detail}");
+}
+
+#[test]
+fn a_call_names_so_many_receipts() {
+    let receipt = Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(1) };
+    let read = |count: usize| {
+        let (verb, receipts) = (FinishVerb::Ack, vec![(receipt, 1); count]);
+        let mut bytes = Vec::new();
+        encode_request(&Request::Finish(Finish { verb, confirm: true, namespace: None, receipts }), 5, &mut bytes);
+        begun().next_request(&mut BytesMut::from(&bytes[..]))
+    };
+    assert!(matches!(read(RECEIPTS_MAX), Ok(Some(_))));
+    let refused = read(RECEIPTS_MAX + 1);
+    assert!(
+        matches!(&refused, Err(FrameError::Refused { code: Code::LimitExceeded, detail, .. })
+            if detail.contains("10000")),
+        "{refused:?}"
+    );
 }

@@ -14,6 +14,7 @@ mod hoarding;
 mod hostility;
 mod inspecting;
 mod leading;
+mod limits;
 mod logging;
 mod managing;
 mod memory;

@@ -1,0 +1,111 @@
+//! So many there may be, and one more is refused: the limits of `docs/semantics.md` that the core keeps. What is over goes when
+//! something else does.
+
+use millpond_core::command::{Command, Ticket};
+use millpond_core::output::{Output, Reply};
+use millpond_types::limits::{
+    BINDINGS_MAX, EXCHANGES_MAX, GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAMESPACES_MAX, PAGE_MAX, PUBLISH_PLACES_MAX,
+    WAIT_MAX_MS,
+};
+use millpond_types::{Code, PublishOutcome};
+
+use crate::script::{self, Line, Names};
+use crate::shell::Shell;
+
+fn command(text: &str) -> Command {
+    script::command(&Line::new(text), text, &Names::default())
+}
+
+fn answers(shell: &mut Shell, commands: Vec<Command>) -> Vec<(Ticket, Reply)> {
+    let commands = commands.into_iter().map(|command| (shell.ticket(), command)).collect();
+    let replies = shell.turn(commands).into_iter().filter_map(|output| match output {
+        Output::Reply { ticket, reply } => Some((ticket, reply)),
+        _ => None,
+    });
+    replies.collect()
+}
+
+fn say(shell: &mut Shell, text: &str) -> Reply {
+    answers(shell, vec![command(text)]).pop().expect("it is answered").1
+}
+
+fn refusal(reply: &Reply) -> Option<(Code, &str)> {
+    match reply {
+        Reply::Refused { code, detail, .. } => Some((*code, detail)),
+        _ => None,
+    }
+}
+
+/// Makes so many, which is all that there may be: one more is refused with a word of why, and finds room when one is taken back.
+fn fill(shell: &mut Shell, most: usize, make: impl Fn(usize) -> String, undo: impl Fn(usize) -> String, why: &str) {
+    let told = answers(shell, (0..most).map(|at| command(&make(at))).collect());
+    assert!(told.len() == most && told.iter().all(|(_, reply)| refusal(reply).is_none()), "{}", make(0));
+    let told = say(shell, &make(most));
+    let (code, detail) = refusal(&told).unwrap_or_else(|| panic!("{} is one too many: {told:?}", make(most)));
+    assert!(code == Code::LimitExceeded && detail.contains(why), "{code:?}: {detail}");
+    assert_eq!(refusal(&say(shell, &undo(0))), None);
+    assert_eq!(refusal(&say(shell, &make(most))), None, "there is room for another");
+}
+
+#[test]
+fn so_many_are_set_up_and_one_more_is_refused() {
+    let mut shell = Shell::new();
+    // `default` is there.
+    let (groups, namespaces) = (GROUPS_MAX - 1, NAMESPACES_MAX - 1);
+    fill(&mut shell, groups, |at| format!("group g{at}"), |at| format!("group-delete g{at}"), "at most 64 groups");
+    let exchange = |at| format!("exchange e{at} kind=direct");
+    fill(&mut shell, EXCHANGES_MAX, exchange, |at| format!("exchange-delete e{at}"), "at most 100 exchanges");
+    let (bind, unbind) = (|at| format!("bind e9 t{at} key=k"), |at| format!("unbind e9 t{at} key=k"));
+    fill(&mut shell, BINDINGS_MAX, bind, unbind, "at most 1000 bindings");
+    fill(&mut shell, PAGE_MAX, |at| format!("pause p{at}"), |at| format!("resume p{at}"), "at most 1000 topics");
+    fill(
+        &mut shell,
+        namespaces,
+        |at| format!("namespace n{at}"),
+        |at| format!("namespace-delete n{at}"),
+        "at most 10000",
+    );
+}
+
+#[test]
+fn a_lease_is_not_shorter_and_not_longer_than_it_may_be() {
+    let mut shell = Shell::new();
+    for millis in [LEASE_MIN.0 - 1, LEASE_MAX.0 + 1] {
+        let told = say(&mut shell, &format!("receive lease={millis}ms"));
+        assert!(
+            refusal(&told).is_some_and(|(code, why)| code == Code::ArgumentInvalid && why.contains("100 ms to 12 h"))
+        );
+    }
+    for millis in [LEASE_MIN.0, LEASE_MAX.0] {
+        assert_eq!(refusal(&say(&mut shell, &format!("receive lease={millis}ms"))), None);
+    }
+}
+
+#[test]
+fn a_receive_waits_for_ten_minutes_at_most() {
+    let mut shell = Shell::new();
+    let ticket = shell.ticket();
+    assert!(shell.turn(vec![(ticket, command("receive wait=1h"))]).is_empty());
+    shell.pass(WAIT_MAX_MS - 1, 0);
+    assert!(shell.turn(Vec::new()).is_empty());
+    shell.pass(1, 0);
+    assert!(
+        matches!(shell.turn(Vec::new())[..], [Output::Reply { reply: Reply::Received(ref runs), .. }] if runs.is_empty())
+    );
+}
+
+#[test]
+fn the_topics_of_a_publish_times_the_groups_are_bounded() {
+    let mut shell = Shell::new();
+    answers(&mut shell, (1..GROUPS_MAX).map(|at| command(&format!("group g{at}"))).collect());
+    let publish = |topics: usize| {
+        let parts: Vec<String> = (0..topics).map(|at| format!("t{at} x")).collect();
+        command(&format!("publish {}", parts.join(" + ")))
+    };
+    let most = PUBLISH_PLACES_MAX / GROUPS_MAX;
+    let told = answers(&mut shell, vec![publish(most + 1)]).pop().expect("it is answered").1;
+    assert!(refusal(&told).is_some_and(|(code, why)| code == Code::LimitExceeded && why.contains("65536")), "{told:?}");
+    let told = answers(&mut shell, vec![publish(most)]).pop().expect("it is answered").1;
+    let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
+    assert!(outcomes.len() == most && outcomes.iter().all(|of| matches!(of.outcome, PublishOutcome::Queued { .. })));
+}
