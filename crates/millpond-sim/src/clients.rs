@@ -30,6 +30,7 @@ pub enum Client {
     Producer(usize),
     Consumer(usize),
     Receiver(usize),
+    Operator,
 }
 
 /// What a request was about.
@@ -117,6 +118,7 @@ impl Clients {
         let [producers, consumers, receivers] = plan.clients;
         let all = (0..producers).map(Client::Producer);
         let all = all.chain((0..consumers).map(Client::Consumer)).chain((0..receivers).map(Client::Receiver));
+        let all = all.chain([Client::Operator]);
         Clients {
             remote: all.filter(|_| network.one_in(2)).collect(),
             posted: Vec::new(),
@@ -147,7 +149,7 @@ impl Clients {
                 let index = load.below(self.receivers.len() as u64) as usize;
                 (Client::Receiver(index), self.receivers[index].act(load))
             }
-            _ => return self.operator.act(load),
+            _ => (Client::Operator, self.operator.act(load)),
         };
         self.post(client, requests)
     }
@@ -236,7 +238,7 @@ impl Clients {
     /// Messages came on a client's connection.
     pub fn given(&mut self, client: Client, leases: &[frame::LeasedRun]) {
         match client {
-            Client::Producer(_) => unreachable!("a producer asks for no messages"),
+            Client::Producer(_) | Client::Operator => unreachable!("it asks for no messages"),
             Client::Consumer(index) => self.consumers[index].given(leases),
             Client::Receiver(index) => self.receivers[index].received(leases),
         }
@@ -248,6 +250,8 @@ impl Clients {
             Client::Producer(index) => self.producers[index].connection_lost(),
             Client::Consumer(index) => self.consumers[index].connection_lost(),
             Client::Receiver(index) => self.receivers[index].connection_lost(),
+            // It keeps nothing of a connection.
+            Client::Operator => {}
         }
     }
 

@@ -18,6 +18,9 @@ use crate::verdict::Violation;
 /// Unanswered batches of a session at most.
 const WINDOW: usize = 8;
 
+/// So few that they come again.
+const DEDUP_IDS: u64 = 12;
+
 /// See the module.
 pub struct Producer {
     index: usize,
@@ -234,7 +237,16 @@ impl Producer {
             false => (TAG as u64, self.body_max),
         };
         let size = if load.one_in(2) { TAG as u64 + 16 } else { load.between(least, most) };
-        let dedup_id = if load.one_in(5) { format!("id {}", load.below(12)).into_bytes() } else { Vec::new() };
+        let dedup_id = if load.one_in(5) { dedup_id(load.below(DEDUP_IDS)) } else { Vec::new() };
         Draft { tag: self.next_tag, size: size as usize, dedup_id }
     }
+}
+
+/// The dedup ids that producers give.
+pub fn dedup_ids() -> impl Iterator<Item = Vec<u8>> {
+    (0..DEDUP_IDS).map(dedup_id)
+}
+
+fn dedup_id(number: u64) -> Vec<u8> {
+    format!("id {number}").into_bytes()
 }

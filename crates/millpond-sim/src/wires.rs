@@ -7,6 +7,7 @@
 //! were sent.
 
 mod end;
+mod spoken;
 mod wire;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -45,13 +46,15 @@ pub struct Wires {
     on_its_way: VecDeque<Command>,
     /// Whether all bytes arrive at once.
     is_smooth: bool,
+    /// The directory's, with which dedup ids are found.
+    hash_key: [u64; 2],
     canary: Option<Canary>,
 }
 
 impl Wires {
     /// Of a broker that has not begun.
-    pub fn new(canary: Option<Canary>) -> Wires {
-        Wires { wires: Vec::new(), on_its_way: VecDeque::new(), is_smooth: false, canary }
+    pub fn new(hash_key: [u64; 2], canary: Option<Canary>) -> Wires {
+        Wires { wires: Vec::new(), on_its_way: VecDeque::new(), is_smooth: false, hash_key, canary }
     }
 
     /// All connections are gone, with what was on its way.
@@ -118,7 +121,7 @@ impl Wires {
             return;
         }
         let at = listens.unwrap_or_else(|| {
-            self.wires.push(Wire::new(client, broker.connect(), now));
+            self.wires.push(Wire::new(client, broker.connect(), self.hash_key, now));
             self.wires.len() - 1
         });
         if is_taken_as_it_is(&request.command) {
@@ -193,6 +196,16 @@ impl World {
                 self.clients.given(client, &runs);
                 Ok(())
             }
+            Heard::Shown(asked, rows) => {
+                if let Asked::Other(what) = asked {
+                    self.sights.saw(what);
+                }
+                for (id, block) in rows.into_iter().filter(|(_, block)| !block.is_empty()) {
+                    self.sights.saw("looked at in frames");
+                    compare(1, id, Ok(&tags_of(&block)), &self.ledger)?;
+                }
+                Ok(())
+            }
             Heard::Lost => {
                 self.clients.connection_lost(client);
                 Ok(())
@@ -243,6 +256,11 @@ pub fn asks(asked: &Asked, forwards: &mut Forwards, sights: &mut Sights) {
 fn is_taken_as_it_is(command: &Command) -> bool {
     match command {
         Command::Publish(_) | Command::Forward(_) | Command::Receive(_) | Command::Heartbeat { .. } => true,
+        Command::Cancel { .. } | Command::Reschedule { .. } | Command::Forget { .. } | Command::Look(_) => true,
+        Command::Pause { .. } | Command::Resume { .. } | Command::NamespaceSet { .. } | Command::NamespaceDelete(_) => {
+            true
+        }
+        Command::Purge { .. } | Command::DeadRedrive { .. } | Command::DeadPurge { .. } => true,
         Command::Finish(Finish { verb, confirm, .. }) => *confirm || *verb == FinishVerb::Ack,
         _ => false,
     }

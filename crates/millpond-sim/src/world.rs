@@ -90,7 +90,7 @@ impl World {
             disk: TwinDisk::new(plan.sector),
             reads_fail: plan.disk_is_bad,
             clients: Clients::new(&plan, &mut streams.load, &mut streams.network),
-            wires: Wires::new(options.canary),
+            wires: Wires::new(hash_key, options.canary),
             candidates: Candidates::new(&mut streams.offices),
             subscribers: Subscribers::new(&plan, &mut streams.groups),
             streams,

@@ -3,14 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use millpond_core::command::{self, Command, ReceiptRun};
+use bytes::{Bytes, BytesMut};
+use millpond_core::command::{self, Command};
 use millpond_core::output::Reply;
-use millpond_protocol::{
-    Attach, Decoder, Finish, FinishVerb, Forward, Incoming, LeasedRun, Level, ProducerBatch, Publish, PublishRun,
-    Receive, Request as Frame, Response, VERSION, encode_request,
-};
-use millpond_types::{Code, Millis, OutcomeRun, PublishOutcome, Receipt, TopicName};
+use millpond_protocol::{Decoder, Incoming, LeasedRun, Request as Frame, Response, VERSION, encode_request};
+use millpond_types::{Code, MessageId, OutcomeRun, PublishOutcome, TopicName};
 
 use crate::bodies::sizes_of;
 use crate::canary::Canary;
@@ -18,9 +15,7 @@ use crate::clients::{Asked, Request};
 use crate::promises::credit::Credit;
 use crate::sights::Sights;
 use crate::verdict::Violation;
-
-/// Sessions of shorter resumption are refused.
-const RESUME_MIN: Millis = Millis(500);
+use crate::wires::spoken::{RESUME_MIN, frame};
 
 /// See the module.
 pub struct End {
@@ -30,6 +25,7 @@ pub struct End {
     open: BTreeMap<u32, Asked>,
     /// Credit and heartbeats, which are not answered unless there is nobody for them: their session may have ended meanwhile.
     untold: BTreeSet<u32>,
+    hash_key: [u64; 2],
     /// Which request began its session, if that is there as far as it was told.
     session: Option<u32>,
     /// What each of its consumers may be given.
@@ -43,13 +39,15 @@ pub enum Heard {
     Reply(Asked, Reply),
     /// Messages, asked for or not.
     Given(Vec<LeasedRun>),
+    /// Messages that it looked at, each with its block where the answer had room for it.
+    Shown(Asked, Vec<(MessageId, Bytes)>),
     /// The connection is gone.
     Lost,
 }
 
 impl End {
     /// Of a connection that begins.
-    pub fn new(out: &mut Vec<u8>) -> End {
+    pub fn new(hash_key: [u64; 2], out: &mut Vec<u8>) -> End {
         encode_request(&Frame::Hello { version: VERSION, client: "simulated".to_owned() }, 0, out);
         End {
             decoder: Decoder::default(),
@@ -57,6 +55,7 @@ impl End {
             last: 0,
             open: BTreeMap::new(),
             untold: BTreeSet::new(),
+            hash_key,
             session: None,
             credits: BTreeMap::new(),
         }
@@ -84,7 +83,7 @@ impl End {
             Some(canary) => canary.overstates(command),
             None => command,
         };
-        encode_request(&frame(command), self.last, out);
+        encode_request(&frame(command, self.hash_key), self.last, out);
     }
 
     /// What is not answered.
@@ -132,6 +131,17 @@ impl End {
             Response::Finished(outcomes) => Reply::Finished(outcomes),
             Response::SessionBegun { resumed, .. } => Reply::SessionBegun { resumed },
             Response::Done => Reply::Done,
+            Response::Count(count) => Reply::Count(count),
+            Response::Topics(rows) => Reply::Topics(rows),
+            Response::Namespaces { rows, next } => Reply::Namespaces { rows, next },
+            Response::Messages(rows) => {
+                let rows = rows.into_iter().map(|row| (row.id, row.block)).collect();
+                return Ok(Some(Heard::Shown(self.answered(correlation)?, rows)));
+            }
+            Response::Dead { rows, .. } => {
+                let rows = rows.into_iter().map(|row| (row.message.id, row.message.block)).collect();
+                return Ok(Some(Heard::Shown(self.answered(correlation)?, rows)));
+            }
             Response::Error { code: Code::SessionUnknown | Code::ConsumerUnknown, .. }
                 if self.untold.remove(&correlation) =>
             {
@@ -180,76 +190,7 @@ fn is_answered(command: &Command) -> bool {
     }
 }
 
-/// What a client library would say.
-fn frame(command: Command) -> Frame {
-    match command {
-        Command::Publish(publish) => {
-            let command::Publish { namespace, producer, level, runs } = publish;
-            let producer = producer.map(|command::ProducerBatch { id, instance, sequence }| ProducerBatch {
-                id,
-                instance,
-                sequence,
-            });
-            let level = match level {
-                command::Level::Durable => Level::Durable,
-                command::Level::Buffered => Level::Buffered,
-                command::Level::None => Level::None,
-            };
-            Frame::Publish(Publish { namespace, level, producer, runs: runs.into_iter().map(run).collect() })
-        }
-        Command::Forward(command::Forward { receipts, publish }) => Frame::Forward(Forward {
-            receipts: pairs(receipts),
-            namespace: publish.namespace,
-            runs: publish.runs.into_iter().map(run).collect(),
-        }),
-        Command::Finish(command::Finish { verb, receipts, namespace, confirm }) => {
-            let verb = match verb {
-                command::FinishVerb::Ack => FinishVerb::Ack,
-                command::FinishVerb::Release { delay } => FinishVerb::Release { delay },
-                command::FinishVerb::Fail { reason } => FinishVerb::Fail { reason },
-                command::FinishVerb::Reject { reason } => FinishVerb::Reject { reason },
-                command::FinishVerb::Extend { lease } => FinishVerb::Extend { lease },
-                command::FinishVerb::Damaged => unreachable!("only the broker finds damage"),
-            };
-            Frame::Finish(Finish { verb, confirm, namespace, receipts: pairs(receipts) })
-        }
-        Command::Receive(command::Receive {
-            namespace,
-            group,
-            filter,
-            messages,
-            bytes,
-            lease,
-            wait,
-            at_most_once,
-            request,
-        }) => Frame::Receive(Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request }),
-        Command::SessionBegin(command::SessionBegin { session, resume, held }) => {
-            Frame::SessionBegin { session, resume: resume.max(RESUME_MIN), held: pairs(held) }
-        }
-        Command::Attach(attach) => {
-            let command::Attach { consumer, namespace, group, filter, messages, bytes, lease, at_most_once, .. } =
-                attach;
-            Frame::Attach(Attach { consumer, namespace, group, filter, messages, bytes, lease, at_most_once })
-        }
-        Command::Credit { consumer, messages, bytes, .. } => Frame::Credit { consumer, messages, bytes },
-        Command::Heartbeat { except, .. } => Frame::Heartbeat { except },
-        Command::Detach { consumer, .. } => Frame::Detach { consumer },
-        Command::SessionEnd(_) => Frame::SessionEnd,
-        other => unreachable!("no client on a wire asks for {other:?}"),
-    }
-}
-
 /// How long a session lives without a heartbeat that a client library begins.
 pub fn resume_of(begin: &command::SessionBegin) -> Duration {
     Duration::from_millis(begin.resume.max(RESUME_MIN).0)
-}
-
-fn run(run: command::PublishRun) -> PublishRun {
-    let command::PublishRun { topic, priority, delay, ttl, block, .. } = run;
-    PublishRun { topic, priority, delay, ttl, block }
-}
-
-fn pairs(receipts: Vec<ReceiptRun>) -> Vec<(Receipt, u32)> {
-    receipts.into_iter().map(|run| (run.first, run.count)).collect()
 }

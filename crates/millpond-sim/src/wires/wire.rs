@@ -70,9 +70,9 @@ pub struct Wire {
 
 impl Wire {
     /// A client's new connection.
-    pub fn new(client: Client, edge: Edge, now: Instant) -> Wire {
+    pub fn new(client: Client, edge: Edge, hash_key: [u64; 2], now: Instant) -> Wire {
         let mut to_broker = Vec::new();
-        let end = End::new(&mut to_broker);
+        let end = End::new(hash_key, &mut to_broker);
         let (end, edge) = (Some(end), Some(edge));
         let (to_client, manner) = (Vec::new(), Manner::Prompt);
         Wire {
