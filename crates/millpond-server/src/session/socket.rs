@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, Write};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,7 @@ impl Socket {
 
     async fn run_until_closed(&mut self, mut reading: ReadHalf<'_>, writing: WriteHalf<'_>) -> Result<(), End> {
         let mut turn: Option<Turn> = None;
+        let mut timer = pin!(sleep_until(Instant::now().into()));
         loop {
             self.flush(&writing)?;
             self.connection.submit()?;
@@ -128,6 +130,10 @@ impl Socket {
             let waits_for_turn = self.intake.is_waiting();
             let deadline = self.connection.deadline(is_reading);
             let deadline = self.intake.deadline().map_or(deadline, |other| deadline.min(other));
+            // Deadlines move away with each frame. The timer is left where it is, and if it ends early nothing is due.
+            if timer.is_elapsed() || timer.deadline() > deadline.into() {
+                timer.as_mut().reset(deadline.into());
+            }
             let (connection, intake) = (&mut self.connection, &mut self.intake);
             tokio::select! {
                 biased;
@@ -142,7 +148,7 @@ impl Socket {
                 ready = writing.writable(), if is_writing => ready.map_err(|_| End::Gone)?,
                 waited = poll_fn(|context| connection.poll(context)) => waited?,
                 () = intake.granted(), if waits_for_turn => {}
-                () = sleep_until(deadline.into()) => self.check_deadlines()?,
+                () = timer.as_mut() => self.check_deadlines()?,
             }
         }
     }
