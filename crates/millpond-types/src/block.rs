@@ -89,7 +89,10 @@ pub fn first(block: &[u8]) -> Result<Parts<'_>, BadBlock> {
         let (length, rest) = body.split_first_chunk::<2>().ok_or(bad("is cut off in its headers"))?;
         let length = u16::from_le_bytes(*length) as usize;
         (header_bytes, body) = rest.split_at_checked(length).ok_or(bad("is cut off in its headers"))?;
-        if length == 0 || length > HEADERS_MAX || headers(header_bytes).any(|h| h.is_none()) {
+        if length > HEADERS_MAX {
+            return Err(bad("has headers of more than 16 KiB together: put what is large into its body"));
+        }
+        if length == 0 || headers(header_bytes).any(|h| h.is_none()) {
             return Err(bad("has headers that do not fill their length"));
         }
     }
@@ -237,6 +240,25 @@ mod tests {
         for length in 1..block.len() {
             assert!(messages(&block[..length]).any(|m| m.is_err()), "cut to {length}");
         }
+    }
+
+    /// Who writes blocks by himself may write longer ones than [`push`] does.
+    #[test]
+    fn a_block_whose_headers_are_too_long_is_refused_with_the_reason() {
+        let with_headers = |bytes: usize| {
+            let mut block = Vec::from([0; 4]);
+            block.extend((1 + 2 + bytes as u32).to_le_bytes());
+            block.push(HAS_HEADERS);
+            block.extend((bytes as u16).to_le_bytes());
+            // A key of one byte, and all the rest is its value.
+            block.extend([1, b'k']);
+            block.extend((bytes as u16 - 4).to_le_bytes());
+            block.resize(block.len() + bytes - 4, b'v');
+            block
+        };
+        assert_eq!(first(&with_headers(HEADERS_MAX)).unwrap().headers.len(), HEADERS_MAX);
+        let what = first(&with_headers(HEADERS_MAX + 1)).unwrap_err().what;
+        assert!(what.contains("more than 16 KiB together"), "{what}");
     }
 
     #[test]

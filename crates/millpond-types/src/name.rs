@@ -257,10 +257,15 @@ mod tests {
     }
 
     #[test]
-    fn namespace_names() {
+    fn the_name_of_a_namespace_or_group_is_of_letters_digits_and_three_signs() {
         assert!(NamespaceName::try_from("orders-eu.v2").is_ok());
         for bad in ["-a", "a/b", "a b", "ä"] {
             assert_eq!(NamespaceName::try_from(bad), Err(BadName::Character), "{bad}");
+        }
+        for byte in 0..=u8::MAX {
+            let (is_good, name) = (byte.is_ascii_alphanumeric() || b"-_.".contains(&byte), [b'a', byte]);
+            assert_eq!(NamespaceName::new(Bytes::copy_from_slice(&name)).is_ok(), is_good, "{byte}");
+            assert_eq!(GroupName::new(Bytes::copy_from_slice(&name)).is_ok(), is_good, "{byte}");
         }
     }
 }

@@ -158,7 +158,7 @@ mod tests {
         (0..20_000).for_each(|n| say(format!("{n:0100}\n")));
         lines.flush();
         let dropped = lines.dropped.load(Ordering::Relaxed);
-        assert!((5_000..20_000).contains(&dropped), "{dropped}");
+        assert!((12_000..15_000).contains(&dropped), "{dropped}");
         let mut read = BufReader::new(reader).lines();
         // Each line is there, or counted where it is not: some find room again before the pipe is full.
         let (mut next, mut kept) = (0, 0);

@@ -1,13 +1,13 @@
 //! So many there may be, and one more is refused: the limits of `docs/semantics.md` that the core keeps. What is over goes when
 //! something else does.
 
-use millpond_core::command::{Command, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, Publish, ReceiptRun, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_types::limits::{
-    BINDINGS_MAX, EXCHANGES_MAX, GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAMESPACES_MAX, PAGE_MAX, PUBLISH_PLACES_MAX,
-    WAIT_MAX_MS,
+    BINDINGS_MAX, EXCHANGES_MAX, GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAMESPACES_MAX, PAGE_MAX, PUBLISH_BYTES_MAX,
+    PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX, RECEIPTS_MAX, WAIT_MAX_MS,
 };
-use millpond_types::{Code, PublishOutcome};
+use millpond_types::{Code, LeaseNumber, PublishOutcome, Receipt, TopicNumber};
 
 use crate::script::{self, Line, Names};
 use crate::shell::Shell;
@@ -70,14 +70,58 @@ fn so_many_are_set_up_and_one_more_is_refused() {
 #[test]
 fn a_lease_is_not_shorter_and_not_longer_than_it_may_be() {
     let mut shell = Shell::new();
-    for millis in [LEASE_MIN.0 - 1, LEASE_MAX.0 + 1] {
-        let told = say(&mut shell, &format!("receive lease={millis}ms"));
-        assert!(
-            refusal(&told).is_some_and(|(code, why)| code == Code::ArgumentInvalid && why.contains("100 ms to 12 h"))
-        );
+    say(&mut shell, "begin s1");
+    let asked =
+        |millis: u64| [format!("receive lease={millis}ms"), format!("attach s1.{millis} lease={millis}ms max=1")];
+    for text in [LEASE_MIN.0 - 1, LEASE_MAX.0 + 1].into_iter().flat_map(asked) {
+        let told = say(&mut shell, &text);
+        let (code, why) = refusal(&told).unwrap_or_else(|| panic!("{text}: {told:?}"));
+        assert!(code == Code::ArgumentInvalid && why.contains("100 ms to 12 h"), "{text}: {code:?}: {why}");
     }
-    for millis in [LEASE_MIN.0, LEASE_MAX.0] {
-        assert_eq!(refusal(&say(&mut shell, &format!("receive lease={millis}ms"))), None);
+    for text in [LEASE_MIN.0, LEASE_MAX.0].into_iter().flat_map(asked) {
+        assert_eq!(refusal(&say(&mut shell, &text)), None, "{text}");
+    }
+}
+
+/// A run of receipts is one in a frame, however many it names.
+#[test]
+fn a_call_names_so_many_receipts_in_however_few_runs() {
+    let mut shell = Shell::new();
+    let receipt = Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(1) };
+    let mut ack = |counts: [u32; 2]| {
+        let receipts = counts.map(|count| ReceiptRun { first: receipt, count }).into();
+        let finish = Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None };
+        answers(&mut shell, vec![Command::Finish(finish)]).pop().expect("it is answered").1
+    };
+    let half = RECEIPTS_MAX as u32 / 2;
+    assert_eq!(refusal(&ack([half, half])), None);
+    let told = ack([half, half + 1]);
+    assert!(refusal(&told).is_some_and(|(code, why)| code == Code::LimitExceeded && why.contains("10001")), "{told:?}");
+}
+
+/// Also where it comes from no frame, as that of a program that the broker is part of does.
+#[test]
+fn a_publish_holds_so_many_messages_and_so_many_bytes() {
+    let publish = |text: &str| {
+        let Command::Publish(publish) = command(text) else { unreachable!("it is one") };
+        publish
+    };
+    let bytes_of = |publish: &Publish| publish.runs.iter().map(|run| run.block.len()).sum::<usize>();
+    let envelope = bytes_of(&publish("publish a x")) - 1;
+    let of_messages = |count: usize| publish(&format!("publish a{} + b x", " x".repeat(count - 1)));
+    let of_bytes = |bytes: usize| publish(&format!("publish a {} + b x", "x".repeat(bytes - 2 * envelope - 1)));
+    assert_eq!(bytes_of(&of_bytes(PUBLISH_BYTES_MAX)), PUBLISH_BYTES_MAX);
+    for (fits, over) in [
+        (of_messages(PUBLISH_MESSAGES_MAX), of_messages(PUBLISH_MESSAGES_MAX + 1)),
+        (of_bytes(PUBLISH_BYTES_MAX), of_bytes(PUBLISH_BYTES_MAX + 1)),
+    ] {
+        let mut shell = Shell::new();
+        let told = answers(&mut shell, vec![Command::Publish(over)]).pop().expect("it is answered").1;
+        let is_told = refusal(&told).is_some_and(|(code, why)| code == Code::LimitExceeded && why.contains("in parts"));
+        assert!(is_told, "one more is refused");
+        let told = answers(&mut shell, vec![Command::Publish(fits)]).pop().expect("it is answered").1;
+        let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
+        assert!(outcomes.iter().all(|of| matches!(of.outcome, PublishOutcome::Queued { .. })), "{outcomes:?}");
     }
 }
 

@@ -75,7 +75,14 @@ fn small() -> Shell {
 
 /// Nothing more fits, and what others hold does.
 fn is_full(shell: &mut Shell) {
-    for text in ["pause very/much", "pause very/*", "namespace other", "group audit", "exchange other kind=fanout"] {
+    for text in [
+        "pause very/much",
+        "pause very/*",
+        "namespace other",
+        "namespace default + very/much/* weight=2",
+        "group audit",
+        "exchange other kind=fanout",
+    ] {
         assert!(is_refused(&say(shell, text)), "{text}");
     }
 }

@@ -75,21 +75,24 @@ fn limits_hold_over_all_blocks_of_a_publish() {
     assert_eq!((taken.count, taken.too_large), (4, vec![too_large(1, 4), too_large(2, 5)]));
     assert_eq!(take(&[], small).unwrap_err().code, Code::ArgumentInvalid);
 
-    let mut payload = Vec::new();
-    let half = block(&vec![(&b""[..], &b""[..]); PUBLISH_MESSAGES_MAX / 2 + 1]);
-    put_sized(&half, &mut payload);
-    put_sized(&half, &mut payload);
-    let mut ends = Vec::new();
-    let mut reader = Reader::new(BytesMut::from(&payload[..]), small, &mut ends);
-    Block::take(&mut reader).unwrap();
-    assert_eq!(Block::take(&mut reader).unwrap_err().code, Code::LimitExceeded);
-
-    let body = vec![0; PUBLISH_BYTES_MAX / 2];
     let large = Limits { body_max: u32::MAX, ..Limits::default() };
-    let mut payload = Vec::new();
-    put_sized(&block(&[(b"", &body)]), &mut payload);
-    put_sized(&block(&[(b"", &body)]), &mut payload);
-    let mut reader = Reader::new(BytesMut::from(&payload[..]), large, &mut ends);
-    Block::take(&mut reader).unwrap();
-    assert_eq!(Block::take(&mut reader).unwrap_err().code, Code::LimitExceeded);
+    let both = |first: &[u8], second: &[u8]| {
+        let mut payload = Vec::new();
+        put_sized(first, &mut payload);
+        put_sized(second, &mut payload);
+        let mut ends = Vec::new();
+        let mut reader = Reader::new(BytesMut::from(&payload[..]), large, &mut ends);
+        Block::take(&mut reader).unwrap();
+        Block::take(&mut reader).map(|_| ()).map_err(|bad| bad.code)
+    };
+    let of_messages = |count: usize| block(&vec![(&b""[..], &b""[..]); count]);
+    let half = PUBLISH_MESSAGES_MAX / 2;
+    assert_eq!(both(&of_messages(half), &of_messages(half)), Ok(()));
+    assert_eq!(both(&of_messages(half), &of_messages(half + 1)), Err(Code::LimitExceeded));
+
+    let envelope = block(&[(b"", b"")]).len();
+    let of_bytes = |count: usize| block(&[(b"", &vec![0; count - envelope])]);
+    let half = PUBLISH_BYTES_MAX / 2;
+    assert_eq!(both(&of_bytes(half), &of_bytes(half)), Ok(()));
+    assert_eq!(both(&of_bytes(half), &of_bytes(half + 1)), Err(Code::LimitExceeded));
 }

@@ -58,7 +58,7 @@ struct Watched {
 
 /// Serves until the task is ended.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: PathBuf, files: OpenFiles) {
-    let mut places = Places { free: Arc::new(Semaphore::new(CONNECTIONS_MAX)), taken: VecDeque::new() };
+    let mut places = Places::new();
     let watched = Arc::new(Watched { shared, data });
     let routes = Router::new()
         .route("/health", get(health))
@@ -75,7 +75,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: Path
         let (routes, has_asked) = (routes.clone(), Arc::new(AtomicBool::new(false)));
         let asked = has_asked.clone();
         let task = tokio::spawn(async move {
-            exchange(stream, routes, &asked).await;
+            exchange(stream, routes, &asked, Times { head: HEAD, exchange: EXCHANGE }).await;
             drop(place);
         });
         places.taken.push_back(Taken { since: Instant::now(), has_asked, task: task.abort_handle() });
@@ -96,6 +96,10 @@ struct Taken {
 }
 
 impl Places {
+    fn new() -> Places {
+        Places { free: Arc::new(Semaphore::new(CONNECTIONS_MAX)), taken: VecDeque::new() }
+    }
+
     /// The next place that is free, or that of the oldest connection that has not asked anything.
     async fn next(&mut self) -> OwnedSemaphorePermit {
         loop {
@@ -121,16 +125,22 @@ impl Places {
     }
 }
 
+/// How long a connection may take: until its request is there, and to its end.
+struct Times {
+    head: Duration,
+    exchange: Duration,
+}
+
 /// One request and its answer. There is nobody to tell when it fails: the client is gone, slow, or speaks something else.
-async fn exchange(stream: TcpStream, routes: Router, has_asked: &AtomicBool) {
+async fn exchange(stream: TcpStream, routes: Router, has_asked: &AtomicBool, times: Times) {
     let mut http = http1::Builder::new();
-    http.keep_alive(false).max_buf_size(HEADER_MAX).timer(TokioTimer::new()).header_read_timeout(HEAD);
+    http.keep_alive(false).max_buf_size(HEADER_MAX).timer(TokioTimer::new()).header_read_timeout(times.head);
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(|request| {
         has_asked.store(true, Ordering::Relaxed);
         routes.call(request)
     });
-    match timeout(EXCHANGE, http.serve_connection(TokioIo::new(stream), service)).await {
+    match timeout(times.exchange, http.serve_connection(TokioIo::new(stream), service)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection ended early"),
         Err(_) => tracing::debug!("an HTTP client took too long for its answer"),
@@ -210,6 +220,7 @@ fn resident_bytes() -> Option<u64> {
 mod tests {
     use std::future::pending;
 
+    use tokio::io::AsyncWriteExt;
     use tokio::task::JoinHandle;
 
     use super::*;
@@ -249,5 +260,37 @@ mod tests {
         first.abort();
         let third = places.connect(true).await;
         assert!(!asked.is_finished() && !second.is_finished() && !third.is_finished());
+    }
+
+    #[tokio::test]
+    async fn so_many_connections_have_a_place_and_the_next_one_takes_that_of_another() {
+        let mut places = Places::new();
+        let mut tasks = Vec::new();
+        for _ in 0..64 {
+            tasks.push(places.connect(false).await);
+        }
+        assert!(!tasks.iter().any(JoinHandle::is_finished));
+        places.connect(false).await;
+        assert!(tasks.swap_remove(0).await.is_err_and(|end| end.is_cancelled()));
+        assert!(!tasks.iter().any(JoinHandle::is_finished));
+    }
+
+    /// Each of the two times by itself: the other one would take too long.
+    #[tokio::test]
+    async fn a_connection_ends_without_its_request_and_without_its_answer() {
+        let (short, long) = (Duration::from_millis(50), PATIENCE * 100);
+        let never = Router::new().route("/", get(async || pending::<()>().await));
+        let begun = "GET / HTTP/1.1\r\nHost: x\r\n";
+        for (sent, times) in [
+            (begun.to_owned(), Times { head: short, exchange: long }),
+            (begun.to_owned() + "\r\n", Times { head: long, exchange: short }),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            client.write_all(sent.as_bytes()).await.unwrap();
+            let stream = listener.accept().await.unwrap().0;
+            let ends = exchange(stream, never.clone(), &AtomicBool::new(false), times);
+            timeout(PATIENCE, ends).await.expect("it is held for ever");
+        }
     }
 }

@@ -273,12 +273,15 @@ fn a_connection_that_drains_waits_for_its_answers_and_not_for_receives() {
 #[test]
 fn the_filters_of_a_connection_list_so_many_names_and_no_more() {
     let mut rig = Rig::new();
-    let names = |from: usize| (from..from + 1000).map(|at| TopicName::try_from(format!("t/{at}").as_str()).unwrap());
-    let receive = |at: usize| {
+    let topics = |from: usize, count: usize| {
+        let names = (from..from + count).map(|at| TopicName::try_from(format!("t/{at}").as_str()).unwrap());
+        millpond_types::Filter::Topics(names.collect())
+    };
+    let receive = |at: usize, count: usize| {
         Asked::Receive(frame::Receive {
             namespace: NamespaceName::default(),
             group: Default::default(),
-            filter: millpond_types::Filter::Topics(names(at * 1000).collect()),
+            filter: topics(at * 1000, count),
             messages: 1,
             bytes: 1000,
             lease: None,
@@ -287,15 +290,27 @@ fn the_filters_of_a_connection_list_so_many_names_and_no_more() {
             request: None,
         })
     };
+    let attach = |consumer: u32, count: usize| match attach() {
+        Asked::Attach(any) => Asked::Attach(frame::Attach { consumer, filter: topics(100_000, count), ..any }),
+        _ => unreachable!("it is one"),
+    };
+    let is_refused = |said: Vec<(u32, Response)>| {
+        assert!(matches!(said[..], [(5, Response::Error { code: Code::LimitExceeded, .. })]), "{said:?}");
+    };
     let most = NAMES_MAX / 1000;
-    (0..most).for_each(|at| rig.accept(receive(at)).unwrap());
+    (0..most).for_each(|at| rig.accept(receive(at, 1000)).unwrap());
+    rig.accept(receive(most, NAMES_MAX % 1000)).unwrap();
     assert!(rig.said().is_empty(), "so many are let in");
-    rig.accept(receive(most)).unwrap();
-    let said = rig.said();
-    assert!(matches!(said[..], [(5, Response::Error { code: Code::LimitExceeded, .. })]), "{said:?}");
-    // One that is answered makes room for another.
+    rig.accept(receive(most + 1, 1)).unwrap();
+    is_refused(rig.said());
+    // One that is answered makes room for another, or for a consumer.
     rig.output(Out::Reply { index: 0, reply: Reply::Received(Vec::new()) }).unwrap();
-    rig.accept(receive(most)).unwrap();
+    rig.accept(Asked::SessionBegin { session: SessionId(7), resume: Default::default(), held: Vec::new() }).unwrap();
+    rig.accept(attach(1, 1000)).unwrap();
     assert!(matches!(rig.said()[..], [(5, Response::Received(_))]));
+    for one_more in [receive(most + 1, 1), attach(2, 1)] {
+        rig.accept(one_more).unwrap();
+        is_refused(rig.said());
+    }
     rig.end();
 }
