@@ -289,7 +289,8 @@ mod tests {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             client.write_all(sent.as_bytes()).await.unwrap();
             let stream = listener.accept().await.unwrap().0;
-            let ends = exchange(stream, never.clone(), &AtomicBool::new(false), times);
+            let has_asked = AtomicBool::new(false);
+            let ends = exchange(stream, never.clone(), &has_asked, times);
             timeout(PATIENCE, ends).await.expect("it is held for ever");
         }
     }
