@@ -168,10 +168,12 @@ impl End {
         topics: Vec<TopicName>,
     ) -> Result<Option<Heard>, Violation> {
         let asked = self.answered(correlation)?;
-        let Asked::Publish { level, .. } = asked else {
-            return Err(Violation::back(format!("{asked:?} is answered as a publish")));
-        };
-        Ok(Some(Heard::Reply(asked, Reply::Published { level, outcomes, topics })))
+        match asked {
+            Asked::Publish { level, .. } => Ok(Some(Heard::Reply(asked, Reply::Published { level, outcomes, topics }))),
+            // Its other half was not done.
+            Asked::Forward { .. } => Err(Violation::halves(format!("{asked:?} is answered as a publish"))),
+            _ => Err(Violation::back(format!("{asked:?} is answered as a publish"))),
+        }
     }
 
     fn answered(&mut self, correlation: u32) -> Result<Asked, Violation> {
