@@ -9,11 +9,8 @@ const CANARY_LIVES: u64 = 2000;
 /// Canaries that another checker may come upon first, for the fault breaks its promise as well: only under ageing does who stands in
 /// for others inherit how long they have waited, and who has not risen stands behind others; and whoever goes before a higher
 /// priority has more than its turn beside that.
-const COMES_FIRST: [(Canary, Checker); 3] = [
-    (Canary::Ageing, Checker::Coalescing),
-    (Canary::Ageing, Checker::Priority),
-    (Canary::Priority, Checker::Fairness),
-];
+const COMES_FIRST: [(Canary, Checker); 3] =
+    [(Canary::Ageing, Checker::Coalescing), (Canary::Ageing, Checker::Priority), (Canary::Priority, Checker::Fairness)];
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
