@@ -9,8 +9,8 @@ use millpond_types::{
 };
 use proptest::prelude::*;
 
+use crate::ask::asked;
 use crate::history::config;
-use crate::script::{self, Line, Names};
 use crate::shell::Shell;
 
 const TOPICS: [&str; 3] = ["a", "b/1", "b/2"];
@@ -97,7 +97,7 @@ impl Run {
     }
 
     fn ask(&mut self, text: &str) -> Reply {
-        self.command(script::command(&Line::new(text), text, &Names::default()))
+        self.command(asked(text))
     }
 
     fn command(&mut self, command: Command) -> Reply {

@@ -5,7 +5,7 @@ use millpond_core::fact::{Fact, Victims};
 use millpond_core::output::{Output, Reply};
 use millpond_types::{FinishOutcome, LeaseNumber, Millis, NamespaceName, Receipt, SessionId};
 
-use crate::script::{self, Line, Names};
+use crate::ask::asked;
 use crate::shell::Shell;
 
 /// More than two slices, each a run of its own.
@@ -13,13 +13,9 @@ const LEASES: usize = 2_500;
 /// Leases that end in one turn at most.
 const SLICE: usize = 1_000;
 
-fn command(text: &str) -> Command {
-    script::command(&Line::new(text), text, &Names::default())
-}
-
 fn say(shell: &mut Shell, text: &str) -> Vec<Output> {
     let ticket = shell.ticket();
-    shell.turn(vec![(ticket, command(text))])
+    shell.turn(vec![(ticket, asked(text))])
 }
 
 /// A session that holds so many leases, of two topics.
@@ -27,7 +23,7 @@ fn holding() -> (Shell, Vec<Receipt>) {
     let mut shell = Shell::new();
     say(&mut shell, "namespace default retry=head");
     let publishes: Vec<_> =
-        (0..LEASES).map(|at| (shell.ticket(), command(["publish a x", "publish b x"][at % 2]))).collect();
+        (0..LEASES).map(|at| (shell.ticket(), asked(["publish a x", "publish b x"][at % 2]))).collect();
     shell.turn(publishes);
     say(&mut shell, "begin s1");
     let outputs = say(&mut shell, &format!("attach s1.1 max={LEASES}"));
@@ -58,7 +54,7 @@ fn leased(outputs: &[Output]) -> Vec<Receipt> {
 fn turns(shell: &mut Shell, first: &str) -> (Vec<usize>, Vec<Output>) {
     let mut commands = match first {
         "" => Vec::new(),
-        text => vec![(shell.ticket(), command(text))],
+        text => vec![(shell.ticket(), asked(text))],
     };
     let (mut ended, mut outputs) = (Vec::new(), Vec::new());
     loop {
@@ -180,7 +176,7 @@ fn no_turn_makes_more_dead_letters_than_a_slice_of_leases_that_are_of_many_messa
     say(&mut shell, &format!("attach s2.1 max={LEASES}"));
     shell.pass(1000, 1000);
     let ticket = shell.ticket();
-    let made = letters(&mut shell, vec![(ticket, command("end s2"))]);
+    let made = letters(&mut shell, vec![(ticket, asked("end s2"))]);
     assert_eq!((made.len(), made.iter().sum()), (3, LEASES as u32), "{made:?}");
     assert!(made[..2].iter().all(|made| (SLICE as u32..SLICE as u32 + share).contains(made)), "{made:?}");
     // And where no session holds them, than deadlines are decided in one.
@@ -237,7 +233,7 @@ fn who_is_next_to_lead_does_not_wait_for_what_others_leave_behind() {
         say(&mut shell, &format!("attach s{session}.1 group=audit c max={SLICE}"));
     }
     // Nearly all that ends in a turn: others get nothing of it.
-    let publishes = (0..SLICE - 50).map(|_| (shell.ticket(), command("publish c x"))).collect();
+    let publishes = (0..SLICE - 50).map(|_| (shell.ticket(), asked("publish c x"))).collect();
     assert_eq!(leased(&shell.turn(publishes)).len(), SLICE - 50);
     say(&mut shell, "resign s2.1");
     shell.pass(5_000, 5_000);
@@ -257,7 +253,7 @@ fn many_sessions_that_are_lost_at_once_expire_one_after_the_other() {
     say(&mut shell, "namespace default retry=head");
     for session in 1..=5 {
         for part in 0..6 {
-            let publishes = (0..100).map(|_| (shell.ticket(), command(&format!("publish t{part} x"))));
+            let publishes = (0..100).map(|_| (shell.ticket(), asked(&format!("publish t{part} x"))));
             let publishes = publishes.collect();
             shell.turn(publishes);
         }
@@ -303,7 +299,7 @@ fn a_session_that_begins_under_the_same_id_in_the_midst_gets_none_of_the_leases_
     // It claims all of them.
     let held = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
     let begin = SessionBegin { session: SessionId(1), resume: Millis::seconds(10), held };
-    let attach = command("attach s1.1 max=100");
+    let attach = asked("attach s1.1 max=100");
     let commands =
         [Command::SessionBegin(begin), attach].into_iter().map(|command| (shell.ticket(), command)).collect();
     let mut outputs = shell.turn(commands);
@@ -335,7 +331,7 @@ fn nobody_extends_a_lease_that_was_left_behind() {
     assert_eq!(extended(&mut shell, &last), 0);
     // Also not one who begins a session under the same id, by leaving it out of a heartbeat.
     let heartbeat = Command::Heartbeat { session: SessionId(1), except: vec![last[0]] };
-    let commands = [command("begin s1"), heartbeat].into_iter().map(|command| (shell.ticket(), command)).collect();
+    let commands = [asked("begin s1"), heartbeat].into_iter().map(|command| (shell.ticket(), command)).collect();
     let facts = shell.journal.facts.len();
     shell.turn(commands);
     let new = &shell.journal.facts[facts..];
@@ -376,7 +372,7 @@ fn sessions_that_come_and_go_under_one_id_leave_each_lease_behind_once() {
         }
         let again = |shell: &mut Shell| {
             let texts = if resumes { ["begin s1"; 10].as_slice() } else { &["begin s1", "end s1"].repeat(5) };
-            let commands = texts.iter().map(|text| (shell.ticket(), command(text))).collect();
+            let commands = texts.iter().map(|text| (shell.ticket(), asked(text))).collect();
             shell.turn(commands);
         };
         again(&mut shell);

@@ -1,7 +1,7 @@
 //! So many there may be, and one more is refused: the limits of `docs/semantics.md` that the core keeps. What is over goes when
 //! something else does.
 
-use millpond_core::command::{Command, Finish, FinishVerb, Publish, ReceiptRun, Ticket};
+use millpond_core::command::{Command, Finish, FinishVerb, Publish, ReceiptRun};
 use millpond_core::output::{Output, Reply};
 use millpond_types::limits::{
     BINDINGS_MAX, EXCHANGES_MAX, GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAMESPACES_MAX, PAGE_MAX, PUBLISH_BYTES_MAX,
@@ -9,25 +9,8 @@ use millpond_types::limits::{
 };
 use millpond_types::{Code, LeaseNumber, PublishOutcome, Receipt, TopicNumber};
 
-use crate::script::{self, Line, Names};
+use crate::ask::{answer, answers, asked, say};
 use crate::shell::Shell;
-
-fn command(text: &str) -> Command {
-    script::command(&Line::new(text), text, &Names::default())
-}
-
-fn answers(shell: &mut Shell, commands: Vec<Command>) -> Vec<(Ticket, Reply)> {
-    let commands = commands.into_iter().map(|command| (shell.ticket(), command)).collect();
-    let replies = shell.turn(commands).into_iter().filter_map(|output| match output {
-        Output::Reply { ticket, reply } => Some((ticket, reply)),
-        _ => None,
-    });
-    replies.collect()
-}
-
-fn say(shell: &mut Shell, text: &str) -> Reply {
-    answers(shell, vec![command(text)]).pop().expect("it is answered").1
-}
 
 fn refusal(reply: &Reply) -> Option<(Code, &str)> {
     match reply {
@@ -38,8 +21,8 @@ fn refusal(reply: &Reply) -> Option<(Code, &str)> {
 
 /// Makes so many, which is all that there may be: one more is refused with a word of why, and finds room when one is taken back.
 fn fill(shell: &mut Shell, most: usize, make: impl Fn(usize) -> String, undo: impl Fn(usize) -> String, why: &str) {
-    let told = answers(shell, (0..most).map(|at| command(&make(at))).collect());
-    assert!(told.len() == most && told.iter().all(|(_, reply)| refusal(reply).is_none()), "{}", make(0));
+    let told = answers(shell, (0..most).map(|at| asked(&make(at))).collect());
+    assert!(told.len() == most && told.iter().all(|reply| refusal(reply).is_none()), "{}", make(0));
     let told = say(shell, &make(most));
     let (code, detail) = refusal(&told).unwrap_or_else(|| panic!("{} is one too many: {told:?}", make(most)));
     assert!(code == Code::LimitExceeded && detail.contains(why), "{code:?}: {detail}");
@@ -91,7 +74,7 @@ fn a_call_names_so_many_receipts_in_however_few_runs() {
     let mut ack = |counts: [u32; 2]| {
         let receipts = counts.map(|count| ReceiptRun { first: receipt, count }).into();
         let finish = Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None };
-        answers(&mut shell, vec![Command::Finish(finish)]).pop().expect("it is answered").1
+        answer(&mut shell, Command::Finish(finish))
     };
     let half = RECEIPTS_MAX as u32 / 2;
     assert_eq!(refusal(&ack([half, half])), None);
@@ -103,7 +86,7 @@ fn a_call_names_so_many_receipts_in_however_few_runs() {
 #[test]
 fn a_publish_holds_so_many_messages_and_so_many_bytes() {
     let publish = |text: &str| {
-        let Command::Publish(publish) = command(text) else { unreachable!("it is one") };
+        let Command::Publish(publish) = asked(text) else { unreachable!("it is one") };
         publish
     };
     let bytes_of = |publish: &Publish| publish.runs.iter().map(|run| run.block.len()).sum::<usize>();
@@ -116,10 +99,10 @@ fn a_publish_holds_so_many_messages_and_so_many_bytes() {
         (of_bytes(PUBLISH_BYTES_MAX), of_bytes(PUBLISH_BYTES_MAX + 1)),
     ] {
         let mut shell = Shell::new();
-        let told = answers(&mut shell, vec![Command::Publish(over)]).pop().expect("it is answered").1;
+        let told = answer(&mut shell, Command::Publish(over));
         let is_told = refusal(&told).is_some_and(|(code, why)| code == Code::LimitExceeded && why.contains("in parts"));
         assert!(is_told, "one more is refused");
-        let told = answers(&mut shell, vec![Command::Publish(fits)]).pop().expect("it is answered").1;
+        let told = answer(&mut shell, Command::Publish(fits));
         let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
         assert!(outcomes.iter().all(|of| matches!(of.outcome, PublishOutcome::Queued { .. })), "{outcomes:?}");
     }
@@ -129,7 +112,7 @@ fn a_publish_holds_so_many_messages_and_so_many_bytes() {
 fn a_receive_waits_for_ten_minutes_at_most() {
     let mut shell = Shell::new();
     let ticket = shell.ticket();
-    assert!(shell.turn(vec![(ticket, command("receive wait=1h"))]).is_empty());
+    assert!(shell.turn(vec![(ticket, asked("receive wait=1h"))]).is_empty());
     shell.pass(WAIT_MAX_MS - 1, 0);
     assert!(shell.turn(Vec::new()).is_empty());
     shell.pass(1, 0);
@@ -141,15 +124,15 @@ fn a_receive_waits_for_ten_minutes_at_most() {
 #[test]
 fn the_topics_of_a_publish_times_the_groups_are_bounded() {
     let mut shell = Shell::new();
-    answers(&mut shell, (1..GROUPS_MAX).map(|at| command(&format!("group g{at}"))).collect());
+    answers(&mut shell, (1..GROUPS_MAX).map(|at| asked(&format!("group g{at}"))).collect());
     let publish = |topics: usize| {
         let parts: Vec<String> = (0..topics).map(|at| format!("t{at} x")).collect();
-        command(&format!("publish {}", parts.join(" + ")))
+        asked(&format!("publish {}", parts.join(" + ")))
     };
     let most = PUBLISH_PLACES_MAX / GROUPS_MAX;
-    let told = answers(&mut shell, vec![publish(most + 1)]).pop().expect("it is answered").1;
+    let told = answer(&mut shell, publish(most + 1));
     assert!(refusal(&told).is_some_and(|(code, why)| code == Code::LimitExceeded && why.contains("65536")), "{told:?}");
-    let told = answers(&mut shell, vec![publish(most)]).pop().expect("it is answered").1;
+    let told = answer(&mut shell, publish(most));
     let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
     assert!(outcomes.len() == most && outcomes.iter().all(|of| matches!(of.outcome, PublishOutcome::Queued { .. })));
 }

@@ -5,6 +5,7 @@
 //! pages read back are the same pages, that numbers only grow, and that every byte published is live or freed, once.
 
 mod agreement;
+mod ask;
 mod bare;
 mod checkpoint;
 mod coalesce;

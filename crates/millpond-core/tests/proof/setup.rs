@@ -7,30 +7,13 @@ use millpond_core::command::{Attach, Command, Finish, FinishVerb, ReceiptRun, Re
 use millpond_core::output::{Notice, Output, Reply};
 use millpond_types::{Binding, Code, Condition, ExchangeName, Filter, Millis, NamespaceName, RoutingKey, SessionId};
 
+use crate::ask::{answer, answers, asked, say};
 use crate::history::{name, receive};
-use crate::script::{self, Line, Names};
 use crate::shell::Shell;
 
 const ROOM: usize = 128 * 1024;
 /// More than there is room for of anything.
 const MANY: usize = 2_000;
-
-fn command(text: &str) -> Command {
-    script::command(&Line::new(text), text, &Names::default())
-}
-
-fn answer(shell: &mut Shell, command: Command) -> Reply {
-    let ticket = shell.ticket();
-    let replies = shell.turn(vec![(ticket, command)]).into_iter().filter_map(|output| match output {
-        Output::Reply { reply, .. } => Some(reply),
-        _ => None,
-    });
-    replies.last().expect("it is answered")
-}
-
-fn say(shell: &mut Shell, text: &str) -> Reply {
-    answer(shell, command(text))
-}
 
 fn is_refused(reply: &Reply) -> bool {
     match reply {
@@ -45,17 +28,9 @@ fn is_refused(reply: &Reply) -> bool {
 
 /// How many of some commands are taken.
 fn taken(shell: &mut Shell, commands: impl Iterator<Item = Command>) -> usize {
-    let commands: Vec<_> = commands.map(|command| (shell.ticket(), command)).collect();
+    let commands: Vec<_> = commands.collect();
     let asked = commands.len();
-    let refused: Vec<Ticket> = shell
-        .turn(commands)
-        .iter()
-        .filter_map(|output| match output {
-            Output::Reply { ticket, reply } if is_refused(reply) => Some(*ticket),
-            _ => None,
-        })
-        .collect();
-    asked - refused.len()
+    asked - answers(shell, commands).iter().filter(|reply| is_refused(reply)).count()
 }
 
 fn bind(at: usize) -> Command {
@@ -110,7 +85,7 @@ fn bindings_have_a_bound_together_and_make_room_when_they_go() {
 
 /// Pauses, which are small, until nothing is left of the room.
 fn taken_until_full(shell: &mut Shell) -> usize {
-    taken(shell, (0..900).map(|at| command(&format!("pause p{at}"))))
+    taken(shell, (0..900).map(|at| asked(&format!("pause p{at}"))))
 }
 
 #[test]
@@ -119,7 +94,7 @@ fn pauses_and_namespaces_have_a_bound_and_make_room_when_they_go() {
     let (mut namespaces, mut pauses) = (0, 0);
     // A namespace has so many pauses at most, and there may be many namespaces.
     while !is_refused(&say(&mut shell, &format!("namespace n{namespaces}"))) {
-        let names = (0..20).map(|at| command(&format!("pause {at}-{} ns=n{namespaces}", "p".repeat(400))));
+        let names = (0..20).map(|at| asked(&format!("pause {at}-{} ns=n{namespaces}", "p".repeat(400))));
         pauses += taken(&mut shell, names);
         namespaces += 1;
         assert!(namespaces < 100, "no end of them");
@@ -177,7 +152,7 @@ fn a_client_that_sets_up_as_much_as_it_can_leaves_room_for_others() {
         other => panic!("{other:?}"),
     }
     // With a session as well, which is bounded likewise.
-    let attached = taken(&mut shell, (1..MANY).map(|at| command(&format!("attach s1.{at} {at}/* max=1"))));
+    let attached = taken(&mut shell, (1..MANY).map(|at| asked(&format!("attach s1.{at} {at}/* max=1"))));
     assert!((2..20).contains(&attached), "{attached} consumers");
     let names = "a b c d e f";
     assert!(is_refused(&say(&mut shell, &format!("attach s1.{MANY} {names} max=1"))));
@@ -185,7 +160,7 @@ fn a_client_that_sets_up_as_much_as_it_can_leaves_room_for_others() {
     assert!(!is_refused(&say(&mut shell, &format!("attach s2.1 {names} max=1"))), "others have what they need");
     let ticket = ticket_of(&mut shell, 2);
     assert!(shell.turn(vec![(ticket, waiting(MANY))]).is_empty(), "and wait for what they like");
-    let publish = command("publish a x");
+    let publish = asked("publish a x");
     let ticket = shell.ticket();
     let delivered = |output: &Output| matches!(output, Output::Delivery { session: SessionId(2), .. });
     assert!(shell.turn(vec![(ticket, publish)]).iter().any(delivered), "and they work");
@@ -203,7 +178,7 @@ fn however_many_hold_much_who_needs_little_finds_room() {
         while names > 0 {
             number += 1;
             let filter = Filter::Topics((0..names).map(|at| long(session as usize, number * 1_000 + at)).collect());
-            let Command::Attach(any) = command(&format!("attach s{session}.{number} max=1")) else { unreachable!() };
+            let Command::Attach(any) = asked(&format!("attach s{session}.{number} max=1")) else { unreachable!() };
             if is_refused(&answer(&mut shell, Command::Attach(Attach { filter, ..any }))) {
                 names /= 2;
             }
@@ -246,7 +221,7 @@ fn open_receives_have_a_bound_together_and_make_room_when_they_end() {
 #[test]
 fn sessions_have_a_bound_and_make_room_when_they_end() {
     let mut shell = small();
-    let begun = taken(&mut shell, (2..MANY).map(|at| command(&format!("begin s{at}"))));
+    let begun = taken(&mut shell, (2..MANY).map(|at| asked(&format!("begin s{at}"))));
     assert!((50..500).contains(&begun), "{begun} sessions in {} bytes", ROOM / 2);
     assert!(is_refused(&say(&mut shell, "attach s1.1 max=1")));
     assert_eq!(say(&mut shell, "begin s1"), Reply::SessionBegun { resumed: true }, "who is there may resume");
@@ -261,7 +236,7 @@ fn come_and_go(shell: &mut Shell, from: u64) -> bool {
     (0..6).all(|nth| {
         shell.pass(1, 1);
         let texts: Vec<String> = some(from + 50 * nth).collect();
-        taken(shell, texts.iter().map(|text| command(text))) == texts.len()
+        taken(shell, texts.iter().map(|text| asked(text))) == texts.len()
     })
 }
 
@@ -285,7 +260,7 @@ fn lost_sessions_that_hold_nothing_give_way_to_newcomers_the_first_one_first() {
     assert!(is_refused(&say(&mut shell, &format!("attach s1000.3 {} max=1", listed(300)))));
     assert_eq!(shell.core.setup_bytes().1, before, "nobody goes for what has no room even without them");
     // Who is there gives way to nobody.
-    let begun = taken(&mut shell, (2_000..2_300).map(|at| command(&format!("begin s{at}"))));
+    let begun = taken(&mut shell, (2_000..2_300).map(|at| asked(&format!("begin s{at}"))));
     assert!((50..120).contains(&begun), "{begun} newcomers");
     for there in ["begin s1299", "begin s1000"] {
         assert_eq!(say(&mut shell, there), Reply::SessionBegun { resumed: true }, "{there}");
@@ -305,7 +280,7 @@ fn a_lost_session_that_holds_a_lease_or_an_office_gives_way_when_it_does_not() {
         say(&mut shell, &format!("begin s{session} resume=10m"));
         say(&mut shell, &format!("attach s{session}.1 group={group} max=1"));
     }
-    let publish = (shell.ticket(), command("publish a one two"));
+    let publish = (shell.ticket(), asked("publish a one two"));
     let mut held: BTreeMap<SessionId, Vec<ReceiptRun>> = BTreeMap::new();
     for output in shell.turn(vec![publish]) {
         if let Output::Delivery { session, leases, .. } = output {
@@ -313,7 +288,7 @@ fn a_lost_session_that_holds_a_lease_or_an_office_gives_way_when_it_does_not() {
         }
     }
     assert_eq!(held.len(), 3, "two and the leader have something");
-    taken(&mut shell, (2..6).map(|session| command(&format!("lose s{session}"))));
+    taken(&mut shell, (2..6).map(|session| asked(&format!("lose s{session}"))));
     assert!(come_and_go(&mut shell, 1_000));
     // Each is lost again at once.
     let resumed = |shell: &mut Shell, session: u64| {
@@ -383,6 +358,6 @@ fn edges_are_told_once_a_turn_what_an_exchange_has_become() {
         .collect();
     assert_eq!(told, [100]);
     shell.notices.clear();
-    taken(&mut shell, (100..101).map(bind).chain([command("exchange-delete events")]));
+    taken(&mut shell, (100..101).map(bind).chain([asked("exchange-delete events")]));
     assert!(matches!(shell.notices[..], [Notice::Exchange { exchange: None, .. }]), "{:?}", shell.notices);
 }

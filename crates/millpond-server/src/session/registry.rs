@@ -32,7 +32,8 @@ struct Entries {
     last: u64,
     /// Each output is looked up here, by a number that the broker itself gave out.
     connections: HashMap<u64, Arc<Outbox>, RandomState>,
-    sessions: HashMap<SessionId, (u64, Arc<Outbox>), RandomState>,
+    /// By numbers that clients may choose, so by std's hash, which nobody can make collide.
+    sessions: HashMap<SessionId, (u64, Arc<Outbox>)>,
 }
 
 impl Registry {

@@ -66,6 +66,7 @@ impl Reason {
 pub(super) struct Pressure {
     shares: Shares,
     reason: Option<Reason>,
+    /// Whether jobs wait, as of the last look.
     is_on_for_jobs: bool,
     /// When each was said last.
     said: [Option<Instant>; Reason::ALL.len()],

@@ -25,6 +25,7 @@ pub struct End {
     open: BTreeMap<u32, Asked>,
     /// Credit and heartbeats, which are not answered unless there is nobody for them: their session may have ended meanwhile.
     untold: BTreeSet<u32>,
+    /// The directory's, with which dedup ids are found.
     hash_key: [u64; 2],
     /// Which request began its session, if that is there as far as it was told.
     session: Option<u32>,

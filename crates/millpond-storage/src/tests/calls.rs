@@ -57,8 +57,13 @@ pub fn receive(messages: u32) -> Command {
 
 /// A turn with one command and what it leads to, a millisecond after the last, made durable.
 pub fn turn(opened: &mut Opened, command: Command) -> Vec<Output> {
+    turn_after(opened, 1, command)
+}
+
+/// The same, so many milliseconds after the last.
+pub fn turn_after(opened: &mut Opened, millis: u64, command: Command) -> Vec<Output> {
     let before = opened.core.now();
-    let now = Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) };
+    let now = Now { run: RunTime(before.run.0 + millis), wall: WallTime(before.wall.0 + millis) };
     let Opened { core, store, appender, committer, .. } = opened;
     core.set_time(now);
     core.submit(Ticket(1), command, appender);

@@ -13,7 +13,7 @@ use millpond_core::output::{Output, Reply};
 use millpond_core::page::Page;
 use millpond_types::{Code, Counts, Filter, GroupKind, GroupName, Millis, NamespaceName, Start, TopBy, TopicName};
 
-use crate::script::{self, Line, Names};
+use crate::ask::asked;
 use crate::shell::Shell;
 
 const TOPICS: usize = 2_500;
@@ -25,7 +25,7 @@ fn top() -> Command {
 
 fn publish(topic: &str, messages: usize) -> Command {
     let text = format!("publish {topic} m*{messages}");
-    script::command(&Line::new(&text), &text, &Names::default())
+    asked(&text)
 }
 
 fn filled(topics: usize) -> Shell {
