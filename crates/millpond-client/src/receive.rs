@@ -30,6 +30,10 @@ pub struct ReceiveOptions {
     pub wait: Duration,
     /// Each message ends as it is delivered, so it comes at most once, and there is nothing to finish. Off unless set.
     pub at_most_once: bool,
+    /// The name of this receive, drawn at random where `None`. A broker that has answered it tells the same leases again
+    /// within 30 s to whoever asks by it: to a program that keeps it and is started anew, say. With `at_most_once` it is
+    /// not asked for, as there are no leases to tell.
+    pub request: Option<RequestId>,
 }
 
 impl ReceiveOptions {
@@ -44,6 +48,7 @@ impl ReceiveOptions {
             lease: None,
             wait: Duration::ZERO,
             at_most_once: false,
+            request: None,
         }
     }
 }
@@ -57,9 +62,13 @@ impl Client {
     /// After `Timeout`, or when this is cancelled, messages may be leased that nobody knows of: they come again when their
     /// leases end. After `Unconfirmed`, which is of messages that come at most once, they may be lost.
     pub async fn receive(&self, options: ReceiveOptions) -> Result<Deliveries> {
-        let ReceiveOptions { namespace, group, filter, messages, bytes, lease, wait, at_most_once } = options;
+        let ReceiveOptions { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request } = options;
         let (lease, wait_ms) = (lease.map(millis), millis(wait));
-        let request = if at_most_once { None } else { Some(RequestId(draw("a request")?)) };
+        let request = match request {
+            _ if at_most_once => None,
+            None => Some(RequestId(draw("a request")?)),
+            named => named,
+        };
         let repeat = if at_most_once { Repeat::Never } else { Repeat::Harmless };
         let receive =
             Receive { namespace, group, filter, messages, bytes, lease, wait: wait_ms, at_most_once, request };

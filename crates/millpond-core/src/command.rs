@@ -475,6 +475,8 @@ pub enum LookWhich {
     One(Which),
     /// So many in the order of their delivery: ready ones, then those that are not ready yet, then leased ones.
     First(u32),
+    /// So many of those that are delayed or in retry, what is due first before others.
+    Due(u32),
 }
 
 /// One message of a topic.

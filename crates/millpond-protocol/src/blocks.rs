@@ -62,8 +62,12 @@ impl Wire for Block {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let bytes = from.sized(PUBLISH_BYTES_MAX - from.block_bytes)?;
-        from.block_bytes += bytes.len();
+        let length = u32::take(from)? as usize;
+        if length > PUBLISH_BYTES_MAX - from.block_bytes {
+            return Err(Bad::limit(format!("a publish holds at most {PUBLISH_BYTES_MAX} bytes: send it in parts")));
+        }
+        from.block_bytes += length;
+        let bytes = from.part(length)?;
         let room = PUBLISH_MESSAGES_MAX - from.messages;
         let block = prepare(bytes, from.limits.body_max, room, from.ends)?;
         from.messages += block.count as usize;
@@ -90,7 +94,9 @@ fn prepare(mut bytes: BytesMut, body_max: u32, room: usize, ends: &mut Vec<u32>)
             return Err(refused(Code::Malformed, "does not match its checksum".into()));
         }
         if count == room {
-            return Err(Bad::limit(format!("a publish holds at most {PUBLISH_MESSAGES_MAX} messages")));
+            return Err(Bad::limit(format!(
+                "a publish holds at most {PUBLISH_MESSAGES_MAX} messages: send it in parts"
+            )));
         }
         let (length, id_length) = (parts.length, parts.dedup_id.len());
         if id_length > 0 {

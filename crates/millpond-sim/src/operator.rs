@@ -77,9 +77,10 @@ impl Operator {
             }
             (2, Some((topic, _, Some(dedup_hash)))) => other(Command::Forget { topic, dedup_hash }, "forget"),
             (3, Some((topic, id, dedup))) => {
-                let which = match load.one_in(2) {
-                    true => LookWhich::First(load.between(1, 5) as u32),
-                    false => LookWhich::One(which(id, dedup, load.one_in(2))),
+                let which = match load.below(4) {
+                    0 => LookWhich::First(load.between(1, 5) as u32),
+                    1 => LookWhich::Due(load.between(1, 5) as u32),
+                    _ => LookWhich::One(which(id, dedup, load.one_in(2))),
                 };
                 other(Command::Look(Look { topic, which, group: None }), "looked at")
             }

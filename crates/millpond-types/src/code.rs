@@ -149,7 +149,11 @@ impl Code {
             Code::NamespaceChanged => {
                 ("namespace_changed", Fix, "the namespace is of another version than that which was to be changed")
             }
-            Code::MessageTooLarge => ("message_too_large", Fix, "the body or the headers are over the limit"),
+            Code::MessageTooLarge => (
+                "message_too_large",
+                Fix,
+                "the body is over the limit; a block with headers over theirs is `malformed`",
+            ),
             Code::DedupOff => ("dedup_off", Fix, "a dedup id was given, and the dedup window is off"),
             Code::DiskFull => ("disk_full", Retry, "the disk has no room for another journal segment"),
             Code::SequenceGap => ("sequence_gap", Fix, "a batch of the producer session is missing before this one"),

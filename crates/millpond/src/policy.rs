@@ -35,7 +35,7 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
 
 /// Sets a value by the name of its flag.
 fn set(overrides: &mut Overrides, key: &str, text: &str) -> Result<(), String> {
-    let number = || text.parse().map_err(|_| "expected a whole number".to_string());
+    let number = || quantity::number(text, "expected a whole number");
     match key {
         "lease" => overrides.lease = Some(quantity::millis(text)?),
         "max-failures" => overrides.max_failures = Some(number()?),
@@ -50,7 +50,8 @@ fn set(overrides: &mut Overrides, key: &str, text: &str) -> Result<(), String> {
         "run" => overrides.run = Some(number()?),
         "rate" => overrides.rate = Some(quantity::rate(text)?),
         "weight" => overrides.weight = Some(number()?),
-        "dispatch" | "ageing" | "retention-age" | "retention-count" => {
+        "dispatch" | "ageing" | "retention-age" | "retention-count" | "quota-messages" | "quota-bytes"
+        | "quota-topics" | "quota-connections" => {
             return Err("it is that of the whole namespace, and no rule says otherwise".into());
         }
         _ => return Err("no such value; a rule takes those of `millpond namespace set`, by the same names".into()),
@@ -151,10 +152,14 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
         dedup_window,
         max_in_flight,
         match max_waiting {
+            _ if *coalesce != Coalesce::Off => "one message waits in a topic at a time, for one is enough".into(),
             None => "any number of messages may wait in a topic".into(),
             Some(n) => format!("{n} messages may wait in a topic, delayed and retrying ones included"),
         },
         match (max_waiting, overflow) {
+            _ if *coalesce != Coalesce::Off => {
+                "nothing, for what comes to a topic where one waits is told of in coalesce".into()
+            }
             (None, _) => "nothing, for a topic is never full".into(),
             (Some(_), Overflow::Reject) => "a message that comes to a full topic is refused: topic_full".into(),
             (Some(_), Overflow::DropOldest) => {
@@ -250,9 +255,20 @@ mod tests {
             assert_eq!(again, values, "{text}");
         }
         assert!(!rule(r"a\* weight=2").unwrap().pattern.is_prefix);
+        for of_namespace in ["ageing=1s", "quota-topics=1", "retention-age=1d"] {
+            assert!(rule(&format!("a {of_namespace}")).unwrap_err().contains("of the whole namespace"));
+        }
         for bad in ["a", "a weight", "* weight=1", "a weight=x", "a colour=red", "a max-in-flight=", "a*b weight=1"] {
             assert!(rule(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn where_one_message_is_enough_no_more_may_wait() {
+        let policy = Policy { coalesce: Coalesce::KeepLatest, ..Policy::default() };
+        let meanings = meanings(&policy);
+        assert!(meanings.iter().any(|meaning| meaning.starts_with("one message waits in a topic")), "{meanings:?}");
+        assert!(!meanings.iter().any(|meaning| meaning.contains("any number")), "{meanings:?}");
     }
 
     #[test]

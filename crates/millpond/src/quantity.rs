@@ -1,5 +1,6 @@
 //! Durations, sizes, headers and the like as they are written on the command line and in the configuration.
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +12,9 @@ use millpond_types::{
 pub fn millis(text: &str) -> Result<Millis, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|why| format!("{why}; a duration is written with its unit: 100ms, 5s, 10m, 1h, 7d"))?;
+    if !duration.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err("time is counted in whole milliseconds: the shortest is 1ms".into());
+    }
     u64::try_from(duration.as_millis()).map(Millis).map_err(|_| "a duration this long never ends".into())
 }
 
@@ -42,9 +46,17 @@ pub fn dedup_id(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("a dedup id has at least one byte".into()) } else { Ok(text.to_owned()) }
 }
 
+/// A whole number. One that is too large is told as such, and everything else by what is expected in its place.
+pub fn number<N: FromStr<Err = ParseIntError>>(text: &str, expected: &str) -> Result<N, String> {
+    text.parse().map_err(|why: ParseIntError| match why.kind() {
+        IntErrorKind::PosOverflow => format!("{text} is too large"),
+        _ => expected.into(),
+    })
+}
+
 /// A number, or `none`.
-pub fn count_or_none<N: FromStr>(text: &str) -> Result<Option<N>, String> {
-    or_none(text, |text| text.parse().map_err(|_| "expected a whole number, or none".into()))
+pub fn count_or_none<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<Option<N>, String> {
+    or_none(text, |text| number(text, "expected a whole number, or none"))
 }
 
 /// Where a group starts: `earliest`, `latest`, a time, or how long ago.
@@ -76,7 +88,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         "T" | "TiB" => 40,
         _ => return Err("a size is written as 4096, 64K, 192M or 1GiB; units are powers of 1024".into()),
     };
-    let number: u64 = number.parse().map_err(|_| "a size begins with a whole number: 4096, 64K, 192M, 1GiB")?;
+    let number = self::number::<u64>(number, "a size begins with a whole number: 4096, 64K, 192M, 1GiB")?;
     number.checked_mul(1 << shift).ok_or_else(|| "a size this large is not of this world".into())
 }
 
@@ -186,8 +198,7 @@ pub fn rate(text: &str) -> Result<Option<Rate>, String> {
     let (period, burst) = rest.split_once(':').unwrap_or((rest, count));
     let period =
         if period.starts_with(|c: char| c.is_ascii_digit()) { millis(period)? } else { millis(&format!("1{period}"))? };
-    let number = |text: &str| text.parse().map_err(|_| form());
-    Ok(Some(Rate { count: number(count)?, period, burst: number(burst)? }))
+    Ok(Some(Rate { count: number(count, &form())?, period, burst: number(burst, &form())? }))
 }
 
 /// A rate as it may be written.
@@ -246,9 +257,17 @@ mod tests {
             assert_eq!(millis(text), Ok(Millis(expected)), "{text}");
             assert_eq!(millis(&millis_text(Millis(expected))), Ok(Millis(expected)), "{text}");
         }
-        for bad in ["", "5", "s", "-1s", "5 parsecs", "99999999999999999999s"] {
+        for bad in ["", "5", "s", "-1s", "5 parsecs", "99999999999999999999s", "500us", "1.0005s"] {
             assert!(millis(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_told_as_such() {
+        for why in [rate("5000000000/s").unwrap_err(), count_or_none::<u32>("5000000000").unwrap_err()] {
+            assert_eq!(why, "5000000000 is too large");
+        }
+        assert_eq!(count_or_none::<u32>("-1").unwrap_err(), "expected a whole number, or none");
     }
 
     #[test]

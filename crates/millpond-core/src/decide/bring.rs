@@ -35,6 +35,10 @@ impl Core {
             Command::Look(Look { topic, which, group }) => match *which {
                 LookWhich::One(which) => self.bring_which(topic, which).map(|_| ()),
                 LookWhich::First(count) => self.bring_first(topic, group.as_ref(), (count as usize).min(PAGE_MAX)),
+                LookWhich::Due(count) => match self.topic_in(topic, group.as_ref()) {
+                    Ok(slot) => self.bring_first_due(slot, (count as usize).min(PAGE_MAX)),
+                    Err(_) => Ok(()),
+                },
             },
             Command::Forget { topic, dedup_hash } => self.bring_dedup(&topic.namespace, *dedup_hash).map(|_| ()),
             _ => Ok(()),

@@ -17,7 +17,7 @@ use crate::output::{Found, Reply};
 use crate::page::RunPage;
 use crate::state::ageing::Head;
 use crate::state::line::InLine;
-use crate::state::topic::{Aside, AsideWhy, Level};
+use crate::state::topic::{Aside, AsideWhy, Level, Topic};
 use crate::state::{Now, State, TopicSlot};
 use crate::store::{Key, Want};
 
@@ -30,6 +30,7 @@ impl Core {
         let slot = self.topic_in(&look.topic, look.group.as_ref())?;
         let rows = match look.which {
             LookWhich::First(count) => self.first_messages(slot, (count as usize).min(PAGE_MAX)),
+            LookWhich::Due(count) => self.first_due(slot, (count as usize).min(PAGE_MAX)),
             LookWhich::One(which) => {
                 let (slot, id, place) = match look.group {
                     Some(_) => self.find(slot, which)?,
@@ -66,7 +67,19 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
         let due = self.state.now.wall + delay;
-        for (slot, MessageId { topic, priority, sequence }, _) in self.find_all(topic, which)? {
+        let found = self.find_all(topic, which)?;
+        let (slot, id, place) = found[0];
+        // What is due at once goes as what is ready goes, for as long as time has not come to it.
+        if let Some(expires) =
+            self.state.view(slot, id, place).row.expires.filter(|at| *at <= due && delay > Millis::ZERO)
+        {
+            let left = expires.since(self.state.now.wall).0;
+            let detail = format!(
+                "the TTL of message {id} ends in {left} ms, before that delay does, so nobody would be given it: ask for a shorter one"
+            );
+            return Err((Code::ArgumentInvalid, detail));
+        }
+        for (slot, MessageId { topic, priority, sequence }, _) in found {
             let group = self.state.topics[slot].group;
             self.commit(Fact::Rescheduled { topic, group, priority, sequence, due }, log);
         }
@@ -146,11 +159,27 @@ impl Core {
             });
             heads.max_by_key(|(rank, _)| *rank)?.1.next()
         });
-        let aside = || levels().flat_map(|level| level.aside.values().map(move |aside| (level, &**aside)));
         // What is behind is only looked at where what is before is not enough.
-        let resting = core::iter::once_with(|| self.resting(aside().take(ASIDE_MAX), limit)).flatten();
-        let leased = aside().take(ASIDE_MAX).filter(|(_, aside)| matches!(aside.state, AsideWhy::Leased(_)));
+        let resting = core::iter::once_with(|| self.resting(topic, limit)).flatten();
+        let leased = aside(topic).filter(|(_, aside)| matches!(aside.state, AsideWhy::Leased(_)));
         let pieces = ready.chain(resting.chain(leased).map(|(level, aside)| (level, Piece::Aside(aside))));
+        self.rows(topic, pieces, limit)
+    }
+
+    /// Of the messages that are not due those that are due first.
+    fn first_due(&self, slot: TopicSlot, limit: usize) -> Vec<Found<MessageView>> {
+        let topic = &self.state.topics[slot];
+        let pieces = self.resting(topic, limit).map(|(level, aside)| (level, Piece::Aside(aside)));
+        self.rows(topic, pieces, limit)
+    }
+
+    /// The first messages of some pieces, one by one.
+    fn rows<'a>(
+        &self,
+        topic: &'a Topic,
+        pieces: impl Iterator<Item = (&'a Level, Piece<'a>)>,
+        limit: usize,
+    ) -> Vec<Found<MessageView>> {
         let one_by_one = pieces.flat_map(|(level, piece)| {
             (0..piece.run().count).map(move |index| {
                 let id = topic.id(level.priority, Sequence(piece.run().first.0 + u64::from(index)));
@@ -160,12 +189,8 @@ impl Core {
         one_by_one.take(limit).collect()
     }
 
-    /// Of messages aside those that are not due, at most so many runs: the ones that are due first, in that order.
-    fn resting<'a>(
-        &self,
-        aside: impl Iterator<Item = (&'a Level, &'a Aside)>,
-        limit: usize,
-    ) -> impl Iterator<Item = (&'a Level, &'a Aside)> {
+    /// Of the messages of a topic that are not due, at most so many runs: the ones that are due first, in that order.
+    fn resting<'a>(&self, topic: &'a Topic, limit: usize) -> impl Iterator<Item = (&'a Level, &'a Aside)> {
         let Now { run, wall } = self.state.now;
         let place = |(level, aside): (&Level, &Aside)| {
             let rests = match aside.state {
@@ -175,7 +200,7 @@ impl Core {
             };
             Some((rests, Reverse(level.priority), aside.run.first))
         };
-        let mut resting: Vec<_> = aside.filter_map(|piece| Some((place(piece)?, piece))).collect();
+        let mut resting: Vec<_> = aside(topic).filter_map(|piece| Some((place(piece)?, piece))).collect();
         if limit < resting.len() {
             resting.select_nth_unstable_by_key(limit, |(place, _)| *place);
             resting.truncate(limit);
@@ -183,6 +208,12 @@ impl Core {
         resting.sort_unstable_by_key(|(place, _)| *place);
         resting.into_iter().map(|(_, piece)| piece)
     }
+}
+
+/// The runs of a topic that are aside, the highest priority first, as far as a look goes over them.
+fn aside(topic: &Topic) -> impl Iterator<Item = (&Level, &Aside)> {
+    let levels = topic.levels.iter().rev();
+    levels.flat_map(|level| level.aside.values().map(move |aside| (level, &**aside))).take(ASIDE_MAX)
 }
 
 /// Messages in one state.

@@ -36,8 +36,13 @@ struct ByGroup(Vec<(GroupNumber, Usage)>);
 /// A quota that is used up.
 struct Over {
     what: &'static str,
+    /// What is held where it is most, what the call itself takes before and gives back counted.
     used: u64,
+    /// What one more message takes.
+    needs: u64,
     limit: u64,
+    /// Whether the call itself takes or gives back something, of which nothing is done where it is refused.
+    with_own: bool,
 }
 
 impl Core {
@@ -94,19 +99,20 @@ impl Core {
             })
         };
         let is_named = pending.is_some_and(|pending| pending.topics.contains(&part.run.topic));
+        let with_own = pending.is_some_and(|pending| !pending.is_empty());
         let over = |what, limit: Option<u64>, of: fn(&Usage) -> u64| {
             let limit = limit?;
             let needs = groups.iter().map(|group| (*group, of(&self.needs_in(*group, part, terms, is_named))));
             let needs = needs.filter(|(_, needs)| *needs > 0).map(|(group, needs)| (used_in(group, of), needs));
-            let used = needs.filter(|(used, needs)| used + needs > limit).map(|(used, _)| used).max()?;
-            Some(Over { what, used, limit })
+            let (used, needs) = needs.filter(|(used, needs)| used + needs > limit).max()?;
+            Some(Over { what, used, needs, limit, with_own })
         };
         if let Some(over) = over("topics", quotas.topics, |usage| usage.topics) {
             return Err((count, over));
         }
-        if let Taking::One { latest } = terms.taking {
-            // One by one where their bytes count, for each takes the place of the one before.
-            let count = if latest && quotas.bytes.is_some() { 1 } else { count };
+        if let Taking::One { .. } = terms.taking {
+            // One by one where their bytes count, for one that is too large leaves the place to the next.
+            let count = if quotas.bytes.is_some() { 1 } else { count };
             let over = over("messages", quotas.messages, |usage| usage.messages)
                 .or_else(|| over("bytes", quotas.bytes, |usage| usage.bytes));
             return over.map_or(Ok(count), |over| Err((count, over)));
@@ -116,7 +122,7 @@ impl Core {
         if let Some(limit) = quotas.messages {
             let used = used(|usage| usage.messages);
             match limit.saturating_sub(used) {
-                0 => return Err((count, Over { what: "messages", used, limit })),
+                0 => return Err((count, Over { what: "messages", used, needs: 1, limit, with_own })),
                 room => fitting = u64::from(fitting).min(room) as u32,
             }
         }
@@ -124,8 +130,9 @@ impl Core {
             let used = used(|usage| usage.bytes);
             let room = limit.saturating_sub(used);
             if part.bytes(0..1) > room {
-                let too_large = (0..count).take_while(|at| part.bytes(*at..at + 1) > room).count();
-                return Err((too_large as u32, Over { what: "bytes", used, limit }));
+                let too_large = (0..count).map(|at| part.bytes(at..at + 1)).take_while(|bytes| *bytes > room);
+                let (many, needs) = too_large.fold((0, u64::MAX), |(many, least), bytes| (many + 1, least.min(bytes)));
+                return Err((many, Over { what: "bytes", used, needs, limit, with_own }));
             }
             fitting = part.fitting(room).min(fitting);
         }
@@ -183,6 +190,12 @@ impl Core {
     }
 }
 
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.credit.0.is_empty() && self.taken.0.is_empty()
+    }
+}
+
 impl ByGroup {
     fn of(&self, group: GroupNumber) -> Usage {
         self.0.iter().find(|(of, _)| *of == group).map(|(_, usage)| *usage).unwrap_or_default()
@@ -200,9 +213,14 @@ impl ByGroup {
 
 impl Over {
     fn refusal(&self, namespace: &NamespaceName) -> PublishOutcome {
-        let Over { what, used, limit } = self;
+        let Over { what, used, needs, limit, with_own } = self;
+        let holds = if *with_own {
+            format!("with what the same call stores and acks, namespace {namespace} would hold {used} {what}")
+        } else {
+            format!("namespace {namespace} holds {used} {what}")
+        };
         let detail = format!(
-            "namespace {namespace} holds {used} {what} and may hold {limit}: finish or purge some, or raise quota-{what}"
+            "{holds} and may hold {limit}, and {needs} more are needed: finish or purge some, or raise quota-{what}"
         );
         PublishOutcome::Refused { code: Code::QuotaExceeded, detail }
     }

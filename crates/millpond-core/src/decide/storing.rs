@@ -26,6 +26,7 @@ use crate::state::dedup::FOREVER;
 const DETAILS_MAX: usize = 64 * 1024;
 /// What the outcome of a message takes in a frame at most, its detail apart.
 const OUTCOME: usize = 40;
+const OVER_BEFORE_DUE: &str = "a TTL counts from the publish, and this one, or that of the policy, ends before the delay does, so nobody would be given the message: ask for a shorter delay or another ttl";
 const _: () = assert!(PUBLISH_MESSAGES_MAX * OUTCOME + DETAILS_MAX < FRAME_MAX);
 
 pub(super) type Runs = Vec<OutcomeRun<PublishOutcome>>;
@@ -67,6 +68,13 @@ pub(super) struct Terms {
     /// `None` where the window is off.
     pub(super) dedup_until: Option<WallTime>,
     pub(super) taking: Taking,
+}
+
+impl Terms {
+    /// Whether nobody would ever be given the message.
+    fn is_over_before_due(&self) -> bool {
+        self.due.is_some_and(|due| self.expires.is_some_and(|expires| expires <= due))
+    }
 }
 
 /// What a topic takes in.
@@ -125,6 +133,9 @@ impl Core {
     pub(super) fn store_part(&mut self, part: Part<'_>, terms: &Terms, storing: &mut Storing<'_>) {
         if part.range.is_empty() {
             return;
+        }
+        if terms.is_over_before_due() {
+            return push(&mut storing.outcomes, part.count(), refusal(Code::ArgumentInvalid, OVER_BEFORE_DUE));
         }
         if self.disk_full {
             return push(&mut storing.outcomes, part.count(), refusal(Code::DiskFull, DISK_FULL));

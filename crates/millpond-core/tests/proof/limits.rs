@@ -5,9 +5,9 @@ use millpond_core::command::{Command, Finish, FinishVerb, Publish, ReceiptRun};
 use millpond_core::output::{Output, Reply};
 use millpond_types::limits::{
     BINDINGS_MAX, EXCHANGES_MAX, GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAMESPACES_MAX, PAGE_MAX, PUBLISH_BYTES_MAX,
-    PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX, RECEIPTS_MAX, WAIT_MAX_MS,
+    PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX, RECEIPTS_MAX, TOP_MAX, WAIT_MAX_MS,
 };
-use millpond_types::{Code, LeaseNumber, PublishOutcome, Receipt, TopicNumber};
+use millpond_types::{Code, LeaseNumber, MessageState, PublishOutcome, Receipt, TopicNumber};
 
 use crate::ask::{answer, answers, asked, say};
 use crate::shell::Shell;
@@ -48,6 +48,41 @@ fn so_many_are_set_up_and_one_more_is_refused() {
         |at| format!("namespace-delete n{at}"),
         "at most 10000",
     );
+}
+
+/// The answer to what is gone over in slices, a turn each.
+fn listed(shell: &mut Shell, text: &str) -> Reply {
+    let mut told = answers(shell, vec![asked(text)]);
+    while told.is_empty() {
+        told = answers(shell, Vec::new());
+    }
+    told.remove(0)
+}
+
+#[test]
+fn no_answer_has_more_rows_than_a_page() {
+    let mut shell = Shell::new();
+    let (most, more) = (PAGE_MAX, PAGE_MAX + 1);
+    say(&mut shell, &format!("publish a m*{more}"));
+    say(&mut shell, &format!("publish a d*{more} delay=1h"));
+    for of in ["first", "due"] {
+        let Reply::Messages(found) = say(&mut shell, &format!("look a {of}={more}")) else { panic!() };
+        let due = found.iter().filter(|found| matches!(found.row.state, MessageState::Delayed { .. })).count();
+        assert_eq!((found.len(), due), (most, if of == "due" { most } else { 0 }));
+    }
+    let topics: Vec<String> = (0..most).map(|at| format!("t{at} x")).collect();
+    say(&mut shell, &format!("publish {}", topics.join(" + ")));
+    let Reply::Topics(rows) = listed(&mut shell, &format!("topics limit={more}")) else { panic!() };
+    assert_eq!(rows.len(), most);
+    let Reply::Topics(rows) = listed(&mut shell, &format!("top limit={more}")) else { panic!() };
+    assert_eq!(rows.len(), TOP_MAX);
+
+    say(&mut shell, "namespace default on_expiry=dead");
+    say(&mut shell, &format!("publish a e*{more} ttl=1s"));
+    shell.pass(2_000, 2_000);
+    answers(&mut shell, Vec::new());
+    let Reply::Dead { rows, next } = listed(&mut shell, &format!("dead limit={more}")) else { panic!() };
+    assert!(rows.len() == most && !next.is_empty(), "{} rows", rows.len());
 }
 
 #[test]

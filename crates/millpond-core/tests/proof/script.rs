@@ -195,7 +195,10 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "look" => {
             let which = match line.words.get(1) {
                 Some(word) => LookWhich::One(line.which(word, names)),
-                None => LookWhich::First(line.number("first").unwrap_or(100)),
+                None => match line.number("due") {
+                    Some(count) => LookWhich::Due(count),
+                    None => LookWhich::First(line.number("first").unwrap_or(100)),
+                },
             };
             Command::Look(Look { topic: line.topic(), which, group: line.option("group").map(|_| group) })
         }

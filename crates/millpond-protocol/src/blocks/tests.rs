@@ -83,16 +83,17 @@ fn limits_hold_over_all_blocks_of_a_publish() {
         let mut ends = Vec::new();
         let mut reader = Reader::new(BytesMut::from(&payload[..]), large, &mut ends);
         Block::take(&mut reader).unwrap();
-        Block::take(&mut reader).map(|_| ()).map_err(|bad| bad.code)
+        Block::take(&mut reader).map(|_| ()).map_err(|bad| (bad.code, bad.what.into_owned()))
     };
+    let refused = |what: &str| Err((Code::LimitExceeded, format!("a publish holds at most {what}: send it in parts")));
     let of_messages = |count: usize| block(&vec![(&b""[..], &b""[..]); count]);
     let half = PUBLISH_MESSAGES_MAX / 2;
     assert_eq!(both(&of_messages(half), &of_messages(half)), Ok(()));
-    assert_eq!(both(&of_messages(half), &of_messages(half + 1)), Err(Code::LimitExceeded));
+    assert_eq!(both(&of_messages(half), &of_messages(half + 1)), refused("65536 messages"));
 
     let envelope = block(&[(b"", b"")]).len();
     let of_bytes = |count: usize| block(&[(b"", &vec![0; count - envelope])]);
     let half = PUBLISH_BYTES_MAX / 2;
     assert_eq!(both(&of_bytes(half), &of_bytes(half)), Ok(()));
-    assert_eq!(both(&of_bytes(half), &of_bytes(half + 1)), Err(Code::LimitExceeded));
+    assert_eq!(both(&of_bytes(half), &of_bytes(half + 1)), refused("4194304 bytes"));
 }

@@ -26,8 +26,10 @@ pub enum Which {
 pub enum LookWhich {
     /// One.
     One(Which),
-    /// So many in front.
+    /// So many in the order of their delivery.
     First(u32),
+    /// So many of those that are delayed or in retry, what is due first before others.
+    Due(u32),
 }
 
 /// Which dead letters.

@@ -358,8 +358,11 @@ impl Draw {
             "Detach" => Request::Detach { consumer: self.u32() },
             "Resign" => Request::Resign { consumer: self.u32() },
             "Look" => {
-                let first = self.flag();
-                let which = if first { LookWhich::First(self.u32()) } else { LookWhich::One(self.which()) };
+                let which = match self.u32() % 3 {
+                    0 => LookWhich::One(self.which()),
+                    1 => LookWhich::First(self.u32()),
+                    _ => LookWhich::Due(self.u32()),
+                };
                 Request::Look { topic: self.topic_ref(), which, group: self.option(Draw::group) }
             }
             "Cancel" => Request::Cancel { topic: self.topic_ref(), which: self.which() },

@@ -141,6 +141,7 @@ pub(crate) fn look(
     let which = match looked_at {
         frame::LookWhich::One(one) => command::LookWhich::One(which(one, &topic, key)),
         frame::LookWhich::First(count) => command::LookWhich::First(count),
+        frame::LookWhich::Due(count) => command::LookWhich::Due(count),
     };
     Command::Look(command::Look { topic, which, group })
 }

@@ -87,7 +87,9 @@ impl Request {
     /// What the rows of a command's answer weigh at most, where it may have many.
     pub(crate) fn answer(command: &Command) -> usize {
         match command {
-            Command::Look(Look { which: LookWhich::First(count), .. }) => (*count as usize).min(PAGE_MAX) * MESSAGE_ROW,
+            Command::Look(Look { which: LookWhich::First(count) | LookWhich::Due(count), .. }) => {
+                (*count as usize).min(PAGE_MAX) * MESSAGE_ROW
+            }
             Command::Topics { listing, .. } => (listing.limit as usize).min(PAGE_MAX) * TOPIC_ROW,
             Command::Top(top) => (top.limit as usize).min(PAGE_MAX) * TOPIC_ROW,
             Command::DeadList { listing, .. } => (listing.limit as usize).min(PAGE_MAX) * DEAD_ROW,
@@ -211,7 +213,7 @@ fn held(command: &Command) -> usize {
 fn rows(command: &Command) -> usize {
     let rows = match command {
         Command::Topics { listing, .. } | Command::DeadList { listing, .. } => listing.limit as usize,
-        Command::Look(Look { which: LookWhich::First(count), .. }) => *count as usize,
+        Command::Look(Look { which: LookWhich::First(count) | LookWhich::Due(count), .. }) => *count as usize,
         Command::Namespaces { .. } => PAGE_MAX,
         Command::Reschedule { .. } | Command::Cancel { .. } => BY_ID_ROWS,
         _ => 0,

@@ -92,6 +92,7 @@ fn of_operator(command: Command, hash_key: [u64; 2]) -> Frame {
         Command::Look(command::Look { topic, which, group }) => {
             let which = match which {
                 command::LookWhich::First(count) => LookWhich::First(count),
+                command::LookWhich::Due(count) => LookWhich::Due(count),
                 command::LookWhich::One(one) => LookWhich::One(self::which(one, &topic, hash_key)),
             };
             Frame::Look { topic: self::topic(topic), which, group }

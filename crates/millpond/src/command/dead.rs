@@ -25,7 +25,8 @@ pub enum Dead {
     List(List),
     /// Show one dead letter
     Look(Look),
-    /// Put dead letters back to work, at the tails of their topics
+    /// Put dead letters back to work, at the tails of their topics; those are counted as well that give way at once, where
+    /// topics coalesce
     Redrive(Chosen),
     /// Throw dead letters away
     Purge(Chosen),

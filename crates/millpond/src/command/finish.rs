@@ -76,7 +76,8 @@ fn namespace(text: &str) -> Result<NamespaceName, String> {
     NamespaceName::try_from(text).map_err(|bad| format!("it is no name of a namespace: {bad}"))
 }
 
-fn receipt(text: &str) -> Result<Receipt, String> {
+/// Reads a receipt.
+pub fn receipt(text: &str) -> Result<Receipt, String> {
     let expected = "expected a receipt, three decimal numbers with dots between: `receive` prints it with each message, and \
                     MILLPOND_RECEIPT has it for the commands of `work`; what `publish` prints is an id";
     text.parse().map_err(|_| expected.into())
@@ -140,34 +141,44 @@ impl Leases {
         self.receipts.iter().for_each(|receipt| receipts.push(*receipt));
         let receipts = receipts.within(self.namespace);
         let outcomes = with_client(globals, async |client| Ok(verb(client, receipts).await?))?;
-        for (receipt, outcome) in self.receipts.iter().zip(outcomes.iter()) {
-            let outcome = match outcome {
-                FinishOutcome::Done => done,
-                FinishOutcome::Dead => "dead",
-                FinishOutcome::LeaseLost => "lease_lost",
-                FinishOutcome::Kept => "kept",
-                FinishOutcome::Deposed => "deposed",
-                FinishOutcome::OutOfOrder => "out_of_order",
-            };
-            match globals.output {
-                Output::Table => say::line(format!("{outcome} {receipt}")),
-                Output::Json => say::line(json!({ "outcome": outcome, "receipt": receipt.to_string() })),
-            }
+        tell(globals.output, &self.receipts, &outcomes, done)
+    }
+}
+
+/// Tells what became of each lease; one that is lost is a failure, and so is one that cannot be finished now.
+pub fn tell(
+    output: Output,
+    receipts: &[Receipt],
+    outcomes: &Outcomes<FinishOutcome>,
+    done: &'static str,
+) -> Result<(), Failure> {
+    for (receipt, outcome) in receipts.iter().zip(outcomes.iter()) {
+        let outcome = match outcome {
+            FinishOutcome::Done => done,
+            FinishOutcome::Dead => "dead",
+            FinishOutcome::LeaseLost => "lease_lost",
+            FinishOutcome::Kept => "kept",
+            FinishOutcome::Deposed => "deposed",
+            FinishOutcome::OutOfOrder => "out_of_order",
+        };
+        match output {
+            Output::Table => say::line(format!("{outcome} {receipt}")),
+            Output::Json => say::line(json!({ "outcome": outcome, "receipt": receipt.to_string() })),
         }
-        let deposed = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::Deposed).count();
-        let early = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::OutOfOrder).count();
-        match outcomes.lost() {
-            0 if early > 0 => Err(Failure::refused(format!(
-                "{early} leases are of a run and come behind others that are not finished: finish those first"
-            ))),
-            0 if deposed > 0 => Err(Failure::refused(format!(
-                "{deposed} leases are those of a leader that was replaced, and end with the hand-over: finish them before"
-            ))),
-            0 => Ok(()),
-            lost => Err(Failure::refused(format!(
-                "{lost} of {} leases are lost: finished already, expired or taken over. Receive the messages again",
-                self.receipts.len()
-            ))),
-        }
+    }
+    let deposed = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::Deposed).count();
+    let early = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::OutOfOrder).count();
+    match outcomes.lost() {
+        0 if early > 0 => Err(Failure::refused(format!(
+            "{early} leases are of a run and come behind others that are not finished: finish those first"
+        ))),
+        0 if deposed > 0 => Err(Failure::refused(format!(
+            "{deposed} leases are those of a leader that was replaced, and end with the hand-over: finish them before"
+        ))),
+        0 => Ok(()),
+        lost => Err(Failure::refused(format!(
+            "{lost} of {} leases are lost: finished already, expired or taken over. Receive the messages again",
+            receipts.len()
+        ))),
     }
 }

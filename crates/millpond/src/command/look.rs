@@ -41,6 +41,9 @@ struct LookArgs {
     /// So many in the order of their delivery [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=PAGE_MAX as i64))]
     first: Option<u32>,
+    /// So many of those that are delayed or in retry, what is due first before others
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=PAGE_MAX as i64))]
+    due: Option<u32>,
 }
 
 /// Messages shown unless the call says otherwise: a screen of them.
@@ -57,6 +60,7 @@ impl Look {
         let which = match self.which {
             LookArgs { id: Some(id), .. } => LookWhich::One(Which::Id(id)),
             LookArgs { dedup_id: Some(id), .. } => LookWhich::One(Which::Dedup(id.into())),
+            LookArgs { due: Some(count), .. } => LookWhich::Due(count),
             LookArgs { first, .. } => LookWhich::First(first.unwrap_or(FIRST_DEFAULT)),
         };
         let mut table =

@@ -1,5 +1,6 @@
 //! `publish`: one message from the command line or stdin, or one for each line of stdin, to a topic or to an exchange.
 
+mod hand_off;
 mod told;
 
 use std::collections::BTreeSet;
@@ -10,16 +11,18 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use millpond_client::{Batch, Client, Copies, Error, Level, Message};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
-use millpond_types::{ExchangeName, Millis, OutcomeRun, Priority, PublishOutcome, RoutingKey, TopicName};
+use millpond_types::{ExchangeName, Millis, OutcomeRun, Priority, PublishOutcome, Receipt, RoutingKey, TopicName};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::address::{Address, Place};
 use crate::cli::Globals;
 use crate::command::exchange;
+use crate::command::finish::receipt;
 use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::quantity;
 
+use self::hand_off::hand_off;
 use self::told::Told;
 
 /// Publish a message, or one for each line of stdin
@@ -60,6 +63,9 @@ pub struct Publish {
     /// When the command is done: when the message is synced to the disk, when it is written to the file, or at once
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "durable")]
     level: PublishLevel,
+    /// Ack this lease as the message is published, both or neither; may be given several times
+    #[arg(long = "ack", value_name = "RECEIPT", value_parser = receipt, conflicts_with_all = ["exchange", "lines", "level"])]
+    acks: Vec<Receipt>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -93,6 +99,10 @@ impl Publish {
             Some(body) => Bytes::copy_from_slice(body.as_bytes()),
         };
         with_client(globals, async |client| {
+            if let (To::Topic(topic), false) = (&to, self.acks.is_empty()) {
+                let batch = Batch::try_from(vec![self.with_options(Message::new(topic.clone(), body))])?;
+                return hand_off(client, globals.output, (&self.address.namespace, &batch), &self.acks).await;
+            }
             let mut told = Told::new(globals.output, false);
             self.publish(client, &to, vec![body], &mut told).await?;
             told.finish()
@@ -100,15 +110,6 @@ impl Publish {
     }
 
     fn to(&self) -> Result<To, Failure> {
-        // With a TTL of none, which is zero, a message never expires.
-        let ttl = self.ttl.filter(|ttl| *ttl != Millis::ZERO);
-        if let (Some(delay), Some(ttl)) = (self.delay, ttl)
-            && delay >= ttl
-        {
-            return Err(Failure::usage(
-                "a TTL counts from the publish: with a --delay that is not shorter than its --ttl, a message is never delivered",
-            ));
-        }
         let namespace = &self.address.namespace;
         match (&self.address.place, &self.exchange) {
             (Place::Topic(topic), None) => Ok(To::Topic(topic.clone())),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use millpond_client::{Client, Deliveries, Delivery, Receipts, ReceiveOptions};
-use millpond_types::GroupName;
 use millpond_types::limits::WAIT_MAX_MS;
+use millpond_types::{GroupName, RequestId};
 use serde_json::{Map, Value};
 
 use crate::address::{Address, filter};
@@ -37,6 +37,10 @@ pub struct Receive {
     /// Ack the messages once they are printed
     #[arg(long, conflicts_with = "at_most_once")]
     ack: bool,
+    /// Name this receive, so that it can be repeated: a broker that has answered it gives the same leases again for 30 s, to
+    /// a command that was started anew as well. Drawn at random for each receive
+    #[arg(long, value_name = "UUID", value_parser = request, conflicts_with = "at_most_once")]
+    request: Option<RequestId>,
     /// Take messages that end as they are delivered: none comes again, whatever becomes of this command
     #[arg(long, conflicts_with = "lease")]
     at_most_once: bool,
@@ -54,6 +58,13 @@ fn wait(text: &str) -> Result<Duration, String> {
         return Err("one call waits for at most 10m: repeat it, or use `millpond work`".into());
     }
     Ok(wait)
+}
+
+/// Reads the id of a receive: 32 hexadecimal digits, with or without hyphens.
+fn request(text: &str) -> Result<RequestId, String> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let id = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32 && !digits.starts_with('+'));
+    id.map(RequestId).ok_or_else(|| "expected 32 hexadecimal digits, as `uuidgen` prints them".into())
 }
 
 impl Receive {
@@ -74,13 +85,15 @@ impl Receive {
                     lease: self.lease,
                     wait,
                     at_most_once: self.at_most_once,
+                    request: self.request,
                     ..ReceiveOptions::new(namespace.clone())
                 };
                 let deliveries = client.receive(options).await?;
                 if deliveries.is_empty() {
                     break;
                 }
-                left = left.saturating_sub(deliveries.len() as u32);
+                // What has a name is one receive, and no second one goes by it.
+                left = if self.request.is_some() { 0 } else { left.saturating_sub(deliveries.len() as u32) };
                 // Only the first message is waited for; what else is there comes at once.
                 wait = Duration::ZERO;
                 self.print(client, deliveries).await?;

@@ -27,6 +27,28 @@ fn what_a_command_writes_is_published_as_its_message_is_acked() {
 
 /// What a command leaves running may hold its output open for ever: that is not waited for any longer than the command itself.
 #[test]
+fn a_message_is_published_as_others_are_acked_or_nothing_is_done() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "made", "--max-waiting", "1"]);
+    broker.call_with(&["publish", "default/in", "--lines"], b"1\n2\n").ok();
+    let leased = broker.json(&["receive", "default", "--max", "2"]);
+    let receipts: Vec<&str> = leased.iter().map(|message| message["receipt"].as_str().unwrap()).collect();
+    let publish = |receipts: &[&str]| {
+        let acks = receipts.iter().flat_map(|receipt| ["--ack", receipt]);
+        broker.call(&["publish", "made/out", "1 and 2"].into_iter().chain(acks).collect::<Vec<_>>())
+    };
+    publish(&[receipts[0], "0.99.99"]).failed(1, &["lost", "Nothing was published, and nothing acked"]);
+    broker.ok(&["publish", "made/out", "before"]);
+    publish(&receipts).failed(1, &["topic_full", "Nothing was acked"]);
+    assert_eq!(broker.counts("default")["leased"], 2);
+    broker.ok(&["receive", "made", "--ack"]);
+    let said = publish(&receipts).ok();
+    assert!(said.lines().filter(|line| line.starts_with("acked ")).count() == 2, "{said}");
+    assert_eq!((&broker.counts("default")["leased"], &broker.counts("made")["waiting"]), (&0.into(), &1.into()));
+    broker.call(&["publish", "made/out", "--lines", "--ack", receipts[0]]).failed(2, &["cannot be used with"]);
+}
+
+#[test]
 fn a_second_signal_stops_what_a_command_has_left_running() {
     let broker = Broker::start();
     let directory = fresh_directory();

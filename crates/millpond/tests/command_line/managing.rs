@@ -65,6 +65,19 @@ fn a_message_in_retry_is_shown_with_when_it_is_due() {
 }
 
 #[test]
+fn what_is_due_is_listed_however_much_is_ready_before_it() {
+    let broker = Broker::start();
+    broker.call_with(&["publish", "default/a", "--lines"], "ready\n".repeat(1200).as_bytes()).ok();
+    for (delay, body) in [("2h", "second"), ("1h", "first"), ("3h", "third")] {
+        broker.ok(&["publish", "default/a", body, "--delay", delay]);
+    }
+    let due = broker.json(&["look", "default/a", "--due", "2", "--output", "json"]);
+    assert_eq!(due.iter().map(|row| row["body"].as_str().unwrap()).collect::<Vec<_>>(), ["first", "second"]);
+    broker.ok(&["cancel", "default/a", "--id", due[0]["id"].as_str().unwrap()]);
+    assert_eq!(broker.json(&["look", "default/a", "--due", "9", "--output", "json"]).len(), 2);
+}
+
+#[test]
 fn a_message_is_rescheduled() {
     let broker = Broker::start();
     publish(&broker, "a", &["one", "--dedup-id", "d", "--delay", "1h"]);

@@ -12,7 +12,8 @@ fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
     broker.ok(&["publish", "small/a", "one"]);
     broker.call(&["publish", "small/b", "x"]).failed(1, &["quota_exceeded", "holds 1 topics and may hold 1"]);
     let large = "x".repeat(1100);
-    broker.call(&["publish", "small/a", &large]).failed(1, &["quota_exceeded", "bytes and may hold 1024"]);
+    let said = broker.call(&["publish", "small/a", &large]);
+    said.failed(1, &["quota_exceeded", "holds 12 bytes and may hold 1024, and 1109 more are needed"]);
     let said = broker.call_with(&["publish", "small/a", "--lines"], b"two\nthree\n");
     said.failed(1, &["quota_exceeded", "holds 2 messages and may hold 2", "raise quota-messages"]);
 
@@ -36,6 +37,19 @@ fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
     broker.ok(&["publish", "small/a", "four"]);
     let figures = broker.metrics();
     assert!(figures.lines().any(|line| line == "millpond_messages_over_quota_total 3"), "{figures}");
+}
+
+#[test]
+fn what_is_stored_whole_or_not_at_all_is_held_against_a_quota_as_a_whole() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "small", "--quota-messages", "1"]);
+    broker.ok(&["exchange", "create", "small", "all", "--kind", "fanout"]);
+    for topic in ["a", "b"] {
+        broker.ok(&["exchange", "bind", "small", "all", topic]);
+    }
+    let said = broker.call(&["publish", "small", "--exchange", "all", "--key", "k", "one"]);
+    said.failed(1, &["with what the same call stores and acks, namespace small would hold 1 messages and may hold 1"]);
+    assert_eq!(broker.json(&["stats", "small", "--json"])[0]["messages"], json!(0), "nothing is stored");
 }
 
 #[test]

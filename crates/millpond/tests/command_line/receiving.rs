@@ -41,6 +41,21 @@ fn topics_and_prefixes_are_told_apart() {
 }
 
 #[test]
+fn a_receive_that_has_a_name_is_given_the_same_leases_again() {
+    let broker = Broker::start();
+    broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n3\n").ok();
+    let named = ["receive", "default", "--max", "2", "--request", "9f0c2c9e-6a5f-4b6e-8f4d-2a1b3c4d5e6f"];
+    let first = broker.json(&named);
+    assert_eq!(first.len(), 2);
+    assert_eq!(broker.json(&named), first, "a second command, on a connection of its own");
+    broker.ok(&["ack", "default", &receipt(&first[0])]);
+    assert_eq!(broker.json(&named), first[1..], "what was acked since is not told again");
+    for bad in ["", "9f0c2c9e", "9f0c2c9e-6a5f-4b6e-8f4d-2a1b3c4d5e6x"] {
+        broker.call(&["receive", "default", "--request", bad]).failed(2, &["32 hexadecimal digits"]);
+    }
+}
+
+#[test]
 fn ack_after_printing_leaves_nothing() {
     let broker = Broker::start();
     broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n3\n").ok();

@@ -95,6 +95,9 @@ impl Model {
                 Err(code) => one(code.name()),
                 Ok((places, key)) => {
                     let due = self.wall + delay.0;
+                    if delay.0 > 0 && self.message(&places[0], key).expires.is_some_and(|at| at <= due) {
+                        return one(Code::ArgumentInvalid.name());
+                    }
                     for place in &places {
                         let message = self.message(place, key);
                         (message.state, message.since) = (State::Delayed(due), due);

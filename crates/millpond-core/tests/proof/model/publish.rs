@@ -8,6 +8,11 @@ use millpond_types::{Coalesce, Code, DedupWindow, MessageId, Millis, Overflow, P
 use super::quota::{Pending, size};
 use super::{Key, Message, Model, Place, State};
 
+/// Whether a message's time is over before it is due.
+fn is_over_before_due(run: &PublishRun, policy: &Policy) -> bool {
+    run.delay > Millis::ZERO && run.ttl.or(policy.ttl).is_some_and(|ttl| ttl <= run.delay)
+}
+
 impl Model {
     /// What has expired where one message stands for others ends before anything is published there.
     pub(super) fn expire_waiting_of(&mut self, runs: &[PublishRun]) {
@@ -31,6 +36,7 @@ impl Model {
                 _ if policy.dedup_window == DedupWindow::Off && hash.is_some() => Code::DedupOff.name().to_owned(),
                 Some(id) => format!("duplicate {id} {}", self.state_of(id)),
                 None if hash.is_some_and(|hash| !new.insert(hash)) => Code::RefusedTogether.name().to_owned(),
+                None if is_over_before_due(run, &policy) => Code::ArgumentInvalid.name().to_owned(),
                 None if self.is_over_quota(&run.topic, size(run, index), &mut pending) => {
                     Code::QuotaExceeded.name().to_owned()
                 }
@@ -55,6 +61,9 @@ impl Model {
             }
             if let Some(id) = hash.and_then(|hash| self.remembered(hash)) {
                 return format!("duplicate {id} {}", self.state_of(id));
+            }
+            if is_over_before_due(run, &policy) {
+                return Code::ArgumentInvalid.name().to_owned();
             }
             if !granted && self.is_over_quota(&run.topic, parts.length as u64, &mut Pending::default()) {
                 return Code::QuotaExceeded.name().to_owned();
