@@ -36,6 +36,18 @@ pub enum Canary {
     Stuck,
     /// The core is told that it is later than it is.
     Early,
+    /// Delays are half of what they should be.
+    Delays,
+    /// So are those that a message is given later.
+    Reschedules,
+    /// So are those with which it is given back.
+    Releases,
+    /// What fails goes to the tail where it should go first, and first where it should pause or go to the tail.
+    Retries,
+    /// Who is given a message is told of one delivery too many.
+    Counts,
+    /// What a client says of a dead letter gets lost.
+    Details,
     /// Of an ack and a publish as one, the ack gets lost.
     Halves,
     /// What is moved is not what was read: the last byte of its body is another one.
@@ -149,7 +161,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 62] = [
+pub const CANARIES: [(&str, Canary, Checker); 68] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -157,6 +169,12 @@ pub const CANARIES: [(&str, Canary, Checker); 62] = [
     ("reigns", Canary::Reigns, Checker::Offices),
     ("stuck", Canary::Stuck, Checker::Stuck),
     ("early", Canary::Early, Checker::Early),
+    ("delays", Canary::Delays, Checker::Places),
+    ("reschedules", Canary::Reschedules, Checker::Places),
+    ("releases", Canary::Releases, Checker::Places),
+    ("retries", Canary::Retries, Checker::Places),
+    ("counts", Canary::Counts, Checker::Told),
+    ("details", Canary::Details, Checker::Told),
     ("halves", Canary::Halves, Checker::Halves),
     ("moved", Canary::Moved, Checker::Lost),
     ("order", Canary::Order, Checker::Order),

@@ -122,7 +122,7 @@ impl Hand {
             leases.iter().for_each(|(receipt, _)| self.forget(*receipt));
         }
         let confirm = verb != Verb::Ack || !load.one_in(3);
-        let reason = Bytes::from_static(b"simulated");
+        let reason = Bytes::from(format!("simulated {}", load.below(100)));
         let finish = match verb {
             Verb::Ack => FinishVerb::Ack,
             Verb::Release => FinishVerb::Release { delay: Millis(load.below(2) * load.below(3000)) },

@@ -20,6 +20,7 @@ pub mod memory;
 pub mod newest;
 pub mod once;
 pub mod order;
+pub mod places;
 pub mod rates;
 pub mod reasons;
 pub mod receipts;
@@ -32,6 +33,7 @@ pub mod sessions;
 pub mod starts;
 pub mod survival;
 pub mod terms;
+pub mod told;
 mod untold;
 pub mod watermark;
 
@@ -64,7 +66,7 @@ pub struct Promises {
     now: Now,
     /// The command that is being decided, as its client sent it.
     asking: Option<Asking>,
-    /// The TTL and the priority that each message was sent with, by its tag.
+    /// What each message was sent with, by its tag.
     wanted: asked::Wanted,
     /// Topics that something has happened to in this turn.
     touched: BTreeSet<TopicKey>,
@@ -193,6 +195,7 @@ impl Promises {
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
                 starts::published(model, *topic, except)?;
+                places::published(fact, self.wanted.delay_of(fact), sights)?;
                 room::published(model, fact, asked, sights)?;
                 coalescing::published(model, fact, self.wanted.priority_of(fact), sights)?;
                 dedup::published(model, fact)
@@ -203,10 +206,15 @@ impl Promises {
                 Ok(())
             }
             Fact::Superseded { .. } => coalescing::superseded(model, fact, asked, *now, sights),
-            Fact::Returned { .. } => failures::returned(model, fact, sights),
+            Fact::Rescheduled { .. } => places::rescheduled(fact, asked, *now, sights),
+            Fact::Returned { .. } => {
+                failures::returned(model, fact, sights)?;
+                places::returned(model, fact, asked, *now, sights)
+            }
             Fact::Died { .. } => {
                 expiry::died(model, fact, now.wall, sights)?;
-                failures::died(model, fact, sights)
+                failures::died(model, fact, sights)?;
+                told::died(fact, asked, sights)
             }
             Fact::Ended { .. } => {
                 expiry::ended(model, fact, now.wall, sights)?;

@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
-pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
+pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
     (Checker::Lost, &["messages lost unconfirmed", "unconfirmed ends taken back", "moved", "delivered in frames"]),
     (
         Checker::Back,
@@ -82,6 +82,20 @@ pub const LOOKED_AT: [(Checker, &[&str]); 32] = [
         ],
     ),
     (Checker::Early, &["delayed", "delays over", "rescheduled"]),
+    (
+        Checker::Places,
+        &[
+            "delayed as long as it was asked",
+            "rescheduled as it was asked",
+            "failed and put at the tail",
+            "failed and made to pause",
+            "released for later",
+        ],
+    ),
+    (
+        Checker::Told,
+        &["told how often they were delivered before", "told how often they failed", "dead letters with a reason"],
+    ),
     (Checker::Halves, &["forwarded", "forwards refused"]),
     (
         Checker::Order,

@@ -148,6 +148,9 @@ impl Host for Stage {
         if self.reads_at_once && is_fetching {
             return;
         }
+        if let Some(canary) = self.canary {
+            canary.miscounts(&mut self.outputs);
+        }
         self.promises.dispatched(&self.outputs, self.is_numb || is_fetching);
         self.outputs.clear();
         self.is_numb = false;

@@ -6,11 +6,17 @@ use crate::{CANARIES, Canary, Checker, LOOKED_AT, Options, Range, Sights, live};
 /// another in just the crash that takes back what was told, shows in one of three hundred.
 const CANARY_LIVES: u64 = 2000;
 
-/// Canaries that another checker may come upon first, for the fault breaks its promise as well: only under ageing does who stands in
+/// Canaries that another checker may come upon first, for the fault breaks its promise as well: by a clock that runs
+/// ahead TTLs pass too early and what is rescheduled is due too late; only under ageing does who stands in
 /// for others inherit how long they have waited, and who has not risen stands behind others; and whoever goes before a higher
 /// priority has more than its turn beside that.
-const COMES_FIRST: [(Canary, Checker); 3] =
-    [(Canary::Ageing, Checker::Coalescing), (Canary::Ageing, Checker::Priority), (Canary::Priority, Checker::Fairness)];
+const COMES_FIRST: [(Canary, Checker); 5] = [
+    (Canary::Early, Checker::Expiry),
+    (Canary::Early, Checker::Places),
+    (Canary::Ageing, Checker::Coalescing),
+    (Canary::Ageing, Checker::Priority),
+    (Canary::Priority, Checker::Fairness),
+];
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {

@@ -61,6 +61,10 @@ checkers! {
     Terms terms "office and term",
     /// Delayed and early: nothing that is delayed is ready before its time.
     Early early "delayed and early",
+    /// Delay and pause: what waits does so for as long, and in the place, as its client or the policy said.
+    Places places "delay and place",
+    /// Told and true: what is told of a message beside its body is so.
+    Told told "told and true",
     /// By halves: what is acked and published as one is both or neither.
     Halves halves "forwarded by halves",
     /// Order: inside a topic messages go in their order, and in strict order they are completed in it.

@@ -1,9 +1,10 @@
 //! Faults between those who ask and the core: what becomes of a command.
 
-use millpond_core::command::{Attach, Command, Receive, SessionBegin, Ticket, TopicRef};
+use bytes::Bytes;
+use millpond_core::command::{Attach, Command, Finish, FinishVerb, Receive, SessionBegin, Ticket, TopicRef};
 use millpond_types::{
     Coalesce, DedupWindow, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overflow, Overrides, Policy, Priority,
-    Quotas, Rate, Retention, Rule, Rules, Start, TopicName,
+    Quotas, Rate, Retention, Retry, Rule, Rules, Start, TopicName,
 };
 
 use super::Canary;
@@ -51,6 +52,23 @@ impl Canary {
             (Canary::HeirPriority, Command::Publish(mut publish)) => {
                 publish.runs.iter_mut().for_each(|run| run.priority = Priority::LOWEST);
                 Command::Publish(publish)
+            }
+            (Canary::Delays, Command::Publish(mut publish)) => {
+                publish.runs.iter_mut().for_each(|run| run.delay = half(run.delay));
+                Command::Publish(publish)
+            }
+            (Canary::Reschedules, Command::Reschedule { topic, which, delay }) => {
+                Command::Reschedule { topic, which, delay: half(delay) }
+            }
+            (Canary::Releases | Canary::Details, Command::Finish(Finish { verb, receipts, confirm, namespace })) => {
+                let verb = match verb {
+                    FinishVerb::Release { delay } if self == Canary::Releases => {
+                        FinishVerb::Release { delay: half(delay) }
+                    }
+                    FinishVerb::Reject { .. } if self == Canary::Details => FinishVerb::Reject { reason: Bytes::new() },
+                    verb => verb,
+                };
+                Command::Finish(Finish { verb, receipts, confirm, namespace })
             }
             (Canary::Halves, Command::Forward(forward)) => Command::Publish(forward.publish),
             (_, Command::NamespaceSet { name, policy, rules, based_on }) => {
@@ -144,6 +162,10 @@ impl Canary {
             }
             Canary::Kept => Policy { retention: Retention::default(), ..policy },
             Canary::Leases => Policy { lease: half(policy.lease), ..policy },
+            Canary::Retries => {
+                let is_tail = policy.retry == Retry::Head && !is_strict && policy.coalesce == Coalesce::Off;
+                Policy { retry: if is_tail { Retry::Tail } else { Retry::Head }, ..policy }
+            }
             Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
             _ => policy,
         }

@@ -25,6 +25,15 @@ impl Canary {
         }
     }
 
+    /// What is told of the messages that are given in a turn.
+    pub fn miscounts(self, outputs: &mut [Output]) {
+        for output in outputs.iter_mut().filter(|_| self == Canary::Counts) {
+            if let Output::Delivery { leases, .. } | Output::Reply { reply: Reply::Received(leases), .. } = output {
+                leases.iter_mut().for_each(|run| run.deliveries += 1);
+            }
+        }
+    }
+
     /// What is told, and in which order. `late` is what has still to come.
     pub fn mixes(self, outputs: Vec<Output>, late: &mut Option<Output>) -> Vec<Output> {
         let mut mixed = Vec::new();

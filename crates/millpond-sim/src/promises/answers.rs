@@ -6,7 +6,7 @@ use millpond_core::command::{Command, Publish, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_types::TopicName;
 
-use super::{Kept, Promises, coalescing, dedup, receipts, routes, sessions, watermark};
+use super::{Kept, Promises, coalescing, dedup, receipts, routes, sessions, told, watermark};
 
 /// A command that is being decided.
 pub struct Asking {
@@ -110,6 +110,7 @@ impl Promises {
         self.order.end();
         self.overflowing.end(&self.model, &mut self.sights)?;
         let given = self.seats.given(outputs);
+        told::given(&given, &self.model, &mut self.sights)?;
         self.once.dispatched(&given, &self.model, &mut self.sights)?;
         self.repeats.dispatched(outputs, self.now.run);
         self.fairness.dispatched(&given, &self.model, self.now.wall, is_numb, &mut self.sights)?;

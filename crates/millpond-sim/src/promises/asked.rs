@@ -13,9 +13,22 @@ use super::Promises;
 use super::answers::Asking;
 use crate::bodies;
 
-/// The TTL and the priority that each message was sent with, by its tag.
+/// What each message was sent with, by its tag.
 #[derive(Default)]
-pub(super) struct Wanted(BTreeMap<u64, (Option<Millis>, Priority)>);
+pub(super) struct Wanted(BTreeMap<u64, Terms>);
+
+#[derive(Clone, Copy)]
+struct Terms {
+    delay: Millis,
+    ttl: Option<Millis>,
+    priority: Priority,
+}
+
+impl Terms {
+    fn of(run: &PublishRun) -> Terms {
+        Terms { delay: run.delay, ttl: run.ttl, priority: run.priority }
+    }
+}
 
 impl Wanted {
     /// A command is about to be decided.
@@ -24,24 +37,30 @@ impl Wanted {
             Command::Publish(publish) => &publish.runs,
             Command::Forward(forward) => &forward.publish.runs,
             Command::Route(Route { message, .. }) => {
-                return self.insert(&message.block, (message.ttl, message.priority));
+                let (delay, ttl, priority) = (message.delay, message.ttl, message.priority);
+                return self.insert(&message.block, Terms { delay, ttl, priority });
             }
             _ => return,
         };
-        runs.iter().for_each(|run| self.insert(&run.block, (run.ttl, run.priority)));
+        runs.iter().for_each(|run| self.insert(&run.block, Terms::of(run)));
     }
 
     /// The priority that what is stored was sent with.
     pub(super) fn priority_of(&self, fact: &Fact) -> Option<Priority> {
-        self.of(fact.block()?).map(|(_, priority)| priority)
+        self.of(fact.block()?).map(|terms| terms.priority)
     }
 
-    fn of(&self, block: &[u8]) -> Option<(Option<Millis>, Priority)> {
+    /// The delay that what is stored was sent with.
+    pub(super) fn delay_of(&self, fact: &Fact) -> Option<Millis> {
+        self.of(fact.block()?).map(|terms| terms.delay)
+    }
+
+    fn of(&self, block: &[u8]) -> Option<Terms> {
         let first = bodies::tags_of(block).ok()?.first().copied()?;
         self.0.get(&first?).copied()
     }
 
-    fn insert(&mut self, block: &[u8], wanted: (Option<Millis>, Priority)) {
+    fn insert(&mut self, block: &[u8], wanted: Terms) {
         let tags = bodies::tags_of(block).into_iter().flatten().flatten();
         self.0.extend(tags.map(|tag| (tag, wanted)));
     }
@@ -79,7 +98,7 @@ impl Promises {
                 let home = self.model.home(*group);
                 let policy = home.policy_of(&of.name);
                 let tags = bodies::tags_of(block).unwrap_or_default();
-                let asked = self.wanted.of(block).and_then(|(ttl, _)| ttl);
+                let asked = self.wanted.of(block).and_then(|terms| terms.ttl);
                 let ttl = asked.or(policy.ttl).filter(|ttl| *ttl > Millis::ZERO);
                 *expires = ttl.map(|ttl| *published + ttl);
                 let ids = block::messages(block).map(|parts| parts.map_or(&[][..], |parts| parts.dedup_id));
