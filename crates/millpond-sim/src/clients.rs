@@ -31,6 +31,8 @@ pub enum Client {
     Consumer(usize),
     Receiver(usize),
     Operator,
+    /// Who publishes to several groups, and makes them and the exchanges.
+    Publisher,
 }
 
 /// What a request was about.
@@ -238,7 +240,7 @@ impl Clients {
     /// Messages came on a client's connection.
     pub fn given(&mut self, client: Client, leases: &[frame::LeasedRun]) {
         match client {
-            Client::Producer(_) | Client::Operator => unreachable!("it asks for no messages"),
+            Client::Producer(_) | Client::Operator | Client::Publisher => unreachable!("it asks for no messages"),
             Client::Consumer(index) => self.consumers[index].given(leases),
             Client::Receiver(index) => self.receivers[index].received(leases),
         }
@@ -252,6 +254,7 @@ impl Clients {
             Client::Receiver(index) => self.receivers[index].connection_lost(),
             // It keeps nothing of a connection.
             Client::Operator => {}
+            Client::Publisher => unreachable!("it is one of the subscribers"),
         }
     }
 

@@ -163,6 +163,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
         &[
             "heartbeats in frames",
             "heartbeats in frames with exceptions",
+            "routed in frames",
             "numbers of consumers used again",
             "connections closed for their session",
         ],

@@ -16,7 +16,7 @@ use millpond_types::{
     Start, TopicName, Unroutable, WallTime,
 };
 
-use crate::clients::{Asked, Request};
+use crate::clients::{Asked, Client, Request};
 use crate::plan::{Plan, namespace, set_policies};
 use crate::streams::Stream;
 use publisher::Publisher;
@@ -59,18 +59,25 @@ pub struct Subscribers {
     readers: Vec<Reader>,
     edge: Edge,
     bound: Vec<(ExchangeName, Binding)>,
+    /// Whether the publisher, who makes groups and exchanges as well, speaks the protocol. Then the broker's own edge resolves
+    /// what it routes.
+    is_remote: bool,
+    /// What it asks.
+    posted: Vec<(Client, Request)>,
     finishing: bool,
 }
 
 impl Subscribers {
     /// Of a life.
-    pub fn new(plan: &Plan, stream: &mut Stream) -> Subscribers {
+    pub fn new(plan: &Plan, stream: &mut Stream, network: &mut Stream) -> Subscribers {
         Subscribers {
             topics: plan.topics.clone(),
             publisher: Publisher::new(plan),
             readers: (0..READERS).map(|index| Reader::new(index, stream)).collect(),
             edge: Edge::default(),
             bound: Vec::new(),
+            is_remote: network.one_in(2),
+            posted: Vec::new(),
             finishing: false,
         }
     }
@@ -85,20 +92,38 @@ impl Subscribers {
     /// One of them does something.
     pub fn act(&mut self, now: WallTime, load: &mut Stream) -> Vec<Request> {
         self.edge.hear(load);
-        match load.weighted(&[8, 12, 3, 3, 2, 1]) {
-            0 => self.publisher.act(&self.topics, &self.edge, load).into_iter().collect(),
+        let request = match load.weighted(&[8, 12, 3, 3, 2, 1]) {
+            0 => {
+                let edge = if self.is_remote { None } else { Some(&self.edge) };
+                self.publisher.act(&self.topics, edge, load)
+            }
             1 => {
                 let index = load.below(READERS as u64) as usize;
-                self.readers[index].act(&self.topics, load)
+                return self.readers[index].act(&self.topics, load);
             }
-            2 => vec![self.group(now, load)],
-            3 => vec![self.bind(load)],
+            2 => Some(self.group(now, load)),
+            3 => Some(self.bind(load)),
             4 => {
                 let topic = TopicRef { namespace: home(), name: load.pick(&self.topics).clone() };
-                vec![other(Command::Topic(topic), "shown")]
+                Some(other(Command::Topic(topic), "shown"))
             }
-            _ => vec![other(set_policies(home(), load), "policies changed")],
+            _ => Some(other(set_policies(home(), load), "policies changed")),
+        };
+        self.post(request)
+    }
+
+    /// Keeps what goes over a connection; the rest is decided at once.
+    fn post(&mut self, request: Option<Request>) -> Vec<Request> {
+        if !self.is_remote {
+            return request.into_iter().collect();
         }
+        self.posted.extend(request.map(|request| (Client::Publisher, request)));
+        Vec::new()
+    }
+
+    /// What was asked on the connection since the last time.
+    pub fn posted(&mut self) -> Vec<(Client, Request)> {
+        std::mem::take(&mut self.posted)
     }
 
     /// All do what is needed to bring everything to its end.
@@ -112,7 +137,8 @@ impl Subscribers {
                 }
             }
         }
-        requests.extend(self.publisher.finish());
+        let last = self.publisher.finish();
+        requests.extend(self.post(last));
         for (index, reader) in self.readers.iter_mut().enumerate() {
             let name = if index == 0 { "default" } else { GROUPS[index - 1] };
             requests.extend(reader.finish(group(name)));
@@ -146,8 +172,14 @@ impl Subscribers {
         }
     }
 
+    /// The publisher's connection is gone.
+    pub fn connection_lost(&mut self) {
+        self.publisher.connection_lost();
+    }
+
     /// The broker is gone, and with it every connection and its edge.
     pub fn connections_lost(&mut self) {
+        self.posted.clear();
         self.edge = Edge::default();
         self.readers.iter_mut().for_each(Reader::connection_lost);
         self.publisher.connection_lost();

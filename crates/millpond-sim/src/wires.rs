@@ -10,10 +10,11 @@ mod end;
 mod spoken;
 mod wire;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
-use millpond_core::command::{Command, Finish, FinishVerb};
+use millpond_core::command::{Command, Finish, FinishVerb, Publish, Route};
 use millpond_core::output::{Output, Reply};
 use millpond_protocol::LeasedRun;
 use millpond_types::{MessageId, SessionId};
@@ -71,7 +72,8 @@ impl Wires {
     /// A connection asks the core for something. It is what a client has asked for.
     pub fn asks(&mut self, command: &Command, sights: &mut Sights) -> Result<(), Violation> {
         if is_taken_as_it_is(command) {
-            let at = self.on_its_way.iter().position(|sent| sent == command);
+            let asked = as_sent(command);
+            let at = self.on_its_way.iter().position(|sent| *sent == *asked);
             let at = at.ok_or_else(|| Violation::lost(format!("nobody has asked for {}", Brief(command))))?;
             self.on_its_way.remove(at);
         }
@@ -162,7 +164,8 @@ impl World {
         let broker = self.broker.as_mut().expect("the broker runs");
         broker.read();
         self.sights.saw_many("messages that could not be read", u64::from(self.disk.unplan_read()));
-        let posted = self.clients.posted();
+        let mut posted = self.clients.posted();
+        posted.extend(self.subscribers.posted());
         let mut moved = !posted.is_empty();
         for (client, request) in posted {
             self.tape.note(format_args!("{client:?} {}", Brief(&request.command)));
@@ -182,6 +185,11 @@ impl World {
         match heard {
             Heard::Reply(asked, reply) => {
                 self.sights.saw("answers in frames");
+                if let Asked::Subscriber(of) = &asked {
+                    self.sights.saw_many("routed in frames", u64::from(is_routed(&reply)));
+                    self.subscribers.answer(of, &reply);
+                    return Ok(());
+                }
                 if let (Asked::Begin { session, .. }, Reply::SessionBegun { .. }) = (&asked, &reply) {
                     self.wires.begun(client, *session);
                 }
@@ -207,7 +215,10 @@ impl World {
                 Ok(())
             }
             Heard::Lost => {
-                self.clients.connection_lost(client);
+                match client {
+                    Client::Publisher => self.subscribers.connection_lost(),
+                    client => self.clients.connection_lost(client),
+                }
                 Ok(())
             }
         }
@@ -251,6 +262,19 @@ pub fn asks(asked: &Asked, forwards: &mut Forwards, sights: &mut Sights) {
     }
 }
 
+/// Whether a message was stored where an exchange led.
+fn is_routed(reply: &Reply) -> bool {
+    matches!(reply, Reply::Published { topics, .. } if !topics.is_empty())
+}
+
+/// A command as its client has asked for it: what is routed without what the broker's edge makes of it.
+fn as_sent(command: &Command) -> Cow<'_, Command> {
+    let Command::Route(route) = command else { return Cow::Borrowed(command) };
+    let Publish { namespace, producer, level, .. } = route.publish.clone();
+    let at = (route.exchange.clone(), route.key.clone());
+    Cow::Owned(Command::Route(Route::new(namespace, at, route.message.clone(), producer, level)))
+}
+
 /// Whether a connection hands a command on as its client has asked for it. Of credit it keeps a part; and what it reads no
 /// body of, it finishes itself.
 fn is_taken_as_it_is(command: &Command) -> bool {
@@ -260,6 +284,9 @@ fn is_taken_as_it_is(command: &Command) -> bool {
         Command::Pause { .. } | Command::Resume { .. } | Command::NamespaceSet { .. } | Command::NamespaceDelete(_) => {
             true
         }
+        Command::Route(_) | Command::GroupCreate { .. } | Command::GroupDelete { .. } => true,
+        Command::ExchangeCreate { .. } | Command::ExchangeDelete { .. } => true,
+        Command::Bind { .. } | Command::Unbind { .. } => true,
         Command::Purge { .. } | Command::DeadRedrive { .. } | Command::DeadPurge { .. } => true,
         Command::Finish(Finish { verb, confirm, .. }) => *confirm || *verb == FinishVerb::Ack,
         _ => false,

@@ -92,7 +92,7 @@ impl World {
             clients: Clients::new(&plan, &mut streams.load, &mut streams.network),
             wires: Wires::new(hash_key, options.canary),
             candidates: Candidates::new(&mut streams.offices),
-            subscribers: Subscribers::new(&plan, &mut streams.groups),
+            subscribers: Subscribers::new(&plan, &mut streams.groups, &mut streams.network),
             streams,
             plan,
             broker: None,

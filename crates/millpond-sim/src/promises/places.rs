@@ -2,9 +2,9 @@
 //! once or after a pause.
 
 use millpond_core::Now;
-use millpond_core::command::{Command, Finish, FinishVerb};
-use millpond_core::fact::{Fact, ReturnPlace, Victims};
-use millpond_types::{Millis, Retry};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
+use millpond_core::fact::{Fact, GroupNumber, ReturnPlace, Victims};
+use millpond_types::{LeaseNumber, Millis, Retry, TopicNumber};
 
 use super::Kept;
 use crate::model::Model;
@@ -57,7 +57,10 @@ pub fn returned(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now, s
         }
     } else {
         match asked {
-            Some(Command::Finish(Finish { verb: FinishVerb::Release { delay }, .. })) if *delay > Millis::ZERO => {
+            // The rest of a run goes back with the one that is named, and at once.
+            Some(Command::Finish(Finish { verb: FinishVerb::Release { delay }, receipts, .. }))
+                if *delay > Millis::ZERO && receipts.iter().any(|run| names(run, (*topic, *group, *lease))) =>
+            {
                 sights.saw("released for later");
                 *place == ReturnPlace::At(now.run + *delay)
             }
@@ -66,6 +69,11 @@ pub fn returned(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now, s
         }
     };
     if is_right { Ok(()) } else { Err(Violation::places(format!("at {:?} by {asked:?}: {fact:?}", now.run))) }
+}
+
+/// Whether some receipts are also of a lease.
+fn names(run: &ReceiptRun, (topic, group, lease): (TopicNumber, GroupNumber, LeaseNumber)) -> bool {
+    (run.first.topic, run.first.group) == (topic, group) && (run.first.lease..run.end()).contains(&lease)
 }
 
 /// Whether a pause doubles with each failure up to the longest, give or take a quarter.

@@ -48,8 +48,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes something.
-    pub(super) fn act(&mut self, topics: &[TopicName], edge: &Edge, load: &mut Stream) -> Option<Request> {
+    /// Publishes something, by itself or with the help of an edge that resolves what is routed.
+    pub(super) fn act(&mut self, topics: &[TopicName], edge: Option<&Edge>, load: &mut Stream) -> Option<Request> {
         if load.one_in(2) {
             let command = self.draw(None, topics, edge, load);
             return Some(Request { command, asked: Asked::Subscriber(Of::Publish(None)) });
@@ -108,7 +108,7 @@ impl Publisher {
         &mut self,
         producer: Option<ProducerBatch>,
         topics: &[TopicName],
-        edge: &Edge,
+        edge: Option<&Edge>,
         load: &mut Stream,
     ) -> Command {
         let priority = Priority::new(*load.pick(&[0, 3, 4, 4, 4, 4, 5, 9])).expect("0 to 9");
@@ -122,7 +122,7 @@ impl Publisher {
             let at = (exchange(name), key(load.word(&KEYS)));
             let message = Routed { priority, delay, ttl, block, too_large: None };
             let mut route = Route::new(namespace, at, message, producer, level);
-            if let Some(known) = edge.exchange(&route.exchange) {
+            if let Some(known) = edge.and_then(|edge| edge.exchange(&route.exchange)) {
                 known.resolve(&mut route, self.hash_key);
             }
             return Command::Route(route);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use millpond_core::command::{self, Command};
+use millpond_core::command::{self, Command, Level};
 use millpond_core::output::Reply;
 use millpond_protocol::{Decoder, Incoming, LeasedRun, Request as Frame, Response, VERSION, encode_request};
 use millpond_types::{Code, MessageId, OutcomeRun, PublishOutcome, TopicName};
@@ -14,6 +14,7 @@ use crate::canary::Canary;
 use crate::clients::{Asked, Request};
 use crate::promises::credit::Credit;
 use crate::sights::Sights;
+use crate::subscribers::Of;
 use crate::verdict::Violation;
 use crate::wires::spoken::{RESUME_MIN, frame};
 
@@ -171,6 +172,9 @@ impl End {
         let asked = self.answered(correlation)?;
         match asked {
             Asked::Publish { level, .. } => Ok(Some(Heard::Reply(asked, Reply::Published { level, outcomes, topics }))),
+            Asked::Subscriber(Of::Publish(_)) => {
+                Ok(Some(Heard::Reply(asked, Reply::Published { level: Level::Durable, outcomes, topics })))
+            }
             // Its other half was not done.
             Asked::Forward { .. } => Err(Violation::halves(format!("{asked:?} is answered as a publish"))),
             _ => Err(Violation::back(format!("{asked:?} is answered as a publish"))),

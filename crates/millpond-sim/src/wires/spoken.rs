@@ -5,7 +5,7 @@ use millpond_core::command::{self, Command, ReceiptRun};
 use millpond_core::dedup_hash;
 use millpond_protocol::{
     Attach, DeadWhich, Finish, FinishVerb, Forward, Level, Listing, LookWhich, ProducerBatch, Publish, PublishRun,
-    Receive, Request as Frame, TopicRef, Which,
+    Receive, Request as Frame, Route, TopicRef, Which,
 };
 use millpond_types::{Millis, Receipt};
 
@@ -18,18 +18,15 @@ pub const RESUME_MIN: Millis = Millis(500);
 pub fn frame(command: Command, hash_key: [u64; 2]) -> Frame {
     match command {
         Command::Publish(publish) => {
-            let command::Publish { namespace, producer, level, runs } = publish;
-            let producer = producer.map(|command::ProducerBatch { id, instance, sequence }| ProducerBatch {
-                id,
-                instance,
-                sequence,
-            });
-            let level = match level {
-                command::Level::Durable => Level::Durable,
-                command::Level::Buffered => Level::Buffered,
-                command::Level::None => Level::None,
-            };
+            let command::Publish { namespace, producer, level: asked, runs } = publish;
+            let (producer, level) = (producer.map(batch), level(asked));
             Frame::Publish(Publish { namespace, level, producer, runs: runs.into_iter().map(run).collect() })
+        }
+        Command::Route(command::Route { publish, exchange, key, message, .. }) => {
+            let command::Publish { namespace, producer, level: asked, .. } = publish;
+            let command::Routed { priority, delay, ttl, block, .. } = message;
+            let (producer, level) = (producer.map(batch), level(asked));
+            Frame::Route(Route { namespace, level, producer, exchange, key, priority, delay, ttl, block })
         }
         Command::Forward(command::Forward { receipts, publish }) => Frame::Forward(Forward {
             receipts: pairs(receipts),
@@ -118,6 +115,23 @@ fn of_operator(command: Command, hash_key: [u64; 2]) -> Frame {
         Command::DeadPurge { namespace, group, which } => {
             Frame::DeadPurge { namespace, group, which: dead_which(which) }
         }
+        other => of_groups(other),
+    }
+}
+
+/// Of whoever makes groups and exchanges.
+fn of_groups(command: Command) -> Frame {
+    match command {
+        Command::GroupCreate { namespace, name: group, start, kind } => {
+            Frame::GroupCreate { namespace, group, start, kind }
+        }
+        Command::GroupDelete { namespace, name: group } => Frame::GroupDelete { namespace, group },
+        Command::ExchangeCreate { namespace, name: exchange, kind, unroutable } => {
+            Frame::ExchangeCreate { namespace, exchange, kind, unroutable }
+        }
+        Command::ExchangeDelete { namespace, name: exchange } => Frame::ExchangeDelete { namespace, exchange },
+        Command::Bind { namespace, exchange, binding } => Frame::Bind { namespace, exchange, binding },
+        Command::Unbind { namespace, exchange, binding } => Frame::Unbind { namespace, exchange, binding },
         other => unreachable!("no client on a wire asks for {other:?}"),
     }
 }
@@ -148,6 +162,18 @@ fn dead_which(which: command::DeadWhich) -> DeadWhich {
     match which {
         command::DeadWhich::One(topic, id) => DeadWhich::One(topic, id),
         command::DeadWhich::Filter(filter) => DeadWhich::Filter(filter),
+    }
+}
+
+fn batch(command::ProducerBatch { id, instance, sequence }: command::ProducerBatch) -> ProducerBatch {
+    ProducerBatch { id, instance, sequence }
+}
+
+fn level(level: command::Level) -> Level {
+    match level {
+        command::Level::Durable => Level::Durable,
+        command::Level::Buffered => Level::Buffered,
+        command::Level::None => Level::None,
     }
 }
 
