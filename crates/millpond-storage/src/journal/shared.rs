@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::bell::Bell;
 use super::segments::Segments;
@@ -70,8 +70,8 @@ pub struct Shared {
     pub job: Mutex<Option<Job>>,
     /// Whether one is asked for or being written.
     pub checkpointing: AtomicBool,
-    failure: Mutex<Option<Failure>>,
-    failed: AtomicBool,
+    /// Why nothing may be written any more; the first reason stays.
+    failure: OnceLock<Failure>,
     /// Damage in the tree that was met.
     damage: Mutex<Option<Failure>>,
     /// The journal is what the checkpoint will be made anew from: no segment is taken back any more.
@@ -99,8 +99,7 @@ impl Shared {
             checkpoint: AtomicU64::new(0),
             job: Mutex::new(None),
             checkpointing: AtomicBool::new(false),
-            failure: Mutex::new(None),
-            failed: AtomicBool::new(false),
+            failure: OnceLock::new(),
             damage: Mutex::new(None),
             keeps_all: AtomicBool::new(false),
             bell: Bell::default(),
@@ -161,20 +160,16 @@ impl Shared {
         }
     }
 
-    /// From here on nothing is written. The first failure stays.
+    /// From here on nothing is written.
     fn stop(&self, failure: Failure) -> Failure {
-        let failure = lock(&self.failure).get_or_insert(failure).clone();
-        self.failed.store(true, Ordering::Release);
+        let failure = self.failure.get_or_init(|| failure).clone();
         self.bell.ring();
         failure
     }
 
     /// The failure, if there was one.
     pub fn check(&self) -> Result<(), Failure> {
-        if !self.failed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        Err(lock(&self.failure).clone().expect("a failure is noted before its flag is set"))
+        self.failure.get().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
     /// Whether the last segment is durable to its half or further.
