@@ -1,10 +1,12 @@
 //! Every region of a directory, wounded in every way: bits flipped, files cut, sectors blanked, written elsewhere or in their
 //! state of before, files empty, gone or in each other's place.
 //!
-//! A start then does one of three things. It refuses, and names the file. It gives up a tail that nothing vouches for, and
-//! says so wherever there are bytes to say it of. Or everything is there, but for messages that say that they are damaged
-//! when they are read. What it never does is to panic, to take a wounded message for a whole one, or to call one ended that is not.
+//! A start then does one of three things. It refuses, and names the file and where in it ([`named`]). It gives up a tail that
+//! nothing vouches for, and says so wherever there are bytes to say it of. Or everything is there, but for messages that say
+//! that they are damaged, and where, when they are read. What it never does is to panic, to take a wounded message for a whole
+//! one, or to call one ended that is not.
 
+mod named;
 mod wounds;
 
 use std::collections::BTreeMap;
@@ -20,8 +22,9 @@ use millpond_core::output::Extent;
 
 use self::wounds::Wound;
 use super::workload::{Workload, options, publish, state};
+use crate::disk::Disk;
 use crate::twin::{SECTOR, Seed, TwinDisk};
-use crate::{Mark, OpenError, ReadError, Verdict, inspect_disk, open};
+use crate::{Mark, ReadError, Verdict, inspect_disk, open};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -177,14 +180,8 @@ impl Whole {
         let opened = match opened.unwrap_or_else(|_| panic!("a panic: {what}")) {
             Ok(opened) => opened,
             Err(error) => {
-                // A file that is not there is named by what it held, or by the directory without it.
-                let names = error.to_string().contains(file)
-                    || matches!(
-                        error,
-                        OpenError::Missing { .. } | OpenError::FormatMissing(_) | OpenError::CheckpointGone(_)
-                    )
-                    || error.to_string().contains(".journal");
-                assert!(names, "{what}: {error}");
+                let named = self.named(wound, &error).unwrap_or_else(|| panic!("{what}: no reason for {error}"));
+                assert!(error.to_string().contains(&named), "{what}: {error}, and it should name: {named}");
                 tally.refused += 1;
                 return;
             }
@@ -209,8 +206,9 @@ impl Whole {
         let mut damaged = 0;
         opened.core.extents(&mut |_, extent| match opened.reader.read(extent) {
             Ok(block) => assert!(self.blocks.get(&extent.position).is_none_or(|whole| *whole == block), "{what}"),
-            Err(ReadError::Damaged { file: found, .. }) => {
-                assert!(found.ends_with(file), "{what}: {found}");
+            Err(ReadError::Damaged { file: found, offset }) => {
+                let at = self.damaged_at(extent, &files[*file]);
+                assert_eq!((found, offset), (self.workload.disk.place(file), at), "{what}");
                 damaged += 1;
             }
             Err(error) => panic!("{what}: a message that is needed: {error}"),

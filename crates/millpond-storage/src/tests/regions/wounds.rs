@@ -12,7 +12,7 @@ type Blow = Box<dyn Fn(&mut Files) + Send>;
 type FileBlow = Box<dyn Fn(&mut Vec<u8>) + Send>;
 
 /// Bytes of a segment's header that say something, and behind them those of its end.
-const SEGMENT_FIELDS: usize = 56;
+pub const SEGMENT_FIELDS: usize = 56;
 const END_FIELDS: Range<usize> = END_AT as usize..END_AT as usize + 12;
 
 /// What was done to it.

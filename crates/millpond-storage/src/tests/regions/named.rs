@@ -1,0 +1,91 @@
+//! What a start and a read have to name of a wound. As `docs/storage-format.md` promises it: the file always, and of a batch
+//! that is not what was written the offset at which it begins; of a file that is too short its bytes, of a missing one where it
+//! began. A file's own header, and `FORMAT`, are wrong as a whole.
+
+use millpond_core::output::Extent;
+use millpond_types::block;
+
+use super::wounds::{SEGMENT_FIELDS, Wound};
+use super::{BATCH_HEADER, Batch, Whole};
+use crate::OpenError;
+use crate::disk::Disk;
+use crate::format::FORMAT;
+
+impl Whole {
+    /// The words of a refusal that name what was wounded, and where. `None` if such a wound is no reason for such a refusal.
+    pub fn named(&self, wound: &Wound<'_>, error: &OpenError) -> Option<String> {
+        let (file, whole) = (wound.file, &self.files[wound.file]);
+        let Some(found) = wound.files.get(file) else { return self.named_gone(file, error) };
+        let place = self.workload.disk.place(file);
+        match error {
+            OpenError::Format { .. } if file == FORMAT => Some(format!("{place} cannot be used")),
+            OpenError::Segment { .. } => {
+                let is_header_wounded = found.get(..SEGMENT_FIELDS) != whole.get(..SEGMENT_FIELDS);
+                is_header_wounded.then(|| format!("{place} has "))
+            }
+            OpenError::Short { .. } => {
+                Some(format!("{place} has {} bytes of its {}: it was cut short", found.len(), whole.len()))
+            }
+            OpenError::Damaged { .. } => {
+                let of_file = self.batches.range(self.checkpoint..).filter(|(_, batch)| batch.file == file);
+                let mut wounded = of_file.filter(|(_, batch)| !batch.is_whole(whole, found));
+                let (position, batch) = wounded.next()?;
+                Some(format!("{place} at offset {} (position {position})", batch.offset))
+            }
+            OpenError::BeforeCheckpoint { .. } => {
+                let stands = |batch: &Batch| {
+                    let header = batch.offset..batch.offset + BATCH_HEADER;
+                    batch.file == file && found.get(header.clone()) == whole.get(header)
+                };
+                let before = self.batches.range(..self.checkpoint);
+                let (position, batch) = before.rev().find(|(_, batch)| stands(batch))?;
+                let (end, offset) = (position + batch.bytes as u64, batch.offset + batch.bytes);
+                Some(format!("the last batch of {place} ends at position {end} (offset {offset})"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same of a file that is not there.
+    fn named_gone(&self, file: &str, error: &OpenError) -> Option<String> {
+        let disk = &self.workload.disk;
+        let (place, directory) = (disk.place(file), disk.place(""));
+        if file == FORMAT {
+            return matches!(error, OpenError::FormatMissing(_))
+                .then(|| format!("{directory} holds a journal and no FORMAT"));
+        }
+        match error {
+            OpenError::MessagesMissing { .. } => Some(format!("{place} is gone, and messages in it are still needed")),
+            // It knows where it has to go on, and not the file that this was in.
+            OpenError::Missing { position, .. } if self.place(*position).0 == file => {
+                Some(format!("{directory} lacks the journal segment that holds position {}", self.checkpoint))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where a read has to say that damage begins: at the first message of a block that is not what was written.
+    pub fn damaged_at(&self, extent: Extent, found: &[u8]) -> u64 {
+        let (file, offset) = self.place(extent.position);
+        let whole = &self.files[&file][offset..][..extent.length as usize];
+        let mut at = 0;
+        for message in block::messages(whole) {
+            let end = at + message.unwrap().length;
+            if found.get(offset + at..offset + end) != whole.get(at..end) {
+                break;
+            }
+            at = end;
+        }
+        assert!(at < whole.len(), "nothing is wrong with what lies at offset {offset} of {file}");
+        (offset + at) as u64
+    }
+}
+
+impl Batch {
+    /// Whether its header and its payload are what they were; nothing tells of the zeros behind.
+    fn is_whole(&self, whole: &[u8], found: &[u8]) -> bool {
+        let length = u32::from_le_bytes(whole[self.offset + 8..self.offset + 12].try_into().unwrap());
+        let all = self.offset..self.offset + BATCH_HEADER + length as usize;
+        found.get(all.clone()) == whole.get(all)
+    }
+}
