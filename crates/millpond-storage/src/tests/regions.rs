@@ -7,6 +7,7 @@
 //! one, or to call one ended that is not.
 
 mod named;
+mod tree;
 mod wounds;
 
 use std::collections::BTreeMap;
@@ -22,7 +23,6 @@ use millpond_core::output::Extent;
 
 use self::wounds::Wound;
 use super::workload::{Workload, options, publish, state};
-use crate::disk::Disk;
 use crate::twin::{SECTOR, Seed, TwinDisk};
 use crate::{Mark, ReadError, Verdict, inspect_disk, open};
 
@@ -207,8 +207,7 @@ impl Whole {
         opened.core.extents(&mut |_, extent| match opened.reader.read(extent) {
             Ok(block) => assert!(self.blocks.get(&extent.position).is_none_or(|whole| *whole == block), "{what}"),
             Err(ReadError::Damaged { file: found, offset }) => {
-                let at = self.damaged_at(extent, &files[*file]);
-                assert_eq!((found, offset), (self.workload.disk.place(file), at), "{what}");
+                assert!(self.is_named_by_read(extent, &files[*file], &found, offset), "{what}: {found} at {offset}");
                 damaged += 1;
             }
             Err(error) => panic!("{what}: a message that is needed: {error}"),

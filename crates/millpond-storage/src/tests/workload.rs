@@ -232,7 +232,7 @@ pub fn state(core: &Core) -> Vec<Page> {
     let mut stored: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for page in pieces {
         let Page::Piece(piece) = page else { unreachable!("set apart above") };
-        stored.entry((piece.topic, piece.priority)).or_default().push(piece.messages);
+        stored.entry((piece.group, piece.topic, piece.priority)).or_default().push(piece.messages);
     }
     for page in &mut pages {
         match page {
@@ -240,7 +240,7 @@ pub fn state(core: &Core) -> Vec<Page> {
             Page::Topic(page) => {
                 page.epoch = 0;
                 for level in &mut page.levels {
-                    let pieces = stored.remove(&(page.number, level.priority)).unwrap_or_default();
+                    let pieces = stored.remove(&(page.group, page.number, level.priority)).unwrap_or_default();
                     pieces.into_iter().for_each(|piece| level.take_in(piece));
                 }
             }

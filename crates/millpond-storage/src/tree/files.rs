@@ -60,7 +60,13 @@ impl TreeFiles {
     fn listed(&self) -> Result<Vec<(u64, Checksum)>, TreeError> {
         let Some((version, expected)) = self.current()? else { return Ok(Vec::new()) };
         let path = self.0.join(format!("v{version}"));
-        verify(&path, expected)?;
+        // Number and checksum stand in a file that has none itself.
+        verify(&path, expected).map_err(|error| match error {
+            TreeError::Damaged(what) => {
+                TreeError::Damaged(format!("{what}, or {} is damaged, which names it", self.0.join(CURRENT).display()))
+            }
+            error => error,
+        })?;
         let no_list = || TreeError::Damaged(format!("{} holds no list of tables", path.display()));
         let sections = sfa::Reader::new(&path).map_err(|_| no_list())?;
         let mut list =
@@ -226,11 +232,11 @@ fn has_room_for_its_sections(path: &Path) -> Result<(), TreeError> {
     }
 }
 
-/// As [`verify`], for a table: says how far it is as it was written.
+/// As [`verify`], for a table: says how far its blocks are whole. They may be those of another table.
 pub(super) fn verify_table(path: &Path, expected: Checksum) -> Result<(), TreeError> {
     verify(path, expected).map_err(|error| match error {
         TreeError::Damaged(what) => match whole_blocks(path) {
-            Ok(offset) => TreeError::Damaged(format!("{what}, at or behind offset {offset}")),
+            Ok(offset) => TreeError::Damaged(format!("{what}; its blocks are whole up to offset {offset}")),
             Err(_) => TreeError::Damaged(what),
         },
         error => error,

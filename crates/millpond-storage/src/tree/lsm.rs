@@ -163,7 +163,10 @@ impl LsmTree {
             commits: AtomicU64::new(0),
             _mirror: mirror,
         };
-        tree.load_head()?;
+        tree.load_head().map_err(|error| match error {
+            error @ TreeError::Damaged(_) => tree.files.find_damage().err().unwrap_or(error),
+            error => error,
+        })?;
         Ok(tree)
     }
 

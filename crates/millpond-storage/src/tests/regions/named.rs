@@ -33,13 +33,15 @@ impl Whole {
                 Some(format!("{place} at offset {} (position {position})", batch.offset))
             }
             OpenError::BeforeCheckpoint { .. } => {
-                let stands = |batch: &Batch| {
-                    let header = batch.offset..batch.offset + BATCH_HEADER;
-                    batch.file == file && found.get(header.clone()) == whole.get(header)
-                };
-                let before = self.batches.range(..self.checkpoint);
-                let (position, batch) = before.rev().find(|(_, batch)| stands(batch))?;
-                let (end, offset) = (position + batch.bytes as u64, batch.offset + batch.bytes);
+                let header = |batch: &Batch| batch.offset..batch.offset + BATCH_HEADER;
+                let stands = |batch: &Batch| found.get(header(batch)) == whole.get(header(batch));
+                let of_file = self.batches.range(..self.checkpoint).filter(|(_, batch)| batch.file == file);
+                let (begin, first) = of_file.clone().next()?;
+                // Where none stands, it ends where it begins.
+                let last = of_file.rev().find(|(_, batch)| stands(batch));
+                let (end, offset) = last.map_or((*begin, first.offset), |(position, batch)| {
+                    (position + batch.bytes as u64, batch.offset + batch.bytes)
+                });
                 Some(format!("the last batch of {place} ends at position {end} (offset {offset})"))
             }
             _ => None,
@@ -64,20 +66,24 @@ impl Whole {
         }
     }
 
-    /// Where a read has to say that damage begins: at the first message of a block that is not what was written.
-    pub fn damaged_at(&self, extent: Extent, found: &[u8]) -> u64 {
-        let (file, offset) = self.place(extent.position);
-        let whole = &self.files[&file][offset..][..extent.length as usize];
-        let mut at = 0;
+    /// Whether a read names the place where damage begins: the first message of a block that is not what was written. Where a
+    /// whole message of another segment stands there, a block is damaged from where that no longer fits.
+    pub fn is_named_by_read(&self, extent: Extent, found: &[u8], file: &str, at: u64) -> bool {
+        let (name, offset) = self.place(extent.position);
+        let whole = &self.files[&name][offset..][..extent.length as usize];
+        let mut first = 0;
         for message in block::messages(whole) {
-            let end = at + message.unwrap().length;
-            if found.get(offset + at..offset + end) != whole.get(at..end) {
+            let end = first + message.unwrap().length;
+            if found.get(offset + first..offset + end) != whole.get(first..end) {
                 break;
             }
-            at = end;
+            first = end;
         }
-        assert!(at < whole.len(), "nothing is wrong with what lies at offset {offset} of {file}");
-        (offset + at) as u64
+        let end = (offset + whole.len()) as u64;
+        let first = offset + first;
+        let is_whole = |found| block::first(found).is_ok_and(|parts| parts.checksum == crc32c::crc32c(parts.checked));
+        let may_be_behind = || at > first as u64 && found.get(first..).is_some_and(is_whole);
+        file == self.workload.disk.place(&name) && at < end && (at == first as u64 || may_be_behind())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is done to a directory: samples of everything, or all of it where `WOUNDS=all` is in the environment.
+//! What is done to files: samples of bytes and lengths and every sector, or all of it where `WOUNDS=all` is in the environment.
 
 use std::ops::Range;
 
@@ -22,66 +22,94 @@ pub struct Wound<'a> {
     pub files: Files,
 }
 
-impl Whole {
-    /// One after the other, each of its own.
-    pub fn wounds<'a>(&'a self, seed: &'a mut Seed) -> impl Iterator<Item = Wound<'a>> + 'a {
-        let every_bit = std::env::var_os("WOUNDS").is_some_and(|which| which == "all");
-        let mut plans: Vec<(String, &str, Blow)> = Vec::new();
-        let mut plan = |what: String, file: &'a str, how: Blow| {
-            plans.push((what, file, how));
+/// Where a file is wounded, but for its sectors: these all are.
+pub struct Regions {
+    /// A bit of each of these bytes is flipped, or each of its bits.
+    pub bytes: Vec<usize>,
+    /// The file is cut to so many bytes.
+    pub cuts: Vec<usize>,
+}
+
+/// Whether everything is wounded in every way.
+pub fn is_every_bit() -> bool {
+    std::env::var_os("WOUNDS").is_some_and(|which| which == "all")
+}
+
+/// All that is done to files, one after the other, each on its own, and to each file in its regions.
+pub fn wounds<'a>(
+    files: &'a Files,
+    seed: &mut Seed,
+    regions: &dyn Fn(&str, &[u8]) -> Regions,
+) -> impl Iterator<Item = Wound<'a>> + use<'a> {
+    let mut plans: Vec<(String, &str, Blow)> = Vec::new();
+    let mut plan = |what: String, file: &'a str, how: Blow| {
+        plans.push((what, file, how));
+    };
+    for (name, bytes) in files {
+        let in_file = |how: FileBlow| {
+            let name = name.clone();
+            Box::new(move |files: &mut Files| how(files.get_mut(&name).unwrap())) as Blow
         };
-        for (name, bytes) in &self.files {
-            let in_file = |how: FileBlow| {
-                let name = name.clone();
-                Box::new(move |files: &mut Files| how(files.get_mut(&name).unwrap())) as Blow
-            };
-            for at in self.bytes_that_matter(name, bytes, every_bit) {
-                let bits = if every_bit {
-                    0..8
-                } else {
-                    let bit = seed.below(8) as u8;
-                    bit..bit + 1
-                };
-                for bit in bits {
-                    plan(
-                        format!("bit {bit} of byte {at} flipped"),
-                        name,
-                        in_file(Box::new(move |bytes| bytes[at] ^= 1 << bit)),
-                    );
-                }
-            }
-            for at in self.cuts(name, bytes) {
-                plan(format!("cut to {at} bytes"), name, in_file(Box::new(move |bytes| bytes.truncate(at))));
-            }
-            let removed = name.clone();
-            plan("removed".into(), name, Box::new(move |files| _ = files.remove(&removed)));
-            for at in (0..bytes.len()).step_by(if every_bit { SMALL_SECTOR } else { 3 * SMALL_SECTOR }) {
-                let to = (at + SMALL_SECTOR).min(bytes.len());
-                for value in [0, 0xff] {
-                    plan(
-                        format!("{at}..{to} filled with {value}"),
-                        name,
-                        in_file(Box::new(move |bytes| bytes[at..to].fill(value))),
-                    );
-                }
-                if to + SMALL_SECTOR <= bytes.len() {
-                    let misdirected = Box::new(move |bytes: &mut Vec<u8>| bytes.copy_within(to..to + SMALL_SECTOR, at));
-                    plan(format!("{to}.. written over {at}"), name, in_file(misdirected));
-                }
-            }
-            for other in self.files.keys().filter(|other| *other != name) {
-                let contents = self.files[other].clone();
+        let Regions { bytes: matter, cuts } = regions(name, bytes);
+        for at in matter {
+            let bit = seed.below(8) as u8;
+            for bit in if is_every_bit() { 0..8 } else { bit..bit + 1 } {
                 plan(
-                    format!("with the contents of {other}"),
+                    format!("bit {bit} of byte {at} flipped"),
                     name,
-                    in_file(Box::new(move |bytes| bytes.clone_from(&contents))),
+                    in_file(Box::new(move |bytes| bytes[at] ^= 1 << bit)),
                 );
             }
         }
-        plans.into_iter().filter_map(|(what, file, how)| {
-            let mut files = self.files.clone();
-            how(&mut files);
-            (files != self.files).then_some(Wound { what, file, files })
+        for at in cuts {
+            plan(format!("cut to {at} bytes"), name, in_file(Box::new(move |bytes| bytes.truncate(at))));
+        }
+        let removed = name.clone();
+        plan("removed".into(), name, Box::new(move |files| _ = files.remove(&removed)));
+        for at in (0..bytes.len()).step_by(SMALL_SECTOR) {
+            let to = (at + SMALL_SECTOR).min(bytes.len());
+            for value in [0, 0xff] {
+                plan(
+                    format!("{at}..{to} filled with {value}"),
+                    name,
+                    in_file(Box::new(move |bytes| bytes[at..to].fill(value))),
+                );
+            }
+            if to + SMALL_SECTOR <= bytes.len() {
+                let misdirected = Box::new(move |bytes: &mut Vec<u8>| bytes.copy_within(to..to + SMALL_SECTOR, at));
+                plan(format!("{to}.. written over {at}"), name, in_file(misdirected));
+                let exchanged =
+                    Box::new(move |bytes: &mut Vec<u8>| bytes[at..to + SMALL_SECTOR].rotate_left(SMALL_SECTOR));
+                plan(format!("{to}.. and {at} in each other's place"), name, in_file(exchanged));
+            }
+            for (other, contents) in files.iter().filter(|(other, _)| *other != name) {
+                let Some(sector) = contents.get(at..to).map(<[u8]>::to_vec) else { continue };
+                let strange = Box::new(move |bytes: &mut Vec<u8>| bytes[at..to].copy_from_slice(&sector));
+                plan(format!("{at}..{to} written as in {other}"), name, in_file(strange));
+            }
+        }
+        for other in files.keys().filter(|other| *other != name) {
+            let contents = files[other].clone();
+            plan(
+                format!("with the contents of {other}"),
+                name,
+                in_file(Box::new(move |bytes| bytes.clone_from(&contents))),
+            );
+        }
+    }
+    plans.into_iter().filter_map(move |(what, file, how)| {
+        let mut wounded = files.clone();
+        how(&mut wounded);
+        (wounded != *files).then_some(Wound { what, file, files: wounded })
+    })
+}
+
+impl Whole {
+    /// What is done to the whole directory.
+    pub fn wounds<'a>(&'a self, seed: &mut Seed) -> impl Iterator<Item = Wound<'a>> + use<'a> {
+        wounds(&self.files, seed, &|name, bytes| Regions {
+            bytes: self.bytes_that_matter(name, bytes, is_every_bit()),
+            cuts: self.cuts(name, bytes),
         })
     }
 
