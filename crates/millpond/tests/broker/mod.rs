@@ -5,8 +5,9 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -179,6 +180,13 @@ impl Broker {
         signal(&self.child, which);
     }
 
+    /// As [`Broker::kill`], one that has to be running still.
+    pub fn kill_running(mut self) -> TempDir {
+        let directory = self.directory.take().expect("the broker has its own directory");
+        assert_eq!(kill(&mut self.child), None, "the broker has ended by itself");
+        directory
+    }
+
     /// Kills the broker where it stands; its directory stays.
     pub fn kill(mut self) -> TempDir {
         // It may have been killed already.
@@ -242,9 +250,14 @@ impl Running {
         self.child().try_wait().expect("it is a child of ours").is_some()
     }
 
+    /// Kills it; how it had ended by itself before, if it had.
+    pub fn kill(mut self) -> Option<ExitStatus> {
+        kill(&mut self.0.take().expect("it is taken at the end alone"))
+    }
+
     /// Waits for its end.
     pub fn wait(mut self) -> Said {
-        Said::of(self.0.take().expect("it is taken here alone").wait_with_output().expect("the binary ends"))
+        Said::of(self.0.take().expect("it is taken at the end alone").wait_with_output().expect("the binary ends"))
     }
 }
 
@@ -255,6 +268,14 @@ impl Drop for Running {
             let _ = child.wait();
         }
     }
+}
+
+/// Kills a process; how it had ended by itself before, if it had.
+fn kill(child: &mut Child) -> Option<ExitStatus> {
+    // Who has ended cannot be killed any more.
+    let _ = child.kill();
+    let status = child.wait().expect("it is a child of ours");
+    (status.signal() != Some(Signal::KILL.as_raw())).then_some(status)
 }
 
 fn signal(child: &Child, signal: Signal) {

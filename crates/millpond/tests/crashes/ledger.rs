@@ -90,6 +90,16 @@ pub fn files(ledger: &Path) -> Vec<(String, String)> {
     files
 }
 
+/// Bytes that processes have written so far, of all lives, by their names.
+pub fn written(ledger: &Path, by: impl Fn(&str) -> bool) -> u64 {
+    let files = fs::read_dir(ledger).expect("the ledger is there").map(|entry| entry.expect("it is a file"));
+    let is_by = |entry: &fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.ends_with(".ledger") && name.split('.').next().is_some_and(&by)
+    };
+    files.filter(is_by).map(|entry| entry.metadata().expect("it is a file").len()).sum()
+}
+
 /// The entries of a file.
 pub fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     let finished = &text[..text.rfind('\n').map_or(0, |end| end + 1)];

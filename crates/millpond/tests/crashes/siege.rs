@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::broker::{Broker, Running, call, fresh_directory, serve_at};
 use crate::clients::{self, PUBLISHERS};
-use crate::ledger::{Scribe, files};
+use crate::ledger::{Scribe, files, written};
 use crate::load::{GROUPS, set_up};
 use crate::random::Random;
 use crate::verdict::{Figures, verdict};
@@ -21,6 +21,10 @@ const STUCK: Duration = Duration::from_secs(40);
 
 pub struct Siege {
     pub kills: u32,
+    /// Kills of a broker that had confirmed publishes since its start, and delivered.
+    pub kills_at_work: u32,
+    /// What the ledger held when the broker was started.
+    held: [u64; 2],
     broker: Option<Broker>,
     address: String,
     clients: Vec<Besieged>,
@@ -50,7 +54,7 @@ impl Siege {
             stopped: false,
         };
         let clients = clients::names().map(start).collect();
-        Siege { kills: 0, broker: Some(broker), address, clients, ledger }
+        Siege { kills: 0, kills_at_work: 0, held: [0; 2], broker: Some(broker), address, clients, ledger }
     }
 
     /// Kills the broker and starts it again; now and then it is killed in its start too.
@@ -58,16 +62,37 @@ impl Siege {
         for client in &mut self.clients {
             assert!(!client.process.has_ended(), "{} has ended by itself", client.name);
         }
-        let directory = self.broker.take().expect("it is running").kill();
+        self.kills_at_work += u32::from(self.is_at_work());
+        let directory = self.broker.take().expect("it is running").kill_running();
         self.kills += 1;
         while random.one_in(5) {
             let starting = Running::of(serve_at(directory.path(), &self.address).args(["--memory", MEMORY]));
             random.pause(0, 60);
-            drop(starting);
+            assert_eq!(starting.kill(), None, "the broker has ended by itself in its start");
             self.kills += 1;
         }
+        self.held = self.written();
         let mut command = serve_at(directory.path(), &self.address);
         self.broker = Some(Broker::run_on(command.args(["--memory", MEMORY]), directory));
+    }
+
+    /// Waits until the broker has taken something in since its start, and given something out.
+    pub fn wait_for_work(&self) {
+        let begun = Instant::now();
+        while !self.is_at_work() {
+            assert!(begun.elapsed() < STUCK, "nothing goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.written().iter().zip(self.held).all(|(now, then)| *now > then)
+    }
+
+    /// Bytes that publishers and consumers have written to the ledger.
+    fn written(&self) -> [u64; 2] {
+        let by = |publishers| written(self.ledger.path(), |name| PUBLISHERS.contains(&name) == publishers);
+        [by(true), by(false)]
     }
 
     /// Lets the broker stand still for a moment.
@@ -84,8 +109,9 @@ impl Siege {
         let index = random.below(self.clients.len() as u64) as usize;
         let Besieged { name, life, .. } = self.clients[index];
         let process = clients::start(name, life + 1, &self.address, self.ledger.path());
-        // The one before is killed as it is dropped.
-        self.clients[index] = Besieged { name, life: life + 1, process, stopped: false };
+        let after = Besieged { name, life: life + 1, process, stopped: false };
+        let before = std::mem::replace(&mut self.clients[index], after);
+        assert_eq!(before.process.kill(), None, "{name} has ended by itself");
     }
 
     /// Lets a client stand still until all are let go on.

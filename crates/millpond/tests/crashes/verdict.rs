@@ -26,18 +26,40 @@ pub struct Figures {
     pub deliveries: usize,
     pub repeated: usize,
     pub ended: usize,
+    pub given_back: usize,
     pub unanswered: usize,
     pub letters: usize,
 }
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures { confirmed, deliveries, repeated, ended, unanswered, letters } = self;
+        let Figures { confirmed, deliveries, repeated, ended, given_back, unanswered, letters } = self;
         write!(
             f,
             "{confirmed} publishes confirmed, {deliveries} deliveries ({repeated} repeated), {ended} ends confirmed, \
-             {unanswered} ends asked for and never answered, {letters} dead letters"
+             {given_back} of them given back, {unanswered} ends asked for and never answered, {letters} dead letters"
         )
+    }
+}
+
+impl Figures {
+    /// What there was too little of, in words. A broker that is killed so often has worked in between, if ever so slowly; and
+    /// of what is drawn for each delivery there is a tenth at least of what is to be expected.
+    pub fn lacks(&self, kills: u32) -> Vec<String> {
+        let kills = kills as usize;
+        let of_deliveries = |one_in: usize| self.deliveries / one_in;
+        let least = [
+            ("publishes confirmed", self.confirmed, kills),
+            ("deliveries", self.deliveries, kills),
+            ("ends confirmed", self.ended, kills),
+            ("given back", self.given_back, of_deliveries(150)),
+            ("repeated", self.repeated, of_deliveries(150)),
+            ("dead letters", self.letters, of_deliveries(600)),
+            // Of most kills there are some.
+            ("ends without an answer", self.unanswered, kills / 10),
+        ];
+        let lacking = least.into_iter().filter(|(_, seen, least)| seen < least);
+        lacking.map(|(what, seen, least)| format!("{what}: {seen}, and at least {least} are certain")).collect()
     }
 }
 
@@ -174,6 +196,7 @@ impl<'a> Ledger<'a> {
         for (lease, (verb, answer)) in &life.ends {
             let figures = &mut self.verdict.figures;
             figures.ended += usize::from(matches!(answer, Some("done" | "dead")));
+            figures.given_back += usize::from(matches!((*verb, *answer), ("fail" | "release", Some("done"))));
             figures.unanswered += usize::from(answer.is_none());
             let ended = matches!((*verb, *answer), ("ack" | "forward", Some("done")));
             ends += u32::from(ended);

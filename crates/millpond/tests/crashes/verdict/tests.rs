@@ -1,4 +1,4 @@
-use super::verdict;
+use super::{Figures, verdict};
 
 /// Two messages of one topic, the second of which is forwarded, and what came of it.
 const IN_ORDER: &str = "\
@@ -93,4 +93,14 @@ fn two_leaders_of_one_epoch_are_noticed() {
     let other = "delivered out lead o/2 8.4.3 15 1 5 y\n";
     let files = [("one".to_owned(), IN_ORDER.to_owned()), ("two".to_owned(), other.to_owned())];
     assert!(verdict(&files).broken[0].contains("both been leader"));
+}
+
+#[test]
+fn a_run_that_saw_too_little_is_noticed() {
+    let few = Figures { confirmed: 10, deliveries: 10, ended: 10, unanswered: 1, ..Figures::default() };
+    assert_eq!(few.lacks(10), Vec::<String>::new());
+    assert_eq!(few.lacks(20).len(), 4);
+    let without = Figures { confirmed: 9_000, deliveries: 9_000, ended: 9_000, ..Figures::default() };
+    assert_eq!(without.lacks(10).len(), 4, "nothing of what kills and fates lead to");
+    assert_eq!(Figures::default().lacks(1).len(), 3);
 }
