@@ -21,9 +21,9 @@ use crate::state::topic::{Aside, AsideWhy, Level, Topic};
 use crate::state::{Now, State, TopicSlot};
 use crate::store::{Key, Want};
 
-/// Runs of messages aside that a look goes over behind what is ready: about a millisecond. Of a topic with more of them it
-/// shows the first ones by number.
-const ASIDE_MAX: usize = 1 << 16;
+/// Runs of messages aside that a look goes over behind what is ready: some ten milliseconds. Of a topic with more of them,
+/// leased ones included, it shows the first ones by number.
+const ASIDE_MAX: usize = 1 << 20;
 
 impl Core {
     pub(super) fn look(&mut self, look: Look) -> Result<Reply, Refusal> {

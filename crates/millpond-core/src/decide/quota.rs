@@ -7,7 +7,7 @@
 //! Where a publish is decided together with others, a trial counts what they would take, and what the leases that are
 //! acked with them give back.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -25,8 +25,8 @@ pub(super) struct Pending {
     credit: ByGroup,
     /// What messages take that were let in.
     taken: ByGroup,
-    /// The topics that they are for.
-    topics: BTreeSet<TopicName>,
+    /// The topics that they are for, each with the bytes of the last of its messages.
+    topics: BTreeMap<TopicName, u64>,
 }
 
 /// Usage by group.
@@ -59,15 +59,19 @@ impl Core {
                 Ok(count) => {
                     let fitting = part.split_front(count);
                     if let Way::Trial(trial) = &mut storing.way {
-                        let is_named = trial.pending.topics.contains(&fitting.run.topic);
+                        let last = fitting.bytes(count - 1..count);
+                        let named = trial.pending.topics.insert(fitting.run.topic.clone(), last);
                         for group in &self.state.namespaces[storing.namespace].groups {
-                            let needs = self.needs_in(*group, &fitting, terms, is_named);
+                            let needs = self.needs_in(*group, &fitting, terms, named);
                             let taken = trial.pending.taken.of_mut(*group);
                             taken.messages += needs.messages;
                             taken.bytes += needs.bytes;
                             taken.topics += needs.topics;
+                            if let Taking::One { latest: true } = terms.taking {
+                                let replaced = self.waits_in(*group, &fitting, named).unwrap_or(0);
+                                trial.pending.credit.of_mut(*group).bytes += replaced.saturating_sub(last);
+                            }
                         }
-                        trial.pending.topics.insert(fitting.run.topic.clone());
                     }
                     self.store_fitting(fitting, terms, storing);
                 }
@@ -98,11 +102,11 @@ impl Core {
                 (held + of(&pending.taken.of(group))).saturating_sub(of(&pending.credit.of(group)))
             })
         };
-        let is_named = pending.is_some_and(|pending| pending.topics.contains(&part.run.topic));
+        let named = pending.and_then(|pending| pending.topics.get(&part.run.topic)).copied();
         let with_own = pending.is_some_and(|pending| !pending.is_empty());
         let over = |what, limit: Option<u64>, of: fn(&Usage) -> u64| {
             let limit = limit?;
-            let needs = groups.iter().map(|group| (*group, of(&self.needs_in(*group, part, terms, is_named))));
+            let needs = groups.iter().map(|group| (*group, of(&self.needs_in(*group, part, terms, named))));
             let needs = needs.filter(|(_, needs)| *needs > 0).map(|(group, needs)| (used_in(group, of), needs));
             let (used, needs) = needs.filter(|(used, needs)| used + needs > limit).max()?;
             Some(Over { what, used, needs, limit, with_own })
@@ -140,22 +144,29 @@ impl Core {
     }
 
     /// What messages need in a group, or where one message is enough, the first of them. A topic that is named is one that
-    /// others of the same call are for: of those nothing is stored yet, and what they take is counted.
-    fn needs_in(&self, group: GroupNumber, part: &Part<'_>, terms: &Terms, is_named: bool) -> Usage {
+    /// others of the same call are for, with the bytes of the last of them: nothing of those is stored yet, and what they take
+    /// is counted.
+    fn needs_in(&self, group: GroupNumber, part: &Part<'_>, terms: &Terms, named: Option<u64>) -> Usage {
         let slot = self.state.topics.find(group, &part.run.topic);
-        let topics = u64::from(slot.is_none() && !is_named);
+        let topics = u64::from(slot.is_none() && named.is_none());
         let Taking::One { latest } = terms.taking else {
             let (messages, bytes) = (part.count().into(), part.bytes(0..part.count()));
             return Usage { messages, bytes, topics, ..Usage::default() };
         };
         let bytes = part.bytes(0..1);
-        let (messages, bytes) = match slot.and_then(|slot| self.waiting(slot)) {
-            _ if is_named => (0, if latest { bytes } else { 0 }),
-            Some(waiting) if latest => (0, bytes.saturating_sub(waiting.bytes())),
+        let (messages, bytes) = match self.waits_in(group, part, named) {
+            Some(waiting) if latest => (0, bytes.saturating_sub(waiting)),
             Some(_) => (0, 0),
             None => (1, bytes),
         };
         Usage { messages, bytes, topics, ..Usage::default() }
+    }
+
+    /// The bytes of the one that waits in a group where one message is enough, or will once those are stored that the same call
+    /// names.
+    fn waits_in(&self, group: GroupNumber, part: &Part<'_>, named: Option<u64>) -> Option<u64> {
+        let waiting = || self.waiting(self.state.topics.find(group, &part.run.topic)?).map(|waiting| waiting.bytes());
+        named.or_else(waiting)
     }
 
     /// What leases give back that are about to be acked, and with them the topics that hold nothing else, unless something
@@ -220,7 +231,7 @@ impl Over {
             format!("namespace {namespace} holds {used} {what}")
         };
         let detail = format!(
-            "{holds} and may hold {limit}, and {needs} more are needed: finish or purge some, or raise quota-{what}"
+            "{holds} and may hold {limit}, and this needs {needs} more: finish or purge some, or raise quota-{what}"
         );
         PublishOutcome::Refused { code: Code::QuotaExceeded, detail }
     }

@@ -19,6 +19,8 @@ use crate::dispatch::scopes::NoScope;
 use crate::fact::{FactLog, ReturnPlace};
 use crate::output::{LeasedRun, Reply};
 
+const NO_REPEAT: &str = "a receive with this request id asked for another group, other topics or more messages: a repeat asks for the same, and every other receive has an id of its own";
+
 impl Core {
     pub(super) fn receive(&mut self, ticket: Ticket, receive: Receive) -> Result<(), Refusal> {
         let namespace = self.namespace_of(&receive.namespace)?;
@@ -37,11 +39,18 @@ impl Core {
         }
         let repeat = receive.request.filter(|_| !receive.at_most_once).map(|request| (namespace, request));
         if let Some(key) = repeat {
-            if let Some(first) = self.dispatcher.repeats.waits(key) {
+            let first = self.dispatcher.repeats.waits(key);
+            let leases = self.still_leased(key);
+            let is_of_group = |ticket| self.dispatcher.receive(ticket).is_none_or(|first| first.group == group);
+            let is_asked_for = |run: &LeasedRun| run.receipt.group == group && receive.filter.admits(&run.topic);
+            let told: u64 = leases.iter().map(|run| u64::from(run.count)).sum();
+            if !(first.is_none_or(is_of_group) && leases.iter().all(is_asked_for) && told <= receive.messages.into()) {
+                return Err((Code::ArgumentInvalid, NO_REPEAT.into()));
+            }
+            if let Some(first) = first {
                 self.withdraw(first);
                 self.reply(first, Reply::Received(Vec::new()));
             }
-            let leases = self.still_leased(key);
             if !leases.is_empty() {
                 self.reply(ticket, Reply::Received(leases));
                 return Ok(());

@@ -86,6 +86,11 @@ pub(crate) struct NewConsumer<'a> {
 }
 
 impl Dispatcher {
+    /// A one-shot receive that waits.
+    pub(crate) fn receive(&self, ticket: Ticket) -> Option<&Consumer> {
+        self.receives.get(&ticket).map(|slot| &self.consumers[*slot as usize])
+    }
+
     /// Refused where there is no room for it or for what its filter asks for, its client would leave too little for others, or
     /// not as many prefixes are left.
     pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Result<ConsumerSlot, NoScope> {

@@ -8,6 +8,7 @@ use millpond_core::page::{Page, RunPage};
 use millpond_types::block::{self, Sizes};
 use millpond_types::{MessageState, Millis, NamespaceName, Priority, PublishOutcome};
 
+use crate::ask::asked;
 use crate::bare::Bare;
 use crate::history::{name, receive};
 use crate::journal::{Journal, sizes_of};
@@ -214,4 +215,32 @@ fn delayed_batches_with_dedup_ids_leave_memory_and_are_back_in_time() {
     assert!(house.page < BYTES && house.resident < BYTES, "{} and {} bytes", house.page, house.resident);
     house.pass(2 * HOUR);
     house.drain();
+}
+
+#[test]
+fn what_is_due_is_shown_behind_very_much_that_is_leased() {
+    const LEASED: u64 = 70_000;
+    let mut bare: Bare<Journal> = Bare::new();
+    let mut leased = 0;
+    // Of as many times to live, so that each message is a run of its own.
+    for at in 0..LEASED {
+        bare.submit(asked(&format!("publish a m ttl={}ms", 10 * HOUR + at)));
+        if at % 1000 == 999 {
+            bare.turn();
+            bare.submit(asked("receive a max=1000 lease=1h"));
+            leased += bare.turn().iter().map(|run| u64::from(run.count)).sum::<u64>();
+        }
+    }
+    assert_eq!(leased, LEASED);
+    bare.submit(asked("publish a d delay=1h"));
+    bare.turn();
+    bare.submit(asked("look a due=9"));
+    let [Output::Reply { reply: Reply::Messages(found), .. }] = &bare.core.outputs()[..] else {
+        panic!("{:?}", bare.core.outputs());
+    };
+    assert!(
+        matches!(found[..], [ref due] if matches!(due.row.state, MessageState::Delayed { .. })),
+        "{} rows",
+        found.len()
+    );
 }

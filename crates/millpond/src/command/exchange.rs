@@ -76,7 +76,7 @@ pub struct Bind {
     #[arg(long = "header", value_name = "K=V", value_parser = quantity::header)]
     headers: Vec<(String, String)>,
     /// How many of the headers it has
-    #[arg(long = "match", value_enum, value_name = "WHICH", default_value = "all")]
+    #[arg(long = "match", value_enum, value_name = "WHICH", default_value = "all", requires = "headers")]
     of: Of,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use millpond_client::{Client, Deliveries, Delivery, Receipts, ReceiveOptions};
-use millpond_types::limits::WAIT_MAX_MS;
+use millpond_types::limits::{RECEIVE_MESSAGES_MAX, WAIT_MAX_MS};
 use millpond_types::{GroupName, RequestId};
 use serde_json::{Map, Value};
 
@@ -38,7 +38,7 @@ pub struct Receive {
     #[arg(long, conflicts_with = "at_most_once")]
     ack: bool,
     /// Name this receive, so that it can be repeated: a broker that has answered it gives the same leases again for 30 s, to
-    /// a command that was started anew as well. Drawn at random for each receive
+    /// a command that was started anew as well. A repeat asks for the same group, topics and messages. Drawn at random for each receive
     #[arg(long, value_name = "UUID", value_parser = request, conflicts_with = "at_most_once")]
     request: Option<RequestId>,
     /// Take messages that end as they are delivered: none comes again, whatever becomes of this command
@@ -71,6 +71,11 @@ impl Receive {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let (namespace, filter) = filter(&self.from).map_err(Failure::usage)?;
+        if self.request.is_some() && self.max > RECEIVE_MESSAGES_MAX {
+            return Err(Failure::usage(format!(
+                "one receive is given {RECEIVE_MESSAGES_MAX} messages at most: with --request, --max is no more than that"
+            )));
+        }
         with_client(globals, async |client| {
             let mut left = self.max;
             let mut wait = self.wait.unwrap_or_default();

@@ -165,12 +165,12 @@ async fn check(client: &Client, known: &Known, publishes: u64, took: Duration) {
     assert_eq!((tally.accepted, tally.declined), (publishes, 0));
     assert!(tally.superseded > 0, "one stood for many");
     println!(
-        "{publishes} publishes over {} topics in {took:.1?}: {} deliveries, {} superseded ({:.0} % of the runs saved), {} \
+        "{publishes} publishes over {} topics in {took:.1?}: {} deliveries, {} superseded, {:.0} % of the runs saved, {} \
          poisoned topics with dead letters, {} deaths of workers, {} of the broker",
         known.last.len(),
         known.runs,
         tally.superseded,
-        100.0 * tally.superseded as f64 / publishes as f64,
+        100.0 - 100.0 * known.runs as f64 / publishes as f64,
         dead,
         known.deaths,
         known.kills,

@@ -25,7 +25,6 @@ fn what_a_command_writes_is_published_as_its_message_is_acked() {
     stop(worker);
 }
 
-/// What a command leaves running may hold its output open for ever: that is not waited for any longer than the command itself.
 #[test]
 fn a_message_is_published_as_others_are_acked_or_nothing_is_done() {
     let broker = Broker::start();
@@ -48,6 +47,7 @@ fn a_message_is_published_as_others_are_acked_or_nothing_is_done() {
     broker.call(&["publish", "made/out", "--lines", "--ack", receipts[0]]).failed(2, &["cannot be used with"]);
 }
 
+/// What a command leaves running may hold its output open for ever: that is not waited for any longer than the command itself.
 #[test]
 fn a_second_signal_stops_what_a_command_has_left_running() {
     let broker = Broker::start();

@@ -13,7 +13,7 @@ fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
     broker.call(&["publish", "small/b", "x"]).failed(1, &["quota_exceeded", "holds 1 topics and may hold 1"]);
     let large = "x".repeat(1100);
     let said = broker.call(&["publish", "small/a", &large]);
-    said.failed(1, &["quota_exceeded", "holds 12 bytes and may hold 1024, and 1109 more are needed"]);
+    said.failed(1, &["quota_exceeded", "holds 12 bytes and may hold 1024, and this needs 1109 more"]);
     let said = broker.call_with(&["publish", "small/a", "--lines"], b"two\nthree\n");
     said.failed(1, &["quota_exceeded", "holds 2 messages and may hold 2", "raise quota-messages"]);
 

@@ -242,7 +242,11 @@ fn policy(at: usize, weight: u32) -> Policy {
         7 => Policy { coalesce: Coalesce::KeepFirst, max_in_flight: Some(1), ..of },
         8 => Policy { max_waiting: Some(3), overflow: Overflow::DropOldest, ..of },
         9 => Policy { quotas: Quotas { messages: Some(6), topics: Some(3), ..none }, max_waiting: Some(4), ..of },
-        10 => Policy { quotas: Quotas { messages: Some(3), ..none }, coalesce: Coalesce::KeepLatest, ..of },
+        10 => Policy {
+            quotas: Quotas { messages: Some(3), bytes: Some(50), ..none },
+            coalesce: Coalesce::KeepLatest,
+            ..of
+        },
         11 => Policy { quotas: Quotas { bytes: Some(60), ..none }, ..of },
         12 => Policy { retry: backoff, max_waiting: Some(2), max_in_flight: Some(2), ..of },
         13 => Policy { rate: Some(Rate { count: 1, period: Millis(700), burst: 3 }), ..of },

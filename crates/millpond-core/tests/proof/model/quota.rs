@@ -1,6 +1,6 @@
 //! What the namespace may hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use millpond_core::command::{PublishRun, ReceiptRun};
 use millpond_core::fact::GroupNumber;
@@ -14,7 +14,8 @@ use super::{Model, Place};
 pub(super) struct Pending {
     taken: BTreeMap<GroupNumber, Usage>,
     given_back: BTreeMap<GroupNumber, Usage>,
-    named: BTreeSet<TopicName>,
+    /// The topics that others are for, each with the size of the last of them.
+    named: BTreeMap<TopicName, u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -33,9 +34,10 @@ impl Model {
     /// Whether there is no room for a message; if there is, it is taken.
     pub(super) fn is_over_quota(&self, name: &TopicName, size: u64, pending: &mut Pending) -> bool {
         let quotas = self.policy.quotas;
-        let is_named = pending.named.contains(name);
-        let needs = self.everywhere(name).into_iter().map(|place| (place.group, self.needs(&place, size, is_named)));
-        let needs: Vec<(GroupNumber, Usage)> = needs.collect();
+        let named = pending.named.get(name).copied();
+        let places = self.everywhere(name);
+        let needs: Vec<(GroupNumber, Usage)> =
+            places.iter().map(|place| (place.group, self.needs(place, size, named))).collect();
         // Each group counts that would hold more.
         let is_over = |quota: Option<u64>, of: fn(&Usage) -> u64| {
             let used = |group: &GroupNumber| {
@@ -58,23 +60,30 @@ impl Model {
             taken.bytes += needs.bytes;
             taken.topics += needs.topics;
         }
-        pending.named.insert(name.clone());
+        if self.policy_of(name).coalesce == Coalesce::KeepLatest {
+            for place in &places {
+                let replaced = self.waits(place, named).unwrap_or(0);
+                pending.given_back.entry(place.group).or_default().bytes += replaced.saturating_sub(size);
+            }
+        }
+        pending.named.insert(name.clone(), size);
         false
     }
 
     /// What a group needs for a message of a topic, for which others of the same decision may be.
-    fn needs(&self, place: &Place, size: u64, is_named: bool) -> Usage {
-        let topics = u64::from(!is_named && !self.topics.contains_key(place));
-        let waits = self.slot(place).filter(|_| !is_named);
-        let (messages, bytes) = match self.policy_of(&place.name).coalesce {
-            Coalesce::KeepFirst if is_named || waits.is_some() => (0, 0),
-            Coalesce::KeepLatest if is_named => (0, size),
-            Coalesce::KeepLatest if let Some(key) = waits => {
-                (0, size.saturating_sub(self.topics[place].messages[&key].size))
-            }
+    fn needs(&self, place: &Place, size: u64, named: Option<u64>) -> Usage {
+        let topics = u64::from(named.is_none() && !self.topics.contains_key(place));
+        let (messages, bytes) = match (self.policy_of(&place.name).coalesce, self.waits(place, named)) {
+            (Coalesce::KeepFirst, Some(_)) => (0, 0),
+            (Coalesce::KeepLatest, Some(waiting)) => (0, size.saturating_sub(waiting)),
             _ => (1, size),
         };
         Usage { messages, bytes, topics }
+    }
+
+    /// The size of the message that waits where one is enough, or will once those are stored that are named.
+    fn waits(&self, place: &Place, named: Option<u64>) -> Option<u64> {
+        named.or_else(|| self.slot(place).map(|key| self.topics[place].messages[&key].size))
     }
 
     fn usage(&self, group: GroupNumber) -> Usage {

@@ -37,7 +37,8 @@ impl Model {
 
     /// What the core says of the tokens of a topic.
     pub fn drawn(&mut self, number: TopicNumber, group: GroupNumber, full: u64, dry: Option<u64>) {
-        let place = self.place(number, group).expect("a topic");
+        // What is left of a group that is being deleted goes by its policy until it is gone; here the group is gone.
+        let Some(place) = self.place(number, group) else { return };
         let before = self.topics[&place].tokens;
         let after = match self.policy_of(&place.name).rate {
             None => Tokens { full: 0, dry: None, leased: 0 },
