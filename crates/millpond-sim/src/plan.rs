@@ -136,6 +136,7 @@ fn policy(stream: &mut Stream) -> Policy {
         weight: stream.between(1, 3) as u32,
         quotas: Quotas {
             messages: *stream.pick(&[None, None, None, None, None, None, Some(30), Some(100)]),
+            topics: *stream.pick(&[None, None, None, None, None, None, None, Some(4)]),
             ..Quotas::default()
         },
         dispatch: *stream.pick(&[Dispatch::Priority, Dispatch::Fair]),

@@ -191,6 +191,7 @@ impl Promises {
                 self.fairness.leased(model, fact, now.wall);
                 self.order.leased(model, fact, now.wall, sights)
             }
+            Fact::TopicCreated { .. } => room::created(model, fact, asked, sights),
             Fact::TopicVanished { .. } => rates::vanished(model, fact, now.run, sights),
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {

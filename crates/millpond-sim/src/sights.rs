@@ -47,7 +47,12 @@ pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
     ),
     (
         Checker::Room,
-        &["as many as may wait", "as many as may wait where the oldest give way", "as many as a quota lets"],
+        &[
+            "as many as may wait",
+            "as many as may wait where the oldest give way",
+            "as many as a quota lets",
+            "as many topics as a quota lets",
+        ],
     ),
     (
         Checker::Growth,

@@ -136,8 +136,9 @@ impl Canary {
             Canary::Room if policy.overflow == Overflow::Reject => wider(policy),
             Canary::Overflow if policy.overflow == Overflow::DropOldest => wider(policy),
             Canary::Quotas => {
-                let messages = policy.quotas.messages.map(|most| most * 2);
-                Policy { quotas: Quotas { messages, ..policy.quotas }, ..policy }
+                let Quotas { messages, topics, .. } = policy.quotas;
+                let (messages, topics) = (messages.map(|most| most * 2), topics.map(|most| most * 2));
+                Policy { quotas: Quotas { messages, topics, ..policy.quotas }, ..policy }
             }
             Canary::InFlight if !is_strict => {
                 Policy { max_in_flight: policy.max_in_flight.map(|most| most * 2), ..policy }

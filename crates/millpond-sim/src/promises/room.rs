@@ -82,6 +82,20 @@ pub fn published(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &m
     Ok(())
 }
 
+/// A topic is about to come into being for what is published.
+pub fn created(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &mut Sights) -> Kept {
+    let (Fact::TopicCreated { group, name, .. }, Some(Command::Publish(_) | Command::Route(_))) = (fact, asked) else {
+        return Ok(());
+    };
+    let Some(most) = model.home(*group).policy.quotas.topics else { return Ok(()) };
+    let held = model.topics_of(*group).count() as u64 + 1;
+    sights.saw_many("as many topics as a quota lets", u64::from(held == most));
+    if held > most {
+        return Err(Violation::room(format!("with {name} group {group} has {held} topics, and {most} may be")));
+    }
+    Ok(())
+}
+
 /// Whether a group has what is stored.
 fn takes(model: &Model, group: GroupNumber, except: &[GroupNumber]) -> bool {
     !except.contains(&group) && !model.groups[&group].is_ending
