@@ -221,7 +221,7 @@ impl Core {
     ) -> u32 {
         let mut served = 0;
         let mut run = None;
-        if !self.bring_run(slot, priority, quota) {
+        if !self.bring_older(slot, priority) || !self.bring_run(slot, priority, quota) {
             return 0;
         }
         self.state.topics.take_up(slot);
@@ -330,6 +330,20 @@ impl Core {
         let of = (run.first, run.count);
         self.expire_some(slot, priority, of, looks, log);
         true
+    }
+
+    /// Sees to it that in strict order nothing goes before what is due and stands before it. False if that has to be waited for.
+    fn bring_older(&mut self, slot: TopicSlot, priority: Priority) -> bool {
+        if !self.state.policy(slot).is_strict() {
+            return true;
+        }
+        match self.state.bring_due_before_next(slot, priority) {
+            Ok(comes) => !comes,
+            Err(want) => {
+                self.want(want);
+                false
+            }
+        }
     }
 
     /// Sees to it that the front of a line is in memory, and enough of what comes next. False if what is to be served

@@ -12,7 +12,8 @@
 //! reach of a piece stays in memory until the piece is back, and they are cut anew.
 //!
 //! A piece comes back when the first time of any of its messages has come. Which messages are in pieces changes no fact,
-//! but for one thing: while very many messages of a level are in memory out of line, what is due of those in pieces waits.
+//! but for one thing: while very many messages of a level are in memory out of line, what is due of those in pieces waits. In
+//! strict order none is given that stands behind it.
 
 mod leaving;
 
@@ -121,6 +122,13 @@ impl Level {
 }
 
 impl Resting {
+    /// A piece is being read.
+    fn comes(&mut self, first: Sequence) {
+        self.pieces.get_mut(&first).expect("a piece is there until it has come").awaits = Awaits::Disk;
+        self.overdue.remove(&first);
+        self.coming += 1;
+    }
+
     /// Bytes of a piece in memory.
     pub(crate) const PIECE_BYTES: usize = size_of::<Sequence>() + size_of::<Piece>();
 }
@@ -194,10 +202,24 @@ impl State {
             resting.overdue.insert(first);
             return Ok(0);
         }
-        piece.awaits = Awaits::Disk;
-        resting.overdue.remove(&first);
-        resting.coming += 1;
+        resting.comes(first);
         self.bring_piece(slot, priority, first)
+    }
+
+    /// In strict order what is due goes by its sequence, also where it waits for room behind younger ones that fell due before it.
+    /// Whether such a one may stand before what would go next: then it is on its way. It takes room beyond the bound, a piece for
+    /// each time that somebody is given something.
+    pub(crate) fn bring_due_before_next(&mut self, slot: TopicSlot, priority: Priority) -> Result<bool, Want> {
+        let level = self.topics[slot].level_mut(priority).expect("a ready level is there");
+        let (next, Some(resting)) = (level.next_in_strict_order(), level.resting.as_mut()) else { return Ok(false) };
+        let waits = resting.overdue.first().copied().filter(|first| *first < next);
+        let Some(first) = waits else {
+            let mut before = resting.pieces.range(..next).map(|(_, piece)| piece.awaits);
+            return Ok(resting.coming > 0 && before.any(|awaits| matches!(awaits, Awaits::Disk)));
+        };
+        self.piece_timers.remove(resting.pieces[&first].awaits.timers());
+        resting.comes(first);
+        self.bring_piece(slot, priority, first).map(|_| true)
     }
 
     fn is_held_by_retry(&self, slot: TopicSlot) -> bool {

@@ -443,6 +443,14 @@ impl Level {
         }
     }
 
+    /// The first message that goes next in strict order, of a level that has one.
+    pub(crate) fn next_in_strict_order(&self) -> Sequence {
+        match self.front(true).expect("a ready level has a front") {
+            Front::Line => self.scan(),
+            Front::Aside(first) => first,
+        }
+    }
+
     /// The run that goes next, if it is in memory, with its deliveries and failures.
     pub(crate) fn front_run(&self, is_strict: bool) -> Option<(&RunPage, (u32, u32))> {
         match self.front(is_strict)? {

@@ -726,3 +726,27 @@ fn waiting(house: &mut House) -> u64 {
     });
     views.sum()
 }
+
+#[test]
+fn in_strict_order_what_waits_for_room_goes_before_what_is_younger() {
+    for bounds in [LevelBounds::ENDS, tiny()] {
+        let mut house = House::new();
+        house.bare.core.set_bounds(bounds);
+        house.set_policy(strict(Some(1)));
+        // What comes later is due earlier, and takes all the room.
+        let count = 2 * u64::from(bounds.out_of_line);
+        house.publish("jobs", (0..count).map(|at| HOUR - at));
+        house.write();
+        house.pass(2 * HOUR);
+        let mut last = None;
+        for _ in 0..count {
+            let runs = house.receive();
+            let [run] = &runs[..] else { panic!("{runs:?}") };
+            assert!(last.is_none_or(|last| last < run.first) && run.count == 1, "{last:?}, and then {:?}", run.first);
+            last = Some(run.first);
+            house.finish(&FinishVerb::Ack, &runs);
+        }
+        assert!(house.bytes < BYTES, "{} bytes", house.bytes);
+        invariants::check(&house.bare.core);
+    }
+}
