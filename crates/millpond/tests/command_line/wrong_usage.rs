@@ -54,7 +54,6 @@ fn wrong_calls_say_what_is_right() {
         (&["work", "default", "--at-most-once", "--lease", "5s", "--", "true"], &["--lease", "--at-most-once"]),
         (&["topics", "default/a", "--top", "depth"], &["--top", "not one topic"]),
         (&["forget", "default/a", "--dedup-id", ""], &["--dedup-id"]),
-        (&["publish", "default/a", "m", "--delay", "10s", "--ttl", "10s"], &["--delay", "--ttl", "never delivered"]),
         (&["topics", "default", "--limit", "0"], &["--limit"]),
         (&["stats", "default", "--output", "yaml"], &["table", "json"]),
         (&["stats", "--server", "localhost"], &["--server", "HOST:PORT"]),
