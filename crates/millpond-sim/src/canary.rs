@@ -36,6 +36,8 @@ pub enum Canary {
     Stuck,
     /// The core is told that it is later than it is.
     Early,
+    /// Messages are published a second before they came.
+    Stamps,
     /// Delays are half of what they should be.
     Delays,
     /// So are those that a message is given later.
@@ -161,7 +163,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 68] = [
+pub const CANARIES: [(&str, Canary, Checker); 69] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -170,6 +172,7 @@ pub const CANARIES: [(&str, Canary, Checker); 68] = [
     ("stuck", Canary::Stuck, Checker::Stuck),
     ("early", Canary::Early, Checker::Early),
     ("delays", Canary::Delays, Checker::Places),
+    ("stamps", Canary::Stamps, Checker::Places),
     ("reschedules", Canary::Reschedules, Checker::Places),
     ("releases", Canary::Releases, Checker::Places),
     ("retries", Canary::Retries, Checker::Places),
@@ -256,6 +259,7 @@ impl Canary {
     pub fn retells(self, fact: &Fact, ledger: &Ledger) -> Option<Fact> {
         let mut fact = fact.clone();
         match (self, &mut fact) {
+            (Canary::Stamps, Fact::Published { published, .. }) => published.0 = published.0.saturating_sub(1000),
             (Canary::HeirFailures, Fact::Superseded { failures, .. }) => *failures = 0,
             (
                 Canary::Older,

@@ -64,6 +64,8 @@ pub struct Promises {
     /// What happened since, each with its journal position and when.
     recent: VecDeque<(u64, RunTime, Fact)>,
     now: Now,
+    /// What the core is told the wall time is.
+    told: WallTime,
     /// The command that is being decided, as its client sent it.
     asking: Option<Asking>,
     /// What each message was sent with, by its tag.
@@ -98,6 +100,7 @@ impl Promises {
             durable: Model::new(),
             recent: VecDeque::new(),
             now: Now { run: RunTime(0), wall: WallTime(0) },
+            told: WallTime(0),
             asking: None,
             wanted: asked::Wanted::default(),
             touched: BTreeSet::new(),
@@ -125,9 +128,9 @@ impl Promises {
         self.terms.started(now.run, &self.model);
     }
 
-    /// A turn begins; by the machine's clock it is so late.
-    pub fn begin(&mut self, now: Now, up: RunTime) {
-        self.now = now;
+    /// A turn begins; the core is told that it is `told` by the wall, and by the machine's clock it is so late.
+    pub fn begin(&mut self, now: Now, told: WallTime, up: RunTime) {
+        (self.now, self.told) = (now, told);
         self.leases.begin(now.run, up);
         self.terms.begin(now.run);
         self.retention.look(&self.model, now.wall);
@@ -174,7 +177,8 @@ impl Promises {
     }
 
     fn hold(&mut self, fact: &Fact) -> Kept {
-        let Promises { model, now, sights, .. } = self;
+        let Promises { model, now, told, sights, .. } = self;
+        let by_core = Now { wall: *told, ..*now };
         let asked = self.asking.as_ref().map(|asking| &asking.command);
         known::check(model, fact)?;
         self.overflowing.happens(model, fact, sights)?;
@@ -196,7 +200,7 @@ impl Promises {
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
                 starts::published(model, *topic, except)?;
-                places::published(fact, self.wanted.delay_of(fact), sights)?;
+                places::published(fact, self.wanted.delay_of(fact), by_core, sights)?;
                 room::published(model, fact, asked, sights)?;
                 coalescing::published(model, fact, self.wanted.priority_of(fact), sights)?;
                 dedup::published(model, fact)
@@ -207,7 +211,7 @@ impl Promises {
                 Ok(())
             }
             Fact::Superseded { .. } => coalescing::superseded(model, fact, asked, *now, sights),
-            Fact::Rescheduled { .. } => places::rescheduled(fact, asked, *now, sights),
+            Fact::Rescheduled { .. } => places::rescheduled(fact, asked, by_core, sights),
             Fact::Returned { .. } => {
                 failures::returned(model, fact, sights)?;
                 places::returned(model, fact, asked, *now, sights)

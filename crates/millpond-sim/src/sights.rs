@@ -149,7 +149,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
     ),
     (Checker::Once, &["given at most once"]),
     (Checker::Repeats, &["leases told again"]),
-    (Checker::Routes, &["copies routed", "routed nowhere"]),
+    (Checker::Routes, &["copies routed", "batches routed", "routed nowhere"]),
     (Checker::Expiry, &["expired", "ended for their TTL", "dead for their TTL"]),
     (Checker::Dedup, &["duplicates", "repeats known by their dedup ids", "dedup ids forgotten"]),
     (

@@ -7,12 +7,14 @@ use crate::{CANARIES, Canary, Checker, LOOKED_AT, Options, Range, Sights, live};
 const CANARY_LIVES: u64 = 2000;
 
 /// Canaries that another checker may come upon first, for the fault breaks its promise as well: by a clock that runs
-/// ahead TTLs pass too early and what is rescheduled is due too late; only under ageing does who stands in
+/// ahead TTLs pass too early; what should have expired stands for what
+/// is newer, and a batch without its session is stored again; only under ageing does who stands in
 /// for others inherit how long they have waited, and who has not risen stands behind others; and whoever goes before a higher
 /// priority has more than its turn beside that.
-const COMES_FIRST: [(Canary, Checker); 5] = [
+const COMES_FIRST: [(Canary, Checker); 6] = [
     (Canary::Early, Checker::Expiry),
-    (Canary::Early, Checker::Places),
+    (Canary::LateExpiry, Checker::Newest),
+    (Canary::Sessions, Checker::Back),
     (Canary::Ageing, Checker::Coalescing),
     (Canary::Ageing, Checker::Priority),
     (Canary::Priority, Checker::Fairness),

@@ -144,7 +144,11 @@ impl Wires {
     ) -> Result<(Vec<(Client, Heard)>, bool), Violation> {
         let (mut heard, mut moved) = (Vec::new(), false);
         for wire in &mut self.wires {
+            let was_heard = wire.is_heard();
             wire.turn(self.is_smooth, network, sights);
+            if was_heard && !wire.is_heard() {
+                heard.push((wire.client, Heard::Lost));
+            }
             let edge_now = self.canary.map_or(now, |canary| canary.stops_the_clock(now, wire.left_at()));
             moved |= wire.carry((now, edge_now), network, sights)?;
             let client = wire.client;

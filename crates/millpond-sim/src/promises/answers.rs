@@ -4,9 +4,11 @@
 use millpond_core::Decision;
 use millpond_core::command::{Command, Publish, Ticket};
 use millpond_core::output::{Output, Reply};
-use millpond_types::TopicName;
+use millpond_types::{OutcomeRun, PublishOutcome, TopicName, WallTime};
 
 use super::{Kept, Promises, coalescing, dedup, receipts, routes, sessions, told, watermark};
+use crate::model::Model;
+use crate::sights::Sights;
 
 /// A command that is being decided.
 pub struct Asking {
@@ -22,7 +24,8 @@ pub struct Asking {
 enum Expected {
     Nothing,
     Routed(routes::Routed),
-    Session(sessions::Known),
+    /// Of a session's batch, and where it has to go if it is routed.
+    Session(sessions::Known, Option<routes::Routed>),
     Finished(receipts::Receipts),
 }
 
@@ -39,11 +42,12 @@ impl Promises {
                 Expected::Routed(routes::Routed::by(&self.model, route))
             }
             Command::Publish(Publish { namespace, producer: Some(batch), .. }) => {
-                Expected::Session(sessions::Known::of(&self.model, namespace, *batch))
+                Expected::Session(sessions::Known::of(&self.model, namespace, *batch), None)
             }
             Command::Route(route) => {
                 let batch = route.publish.producer.expect("the others were looked at");
-                Expected::Session(sessions::Known::of(&self.model, &route.publish.namespace, batch))
+                let known = sessions::Known::of(&self.model, &route.publish.namespace, batch);
+                Expected::Session(known, Some(routes::Routed::by(&self.model, route)))
             }
             Command::Finish(finish) => Expected::Finished(receipts::Receipts::of(&self.model, &finish.receipts)),
             Command::Forward(forward) => Expected::Finished(receipts::Receipts::of(&self.model, &forward.receipts)),
@@ -80,10 +84,22 @@ impl Promises {
             (Command::Topic(topic), _, Some(reply)) => watermark::shown(topic, reply, model, sights),
             (Command::Route(_), Expected::Routed(routed), Some(reply)) => routed.check(reply, &asking.stored, sights),
             (command, Expected::Finished(receipts), Some(reply)) => receipts.check(command, reply, sights),
-            (_, Expected::Session(known), Some(reply)) => known.check(reply, &asking.stored, sights),
+            (command, Expected::Session(known, routed), Some(reply)) => {
+                known.check(reply, &asking.stored, sights)?;
+                match (command, routed, reply) {
+                    _ if !known.is_next() => Ok(()),
+                    (_, Some(routed), _) => {
+                        sights.saw("batches routed");
+                        routed.check(reply, &asking.stored, sights)
+                    }
+                    (Command::Publish(publish), None, Reply::Published { outcomes, .. }) => {
+                        published(publish, outcomes, model, (self.hash_key, now.wall), sights)
+                    }
+                    _ => Ok(()),
+                }
+            }
             (Command::Publish(publish), _, Some(Reply::Published { outcomes, .. })) => {
-                dedup::told(publish, outcomes, model, (self.hash_key, now.wall), sights)?;
-                coalescing::told(outcomes, model, sights)
+                published(publish, outcomes, model, (self.hash_key, now.wall), sights)
             }
             _ => Ok(()),
         }
@@ -118,4 +134,16 @@ impl Promises {
         self.seats.answered(outputs);
         Ok(())
     }
+}
+
+/// What is told of messages that were published now.
+fn published(
+    publish: &Publish,
+    outcomes: &[OutcomeRun<PublishOutcome>],
+    model: &Model,
+    (hash_key, now): ([u64; 2], WallTime),
+    sights: &mut Sights,
+) -> Kept {
+    dedup::told(publish, outcomes, model, (hash_key, now), sights)?;
+    coalescing::told(outcomes, model, sights)
 }

@@ -11,12 +11,15 @@ use crate::model::Model;
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
-/// What is stored is due when its publish said; a dead letter that is redriven has no delay any more.
-pub fn published(fact: &Fact, delay: Option<Millis>, sights: &mut Sights) -> Kept {
+/// What is stored is published now, and due when its publish said; a dead letter that is redriven has no delay any more.
+pub fn published(fact: &Fact, delay: Option<Millis>, now: Now, sights: &mut Sights) -> Kept {
     let (Fact::Published { published, due, .. }, Some(delay)) = (fact, delay) else { return Ok(()) };
     let asked = Some(delay).filter(|delay| *delay > Millis::ZERO).map(|delay| *published + delay);
-    if *due != asked {
-        return Err(Violation::places(format!("what is due at {asked:?} is stored otherwise: {fact:?}")));
+    if (*published, *due) != (now.wall, asked) {
+        return Err(Violation::places(format!(
+            "what is due at {asked:?} is stored otherwise at {:?}: {fact:?}",
+            now.wall
+        )));
     }
     sights.saw_many("delayed as long as it was asked", u64::from(asked.is_some()));
     Ok(())

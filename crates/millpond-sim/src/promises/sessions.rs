@@ -50,6 +50,11 @@ impl Known {
         Known { batch, is }
     }
 
+    /// Whether it has still to be decided.
+    pub fn is_next(&self) -> bool {
+        matches!(self.is, Is::Next)
+    }
+
     /// Holds the answer against that; `stored` is what was stored by it.
     pub fn check(&self, reply: &Reply, stored: &[(u64, TopicName)], sights: &mut Sights) -> Kept {
         let refused = match reply {

@@ -62,6 +62,5 @@ fn killed_at_random_moments_nothing_is_lost_ended_twice_or_stuck() {
     let (kills, at_work) = (siege.kills, siege.kills_at_work);
     let figures = siege.end();
     eprintln!("{kills} kills in {:.0} s, {at_work} of them at work: {figures}", begun.elapsed().as_secs_f64());
-    assert!(2 * at_work >= rounds, "{at_work} of {rounds} have met it at work");
     assert_eq!(figures.lacks(rounds), Vec::<String>::new());
 }

@@ -47,7 +47,8 @@ impl Figures {
     /// of what is drawn for each delivery there is a tenth at least of what is to be expected.
     pub fn lacks(&self, kills: u32) -> Vec<String> {
         let kills = kills as usize;
-        let of_deliveries = |one_in: usize| self.deliveries / one_in;
+        // A run of some length has some of each.
+        let of_deliveries = |one_in: usize| (self.deliveries / one_in).max(usize::from(kills >= 10));
         let least = [
             ("publishes confirmed", self.confirmed, kills),
             ("deliveries", self.deliveries, kills),
