@@ -6,12 +6,12 @@ use crate::{CANARIES, Canary, Checker, LOOKED_AT, Options, Range, Sights, live};
 /// another in just the crash that takes back what was told, shows in one of three hundred.
 const CANARY_LIVES: u64 = 2000;
 
-/// Canaries that another checker may come upon first, for the fault breaks its promise as well: by a clock that runs
-/// ahead TTLs pass too early; what should have expired stands for what
-/// is newer, and a batch without its session is stored again; only under ageing does who stands in
-/// for others inherit how long they have waited, and who has not risen stands behind others; and whoever goes before a higher
-/// priority has more than its turn beside that.
-const COMES_FIRST: [(Canary, Checker); 6] = [
+/// Canaries that another checker may come upon first, for the fault breaks its promise as well. Who stands for what was given
+/// back has its delay. By a clock that runs ahead TTLs pass too early. What should have expired stands for what is newer. A batch
+/// without its session is stored again. Only under ageing does who stands in for others inherit how long they have waited, and
+/// who has not risen stands behind others; and whoever goes before a higher priority has more than its turn beside that.
+const COMES_FIRST: [(Canary, Checker); 7] = [
+    (Canary::Releases, Checker::Coalescing),
     (Canary::Early, Checker::Expiry),
     (Canary::LateExpiry, Checker::Newest),
     (Canary::Sessions, Checker::Back),
