@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use millpond_types::limits::PAGE_MAX;
 use millpond_types::{
-    Coalesce, GroupName, MessageId, MessageState, NamespaceName, Overflow, Policy, Priority, Sequence, TopicName,
-    TopicNumber,
+    Coalesce, MessageId, MessageState, NamespaceName, Overflow, Policy, Priority, Sequence, TopicName, TopicNumber,
 };
 
 use crate::Core;
@@ -32,14 +31,7 @@ impl Core {
             Command::Reschedule { topic, which, .. } => self.bring_which(topic, *which).map(|_| ()),
             Command::Move(of) => self.bring_moved(of),
             Command::DeadMove(of) => self.state.dead_letter(&of.key()).map(|_| ()),
-            Command::Look(Look { topic, which, group }) => match *which {
-                LookWhich::One(which) => self.bring_which(topic, which).map(|_| ()),
-                LookWhich::First(count) => self.bring_first(topic, group.as_ref(), (count as usize).min(PAGE_MAX)),
-                LookWhich::Due(count) => match self.topic_in(topic, group.as_ref()) {
-                    Ok(slot) => self.bring_first_due(slot, (count as usize).min(PAGE_MAX)),
-                    Err(_) => Ok(()),
-                },
-            },
+            Command::Look(look) => self.bring_look(look),
             Command::Forget { topic, dedup_hash } => self.bring_dedup(&topic.namespace, *dedup_hash).map(|_| ()),
             _ => Ok(()),
         };
@@ -165,9 +157,21 @@ impl Core {
         self.bring_in_each(topic, |state, slot| state.bring_range(slot, priority, sequence, end))
     }
 
+    fn bring_look(&mut self, Look { topic, which, group }: &Look) -> Result<(), Want> {
+        let (is_due, count) = match *which {
+            LookWhich::One(which) => return self.bring_which(topic, which).map(|_| ()),
+            LookWhich::First(count) => (false, (count as usize).min(PAGE_MAX)),
+            LookWhich::Due(count) => (true, (count as usize).min(PAGE_MAX)),
+        };
+        let Ok(slot) = self.topic_in(topic, group.as_ref()) else { return Ok(()) };
+        if !is_due {
+            self.bring_first(slot, count)?;
+        }
+        self.bring_first_due(slot, count)
+    }
+
     /// The first messages of the lines of a topic, so many that those that are shown are among them.
-    fn bring_first(&mut self, topic: &TopicRef, group: Option<&GroupName>, count: usize) -> Result<(), Want> {
-        let Ok(slot) = self.topic_in(topic, group) else { return Ok(()) };
+    fn bring_first(&mut self, slot: TopicSlot, count: usize) -> Result<(), Want> {
         let (policy, levels) = (self.state.policy(slot), 0..self.state.topics[slot].levels.len());
         if policy.ageing.is_some() && !policy.is_strict() {
             // Any of them may have been raised above the others.
@@ -177,7 +181,7 @@ impl Core {
         } else {
             self.bring_lines(slot, count as u64, levels.rev())?;
         }
-        self.bring_first_due(slot, count)
+        Ok(())
     }
 
     /// Of the messages that rest, those whose time comes first: pieces come as long as one begins before so many that are in

@@ -4,11 +4,9 @@
 use millpond_core::Decision;
 use millpond_core::command::{Command, Publish, Ticket};
 use millpond_core::output::{Output, Reply};
-use millpond_types::{OutcomeRun, PublishOutcome, TopicName, WallTime};
+use millpond_types::TopicName;
 
 use super::{Kept, Promises, coalescing, dedup, receipts, routes, sessions, told, watermark};
-use crate::model::Model;
-use crate::sights::Sights;
 
 /// A command that is being decided.
 pub struct Asking {
@@ -80,26 +78,22 @@ impl Promises {
         self.leases.decided(&asking.command, reply, model, sights)?;
         self.terms.decided(&asking.command, reply, model, sights)?;
         self.repeats.decided(asking.ticket, &asking.command, reply, model, sights)?;
+        if let (Expected::Session(known, routed), Some(reply)) = (&asking.expected, reply) {
+            known.check(reply, &asking.stored, sights)?;
+            if !known.is_next() {
+                return Ok(());
+            }
+            sights.saw_many("batches routed", u64::from(routed.is_some()));
+        }
         match (&asking.command, &asking.expected, reply) {
             (Command::Topic(topic), _, Some(reply)) => watermark::shown(topic, reply, model, sights),
-            (Command::Route(_), Expected::Routed(routed), Some(reply)) => routed.check(reply, &asking.stored, sights),
-            (command, Expected::Finished(receipts), Some(reply)) => receipts.check(command, reply, sights),
-            (command, Expected::Session(known, routed), Some(reply)) => {
-                known.check(reply, &asking.stored, sights)?;
-                match (command, routed, reply) {
-                    _ if !known.is_next() => Ok(()),
-                    (_, Some(routed), _) => {
-                        sights.saw("batches routed");
-                        routed.check(reply, &asking.stored, sights)
-                    }
-                    (Command::Publish(publish), None, Reply::Published { outcomes, .. }) => {
-                        published(publish, outcomes, model, (self.hash_key, now.wall), sights)
-                    }
-                    _ => Ok(()),
-                }
+            (Command::Route(_), Expected::Routed(routed) | Expected::Session(_, Some(routed)), Some(reply)) => {
+                routed.check(reply, &asking.stored, sights)
             }
+            (command, Expected::Finished(receipts), Some(reply)) => receipts.check(command, reply, sights),
             (Command::Publish(publish), _, Some(Reply::Published { outcomes, .. })) => {
-                published(publish, outcomes, model, (self.hash_key, now.wall), sights)
+                dedup::told(publish, outcomes, model, (self.hash_key, now.wall), sights)?;
+                coalescing::told(outcomes, model, sights)
             }
             _ => Ok(()),
         }
@@ -134,16 +128,4 @@ impl Promises {
         self.seats.answered(outputs);
         Ok(())
     }
-}
-
-/// What is told of messages that were published now.
-fn published(
-    publish: &Publish,
-    outcomes: &[OutcomeRun<PublishOutcome>],
-    model: &Model,
-    (hash_key, now): ([u64; 2], WallTime),
-    sights: &mut Sights,
-) -> Kept {
-    dedup::told(publish, outcomes, model, (hash_key, now), sights)?;
-    coalescing::told(outcomes, model, sights)
 }

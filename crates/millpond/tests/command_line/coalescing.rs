@@ -1,5 +1,5 @@
-//! Hot topics, many workers, workers that die with their leases, and a broker that is killed as well: each topic is worked on once at a time, its last
-//! message is worked on after it came, and a poisoned key comes to its dead letter.
+//! Hot topics, many workers, workers that die with their leases, and a broker that is killed as well: each topic is worked on
+//! once at a time, its last message is worked on after it came, and a poisoned key comes to its dead letter.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
