@@ -14,6 +14,7 @@ use millpond_types::{
 
 use crate::command::{Level, Ticket};
 use crate::fact::GroupNumber;
+use crate::page::RunPage;
 use crate::routing::Exchange;
 
 /// Something to tell, once the turn is durable.
@@ -218,6 +219,11 @@ pub struct LeasedRun {
 }
 
 impl LeasedRun {
+    /// The same leases of messages that lie elsewhere by now.
+    pub(crate) fn lying_in(self, run: &RunPage) -> LeasedRun {
+        LeasedRun { extent: run.extent(), sizes: (run.sizes.clone(), run.index), ..self }
+    }
+
     /// Some consecutive messages of the run, from an index on.
     pub fn part(&self, index: u32, count: u32) -> LeasedRun {
         assert!(count > 0 && index + count <= self.count, "a part is within its run");

@@ -89,11 +89,15 @@ impl Core {
             let mut index = 0;
             while index < run.count {
                 let number = LeaseNumber(run.receipt.lease.0 + u64::from(index));
-                let covering = topic.lease(number).map(|slot| self.state.leases[slot as usize].end());
-                let covered = covering.map_or(0, |end| end.0.saturating_sub(number.0));
+                let covering = topic.lease(number).map(|slot| &self.state.leases[slot as usize]);
+                let covered = covering.map_or(0, |lease| lease.end().0.saturating_sub(number.0));
                 let count = u32::try_from(covered).unwrap_or(u32::MAX).min(run.count - index);
-                if count > 0 {
-                    current.push(run.part(index, count));
+                if let Some(lease) = covering.filter(|_| count > 0) {
+                    // They may have been moved since they were told.
+                    let mut lies =
+                        topic.level(lease.priority).expect("a lease has a level").aside[&lease.first].run.clone();
+                    lies.split_front((number.0 - lease.number.0) as u32);
+                    current.push(run.part(index, count).lying_in(&lies.split_front(count)));
                 }
                 index += count.max(1);
             }

@@ -28,6 +28,7 @@ mod parking;
 mod pieces;
 mod producers;
 mod rations;
+mod repeats;
 mod resting;
 mod retention;
 mod rooms;
