@@ -108,6 +108,9 @@ impl State {
         self.leases.remove(lease_slot as usize);
         self.topics[slot].leases.remove(&lease.number);
         let mut whole = self.take_aside(slot, lease.priority, lease.first);
+        if count == lease.count {
+            return (lease.priority, whole);
+        }
         let before = whole.run.split_front((number.0 - lease.number.0) as u32);
         let middle = whole.run.split_front(count);
         let past = whole.past();

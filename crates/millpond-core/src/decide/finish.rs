@@ -15,10 +15,10 @@ use crate::decide::Refusal;
 use crate::decide::coalesce::Version;
 use crate::fact::{DeadReason, Fact, FactLog, NamespaceNumber, ReturnPlace, Victims};
 use crate::output::{Reply, lost};
-use crate::state::TopicSlot;
 use crate::state::hash::mix;
 use crate::state::topic::{Left, Topic};
 use crate::state::warm::TOGETHER;
+use crate::state::{LeaseSlot, TopicSlot};
 
 impl Finish {
     /// Why it is refused as a whole, whatever the state is, if it is.
@@ -51,16 +51,16 @@ impl Core {
                 let next = finish.receipts[at..].iter().map(|run| run.first.topic).take(TOGETHER);
                 self.state.warm_leased(next);
             }
-            self.each_lease(run, &mut outcomes, |core, slot, lease, count| {
+            self.each_lease(run, &mut outcomes, |core, slot, of, (lease, count)| {
                 if comes_back {
-                    of_runs.extend(core.run_of(slot, lease).map(|of| (slot, of, lease)));
+                    of_runs.extend(core.state.leases[of as usize].run.map(|run| (slot, run, lease)));
                 }
-                core.finish_leases(&finish.verb, slot, lease, count, log)
+                core.finish_leases(&finish.verb, slot, of, (lease, count), log)
             });
         }
         // What else is named in the call has ended as it was meant to.
-        for (slot, of, lease) in of_runs {
-            self.give_back_rest(slot, Some(of), lease, log);
+        for (slot, run, lease) in of_runs {
+            self.give_back_rest(slot, Some(run), lease, log);
         }
         if finish.confirm {
             return Ok(Some(Reply::Finished(outcomes)));
@@ -88,7 +88,7 @@ impl Core {
         &mut self,
         run: &ReceiptRun,
         outcomes: &mut Vec<OutcomeRun<FinishOutcome>>,
-        mut with: impl FnMut(&mut Core, TopicSlot, LeaseNumber, u32) -> FinishOutcome,
+        mut with: impl FnMut(&mut Core, TopicSlot, LeaseSlot, (LeaseNumber, u32)) -> FinishOutcome,
     ) {
         let slot = self.state.topics.by_number(run.first.topic, run.first.group);
         // All leases of a group are lost when it is deleted, and not one after the other as its end comes to them.
@@ -101,11 +101,11 @@ impl Core {
         let mut number = run.first.lease;
         while number < end {
             let topic = &self.state.topics[slot];
-            let covering = topic.lease(number).map(|slot| self.state.leases[slot as usize].end());
-            match covering.filter(|covered| *covered > number) {
-                Some(covered) => {
+            let covering = topic.lease(number).map(|of| (of, self.state.leases[of as usize].end()));
+            match covering.filter(|(_, covered)| *covered > number) {
+                Some((of, covered)) => {
                     let count = (covered.min(end).0 - number.0) as u32;
-                    let outcome = with(self, slot, number, count);
+                    let outcome = with(self, slot, of, (number, count));
                     push(outcomes, count, outcome);
                     number = LeaseNumber(number.0 + u64::from(count));
                 }
@@ -123,14 +123,14 @@ impl Core {
         &mut self,
         verb: &FinishVerb,
         slot: TopicSlot,
-        lease: LeaseNumber,
-        count: u32,
+        of: LeaseSlot,
+        (lease, count): (LeaseNumber, u32),
         log: &mut dyn FactLog,
     ) -> FinishOutcome {
         let Topic { number: topic, group, .. } = self.state.topics[slot];
         let now = self.state.now;
         match verb {
-            FinishVerb::Ack | FinishVerb::Reject { .. } if !self.is_next_of_run(slot, lease) => {
+            FinishVerb::Ack | FinishVerb::Reject { .. } if !self.is_next_of_run(slot, of, lease) => {
                 FinishOutcome::OutOfOrder
             }
             FinishVerb::Ack => {
@@ -148,8 +148,7 @@ impl Core {
             FinishVerb::Extend { .. } if self.state.left(slot, lease) == Left::Over => FinishOutcome::LeaseLost,
             FinishVerb::Extend { lease: asked } => {
                 let duration = asked.unwrap_or(self.state.policy(slot).lease);
-                let slot = self.state.topics[slot].lease(lease).expect("the lease is current");
-                let holder = self.state.leases[slot as usize].holder;
+                let holder = self.state.leases[of as usize].holder;
                 let deadline = self.let_go_until(group, duration);
                 self.commit(Fact::Extended { topic, group, lease, count, holder, duration, deadline }, log);
                 FinishOutcome::Done

@@ -32,8 +32,8 @@ impl Core {
         let mut looked_up = core::mem::take(&mut self.looked_up);
         let (mut finished, mut leases) = (Vec::new(), Vec::new());
         for run in &receipts {
-            self.each_lease(run, &mut finished, |core, slot, lease, count| {
-                let is_next = core.is_next_after(slot, lease, &leases);
+            self.each_lease(run, &mut finished, |core, slot, of, (lease, count)| {
+                let is_next = core.is_next_after(slot, (of, lease), &leases);
                 leases.push((slot, lease, count));
                 if is_next { FinishOutcome::Kept } else { FinishOutcome::OutOfOrder }
             });
@@ -50,8 +50,8 @@ impl Core {
         }
         finished.clear();
         for run in &receipts {
-            self.each_lease(run, &mut finished, |core, slot, lease, count| {
-                core.finish_leases(&FinishVerb::Ack, slot, lease, count, log)
+            self.each_lease(run, &mut finished, |core, slot, of, lease| {
+                core.finish_leases(&FinishVerb::Ack, slot, of, lease, log)
             });
         }
         let published = self.publish_together(namespace, &publish.runs, looked_up, log);

@@ -9,38 +9,38 @@ use millpond_types::{FinishOutcome, LeaseNumber, Priority};
 
 use crate::Core;
 use crate::fact::{DeadReason, FactLog, ReturnPlace};
-use crate::state::TopicSlot;
+use crate::state::{LeaseSlot, TopicSlot};
 
 impl Core {
     /// Sees to it that all of what may be leased as a run is in memory, for how much that is depends on nothing else. False
     /// if it has to be waited for.
     pub(crate) fn bring_run(&mut self, slot: TopicSlot, priority: Priority, count: u32) -> bool {
         let level = self.state.topics[slot].levels.iter().position(|level| level.priority == priority);
-        let Some(level) = level.filter(|_| self.state.policy(slot).leases_runs()) else { return true };
+        let Some(level) = level else { return true };
         let brought = self.bring_lines(slot, u64::from(count), level..level + 1);
         brought.map_err(|want| self.want(want)).is_ok()
     }
 
     /// The run that a lease is of, by its first lease.
-    pub(super) fn run_of(&self, slot: TopicSlot, lease: LeaseNumber) -> Option<LeaseNumber> {
+    fn run_of(&self, slot: TopicSlot, lease: LeaseNumber) -> Option<LeaseNumber> {
         let of = self.state.topics[slot].lease(lease).expect("the lease is current");
         self.state.leases[of as usize].run
     }
 
     /// Whether nothing of its run has to be finished before a lease.
-    pub(super) fn is_next_of_run(&self, slot: TopicSlot, lease: LeaseNumber) -> bool {
+    pub(super) fn is_next_of_run(&self, slot: TopicSlot, of: LeaseSlot, lease: LeaseNumber) -> bool {
         let first_of = |run| self.state.topics[slot].leases.range(run..).next().map(|(first, _)| *first);
-        self.run_of(slot, lease).is_none_or(|run| first_of(run) >= Some(lease))
+        self.state.leases[of as usize].run.is_none_or(|run| first_of(run) >= Some(lease))
     }
 
     /// Whether nothing of its run has to be finished before a lease, once these are.
     pub(super) fn is_next_after(
         &self,
         slot: TopicSlot,
-        lease: LeaseNumber,
+        (of, lease): (LeaseSlot, LeaseNumber),
         acked: &[(TopicSlot, LeaseNumber, u32)],
     ) -> bool {
-        let Some(run) = self.run_of(slot, lease) else { return true };
+        let Some(run) = self.state.leases[of as usize].run else { return true };
         let before = self.state.topics[slot].leases.range(run..lease);
         let before: u64 =
             before.map(|(first, of)| u64::from(self.state.leases[*of as usize].count).min(lease.0 - first.0)).sum();

@@ -34,6 +34,17 @@ enum Held {
     Up,
 }
 
+/// What has to be minded as a topic is served.
+#[derive(Clone, Copy)]
+struct Manner {
+    is_strict: bool,
+    leases_runs: bool,
+    /// Whether it takes tokens of a rate.
+    draws: bool,
+    /// Whether it may be raised, or was.
+    ages: bool,
+}
+
 impl Core {
     /// Delivers what is ready to everyone with credit, answers receives, and lets empty topics vanish. Once a turn,
     /// after the commands and [`Core::advance`].
@@ -127,7 +138,7 @@ impl Core {
                 }
                 continue;
             }
-            let tokens = self.state.tokens(turn.slot);
+            let tokens = topic.tokens(policy, self.state.now.run);
             if tokens == 0 {
                 // The rate has changed since the topic had a token.
                 self.draw(turn.slot, 0, log);
@@ -143,6 +154,12 @@ impl Core {
             let within = self.state.leased.messages_until(ration);
             let quota = if turn.is_only { most } else { whole.min(most) }.min(tokens).min(within);
             let of = topic.next_up(policy, self.state.now.wall).expect("a topic that is offered has something ready");
+            let manner = Manner {
+                is_strict: policy.is_strict(),
+                leases_runs: policy.leases_runs(),
+                draws: policy.rate.is_some(),
+                ages: policy.ageing.is_some() || topic.age.is_some(),
+            };
             if self.passes_its_turn(turn.slot) {
                 self.dispatcher.has_passed = true;
                 self.dispatcher.scopes.served(scope, &turn, 0, &self.state);
@@ -152,14 +169,14 @@ impl Core {
                 }
                 continue;
             }
-            if self.end_expired(turn.slot, of, &mut looks, log) {
+            if self.end_expired(turn.slot, (of, manner.is_strict), &mut looks, log) {
                 self.refresh(turn.slot);
                 if looks == 0 {
                     return ControlFlow::Break(Held::Up);
                 }
                 continue;
             }
-            let served = self.serve_topic(turn.slot, (of, turn.priority), consumer, quota, log);
+            let served = self.serve_topic(turn.slot, (of, turn.priority), (consumer, quota), manner, log);
             if served == 0 {
                 match self.dispatcher.consumers[consumer as usize].is_hungry() {
                     true => return ControlFlow::Break(Held::Up),
@@ -168,8 +185,12 @@ impl Core {
                 }
             }
             share = share.saturating_sub(served);
-            self.draw(turn.slot, served, log);
-            self.age(turn.slot, log);
+            if manner.draws {
+                self.draw(turn.slot, served, log);
+            }
+            if manner.ages {
+                self.age(turn.slot, log);
+            }
             // The consumer's share or credit may have run out in mid-turn: the next one goes on with it.
             let left = if turn.is_only { 0 } else { whole.saturating_sub(served) };
             self.refresh(turn.slot);
@@ -215,19 +236,19 @@ impl Core {
         &mut self,
         slot: TopicSlot,
         (priority, stand): (Priority, Priority),
-        consumer_slot: ConsumerSlot,
-        quota: u32,
+        (consumer_slot, quota): (ConsumerSlot, u32),
+        Manner { is_strict, leases_runs, .. }: Manner,
         log: &mut dyn FactLog,
     ) -> u32 {
         let mut served = 0;
         let mut run = None;
-        if !self.bring_older(slot, priority) || !self.bring_run(slot, priority, quota) {
+        if is_strict && !self.bring_older(slot, priority) || leases_runs && !self.bring_run(slot, priority, quota) {
             return 0;
         }
         self.state.topics.take_up(slot);
         self.state.served(slot);
         while served < quota {
-            if !self.bring_front(slot, priority) {
+            if !self.bring_front(slot, priority, is_strict) {
                 break;
             }
             let consumer = &self.dispatcher.consumers[consumer_slot as usize];
@@ -246,7 +267,7 @@ impl Core {
             // A run that has begun goes on, up to the quota.
             let room = if run.is_some() { u32::MAX } else { u32::try_from(topic.room(policy)).unwrap_or(u32::MAX) };
             let allowed = (quota - served).min(consumer.messages).min(room);
-            let next = level.front_run(policy.is_strict());
+            let next = level.front_run(is_strict);
             let Some((next, tries)) = next.filter(|_| allowed > 0 && consumer.is_hungry()) else { break };
             if next.is_expired(self.state.now.wall) {
                 // The next turn of the topic ends it.
@@ -263,7 +284,7 @@ impl Core {
             // Above those of all groups that have the topic: what is fenced by it need not know of groups.
             let lease = LeaseNumber(self.state.numbers.floor());
             let at_most_once = consumer.at_most_once;
-            if policy.leases_runs() && !at_most_once {
+            if leases_runs && !at_most_once {
                 run.get_or_insert(lease);
             }
             let fact = Fact::Leased {
@@ -322,9 +343,15 @@ impl Core {
 
     /// Ends what would be leased next of a topic and priority if its TTL has passed. Time has not come to that yet where very
     /// much ends at once.
-    fn end_expired(&mut self, slot: TopicSlot, priority: Priority, looks: &mut usize, log: &mut dyn FactLog) -> bool {
+    fn end_expired(
+        &mut self,
+        slot: TopicSlot,
+        (priority, is_strict): (Priority, bool),
+        looks: &mut usize,
+        log: &mut dyn FactLog,
+    ) -> bool {
         let level = self.state.topics[slot].level(priority).expect("a ready level is there");
-        let next = level.front_run(self.state.policy(slot).is_strict());
+        let next = level.front_run(is_strict);
         let next = next.filter(|(run, _)| run.is_expired(self.state.now.wall));
         let Some((run, _)) = next else { return false };
         let of = (run.first, run.count);
@@ -334,9 +361,6 @@ impl Core {
 
     /// Sees to it that in strict order nothing goes before what is due and stands before it. False if that has to be waited for.
     fn bring_older(&mut self, slot: TopicSlot, priority: Priority) -> bool {
-        if !self.state.policy(slot).is_strict() {
-            return true;
-        }
         match self.state.bring_due_before_next(slot, priority) {
             Ok(comes) => !comes,
             Err(want) => {
@@ -348,7 +372,7 @@ impl Core {
 
     /// Sees to it that the front of a line is in memory, and enough of what comes next. False if what is to be served
     /// now has to be waited for.
-    fn bring_front(&mut self, slot: TopicSlot, priority: Priority) -> bool {
+    fn bring_front(&mut self, slot: TopicSlot, priority: Priority, is_strict: bool) -> bool {
         while let Some(first) = self.state.topics[slot].level(priority).and_then(|level| level.line.wanted()) {
             if let Err(want) = self.state.bring_line(slot, priority, first) {
                 self.want(want);
@@ -356,7 +380,7 @@ impl Core {
             }
         }
         let level = self.state.topics[slot].level(priority).expect("a ready level is there");
-        level.front(self.state.policy(slot).is_strict()) != Some(Front::Line) || level.line.front().is_some()
+        level.front(is_strict) != Some(Front::Line) || level.line.front().is_some()
     }
 
     fn deliver(&mut self, fed: Vec<ConsumerSlot>) {

@@ -54,12 +54,14 @@ impl Turns {
             self.left = 0;
         }
         if !self.is_sole {
-            let behind = view.first_tenant(From::TenantEnd(last))?;
+            let (more, behind) = view.around(last);
+            view.check_tenants(From::TenantEnd(last), behind)?;
             let Some(other) = behind.map_or_else(|| view.first_tenant(From::Start), |slot| Ok(Some(slot)))? else {
                 return Ok(None);
             };
             if view.tenant(other) != last.tenant {
-                let (more, slot) = (view.more(last)?, self.tenants.resume(other, view)?);
+                view.check_more(last, more)?;
+                let slot = self.tenants.resume(other, view)?;
                 match more {
                     Some(next) => self.tenants.keep(last.clone(), next, remembered),
                     // Its next turn begins with its first anyway.

@@ -59,13 +59,32 @@ impl<'a> View<'a> {
     /// told: to find out the tenant, none of what it has on the shelf need be known.
     pub(crate) fn first_tenant(&self, from: From<'_>) -> Result<Option<TopicSlot>, Unknown> {
         let found = self.next_in_memory(from);
-        let known = self.check_known(from, found.map(|slot| Edge::Before(self.name(slot).tenant())));
-        known.map_err(|unknown| Unknown { is_tenant: !matches!(self.domain, Domain::List(_)), ..unknown })?;
+        self.check_tenants(from, found)?;
         Ok(found)
+    }
+
+    /// What the tenant of a cursor goes on with, and what the tenants behind it begin with, each as far as it is in memory.
+    pub(crate) fn around(&self, cursor: &Cursor) -> (Option<TopicSlot>, Option<TopicSlot>) {
+        if matches!(self.domain, Domain::All) && self.state.sweeps.is_empty() && cursor.is_there(self.state) {
+            return self.state.topics.order.around(cursor.slot, offer(Some(self.priority)));
+        }
+        (self.next_of_tenant_in_memory(cursor), self.next_in_memory(From::TenantEnd(cursor)))
+    }
+
+    /// Whether it is known that no tenant comes before the one that was found from a place on.
+    pub(crate) fn check_tenants(&self, from: From<'_>, found: Option<TopicSlot>) -> Result<(), Unknown> {
+        if self.is_all_known() {
+            return Ok(());
+        }
+        let known = self.check_known(from, found.map(|slot| Edge::Before(self.name(slot).tenant())));
+        known.map_err(|unknown| Unknown { is_tenant: !matches!(self.domain, Domain::List(_)), ..unknown })
     }
 
     /// The first topic of a tenant, of which the first one in memory is given.
     pub(crate) fn first_of_tenant(&self, first: TopicSlot) -> Result<TopicSlot, Unknown> {
+        if self.is_all_known() {
+            return Ok(first);
+        }
         let name = self.name(first);
         self.check_tenant(From::Tenant(name.tenant()), name, Edge::Before(name.as_bytes()))?;
         Ok(first)
@@ -81,13 +100,13 @@ impl<'a> View<'a> {
         Ok(found)
     }
 
-    /// Whether a tenant has a topic behind a cursor of it: one in memory, before which others may come.
-    pub(crate) fn more(&self, cursor: &Cursor) -> Result<Option<TopicSlot>, Unknown> {
-        let found = self.next_of_tenant_in_memory(cursor);
-        if found.is_none() {
-            self.check_tenant(From::Behind(cursor), &cursor.name, Edge::TenantEnd(cursor.name.tenant()))?;
+    /// Whether it is known that a tenant has nothing behind a cursor of it where nothing is in memory. If something is, others
+    /// may come before that.
+    pub(crate) fn check_more(&self, cursor: &Cursor, found: Option<TopicSlot>) -> Result<(), Unknown> {
+        if found.is_some() || self.is_all_known() {
+            return Ok(());
         }
-        Ok(found)
+        self.check_tenant(From::Behind(cursor), &cursor.name, Edge::TenantEnd(cursor.name.tenant()))
     }
 
     /// Whether it is known what a tenant goes on with behind a cursor of it, and whether it has more than that.
@@ -95,7 +114,9 @@ impl<'a> View<'a> {
         let next = self.next_of_tenant_in_memory(cursor);
         let until = next.map_or(Edge::TenantEnd(cursor.name.tenant()), |slot| Edge::Before(self.name(slot).as_bytes()));
         self.check_tenant(From::Behind(cursor), &cursor.name, until)?;
-        next.map_or(Ok(()), |slot| self.more(&Cursor::at(slot, self.state)).map(drop))
+        let Some(slot) = next else { return Ok(()) };
+        let cursor = Cursor::at(slot, self.state);
+        self.check_more(&cursor, self.next_of_tenant_in_memory(&cursor))
     }
 
     /// Whether a topic is the only one. Where another one is in memory, nothing else need be known.
@@ -230,9 +251,14 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether all that is offered at the priority is in memory.
+    fn is_all_known(&self) -> bool {
+        self.reach.is_all(self.group, self.priority)
+    }
+
     /// Whether all that may stand between a place and an edge behind it is known.
     fn check_known(&self, from: From<'_>, until: Option<Edge<'_>>) -> Result<(), Unknown> {
-        if self.reach.is_all(self.group, self.priority) {
+        if self.is_all_known() {
             return Ok(());
         }
         let from = self.edge(from);

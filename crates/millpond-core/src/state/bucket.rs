@@ -7,7 +7,7 @@
 //! Invariant: behind a turn, the bucket of a dry topic has its timer at the end of that, and the bucket of an empty topic
 //! at the moment from which nothing is left of it. No other one has a timer.
 
-use millpond_types::{Rate, RunTime};
+use millpond_types::{Policy, Rate, RunTime};
 
 use crate::page::BucketPage;
 use crate::state::topic::Topic;
@@ -84,14 +84,15 @@ fn missing(rate: &Rate, full: Option<u64>, now: RunTime) -> u64 {
     missing.min(interval(rate) * u64::from(rate.burst))
 }
 
-impl State {
-    /// How many messages of a topic may be leased for its rate.
-    pub(crate) fn tokens(&self, slot: TopicSlot) -> u32 {
-        let Some(rate) = &self.policy(slot).rate else { return u32::MAX };
-        let full = self.topics[slot].bucket.as_ref().map(|bucket| bucket.full);
-        tokens(rate, full, self.now.run)
+impl Topic {
+    /// How many messages may be leased for its rate.
+    pub(crate) fn tokens(&self, policy: &Policy, now: RunTime) -> u32 {
+        let full = || self.bucket.as_ref().map(|bucket| bucket.full);
+        policy.rate.as_ref().map_or(u32::MAX, |rate| tokens(rate, full(), now))
     }
+}
 
+impl State {
     /// What leasing so many messages makes of the bucket of a topic; `None` if its rate has no limit.
     pub(crate) fn draw(&self, slot: TopicSlot, count: u32) -> Option<Draw> {
         let rate = self.policy(slot).rate.as_ref()?;

@@ -190,7 +190,7 @@ impl Line {
         let at = runs.partition_point(|run| run.end() <= sequence);
         let run = runs.get_mut(at).filter(|run| run.contains(sequence)).expect("a fact names messages in line");
         (self.bytes, *of_piece) = (self.bytes - whole_bytes(run), *of_piece - run.units());
-        let mut before = run.split_front((sequence.0 - run.first.0) as u32);
+        let before = (sequence > run.first).then(|| run.split_front((sequence.0 - run.first.0) as u32));
         let middle = run.split_front(count);
         if run.count == 0 {
             runs.remove(at);
@@ -198,7 +198,7 @@ impl Line {
             run.slim();
             (self.bytes, *of_piece) = (self.bytes + whole_bytes(run), *of_piece + run.units());
         }
-        if before.count > 0 {
+        if let Some(mut before) = before {
             before.slim();
             (self.bytes, *of_piece) = (self.bytes + whole_bytes(&before), *of_piece + before.units());
             runs.insert(at, before);

@@ -38,6 +38,14 @@ impl Ready {
         self.in_turn.is_empty()
     }
 
+    /// What goes first of them, as (behind, first).
+    pub(crate) fn first(&self, is_strict: bool) -> Option<(Sequence, Sequence)> {
+        match is_strict {
+            true => self.by_sequence.first().map(|first| (*first, *first)),
+            false => self.in_turn.first().copied(),
+        }
+    }
+
     /// All of them in the order in which they go, as (behind, first). In strict order each has the place of its sequence.
     pub(crate) fn in_order(&self, is_strict: bool) -> impl Iterator<Item = (Sequence, Sequence)> {
         let by_sequence = is_strict.then(|| self.by_sequence.iter().map(|first| (*first, *first)));

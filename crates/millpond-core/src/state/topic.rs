@@ -362,7 +362,9 @@ impl Topic {
 
     /// The lease run that a lease number is of.
     pub(crate) fn lease(&self, number: LeaseNumber) -> Option<LeaseSlot> {
-        self.leases.range(..=number).next_back().map(|(_, slot)| *slot)
+        // Most are asked for by the first of their numbers.
+        let is_first = self.leases.get(&number);
+        is_first.or_else(|| self.leases.range(..number).next_back().map(|(_, slot)| slot)).copied()
     }
 
     pub(crate) fn id(&self, priority: Priority, sequence: Sequence) -> MessageId {
@@ -433,14 +435,12 @@ impl Level {
 
     /// What would be delivered next: the key of an entry aside, or the front of the line.
     pub(crate) fn front(&self, is_strict: bool) -> Option<Front> {
-        let scan = self.scan();
-        match self.ready.in_order(is_strict).next() {
-            Some((behind, first)) if behind <= scan => Some(Front::Aside(first)),
-            _ if !self.line.is_empty() => Some(Front::Line),
-            // Nothing is in line any more, so everything was looked at.
-            Some((_, first)) => Some(Front::Aside(first)),
-            None => None,
-        }
+        let Some((behind, first)) = self.ready.first(is_strict) else {
+            return (!self.line.is_empty()).then_some(Front::Line);
+        };
+        // Where nothing is in line any more, everything was looked at.
+        let is_next = self.line.first().is_none_or(|scan| behind <= scan);
+        Some(if is_next { Front::Aside(first) } else { Front::Line })
     }
 
     /// The first message that goes next in strict order, of a level that has one.

@@ -64,6 +64,18 @@ impl Order {
         (self.offers(place) & BEGINS == 0).then(|| self.topic_at(place))
     }
 
+    /// The first topic behind another one that is of the same tenant, and the first one behind that tenant, of those that offer any
+    /// of these. Most tenants have one topic, and then both are found in one go.
+    pub(crate) fn around(&self, slot: TopicSlot, wanted: Offers) -> (Option<TopicSlot>, Option<TopicSlot>) {
+        let behind = self.position(slot).behind();
+        let Some(place) = self.next_place(behind, wanted | BEGINS) else { return (None, None) };
+        if self.offers(place) & BEGINS != 0 {
+            return (None, self.next(place, wanted));
+        }
+        let end = self.next_place(place.behind(), BEGINS);
+        (Some(self.topic_at(place)), end.and_then(|end| self.next(end, wanted)))
+    }
+
     pub(super) fn next_place(&self, from: Position, wanted: Offers) -> Option<Position> {
         let Position { mut node, mut at } = from;
         loop {
