@@ -13,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millpond_core::command::Command;
 use millpond_core::output::Extent;
 use millpond_core::page::Page;
@@ -23,6 +24,7 @@ use super::calls::turn;
 use super::golden::{copy, lengthen};
 use super::restart::{open_at, stop};
 use super::workload::{check_extents, checkpoint};
+use crate::codec::{Source, decode_fact};
 use crate::{OpenOptions, Opened, RealDisk, Verdict, inspect, open};
 
 /// Files small enough that the directory has several.
@@ -40,6 +42,20 @@ const FACTS: [&str; 44] = [
     "Refilled", "Rescheduled", "Returned", "Ripened", "Superseded", "TopicCreated", "TopicRecalled", "TopicVanished",
     "TopicsSettled", "Unbound", "Waits",
 ];
+
+/// Kinds that share a name with another: what is redriven or superseded as older versions have written it, and the waits that are
+/// not for a retry.
+const SAME_NAMED: usize = 3;
+
+#[test]
+fn each_kind_of_fact_that_is_read_is_among_them() {
+    let is_known = |kind: &u8| {
+        let bytes = Bytes::from(vec![*kind]);
+        let read = decode_fact(&mut Source::new(&bytes));
+        !read.is_err_and(|error| error.to_string().contains("unknown kind"))
+    };
+    assert_eq!((0..=u8::MAX).filter(is_known).count(), FACTS.len() + SAME_NAMED);
+}
 
 fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden").join(name)

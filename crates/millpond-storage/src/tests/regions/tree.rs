@@ -195,10 +195,8 @@ impl Whole {
                 return;
             }
             Found::ByStart(error) => {
-                assert!(
-                    self::files(&directory.path().join("tree")) == *wounded,
-                    "a refusal that changes something: {what}"
-                );
+                let (journal, tree) = (files(directory.path()), files(&directory.path().join("tree")));
+                assert!(journal == self.journal && tree == *wounded, "a refusal that changes something: {what}");
                 (&mut tally.refused, error.to_string())
             }
             Found::ByRebuilding(said) => (&mut tally.rebuilt, said),
