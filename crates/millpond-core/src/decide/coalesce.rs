@@ -24,17 +24,19 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use millpond_types::{
-    Coalesce, LeaseNumber, MessageId, Millis, OnExpiry, Priority, PublishOutcome, RunTime, Sequence, TopicNumber,
-    WallTime,
+    Coalesce, LeaseNumber, MessageId, Millis, OnExpiry, Priority, PublishOutcome, Retry, RunTime, Sequence,
+    TopicNumber, WallTime,
 };
 
 use crate::Core;
 use crate::command::PublishRun;
 use crate::decide::dedup::LookedUp;
+use crate::decide::finish::backoff;
 use crate::decide::storing::{Part, Runs, Terms, push};
 use crate::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
 use crate::page::RunPage;
 use crate::state::TopicSlot;
+use crate::state::hash::mix;
 use crate::state::line::InLine;
 use crate::state::topic::AsideWhy;
 use crate::store::Want;
@@ -197,7 +199,8 @@ impl Core {
             }
             if let Some(old) = waiting {
                 let which = Victims::Waiting { priority: old.id.priority, first: old.id.sequence, count: 1 };
-                let (slot, until) = (self.state.slot(topic, group), self.later(old.until, terms.due));
+                let slot = self.state.slot(topic, group);
+                let until = self.later(self.back_off_of(slot, &old), terms.due);
                 let since = self.earlier(slot, &self.unleased(slot, priority, by), self.waited(&old));
                 self.supersede(
                     (topic, group),
@@ -252,13 +255,8 @@ impl Core {
     ) {
         let which = Victims::Waiting { priority: old.id.priority, first: old.id.sequence, count: 1 };
         let since = self.earlier(slot, &self.unleased(slot, by.priority, by.sequence), self.waited(old));
-        self.supersede_in(
-            slot,
-            which,
-            by,
-            Legacy { failures: failures.max(old.failures), until: old.until, since },
-            log,
-        );
+        let (failures, until) = (failures.max(old.failures), self.back_off_of(slot, old));
+        self.supersede_in(slot, which, by, Legacy { failures, until, since }, log);
     }
 
     /// What is to become of a dead letter. What waits in its topic was brought.
@@ -348,6 +346,15 @@ impl Core {
             is_expired: run.is_expired(self.state.now.wall),
             bytes: u64::from(run.sizes.offset(at + 1) - run.sizes.offset(at)),
         }
+    }
+
+    /// When the back-off of the one that waits ends. Where a delay has taken the place of it that was longer, nothing tells that any
+    /// more: it begins anew with the one that comes.
+    fn back_off_of(&self, slot: TopicSlot, old: &Waiting) -> Option<RunTime> {
+        let Retry::Backoff { first, longest } = self.state.policy(slot).retry else { return old.until };
+        let salt = mix(old.id.topic.0 ^ mix(old.id.sequence.0));
+        let anew = || backoff(self.state.now.run, first, longest, old.failures, salt);
+        old.until.or_else(|| (old.failures > 0 && old.due.is_some()).then(anew))
     }
 
     /// The end of a back-off, unless a delay of its own holds a message longer.

@@ -260,7 +260,7 @@ pub(super) fn check_receipts(receipts: &[ReceiptRun]) -> Result<(), Refusal> {
 
 /// The end of a pause that doubles with each failure, with a quarter of it either way by chance. The chance is a
 /// function of the lease, so that the core stays deterministic and neighbours still spread.
-fn backoff(now: RunTime, first: Millis, longest: Millis, failures: u32, salt: u64) -> RunTime {
+pub(super) fn backoff(now: RunTime, first: Millis, longest: Millis, failures: u32, salt: u64) -> RunTime {
     let doubled = first.0.saturating_mul(1 << (failures - 1).min(40)).min(longest.0);
     let spread = (doubled / 2).max(1);
     now + Millis((doubled - doubled / 4).saturating_add(salt % spread))

@@ -134,12 +134,14 @@ pub fn superseded(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now,
     }
     sights.saw_many("failures inherited", u64::from(has > heir.failures));
     if let Some(ends) = ends.filter(|_| !heir.is_leased()) {
-        let old = victims.iter().find_map(|key| match found.messages[key].state {
-            State::Retrying(until) => Some(until),
+        let old = victims.iter().find_map(|key| match &found.messages[key] {
+            Message { state: State::Retrying(until), .. } => Some((*until, *until)),
+            // A longer delay had taken the place of the back-off, which begins anew.
+            Message { state: State::Delayed(_), failures: 1.., .. } => back_off(&policy, theirs, now.run),
             _ => None,
         });
         let pause = match ends {
-            Ends::Waited => old.map(|until| (until, until)),
+            Ends::Waited => old,
             Ends::Back(delay) => Some(now.run + delay).filter(|_| delay > Millis::ZERO).map(|until| (until, until)),
             Ends::Fails => back_off(&policy, theirs + 1, now.run),
         };

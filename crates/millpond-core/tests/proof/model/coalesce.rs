@@ -1,6 +1,6 @@
 //! Topics in which so many messages wait, or one that stands for all.
 
-use millpond_types::Coalesce;
+use millpond_types::{Coalesce, Retry};
 
 use super::{Key, Message, Model, Place, State};
 
@@ -48,9 +48,16 @@ impl Model {
     }
 
     /// A message takes what another one leaves: its failures, its back-off where that is longer than a delay, and, with
-    /// ageing, how long it has waited.
+    /// ageing, how long it has waited. The back-off of what a longer delay held begins anew.
     pub(super) fn inherit(&mut self, place: &Place, heir: Key, failures: u32, (left, since): (State, u64)) {
         let (run, wall, ages) = (self.run, self.wall, self.policy.ageing.is_some());
+        let until = match (left, self.policy_of(&place.name).retry) {
+            (State::Retrying(until), _) => Some(until),
+            (State::Delayed(_), Retry::Backoff { first, longest }) if failures > 0 => {
+                Some(run + longest.0.min(first.0 << (failures - 1).min(10)))
+            }
+            _ => None,
+        };
         let sequence = heir.1;
         let heir = self.message(place, heir);
         heir.failures = heir.failures.max(failures);
@@ -67,10 +74,8 @@ impl Model {
             heir.state = State::Back(sequence);
         }
         let delay = if let State::Delayed(due) = heir.state { due.saturating_sub(wall) } else { 0 };
-        if let State::Retrying(until) = left
-            && until.saturating_sub(run) >= delay
-        {
-            heir.state = left;
+        if let Some(until) = until.filter(|until| until.saturating_sub(run) >= delay) {
+            heir.state = State::Retrying(until);
         }
     }
 }
