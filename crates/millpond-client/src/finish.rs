@@ -37,7 +37,19 @@ impl Client {
         receipts: impl Into<Receipts>,
         reason: impl Into<Bytes>,
     ) -> Result<Outcomes<FinishOutcome>> {
-        self.finish(FinishVerb::Fail { reason: reason.into() }, receipts).await
+        self.finish(FinishVerb::Fail { delay: None, reason: reason.into() }, receipts).await
+    }
+
+    /// The same, with the messages ready again after a delay, whatever the policy says: for who knows when it is worth another
+    /// attempt.
+    pub async fn fail_for(
+        &self,
+        receipts: impl Into<Receipts>,
+        delay: Duration,
+        reason: impl Into<Bytes>,
+    ) -> Result<Outcomes<FinishOutcome>> {
+        let (delay, reason) = (Some(millis(delay)), reason.into());
+        self.finish(FinishVerb::Fail { delay, reason }, receipts).await
     }
 
     /// Makes the messages dead letters, with a reason of at most 1,024 bytes.

@@ -35,6 +35,8 @@ pub enum Decision {
     },
     /// Give it back as a failure.
     Fail {
+        /// When it is ready again, zero for at once; as the policy says where `None`.
+        delay: Option<Duration>,
         /// What went wrong; at most 1,024 bytes.
         reason: Bytes,
     },
@@ -50,7 +52,7 @@ pub enum Decision {
 impl Decision {
     /// A failure with this reason.
     pub fn fail(reason: impl Into<Bytes>) -> Decision {
-        Decision::Fail { reason: reason.into() }
+        Decision::Fail { delay: None, reason: reason.into() }
     }
 
     /// A dead letter with this reason.
@@ -62,7 +64,7 @@ impl Decision {
         Some(match self {
             Decision::Ack => FinishVerb::Ack,
             Decision::Release { delay } => FinishVerb::Release { delay: millis(delay) },
-            Decision::Fail { reason } => FinishVerb::Fail { reason },
+            Decision::Fail { delay, reason } => FinishVerb::Fail { delay: delay.map(millis), reason },
             Decision::Reject { reason } => FinishVerb::Reject { reason },
             Decision::Settled => return None,
         })

@@ -404,6 +404,8 @@ pub enum FinishVerb {
     },
     /// Give the messages back as failures.
     Fail {
+        /// When they are ready again, zero for at once; where `None`, the policy says, and to which place they go.
+        delay: Option<Millis>,
         /// Kept with the dead letter, should this be the last failure.
         reason: Bytes,
     },

@@ -110,7 +110,7 @@ record!(Finish { verb, confirm, namespace, receipts });
 choice!(FinishVerb {
     0 Ack,
     1 Release { delay },
-    2 Fail { reason: Short<REASON_MAX> },
+    2 Fail { delay, reason: Short<REASON_MAX> },
     3 Reject { reason: Short<REASON_MAX> },
     4 Extend { lease },
 });

@@ -192,7 +192,9 @@ impl Source {
                 self.report(&error);
                 match error {
                     ReadError::Damaged { .. } => self.end(run.receipt, FinishVerb::Damaged),
-                    ReadError::Io { .. } => self.end(run.receipt, FinishVerb::Fail { reason: UNREADABLE.into() }),
+                    ReadError::Io { .. } => {
+                        self.end(run.receipt, FinishVerb::Fail { delay: None, reason: UNREADABLE.into() })
+                    }
                     // It has ended, and then so has its lease; or it was moved, and is delivered again from where it lies.
                     ReadError::Gone(_) => self.end(run.receipt, FinishVerb::Release { delay: Millis::ZERO }),
                 }

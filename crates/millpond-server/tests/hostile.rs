@@ -254,7 +254,12 @@ fn what_needs_a_session_says_so() {
     assert_eq!(refused(client.ask(attach(1, "default"))), Code::ConsumerExists);
     let reason = Bytes::from(vec![b'x'; 2000]);
     let lease = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
-    let long = Finish { verb: FinishVerb::Fail { reason }, confirm: true, namespace: None, receipts: vec![(lease, 1)] };
+    let long = Finish {
+        verb: FinishVerb::Fail { delay: None, reason },
+        confirm: true,
+        namespace: None,
+        receipts: vec![(lease, 1)],
+    };
     assert_eq!(refused(client.ask(Request::Finish(long))), Code::LimitExceeded);
     server.shutdown().unwrap();
 }

@@ -126,7 +126,10 @@ impl Hand {
         let finish = match verb {
             Verb::Ack => FinishVerb::Ack,
             Verb::Release => FinishVerb::Release { delay: Millis(load.below(2) * load.below(3000)) },
-            Verb::Fail => FinishVerb::Fail { reason },
+            Verb::Fail => {
+                let delay = load.one_in(4).then(|| Millis(load.below(2) * load.below(3000)));
+                FinishVerb::Fail { delay, reason }
+            }
             Verb::Reject => FinishVerb::Reject { reason },
             Verb::Extend => FinishVerb::Extend { lease: load.one_in(2).then(|| Millis(load.between(100, 5000))) },
         };

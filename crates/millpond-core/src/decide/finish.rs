@@ -25,7 +25,7 @@ impl Finish {
     pub fn check(&self) -> Result<(), (Code, String)> {
         check_receipts(&self.receipts)?;
         match &self.verb {
-            FinishVerb::Fail { reason } | FinishVerb::Reject { reason } if reason.len() > REASON_MAX => {
+            FinishVerb::Fail { reason, .. } | FinishVerb::Reject { reason } if reason.len() > REASON_MAX => {
                 Err((Code::LimitExceeded, format!("a reason has at most {REASON_MAX} bytes; shorten it")))
             }
             FinishVerb::Extend { lease } => Core::check_lease(*lease),
@@ -137,11 +137,11 @@ impl Core {
                 self.commit(Fact::Acked { topic, group, lease, count }, log);
                 FinishOutcome::Done
             }
-            FinishVerb::Release { delay } => {
-                let place = if delay.0 == 0 { ReturnPlace::Head } else { ReturnPlace::At(now.run + *delay) };
-                self.give_back(slot, lease, count, false, place, log)
+            FinishVerb::Release { delay } => self.give_back(slot, lease, count, false, after(now.run, *delay), log),
+            FinishVerb::Fail { delay, reason } => {
+                let place = delay.map(|delay| after(now.run, delay));
+                self.fail(slot, (lease, count), place, (DeadReason::Failed, reason.clone()), log)
             }
-            FinishVerb::Fail { reason } => self.fail(slot, lease, count, DeadReason::Failed, reason.clone(), log),
             FinishVerb::Reject { reason } => self.bury(slot, lease, count, DeadReason::Rejected, reason.clone(), log),
             FinishVerb::Damaged => self.bury(slot, lease, count, DeadReason::Damaged, Bytes::new(), log),
             FinishVerb::Extend { .. } if self.is_deposed(group) => FinishOutcome::Deposed,
@@ -172,14 +172,13 @@ impl Core {
         FinishOutcome::Dead
     }
 
-    /// Counts a failure of leased messages: they go where the policy says, or become dead letters.
+    /// Counts a failure of leased messages: they go to a place, that of the policy where none is given, or become dead letters.
     pub(crate) fn fail(
         &mut self,
         slot: TopicSlot,
-        lease: LeaseNumber,
-        count: u32,
-        reason: DeadReason,
-        detail: Bytes,
+        (lease, count): (LeaseNumber, u32),
+        place: Option<ReturnPlace>,
+        (reason, detail): (DeadReason, Bytes),
         log: &mut dyn FactLog,
     ) -> FinishOutcome {
         let topic = &self.state.topics[slot];
@@ -190,7 +189,7 @@ impl Core {
         if failures > policy.max_failures {
             return self.bury(slot, lease, count, reason, detail, log);
         }
-        let place = match policy.retry {
+        let by_policy = || match policy.retry {
             Retry::Head => ReturnPlace::Head,
             Retry::Tail => ReturnPlace::Tail,
             Retry::Backoff { first, longest } => {
@@ -198,6 +197,7 @@ impl Core {
                 ReturnPlace::At(backoff(self.state.now.run, first, longest, failures, salt))
             }
         };
+        let place = place.unwrap_or_else(by_policy);
         self.give_back(slot, lease, count, true, place, log)
     }
 
@@ -256,6 +256,11 @@ pub(super) fn check_receipts(receipts: &[ReceiptRun]) -> Result<(), Refusal> {
         return Err((Code::LimitExceeded, detail));
     }
     Ok(())
+}
+
+/// Where messages go that are ready again after a delay.
+fn after(now: RunTime, delay: Millis) -> ReturnPlace {
+    if delay == Millis::ZERO { ReturnPlace::Head } else { ReturnPlace::At(now + delay) }
 }
 
 /// The end of a pause that doubles with each failure, with a quarter of it either way by chance. The chance is a

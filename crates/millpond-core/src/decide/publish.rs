@@ -136,7 +136,7 @@ impl Core {
                 }
                 _ if is_off => refusal(
                     Code::DedupOff,
-                    "the namespace's dedup window is off; publish without a dedup id or set dedup_window",
+                    "the dedup window of the topic is off, by the namespace's policy or by a rule (`namespace show --topic` tells which); publish without a dedup id or set dedup_window",
                 ),
                 (None, Some(large)) => refusal(Code::MessageTooLarge, large),
                 (None, None) => {

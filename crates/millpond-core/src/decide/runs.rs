@@ -53,7 +53,7 @@ impl Core {
     pub(crate) fn run_out(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32, log: &mut dyn FactLog) -> usize {
         let run = self.run_of(slot, lease);
         let count = if run.is_some() { 1 } else { count };
-        let outcome = self.fail(slot, lease, count, DeadReason::LeaseExpired, Bytes::new(), log);
+        let outcome = self.fail(slot, (lease, count), None, (DeadReason::LeaseExpired, Bytes::new()), log);
         letters(&outcome, count) + self.give_back_rest(slot, run, lease, log)
     }
 

@@ -172,7 +172,7 @@ impl Run {
         let (verb, is_failure) = match verb {
             0 => (FinishVerb::Ack, false),
             1 => (FinishVerb::Release { delay: millpond_types::Millis::ZERO }, false),
-            2 | 3 => (FinishVerb::Fail { reason: bytes::Bytes::new() }, true),
+            2 | 3 => (FinishVerb::Fail { delay: None, reason: bytes::Bytes::new() }, true),
             _ => (FinishVerb::Reject { reason: bytes::Bytes::new() }, false),
         };
         let receipts = vec![ReceiptRun { first: receipt, count: 1 }];

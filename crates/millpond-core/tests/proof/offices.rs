@@ -325,7 +325,7 @@ impl World {
         let verb = match verb {
             0 | 1 => FinishVerb::Ack,
             2 => FinishVerb::Release { delay: Millis::ZERO },
-            3 => FinishVerb::Fail { reason: bytes::Bytes::new() },
+            3 => FinishVerb::Fail { delay: None, reason: bytes::Bytes::new() },
             _ => FinishVerb::Extend { lease: Some(Millis::minutes(60)) },
         };
         let receipts = vec![ReceiptRun { first: receipt, count: 1 }];

@@ -457,7 +457,7 @@ fn drawn(verb: u8) -> FinishVerb {
     match verb {
         0..4 => FinishVerb::Ack,
         4 => FinishVerb::Release { delay: Millis::ZERO },
-        5 => FinishVerb::Fail { reason: Default::default() },
+        5 => FinishVerb::Fail { delay: None, reason: Default::default() },
         _ => FinishVerb::Extend { lease: Some(Millis::minutes(60)) },
     }
 }

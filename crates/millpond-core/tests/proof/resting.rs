@@ -528,7 +528,7 @@ fn where_one_message_waits_of_many_that_rested_it_stands_for_the_one_that_fails(
             house.rest();
         }
         let late = std::mem::take(&mut house.wanted);
-        house.finish(&FinishVerb::Fail { reason: Default::default() }, &runs);
+        house.finish(&FinishVerb::Fail { delay: None, reason: Default::default() }, &runs);
         house.wanted = late;
         house.rest();
         invariants::check(&house.bare.core);
@@ -547,7 +547,7 @@ fn what_is_published_stands_for_the_one_that_waits_on_the_disk() {
     let runs = house.receive();
     let retry = Retry::Backoff { first: Millis(10 * HOUR), longest: Millis(10 * HOUR) };
     house.set_policy(Policy { retry, ..Policy::default() });
-    house.finish(&FinishVerb::Fail { reason: Default::default() }, &runs);
+    house.finish(&FinishVerb::Fail { delay: None, reason: Default::default() }, &runs);
     house.write();
     house.set_policy(coalesce());
     house.publish("jobs", [0].into_iter());
@@ -667,7 +667,7 @@ fn what_rests_is_dropped_in_order_by_one_publish_though_others_of_it_are_leased(
     let retry = Retry::Backoff { first: Millis(HOUR), longest: Millis(HOUR) };
     house.set_policy(Policy { max_waiting: Some(5), retry, ..late(None) });
     let odd: Vec<LeasedRun> = runs.iter().skip(1).step_by(2).cloned().collect();
-    house.finish(&FinishVerb::Fail { reason: Default::default() }, &odd);
+    house.finish(&FinishVerb::Fail { delay: None, reason: Default::default() }, &odd);
     let facts = house.bare.journal.facts.len();
     let (low, high) = (Priority::new(0).unwrap(), Priority::DEFAULT);
     let priorities = [high, high, low, low, high, high, low, high, high];

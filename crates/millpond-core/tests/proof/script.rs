@@ -146,7 +146,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "withdraw" => Command::Withdraw(names.tickets[line.words[0]]),
         "ack" => finish(FinishVerb::Ack),
         "release" => finish(FinishVerb::Release { delay: line.time("delay").unwrap_or_default() }),
-        "fail" => finish(FinishVerb::Fail { reason: reason() }),
+        "fail" => finish(FinishVerb::Fail { delay: line.time("delay"), reason: reason() }),
         "damaged" => finish(FinishVerb::Damaged),
         "reject" => finish(FinishVerb::Reject { reason: reason() }),
         "extend" => finish(FinishVerb::Extend { lease: line.time("lease") }),

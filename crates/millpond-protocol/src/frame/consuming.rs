@@ -99,6 +99,8 @@ pub enum FinishVerb {
     },
     /// Give back as a failure.
     Fail {
+        /// When it is ready again, zero for at once; as the policy says where `None`.
+        delay: Option<Millis>,
         /// What went wrong.
         reason: Bytes,
     },

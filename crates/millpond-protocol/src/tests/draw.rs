@@ -290,7 +290,7 @@ impl Draw {
         let verb = match self.below(5) {
             0 => FinishVerb::Ack,
             1 => FinishVerb::Release { delay: self.millis() },
-            2 => FinishVerb::Fail { reason: self.bytes(0, REASON_MAX) },
+            2 => FinishVerb::Fail { delay: self.option(Draw::millis), reason: self.bytes(0, REASON_MAX) },
             3 => FinishVerb::Reject { reason: self.bytes(0, REASON_MAX) },
             _ => FinishVerb::Extend { lease: self.option(Draw::millis) },
         };

@@ -102,7 +102,7 @@ pub(crate) fn finish(finish: frame::Finish) -> Result<Command, Refusal> {
     let verb = match finish.verb {
         frame::FinishVerb::Ack => command::FinishVerb::Ack,
         frame::FinishVerb::Release { delay } => command::FinishVerb::Release { delay },
-        frame::FinishVerb::Fail { reason } => command::FinishVerb::Fail { reason },
+        frame::FinishVerb::Fail { delay, reason } => command::FinishVerb::Fail { delay, reason },
         frame::FinishVerb::Reject { reason } => command::FinishVerb::Reject { reason },
         frame::FinishVerb::Extend { lease } => command::FinishVerb::Extend { lease },
     };

@@ -136,8 +136,9 @@ impl Request {
 
 /// What the dead letters weigh that a command makes, or may; no more than a turn takes, for there is no less of it.
 fn letters(command: &Command) -> usize {
-    let Command::Finish(Finish { verb: FinishVerb::Fail { reason } | FinishVerb::Reject { reason }, receipts, .. }) =
-        command
+    let Command::Finish(Finish {
+        verb: FinishVerb::Fail { reason, .. } | FinishVerb::Reject { reason }, receipts, ..
+    }) = command
     else {
         return 0;
     };
@@ -160,7 +161,7 @@ fn held(command: &Command) -> usize {
         }
         Command::Finish(finish) => {
             let reason = match &finish.verb {
-                FinishVerb::Fail { reason } | FinishVerb::Reject { reason } => reason.len(),
+                FinishVerb::Fail { reason, .. } | FinishVerb::Reject { reason } => reason.len(),
                 FinishVerb::Ack | FinishVerb::Release { .. } | FinishVerb::Damaged | FinishVerb::Extend { .. } => 0,
             };
             size_of_val(&finish.receipts[..]) + reason
@@ -275,7 +276,7 @@ mod tests {
         least(Command::Heartbeat { session: SessionId(1), except: vec![receipt; 10_000] }, 200_000);
         let begin = SessionBegin { session: SessionId(1), resume: Default::default(), held: receipts.clone() };
         least(Command::SessionBegin(begin), 200_000);
-        let verb = FinishVerb::Fail { reason: Bytes::from_static(&[b'x'; 1000]) };
+        let verb = FinishVerb::Fail { delay: None, reason: Bytes::from_static(&[b'x'; 1000]) };
         least(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }), 201_000);
         let verb = FinishVerb::Reject { reason: Bytes::from_static(&[b'x'; 1000]) };
         let run = ReceiptRun { first: receipt, count: 100 };

@@ -123,7 +123,7 @@ pub fn superseded(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now,
         Victims::Leased { .. } if victims.iter().any(|key| found.messages[key].is_of_run()) => None,
         Victims::Leased { .. } => Some(Ends::of(asked)),
     };
-    let fails = ends == Some(Ends::Fails);
+    let fails = matches!(ends, Some(Ends::Fails(_)));
     let least = (theirs + u32::from(fails)).max(heir.failures);
     let most = if ends.is_none() { least + 1 } else { least };
     // One that inherits nothing is left as it is.
@@ -142,8 +142,10 @@ pub fn superseded(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now,
         });
         let pause = match ends {
             Ends::Waited => old,
-            Ends::Back(delay) => Some(now.run + delay).filter(|_| delay > Millis::ZERO).map(|until| (until, until)),
-            Ends::Fails => back_off(&policy, theirs + 1, now.run),
+            Ends::Back(delay) | Ends::Fails(Some(delay)) => {
+                Some(now.run + delay).filter(|_| delay > Millis::ZERO).map(|until| (until, until))
+            }
+            Ends::Fails(None) => back_off(&policy, theirs + 1, now.run),
         };
         pauses(*until, pause, heir, now).map_err(|what| {
             Violation::coalescing(format!("{by:?} of {} is in back-off until {until:?}: {what}", found.name))
@@ -173,16 +175,16 @@ enum Ends {
     Waited,
     /// It was leased, and is given back, to be ready after a delay.
     Back(Millis),
-    /// It was leased, and has failed.
-    Fails,
+    /// It was leased, and has failed, to be ready after a delay, or as the policy says.
+    Fails(Option<Millis>),
 }
 
 impl Ends {
     /// What was leased, by a command or because its lease has run out.
     fn of(asked: Option<&Command>) -> Ends {
         match asked {
-            None => Ends::Fails,
-            Some(Command::Finish(Finish { verb: FinishVerb::Fail { .. }, .. })) => Ends::Fails,
+            None => Ends::Fails(None),
+            Some(Command::Finish(Finish { verb: FinishVerb::Fail { delay, .. }, .. })) => Ends::Fails(*delay),
             Some(Command::Finish(Finish { verb: FinishVerb::Release { delay }, .. })) => Ends::Back(*delay),
             Some(_) => Ends::Back(Millis::ZERO),
         }

@@ -43,7 +43,14 @@ pub fn returned(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now, s
     let Fact::Returned { topic, group, lease, count, failed, place } = fact else {
         unreachable!("called for this fact alone")
     };
-    let is_right = if *failed {
+    let is_named = |receipts: &[ReceiptRun]| receipts.iter().any(|run| names(run, (*topic, *group, *lease)));
+    let is_right = if *failed
+        && let Some(Command::Finish(Finish { verb: FinishVerb::Fail { delay: Some(delay), .. }, receipts, .. })) = asked
+        && is_named(receipts)
+    {
+        sights.saw("failed and made to pause as it was asked");
+        *place == if *delay == Millis::ZERO { ReturnPlace::Head } else { ReturnPlace::At(now.run + *delay) }
+    } else if *failed {
         let of = &model.topics[&(*group, *topic)];
         let failures = model.victims((*group, *topic), Victims::Leased { lease: *lease, count: *count });
         let mut failures = failures.iter().map(|key| of.messages[key].failures + 1);
@@ -62,7 +69,7 @@ pub fn returned(model: &Model, fact: &Fact, asked: Option<&Command>, now: Now, s
         match asked {
             // The rest of a run goes back with the one that is named, and at once.
             Some(Command::Finish(Finish { verb: FinishVerb::Release { delay }, receipts, .. }))
-                if *delay > Millis::ZERO && receipts.iter().any(|run| names(run, (*topic, *group, *lease))) =>
+                if *delay > Millis::ZERO && is_named(receipts) =>
             {
                 sights.saw("released for later");
                 *place == ReturnPlace::At(now.run + *delay)

@@ -38,7 +38,7 @@ pub fn died(fact: &Fact, asked: Option<&Command>, sights: &mut Sights) -> Kept {
     let Fact::Died { reason, detail, .. } = fact else { unreachable!("called for this fact alone") };
     let Some(Command::Finish(Finish { verb, .. })) = asked else { return Ok(()) };
     let said = match (verb, reason) {
-        (FinishVerb::Fail { reason }, DeadReason::Failed) => reason,
+        (FinishVerb::Fail { reason, .. }, DeadReason::Failed) => reason,
         (FinishVerb::Reject { reason }, DeadReason::Rejected) => reason,
         _ => return Ok(()),
     };

@@ -37,7 +37,7 @@ pub fn frame(command: Command, hash_key: [u64; 2]) -> Frame {
             let verb = match verb {
                 command::FinishVerb::Ack => FinishVerb::Ack,
                 command::FinishVerb::Release { delay } => FinishVerb::Release { delay },
-                command::FinishVerb::Fail { reason } => FinishVerb::Fail { reason },
+                command::FinishVerb::Fail { delay, reason } => FinishVerb::Fail { delay, reason },
                 command::FinishVerb::Reject { reason } => FinishVerb::Reject { reason },
                 command::FinishVerb::Extend { lease } => FinishVerb::Extend { lease },
                 command::FinishVerb::Damaged => unreachable!("only the broker finds damage"),

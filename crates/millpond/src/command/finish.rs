@@ -36,6 +36,9 @@ pub struct Release {
 pub struct Fail {
     #[command(flatten)]
     leases: Leases,
+    /// How long until they are ready again [default: as the namespace says]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    delay: Option<Duration>,
     /// What went wrong; kept with the dead letter
     #[arg(long, value_name = "TEXT", default_value = "", value_parser = reason)]
     reason: String,
@@ -108,8 +111,11 @@ impl Release {
 impl Fail {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let reason = self.reason;
-        self.leases.run(globals, "failed", async |client, receipts| client.fail(receipts, reason).await)
+        let (delay, reason) = (self.delay, self.reason);
+        self.leases.run(globals, "failed", async |client, receipts| match delay {
+            Some(delay) => client.fail_for(receipts, delay, reason).await,
+            None => client.fail(receipts, reason).await,
+        })
     }
 }
 

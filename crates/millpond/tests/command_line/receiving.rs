@@ -126,6 +126,11 @@ fn each_verb_does_what_it_says() {
     broker.ok(&["purge", "default"]);
 
     let receipt = publish_and_lease();
+    assert_eq!(broker.ok(&["fail", "default", &receipt, "--delay", "1h"]), format!("failed {receipt}\n"));
+    assert_eq!(broker.counts("default")["retrying"], 1, "whatever the policy says");
+    broker.ok(&["purge", "default"]);
+
+    let receipt = publish_and_lease();
     assert_eq!(broker.ok(&["extend", "default", &receipt, "--lease", "1h"]), format!("extended {receipt}\n"));
     assert_eq!(broker.ok(&["fail", "default", &receipt, "--reason", "once"]), format!("failed {receipt}\n"));
     let receipt = lease(&broker);

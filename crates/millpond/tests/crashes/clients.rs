@@ -303,7 +303,7 @@ impl Process {
             Fate::LetGo => return deliveries.iter().for_each(|delivery| self.client.let_go(delivery)),
             Fate::Forward => return self.forward(space, group, &deliveries[0]).await,
             Fate::Ack => ("ack", FinishVerb::Ack),
-            Fate::Fail => ("fail", FinishVerb::Fail { reason: "drawn".into() }),
+            Fate::Fail => ("fail", FinishVerb::Fail { delay: None, reason: "drawn".into() }),
             Fate::Release => ("release", FinishVerb::Release { delay: Millis::ZERO }),
             Fate::Reject => ("reject", FinishVerb::Reject { reason: "drawn".into() }),
         };

@@ -70,7 +70,10 @@ impl Op {
                 let verb = match verb {
                     0..=2 => FinishVerb::Ack,
                     3 => FinishVerb::Release { delay: Millis(*delay) },
-                    4 => FinishVerb::Fail { reason: Bytes::new() },
+                    4 => {
+                        let delay = (*delay % 3 == 0).then_some(Millis(*delay));
+                        FinishVerb::Fail { delay, reason: Bytes::new() }
+                    }
                     5 => FinishVerb::Reject { reason: Bytes::new() },
                     _ => FinishVerb::Extend { lease: (*delay >= 500).then_some(Millis(*delay)) },
                 };

@@ -1,7 +1,7 @@
 //! What consumers do with their leases.
 
 use millpond_core::command::{Finish, FinishVerb, ReceiptRun};
-use millpond_types::{Coalesce, LeaseNumber, Policy, Receipt, Retry};
+use millpond_types::{Coalesce, LeaseNumber, Millis, Policy, Receipt, Retry};
 
 use super::coalesce::is_later;
 use super::{Key, Message, Model, Place, State};
@@ -60,7 +60,7 @@ impl Model {
         for (place, key) in leases {
             let message = self.topics[&place].messages.get(&key);
             let Some(State::Leased { lease, run, .. }) = message.map(|message| message.state) else { continue };
-            self.fail(&place, key, "lease_expired");
+            self.fail(&place, key, None, "lease_expired");
             self.give_back_rest(&place, run, lease);
         }
     }
@@ -71,9 +71,11 @@ impl Model {
         match verb {
             FinishVerb::Ack | FinishVerb::Reject { .. } if is_early => return "out_of_order",
             FinishVerb::Ack => _ = self.take(&place, key),
-            FinishVerb::Release { delay } if delay.0 == 0 => return self.give_back(&place, key, State::Back(0)),
-            FinishVerb::Release { delay } => return self.give_back(&place, key, State::Retrying(self.run + delay.0)),
-            FinishVerb::Fail { .. } => return self.fail(&place, key, "failed"),
+            FinishVerb::Release { delay } => return self.give_back(&place, key, after(self.run, *delay)),
+            FinishVerb::Fail { delay, .. } => {
+                let state = delay.map(|delay| after(self.run, delay));
+                return self.fail(&place, key, state, "failed");
+            }
             FinishVerb::Reject { .. } => {
                 self.die(&place, key, "rejected");
                 return "dead";
@@ -106,7 +108,7 @@ impl Model {
         }
     }
 
-    pub(super) fn fail(&mut self, place: &Place, key: Key, reason: &'static str) -> &'static str {
+    fn fail(&mut self, place: &Place, key: Key, state: Option<State>, reason: &'static str) -> &'static str {
         let Policy { retry, max_failures, .. } = self.policy_of(&place.name);
         let run = self.run;
         let next = self.topics[place].next[&key.0];
@@ -116,7 +118,7 @@ impl Model {
             self.die(place, key, reason);
             return "dead";
         }
-        let state = match retry {
+        let by_policy = match retry {
             Retry::Head => State::Back(0),
             Retry::Tail => State::Back(next),
             // Pauses of one and two milliseconds have no jitter: a quarter of them is less than one.
@@ -124,7 +126,7 @@ impl Model {
                 State::Retrying(run + longest.0.min(first.0 << (message.failures - 1).min(10)))
             }
         };
-        self.give_back(place, key, state)
+        self.give_back(place, key, state.unwrap_or(by_policy))
     }
 
     pub(super) fn give_back(&mut self, place: &Place, key: Key, state: State) -> &'static str {
@@ -159,4 +161,9 @@ impl Model {
 pub fn each(run: &ReceiptRun) -> impl Iterator<Item = Receipt> {
     let first = run.first;
     (0..u64::from(run.count)).map(move |n| Receipt { lease: LeaseNumber(first.lease.0 + n), ..first })
+}
+
+/// What is ready again after a delay.
+fn after(run: u64, delay: Millis) -> State {
+    if delay.0 == 0 { State::Back(0) } else { State::Retrying(run + delay.0) }
 }

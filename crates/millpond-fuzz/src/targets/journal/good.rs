@@ -108,7 +108,11 @@ fn work(opened: &mut Opened, round: u64, states: &mut BTreeMap<u64, Vec<Page>>) 
         .flatten()
         .map(|run| ReceiptRun { first: run.receipt, count: run.count })
         .collect();
-    let verbs = [FinishVerb::Ack, FinishVerb::Fail { reason: "no".into() }, FinishVerb::Reject { reason: "no".into() }];
+    let verbs = [
+        FinishVerb::Ack,
+        FinishVerb::Fail { delay: None, reason: "no".into() },
+        FinishVerb::Reject { reason: "no".into() },
+    ];
     let verb = verbs[round as usize % verbs.len()].clone();
     turn(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }));
 }

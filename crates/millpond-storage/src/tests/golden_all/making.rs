@@ -95,7 +95,7 @@ pub fn work(opened: &mut Opened, when: &str) {
     publish(opened, run(&name("states"), &["leased", "acked", "failed", "returned", "rejected", "waiting"]));
     let leases: Vec<_> = (0..5).map(|_| receive(opened, &name("states"))).collect();
     finish(opened, FinishVerb::Ack, &leases[1]);
-    finish(opened, FinishVerb::Fail { reason: "broken".into() }, &leases[2]);
+    finish(opened, FinishVerb::Fail { delay: None, reason: "broken".into() }, &leases[2]);
     finish(opened, FinishVerb::Release { delay: Millis(50_000) }, &leases[3]);
     finish(opened, FinishVerb::Reject { reason: "no good".into() }, &leases[4]);
     // What came meanwhile takes the slot; and what runs does not end with it.
@@ -111,7 +111,7 @@ pub fn work(opened: &mut Opened, when: &str) {
     receive(opened, "slow");
     publish(opened, run("tail", &["x", "y"]));
     let lease = receive(opened, "tail");
-    finish(opened, FinishVerb::Fail { reason: Bytes::new() }, &lease);
+    finish(opened, FinishVerb::Fail { delay: None, reason: Bytes::new() }, &lease);
     // By id: cancelled, put off, and with a dedup id that is kept beyond the message.
     let ids = publish(opened, run(&name("ids"), &["cancelled", "put off", "stays"]));
     let (cancelled, put_off) = (Which::Id(ids[0]), Which::Id(ids[1]));
@@ -210,7 +210,7 @@ pub fn end(opened: &mut Opened) {
     finish(opened, FinishVerb::Extend { lease: Some(Millis(YEAR / 1_000)) }, &lease);
     publish(opened, run("strict/fails", &["holds its topic", "waits for it"]));
     let lease = receive(opened, "strict/fails");
-    finish(opened, FinishVerb::Fail { reason: Bytes::new() }, &lease);
+    finish(opened, FinishVerb::Fail { delay: None, reason: Bytes::new() }, &lease);
 
     // Of four letters one goes back to work, one is purged, one is moved and one stays.
     publish(opened, run("letters", &["redriven", "purged", "moved", "kept"]));
