@@ -25,10 +25,10 @@ struct Run {
 }
 
 impl Run {
-    fn new(weights: &[u32]) -> Run {
+    fn new(weights: &[u32], dispatch: &str) -> Run {
         let mut run = Run { shell: Shell::new(), given: BTreeMap::new(), sum: 0 };
         let rules = TOPICS.iter().zip(weights).map(|(name, weight)| format!(" + {name} weight={weight}"));
-        run.turn(&format!("namespace default{}", rules.collect::<String>()));
+        run.turn(&format!("namespace default dispatch={dispatch}{}", rules.collect::<String>()));
         for name in TOPICS {
             run.turn(&format!("publish {name} m*{COUNTED}"));
         }
@@ -59,11 +59,20 @@ proptest! {
         weights in proptest::collection::vec(1..8u32, TOPICS.len()),
         asked in proptest::collection::vec(1..200u32, 1..20),
         room in prop_oneof![Just(0), Just(usize::MAX)],
+        dispatch in prop_oneof![Just("priority"), Just("fair")],
+        is_attached in any::<bool>(),
     ) {
-        let mut run = Run::new(&weights);
+        let mut run = Run::new(&weights, dispatch);
         run.shell.core.set_room(room);
-        for max in asked.iter().cycle() {
-            run.turn(&format!("receive max={max} once=yes"));
+        if is_attached {
+            run.turn("begin s1");
+            ["s1.1", "s1.2"].iter().for_each(|consumer| run.turn(&format!("attach {consumer} max=1 bytes=1 once=yes")));
+        }
+        for (round, max) in asked.iter().cycle().enumerate() {
+            run.turn(&match is_attached {
+                true => format!("credit s1.{} max={max} bytes=1000000", 1 + round % 2),
+                false => format!("receive max={max} once=yes"),
+            });
             if run.sum >= COUNTED {
                 break;
             }
