@@ -50,6 +50,10 @@ pub enum Canary {
     Counts,
     /// What a client says of a dead letter gets lost.
     Details,
+    /// Dead letters are shown with a failure too many.
+    Letters,
+    /// Who is shown dead letters on a connection is told another reason.
+    Shown,
     /// Of an ack and a publish as one, the ack gets lost.
     Halves,
     /// What is moved is not what was read: the last byte of its body is another one.
@@ -163,7 +167,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 69] = [
+pub const CANARIES: [(&str, Canary, Checker); 71] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -178,6 +182,8 @@ pub const CANARIES: [(&str, Canary, Checker); 69] = [
     ("retries", Canary::Retries, Checker::Places),
     ("counts", Canary::Counts, Checker::Told),
     ("details", Canary::Details, Checker::Told),
+    ("letters", Canary::Letters, Checker::Told),
+    ("shown", Canary::Shown, Checker::Told),
     ("halves", Canary::Halves, Checker::Halves),
     ("moved", Canary::Moved, Checker::Lost),
     ("order", Canary::Order, Checker::Order),

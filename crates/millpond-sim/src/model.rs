@@ -9,6 +9,7 @@ mod audit;
 mod bucket;
 mod follow;
 mod home;
+mod letters;
 mod newest;
 mod ready;
 mod topic;
@@ -22,6 +23,7 @@ use millpond_types::{
 };
 
 pub use self::home::{Exchange, Home};
+pub use self::letters::Letters;
 pub use self::newest::Newest;
 pub use self::topic::{Message, State, Terms, Topic};
 
@@ -33,6 +35,8 @@ pub type TopicKey = (GroupNumber, TopicNumber);
 /// See the module.
 #[derive(Clone)]
 pub struct Model {
+    /// How many facts it was made of.
+    pub followed: u64,
     /// All namespaces.
     pub namespaces: BTreeMap<NamespaceNumber, Home>,
     /// All groups, those that are being deleted among them.
@@ -40,7 +44,7 @@ pub struct Model {
     /// The topics of each.
     pub topics: BTreeMap<TopicKey, Topic>,
     /// Dead letters.
-    pub dead: BTreeSet<(GroupNumber, MessageId)>,
+    pub letters: Letters,
     /// What is remembered of dedup ids, and until when.
     pub dedups: BTreeMap<u128, (MessageId, WallTime)>,
     /// How many messages were published, stored or not, and how many before each that is known by its id.
@@ -105,10 +109,11 @@ impl Model {
         let home = Home::new(NamespaceName::default(), Policy::default(), Rules::default());
         let group = Group::new(0, GroupName::default(), Start::Latest, GroupKind::Shared);
         Model {
+            followed: 0,
             namespaces: BTreeMap::from([(0, home)]),
             groups: BTreeMap::from([(0, group)]),
             topics: BTreeMap::new(),
-            dead: BTreeSet::new(),
+            letters: Letters::default(),
             dedups: BTreeMap::new(),
             published: 0,
             order: BTreeMap::new(),

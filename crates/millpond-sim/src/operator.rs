@@ -77,6 +77,9 @@ impl Operator {
             }
             (2, Some((topic, _, Some(dedup_hash)))) => other(Command::Forget { topic, dedup_hash }, "forget"),
             (3, Some((topic, id, dedup))) => {
+                if let Some(topic) = load.one_in(4).then(|| topic.clone()) {
+                    return other(Command::DeadLook { topic, group, id }, "dead letters asked for");
+                }
                 let which = match load.below(4) {
                     0 => LookWhich::First(load.between(1, 5) as u32),
                     1 => LookWhich::Due(load.between(1, 5) as u32),
@@ -107,7 +110,7 @@ impl Operator {
                 let which = DeadWhich::Filter(Filter::Topics(vec![topic.name]));
                 other(Command::DeadPurge { namespace, group, which }, "dead purges")
             }
-            (10, _) => self.listings(namespace),
+            (10, _) => listings(namespace, load),
             (11, _) => brief(load),
             (12, _) => other(Command::Topic(topic), "shown"),
             _ => Vec::new(),
@@ -126,24 +129,30 @@ impl Operator {
         }
         requests
     }
+}
 
-    fn listings(&self, namespace: NamespaceName) -> Vec<Request> {
-        let listing = Listing { namespace: namespace.clone(), prefix: Bytes::new(), after: Bytes::new(), limit: 5 };
-        let commands = [
-            Command::Stats(namespace),
-            Command::Namespaces { after: None },
-            Command::Topics { listing: listing.clone(), group: GroupName::default() },
-            Command::Top(Top {
-                namespace: listing.namespace.clone(),
-                group: GroupName::default(),
-                prefix: Bytes::new(),
-                by: TopBy::Age,
-                limit: 2,
-            }),
-            Command::DeadList { listing, group: GroupName::default() },
-        ];
-        commands.map(|command| Request { command, asked: Asked::Other("listed") }).into()
-    }
+/// All that is listed.
+fn listings(namespace: NamespaceName, load: &mut Stream) -> Vec<Request> {
+    let listing = Listing { namespace: namespace.clone(), prefix: Bytes::new(), after: Bytes::new(), limit: 5 };
+    let letters = Listing {
+        prefix: load.word(&["", "", "a", "b/1"]).into(),
+        limit: load.between(1, 20) as u32,
+        ..listing.clone()
+    };
+    let commands = [
+        Command::Stats(namespace),
+        Command::Namespaces { after: None },
+        Command::Topics { listing: listing.clone(), group: GroupName::default() },
+        Command::Top(Top {
+            namespace: listing.namespace.clone(),
+            group: GroupName::default(),
+            prefix: Bytes::new(),
+            by: TopBy::Age,
+            limit: 2,
+        }),
+        Command::DeadList { listing: letters, group: GroupName::default() },
+    ];
+    commands.map(|command| Request { command, asked: Asked::Other("listed") }).into()
 }
 
 /// A namespace that comes and goes.

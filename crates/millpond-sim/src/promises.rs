@@ -16,6 +16,7 @@ pub mod failures;
 pub mod fairness;
 mod known;
 pub mod leases;
+pub mod letters;
 pub mod memory;
 pub mod newest;
 pub mod once;
@@ -75,6 +76,7 @@ pub struct Promises {
     seats: seats::Seats,
     credits: credit::Credits,
     leases: leases::Leases,
+    letters: letters::Shown,
     reasons: reasons::Reasons,
     terms: terms::Terms,
     order: order::Runs,
@@ -107,6 +109,7 @@ impl Promises {
             seats: seats::Seats::default(),
             credits: credit::Credits::default(),
             leases: leases::Leases::default(),
+            letters: letters::Shown::default(),
             reasons: reasons::Reasons::default(),
             terms: terms::Terms::default(),
             order: order::Runs::default(),
@@ -246,6 +249,7 @@ impl Promises {
         self.seats = seats::Seats::default();
         self.credits = credit::Credits::default();
         self.leases = leases::Leases::default();
+        self.letters = letters::Shown::default();
         self.reasons = reasons::Reasons::default();
         self.terms = terms::Terms::default();
         self.order = order::Runs::default();

@@ -99,7 +99,15 @@ pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
     ),
     (
         Checker::Told,
-        &["told how often they were delivered before", "told how often they failed", "dead letters with a reason"],
+        &[
+            "told how often they were delivered before",
+            "told how often they failed",
+            "dead letters with a reason",
+            "dead letters shown",
+            "dead letters looked at",
+            "dead letters listed to the last",
+            "dead letters in frames",
+        ],
     ),
     (Checker::Halves, &["forwarded", "forwards refused"]),
     (

@@ -32,7 +32,7 @@ pub fn check_views(reply: &Reply, model: &Model) -> Result<(), Violation> {
     };
     views.iter().try_for_each(check_view)?;
     let dead: u64 = views.iter().flat_map(|view| &view.groups).map(|group| group.counts.dead).sum();
-    let expected = model.dead.len() as u64;
+    let expected = model.letters.current().count() as u64;
     if dead != expected {
         return Err(Violation::lost(format!("there are {dead} dead letters, and {expected} by the facts")));
     }

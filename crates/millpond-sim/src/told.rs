@@ -98,7 +98,8 @@ impl World {
                 self.sights.saw(what);
                 rows.iter().try_for_each(|found| self.bodies(found.extent, 1, found.row.id))
             }
-            (Asked::Other(_), Reply::Dead { rows, .. }) => {
+            (Asked::Other(what), Reply::Dead { rows, .. }) => {
+                self.sights.saw(what);
                 rows.iter().try_for_each(|found| self.bodies(found.extent, 1, found.row.message.id))
             }
             (_, Reply::Refused { code: Code::ConsumerExists, detail, .. }) => {

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
+use bytes::Bytes;
 use millpond_core::command::{Command, Finish, FinishVerb, Publish, Route};
 use millpond_core::output::{Output, Reply};
 use millpond_protocol::LeasedRun;
@@ -25,6 +26,7 @@ use crate::broker::Broker;
 use crate::canary::Canary;
 use crate::clients::{Asked, Client, Request};
 use crate::forwards::Forwards;
+use crate::promises::letters;
 use crate::sights::Sights;
 use crate::streams::Stream;
 use crate::tape::Brief;
@@ -208,15 +210,15 @@ impl World {
                 self.clients.given(client, &runs);
                 Ok(())
             }
-            Heard::Shown(asked, rows) => {
-                if let Asked::Other(what) = asked {
-                    self.sights.saw(what);
+            Heard::Shown(asked, rows) => self.shown(&asked, rows.into_iter()),
+            Heard::Letters(asked, mut rows) => {
+                if let Some(canary) = self.options.canary {
+                    canary.mislabels(&mut rows);
                 }
-                for (id, block) in rows.into_iter().filter(|(_, block)| !block.is_empty()) {
-                    self.sights.saw("looked at in frames");
-                    compare(1, id, Ok(&tags_of(&block)), &self.ledger)?;
+                for row in &rows {
+                    letters::heard(row, &self.promises.model, &mut self.sights)?;
                 }
-                Ok(())
+                self.shown(&asked, rows.into_iter().map(|row| (row.message.id, row.message.block)))
             }
             Heard::Lost => {
                 match client {
@@ -226,6 +228,17 @@ impl World {
                 Ok(())
             }
         }
+    }
+
+    fn shown(&mut self, asked: &Asked, rows: impl Iterator<Item = (MessageId, Bytes)>) -> Result<(), Violation> {
+        if let Asked::Other(what) = asked {
+            self.sights.saw(what);
+        }
+        for (id, block) in rows.filter(|(_, block)| !block.is_empty()) {
+            self.sights.saw("looked at in frames");
+            compare(1, id, Ok(&tags_of(&block)), &self.ledger)?;
+        }
+        Ok(())
     }
 
     fn arrived(&mut self, runs: &[LeasedRun]) -> Result<(), Violation> {
@@ -284,7 +297,8 @@ fn as_sent(command: &Command) -> Cow<'_, Command> {
 fn is_taken_as_it_is(command: &Command) -> bool {
     match command {
         Command::Publish(_) | Command::Forward(_) | Command::Receive(_) | Command::Heartbeat { .. } => true,
-        Command::Cancel { .. } | Command::Reschedule { .. } | Command::Forget { .. } | Command::Look(_) => true,
+        Command::Cancel { .. } | Command::Reschedule { .. } | Command::Forget { .. } => true,
+        Command::Look(_) | Command::DeadLook { .. } => true,
         Command::Pause { .. } | Command::Resume { .. } | Command::NamespaceSet { .. } | Command::NamespaceDelete(_) => {
             true
         }

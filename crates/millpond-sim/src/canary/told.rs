@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use millpond_core::command::Level;
 use millpond_core::output::{Output, Reply};
-use millpond_types::{FinishOutcome, Sequence};
+use millpond_types::{DeadView, FinishOutcome, Sequence};
 
 use super::{Canary, changed};
 
@@ -25,11 +25,18 @@ impl Canary {
         }
     }
 
-    /// What is told of the messages that are given in a turn.
+    /// What is told of the messages that are given in a turn, and of dead letters.
     pub fn miscounts(self, outputs: &mut [Output]) {
-        for output in outputs.iter_mut().filter(|_| self == Canary::Counts) {
-            if let Output::Delivery { leases, .. } | Output::Reply { reply: Reply::Received(leases), .. } = output {
-                leases.iter_mut().for_each(|run| run.deliveries += 1);
+        for output in outputs {
+            match (self, output) {
+                (
+                    Canary::Counts,
+                    Output::Delivery { leases, .. } | Output::Reply { reply: Reply::Received(leases), .. },
+                ) => leases.iter_mut().for_each(|run| run.deliveries += 1),
+                (Canary::Letters, Output::Reply { reply: Reply::Dead { rows, .. }, .. }) => {
+                    rows.iter_mut().for_each(|found| found.row.message.failures += 1);
+                }
+                _ => {}
             }
         }
     }
@@ -86,6 +93,13 @@ impl Canary {
     pub fn misdirects(self, output: &mut Output) {
         if let (Canary::Strangers, Output::Delivery { consumer, .. }) = (self, output) {
             *consumer = !*consumer;
+        }
+    }
+
+    /// What a connection's client is shown of dead letters.
+    pub fn mislabels(self, rows: &mut [DeadView]) {
+        for row in rows.iter_mut().filter(|_| self == Canary::Shown) {
+            row.reason.clear();
         }
     }
 

@@ -40,8 +40,9 @@ impl Model {
         if found != all {
             return Err(Violation::lost(format!("{found} messages are held in all groups, and {all} by the facts")));
         }
-        if dead != self.dead {
-            let other = dead.symmetric_difference(&self.dead).next();
+        let known: BTreeSet<_> = self.letters.current().map(|(of, _)| of).collect();
+        if dead != known {
+            let other = dead.symmetric_difference(&known).next();
             return Err(Violation::lost(format!("the dead letters are not those of the facts: {other:?}")));
         }
         Ok(())

@@ -19,6 +19,7 @@ pub fn sequences(first: Sequence, count: u32) -> impl Iterator<Item = Sequence> 
 impl Model {
     /// Takes a fact in that happens now.
     pub fn follow(&mut self, fact: &Fact, now: RunTime) {
+        self.followed += 1;
         self.look_for_newest(fact);
         match fact {
             Fact::NamespaceSet { number, name, policy, rules, .. } => {
@@ -117,9 +118,11 @@ impl Model {
                     Some(Message { failures: message.failures + u32::from(*failed), state, ..message })
                 })
             }
-            Fact::Died { topic, group, which, .. } => {
+            Fact::Died { topic, group, which, reason, detail, at } => {
                 for (priority, sequence) in self.victims((*group, *topic), *which) {
-                    self.dead.insert((*group, MessageId { topic: *topic, priority, sequence }));
+                    let (of, id) = (&self.topics[&(*group, *topic)], MessageId { topic: *topic, priority, sequence });
+                    let was = (&of.name, &of.messages[&(priority, sequence)]);
+                    self.letters.died((*group, id), was, (*reason, detail, *at), self.followed);
                 }
                 self.remove((*group, *topic), *which);
             }
@@ -152,14 +155,14 @@ impl Model {
             }
             Fact::Forgotten { hash, .. } => _ = self.dedups.remove(hash),
             Fact::Redriven { letter, topic, sequence, published, since, dedup } => {
-                self.dead.remove(&(letter.group, letter.id));
+                self.letters.left((letter.group, letter.id), self.followed);
                 let id = MessageId { topic: *topic, priority: letter.id.priority, sequence: *sequence };
                 if let Some(of) = dedup {
                     self.dedups.insert(of.hash, (id, of.until));
                 }
                 self.arrive(id, 1, |group| group == letter.group, &Message::redriven(*published, *since));
             }
-            Fact::DeadPurged { letter } => _ = self.dead.remove(&(letter.group, letter.id)),
+            Fact::DeadPurged { letter } => self.letters.left((letter.group, letter.id), self.followed),
             Fact::ExchangeCreated { namespace, name, kind, unroutable, .. } => {
                 let (kind, unroutable, bindings) = (*kind, *unroutable, Default::default());
                 self.exchanges(*namespace).insert(name.clone(), Exchange { kind, unroutable, bindings });

@@ -75,6 +75,7 @@ impl Promises {
         let Promises { model, now, sights, .. } = self;
         self.seats.decided(asking.ticket, &asking.command, reply, model);
         self.credits.decided(asking.ticket, &asking.command, reply);
+        self.letters.decided(asking.ticket, &asking.command, reply, model);
         self.leases.decided(&asking.command, reply, model, sights)?;
         self.terms.decided(&asking.command, reply, model, sights)?;
         self.repeats.decided(asking.ticket, &asking.command, reply, model, sights)?;
@@ -121,6 +122,7 @@ impl Promises {
         self.overflowing.end(&self.model, &mut self.sights)?;
         let given = self.seats.given(outputs);
         told::given(&given, &self.model, &mut self.sights)?;
+        self.letters.dispatched(outputs, &self.model, &mut self.sights)?;
         self.once.dispatched(&given, &self.model, &mut self.sights)?;
         self.repeats.dispatched(outputs, self.now.run);
         self.fairness.dispatched(&given, &self.model, self.now.wall, is_numb, &mut self.sights)?;

@@ -73,7 +73,7 @@ pub fn published(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &m
             continue;
         }
         let held: usize = model.topics_of(*group).map(|(_, topic)| topic.messages.len()).sum();
-        let held = held + model.dead.iter().filter(|(of, _)| of == group).count() + count;
+        let held = held + model.letters.current().filter(|((of, _), _)| of == group).count() + count;
         sights.saw_many("as many as a quota lets", u64::from(held as u64 == most));
         if held as u64 > most {
             return Err(Violation::room(format!("group {group} holds {held} messages, and {most} may be")));

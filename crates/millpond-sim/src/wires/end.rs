@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use millpond_core::command::{self, Command, Level};
 use millpond_core::output::Reply;
 use millpond_protocol::{Decoder, Incoming, LeasedRun, Request as Frame, Response, VERSION, encode_request};
-use millpond_types::{Code, MessageId, OutcomeRun, PublishOutcome, TopicName};
+use millpond_types::{Code, DeadView, MessageId, OutcomeRun, PublishOutcome, TopicName};
 
 use crate::bodies::sizes_of;
 use crate::canary::Canary;
@@ -43,6 +43,8 @@ pub enum Heard {
     Given(Vec<LeasedRun>),
     /// Messages that it looked at, each with its block where the answer had room for it.
     Shown(Asked, Vec<(MessageId, Bytes)>),
+    /// The same of dead letters.
+    Letters(Asked, Vec<DeadView>),
     /// The connection is gone.
     Lost,
 }
@@ -141,8 +143,7 @@ impl End {
                 return Ok(Some(Heard::Shown(self.answered(correlation)?, rows)));
             }
             Response::Dead { rows, .. } => {
-                let rows = rows.into_iter().map(|row| (row.message.id, row.message.block)).collect();
-                return Ok(Some(Heard::Shown(self.answered(correlation)?, rows)));
+                return Ok(Some(Heard::Letters(self.answered(correlation)?, rows)));
             }
             Response::Error { code: Code::SessionUnknown | Code::ConsumerUnknown, .. }
                 if self.untold.remove(&correlation) =>

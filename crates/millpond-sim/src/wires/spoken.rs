@@ -109,6 +109,7 @@ fn of_operator(command: Command, hash_key: [u64; 2]) -> Frame {
             Frame::TopTopics { namespace, prefix, by, limit, group }
         }
         Command::DeadList { listing, group } => Frame::DeadList { listing: self::listing(listing), group },
+        Command::DeadLook { topic, group, id } => Frame::DeadLook { topic: self::topic(topic), id, group },
         Command::DeadRedrive { namespace, group, which } => {
             Frame::DeadRedrive { namespace, group, which: dead_which(which) }
         }
