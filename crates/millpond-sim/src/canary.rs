@@ -48,6 +48,8 @@ pub enum Canary {
     Retries,
     /// Who is given a message is told of one delivery too many.
     Counts,
+    /// What a connection's client is given, it is told to be given once less.
+    Stale,
     /// What a client says of a dead letter gets lost.
     Details,
     /// Dead letters are shown with a failure too many.
@@ -167,7 +169,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 71] = [
+pub const CANARIES: [(&str, Canary, Checker); 72] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -181,6 +183,7 @@ pub const CANARIES: [(&str, Canary, Checker); 71] = [
     ("releases", Canary::Releases, Checker::Places),
     ("retries", Canary::Retries, Checker::Places),
     ("counts", Canary::Counts, Checker::Told),
+    ("stale", Canary::Stale, Checker::Told),
     ("details", Canary::Details, Checker::Told),
     ("letters", Canary::Letters, Checker::Told),
     ("shown", Canary::Shown, Checker::Told),

@@ -8,6 +8,7 @@ mod arrivals;
 mod audit;
 mod bucket;
 mod follow;
+mod given;
 mod home;
 mod letters;
 mod newest;
@@ -19,9 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::fact::{GroupNumber, NamespaceNumber};
 use millpond_types::{
     GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, NamespaceName, OfficeTerms, OutcomeRun, Policy,
-    Priority, ProducerId, PublishOutcome, Rules, RunTime, Sequence, SessionId, Start, TopicName, TopicNumber, WallTime,
+    Priority, ProducerId, PublishOutcome, Receipt, Rules, RunTime, Sequence, SessionId, Start, TopicName, TopicNumber,
+    WallTime,
 };
 
+pub use self::given::Given;
 pub use self::home::{Exchange, Home};
 pub use self::letters::Letters;
 pub use self::newest::Newest;
@@ -43,6 +46,8 @@ pub struct Model {
     pub groups: BTreeMap<GroupNumber, Group>,
     /// The topics of each.
     pub topics: BTreeMap<TopicKey, Topic>,
+    /// What each lease was given with.
+    pub given: BTreeMap<Receipt, Given>,
     /// Dead letters.
     pub letters: Letters,
     /// What is remembered of dedup ids, and until when.
@@ -113,6 +118,7 @@ impl Model {
             namespaces: BTreeMap::from([(0, home)]),
             groups: BTreeMap::from([(0, group)]),
             topics: BTreeMap::new(),
+            given: BTreeMap::new(),
             letters: Letters::default(),
             dedups: BTreeMap::new(),
             published: 0,

@@ -102,6 +102,8 @@ pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
         &[
             "told how often they were delivered before",
             "told how often they failed",
+            "told in frames how often they were delivered before",
+            "told in frames how often they failed",
             "dead letters with a reason",
             "dead letters shown",
             "dead letters looked at",

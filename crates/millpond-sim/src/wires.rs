@@ -26,7 +26,7 @@ use crate::broker::Broker;
 use crate::canary::Canary;
 use crate::clients::{Asked, Client, Request};
 use crate::forwards::Forwards;
-use crate::promises::letters;
+use crate::promises::{letters, told};
 use crate::sights::Sights;
 use crate::streams::Stream;
 use crate::tape::Brief;
@@ -204,7 +204,7 @@ impl World {
             }
             Heard::Given(mut runs) => {
                 if let Some(canary) = self.options.canary {
-                    runs.iter_mut().for_each(|run| canary.garbles(&mut run.block));
+                    runs.iter_mut().for_each(|run| canary.garbles(run));
                 }
                 self.arrived(&runs)?;
                 self.clients.given(client, &runs);
@@ -247,7 +247,7 @@ impl World {
             let first = MessageId { topic: run.receipt.topic, priority: run.priority, sequence: run.first };
             compare(run.count, first, Ok(&tags_of(&run.block)), &self.ledger)?;
         }
-        Ok(())
+        told::heard(runs, &self.promises.model, &mut self.sights)
     }
 
     /// Tells an output to the connection that it is for.

@@ -1,8 +1,8 @@
 //! Faults between the core and those who are told: what becomes of an output.
 
-use bytes::Bytes;
 use millpond_core::command::Level;
 use millpond_core::output::{Output, Reply};
+use millpond_protocol::LeasedRun;
 use millpond_types::{DeadView, FinishOutcome, Sequence};
 
 use super::{Canary, changed};
@@ -104,9 +104,11 @@ impl Canary {
     }
 
     /// Changes what a connection's client is given.
-    pub fn garbles(self, block: &mut Bytes) {
-        if self == Canary::Frames {
-            *block = changed(block);
+    pub fn garbles(self, run: &mut LeasedRun) {
+        match self {
+            Canary::Frames => run.block = changed(&run.block),
+            Canary::Stale => run.deliveries -= 1,
+            _ => {}
         }
     }
 }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber, ReturnPlace, Victims};
 use millpond_core::store::Name;
 use millpond_types::{
-    Coalesce, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Rules, RunTime, Sequence,
+    Coalesce, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Receipt, Rules, RunTime, Sequence,
     TopicNumber,
 };
 
-use super::{Exchange, Group, Home, Key, Message, Model, Office, Producer, State, Terms, Topic, TopicKey};
+use super::{Exchange, Given, Group, Home, Key, Message, Model, Office, Producer, State, Terms, Topic, TopicKey};
 
 /// The sequences of a run.
 pub fn sequences(first: Sequence, count: u32) -> impl Iterator<Item = Sequence> {
@@ -210,13 +210,13 @@ impl Model {
 
     fn leased(
         &mut self,
-        (group, topic): TopicKey,
+        (group, number): TopicKey,
         priority: Priority,
         which: impl Iterator<Item = Sequence>,
         (lease, run, terms): (LeaseNumber, Option<LeaseNumber>, Terms),
     ) {
         let leased_at = self.published;
-        let topic = self.topic(group, topic);
+        let topic = self.topics.get_mut(&(group, number)).expect("a fact names a topic that is there");
         topic.was_leased = true;
         for (lease, sequence) in (lease.0..).map(LeaseNumber).zip(which) {
             let message = topic.messages.get_mut(&(priority, sequence)).expect("it was held against the model");
@@ -225,6 +225,8 @@ impl Model {
             message.leased_at = leased_at;
             (message.last_lease, message.terms) = (Some((lease, run)), terms);
             topic.leases.insert(lease, (priority, sequence));
+            let given = Given::new((number, &topic.name), (priority, sequence), message);
+            self.given.insert(Receipt { group, topic: number, lease }, given);
         }
     }
 

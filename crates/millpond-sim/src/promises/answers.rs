@@ -121,7 +121,7 @@ impl Promises {
         self.order.end();
         self.overflowing.end(&self.model, &mut self.sights)?;
         let given = self.seats.given(outputs);
-        told::given(&given, &self.model, &mut self.sights)?;
+        told::given(outputs, &self.model, &mut self.sights)?;
         self.letters.dispatched(outputs, &self.model, &mut self.sights)?;
         self.once.dispatched(&given, &self.model, &mut self.sights)?;
         self.repeats.dispatched(outputs, self.now.run);
