@@ -17,7 +17,8 @@ fn reference() -> String {
         * A duration has its unit: `100ms`, `5s`, `10m`, `1h`, `7d`. A size is in bytes, or has a unit that is a power of\n  \
         1024: `64K`, `192M`, `1GiB`.\n\
         * `--output json` prints one JSON object a line. Times are in UTC, and a body is text (`\"encoding\":\"utf8\"`) or,\n  \
-        where it is no UTF-8, base64.\n\
+        where it is no UTF-8, base64. A message that `publish` could not store because it was refused has its object\n  \
+        too, with the outcome `refused`, a code and a detail.\n\
         * Errors go to stderr and say what happened, why, and what to do.\n\n\
         | exit code | meaning |\n|---|---|\n\
         | 0 | done |\n\

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use millpond_client::{Batch, Client, Copies, Error, Level, Message};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
-use millpond_types::{ExchangeName, Millis, OutcomeRun, Priority, PublishOutcome, Receipt, RoutingKey, TopicName};
+use millpond_types::{ExchangeName, Millis, Priority, Receipt, RoutingKey, TopicName};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::address::{Address, Place};
@@ -104,8 +104,10 @@ impl Publish {
                 return hand_off(client, globals.output, (&self.address.namespace, &batch), &self.acks).await;
             }
             let mut told = Told::new(globals.output, false);
-            self.publish(client, &to, vec![body], &mut told).await?;
-            told.finish()
+            match self.publish_and_tell(client, &to, vec![body], &mut told).await {
+                Ok(()) => told.finish(),
+                Err(error) => Err(told.broken_off(error.into())),
+            }
         })
     }
 
@@ -150,7 +152,7 @@ impl Publish {
             loop {
                 match next_lines(&mut input, told.settled()).await {
                     Ok((lines, is_end)) => {
-                        if let Err(error) = self.publish_lines(client, to, lines, &mut told).await {
+                        if let Err(error) = self.publish_and_tell(client, to, lines, &mut told).await {
                             return Err(told.broken_off(error.into()));
                         }
                         if is_end {
@@ -163,13 +165,19 @@ impl Publish {
         })
     }
 
-    /// Publishes lines that are there, and notes what becomes of each, also where something goes wrong.
-    async fn publish_lines(&self, client: &Client, to: &To, lines: Vec<Bytes>, told: &mut Told) -> Result<(), Error> {
-        if lines.is_empty() {
+    /// Publishes messages, if there are any, and tells what becomes of each, also where something goes wrong.
+    async fn publish_and_tell(
+        &self,
+        client: &Client,
+        to: &To,
+        bodies: Vec<Bytes>,
+        told: &mut Told,
+    ) -> Result<(), Error> {
+        if bodies.is_empty() {
             return Ok(());
         }
-        let end = told.settled() + lines.len() as u64;
-        let error = match self.publish(client, to, lines, told).await {
+        let end = told.settled() + bodies.len() as u64;
+        let error = match self.publish(client, to, bodies, told).await {
             Ok(()) => return Ok(()),
             Err(Error::Partial { outcomes, source }) => {
                 told.add(outcomes.runs().to_vec());
@@ -180,13 +188,7 @@ impl Publish {
         match &error {
             // A part of them may have been sent.
             _ if self.level == PublishLevel::None => told.unknown(end),
-            Error::Refused { code, detail } => {
-                let count = (end - told.settled()) as u32;
-                told.add(vec![OutcomeRun {
-                    count,
-                    outcome: PublishOutcome::Refused { code: *code, detail: detail.clone() },
-                }]);
-            }
+            Error::Refused { code, detail } => told.refused(end - told.settled(), *code, detail),
             // An exchange is given one line at a time: those behind were not sent.
             Error::Unconfirmed { .. } | Error::Timeout { .. } | Error::Protocol { .. } => match to {
                 To::Topic(_) => told.unknown(end),

@@ -88,6 +88,45 @@ fn lines_that_are_refused_are_named_and_not_counted_as_published() {
     said.failed(1, &["lines 1 to 2 were refused (namespace_unknown: ", "0 are confirmed and 2 were refused"]);
 }
 
+/// A program reads on stdout what became of its one message as well, whoever refuses it and for whatever reason.
+#[test]
+fn a_message_that_is_refused_has_an_object_like_any_other() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "small", "--max-waiting", "1"]);
+    broker.ok(&["exchange", "create", "small", "all", "--kind", "fanout"]);
+    broker.ok(&["exchange", "bind", "small", "all", "full"]);
+    broker.ok(&["publish", "small/full", "before"]);
+    broker.ok(&["publish", "default/in", "x"]);
+    let receipt = broker.json(&["receive", "default"])[0]["receipt"].as_str().unwrap().to_owned();
+    let refused: [(&[&str], &str); 6] = [
+        (&["small/full", "x"], "topic_full"),
+        (&["small", "x", "--exchange", "all"], "topic_full"),
+        (&["small/full", "x", "--ack", &receipt], "topic_full"),
+        (&["nowhere/a", "x"], "namespace_unknown"),
+        (&["nowhere", "x", "--exchange", "all"], "namespace_unknown"),
+        (&["nowhere/a", "x", "--ack", &receipt], "namespace_unknown"),
+    ];
+    for (args, code) in refused {
+        let args = [&["publish", "--output", "json"], args].concat();
+        let said = broker.call(&args).failed(1, &[code]);
+        let rows: Vec<serde_json::Value> = said.out.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+        assert_eq!(
+            (&rows[0]["outcome"], &rows[0]["code"], &rows[0]["count"]),
+            (&"refused".into(), &code.into(), &1.into())
+        );
+        assert!(said.err.contains(rows[0]["detail"].as_str().unwrap()), "{said:?}");
+        assert_eq!(said.err.lines().count(), 1, "the error is told once: {said:?}");
+        // Behind it stand leases that are still to be finished.
+        assert!(rows[1..].iter().all(|row| row["outcome"] == "kept"), "{said:?}");
+        let table = broker.call(&args.iter().map(|arg| if *arg == "json" { "table" } else { arg }).collect::<Vec<_>>());
+        assert!(!table.out.contains("refused"), "{table:?}");
+    }
+    // What is not published because a lease is lost is refused with it.
+    let said =
+        broker.call(&["publish", "default/out", "x", "--ack", "0.99.99", "--output", "json"]).failed(1, &["lost"]);
+    assert!(said.out.starts_with(r#"{"code":"refused_together""#), "{said:?}");
+}
+
 /// The first ten refusals are named, and then there is a count.
 #[test]
 fn very_many_refusals_are_counted_and_not_all_named() {

@@ -1,6 +1,6 @@
 //! `publish --ack`: a message is published as others are acked, both or neither.
 
-use millpond_client::{Batch, Client, Receipts};
+use millpond_client::{Batch, Client, Error, Receipts};
 use millpond_types::{NamespaceName, Receipt};
 
 use super::told::Told;
@@ -17,16 +17,19 @@ pub(super) async fn hand_off(
 ) -> Result<(), Failure> {
     let mut receipts = Receipts::default();
     leases.iter().for_each(|receipt| receipts.push(*receipt));
-    let forwarded = client.ack_and_publish(receipts, namespace, batch).await?;
-    if forwarded.is_done() {
-        let mut told = Told::new(output, false);
-        told.add(forwarded.published.runs().to_vec());
-        told.finish()?;
-    }
+    let mut told = Told::new(output, false);
+    let forwarded = match client.ack_and_publish(receipts, namespace, batch).await {
+        Ok(forwarded) => forwarded,
+        Err(error) => {
+            if let Error::Refused { code, detail } = &error {
+                told.refused(1, *code, detail);
+            }
+            return Err(error.into());
+        }
+    };
+    told.add(forwarded.published.runs().to_vec());
+    let published = told.finish();
     finish::tell(output, leases, &forwarded.finished, "acked")
         .map_err(|why| Failure::refused(format!("{why}. Nothing was published, and nothing acked")))?;
-    match forwarded.refusal() {
-        Some((code, detail)) => Err(Failure::refused(format!("{}: {detail}. Nothing was acked", code.name()))),
-        None => Ok(()),
-    }
+    published.map_err(|why| Failure::refused(format!("{why}. Nothing was acked")))
 }

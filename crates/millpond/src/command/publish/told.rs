@@ -1,4 +1,5 @@
-//! What became of each message that was published, as it is told: on stdout what was stored, on stderr what was not.
+//! What became of each message that was published, as it is told: on stdout what was stored, on stderr what was not. As JSON
+//! stdout has both, so that a program need not read what is meant for people.
 
 use millpond_client::Outcomes;
 use millpond_types::{Code, MessageId, OutcomeRun, PublishOutcome, Sequence, TopicName};
@@ -55,14 +56,30 @@ impl Told {
         for run in runs {
             let (line, count) = (self.settled() + 1, u64::from(run.count));
             if let PublishOutcome::Refused { code, detail } = &run.outcome {
-                self.flush();
-                self.refuse(line, count, *code, detail);
-                self.refused += count;
+                self.refused(count, *code, detail);
             } else {
                 self.row(line, run, None);
                 self.confirmed += count;
             }
         }
+    }
+
+    /// So many messages were refused for one reason.
+    pub(super) fn refused(&mut self, count: u64, code: Code, detail: &str) {
+        self.flush();
+        let line = self.settled() + 1;
+        let why = format!("{}: {detail}", code.name());
+        if self.output == Output::Json {
+            let row = json!({ "outcome": "refused", "code": code.name(), "detail": detail, "count": count });
+            say::line(self.object(row, line));
+        }
+        if self.is_lines {
+            self.name(line, count, &why);
+        }
+        if self.refused == 0 {
+            self.why = why;
+        }
+        self.refused += count;
     }
 
     /// The copies of one message, each with its topic: all of them, or the reason why there is none.
@@ -134,18 +151,7 @@ impl Told {
     }
 
     /// Names lines that were refused, while that is not too many.
-    fn refuse(&mut self, line: u64, count: u64, code: Code, detail: &str) {
-        let why = format!("{}: {detail}", code.name());
-        if self.refused == 0 {
-            self.why.clone_from(&why);
-        }
-        if !self.is_lines {
-            return;
-        }
-        if self.output == Output::Json {
-            let row = json!({ "outcome": "refused", "code": code.name(), "detail": detail, "count": count });
-            say::line(self.object(row, line));
-        }
+    fn name(&mut self, line: u64, count: u64, why: &str) {
         if self.named < REFUSALS_NAMED {
             self.named += 1;
             say::note(match count {
@@ -173,7 +179,7 @@ impl Told {
         // What was told to be queued is queued, whatever becomes of the lines behind it.
         self.flush();
         let settled = self.settled();
-        if settled == 0 {
+        if settled == 0 || !self.is_lines {
             return failure;
         }
         let Failure { exit, text } = failure;
