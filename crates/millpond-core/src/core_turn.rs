@@ -57,6 +57,8 @@ pub struct Core {
     pub(crate) disk_full: bool,
     /// Messages that were refused because of a quota.
     pub(crate) over_quota: u64,
+    /// Messages that an exchange led nowhere and dropped.
+    pub(crate) unroutable: u64,
 }
 
 /// What became of a submitted command.
@@ -101,6 +103,7 @@ impl Core {
             outputs: Vec::new(),
             disk_full: false,
             over_quota: 0,
+            unroutable: 0,
         }
     }
 

@@ -55,6 +55,7 @@ struct Kept {
     rationed: Gauge,
     parked: Gauge,
     messages_over_quota: Counter,
+    messages_unroutable: Counter,
     log_dropped: Counter,
     forgotten: Counter,
     pushed_back: Family<Label, Gauge>,
@@ -176,6 +177,11 @@ impl Metrics {
                 &self.kept.messages_over_quota,
             ),
             (
+                "messages_unroutable",
+                "Messages that were dropped, as their exchange is set to, for no binding led anywhere",
+                &self.kept.messages_unroutable,
+            ),
+            (
                 "connections_over_quota",
                 "Publishes, receives and attachments refused because their namespace had as many connections as it may",
                 &self.connections_over_quota,
@@ -293,6 +299,8 @@ impl Metrics {
         self.kept.setup_held.set(held as i64);
         let over_quota = &self.kept.messages_over_quota;
         over_quota.inc_by(core.over_quota() - over_quota.get());
+        let unroutable = &self.kept.messages_unroutable;
+        unroutable.inc_by(core.unroutable() - unroutable.get());
         let forgotten = &self.kept.forgotten;
         if core.forgotten() > forgotten.get() {
             forgotten.inc_by(core.forgotten() - forgotten.get());

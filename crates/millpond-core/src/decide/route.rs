@@ -51,8 +51,14 @@ impl Core {
             }
             None => self.publish_all_or_none(namespace, &runs, looked_up, log),
         };
+        self.unroutable += u64::from(outcomes.is_empty());
         self.note_batch(namespace, producer, &outcomes, log);
         Ok(Reply::Published { level, outcomes, topics: runs.into_iter().map(|copy| copy.topic).collect() })
+    }
+
+    /// How many messages were dropped so far, as their exchanges are set to, for they led nowhere.
+    pub fn unroutable(&self) -> u64 {
+        self.unroutable
     }
 
     fn publish_all_or_none(

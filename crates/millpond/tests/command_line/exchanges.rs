@@ -56,6 +56,8 @@ fn messages_go_where_exchanges_lead() {
     broker.ok(&[&["exchange", "bind", "default", "mail", "heavy"][..], &big].concat());
     let said = broker.ok(&["publish", "default", "--exchange", "mail", "m"]);
     assert!(said.contains("nowhere"), "{said}");
+    let figures = broker.metrics();
+    assert!(figures.lines().any(|line| line == "millpond_messages_unroutable_total 1"), "{figures}");
     broker.ok(&["publish", "default", "--exchange", "mail", "--header", "size=big", "m"]);
     assert_eq!(waiting("heavy"), 1);
 
