@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, serve};
 
 #[test]
 fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
@@ -37,6 +37,31 @@ fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
     broker.ok(&["publish", "small/a", "four"]);
     let figures = broker.metrics();
     assert!(figures.lines().any(|line| line == "millpond_messages_over_quota_total 3"), "{figures}");
+}
+
+/// It is kept as it was said, and is not what stands for no limit.
+#[test]
+fn the_largest_number_is_a_limit_and_not_none() {
+    let mut broker = Broker::start();
+    let (largest, largest32) = (u64::MAX.to_string(), u32::MAX.to_string());
+    let numbers = ["--quota-messages", "--quota-bytes", "--quota-topics", "--quota-connections", "--retention-count"];
+    let mut create = vec!["namespace", "create", "wide", "--max-waiting", &largest32, "--max-in-flight", &largest32];
+    numbers.iter().for_each(|number| create.extend([number, largest.as_str()]));
+    broker.ok(&create);
+    for _ in 0..2 {
+        let shown = &broker.json(&["namespace", "show", "wide", "--output", "json"])[0];
+        let quotas = ["messages", "bytes", "topics", "connections"].map(|what| shown["quotas"][what].clone());
+        assert_eq!(quotas, [json!(u64::MAX), json!(u64::MAX), json!(u64::MAX), json!(u64::MAX)], "{shown}");
+        let limits = ["retention-count", "max-waiting", "max-in-flight"].map(|limit| shown["policy"][limit].clone());
+        assert_eq!(limits, [json!(largest), json!(largest32), json!(largest32)], "{shown}");
+        broker.ok(&["publish", "wide/a", "x"]);
+        // The next time they come from the journal.
+        let directory = broker.kill();
+        broker = Broker::run_on(&mut serve(directory.path()), directory);
+    }
+    // One more is too large to be read, and is not cut to what fits.
+    broker.call(&["namespace", "set", "wide", "--quota-messages", "18446744073709551616"]).failed(2, &["too large"]);
+    broker.call(&["namespace", "set", "wide", "--max-waiting", "4294967296"]).failed(2, &["too large"]);
 }
 
 #[test]
