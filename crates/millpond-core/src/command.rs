@@ -7,7 +7,7 @@ use core::fmt;
 use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Binding, Code, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName, LeaseNumber, MessageId, Millis,
+    Binding, Code, Counted, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName, LeaseNumber, MessageId, Millis,
     NamespaceName, Policy, Priority, ProducerId, Receipt, RequestId, RoutingKey, Rules, SessionId, Start, TopBy,
     TopicName, Unroutable,
 };
@@ -266,10 +266,11 @@ pub struct TooLarge {
 
 impl fmt::Display for TooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TooLarge { bytes, limit, .. } = self;
+        let bytes = Counted(self.bytes.into(), "byte");
         write!(
             f,
-            "the body has {bytes} bytes, and this broker takes at most {limit}: keep large bodies elsewhere and publish where they are"
+            "the body has {bytes}, and this broker takes at most {}: keep large bodies elsewhere and publish where they are",
+            self.limit
         )
     }
 }

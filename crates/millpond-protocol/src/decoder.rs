@@ -6,8 +6,8 @@
 //! frame unknown or the peer a stranger is [`FrameError::Fatal`].
 
 use bytes::{Buf, BytesMut};
-use millpond_types::Code;
 use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
+use millpond_types::{Code, Counted};
 
 use crate::HEADER;
 use crate::blocks::Block;
@@ -130,7 +130,8 @@ impl Decoder {
             return Err(FrameError::Fatal { code: Code::FrameTooLarge, detail });
         }
         if (length as usize) < HEADER - 4 {
-            let detail = format!("a frame announces {length} bytes, and its kind and correlation take five");
+            let length = Counted(length.into(), "byte");
+            let detail = format!("a frame announces {length}, and its kind and correlation take five");
             return Err(FrameError::Fatal { code: Code::Malformed, detail });
         }
         let bytes = length + 4;
@@ -154,7 +155,10 @@ impl Decoder {
             };
             match reader.remaining() {
                 0 => Ok(found),
-                rest => Err(Bad::malformed(format!("{rest} bytes follow the last field"))),
+                rest => Err(Bad::malformed(format!(
+                    "there is more behind the last field: {}",
+                    Counted(rest as u64, "byte")
+                ))),
             }
         });
         match found {

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod block;
 mod code;
+mod counted;
 mod exchange;
 mod id;
 pub mod limits;
@@ -24,6 +25,7 @@ mod time;
 mod view;
 
 pub use code::{Advice, Code};
+pub use counted::Counted;
 pub use exchange::{BadBinding, Binding, Condition, ExchangeKind, ExchangeView, KEY_PLACE, RoutingKey, Unroutable};
 pub use id::{
     BadId, LeaseNumber, MessageId, Priority, ProducerId, Receipt, RequestId, Sequence, SessionId, TopicNumber,

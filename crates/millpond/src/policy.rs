@@ -1,8 +1,8 @@
 //! Policies and rules in text: as they may be typed, and what each value means.
 
 use millpond_types::{
-    Coalesce, DedupWindow, Dispatch, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Rate, Retention, Retry,
-    Rule,
+    Coalesce, Counted, DedupWindow, Dispatch, OnExpiry, Overflow, Overrides, Pattern, Policy, Quotas, Rate, Retention,
+    Retry, Rule,
 };
 
 use crate::address::{self, Place};
@@ -154,7 +154,9 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
         match max_waiting {
             _ if *coalesce != Coalesce::Off => "one message waits in a topic at a time, for one is enough".into(),
             None => "any number of messages may wait in a topic".into(),
-            Some(n) => format!("{n} messages may wait in a topic, delayed and retrying ones included"),
+            Some(n) => {
+                format!("{} may wait in a topic, delayed and retrying ones included", Counted((*n).into(), "message"))
+            }
         },
         match (max_waiting, overflow) {
             _ if *coalesce != Coalesce::Off => {
@@ -180,7 +182,8 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
         match rate {
             None => "messages of a topic go as fast as they are asked for".into(),
             Some(Rate { count, period, burst }) => format!(
-                "{count} messages of a topic go in {}, evenly; {burst} at once where none went for long enough",
+                "a topic gives {} in {}, evenly; {burst} at once where none went for long enough",
+                Counted((*count).into(), "message"),
                 millis_text(*period)
             ),
         },
@@ -194,9 +197,9 @@ pub fn meanings(policy: &Policy) -> Vec<String> {
 /// The values of a policy that are of the namespace alone: their names, as they may be typed, and what they mean.
 pub fn alone(policy: &Policy) -> Vec<(&'static str, String, String)> {
     let Quotas { messages, bytes, topics, connections } = policy.quotas;
-    let quota = |name, quota: Option<u64>, text: fn(u64) -> String, what: &str| match quota {
-        None => (name, "none".to_owned(), format!("any number of {what}")),
-        Some(most) => (name, text(most), format!("at most {most} {what}; beyond that quota_exceeded")),
+    let quota = |name, quota: Option<u64>, text: fn(u64) -> String, (one, which): (&'static str, &str)| match quota {
+        None => (name, "none".to_owned(), format!("any number of {one}s {which}")),
+        Some(most) => (name, text(most), format!("at most {} {which}; beyond that quota_exceeded", Counted(most, one))),
     };
     let number = |number: u64| number.to_string();
     let dispatch = match policy.dispatch {
@@ -209,15 +212,16 @@ pub fn alone(policy: &Policy) -> Vec<(&'static str, String, String)> {
         Some(step) => format!("what waits goes as one of a higher priority after each {step}"),
     };
     let Retention { age, count } = policy.retention;
-    let (age, count) = (age.map(millis_text), count.map(number));
+    let age = age.map(millis_text);
     let old = match &age {
         None => "a group holds messages for however long nobody takes them".into(),
         Some(age) => format!("what nobody has taken ends when it is older than {age}, a third later at most"),
     };
-    let many = match &count {
+    let many = match count {
         None => "a group holds any number of messages that nobody takes".into(),
         Some(count) => {
-            format!("of what nobody takes a group holds {count} messages, a third more at most; the oldest end")
+            let count = Counted(count, "message");
+            format!("of what nobody takes a group holds {count}, a third more at most; the oldest end")
         }
     };
     let or_none = |value: Option<String>| value.unwrap_or_else(|| "none".into());
@@ -225,11 +229,11 @@ pub fn alone(policy: &Policy) -> Vec<(&'static str, String, String)> {
         ("ageing", or_none(ageing), meaning),
         ("dispatch", quantity::dispatch_text(policy.dispatch).into(), dispatch.into()),
         ("retention-age", or_none(age), old),
-        ("retention-count", or_none(count), many),
-        quota("quota-messages", messages, number, "messages in the namespace, dead letters among them"),
-        quota("quota-bytes", bytes, size_text, "bytes that its messages take in the journal"),
-        quota("quota-topics", topics, number, "topics in the namespace"),
-        quota("quota-connections", connections, number, "connections that publish to it or receive from it"),
+        ("retention-count", or_none(count.map(number)), many),
+        quota("quota-messages", messages, number, ("message", "in the namespace, dead letters among them")),
+        quota("quota-bytes", bytes, size_text, ("byte", "that its messages take in the journal")),
+        quota("quota-topics", topics, number, ("topic", "in the namespace")),
+        quota("quota-connections", connections, number, ("connection", "to publish to it or receive from it")),
     ])
 }
 

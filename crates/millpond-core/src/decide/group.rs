@@ -3,7 +3,7 @@
 use alloc::format;
 
 use millpond_types::limits::GROUPS_MAX;
-use millpond_types::{Code, GroupKind, GroupName, NamespaceName, Start};
+use millpond_types::{Code, Counted, GroupKind, GroupName, NamespaceName, Start};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -63,7 +63,8 @@ impl Core {
         }
         let users = self.dispatcher.consumers.iter().filter(|(_, consumer)| consumer.group == group).count();
         if users > 0 {
-            let detail = format!("{users} consumers are attached to group {name}; detach them first");
+            let users = Counted(users as u64, "consumer");
+            let detail = format!("group {name} has {users} attached; it is deleted when none is left");
             return Err((Code::GroupInUse, detail));
         }
         let leader = self.state.office(group).and_then(|office| office.leader);

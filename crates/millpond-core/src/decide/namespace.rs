@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::{NAMESPACES_MAX, PAGE_BYTES_MAX, PAGE_MAX};
-use millpond_types::{Code, GroupKind, GroupName, NamespaceName, NamespaceView, Policy, Rules, Start, Usage};
+use millpond_types::{Code, Counted, GroupKind, GroupName, NamespaceName, NamespaceView, Policy, Rules, Start, Usage};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -67,25 +67,24 @@ impl Core {
         let groups = [&home.groups[..], &home.ending[..]].concat();
         let of = || groups.iter().map(|group| &self.state.groups[*group]);
         if !of().all(Group::is_empty) {
-            let topics = of().map(|group| group.topics).max().unwrap_or(0);
-            let dead: u64 = of().map(|group| group.counts.dead).sum();
+            let topics = Counted(of().map(|group| group.topics).max().unwrap_or(0), "topic");
+            let dead = Counted(of().map(|group| group.counts.dead).sum(), "dead letter");
             let is_idle = of().all(|group| group.usage().messages == 0);
             let detail = match is_idle {
                 // Nobody sees them in a list.
                 true => format!(
-                    "namespace {name} has {topics} topics of which nothing is left but the bucket of their rate; set its rate to none first"
+                    "namespace {name} has {topics} of which nothing is left but the bucket of their rate; set its rate to none first"
                 ),
                 false => {
-                    format!(
-                        "namespace {name} still has {topics} topics and {dead} dead letters; finish or purge them first"
-                    )
+                    format!("namespace {name} still has {topics} and {dead}; finish or purge all of it first")
                 }
             };
             return Err((Code::NamespaceInUse, detail));
         }
         let users = self.dispatcher.consumers.iter().filter(|(_, consumer)| groups.contains(&consumer.group)).count();
         if users > 0 {
-            let detail = format!("{users} consumers are attached to namespace {name}; detach them first");
+            let users = Counted(users as u64, "consumer");
+            let detail = format!("namespace {name} has {users} attached; it is deleted when none is left");
             return Err((Code::NamespaceInUse, detail));
         }
         for group in &groups {

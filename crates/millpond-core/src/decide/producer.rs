@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use millpond_types::Code;
+use millpond_types::{Code, Counted};
 
 use crate::Core;
 use crate::command::{ProducerBatch, PublishRun};
@@ -48,8 +48,9 @@ impl Core {
                     && decided != came
                 {
                     let detail = format!(
-                        "batch {} was decided with {decided} messages, and this one has {came}: it is another batch; a producer that starts anew takes a higher instance",
-                        batch.sequence
+                        "batch {} was decided with {}, and this one has {came}: it is another batch; a producer that starts anew takes a higher instance",
+                        batch.sequence,
+                        Counted(decided, "message")
                     );
                     return Err((Code::ProducerFenced, detail));
                 }

@@ -11,7 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::{Code, LeaseNumber, NamespaceName, PublishOutcome, Quotas, TopicName, Usage};
+use millpond_types::{Code, Counted, LeaseNumber, NamespaceName, PublishOutcome, Quotas, TopicName, Usage};
 
 use crate::Core;
 use crate::decide::storing::{Part, Storing, Taking, Terms, Way, push};
@@ -35,6 +35,7 @@ struct ByGroup(Vec<(GroupNumber, Usage)>);
 
 /// A quota that is used up.
 struct Over {
+    /// One of what is held.
     what: &'static str,
     /// What is held where it is most, what the call itself takes before and gives back counted.
     used: u64,
@@ -111,14 +112,14 @@ impl Core {
             let (used, needs) = needs.filter(|(used, needs)| used + needs > limit).max()?;
             Some(Over { what, used, needs, limit, with_own })
         };
-        if let Some(over) = over("topics", quotas.topics, |usage| usage.topics) {
+        if let Some(over) = over("topic", quotas.topics, |usage| usage.topics) {
             return Err((count, over));
         }
         if let Taking::One { .. } = terms.taking {
             // One by one where their bytes count, for one that is too large leaves the place to the next.
             let count = if quotas.bytes.is_some() { 1 } else { count };
-            let over = over("messages", quotas.messages, |usage| usage.messages)
-                .or_else(|| over("bytes", quotas.bytes, |usage| usage.bytes));
+            let over = over("message", quotas.messages, |usage| usage.messages)
+                .or_else(|| over("byte", quotas.bytes, |usage| usage.bytes));
             return over.map_or(Ok(count), |over| Err((count, over)));
         }
         let used = |of: fn(&Usage) -> u64| groups.iter().map(|group| used_in(*group, of)).max().unwrap_or(0);
@@ -126,7 +127,7 @@ impl Core {
         if let Some(limit) = quotas.messages {
             let used = used(|usage| usage.messages);
             match limit.saturating_sub(used) {
-                0 => return Err((count, Over { what: "messages", used, needs: 1, limit, with_own })),
+                0 => return Err((count, Over { what: "message", used, needs: 1, limit, with_own })),
                 room => fitting = u64::from(fitting).min(room) as u32,
             }
         }
@@ -136,7 +137,7 @@ impl Core {
             if part.bytes(0..1) > room {
                 let too_large = (0..count).map(|at| part.bytes(at..at + 1)).take_while(|bytes| *bytes > room);
                 let (many, needs) = too_large.fold((0, u64::MAX), |(many, least), bytes| (many + 1, least.min(bytes)));
-                return Err((many, Over { what: "bytes", used, needs, limit, with_own }));
+                return Err((many, Over { what: "byte", used, needs, limit, with_own }));
             }
             fitting = part.fitting(room).min(fitting);
         }
@@ -225,13 +226,14 @@ impl ByGroup {
 impl Over {
     fn refusal(&self, namespace: &NamespaceName) -> PublishOutcome {
         let Over { what, used, needs, limit, with_own } = self;
+        let used = Counted(*used, what);
         let holds = if *with_own {
-            format!("with what the same call stores and acks, namespace {namespace} would hold {used} {what}")
+            format!("with what the same call stores and acks, namespace {namespace} would hold {used}")
         } else {
-            format!("namespace {namespace} holds {used} {what}")
+            format!("namespace {namespace} holds {used}")
         };
         let detail = format!(
-            "{holds} and may hold {limit}, and this needs {needs} more: finish or purge some, or raise quota-{what}"
+            "{holds} and may hold {limit}, and this needs {needs} more: finish or purge some, or raise quota-{what}s"
         );
         PublishOutcome::Refused { code: Code::QuotaExceeded, detail }
     }

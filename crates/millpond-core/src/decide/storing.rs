@@ -10,8 +10,8 @@ use core::ops::Range;
 use millpond_types::block::Sizes;
 use millpond_types::limits::{FRAME_MAX, PUBLISH_MESSAGES_MAX};
 use millpond_types::{
-    Coalesce, Code, DedupWindow, MessageId, Millis, OutcomeRun, Overflow, Policy, Priority, PublishOutcome, TopicName,
-    WallTime,
+    Coalesce, Code, Counted, DedupWindow, MessageId, Millis, OutcomeRun, Overflow, Policy, Priority, PublishOutcome,
+    TopicName, WallTime,
 };
 
 use crate::Core;
@@ -325,7 +325,8 @@ pub(super) fn refusal(code: Code, detail: impl ToString) -> PublishOutcome {
 }
 
 fn topic_full(limit: u32) -> PublishOutcome {
-    let detail = format!("the topic's policy lets {limit} messages wait; publish again when some are finished");
+    let waiting = Counted(limit.into(), "message");
+    let detail = format!("the topic's policy lets {waiting} wait; publish again when there is room");
     PublishOutcome::Refused { code: Code::TopicFull, detail }
 }
 

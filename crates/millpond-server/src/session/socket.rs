@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_protocol::{Response, encode_response};
-use millpond_types::Code;
+use millpond_types::{Code, Counted};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -47,7 +47,8 @@ impl From<Close> for End {
 pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connections_max: usize) {
     let Some((number, outbox)) = shared.registry.connect(connections_max) else {
         shared.metrics.refused.inc();
-        let detail = format!("the broker has {connections_max} connections, which is all it may have; close some");
+        let open = Counted(connections_max as u64, "connection");
+        let detail = format!("the broker has {open}, and may have no more; close one");
         return refuse(&mut stream, Close { code: Code::Overloaded, detail }).await;
     };
     let mut writer = shared.writer.source();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use millpond_client::{Client, Error, Outcomes, Receipts};
 use millpond_types::limits::REASON_MAX;
-use millpond_types::{FinishOutcome, NamespaceName, Receipt};
+use millpond_types::{Counted, FinishOutcome, NamespaceName, Receipt};
 use serde_json::json;
 
 use crate::cli::{Globals, Output};
@@ -172,19 +172,22 @@ pub fn tell(
             Output::Json => say::line(json!({ "outcome": outcome, "receipt": receipt.to_string() })),
         }
     }
-    let deposed = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::Deposed).count();
-    let early = outcomes.iter().filter(|outcome| *outcome == FinishOutcome::OutOfOrder).count();
+    let leases = |count: usize| Counted(count as u64, "lease");
+    let with = |wanted| outcomes.iter().filter(|outcome| *outcome == wanted).count();
+    let (deposed, early) = (with(FinishOutcome::Deposed), with(FinishOutcome::OutOfOrder));
     match outcomes.lost() {
         0 if early > 0 => Err(Failure::refused(format!(
-            "{early} leases are of a run and come behind others that are not finished: finish those first"
+            "{} of a run behind others that are not finished: finish those first",
+            leases(early)
         ))),
         0 if deposed > 0 => Err(Failure::refused(format!(
-            "{deposed} leases are those of a leader that was replaced, and end with the hand-over: finish them before"
+            "{} of a leader that was replaced, ending with the hand-over: finish before that",
+            leases(deposed)
         ))),
         0 => Ok(()),
         lost => Err(Failure::refused(format!(
-            "{lost} of {} leases are lost: finished already, expired or taken over. Receive the messages again",
-            receipts.len()
+            "{lost} of {} lost: finished already, expired or taken over. Receive the messages again",
+            leases(receipts.len())
         ))),
     }
 }

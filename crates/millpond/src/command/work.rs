@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use millpond_client::{Client, Event, Report, SubscribeOptions, Workers};
 use millpond_server::Signals;
-use millpond_types::{GroupName, LeaderEpoch, Millis, Role, Standing};
+use millpond_types::{Counted, GroupName, LeaderEpoch, Millis, Role, Standing};
 use tokio::sync::{broadcast, watch};
 
 use super::receive::group;
@@ -163,14 +163,14 @@ fn over() -> Failure {
 fn tell(report: &Report) {
     if report.lost > 0 {
         say::note(format!(
-            "{} leases were lost before their messages were finished; others have got them",
-            report.lost
+            "{} lost before the work was done; others have got what was leased",
+            Counted(report.lost, "lease")
         ));
     }
     if report.unconfirmed > 0 {
         say::note(format!(
-            "nobody knows whether {} messages were finished; at the worst they come again",
-            report.unconfirmed
+            "no confirmation came for {}; at the worst there is a second delivery",
+            Counted(report.unconfirmed, "message")
         ));
     }
 }
@@ -182,7 +182,9 @@ async fn tell_events(mut events: broadcast::Receiver<Event>) {
             Event::Disconnected { reason } => say::note(format!("the connection is lost ({reason}); trying again")),
             Event::Reconnected => say::note("the connection is back"),
             Event::Standing { group, standing } => say::note(told(&group, &standing)),
-            Event::SessionLost { leases } => say::note(format!("{leases} leases are lost with the session")),
+            Event::SessionLost { leases } => {
+                say::note(format!("the session is lost, and {} with it", Counted(leases, "lease")));
+            }
             _ => {}
         }
     }

@@ -38,7 +38,7 @@ fn a_message_is_published_as_others_are_acked_or_nothing_is_done() {
     };
     publish(&[receipts[0], "0.99.99"]).failed(1, &["lost", "Nothing was published, and nothing acked"]);
     broker.ok(&["publish", "made/out", "before"]);
-    publish(&receipts).failed(1, &["topic_full", "Nothing was acked"]);
+    publish(&receipts).failed(1, &["topic_full", "lets 1 message wait", "Nothing was acked"]);
     assert_eq!(broker.counts("default")["leased"], 2);
     broker.ok(&["receive", "made", "--ack"]);
     let said = publish(&receipts).ok();

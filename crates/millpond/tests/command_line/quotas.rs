@@ -10,7 +10,7 @@ fn what_is_over_a_quota_is_refused_and_finishing_makes_room() {
     let quotas = ["--quota-messages", "2", "--quota-bytes", "1KiB", "--quota-topics", "1", "--quota-connections", "9"];
     broker.ok(&[&["namespace", "create", "small"][..], &quotas].concat());
     broker.ok(&["publish", "small/a", "one"]);
-    broker.call(&["publish", "small/b", "x"]).failed(1, &["quota_exceeded", "holds 1 topics and may hold 1"]);
+    broker.call(&["publish", "small/b", "x"]).failed(1, &["quota_exceeded", "holds 1 topic and may hold 1"]);
     let large = "x".repeat(1100);
     let said = broker.call(&["publish", "small/a", &large]);
     said.failed(1, &["quota_exceeded", "holds 12 bytes and may hold 1024, and this needs 1109 more"]);
@@ -73,7 +73,7 @@ fn what_is_stored_whole_or_not_at_all_is_held_against_a_quota_as_a_whole() {
         broker.ok(&["exchange", "bind", "small", "all", topic]);
     }
     let said = broker.call(&["publish", "small", "--exchange", "all", "--key", "k", "one"]);
-    said.failed(1, &["with what the same call stores and acks, namespace small would hold 1 messages and may hold 1"]);
+    said.failed(1, &["with what the same call stores and acks, namespace small would hold 1 message and may hold 1"]);
     assert_eq!(broker.json(&["stats", "small", "--json"])[0]["messages"], json!(0), "nothing is stored");
 }
 

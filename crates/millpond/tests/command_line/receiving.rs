@@ -150,7 +150,7 @@ fn a_lost_lease_is_refused_and_the_others_are_done() {
     broker.call_with(&["publish", "default/a", "--lines"], b"1\n2\n").ok();
     let receipts: Vec<_> = broker.json(&["receive", "default", "--max", "2"]).iter().map(receipt).collect();
     broker.ok(&["ack", "default", &receipts[0]]);
-    let said = broker.call(&["ack", "default", &receipts[0], &receipts[1]]).failed(1, &["1 of 2 leases are lost"]);
+    let said = broker.call(&["ack", "default", &receipts[0], &receipts[1]]).failed(1, &["1 of 2 leases lost"]);
     assert_eq!(said.out, format!("lease_lost {}\nacked {}\n", receipts[0], receipts[1]));
     for verb in ["ack", "release", "fail", "reject", "extend"] {
         broker.call(&[verb, "default", &receipts[0]]).failed(1, &["lost"]);
@@ -187,7 +187,7 @@ fn a_receipt_of_the_largest_numbers_is_a_lost_lease() {
     let broker = Broker::start();
     let largest = "18446744073709551615.9.18446744073709551615";
     for verb in ["ack", "release", "fail", "reject", "extend"] {
-        broker.call(&[verb, "default", largest, largest]).failed(1, &["2 of 2 leases are lost"]);
+        broker.call(&[verb, "default", largest, largest]).failed(1, &["2 of 2 leases lost"]);
     }
 }
 

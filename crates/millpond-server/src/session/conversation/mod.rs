@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::output::Reply;
 use millpond_protocol::{Response, Sink, encode_response};
-use millpond_types::{Millis, NamespaceName, SessionId};
+use millpond_types::{Counted, Millis, NamespaceName, SessionId};
 
 use super::Shared;
 use super::credit::{PublishCredit, Window};
@@ -204,8 +204,9 @@ impl Conversation {
             Joined::Unknown => None,
             Joined::Full { quota } => {
                 self.shared.metrics.connections_over_quota.inc();
+                let users = Counted(quota, "connection");
                 Some(format!(
-                    "{quota} connections publish to namespace {namespace} or receive from it, and no more may: close some, or raise quota-connections"
+                    "namespace {namespace} is in use by {users}, and no more may publish to it or receive from it: close one, or raise quota-connections"
                 ))
             }
         }
