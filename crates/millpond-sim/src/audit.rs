@@ -109,25 +109,47 @@ fn check_bodies((topic, priority, run): &Run<'_>, blocks: &mut Blocks<'_>, ledge
     compare(run.count, first, blocks.tags(run.extent()), ledger)
 }
 
+/// Those who know what was sent.
+pub trait Sent {
+    /// The tag of a message that was stored.
+    fn tag(&self, id: MessageId) -> Option<u64>;
+
+    /// Whether nobody needs it any more.
+    fn is_over(&self, id: MessageId) -> bool;
+}
+
+impl Sent for Ledger {
+    fn tag(&self, id: MessageId) -> Option<u64> {
+        self.messages.get(&id).map(|message| message.tag)
+    }
+
+    fn is_over(&self, id: MessageId) -> bool {
+        self.messages.get(&id).is_some_and(|message| message.place.is_over())
+    }
+}
+
+impl Sent for Model {
+    fn tag(&self, id: MessageId) -> Option<u64> {
+        self.tags.get(&id).copied()
+    }
+
+    fn is_over(&self, id: MessageId) -> bool {
+        let is_dead = self.letters.current().any(|((_, of), _)| of == id);
+        self.tags.contains_key(&id) && !is_dead && self.groups.keys().all(|group| self.message(*group, id).is_none())
+    }
+}
+
 /// Compares the bodies of messages with what was sent.
-pub fn compare(
-    count: u32,
-    first: MessageId,
-    read: Result<&Tags, &ReadError>,
-    ledger: &Ledger,
-) -> Result<(), Violation> {
+pub fn compare(count: u32, first: MessageId, read: Result<&Tags, &ReadError>, by: &impl Sent) -> Result<(), Violation> {
     let ids = (0..u64::from(count)).map(|index| MessageId { sequence: Sequence(first.sequence.0 + index), ..first });
-    let messages = ids.map(|id| ledger.messages.get(&id));
     let tags = match read {
         Ok(Ok(tags)) => tags,
         Ok(Err(bad)) => return Err(Violation::lost(format!("the block of {first}: {bad}"))),
         // Between its lease and its delivery a message may have ended: then nobody needs its body.
-        Err(ReadError::Gone(_)) if messages.clone().all(|known| known.is_some_and(|m| m.place.is_over())) => {
-            return Ok(());
-        }
+        Err(ReadError::Gone(_)) if ids.clone().all(|id| by.is_over(id)) => return Ok(()),
         Err(error) => return Err(Violation::lost(format!("the body of {first} cannot be read: {error}"))),
     };
-    let sent = messages.map(|known| known.map(|message| message.tag));
+    let sent = ids.map(|id| by.tag(id));
     if !sent.clone().eq(tags.iter().copied()) {
         let sent: Vec<_> = sent.collect();
         return Err(Violation::lost(format!("{first} and behind: the bodies are {tags:?}, sent were {sent:?}")));

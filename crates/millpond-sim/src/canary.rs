@@ -58,6 +58,8 @@ pub enum Canary {
     Shown,
     /// Of an ack and a publish as one, the ack gets lost.
     Halves,
+    /// What an exchange led somewhere is confirmed when it is written only.
+    Copies,
     /// What is moved is not what was read: the last byte of its body is another one.
     Moved,
     /// Topics of which several messages may be leased at a time have twice as many.
@@ -169,7 +171,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 72] = [
+pub const CANARIES: [(&str, Canary, Checker); 73] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -188,6 +190,7 @@ pub const CANARIES: [(&str, Canary, Checker); 72] = [
     ("letters", Canary::Letters, Checker::Told),
     ("shown", Canary::Shown, Checker::Told),
     ("halves", Canary::Halves, Checker::Halves),
+    ("copies", Canary::Copies, Checker::Lost),
     ("moved", Canary::Moved, Checker::Lost),
     ("order", Canary::Order, Checker::Order),
     ("in-flight", Canary::InFlight, Checker::Order),

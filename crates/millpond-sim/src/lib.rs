@@ -28,6 +28,7 @@ mod candidates;
 mod clients;
 mod clock;
 mod consumer;
+mod copies;
 mod drain;
 mod forwards;
 mod hand;

@@ -219,6 +219,7 @@ impl World {
         self.subscribers.connections_lost();
         self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;
         self.back.after_restart(&self.ledger)?;
+        self.copies.after_restart(&self.promises.model)?;
         self.forwards.check(&self.ledger)?;
         audit(&broker, &self.ledger, &self.promises.model)?;
         millpond_core::invariants::check(broker.core());

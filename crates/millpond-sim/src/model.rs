@@ -46,6 +46,8 @@ pub struct Model {
     pub groups: BTreeMap<GroupNumber, Group>,
     /// The topics of each.
     pub topics: BTreeMap<TopicKey, Topic>,
+    /// What each message says of itself, whatever has become of it since.
+    pub tags: BTreeMap<MessageId, u64>,
     /// What each lease was given with.
     pub given: BTreeMap<Receipt, Given>,
     /// Dead letters.
@@ -118,6 +120,7 @@ impl Model {
             namespaces: BTreeMap::from([(0, home)]),
             groups: BTreeMap::from([(0, group)]),
             topics: BTreeMap::new(),
+            tags: BTreeMap::new(),
             given: BTreeMap::new(),
             letters: Letters::default(),
             dedups: BTreeMap::new(),

@@ -22,13 +22,25 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
 pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
-    (Checker::Lost, &["messages lost unconfirmed", "unconfirmed ends taken back", "moved", "delivered in frames"]),
+    (
+        Checker::Lost,
+        &[
+            "messages lost unconfirmed",
+            "unconfirmed ends taken back",
+            "moved",
+            "delivered in frames",
+            "copies confirmed",
+            "messages to several groups confirmed",
+            "copies given",
+        ],
+    ),
     (
         Checker::Back,
         &[
             "acked",
             "delivered again",
             "lease lost",
+            "acks of readers confirmed",
             "leases taken back",
             "cancelled",
             "purged",

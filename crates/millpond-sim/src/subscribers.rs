@@ -8,12 +8,13 @@ mod reader;
 
 use std::sync::Arc;
 
-use millpond_core::command::{Command, TopicRef};
+use bytes::Bytes;
+use millpond_core::command::{Command, Listing, TopicRef};
 use millpond_core::output::{LeasedRun, Notice, Reply};
 use millpond_core::routing::Exchange;
 use millpond_types::{
-    Binding, Condition, ExchangeKind, ExchangeName, GroupKind, GroupName, Millis, NamespaceName, RoutingKey, SessionId,
-    Start, TopicName, Unroutable, WallTime,
+    Binding, Condition, ExchangeKind, ExchangeName, GroupKind, GroupName, MessageId, Millis, NamespaceName, Receipt,
+    RoutingKey, SessionId, Start, TopicName, Unroutable, WallTime,
 };
 
 use crate::clients::{Asked, Client, Request};
@@ -34,8 +35,17 @@ const BINDINGS_MAX: usize = 8;
 /// What a subscriber has asked.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Of {
-    /// A publish; which batch, if it is one of a session.
-    Publish(Option<u64>),
+    /// A publish.
+    Publish {
+        /// Which batch it is, if it is one of a session.
+        batch: Option<u64>,
+        /// The tags of its messages, in order.
+        tags: Vec<u64>,
+        /// Whether it goes to an exchange: then it is one message, and each outcome is a copy's.
+        is_routed: bool,
+    },
+    /// An ack of these leases, in order.
+    Ack(Vec<(Receipt, MessageId)>),
     /// A receive of a reader; whether its messages ended as they were delivered.
     Receive(usize, bool),
     /// A begin of a reader's session.
@@ -103,6 +113,7 @@ impl Subscribers {
             }
             2 => Some(self.group(now, load)),
             3 => Some(self.bind(load)),
+            4 if load.one_in(2) => Some(letters(load)),
             4 => {
                 let topic = TopicRef { namespace: home(), name: load.pick(&self.topics).clone() };
                 Some(other(Command::Topic(topic), "shown"))
@@ -149,7 +160,7 @@ impl Subscribers {
     /// An answer came.
     pub fn answer(&mut self, of: &Of, reply: &Reply) {
         match (of, reply) {
-            (Of::Publish(Some(batch)), Reply::Published { .. }) => self.publisher.answered(*batch),
+            (Of::Publish { batch: Some(batch), .. }, Reply::Published { .. }) => self.publisher.answered(*batch),
             (Of::Receive(reader, false), Reply::Received(leases)) => self.readers[*reader].take(leases),
             (Of::Begin(reader), Reply::SessionBegun { resumed: false }) => self.readers[*reader].forget_all(),
             _ => {}
@@ -241,6 +252,14 @@ impl Edge {
     fn exchange(&self, name: &ExchangeName) -> Option<&Arc<Exchange>> {
         self.known.iter().find(|(known, _)| known == name).map(|(_, exchange)| exchange)
     }
+}
+
+/// The dead letters of one of the groups.
+fn letters(load: &mut Stream) -> Request {
+    let (namespace, limit) = (home(), load.between(1, 20) as u32);
+    let listing = Listing { namespace, prefix: Bytes::new(), after: Bytes::new(), limit };
+    let group = group(load.word(&["default", GROUPS[0], GROUPS[1]]));
+    other(Command::DeadList { listing, group }, "listed")
 }
 
 /// The exchanges, one of each kind.

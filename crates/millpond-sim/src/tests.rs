@@ -8,13 +8,15 @@ const CANARY_LIVES: u64 = 2000;
 
 /// Canaries that another checker may come upon first, for the fault breaks its promise as well. Who stands for what was given
 /// back has its delay. By a clock that runs ahead TTLs pass too early. What should have expired stands for what is newer. A batch
-/// without its session is stored again. Only under ageing does who stands in for others inherit how long they have waited, and
-/// who has not risen stands behind others; and whoever goes before a higher priority has more than its turn beside that.
-const COMES_FIRST: [(Canary, Checker); 7] = [
+/// without its session is stored again. Whoever has given way to an older one, where their ages could not be told, cannot do so
+/// again. Only under ageing does who stands in for others inherit how long they have waited, and who has not risen stands behind
+/// others; and whoever goes before a higher priority has more than its turn beside that.
+const COMES_FIRST: [(Canary, Checker); 8] = [
     (Canary::Releases, Checker::Coalescing),
     (Canary::Early, Checker::Expiry),
     (Canary::LateExpiry, Checker::Newest),
     (Canary::Sessions, Checker::Back),
+    (Canary::Older, Checker::Back),
     (Canary::Ageing, Checker::Coalescing),
     (Canary::Ageing, Checker::Priority),
     (Canary::Priority, Checker::Fairness),

@@ -9,6 +9,7 @@ use crate::clients::{Asked, Sent};
 use crate::forwards::is_done;
 use crate::hand::Verb;
 use crate::stuck;
+use crate::subscribers::Of;
 use crate::verdict::Violation;
 use crate::world::World;
 
@@ -38,7 +39,7 @@ impl World {
                     let asked = self.open.remove(&ticket);
                     let asked = asked.ok_or_else(|| Violation::back(format!("{} is answered twice", ticket.0)))?;
                     if let Asked::Subscriber(of) = &asked {
-                        self.subscribers.answer(of, &reply);
+                        self.tell_subscriber(of, &reply)?;
                         continue;
                     }
                     self.judge(&asked, &reply)?;
@@ -53,6 +54,7 @@ impl World {
                         continue;
                     }
                     if self.subscribers.deliver(session, consumer, &leases) {
+                        self.copies_given(&leases)?;
                         continue;
                     }
                     if self.clients.deliver(session, &leases) {
@@ -224,6 +226,28 @@ impl World {
                 return Err(Violation::lost(format!("a delivery of {length} bytes lies in {:?}", run.extent)));
             }
             self.bodies(run.extent, run.count, run.id())?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn tell_subscriber(&mut self, of: &Of, reply: &Reply) -> Result<(), Violation> {
+        self.copies.told(of, reply, &self.promises.model, &mut self.sights)?;
+        if let Reply::Received(leases) = reply {
+            self.copies_given(leases)?;
+        }
+        self.subscribers.answer(of, reply);
+        Ok(())
+    }
+
+    /// Readers are handed these messages.
+    fn copies_given(&mut self, leases: &[LeasedRun]) -> Result<(), Violation> {
+        let is_cut = self.is_cut();
+        for run in leases {
+            self.copies.given(run, &mut self.sights)?;
+            if !is_cut {
+                let reader = self.broker.as_ref().expect("the broker runs").reader();
+                compare(run.count, run.id(), Blocks::of(reader).tags(run.extent), &self.promises.model)?;
+            }
         }
         Ok(())
     }

@@ -193,8 +193,7 @@ impl World {
                 self.sights.saw("answers in frames");
                 if let Asked::Subscriber(of) = &asked {
                     self.sights.saw_many("routed in frames", u64::from(is_routed(&reply)));
-                    self.subscribers.answer(of, &reply);
-                    return Ok(());
+                    return self.tell_subscriber(of, &reply);
                 }
                 if let (Asked::Begin { session, .. }, Reply::SessionBegun { .. }) = (&asked, &reply) {
                     self.wires.begun(client, *session);
@@ -236,7 +235,7 @@ impl World {
         }
         for (id, block) in rows.filter(|(_, block)| !block.is_empty()) {
             self.sights.saw("looked at in frames");
-            compare(1, id, Ok(&tags_of(&block)), &self.ledger)?;
+            compare(1, id, Ok(&tags_of(&block)), &self.promises.model)?;
         }
         Ok(())
     }

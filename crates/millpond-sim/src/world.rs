@@ -16,6 +16,7 @@ use crate::broker::{Broker, Loss};
 use crate::candidates::Candidates;
 use crate::clients::{Asked, Clients, Request};
 use crate::clock::Clock;
+use crate::copies::Copies;
 use crate::forwards::Forwards;
 use crate::ledger::Ledger;
 use crate::lost::Lost;
@@ -61,6 +62,7 @@ pub struct World {
     pub(crate) promises: Promises,
     pub(crate) lost: Lost,
     pub(crate) back: Back,
+    pub(crate) copies: Copies,
     pub(crate) forwards: Forwards,
     pub(crate) offices: Offices,
     pub(crate) tape: Tape,
@@ -106,6 +108,7 @@ impl World {
             promises: Promises::new(hash_key, options.trace),
             lost: Lost::default(),
             back: Back::default(),
+            copies: Copies::default(),
             forwards: Forwards::default(),
             offices: Offices::default(),
             tape: Tape::new(&options),

@@ -68,6 +68,7 @@ impl Canary {
             (Canary::Buffered, Output::Reply { reply, .. }) => {
                 matches!(reply, Reply::Published { level: Level::Buffered, .. })
             }
+            (Canary::Copies, Output::Reply { reply: Reply::Published { topics, .. }, .. }) => !topics.is_empty(),
             (Canary::Back, Output::Reply { reply, .. }) => matches!(reply, Reply::Finished(_)),
             (Canary::Answered, Output::Reply { reply, .. }) => matches!(reply, Reply::Count(_)),
             (Canary::Reigns, Output::Standing { .. } | Output::Delivery { epoch: Some(_), .. }) => true,

@@ -7,6 +7,7 @@ use millpond_types::{MessageId, Sequence, Start, WallTime};
 
 use super::follow::sequences;
 use super::{Key, Message, Model, TopicKey};
+use crate::bodies::tags_of;
 
 impl Model {
     pub(super) fn published(&mut self, fact: &Fact) {
@@ -21,7 +22,7 @@ impl Model {
             expires,
             dedup_until,
             dedup,
-            block: _,
+            block,
             sizes: _,
         } = fact
         else {
@@ -32,6 +33,8 @@ impl Model {
             let sequence = Sequence(first.0 + u64::from(mark.index));
             self.dedups.insert(mark.hash, (MessageId { sequence, ..id }, *dedup_until));
         }
+        let tags = (first.0..).map(Sequence).zip(tags_of(block).into_iter().flatten());
+        self.tags.extend(tags.filter_map(|(sequence, tag)| Some((MessageId { sequence, ..id }, tag?))));
         let message = Message::new(*published, *due, *expires);
         self.arrive(id, *count, |group| !except.contains(&group), &message);
     }

@@ -8,7 +8,7 @@ use millpond_core::page::{AsidePage, AsideState, Page, PiecePage, RunPage};
 use millpond_types::{LeaseNumber, MessageId, Priority, Sequence, TopicNumber};
 
 use super::{Model, State};
-use crate::audit::Blocks;
+use crate::audit::{Blocks, compare};
 use crate::verdict::Violation;
 
 /// Messages of one level that lie together, and what they do: their state, deliveries and failures.
@@ -92,12 +92,6 @@ impl Model {
     }
 
     fn read(&self, first: MessageId, run: &RunPage, blocks: &mut Blocks<'_>) -> Result<(), Violation> {
-        let tags = blocks.tags(run.extent());
-        let tags = tags.map_err(|error| Violation::lost(format!("the body of {first} cannot be read: {error}")))?;
-        let tags = tags.as_ref().map_err(|bad| Violation::lost(format!("the block of {first}: {bad}")))?;
-        match tags.iter().all(Option::is_some) && tags.len() == run.count as usize {
-            true => Ok(()),
-            false => Err(Violation::lost(format!("{first} and behind: the bodies are {tags:?}"))),
-        }
+        compare(run.count, first, blocks.tags(run.extent()), self)
     }
 }

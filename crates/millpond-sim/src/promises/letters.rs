@@ -87,6 +87,10 @@ impl Asked {
 
     /// None of those that were there all the time is missing.
     fn lacks(&self, is_missing: impl Fn(MessageId) -> bool, prefix: &[u8], model: &Model) -> Kept {
+        // With its group a listing ends where it has come to.
+        if model.groups.get(&self.group).is_none_or(|group| group.is_ending) {
+            return Ok(());
+        }
         let mut current = model.letters.current().filter(|((group, _), _)| *group == self.group);
         match current.find(|((_, id), letter)| is_missing(*id) && letter.is_listed(self.at, prefix)) {
             None => Ok(()),

@@ -1,12 +1,13 @@
 //! Publishes to topics and to exchanges, alone and in batches of a session, which are repeated until they are answered and
 //! now and then once more.
 
+use bytes::Bytes;
 use millpond_core::command::{Command, DedupMark, Level, ProducerBatch, Publish, PublishRun, Route, Routed};
 use millpond_core::dedup_hash;
 use millpond_types::{Millis, Priority, ProducerId, TopicName};
 
 use super::{EXCHANGES, Edge, KEYS, Of, exchange, home, key};
-use crate::bodies::{Draft, TAG, block_of};
+use crate::bodies::{Draft, TAG, block_of, tags_of};
 use crate::clients::{Asked, Request};
 use crate::plan::Plan;
 use crate::streams::Stream;
@@ -52,7 +53,7 @@ impl Publisher {
     pub(super) fn act(&mut self, topics: &[TopicName], edge: Option<&Edge>, load: &mut Stream) -> Option<Request> {
         if load.one_in(2) {
             let command = self.draw(None, topics, edge, load);
-            return Some(Request { command, asked: Asked::Subscriber(Of::Publish(None)) });
+            return Some(request(command, None));
         }
         if self.unanswered && !self.is_sent {
             return self.again(self.last);
@@ -66,7 +67,7 @@ impl Publisher {
         }
         if self.late.is_some() && load.one_in(3) {
             let command = self.late.take()?;
-            return Some(Request { command, asked: Asked::Subscriber(Of::Publish(None)) });
+            return Some(request(command, None));
         }
         if load.one_in(10) {
             (self.instance, self.last) = (self.instance + 1, 0);
@@ -101,7 +102,7 @@ impl Publisher {
     fn again(&mut self, batch: u64) -> Option<Request> {
         let (_, command) = self.batches.iter().find(|(of, _)| *of == batch)?;
         self.is_sent |= batch == self.last;
-        Some(Request { command: command.clone(), asked: Asked::Subscriber(Of::Publish(Some(batch))) })
+        Some(request(command.clone(), Some(batch)))
     }
 
     fn draw(
@@ -153,4 +154,14 @@ impl Publisher {
         self.next_tag += 1;
         Draft { tag: self.next_tag, size: TAG + load.below(60) as usize, dedup_id }
     }
+}
+
+fn request(command: Command, batch: Option<u64>) -> Request {
+    let (blocks, is_routed): (Vec<&Bytes>, bool) = match &command {
+        Command::Publish(publish) => (publish.runs.iter().map(|run| &run.block).collect(), false),
+        Command::Route(route) => (vec![&route.message.block], true),
+        other => unreachable!("{other:?} is no publish"),
+    };
+    let tags = blocks.into_iter().flat_map(|block| tags_of(block).into_iter().flatten().flatten()).collect();
+    Request { command, asked: Asked::Subscriber(Of::Publish { batch, tags, is_routed }) }
 }

@@ -8,7 +8,7 @@ use millpond_types::{Filter, GroupName, Millis, RequestId, SessionId, TopicName}
 use super::{GROUPS, Of, group, home, other};
 use crate::clients::{Asked, Request};
 use crate::consumer::draw_filter;
-use crate::hand::Hand;
+use crate::hand::{Hand, Verb};
 use crate::streams::Stream;
 
 /// A reader's consumers: one that has to finish what it is given, one that need not, and that which takes all in the end.
@@ -183,7 +183,12 @@ impl Reader {
     }
 }
 
-/// A verb of the hand, whose outcome is nobody's business here.
+/// A verb of the hand, of which only an ack's outcome is remembered.
 fn shared(request: Request) -> Request {
-    other(request.command, "verbs of readers")
+    match request.asked {
+        Asked::Finish { verb: Verb::Ack, leases } => {
+            Request { command: request.command, asked: Asked::Subscriber(Of::Ack(leases)) }
+        }
+        _ => other(request.command, "verbs of readers"),
+    }
 }

@@ -173,7 +173,7 @@ impl End {
         let asked = self.answered(correlation)?;
         match asked {
             Asked::Publish { level, .. } => Ok(Some(Heard::Reply(asked, Reply::Published { level, outcomes, topics }))),
-            Asked::Subscriber(Of::Publish(_)) => {
+            Asked::Subscriber(Of::Publish { .. }) => {
                 Ok(Some(Heard::Reply(asked, Reply::Published { level: Level::Durable, outcomes, topics })))
             }
             // Its other half was not done.
