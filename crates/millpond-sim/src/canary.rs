@@ -46,6 +46,8 @@ pub enum Canary {
     Releases,
     /// What fails goes to the tail where it should go first, and first where it should pause or go to the tail.
     Retries,
+    /// What fails pauses twice as long as it should.
+    Pauses,
     /// Who is given a message is told of one delivery too many.
     Counts,
     /// What a connection's client is given, it is told to be given once less.
@@ -171,7 +173,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 73] = [
+pub const CANARIES: [(&str, Canary, Checker); 74] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -184,6 +186,7 @@ pub const CANARIES: [(&str, Canary, Checker); 73] = [
     ("reschedules", Canary::Reschedules, Checker::Places),
     ("releases", Canary::Releases, Checker::Places),
     ("retries", Canary::Retries, Checker::Places),
+    ("pauses", Canary::Pauses, Checker::Places),
     ("counts", Canary::Counts, Checker::Told),
     ("stale", Canary::Stale, Checker::Told),
     ("details", Canary::Details, Checker::Told),

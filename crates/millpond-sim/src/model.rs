@@ -24,6 +24,7 @@ use millpond_types::{
     WallTime,
 };
 
+pub use self::follow::sequences;
 pub use self::given::Given;
 pub use self::home::{Exchange, Home};
 pub use self::letters::Letters;

@@ -183,7 +183,7 @@ impl Promises {
         let Promises { model, now, told, sights, .. } = self;
         let by_core = Now { wall: *told, ..*now };
         let asked = self.asking.as_ref().map(|asking| &asking.command);
-        known::check(model, fact)?;
+        known::check(model, fact, *now, sights)?;
         self.overflowing.happens(model, fact, sights)?;
         self.reasons.happened(model, fact, asked.is_some(), sights)?;
         newest::happened(model, fact, now.wall, sights)?;

@@ -98,7 +98,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
             "offices that lapsed",
         ],
     ),
-    (Checker::Early, &["delayed", "delays over", "rescheduled"]),
+    (Checker::Early, &["delayed", "delays over", "pauses over", "rescheduled"]),
     (
         Checker::Places,
         &[

@@ -167,6 +167,15 @@ impl Canary {
                 let is_tail = policy.retry == Retry::Head && !is_strict && policy.coalesce == Coalesce::Off;
                 Policy { retry: if is_tail { Retry::Tail } else { Retry::Head }, ..policy }
             }
+            Canary::Pauses => {
+                let longer = match policy.retry {
+                    Retry::Backoff { first, longest } => {
+                        Retry::Backoff { first: Millis(first.0 * 2), longest: Millis(longest.0 * 2) }
+                    }
+                    other => other,
+                };
+                Policy { retry: longer, ..policy }
+            }
             Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
             _ => policy,
         }

@@ -1,14 +1,17 @@
-//! A fact names only what is there: messages in the place that it takes them from, leases that are current.
+//! A fact names only what is there: messages in the place that it takes them from, leases that are current; and nothing is
+//! ready before its time.
 
+use millpond_core::Now;
 use millpond_core::fact::{Fact, Victims};
 use millpond_types::{LeaseNumber, Priority, Sequence};
 
 use super::Kept;
-use crate::model::{Model, State, TopicKey};
+use crate::model::{Model, State, TopicKey, sequences};
+use crate::sights::Sights;
 use crate::verdict::Violation;
 
 /// Holds a fact against the model.
-pub fn check(model: &Model, fact: &Fact) -> Kept {
+pub fn check(model: &Model, fact: &Fact, now: Now, sights: &mut Sights) -> Kept {
     let Some((number, Some(group))) = fact.topic() else { return Ok(()) };
     let key = (group, number);
     let Some(topic) = model.topics.get(&key) else {
@@ -42,7 +45,7 @@ pub fn check(model: &Model, fact: &Fact) -> Kept {
         Fact::Rescheduled { priority, sequence, .. } => {
             victims(model, key, Victims::Waiting { priority: *priority, first: *sequence, count: 1 })
         }
-        Fact::Ripened { priority, first, count, .. } => ripe(model, key, (*priority, *first), *count),
+        Fact::Ripened { priority, first, count, .. } => ripe(model, key, (*priority, *first, *count), now, sights),
         _ => Ok(()),
     }
 }
@@ -59,12 +62,27 @@ fn victims(model: &Model, key: TopicKey, which: Victims) -> Kept {
     }
 }
 
-fn ripe(model: &Model, key: TopicKey, (priority, first): (Priority, Sequence), count: u32) -> Kept {
+/// What rests is over with that when its time has come.
+fn ripe(
+    model: &Model,
+    key: TopicKey,
+    (priority, first, count): (Priority, Sequence, u32),
+    now: Now,
+    sights: &mut Sights,
+) -> Kept {
     let messages = &model.topics[&key].messages;
-    let mut run = (first.0..first.0 + u64::from(count)).map(|at| messages.get(&(priority, Sequence(at))));
-    let rests = |state| matches!(state, State::Delayed(_) | State::Retrying(_));
-    match run.find(|message| !message.is_some_and(|message| rests(message.state))) {
-        None => Ok(()),
-        Some(found) => Err(Violation::back(format!("of {key:?} ripens {found:?}"))),
+    for found in sequences(first, count).map(|at| messages.get(&(priority, at))) {
+        let is_early = match found.map(|message| message.state) {
+            Some(State::Delayed(due)) => due > now.wall,
+            Some(State::Retrying(due)) => {
+                sights.saw("pauses over");
+                due > now.run
+            }
+            _ => return Err(Violation::back(format!("of {key:?} ripens {found:?}"))),
+        };
+        if is_early {
+            return Err(Violation::early(format!("at {now:?} of {key:?} ripens {found:?}")));
+        }
     }
+    Ok(())
 }
