@@ -92,6 +92,8 @@ pub enum Canary {
     Once,
     /// Receives lose their request ids.
     Repeats,
+    /// Who asks for something else under the id of a receive is told nothing, as if nothing had come.
+    Unlike,
     /// One of the copies of a routed message gets lost.
     Routes,
     /// TTLs are half of what they should be.
@@ -173,7 +175,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 74] = [
+pub const CANARIES: [(&str, Canary, Checker); 75] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -208,6 +210,7 @@ pub const CANARIES: [(&str, Canary, Checker); 74] = [
     ("kept", Canary::Kept, Checker::Retention),
     ("once", Canary::Once, Checker::Once),
     ("repeats", Canary::Repeats, Checker::Repeats),
+    ("unlike", Canary::Unlike, Checker::Repeats),
     ("routes", Canary::Routes, Checker::Routes),
     ("expiry", Canary::Expiry, Checker::Expiry),
     ("late-expiry", Canary::LateExpiry, Checker::Expiry),

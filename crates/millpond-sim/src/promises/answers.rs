@@ -52,7 +52,7 @@ impl Promises {
             _ => Expected::Nothing,
         };
         let command = command.clone();
-        self.repeats.asks(ticket, &command, &self.model, self.now.run);
+        self.repeats.asks(&command, &self.model, self.now.run);
         self.asking = Some(Asking { ticket, command, expected, stored: Vec::new() });
     }
 

@@ -1,14 +1,16 @@
 //! Receives that are asked for again: within their time a repeat is told the same leases, those that are current, and takes
-//! the place of one that still waits.
+//! the place of one that still waits. One that asks for something else is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::{Command, Receive, Ticket};
+use millpond_core::fact::GroupNumber;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::limits::RECEIVE_REPEAT;
-use millpond_types::{LeaseNumber, NamespaceName, Receipt, RequestId, RunTime};
+use millpond_types::{Code, LeaseNumber, NamespaceName, Receipt, RequestId, RunTime};
 
 use super::Kept;
+use super::seats::group_of;
 use crate::model::Model;
 use crate::sights::Sights;
 use crate::verdict::Violation;
@@ -18,22 +20,32 @@ type Request = (NamespaceName, RequestId);
 /// See the module.
 #[derive(Default)]
 pub struct Repeats {
-    waiting: BTreeMap<Ticket, Request>,
+    /// Those that wait, and of which group.
+    waiting: BTreeMap<Ticket, (Request, Option<GroupNumber>)>,
     told: BTreeMap<Request, (RunTime, Vec<LeasedRun>)>,
     /// What the command that is being decided is to be told.
     due: BTreeSet<Receipt>,
+    /// Whether it asks for something else than what was asked for under its id.
+    is_unlike: bool,
 }
 
 impl Repeats {
     /// A command is about to be decided.
-    pub fn asks(&mut self, ticket: Ticket, command: &Command, model: &Model, now: RunTime) {
+    pub fn asks(&mut self, command: &Command, model: &Model, now: RunTime) {
         self.due.clear();
         let Some(request) = request(command) else { return };
         let told = self.told.get(&request).filter(|(at, _)| *at + RECEIVE_REPEAT > now);
         let leases = told.into_iter().flat_map(|(_, leases)| leases).flat_map(receipts);
         self.due.extend(leases.filter(|receipt| is_current(model, *receipt)));
-        if matches!(command, Command::Receive(_)) {
-            self.waiting.insert(ticket, request);
+        if let Command::Receive(receive) = command {
+            let group = group_of(model, &receive.namespace, &receive.group);
+            let is_of_other = |(of, waiting): &(Request, Option<GroupNumber>)| *of == request && *waiting != group;
+            let is_asked_for = |receipt: &Receipt| {
+                let name = &model.topics[&(receipt.group, receipt.topic)].name;
+                Some(receipt.group) == group && receive.filter.admits(name)
+            };
+            let is_of_due = self.due.iter().all(is_asked_for) && self.due.len() <= receive.messages as usize;
+            self.is_unlike = self.waiting.values().any(is_of_other) || !is_of_due;
         }
     }
 
@@ -46,11 +58,18 @@ impl Repeats {
         model: &Model,
         sights: &mut Sights,
     ) -> Kept {
-        let Some((_, request)) = request(command) else { return Ok(()) };
+        let Some(request) = request(command) else { return Ok(()) };
+        let is_refused = matches!(reply, Some(Reply::Refused { code: Code::ArgumentInvalid, .. }));
         match (command, reply) {
-            (Command::Receive(_), Some(Reply::Refused { .. })) => _ = self.waiting.remove(&ticket),
+            // A group may be gone, and is not asked then.
+            (Command::Receive(_), Some(Reply::Refused { .. })) if !is_refused => {}
+            (Command::Receive(_), _) if is_refused != self.is_unlike => {
+                let like = if self.is_unlike { "something else" } else { "the same" };
+                return Err(Violation::repeats(format!("{request:?} asks for {like}, and is told {reply:?}")));
+            }
+            (Command::Receive(_), Some(Reply::Refused { .. })) => sights.saw("repeats for something else refused"),
             (Command::Receive(_), Some(Reply::Received(leases))) => {
-                self.waiting.remove(&ticket);
+                self.waiting.retain(|_, (of, _)| *of != request);
                 let told: BTreeSet<Receipt> = leases.iter().flat_map(receipts).collect();
                 if told != self.due {
                     let what =
@@ -63,7 +82,13 @@ impl Repeats {
                 let what = format!("{request:?} is not told {:?}, which it was told before", self.due);
                 return Err(Violation::repeats(what));
             }
+            (Command::Receive(receive), None) => {
+                self.waiting.retain(|_, (of, _)| *of != request);
+                let group = group_of(model, &receive.namespace, &receive.group);
+                self.waiting.insert(ticket, (request, group));
+            }
             (Command::WithdrawRequest { .. }, _) => {
+                self.waiting.retain(|_, (of, _)| *of != request);
                 sights.saw_many("leases taken back", self.due.len() as u64);
                 if let Some(left) = self.due.iter().find(|receipt| is_current(model, **receipt)) {
                     return Err(Violation::repeats(format!("{request:?} is withdrawn, and {left} is current")));
@@ -77,8 +102,9 @@ impl Repeats {
     /// Receives were answered.
     pub fn dispatched(&mut self, outputs: &[Output], now: RunTime) {
         for output in outputs {
-            if let Output::Reply { ticket, reply: Reply::Received(leases) } = output
-                && let Some(request) = self.waiting.remove(ticket)
+            if let Output::Reply { ticket, reply } = output
+                && let Some((request, _)) = self.waiting.remove(ticket)
+                && let Reply::Received(leases) = reply
                 && !leases.is_empty()
             {
                 self.told.insert(request, (now, leases.clone()));

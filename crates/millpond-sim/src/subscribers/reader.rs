@@ -1,5 +1,5 @@
 //! Reads for a group: attached or one shot at a time, at least once or at most once, asking again where an answer may have
-//! been lost.
+//! been lost, now and then for something else.
 
 use millpond_core::command::{Attach, Command, Receive, SessionBegin};
 use millpond_core::output::LeasedRun;
@@ -159,7 +159,8 @@ impl Reader {
                 return other(Command::WithdrawRequest { namespace: home(), request }, "receives withdrawn");
             }
             if load.one_in(2) {
-                return self.ask(asked.clone());
+                let asked = if load.one_in(4) { unlike(asked, topics, load) } else { asked.clone() };
+                return self.ask(asked);
             }
         }
         let receive = Receive {
@@ -180,6 +181,15 @@ impl Reader {
     fn ask(&self, receive: Receive) -> Request {
         let asked = Asked::Subscriber(Of::Receive(self.index, receive.at_most_once));
         Request { command: Command::Receive(receive), asked }
+    }
+}
+
+/// A repeat that asks for something else, as of a program that mistakes what it has named.
+fn unlike(asked: &Receive, topics: &[TopicName], load: &mut Stream) -> Receive {
+    match load.below(3) {
+        0 => Receive { group: group(load.word(&["default", GROUPS[0], GROUPS[1]])), ..asked.clone() },
+        1 => Receive { filter: draw_filter(topics, load), ..asked.clone() },
+        _ => Receive { messages: asked.messages.div_ceil(2), ..asked.clone() },
     }
 }
 
