@@ -50,7 +50,7 @@ impl Moving {
 }
 
 fn run(mut mover: Mover, writer: &Submitter<Request, Reply>, metrics: &Metrics, stopped: &Receiver<()>) {
-    let mut is_damaged = false;
+    let (mut is_damaged, mut noted) = (false, Instant::now());
     loop {
         let began = Instant::now();
         let moves = match mover.step() {
@@ -67,8 +67,9 @@ fn run(mut mover: Mover, writer: &Submitter<Request, Reply>, metrics: &Metrics, 
             tracing::error!(%error, "a message cannot be moved: it pins its segment");
         }
         let rests = moves.rests;
-        if rests {
+        if rests || noted.elapsed() > AGAIN {
             metrics.note_space(mover.space());
+            noted = Instant::now();
         }
         if !carry_out(moves, writer) {
             return;

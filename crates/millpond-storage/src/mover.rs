@@ -30,7 +30,7 @@ pub const SLACK: u64 = 1024 * 1024 * 1024;
 /// Bytes of messages that are moved at a time: a turn of the writer takes little longer for them.
 const BATCH_BYTES: usize = 256 * 1024;
 /// Moves at a time, for messages that are small.
-const BATCH_MOVES: usize = 128;
+const BATCH_MOVES: usize = 512;
 
 /// See the module. To be asked again and again, on a thread of its own.
 pub struct Mover {

@@ -306,7 +306,10 @@ impl Counts {
         if *nameless > 0 {
             writeln!(out, "nameless    {nameless} topics, now called salvaged/NUMBER in the namespace `default`")?;
         }
-        writeln!(out, "gone        all dedup ids, producer sessions, pauses, leases, and groups but `default`")
+        writeln!(
+            out,
+            "gone        all dedup ids, producer sessions, exchanges, pauses, leases, and groups but `default`, with what only they had still to do"
+        )
     }
 }
 

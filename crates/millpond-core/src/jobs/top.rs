@@ -59,7 +59,8 @@ impl TopJob {
         // Nothing stands out where nothing waits, or nothing has a time.
         let rank = match self.by {
             TopBy::Depth => view.oldest.map(|_| u64::MAX - view.counts.waiting),
-            TopBy::Age => view.oldest.map(|at| at.0),
+            // What is paused has nothing ready.
+            TopBy::Age => view.oldest.filter(|_| !view.paused).map(|at| at.0),
             TopBy::Due => view.due.map(|at| at.0),
         };
         let Some(rank) = rank else { return };

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::mem::size_of;
 
+use millpond_types::TopicName;
 use millpond_types::limits::PUBLISH_PLACES_MAX;
-use millpond_types::{Filter, TopicName};
 
 use super::Gate;
 use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, Route};
@@ -31,7 +31,6 @@ impl State {
             | Command::Reschedule { topic, .. }
             | Command::Forget { topic, .. }
             | Command::Topic(topic) => (&topic.namespace, one(&topic.name)),
-            Command::Purge { namespace, filter: Filter::Topics(names), .. } => (namespace, names.clone()),
             Command::DeadMove(DeadMove { namespace, .. }) => {
                 return self.namespaces.get(*namespace).map(|_| Vec::new());
             }

@@ -9,7 +9,8 @@ use crate::tree::TreeError;
 /// What helps where nothing can make the checkpoint anew, and what it costs.
 pub(crate) const WITHOUT_CHECKPOINT: &str = "Put the whole directory back from a copy. Without one, `millpond inspect DIR \
     --salvage TO_DIR` brings the messages that the journal still holds into a fresh directory; dedup ids, producer sessions, \
-    groups other than `default`, pauses and leases are lost, and so are the numbers: old ids and receipts mean nothing there";
+    groups other than `default` with what they alone had still to do, exchanges, pauses and leases are lost, and so are the \
+    numbers: old ids and receipts mean nothing there";
 
 /// Why a directory was not opened. Nothing was changed in it.
 #[derive(Debug, thiserror::Error)]

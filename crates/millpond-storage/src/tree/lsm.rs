@@ -322,7 +322,7 @@ impl Tree for LsmTree {
         while self.tree.l0_run_count() >= FRESH_RUNS_MAX {
             self.sweeper.set_runs(FRESH_RUNS_MAX);
             let _compacting = lock(&self.compacting);
-            self.step()?;
+            self.step().inspect_err(|_| self.leftovers.store(true, Ordering::Relaxed))?;
         }
         committing.last = Some(Instant::now());
         let done = self.ingest(head, changes);

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use millpond_core::command::*;
 use millpond_core::fact::Fact;
 use millpond_core::output::Reply;
+use millpond_types::limits::FILTER_MAX;
 use millpond_types::{
-    Counts, Filter, GroupName, Millis, NamespaceName, Policy, Priority, Rate, Rules, TopBy, TopicView,
+    Counts, Filter, GroupName, Millis, NamespaceName, Policy, Priority, Rate, Rules, TopBy, TopicName, TopicView,
 };
 
 use super::cold::{Cold, SLICE, prefix};
@@ -150,6 +151,19 @@ fn a_purge_loads_a_few_topics_at_a_time() {
     cold.rest();
     assert_eq!(all(&mut cold), Vec::<String>::new(), "nothing is left of them");
     assert_eq!(cold.drain().iter().map(|run| run.count).sum::<u32>(), 2, "and others are as they were");
+}
+
+#[test]
+fn a_purge_by_names_waits_for_none_of_them_and_loads_a_few_at_a_time() {
+    let mut cold = Cold::filled(names(FILTER_MAX));
+    let topics = names(FILTER_MAX).map(|name| TopicName::try_from(&name[..]).expect("a name")).collect();
+    let ticket = cold.begin(purge(Filter::Topics(topics)));
+    while !cold.replies.contains_key(&ticket) {
+        cold.turn(None);
+        assert_eq!(cold.core.parked_count(), 0, "a command that waits for a thousand topics brings all of them");
+        assert!(cold.core.resident_count() <= 70, "{} topics are in memory", cold.core.resident_count());
+    }
+    assert_eq!(cold.replies[&ticket], Reply::Count(FILTER_MAX as u64));
 }
 
 /// A topic with so many messages, each a run of its own and most of them in pieces on the disk.
