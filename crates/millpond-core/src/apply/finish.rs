@@ -109,6 +109,7 @@ impl State {
         self.topics[slot].leases.remove(&lease.number);
         let mut whole = self.take_aside(slot, lease.priority, lease.first);
         if count == lease.count {
+            // As most end: nothing is left of the run.
             return (lease.priority, whole);
         }
         let before = whole.run.split_front((number.0 - lease.number.0) as u32);

@@ -12,7 +12,7 @@
 //!
 //! The one that waits inherits the failures and the back-off of those that it stands for, so that a poisoned key comes to
 //! its dead letter however often it is published; and, where there is ageing, how long they have waited, so that a topic that is
-//! published to over and over comes to its turn. Only an ack ends that. The machine keeps nothing of its own: its state
+//! published to over and over comes to its turn. An end that is not giving way ends that. The machine keeps nothing of its own: its state
 //! is which messages the topic holds. What waited before the policy came is worked off; the last of it is the one that
 //! waits.
 //!

@@ -46,9 +46,7 @@ impl<'a> View<'a> {
     /// The first topic from a place on.
     pub(crate) fn next(&self, from: From<'_>) -> Result<Option<TopicSlot>, Unknown> {
         let found = self.next_in_memory(from);
-        if !self.is_all_known() {
-            self.check_known(from, found.map(|slot| Edge::Before(self.name(slot).as_bytes())))?;
-        }
+        self.check_known(from, || found.map(|slot| Edge::Before(self.name(slot).as_bytes())))?;
         Ok(found)
     }
 
@@ -75,20 +73,18 @@ impl<'a> View<'a> {
 
     /// Whether it is known that no tenant comes before the one that was found from a place on.
     pub(crate) fn check_tenants(&self, from: From<'_>, found: Option<TopicSlot>) -> Result<(), Unknown> {
-        if self.is_all_known() {
-            return Ok(());
-        }
-        let known = self.check_known(from, found.map(|slot| Edge::Before(self.name(slot).tenant())));
+        let known = self.check_known(from, || found.map(|slot| Edge::Before(self.name(slot).tenant())));
         known.map_err(|unknown| Unknown { is_tenant: !matches!(self.domain, Domain::List(_)), ..unknown })
     }
 
     /// The first topic of a tenant, of which the first one in memory is given.
     pub(crate) fn first_of_tenant(&self, first: TopicSlot) -> Result<TopicSlot, Unknown> {
         if self.is_all_known() {
+            // As most often: then its name, which may be far off, is not looked at.
             return Ok(first);
         }
         let name = self.name(first);
-        self.check_tenant(From::Tenant(name.tenant()), name, Edge::Before(name.as_bytes()))?;
+        self.check_tenant(From::Tenant(name.tenant()), name, || Edge::Before(name.as_bytes()))?;
         Ok(first)
     }
 
@@ -97,7 +93,7 @@ impl<'a> View<'a> {
         let is_behind = Name::compare(self.name(first).as_bytes(), cursor.name.as_bytes()).is_gt();
         let found = if is_behind { Some(first) } else { self.next_of_tenant_in_memory(cursor) };
         let until =
-            found.map_or(Edge::TenantEnd(cursor.name.tenant()), |slot| Edge::Before(self.name(slot).as_bytes()));
+            || found.map_or(Edge::TenantEnd(cursor.name.tenant()), |slot| Edge::Before(self.name(slot).as_bytes()));
         self.check_tenant(From::Behind(cursor), &cursor.name, until)?;
         Ok(found)
     }
@@ -105,16 +101,17 @@ impl<'a> View<'a> {
     /// Whether it is known that a tenant has nothing behind a cursor of it where nothing is in memory. If something is, others
     /// may come before that.
     pub(crate) fn check_more(&self, cursor: &Cursor, found: Option<TopicSlot>) -> Result<(), Unknown> {
-        if found.is_some() || self.is_all_known() {
+        if found.is_some() {
             return Ok(());
         }
-        self.check_tenant(From::Behind(cursor), &cursor.name, Edge::TenantEnd(cursor.name.tenant()))
+        self.check_tenant(From::Behind(cursor), &cursor.name, || Edge::TenantEnd(cursor.name.tenant()))
     }
 
     /// Whether it is known what a tenant goes on with behind a cursor of it, and whether it has more than that.
     pub(crate) fn two_behind(&self, cursor: &Cursor) -> Result<(), Unknown> {
         let next = self.next_of_tenant_in_memory(cursor);
-        let until = next.map_or(Edge::TenantEnd(cursor.name.tenant()), |slot| Edge::Before(self.name(slot).as_bytes()));
+        let until =
+            || next.map_or(Edge::TenantEnd(cursor.name.tenant()), |slot| Edge::Before(self.name(slot).as_bytes()));
         self.check_tenant(From::Behind(cursor), &cursor.name, until)?;
         let Some(slot) = next else { return Ok(()) };
         let cursor = Cursor::at(slot, self.state);
@@ -126,8 +123,8 @@ impl<'a> View<'a> {
         if self.next_in_memory(From::BehindTopic(slot)).is_some() || self.next_in_memory(From::Start) != Some(slot) {
             return Ok(false);
         }
-        self.check_known(From::BehindTopic(slot), None)?;
-        self.check_known(From::Start, Some(Edge::Before(self.name(slot).as_bytes())))?;
+        self.check_known(From::BehindTopic(slot), || None)?;
+        self.check_known(From::Start, || Some(Edge::Before(self.name(slot).as_bytes())))?;
         Ok(true)
     }
 
@@ -258,12 +255,12 @@ impl<'a> View<'a> {
         self.reach.is_all(self.group, self.priority)
     }
 
-    /// Whether all that may stand between a place and an edge behind it is known.
-    fn check_known(&self, from: From<'_>, until: Option<Edge<'_>>) -> Result<(), Unknown> {
+    /// Whether all that may stand between a place and an edge behind it is known. Where all is, nobody asks for the edge.
+    fn check_known<'b>(&self, from: From<'_>, until: impl FnOnce() -> Option<Edge<'b>>) -> Result<(), Unknown> {
         if self.is_all_known() {
             return Ok(());
         }
-        let from = self.edge(from);
+        let (from, until) = (self.edge(from), until());
         if let Some(until) = until
             && self.reach.is_known(self.group, self.priority, from, until)
         {
@@ -279,8 +276,13 @@ impl<'a> View<'a> {
 
     /// Whether all that may stand between two places of the tenant of a name is known. If not, nothing but what is the
     /// tenant's need be read: what others begin with was served long since, mostly.
-    fn check_tenant(&self, from: From<'_>, name: &TopicName, until: Edge<'_>) -> Result<(), Unknown> {
-        self.check_known(from, Some(until)).map_err(|mut unknown| {
+    fn check_tenant<'b>(
+        &self,
+        from: From<'_>,
+        name: &TopicName,
+        until: impl FnOnce() -> Edge<'b>,
+    ) -> Result<(), Unknown> {
+        self.check_known(from, || Some(until())).map_err(|mut unknown| {
             let end = Name::tenant_end(name.tenant());
             unknown.spans.iter_mut().filter(|span| span.until > end).for_each(|span| span.until.clone_from(&end));
             unknown
