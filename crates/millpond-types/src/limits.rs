@@ -77,6 +77,8 @@ pub const TOKEN_MIN_NANOS: u64 = 1_000;
 /// The longest time in which the bucket of a rate fills: so long a topic is remembered for its sake when it is empty, and
 /// after so long everybody goes by a rate that has changed.
 pub const RATE_FILL_MAX: Millis = Millis(24 * 60 * 60 * 1000);
+/// The longest period of a rate: what comes in a year is told by what comes in a day as well, and in nanoseconds it fits 64 bits.
+pub const RATE_PERIOD_MAX: Millis = Millis(365 * 24 * 60 * 60 * 1000);
 /// Exchanges of a namespace: what a person can oversee.
 pub const EXCHANGES_MAX: usize = 100;
 /// Bindings of an exchange: a publish is held against each of them, which takes some tens of microseconds with so many. It

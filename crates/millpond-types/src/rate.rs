@@ -1,6 +1,6 @@
 //! How many messages of a topic may be leased in a time.
 
-use crate::limits::{RATE_FILL_MAX, TOKEN_MIN_NANOS};
+use crate::limits::{RATE_FILL_MAX, RATE_PERIOD_MAX, TOKEN_MIN_NANOS};
 use crate::policy::BadPolicy;
 use crate::time::Millis;
 
@@ -24,6 +24,9 @@ impl Rate {
         }
         if period == Millis::ZERO {
             return Err(BadPolicy("the period of a rate is at least 1 ms; where there is no limit, say none"));
+        }
+        if period > RATE_PERIOD_MAX {
+            return Err(BadPolicy("the period of a rate is at most 365 days; say how many come in a shorter one"));
         }
         if burst == 0 {
             return Err(BadPolicy("the burst of a rate is at least one message, or none would ever go"));

@@ -127,8 +127,11 @@ impl Core {
             };
             let is_tried_again = matches!((&storing.way, coming), (Way::Trial(_), Some(Coming::Repeated)));
             let outcome = match (seen, large) {
-                // Where the first is let in, this one is its duplicate; where it is not, nothing is done.
-                _ if is_tried_again && !is_off => refused_together(),
+                // Where the first is let in, this one is its duplicate; where it is not, nothing is done. But where the
+                // first is declined nothing remembers it, and this one would be too large after all.
+                _ if is_tried_again && !is_off => {
+                    large.map_or_else(refused_together, |large| refusal(Code::MessageTooLarge, large))
+                }
                 (Some((id, before)), _) => {
                     // In this publish it may have been superseded or dropped, and nothing else.
                     let ended = if before == MessageState::Dead { before } else { MessageState::Ended };
