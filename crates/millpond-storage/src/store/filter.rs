@@ -60,6 +60,8 @@ pub(super) fn is_filtered(key: &[u8]) -> bool {
 pub(super) struct KeyFilter {
     parts: Vec<Arc<Part>>,
     removed: u64,
+    /// The generation of the last checkpoint whose keys it has: one that finds no space is tried again.
+    noted: Option<u64>,
     /// Of the keys in the tree.
     expiring: Arc<Mutex<Expiring>>,
 }
@@ -120,6 +122,12 @@ impl KeyFilter {
         dedup_until(key, value).is_some_and(|until| lock(&self.expiring).note(until, now))
     }
 
+    /// How many keys it counts as removed, and as over at a time.
+    #[cfg(test)]
+    pub(super) fn counted(&self, now: WallTime) -> (u64, u64) {
+        (self.removed, lock(&self.expiring).over_since(now))
+    }
+
     /// Whether it is worth a scan, past so many tombstones, to make it anew.
     fn is_stale(&self, now: WallTime, tombstones: u64) -> bool {
         let (held, gone) = (self.held(), self.removed + lock(&self.expiring).over_since(now));
@@ -177,11 +185,12 @@ fn probes(hash: u64) -> impl Iterator<Item = (usize, u64)> {
 }
 
 impl LayeredStore {
-    /// Puts the keys that a checkpoint adds into the filter, and into the one that is being made.
+    /// Puts the keys that a checkpoint adds into the filter, and into the one that is being made, unless they are there.
     pub(super) fn note_in_filters(&self, layer: &Layer, wall: WallTime) {
         let filtered = || layer.records().filter(|(key, _)| is_filtered(key));
         let added = filtered().filter(|(_, value)| value.is_some()).count() as u64;
         let removed = filtered().count() as u64 - added;
+        // Those that have it already are left out.
         let filters = self.filters_with_room(added, removed);
         for (key, value) in filtered().filter_map(|(key, value)| Some((key, value?))) {
             let value = Bytes::copy_from_slice(value);
@@ -196,16 +205,18 @@ impl LayeredStore {
     /// core waits for the lock. Nobody else makes room or puts a filter in place meanwhile, for `committing` is held.
     fn filters_with_room(&self, added: u64, removed: u64) -> Vec<KeyFilter> {
         let state = lock(&self.0.state);
-        let mut filters = [state.filter.clone(), state.next_filter.clone()];
+        let (generation, mut filters) = (state.generation, [state.filter.clone(), state.next_filter.clone()]);
         drop(state);
-        for filter in filters.iter_mut().flatten() {
+        let mut new = Vec::new();
+        for filter in filters.iter_mut().flatten().filter(|filter| filter.noted != Some(generation)) {
             filter.make_room(added, self.0.filter_bytes);
             filter.removed += removed;
+            filter.noted = Some(generation);
+            new.push(filter.clone());
         }
-        let [filter, next_filter] = filters.clone();
         let mut state = lock(&self.0.state);
-        (state.filter, state.next_filter) = (filter, next_filter);
-        filters.into_iter().flatten().collect()
+        [state.filter, state.next_filter] = filters;
+        new
     }
 
     /// When so much of the tree is over that it is to be merged, though nothing comes.

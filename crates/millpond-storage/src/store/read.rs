@@ -1,8 +1,9 @@
 //! Reading what the core wants, and laying over it what has changed meanwhile.
 //!
 //! Rows that were read go stale at once: the core puts and removes on, checkpoints are committed. So each read remembers
-//! the generation in which it began, and [`LayeredStore::resolve`] lays every layer over it that is newer. Where those
-//! have removed so many rows of a range that neither its limit nor its end is reached, the read is gone on with.
+//! the generation in which it began, and [`LayeredStore::resolve`] lays every layer over it that is newer. Rows that are
+//! gone by those are passed over as they are read: a topic that was drained since the last checkpoint is one. Where so many
+//! go between the two that neither the limit of a range nor its end is reached, the read is gone on with.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -19,6 +20,9 @@ use crate::tree::TreeError;
 /// Bytes of rows after which a read of a range ends though it may have more: topics may hold very much, and what is read takes
 /// several times as much in memory.
 const READ_BYTES: usize = 256 * 1024;
+/// Rows of a range that are scanned at a time: the first ones, for they may be very large, and at most.
+const SLICE: u32 = 64;
+const SLICE_MAX: u32 = 1024;
 
 /// What is to be read: wants of the core, or the rest of ranges whose rows had gone.
 pub struct Wants {
@@ -42,7 +46,7 @@ pub struct Resolved {
 
 enum Pending {
     Entry { key: KeyBytes, page: Option<Page> },
-    Range { range: Range, rows: Vec<(KeyBytes, Page)>, next: KeyBytes, slice: u32, end: End },
+    Range { range: Range, rows: Vec<(KeyBytes, Page)>, next: KeyBytes, end: End },
     Spread { spread: Spread, parts: Vec<Part> },
 }
 
@@ -80,9 +84,7 @@ impl From<Vec<Want>> for Wants {
             Want::Entry(key) => Pending::Entry { key, page: None },
             Want::Range(range) => {
                 let next = range.from.clone();
-                // One more than asked for, to know whether there are more.
-                let slice = range.limit.saturating_add(1);
-                Pending::Range { range, rows: Vec::new(), next, slice, end: End::Limit }
+                Pending::Range { range, rows: Vec::new(), next, end: End::Limit }
             }
             Want::Spread(spread) => Pending::Spread { spread, parts: Vec::new() },
         });
@@ -100,23 +102,8 @@ impl LayeredStore {
             if let Pending::Spread { spread, parts } = want {
                 *parts = self.read_spread(spread, ticket.generation)?;
             }
-            if let Pending::Range { range, rows, next, slice, end } = want {
-                let rest = Range { from: next.clone(), until: range.until.clone(), limit: *slice };
-                let found = self.0.tree.scan(&rest)?;
-                *end = if found.complete { End::Complete } else { End::Limit };
-                // The more of them turn out to be gone, the more are read at a time.
-                *slice = slice.saturating_mul(2);
-                let mut bytes = 0;
-                for (key, value) in found.entries {
-                    if bytes > READ_BYTES {
-                        *end = End::Bytes;
-                        break;
-                    }
-                    bytes += value.len();
-                    rows.push((KeyBytes::from(&key[..]), decoded(&key, &value)?));
-                    *next = KeyBytes::from(&key[..]);
-                    next.push(0);
-                }
+            if let Pending::Range { range, rows, next, end } = want {
+                *end = self.read_range(range, rows, next, ticket.generation)?;
             }
         }
         Ok(Fetched { wants, ticket })
@@ -144,6 +131,44 @@ impl LayeredStore {
         drop(state);
         drop(resolved);
         Ticket { store: self.0.clone(), generation }
+    }
+
+    /// Reads more rows of a range from `next` on, and says why they end there.
+    fn read_range(
+        &self,
+        range: &Range,
+        rows: &mut Vec<(KeyBytes, Page)>,
+        next: &mut KeyBytes,
+        since: u64,
+    ) -> Result<End, TreeError> {
+        // One more than asked for, to know whether there are more.
+        let (mut wanted, mut bytes, mut slice) = (range.limit.saturating_add(1), 0, SLICE);
+        loop {
+            let limit = slice.min(wanted);
+            let found = self.0.tree.scan(&Range { from: next.clone(), until: range.until.clone(), limit })?;
+            let removed = self.are_removed(&found.entries, since);
+            let before = bytes;
+            for ((key, value), is_removed) in found.entries.into_iter().zip(removed) {
+                if bytes > READ_BYTES {
+                    return Ok(End::Bytes);
+                }
+                *next = [&key[..], &[0]].concat();
+                if !is_removed {
+                    wanted -= 1;
+                    bytes += value.len();
+                    rows.push((KeyBytes::from(&key[..]), decoded(&key, &value)?));
+                }
+            }
+            if found.complete {
+                return Ok(End::Complete);
+            }
+            if wanted == 0 {
+                return Ok(End::Limit);
+            }
+            if bytes - before < READ_BYTES / 4 {
+                slice = (2 * slice).min(SLICE_MAX);
+            }
+        }
     }
 
     fn read_spread(&self, spread: &Spread, since: u64) -> Result<Vec<Part>, TreeError> {
@@ -212,7 +237,7 @@ impl LayeredStore {
 impl State {
     /// Gives the answer to a want whose rows were read since a generation, or the want if more has to be read.
     fn resolve(&self, want: Pending, since: u64, answers: &mut Vec<Answer>, again: &mut Vec<Pending>) {
-        let (range, rows, next, slice, end) = match want {
+        let (range, rows, next, end) = match want {
             Pending::Entry { key, page } => {
                 let newer = self.layers(since).find_map(|layer| layer.get(&key));
                 let page = newer.map_or(page, |value| value.map(|value| in_memory(&key, value)));
@@ -231,7 +256,7 @@ impl State {
                 }
                 return answers.push(Answer::Spread { parts: gather.parts(), spread });
             }
-            Pending::Range { range, rows, next, slice, end } => (range, rows, next, slice, end),
+            Pending::Range { range, rows, next, end } => (range, rows, next, end),
         };
         // Behind the last row read nobody knows what is on the disk.
         let until = if end == End::Complete { range.until.clone() } else { next.clone() };
@@ -246,7 +271,7 @@ impl State {
             return answers.push(Answer::Range { range, entries, complete });
         }
         // Rows that a layer has hidden need not be kept: that layer will be laid over the rest as well.
-        again.push(Pending::Range { range, rows: entries, next, slice, end });
+        again.push(Pending::Range { range, rows: entries, next, end });
     }
 }
 

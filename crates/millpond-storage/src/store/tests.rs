@@ -363,16 +363,45 @@ fn a_read_ends_before_it_takes_very_much_memory_and_the_next_goes_on() {
     }
 }
 
+/// What was drained since the last checkpoint stands in front of all else.
+#[test]
+fn a_range_whose_front_is_gone_is_read_once_and_no_further_than_it_takes() {
+    const GONE: u64 = 7000;
+    const LEFT: u64 = 2000;
+    let tree = Arc::new(MemoryTree::default());
+    let mut store = filled(tree.clone(), GONE + LEFT);
+    (0..GONE).for_each(|number| store.remove(&topic_key(Shelf::Idle, number)));
+    let bound = |name: &[u8]| Key::topic_bound(0, Shelf::Idle, &Name::bytes(name));
+    let (from, until) = (bound(&[]), bound(&[u8::MAX]));
+    let before = tree.stats().keys_scanned;
+    let range = Range { from, until, limit: 100 };
+    let Resolved { answers, again } = store.resolve(store.read(vec![Want::Range(range)]).unwrap());
+    let [Answer::Range { entries, complete: false, .. }] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!((entries.len(), again.is_none()), (100, true));
+    let scanned = tree.stats().keys_scanned - before;
+    assert!((GONE + 101..GONE + 1200).contains(&scanned), "{scanned}");
+}
+
 #[test]
 fn a_failed_commit_loses_nothing() {
     let tree = Arc::new(MemoryTree::default());
     let mut store = filled(tree.clone(), 10);
     let key = topic_key(Shelf::Idle, 3);
     store.remove(&key);
+    let (id, page) = dedup_until(7, WallTime(1000));
+    store.put(&id, &page);
     store.freeze();
     store.seal();
-    tree.plan(0, TreeFault::Full);
-    assert!(matches!(store.commit(store.sealed().unwrap(), &head(2)), Err(TreeError::Full(_))));
+    let counted = |store: &LayeredStore| {
+        let state = lock(&store.0.state);
+        state.filter.as_ref().unwrap().counted(WallTime(u64::MAX - 1))
+    };
+    // Once, however often it is tried.
+    for _ in 0..3 {
+        tree.plan(0, TreeFault::Full);
+        assert!(matches!(store.commit(store.sealed().unwrap(), &head(2)), Err(TreeError::Full(_))));
+        assert_eq!(counted(&store), (1, 1));
+    }
     assert_eq!(store.find(&key), Found::Absent);
     assert_eq!(tree.head(), Some(head(1)));
     store.commit(store.sealed().unwrap(), &head(2)).unwrap();
