@@ -1,9 +1,10 @@
 //! Brings the messages of a directory that cannot be started into a fresh one.
 //!
 //! Works from the records that the journal's segments still hold, without any checkpoint, and reads on behind whatever is
-//! damaged. What comes over: every message of which there is a record and the bytes, and no record of its end; dead
-//! letters as dead letters; policies of namespaces that some record tells. All numbers begin above those of the old
-//! directory, so that no old id or receipt means anything in the new one.
+//! damaged. What comes over: for each group every message of which there is a record and the bytes, and no record of its
+//! end there; dead letters as dead letters; namespaces with their policies, and groups, of which some record tells. All numbers
+//! begin above those of the old directory, so that no old id or receipt means anything in the new one. Groups do not share
+//! what they have in common: each has its own copy.
 //!
 //! What is lost: dedup ids, producer sessions, pauses, leases. What the records cannot tell is decided for the message: it
 //! may come again though it was finished, where the record of its end went with a segment that was taken back; and it may
@@ -11,6 +12,7 @@
 //!
 //! The old directory is only read.
 
+mod groups;
 mod held;
 mod lacks;
 pub mod unfinished;
@@ -27,8 +29,8 @@ use millpond_core::page::RunPage;
 use millpond_core::{Core, Now};
 use millpond_types::block::{self, Sizes};
 use millpond_types::{
-    GroupKind, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, Start, TopicName, TopicNumber,
-    WallTime,
+    GroupKind, GroupName, LeaderEpoch, LeaseNumber, NamespaceName, Policy, Priority, Rules, RunTime, Sequence,
+    SessionId, Start, TopicName, TopicNumber, WallTime,
 };
 
 use crate::disk::{Disk, LockError, RealDisk};
@@ -42,6 +44,7 @@ use crate::journal::{CommitError, Failure, Mark};
 use crate::open::{RAISE_OVER_LOST, hold, open_held};
 use crate::recover::facts_of;
 use crate::{OpenError, OpenOptions, Opened};
+use groups::{Groups, Other};
 use held::{Held, Kept, Topic};
 use lacks::Lacks;
 use unfinished::UNFINISHED;
@@ -104,7 +107,7 @@ pub fn salvage_disk(
 /// What there is of the old directory.
 struct Old {
     segments: Vec<Segment>,
-    held: Held,
+    groups: Groups,
     /// The latest times that any batch tells.
     now: Now,
 }
@@ -131,8 +134,12 @@ impl Old {
         let directory = by_format
             .or_else(|| by_header.first().copied())
             .ok_or_else(|| SalvageError::NoDirectory(disk.place("")))?;
-        let mut walk =
-            Walk { directory, held: Held::default(), now: Now::default(), lacks: Lacks::new(disk, directory, out)? };
+        let mut walk = Walk {
+            directory,
+            groups: Groups::default(),
+            now: Now::default(),
+            lacks: Lacks::new(disk, directory, out)?,
+        };
         let mut segments = Vec::new();
         let mut reached = Reached { whole: 0, end: Some(0), goes_on: None };
         for (index, ((base, name), opened)) in found.iter().zip(opened).enumerate() {
@@ -154,8 +161,8 @@ impl Old {
             };
         }
         walk.lacks.newest(reached.end, reached.goes_on.is_some())?;
-        let Walk { held, now, .. } = walk;
-        Ok(Old { segments, held, now })
+        let Walk { groups, now, .. } = walk;
+        Ok(Old { segments, groups, now })
     }
 
     /// Those messages of a run whose bytes are what was written, one behind the other, and where each ends.
@@ -187,7 +194,7 @@ impl Old {
 /// Goes through the segments and takes note of what their records tell.
 struct Walk<'a> {
     directory: u128,
-    held: Held,
+    groups: Groups,
     now: Now,
     lacks: Lacks<'a>,
 }
@@ -264,7 +271,7 @@ impl Walk<'_> {
         self.now.run = self.now.run.max(header.run);
         self.now.wall = self.now.wall.max(header.wall);
         match facts_of(header, payload) {
-            Ok(facts) => facts.into_iter().for_each(|(fact, position)| self.held.note(fact, position)),
+            Ok(facts) => facts.into_iter().for_each(|(fact, position)| self.groups.note(fact, position)),
             Err(bad) => writeln!(self.lacks.out, "SKIPPED     the batch at {}: {bad}. Report this", header.position)?,
         }
         Ok(())
@@ -289,6 +296,7 @@ struct Fresh {
 /// What came over.
 #[derive(Default)]
 struct Counts {
+    groups: u64,
     topics: u64,
     messages: u64,
     dead: u64,
@@ -298,8 +306,14 @@ struct Counts {
 
 impl Counts {
     fn tell(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Counts { topics, messages, dead, damaged, nameless } = self;
+        let Counts { groups, topics, messages, dead, damaged, nameless } = self;
         writeln!(out, "salvaged    {messages} messages and {dead} dead letters of {topics} topics")?;
+        if *groups > 0 {
+            writeln!(
+                out,
+                "groups      {groups} but `default`; what several groups had to do is counted, and stored, for each"
+            )?;
+        }
         if *damaged > 0 {
             writeln!(out, "LOST        {damaged} messages whose bytes are damaged or gone")?;
         }
@@ -308,51 +322,44 @@ impl Counts {
         }
         writeln!(
             out,
-            "gone        all dedup ids, producer sessions, exchanges, pauses, leases, and groups but `default`, with what only they had still to do"
+            "gone        all dedup ids, producer sessions, exchanges, pauses, leases, and groups that no record tells of, with what only they had still to do"
         )
     }
 }
 
 impl Fresh {
     fn fill(mut self, mut old: Old) -> Result<Counts, SalvageError> {
-        let held = std::mem::take(&mut old.held);
-        let floor = held.floor.saturating_add(RAISE_OVER_LOST);
+        let groups = std::mem::take(&mut old.groups);
+        let floor = groups.floor().saturating_add(RAISE_OVER_LOST);
         self.append(Fact::Raised { floor });
-        let mut namespaces = held.namespaces;
-        let mut homes: BTreeMap<(NamespaceNumber, TopicName), Vec<Topic>> = BTreeMap::new();
-        let mut counts = Counts::default();
-        for (number, topic) in held.topics.into_iter().filter(|(_, topic)| !topic.runs.is_empty()) {
-            let home = topic.home.clone().unwrap_or_else(|| {
-                counts.nameless += 1;
-                let name = format!("salvaged/{}", number.0);
-                (0, TopicName::try_from(name.as_str()).expect("a good name"))
-            });
-            let nameless = |number| NamespaceName::try_from(format!("salvaged-{number}").as_str());
-            let unknown = || (nameless(home.0).expect("a good name"), Policy::default(), Rules::default());
-            if home.0 != 0 {
-                namespaces.entry(home.0).or_insert_with(unknown);
-            }
-            homes.entry(home).or_default().push(topic);
+        let mut counts = Counts { groups: groups.others.len() as u64, ..Counts::default() };
+        let Groups { mut namespaces, homes, default, others, epoch, .. } = groups;
+        let mut topics = Topics { homes, nameless: BTreeMap::new(), all: BTreeMap::new() };
+        topics.put(None, default);
+        let named = topics.all.keys().map(|(namespace, _)| *namespace);
+        for number in named.chain(others.values().map(|other| other.namespace)).filter(|number| *number != 0) {
+            let name = || NamespaceName::try_from(format!("salvaged-{number}").as_str()).expect("a good name");
+            namespaces.entry(number).or_insert_with(|| (name(), Policy::default(), Rules::default()));
         }
+        let free = namespaces.keys().next_back().map_or(1, |last| last.saturating_add(1));
         for (number, (name, policy, rules)) in namespaces {
             // The first one is there, in its first version.
             self.append(Fact::NamespaceSet { number, name, policy, rules, version: if number == 0 { 2 } else { 1 } });
             if number != 0 {
-                let name = GroupName::default();
-                self.append(Fact::GroupCreated {
-                    group: group_of(number),
-                    namespace: number,
-                    name,
-                    start: Start::Latest,
-                    kind: GroupKind::Shared,
-                });
+                self.group((group_of(number), number), GroupName::default(), GroupKind::Shared);
             }
         }
-        for (number, ((namespace, name), topics)) in homes.into_iter().enumerate() {
+        for (group, Other { namespace, name, kind, held }) in (free..).zip(others.into_values()) {
+            self.group((group, namespace), name, kind);
+            if kind != GroupKind::Shared {
+                self.raise_epoch(group, LeaderEpoch(epoch.0.saturating_add(RAISE_OVER_LOST)));
+            }
+            topics.put(Some((group, namespace)), held);
+        }
+        counts.nameless = topics.nameless.len() as u64;
+        for (number, ((namespace, name), groups)) in topics.all.into_iter().enumerate() {
             let topic = TopicNumber(floor + number as u64);
-            let (group, lease) = (group_of(namespace), LeaseNumber(floor));
-            self.append(Fact::TopicCreated { topic, group, namespace, name, floor, lease });
-            self.topic((topic, group), floor, topics, &old, &mut counts)?;
+            self.topic((topic, namespace, name), floor, groups, &old, &mut counts)?;
             counts.topics += 1;
         }
         self.commit()?;
@@ -363,35 +370,58 @@ impl Fresh {
         Ok(counts)
     }
 
-    /// All topics of one name, which becomes one topic.
+    fn group(&mut self, (group, namespace): (GroupNumber, NamespaceNumber), name: GroupName, kind: GroupKind) {
+        self.append(Fact::GroupCreated { group, namespace, name, start: Start::Latest, kind });
+    }
+
+    /// No leader of a group has a lower epoch than this from here on.
+    fn raise_epoch(&mut self, group: GroupNumber, epoch: LeaderEpoch) {
+        self.append(Fact::OfficeTaken { group, session: SessionId(1), epoch });
+        self.append(Fact::OfficeLeft { group, until: RunTime(0) });
+        self.append(Fact::HandedOver { group });
+    }
+
+    /// All topics of one name, which becomes one topic, in each group that has something of it.
     fn topic(
         &mut self,
-        (topic, group): (TopicNumber, GroupNumber),
+        (topic, namespace, name): (TopicNumber, NamespaceNumber, TopicName),
         floor: u64,
-        parts: Vec<Topic>,
+        groups: BTreeMap<GroupNumber, Vec<Topic>>,
         old: &Old,
         counts: &mut Counts,
     ) -> Result<(), SalvageError> {
+        let all: Vec<GroupNumber> = groups.keys().copied().collect();
+        for group in &all {
+            let (group, name, lease) = (*group, name.clone(), LeaseNumber(floor));
+            self.append(Fact::TopicCreated { topic, group, namespace, name, floor, lease });
+        }
         let mut next: BTreeMap<Priority, u64> = BTreeMap::new();
-        let mut holds = false;
-        for ((priority, _), kept) in parts.into_iter().flat_map(|part| part.runs) {
-            let (block, ends) = old.messages(&kept.run);
-            let count = ends.len() as u32;
-            counts.damaged += u64::from(kept.run.count - count);
-            if count == 0 {
-                continue;
+        let mut empty = Vec::new();
+        for (group, parts) in groups {
+            let mut holds = false;
+            for ((priority, _), kept) in parts.into_iter().flat_map(|part| part.runs) {
+                let (block, ends) = old.messages(&kept.run);
+                let count = ends.len() as u32;
+                counts.damaged += u64::from(kept.run.count - count);
+                if count == 0 {
+                    continue;
+                }
+                let next = next.entry(priority).or_insert(floor);
+                let first = Sequence(*next);
+                *next += u64::from(count);
+                holds |= kept.death.is_none();
+                *(if kept.death.is_none() { &mut counts.messages } else { &mut counts.dead }) += u64::from(count);
+                let except = all.iter().copied().filter(|other| *other != group).collect();
+                self.run((topic, group, except), (priority, first), kept, block.into(), &ends);
+                if self.opened.appender.is_full() {
+                    self.commit()?;
+                }
             }
-            let next = next.entry(priority).or_insert(floor);
-            let first = Sequence(*next);
-            *next += u64::from(count);
-            holds |= kept.death.is_none();
-            *(if kept.death.is_none() { &mut counts.messages } else { &mut counts.dead }) += u64::from(count);
-            self.run((topic, group), (priority, first), kept, block.into(), &ends);
-            if self.opened.appender.is_full() {
-                self.commit()?;
+            if !holds {
+                empty.push(group);
             }
         }
-        if !holds {
+        for group in empty {
             self.append(Fact::TopicVanished { topic, group });
         }
         Ok(())
@@ -399,7 +429,7 @@ impl Fresh {
 
     fn run(
         &mut self,
-        (topic, group): (TopicNumber, GroupNumber),
+        (topic, group, except): (TopicNumber, GroupNumber, Vec<GroupNumber>),
         (priority, first): (Priority, Sequence),
         Kept { run, due, death }: Kept,
         block: Bytes,
@@ -408,7 +438,7 @@ impl Fresh {
         let (count, sizes) = (ends.len() as u32, Sizes::from_ends(ends));
         self.append(Fact::Published {
             topic,
-            except: Vec::new(),
+            except,
             priority,
             first,
             count,
@@ -437,6 +467,30 @@ impl Fresh {
             self.opened.committer.sync()?;
         }
         Ok(())
+    }
+}
+
+/// Old topics by their names, and by the new groups that have something of them.
+struct Topics {
+    homes: BTreeMap<TopicNumber, (NamespaceNumber, TopicName)>,
+    /// Those of which no record tells the name: the one that they are given.
+    nameless: BTreeMap<TopicNumber, TopicName>,
+    all: BTreeMap<(NamespaceNumber, TopicName), BTreeMap<GroupNumber, Vec<Topic>>>,
+}
+
+impl Topics {
+    /// Puts what a group held, or what those called `default` held of all namespaces.
+    fn put(&mut self, group: Option<(GroupNumber, NamespaceNumber)>, held: Held) {
+        for (number, topic) in held.topics.into_iter().filter(|(_, topic)| !topic.runs.is_empty()) {
+            let home = self.homes.get(&number).cloned().unwrap_or_else(|| {
+                let name = format!("salvaged/{}", number.0);
+                let name = TopicName::try_from(name.as_str()).expect("a good name");
+                self.nameless.insert(number, name.clone());
+                (group.map_or(0, |(_, namespace)| namespace), name)
+            });
+            let group = group.map_or(group_of(home.0), |(group, _)| group);
+            self.all.entry(home).or_default().entry(group).or_default().push(topic);
+        }
     }
 }
 

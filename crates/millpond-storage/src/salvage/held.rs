@@ -1,35 +1,28 @@
-//! Which messages a journal still holds, as far as its records tell.
+//! Which messages a group still has to do, as far as a journal's records tell.
 //!
 //! Records may be missing before, between and behind those that are read, so nothing here is certain to fit what came
-//! before: a lease that nobody has heard of ends nothing, a topic may have no name. Where the records leave it open
-//! whether a message has ended, it has not.
+//! before: a lease that nobody has heard of ends nothing. Where the records leave it open whether a message has ended, it
+//! has not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millpond_core::fact::{DeadReason, Fact, GroupNumber, Letter, NamespaceNumber, Victims};
+use millpond_core::fact::{CopiedRun, DeadReason, Fact, Letter, Victims};
 use millpond_core::page::{DeadPage, RunPage};
 use millpond_types::block::Sizes;
-use millpond_types::{
-    GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Sequence, TopicName, TopicNumber, WallTime,
-};
+use millpond_types::{LeaseNumber, Priority, Sequence, TopicNumber, WallTime};
 
 /// See the module.
 #[derive(Default)]
 pub struct Held {
-    pub namespaces: BTreeMap<NamespaceNumber, (NamespaceName, Policy, Rules)>,
     pub topics: BTreeMap<TopicNumber, Topic>,
     /// Above every number that is known to have been given out.
     pub floor: u64,
-    /// Groups that are not called `default`. What they held is not brought back.
-    others: BTreeSet<GroupNumber>,
 }
 
 /// A topic by its number.
 #[derive(Default)]
 pub struct Topic {
-    /// Its namespace and its name, where a record tells.
-    pub home: Option<(NamespaceNumber, TopicName)>,
     /// By their first message; no two overlap.
     pub runs: BTreeMap<(Priority, Sequence), Kept>,
     leases: BTreeMap<LeaseNumber, Leased>,
@@ -59,27 +52,19 @@ struct Leased {
 }
 
 impl Held {
-    /// Takes note of a fact. `position` is where its block stands.
+    /// Takes note of a fact that is about the group, or about all. `position` is where its block stands.
     pub fn note(&mut self, fact: Fact, position: u64) {
-        if self.is_of_another_group(&fact) {
-            return;
-        }
         match fact {
-            Fact::GroupCreated { group, name, .. } => {
-                if name != GroupName::default() {
-                    self.others.insert(group);
+            Fact::Raised { floor } => self.floor = self.floor.max(floor),
+            Fact::TopicCreated { topic, floor, lease, .. } => {
+                self.floor = self.floor.max(floor).max(lease.0);
+                self.topic(topic);
+            }
+            Fact::Copied { topic, messages, .. } => {
+                for CopiedRun { priority, run, due } in messages {
+                    self.keep(topic, priority, Kept { run, due, death: None });
                 }
             }
-            Fact::NamespaceSet { number, name, policy, rules, .. } => {
-                self.namespaces.insert(number, (name, policy, rules));
-            }
-            Fact::NamespaceDeleted { number } => _ = self.namespaces.remove(&number),
-            Fact::Raised { floor } => self.floor = self.floor.max(floor),
-            Fact::TopicCreated { topic, namespace, name, floor, lease, .. } => {
-                self.floor = self.floor.max(floor).max(lease.0);
-                self.topic(topic).home = Some((namespace, name));
-            }
-            Fact::TopicRecalled { topic, namespace, name, .. } => self.topic(topic).home = Some((namespace, name)),
             Fact::TopicVanished { topic, .. } => self.vanished(topic),
             Fact::Published { topic, priority, first, count, published, due, expires, sizes, .. } => {
                 let expires = expires.unwrap_or(WallTime::NEVER);
@@ -124,7 +109,10 @@ impl Held {
             Fact::DeadMoved { letter, .. } => self.letter_moved(*letter, position),
             // What they say is not about messages, or goes with what is lost.
             Fact::Created { .. }
-            | Fact::Copied { .. }
+            | Fact::NamespaceSet { .. }
+            | Fact::NamespaceDeleted { .. }
+            | Fact::GroupCreated { .. }
+            | Fact::TopicRecalled { .. }
             | Fact::GroupReached { .. }
             | Fact::GroupStarted { .. }
             | Fact::TopicsSettled { .. }
@@ -148,16 +136,6 @@ impl Held {
             | Fact::Ripened { .. }
             | Fact::Forgotten { .. } => {}
         }
-    }
-
-    /// What other groups have done with messages says nothing of what `default` has still to do.
-    fn is_of_another_group(&self, fact: &Fact) -> bool {
-        let group = match fact {
-            Fact::Redriven { letter, .. } | Fact::DeadPurged { letter } => Some(letter.group),
-            Fact::DeadMoved { letter, .. } => Some(letter.group),
-            fact => fact.topic().and_then(|(_, group)| group),
-        };
-        group.is_some_and(|group| self.others.contains(&group))
     }
 
     fn topic(&mut self, number: TopicNumber) -> &mut Topic {
@@ -185,19 +163,15 @@ impl Held {
     }
 
     fn letter_moved(&mut self, letter: DeadPage, position: u64) {
-        let DeadPage { namespace, topic, id, run, reason, detail, died, .. } = letter;
-        let of = self.topic(id.topic);
-        of.home.get_or_insert((namespace, topic));
-        of.take(id.priority, id.sequence, 1);
+        let DeadPage { id, run, reason, detail, died, .. } = letter;
+        self.topic(id.topic).take(id.priority, id.sequence, 1);
         let run = RunPage { position, ..run };
         let death = Some(Death { reason, detail, at: died });
         self.keep(id.topic, id.priority, Kept { run, due: None, death });
     }
 
     fn end_letter(&mut self, letter: &Letter) {
-        let topic = self.topic(letter.id.topic);
-        topic.home.get_or_insert_with(|| (letter.namespace, letter.topic.clone()));
-        topic.take(letter.id.priority, letter.id.sequence, 1);
+        self.topic(letter.id.topic).take(letter.id.priority, letter.id.sequence, 1);
     }
 
     /// Nothing was left of a topic, whatever we know of the ends of its messages; its dead letters live apart.
