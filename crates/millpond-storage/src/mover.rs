@@ -14,6 +14,7 @@ mod pass;
 mod victims;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millpond_core::command::Command;
 
@@ -23,12 +24,16 @@ use crate::store::LayeredStore;
 use crate::tree::TreeError;
 use crate::{ReadError, Reader};
 use pass::Pass;
+use victims::{Means, Victims};
 
 /// Bytes that a directory may take beyond what is alive, however little that is: segments are not worth emptying one by
 /// one, and a checkpoint's worth of them waits for the next checkpoint.
 pub const SLACK: u64 = 1024 * 1024 * 1024;
 /// Bytes of messages that are moved at a time: a turn of the writer takes little longer for them.
 const BATCH_BYTES: usize = 256 * 1024;
+/// While the disk is full, a pass moves so large a part of a segment: what it is stored in is the reserve, and that is for what
+/// ends messages.
+const OF_RESERVE: u64 = 4;
 /// Moves at a time, for messages that are small.
 const BATCH_MOVES: usize = 512;
 
@@ -39,6 +44,8 @@ pub struct Mover {
     reader: Reader,
     slack: u64,
     pass: Option<Pass>,
+    /// Whether the pass was begun while the disk was full.
+    is_short: bool,
 }
 
 /// What a directory takes, in bytes.
@@ -65,7 +72,7 @@ pub struct Moves {
 
 impl Mover {
     pub(crate) fn new(shared: Arc<Shared>, store: LayeredStore, reader: Reader, slack: u64) -> Mover {
-        Mover { shared, store, reader, slack, pass: None }
+        Mover { shared, store, reader, slack, pass: None, is_short: false }
     }
 
     /// Looks at some entries, or reads some messages. A pass whose entries cannot be read is over, and the next step begins
@@ -81,6 +88,11 @@ impl Mover {
 
     fn look(&mut self) -> Result<Moves, TreeError> {
         let mut moves = Moves::default();
+        let is_short = self.shared.spares.disk_full.load(Ordering::Acquire);
+        if is_short && !std::mem::replace(&mut self.is_short, is_short) {
+            // What it would move may be more than there is room for.
+            self.pass = None;
+        }
         let Some(pass) = &mut self.pass else {
             let victims = self.victims();
             moves.rests = victims.is_empty();
@@ -115,10 +127,12 @@ impl Mover {
         Space::of(&self.shared.segments.all(), self.store.tree().stats().bytes, self.slack)
     }
 
-    fn victims(&self) -> victims::Victims {
-        let checkpoint = self.shared.checkpoint.load(std::sync::atomic::Ordering::Acquire);
-        let tree = self.store.tree().stats().bytes;
-        victims::choose(&self.shared.segments.all(), checkpoint, tree, self.slack)
+    fn victims(&mut self) -> Victims {
+        let checkpoint = self.shared.checkpoint.load(Ordering::Acquire);
+        self.is_short = self.shared.spares.disk_full.load(Ordering::Acquire);
+        let room = if self.is_short { self.shared.segment_bytes / OF_RESERVE } else { u64::MAX };
+        let means = Means { tree: self.store.tree().stats().bytes, slack: self.slack, room };
+        victims::choose(&self.shared.segments.all(), checkpoint, means)
     }
 }
 

@@ -12,6 +12,7 @@
 //! that ends it there. All groups share its body, so a segment is needed while it holds anything for any of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millpond_core::fact::GroupNumber;
 use millpond_core::output::Extent;
@@ -30,9 +31,10 @@ struct Held {
 /// The end of a segment in which the journal may go on.
 pub const OPEN: u64 = u64::MAX;
 
-/// What a segment holds for each group. Few of them, and most directories have one.
+/// What a segment holds for each group. Few of them, and most directories have one; but there may be thousands, so clones
+/// share them until one changes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ByGroup(Vec<(GroupNumber, u64)>);
+pub struct ByGroup(Arc<Vec<(GroupNumber, u64)>>);
 
 /// Bytes of an entry.
 const ENTRY: usize = 28;
@@ -43,7 +45,8 @@ impl ByGroup {
         self.0.is_empty()
     }
 
-    /// What the group needs that needs the most: about what is alive, for most messages are in all groups or in none.
+    /// What the group needs that needs the most: about what is alive, for most messages are in all groups or in none. Where
+    /// groups need different messages, what they need is moved group by group, and then lies so.
     pub fn most(&self) -> u64 {
         self.0.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0)
     }
@@ -53,9 +56,10 @@ impl ByGroup {
         if bytes == 0 {
             return;
         }
-        match self.0.binary_search_by_key(&group, |(of, _)| *of) {
-            Ok(at) => self.0[at].1 += bytes,
-            Err(at) => self.0.insert(at, (group, bytes)),
+        let groups = Arc::make_mut(&mut self.0);
+        match groups.binary_search_by_key(&group, |(of, _)| *of) {
+            Ok(at) => groups[at].1 += bytes,
+            Err(at) => groups.insert(at, (group, bytes)),
         }
     }
 
@@ -64,9 +68,10 @@ impl ByGroup {
     pub fn take(&mut self, group: GroupNumber, bytes: u64) -> bool {
         let Ok(at) = self.0.binary_search_by_key(&group, |(of, _)| *of) else { return bytes == 0 };
         let Some(left) = self.0[at].1.checked_sub(bytes) else { return false };
+        let groups = Arc::make_mut(&mut self.0);
         match left {
-            0 => _ = self.0.remove(at),
-            _ => self.0[at].1 = left,
+            0 => _ = groups.remove(at),
+            _ => groups[at].1 = left,
         }
         true
     }
@@ -128,7 +133,7 @@ impl LiveBytes {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (base, Held { end, groups }) in &self.0 {
-            for (group, of_group) in &groups.0 {
+            for (group, of_group) in groups.0.iter() {
                 bytes.extend_from_slice(&base.to_le_bytes());
                 bytes.extend_from_slice(&end.to_le_bytes());
                 bytes.extend_from_slice(&group.to_le_bytes());

@@ -22,6 +22,17 @@ impl Victims {
     }
 }
 
+/// What there is to go by.
+#[derive(Clone, Copy)]
+pub struct Means {
+    /// Bytes of the tree.
+    pub tree: u64,
+    /// Bytes that a directory may take beyond what is alive.
+    pub slack: u64,
+    /// Bytes that may be written.
+    pub room: u64,
+}
+
 /// One of so many bytes of a segment is little: to store it once more costs next to nothing.
 const LITTLE: u64 = 1024;
 /// A pass over the tree for segments that hold little is worth it where they take more than a quarter of what the tree
@@ -32,7 +43,8 @@ const WORTH: u64 = 4;
 /// Chooses the segments that hold the least, as many as bring a directory down to its bound, and sooner those that hold
 /// little, when they are worth it. Only what lies before a checkpoint is known to whoever looks for it. Segments that hold
 /// nothing go without that.
-pub fn choose(segments: &[Segment], checkpoint: u64, tree: u64, slack: u64) -> Victims {
+pub fn choose(segments: &[Segment], checkpoint: u64, means: Means) -> Victims {
+    let Means { tree, slack, mut room } = means;
     let Space { mut total, bound, .. } = Space::of(segments, tree, slack);
     let ends = segments.iter().skip(1).map(|next| next.base);
     let old = segments.iter().zip(ends).filter(|(_, end)| *end <= checkpoint);
@@ -45,11 +57,13 @@ pub fn choose(segments: &[Segment], checkpoint: u64, tree: u64, slack: u64) -> V
     let is_worth_it = bytes(&pinned[..few]) > slack.max(tree) / WORTH;
     let mut victims = Victims::default();
     for (index, (segment, end)) in pinned.into_iter().enumerate() {
-        if total <= bound && !(is_worth_it && index < few) {
+        let needed = segment.live.most();
+        if total <= bound && !(is_worth_it && index < few) || needed > room {
             break;
         }
         // What it holds is written once more.
-        total -= segment.bytes - segment.live.most();
+        total -= segment.bytes - needed;
+        room -= needed;
         victims.0.insert(segment.base, end);
     }
     victims
@@ -75,6 +89,10 @@ mod tests {
             Segment { base: n * bytes, end: OPEN, name: String::new(), file: file.clone(), bytes, live }
         };
         (0..).zip(live).map(segment).collect()
+    }
+
+    fn choose(segments: &[Segment], checkpoint: u64, tree: u64, slack: u64) -> Victims {
+        super::choose(segments, checkpoint, Means { tree, slack, room: u64::MAX })
     }
 
     fn chosen(live: &[u64], checkpoint: u64, tree: u64, slack: u64) -> Vec<u64> {
@@ -105,6 +123,15 @@ mod tests {
         assert_eq!(numbers(&[4, 4000, 5, 4000, 0], 0, 1 << 14), [0; 0], "4 KiB are not");
         assert_eq!(numbers(&[4, 4000, 4, 4000, 0], 1 << 15, 1 << 14), [0; 0], "nor are 8 of a tree of 32");
         assert_eq!(numbers(&[4, 4000, 4, 4000, 4], (1 << 15) - 4, 1 << 14), [0, 2], "the last is in use");
+    }
+
+    #[test]
+    fn no_more_is_emptied_than_there_is_room_for_what_it_holds() {
+        let segments = segments(&[10, 3, 20, 5, 50]);
+        let chosen = |room| super::choose(&segments, 500, Means { tree: 0, slack: 0, room });
+        let bases = |room| chosen(room).0.into_keys().collect::<Vec<_>>();
+        assert_eq!(bases(u64::MAX), [0, 100, 200, 300]);
+        assert_eq!([bases(18), bases(17), bases(2)], [vec![0, 100, 300], vec![100, 300], vec![]]);
     }
 
     #[test]
