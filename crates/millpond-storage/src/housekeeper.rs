@@ -32,10 +32,10 @@ const SCRUB_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 pub enum Trouble {
     /// Old bytes are damaged.
     Damage(Damage),
-    /// Checkpoints are not merged: the tree grows, and reads of it take longer, until that is mended.
-    Compaction(TreeError),
-    /// The tree is damaged where only merges have come so far, and cannot be made anew: a read of that place ends the broker,
-    /// and the next start is refused.
+    /// The tree cannot be merged, and it grows, and reads of it take longer, until that is mended; or the scrub cannot read it.
+    Tree(TreeError),
+    /// The tree is damaged where only merges and the scrub have come so far, and cannot be made anew: a read of that place
+    /// ends the broker, and the next start is refused.
     Checkpoint(Failure),
 }
 
@@ -70,14 +70,8 @@ impl Housekeeper {
                 continue;
             }
             self.shared.bell.wait(AGAIN);
-            match self.compactor.as_ref().and_then(Compactor::take_failure) {
-                None => {}
-                Some(TreeError::Damaged(what)) => {
-                    let failure = self.shared.damaged(self.store.tree().as_ref(), what);
-                    self.shared.check()?;
-                    tell(Trouble::Checkpoint(failure));
-                }
-                Some(error) => tell(Trouble::Compaction(self.store.tree().named(error))),
+            if let Some(error) = self.compactor.as_ref().and_then(Compactor::take_failure) {
+                tell(self.trouble_of(error)?);
             }
             let now = Instant::now();
             if now >= scrub_at {
@@ -86,6 +80,7 @@ impl Housekeeper {
                 match self.scrub() {
                     Scrubbed::Piece => {}
                     Scrubbed::Damaged(damage) => tell(Trouble::Damage(damage)),
+                    Scrubbed::Checkpoint(error) => tell(self.trouble_of(error)?),
                     Scrubbed::Pass => scrub_at = now + SCRUB_AGAIN,
                 }
             }
@@ -95,7 +90,16 @@ impl Housekeeper {
 
     /// Reads a piece of old bytes and compares it with its checksums.
     pub fn scrub(&mut self) -> Scrubbed {
-        self.scrub.step(&self.shared)
+        self.scrub.step(&self.shared, self.store.tree().as_ref())
+    }
+
+    /// What it is that a merge or the scrub has met in the tree; a failure where the broker stops for it.
+    pub(crate) fn trouble_of(&self, error: TreeError) -> Result<Trouble, Failure> {
+        let tree = self.store.tree();
+        let TreeError::Damaged(what) = error else { return Ok(Trouble::Tree(tree.named(error))) };
+        let failure = self.shared.damaged(tree.as_ref(), what);
+        self.shared.check()?;
+        Ok(Trouble::Checkpoint(failure))
     }
 
     /// A step of keeping the tree in order, which [`Housekeeper::run`] lets a thread of its own take; false if there was none to take.

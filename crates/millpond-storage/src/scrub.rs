@@ -3,20 +3,32 @@
 //!
 //! A pass goes through the segments from the oldest to the one before the last, batch by batch, in pieces. Whatever was
 //! written stays as it was until its segment goes, so a batch that is not valid any more is damage. Behind it the batches of
-//! its segment cannot be found, and the pass goes on in the next.
+//! its segment cannot be found, and the pass goes on in the next. Then it goes through the tables of the checkpoint, a table
+//! at a time, those that a merge makes meanwhile included; the first that is damaged ends it, for then the checkpoint is.
 
 use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
 use crate::journal::shared::Shared;
+use crate::tree::{Tree, TreeError};
 
 /// Bytes that are read at once, about.
 const PIECE: u64 = 4 * 1024 * 1024;
 
 /// Where a pass is.
-#[derive(Default)]
-pub struct Scrub {
-    /// The next batch; everything before it was read.
-    position: u64,
+pub struct Scrub(Place);
+
+/// Behind what was read.
+enum Place {
+    /// The position of the next batch.
+    Journal(u64),
+    /// The number of the last table.
+    Checkpoint(Option<u64>),
+}
+
+impl Default for Scrub {
+    fn default() -> Self {
+        Scrub(Place::Journal(0))
+    }
 }
 
 /// What reading a piece came to.
@@ -26,6 +38,8 @@ pub enum Scrubbed {
     Piece,
     /// It is not.
     Damaged(Damage),
+    /// A table of the checkpoint is not, or cannot be read, and the next piece is the last.
+    Checkpoint(TreeError),
     /// That was the last one: the next piece is the first of another pass.
     Pass,
 }
@@ -47,16 +61,23 @@ pub struct Damage {
 
 impl Scrub {
     /// Reads a piece.
-    pub fn step(&mut self, shared: &Shared) -> Scrubbed {
+    pub fn step(&mut self, shared: &Shared, tree: &dyn Tree) -> Scrubbed {
+        match self.0 {
+            Place::Journal(position) => self.read_journal(position, shared),
+            Place::Checkpoint(behind) => self.read_table(behind, tree),
+        }
+    }
+
+    fn read_journal(&mut self, position: u64, shared: &Shared) -> Scrubbed {
         let segments = shared.segments.all();
-        let Some(segment) = segments.iter().find(|segment| segment.end > self.position && segment.end != OPEN) else {
-            self.position = 0;
-            return Scrubbed::Pass;
+        let Some(segment) = segments.iter().find(|segment| segment.end > position && segment.end != OPEN) else {
+            self.0 = Place::Checkpoint(None);
+            return Scrubbed::Piece;
         };
-        let from = self.position.max(segment.base);
+        let from = position.max(segment.base);
         let mut scan = Scan::new(segment, shared.directory, from, 0);
         let what = loop {
-            self.position = scan.position;
+            self.0 = Place::Journal(scan.position);
             if scan.position >= (from + PIECE).min(segment.end) {
                 return Scrubbed::Piece;
             }
@@ -70,7 +91,21 @@ impl Scrub {
             }
         };
         let damage = Damage { file: shared.disk.place(&segment.name), offset: segment.offset(scan.position), what };
-        self.position = segment.end;
+        self.0 = Place::Journal(segment.end);
         Scrubbed::Damaged(damage)
+    }
+
+    fn read_table(&mut self, behind: Option<u64>, tree: &dyn Tree) -> Scrubbed {
+        let verified = tree.verify_next(behind);
+        self.0 = match verified {
+            Ok(None) => Place::Journal(0),
+            Ok(read) => Place::Checkpoint(read),
+            Err(_) => Place::Checkpoint(Some(u64::MAX)),
+        };
+        match verified {
+            Ok(None) => Scrubbed::Pass,
+            Ok(Some(_)) => Scrubbed::Piece,
+            Err(error) => Scrubbed::Checkpoint(error),
+        }
     }
 }

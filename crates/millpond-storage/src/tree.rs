@@ -63,8 +63,18 @@ pub trait Tree: Send + Sync {
     /// What it holds and has done.
     fn stats(&self) -> TreeStats;
 
+    /// Reads the table with the lowest number above one, the very lowest where that is none, and compares it with its
+    /// checksum. Its number, or none where there is no more.
+    fn verify_next(&self, behind: Option<u64>) -> Result<Option<u64>, TreeError>;
+
     /// Reads every byte and compares it with its checksum.
-    fn verify(&self) -> Result<(), TreeError>;
+    fn verify(&self) -> Result<(), TreeError> {
+        let mut behind = None;
+        while let Some(table) = self.verify_next(behind)? {
+            behind = Some(table);
+        }
+        Ok(())
+    }
 
     /// What an error of a read or of a step of tidying up is, with the file by its name, where that can be found out: it may
     /// take reading all of them.

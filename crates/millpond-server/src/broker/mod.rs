@@ -183,8 +183,8 @@ impl Broker {
         let housekeeper = thread::Builder::new().name("housekeeper".into()).spawn(move || {
             let kept = housekeeper.run(|trouble| match trouble {
                 Trouble::Damage(damage) => tracing::error!(file = damage.file, offset = damage.offset, "{damage}"),
-                Trouble::Compaction(error) => {
-                    tracing::error!(%error, "checkpoints are not merged; the tree grows until that is mended, and it is tried again");
+                Trouble::Tree(error) => {
+                    tracing::error!(%error, "the checkpoint cannot be merged or read through; it grows until that is mended, and it is tried again");
                 }
                 Trouble::Checkpoint(failure) => {
                     tracing::error!(%failure, "the checkpoint is damaged; the broker goes on until it needs what is damaged");

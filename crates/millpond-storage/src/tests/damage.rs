@@ -461,6 +461,7 @@ fn pass(opened: &mut Opened<Tape>) -> Vec<(String, u64)> {
         match opened.housekeeper.scrub() {
             Scrubbed::Piece => {}
             Scrubbed::Damaged(damage) => found.push((damage.file, damage.offset)),
+            Scrubbed::Checkpoint(error) => panic!("{error}"),
             Scrubbed::Pass => return found,
         }
     }

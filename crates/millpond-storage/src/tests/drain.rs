@@ -81,8 +81,8 @@ impl Tree for Counting {
         self.tree.stats()
     }
 
-    fn verify(&self) -> Result<(), TreeError> {
-        self.tree.verify()
+    fn verify_next(&self, behind: Option<u64>) -> Result<Option<u64>, TreeError> {
+        self.tree.verify_next(behind)
     }
 
     fn weigh(&self, range: &Range) -> Result<u64, TreeError> {

@@ -191,8 +191,8 @@ fn where_a_segment_ended_is_known_though_the_next_one_is_gone() {
         loop {
             match opened.housekeeper.scrub() {
                 Scrubbed::Piece => {}
-                Scrubbed::Damaged(damage) => panic!("{damage}"),
                 Scrubbed::Pass => break,
+                other => panic!("{other:?}"),
             }
         }
         // A checkpoint, and a crash before what nobody needs any more is taken back.

@@ -17,7 +17,7 @@ use crate::damaged::NOTE;
 use crate::disk::Disk;
 use crate::tree::TreeError;
 use crate::twin::{SECTOR, TwinDisk};
-use crate::{Failure, OpenError, Opened, Trouble, Verdict, open};
+use crate::{Failure, OpenError, Opened, Scrubbed, Trouble, Verdict, open};
 
 const TOPICS: u32 = 5_000;
 
@@ -56,6 +56,19 @@ fn meet_in_a_read(opened: &Opened) -> Failure {
     let error = opened.store.read(vec![Want::Range(everything)]).err().expect("a block is damaged");
     assert!(matches!(error, TreeError::Damaged(_)), "{error}");
     opened.appender.unreadable(error)
+}
+
+/// What the scrub comes to, whose pass ends there.
+fn meet_in_the_scrub(opened: &mut Opened) -> Result<Trouble, Failure> {
+    let error = loop {
+        match opened.housekeeper.scrub() {
+            Scrubbed::Piece => {}
+            Scrubbed::Checkpoint(error) => break error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(opened.housekeeper.scrub(), Scrubbed::Pass));
+    opened.housekeeper.trouble_of(error)
 }
 
 /// What the housekeeper comes to, and what it tells meanwhile, until the committer is dropped at the first it tells.
@@ -119,22 +132,27 @@ fn is_named(failure: &impl ToString, table: &Path) {
 
 #[test]
 fn damage_that_is_met_is_mended_by_the_next_start() {
-    for by_a_merge in [false, true] {
+    for by in ["a read", "a merge", "the scrub"] {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path();
         let expected = made(place, false);
         let (table, _) = damage(place);
-        let opened = open_at(place).unwrap();
+        let mut opened = open_at(place).unwrap();
         assert!(opened.report.checkpoint > 0 && opened.report.rebuilt.is_none(), "no start sees it");
-        let failure = match by_a_merge {
-            false => {
+        let failure = match by {
+            "a read" => {
                 let failure = meet_in_a_read(&opened);
                 let (verdict, told) = inspect(place);
                 assert!(verdict == Verdict::Damaged && told.contains("in use") && told.contains(NOTE), "{told}");
                 drop(opened);
                 failure
             }
-            true => keep_house(opened).0.expect_err("while the journal is still whole, it is time to stop"),
+            "a merge" => keep_house(opened).0.expect_err("while the journal is still whole, it is time to stop"),
+            _ => {
+                let failure = meet_in_the_scrub(&mut opened).expect_err("likewise");
+                drop(opened);
+                failure
+            }
         };
         is_named(&failure, &table);
         says(&failure, &["Restart the broker", "made anew"], &["--salvage"]);

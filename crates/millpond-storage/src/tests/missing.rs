@@ -199,6 +199,7 @@ fn scrub(housekeeper: &mut Housekeeper) -> Vec<String> {
         match housekeeper.scrub() {
             Scrubbed::Piece => {}
             Scrubbed::Damaged(damage) => found.push(damage.to_string()),
+            Scrubbed::Checkpoint(error) => panic!("{error}"),
             Scrubbed::Pass => return found,
         }
     }

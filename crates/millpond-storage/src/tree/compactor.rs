@@ -10,8 +10,10 @@ use crate::sync::{Condvar, Mutex, PoisonError, lock};
 
 /// The longest sleep between two steps: that long after the last commit tombstones are looked at.
 const IDLE: Duration = Duration::from_secs(1);
-/// Sleep after a failed step. What fails for want of space or for damage fails again, and each try costs something.
+/// Sleep after a failed step, twice as long after each further one, up to the longest. What fails for want of space or for
+/// damage fails again, and each try costs something: the space, for as long as it takes, if nothing else.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
+const AFTER_FAILURES: Duration = Duration::from_secs(5 * 60);
 
 /// Takes steps of compaction for as long as it is kept.
 pub struct Compactor {
@@ -30,18 +32,24 @@ struct Shared {
 struct State {
     closing: bool,
     woken: bool,
-    /// Whether the last step failed.
-    is_failing: bool,
+    /// How many steps in a row have failed.
+    failing: u32,
     failure: Option<TreeError>,
 }
 
 impl State {
     /// Takes note of how a step ended: of failures in a row the first is told.
     fn ended(&mut self, failure: Option<TreeError>) {
-        let failed_before = std::mem::replace(&mut self.is_failing, failure.is_some());
-        if !failed_before && failure.is_some() {
+        let failing = if failure.is_some() { self.failing.saturating_add(1) } else { 0 };
+        if std::mem::replace(&mut self.failing, failing) == 0 && failing > 0 {
             self.failure = failure;
         }
+    }
+
+    /// How long to sleep after a step that failed.
+    fn pause(&self) -> Duration {
+        let before = self.failing.saturating_sub(1);
+        AFTER_FAILURE.saturating_mul(2u32.saturating_pow(before)).min(AFTER_FAILURES)
     }
 }
 
@@ -91,7 +99,10 @@ impl Shared {
             match did_any {
                 Some(true) => {}
                 Some(false) => self.sleep(IDLE, |state| state.woken || state.closing),
-                None => self.sleep(AFTER_FAILURE, |state| state.closing),
+                None => {
+                    let pause = lock(&self.state).pause();
+                    self.sleep(pause, |state| state.closing);
+                }
             }
         }
     }
@@ -117,6 +128,8 @@ mod tests {
         assert!(!ended(None));
         assert!(ended(Some(TreeError::Poisoned)));
         assert!(!ended(Some(TreeError::Poisoned)), "it was told");
+        let pauses = (0..8).map(|failing| State { failing, ..State::default() }.pause().as_secs());
+        assert_eq!(pauses.collect::<Vec<_>>(), [10, 10, 20, 40, 80, 160, 300, 300]);
         assert!(!ended(None));
         assert!(ended(Some(TreeError::Poisoned)), "it had been mended in between");
     }

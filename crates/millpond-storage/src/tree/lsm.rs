@@ -246,6 +246,27 @@ impl LsmTree {
             && tombstones * TOMBSTONES_SHARE >= self.tree.approximate_len() as u64
     }
 
+    /// Takes a step, behind which nothing is left of what it has not come to an end with: where there is no space, others
+    /// need it. Nobody else may be compacting.
+    fn attempt(&self, step: impl FnOnce() -> Result<bool, TreeError>) -> Result<bool, TreeError> {
+        self.tidy_up()?;
+        let stepped = step();
+        if stepped.is_err() {
+            self.leftovers.store(true, Ordering::Relaxed);
+            // Where this fails too, or a commit goes on, the next one tries again.
+            let _ = self.tidy_up();
+        }
+        stepped
+    }
+
+    /// Removes what failed writes have left behind, unless somebody is committing.
+    fn tidy_up(&self) -> Result<(), TreeError> {
+        match self.committing.try_lock() {
+            Ok(committing) if !committing.poisoned => self.remove_leftovers(),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes what failed writes have left behind. Nobody else may be writing.
     fn remove_leftovers(&self) -> Result<(), TreeError> {
         if !self.leftovers.load(Ordering::Relaxed) {
@@ -344,12 +365,7 @@ impl Tree for LsmTree {
 
     fn compact_step(&self) -> Result<bool, TreeError> {
         let _compacting = lock(&self.compacting);
-        if let Ok(committing) = self.committing.try_lock()
-            && !committing.poisoned
-        {
-            self.remove_leftovers()?;
-        }
-        self.step().inspect_err(|_| self.leftovers.store(true, Ordering::Relaxed))
+        self.attempt(|| self.step())
     }
 
     fn sweep(&self) -> Result<bool, TreeError> {
@@ -358,9 +374,7 @@ impl Tree for LsmTree {
             return Ok(false);
         }
         self.sweeper.set_runs(self.tree.l0_run_count());
-        let swept = self.tree.major_compact(TABLE_BYTES, NEWEST).map_err(TreeError::from);
-        swept.inspect_err(|_| self.leftovers.store(true, Ordering::Relaxed))?;
-        Ok(true)
+        self.attempt(|| Ok(self.tree.major_compact(TABLE_BYTES, NEWEST).map(|()| true)?))
     }
 
     fn hurry(&self, is_waited_for: bool) {
@@ -387,13 +401,19 @@ impl Tree for LsmTree {
         }
     }
 
-    fn verify(&self) -> Result<(), TreeError> {
+    fn verify_next(&self, behind: Option<u64>) -> Result<Option<u64>, TreeError> {
         let _reading = self.reading();
         let version = self.tree.current_version();
-        version.iter_tables().try_for_each(|table| verify_table(&self.files.table(table.id()), table.checksum()))
+        let others = version.iter_tables().filter(|table| behind.is_none_or(|behind| table.id() > behind));
+        let Some(next) = others.min_by_key(|table| table.id()) else { return Ok(None) };
+        verify_table(&self.files.table(next.id()), next.checksum())?;
+        Ok(Some(next.id()))
     }
 
     fn named(&self, error: TreeError) -> TreeError {
+        if matches!(error, TreeError::Full(_)) {
+            return error;
+        }
         let is_one = |other: &TreeError| std::mem::discriminant(other) == std::mem::discriminant(&error);
         if let Some(named) = self.verify().err().filter(is_one) {
             return named;

@@ -90,9 +90,9 @@ impl Tree for TwinTree {
         self.tree.stats()
     }
 
-    fn verify(&self) -> Result<(), TreeError> {
+    fn verify_next(&self, behind: Option<u64>) -> Result<Option<u64>, TreeError> {
         let _reached = self.reach()?;
-        self.tree.verify()
+        self.tree.verify_next(behind)
     }
 
     fn weigh(&self, range: &Range) -> Result<u64, TreeError> {

@@ -1,11 +1,12 @@
 //! Space that is short, and space that comes back: what happens to topics that do not fit into memory, and to the few
 //! messages that would pin a segment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use millpond_client::{Batch, Client, Level, Message, NamespaceName};
+use millpond_storage::tree::{CommitHead, LsmTree, Tree, TreeError, TreeOptions};
 use tempfile::TempDir;
 
 use crate::broker::{Broker, serve};
@@ -47,6 +48,61 @@ fn a_disk_that_fills_under_a_checkpoint_loses_no_topic() {
     let left = stored.topics.len();
     take(&broker, left, &mut stored);
     assert_eq!(broker.counts("default")["unfinished"], 0);
+}
+
+/// A merge needs room for what it merges beside what there is. Without it everything stays as it was, and it is made up for
+/// when there is room.
+#[test]
+fn a_disk_that_fills_under_a_merge_loses_no_entry() {
+    let Some(disk) = SmallDisk::mount(64) else { return };
+    let place = disk.path("tree");
+    let open = || LsmTree::open(&place, TreeOptions::default()).unwrap();
+    let tree = open();
+    let mut random = 1u64;
+    let mut value = || {
+        // Of no use to who would make it smaller.
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as u8
+        };
+        (0..1024).map(|_| next()).collect::<Vec<u8>>()
+    };
+    let mut expected = BTreeMap::new();
+    for position in 0..6 {
+        let run: BTreeMap<Vec<u8>, Vec<u8>> = (0..2000u32).map(|n| (key(n * 6 + position), value())).collect();
+        let mut changes = run.iter().map(|(key, value)| (&key[..], Some(&value[..])));
+        tree.commit(&CommitHead { position: position.into(), ..CommitHead::default() }, &mut changes).unwrap();
+        expected.extend(run);
+    }
+    let is_whole = |tree: &LsmTree| {
+        let keys: Vec<_> = expected.keys().cloned().collect();
+        let found = tree.get_many(&keys).unwrap();
+        assert!(expected.values().zip(&found).all(|(value, found)| found.as_deref() == Some(&value[..])));
+        tree.verify().unwrap();
+    };
+    let ballast = disk.path("ballast");
+    fill(&ballast);
+    // The commits have left some of their own, and a merge writes five MiB at least.
+    for _ in 0..3 {
+        assert!(matches!(tree.compact_step(), Err(TreeError::Full(_))), "{:?}", tree.stats());
+        assert_eq!(tree.stats().fresh_runs, 6);
+        is_whole(&tree);
+    }
+    drop(tree);
+    let tree = open();
+    is_whole(&tree);
+    std::fs::remove_file(&ballast).unwrap();
+    while tree.compact_step().unwrap() {}
+    let stats = tree.stats();
+    assert!(stats.fresh_runs < 6, "{stats:?}");
+    is_whole(&tree);
+    let files = std::fs::read_dir(place.join("tables")).unwrap().count() as u64;
+    assert_eq!(files, stats.tables, "what the merges that failed had written is gone");
+}
+
+/// That of a topic, as far as a tree looks at it.
+fn key(number: u32) -> Vec<u8> {
+    [&[3, 0, 0, 0, 0, 4][..], format!("topic-{number:06}").as_bytes()].concat()
 }
 
 /// What was confirmed and not taken.
