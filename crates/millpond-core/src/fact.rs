@@ -443,7 +443,8 @@ pub enum Fact {
         /// Since when it waits from here on; `None` if it stays as it is.
         since: Option<WallTime>,
     },
-    /// Messages were not stored because one of their topic waits.
+    /// A group was not given messages because one of their topic waits and stands for them, or because as many wait as may,
+    /// and other groups have room.
     Declined {
         /// The topic.
         topic: TopicNumber,

@@ -156,7 +156,8 @@ async fn forward(task: &Task, delivery: &Delivery, to: &TopicAddress, output: Ve
         Ok(forwarded) if forwarded.is_done() => return Decision::Settled,
         Ok(forwarded) if forwarded.is_lost() => {
             say::note(format!("the lease of {} was lost before its output was published; it was not", delivery.id));
-            return Decision::Settled;
+            // There is nothing to give back, and nothing of its run is begun behind it.
+            return Decision::Release { delay: Duration::ZERO };
         }
         Ok(forwarded) => match forwarded.refusal() {
             Some((code, detail)) => (code, detail.to_owned()),

@@ -14,10 +14,11 @@ use crate::command::{Receive, Ticket};
 use crate::decide::Refusal;
 use crate::dispatch::consumer::{Kind, NewConsumer};
 use crate::dispatch::offices::Seat;
-use crate::dispatch::repeats::RepeatKey;
+use crate::dispatch::repeats::{RepeatKey, Repeatable};
 use crate::dispatch::scopes::NoScope;
 use crate::fact::{FactLog, ReturnPlace};
 use crate::output::{LeasedRun, Reply};
+use crate::state::hash;
 
 const NO_REPEAT: &str = "a receive with this request id asked for another group, other topics or more messages: a repeat asks for the same, and every other receive has an id of its own";
 
@@ -37,17 +38,21 @@ impl Core {
         if receive.messages == 0 || receive.bytes == 0 {
             return Err((Code::ArgumentInvalid, "a receive asks for at least one message and one byte".into()));
         }
-        let repeat = receive.request.filter(|_| !receive.at_most_once).map(|request| (namespace, request));
-        if let Some(key) = repeat {
-            let first = self.dispatcher.repeats.waits(key);
-            let leases = self.still_leased(key);
-            let is_of_group = |ticket| self.dispatcher.receive(ticket).is_none_or(|first| first.group == group);
-            let is_asked_for = |run: &LeasedRun| run.receipt.group == group && receive.filter.admits(&run.topic);
+        let filter_hash = || hash::filter_hash(self.state.hash_key, &receive.filter);
+        let repeat =
+            receive.request.map(|request| Repeatable::new((namespace, request), group, filter_hash(), &receive));
+        if let Some(repeat) = repeat {
+            let first = self.dispatcher.repeats.waits(repeat.key);
+            let leases = self.still_leased(repeat.key);
+            let is_asked_for = |run: &LeasedRun| {
+                run.receipt.group == group && receive.filter.admits(&run.topic) && !receive.at_most_once
+            };
             let told: u64 = leases.iter().map(|run| u64::from(run.count)).sum();
-            if !(first.is_none_or(is_of_group) && leases.iter().all(is_asked_for) && told <= receive.messages.into()) {
+            let is_like_first = first.is_none_or(|(_, first)| repeat.repeats(&first));
+            if !(is_like_first && leases.iter().all(is_asked_for) && told <= receive.messages.into()) {
                 return Err((Code::ArgumentInvalid, NO_REPEAT.into()));
             }
-            if let Some(first) = first {
+            if let Some((first, _)) = first {
                 self.withdraw(first);
                 self.reply(first, Reply::Received(Vec::new()));
             }
@@ -107,7 +112,7 @@ impl Core {
 
     pub(super) fn withdraw_request(&mut self, namespace: &NamespaceName, request: RequestId, log: &mut dyn FactLog) {
         let Some(namespace) = self.state.namespaces.number(namespace) else { return };
-        if let Some(first) = self.dispatcher.repeats.waits((namespace, request)) {
+        if let Some((first, _)) = self.dispatcher.repeats.waits((namespace, request)) {
             return self.withdraw(first);
         }
         for run in self.still_leased((namespace, request)) {

@@ -223,10 +223,11 @@ impl Core {
             let Some(room) = rooms.iter().map(|(_, room)| *room).filter(|room| *room > 0).min() else {
                 return push(outcomes, part.count(), topic_full(limit));
             };
-            let except = rooms.into_iter().filter(|(_, room)| *room == 0).map(|(group, _)| group).collect();
+            let full: Vec<_> = rooms.into_iter().filter(|(_, room)| *room == 0).map(|(group, _)| group).collect();
             let fitting = part.split_front(room.min(u64::from(part.count())) as u32);
             let (count, priority) = (fitting.count(), fitting.run.priority);
-            let id = self.store_at(namespace, fitting, (priority, except), terms, log);
+            let id = self.store_at(namespace, fitting, (priority, full.clone()), terms, log);
+            full.into_iter().for_each(|group| self.commit(Fact::Declined { topic: id.topic, group, count }, log));
             push(outcomes, count, PublishOutcome::Queued { id });
         }
     }

@@ -7,7 +7,7 @@ use millpond_types::{Filter, Millis, RunTime, SessionId};
 use crate::command::Ticket;
 use crate::dispatch::living::{self, Client};
 use crate::dispatch::offices::Seat;
-use crate::dispatch::repeats::RepeatKey;
+use crate::dispatch::repeats::Repeatable;
 use crate::dispatch::scope::ScopeSlot;
 use crate::dispatch::scopes::NoScope;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     /// Belongs to a session, under a number.
     Attached { session: SessionId, number: u32 },
     /// Is answered once.
-    Once { ticket: Ticket, until: RunTime, repeat: Option<RepeatKey> },
+    Once { ticket: Ticket, until: RunTime, repeat: Option<Repeatable> },
 }
 
 impl Consumer {
@@ -86,11 +86,6 @@ pub(crate) struct NewConsumer<'a> {
 }
 
 impl Dispatcher {
-    /// A one-shot receive that waits.
-    pub(crate) fn receive(&self, ticket: Ticket) -> Option<&Consumer> {
-        self.receives.get(&ticket).map(|slot| &self.consumers[*slot as usize])
-    }
-
     /// Refused where there is no room for it or for what its filter asks for, its client would leave too little for others, or
     /// not as many prefixes are left.
     pub(crate) fn add(&mut self, new: NewConsumer<'_>, state: &State) -> Result<ConsumerSlot, NoScope> {
@@ -123,8 +118,8 @@ impl Dispatcher {
             Kind::Once { ticket, until, repeat } => {
                 self.waiting.insert((until, slot));
                 self.receives.insert(ticket, slot);
-                if let Some(key) = repeat {
-                    self.repeats.asked(key, ticket);
+                if let Some(receive) = repeat {
+                    self.repeats.asked(ticket, receive);
                 }
             }
         }
@@ -158,8 +153,8 @@ impl Dispatcher {
             Kind::Once { ticket, until, repeat } => {
                 self.waiting.remove(&(until, slot));
                 self.receives.remove(&ticket);
-                if let Some(key) = repeat {
-                    self.repeats.over(key);
+                if let Some(receive) = repeat {
+                    self.repeats.over(receive.key);
                 }
             }
         }

@@ -4,7 +4,7 @@
 //!
 //! A holder is a session. All receives together are one, for nobody knows which of them are of one client. Whoever holds
 //! nothing is always given something, unless what heartbeats have left out takes very much, and what ends as it is delivered
-//! is not counted.
+//! is not counted. While deliveries are [held](Core::hold_deliveries), nobody is given anything.
 //!
 //! Invariant: a consumer with credit is either among the hungry of its scope or rationed, and who is rationed is looked at
 //! again after every lease that has ended.
@@ -31,6 +31,8 @@ pub(crate) struct Rations {
     /// The first that was not looked at yet, of so many.
     next: ConsumerSlot,
     to_look: usize,
+    /// Whether nobody is given anything.
+    are_held: bool,
 }
 
 impl Core {
@@ -39,8 +41,17 @@ impl Core {
         self.dispatcher.rations.rationed.len()
     }
 
+    /// Holds deliveries back, or lets them go on: each leads to an ack, which is a change that has to be written.
+    pub fn hold_deliveries(&mut self, on_hold: bool) {
+        let were_held = core::mem::replace(&mut self.dispatcher.rations.are_held, on_hold);
+        self.state.leased.has_eased |= were_held && !on_hold;
+    }
+
     /// How much all leased topics may take while a consumer is given more. `None` if it is given nothing now.
     pub(super) fn ration(&self, slot: ConsumerSlot) -> Option<usize> {
+        if self.dispatcher.rations.are_held {
+            return None;
+        }
         let consumer = &self.dispatcher.consumers[slot as usize];
         let (room, leased) = (self.state.residents.room_for_leases(), self.state.leased.total());
         if consumer.at_most_once || room == usize::MAX {

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use millpond_types::limits::RECEIVE_REPEAT;
 use millpond_types::{RequestId, RunTime};
 
-use crate::command::Ticket;
-use crate::fact::NamespaceNumber;
+use crate::command::{Receive, Ticket};
+use crate::fact::{GroupNumber, NamespaceNumber};
 use crate::output::LeasedRun;
 
 /// Answers remembered at most: a hundred a second for all of the time.
@@ -22,10 +22,40 @@ const RUNS_MAX: usize = 32 * 1024;
 /// What a receive is asked for again by.
 pub(crate) type RepeatKey = (NamespaceNumber, RequestId);
 
+/// A receive with a request id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Repeatable {
+    pub(crate) key: RepeatKey,
+    /// What it asks for.
+    wish: Wish,
+    messages: u32,
+}
+
+/// What has to be the same in a repeat.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Wish {
+    group: GroupNumber,
+    /// The hash of its filter.
+    filter: u64,
+    at_most_once: bool,
+}
+
+impl Repeatable {
+    pub(crate) fn new(key: RepeatKey, group: GroupNumber, filter: u64, receive: &Receive) -> Repeatable {
+        let wish = Wish { group, filter, at_most_once: receive.at_most_once };
+        Repeatable { key, wish, messages: receive.messages }
+    }
+
+    /// Whether it asks for what another does, or for more messages.
+    pub(crate) fn repeats(&self, first: &Repeatable) -> bool {
+        self.wish == first.wish && self.messages >= first.messages
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Repeats {
     /// Receives that wait.
-    waiting: BTreeMap<RepeatKey, Ticket>,
+    waiting: BTreeMap<RepeatKey, (Ticket, Repeatable)>,
     told: BTreeMap<RepeatKey, Told>,
     /// What was told, by the time at which it is forgotten.
     order: VecDeque<(RunTime, u64, RepeatKey)>,
@@ -40,8 +70,8 @@ struct Told {
 }
 
 impl Repeats {
-    pub(super) fn asked(&mut self, key: RepeatKey, ticket: Ticket) {
-        self.waiting.insert(key, ticket);
+    pub(super) fn asked(&mut self, ticket: Ticket, receive: Repeatable) {
+        self.waiting.insert(receive.key, (ticket, receive));
     }
 
     pub(super) fn over(&mut self, key: RepeatKey) {
@@ -49,7 +79,7 @@ impl Repeats {
     }
 
     /// The receive of this key that still waits.
-    pub(crate) fn waits(&self, key: RepeatKey) -> Option<Ticket> {
+    pub(crate) fn waits(&self, key: RepeatKey) -> Option<(Ticket, Repeatable)> {
         self.waiting.get(&key).copied()
     }
 
@@ -59,7 +89,14 @@ impl Repeats {
         self.told.get(&key).map_or(&[], |told| &told.leases)
     }
 
-    pub(super) fn answered(&mut self, key: RepeatKey, leases: &[LeasedRun], now: RunTime) {
+    /// What is delivered at most once has ended, and nobody is told it again.
+    pub(super) fn answered(&mut self, receive: Repeatable, leases: &[LeasedRun], now: RunTime) {
+        if !receive.wish.at_most_once {
+            self.remember(receive.key, leases, now);
+        }
+    }
+
+    fn remember(&mut self, key: RepeatKey, leases: &[LeasedRun], now: RunTime) {
         self.answers += 1;
         self.runs += leases.len();
         let before = self.told.insert(key, Told { answer: self.answers, leases: leases.to_vec() });
@@ -89,11 +126,11 @@ mod tests {
         let mut repeats = Repeats::default();
         let key = |n: usize| (0, RequestId(n as u128));
         for n in 0..2 * ANSWERS_MAX {
-            repeats.answered(key(n), &[], RunTime(0));
+            repeats.remember(key(n), &[], RunTime(0));
         }
         assert_eq!((repeats.told.len(), repeats.order.len()), (ANSWERS_MAX, ANSWERS_MAX));
         // One that is told again is forgotten at its own time.
-        repeats.answered(key(2 * ANSWERS_MAX - 1), &[], RunTime(1));
+        repeats.remember(key(2 * ANSWERS_MAX - 1), &[], RunTime(1));
         repeats.forget(RunTime(0) + RECEIVE_REPEAT);
         assert_eq!((repeats.told.len(), repeats.order.len()), (1, 1));
         repeats.forget(RunTime(1) + RECEIVE_REPEAT);

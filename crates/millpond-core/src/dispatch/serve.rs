@@ -7,10 +7,10 @@
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use millpond_types::{LeaseNumber, Millis, Priority, Receipt, SessionId};
+use millpond_types::{Code, LeaseNumber, Millis, Priority, Receipt, SessionId};
 
 use crate::Core;
-use crate::dispatch::consumer::Kind;
+use crate::dispatch::consumer::{Consumer, Kind};
 use crate::dispatch::reach::Pace;
 use crate::dispatch::scope::{ScopeSlot, Turn};
 use crate::dispatch::sweep::SLICE;
@@ -25,6 +25,9 @@ const SHARE: u32 = 32;
 
 /// How long after its time a receive is answered at the latest, with nothing: a read takes a few milliseconds.
 const OVERDUE: Millis = Millis(1000);
+
+/// What a receive is told for which there is something, and no memory.
+const RATIONED: &str = "messages are ready, but leases take the memory that there is for receives, or checkpoints are awaited: ack what is leased, or receive again later; give the broker more memory if this lasts";
 
 /// Why a scope is not served any more in a turn.
 enum Held {
@@ -394,8 +397,8 @@ impl Core {
                     self.outputs.push(Output::Delivery { session, consumer: number, epoch, leases });
                 }
                 Kind::Once { ticket, repeat, .. } => {
-                    if let Some(key) = repeat {
-                        self.dispatcher.repeats.answered(key, &leases, self.state.now.run);
+                    if let Some(receive) = repeat {
+                        self.dispatcher.repeats.answered(receive, &leases, self.state.now.run);
                     }
                     self.outputs.push(Output::Reply { ticket, reply: Reply::Received(leases) });
                     self.dispatcher.remove(slot);
@@ -405,19 +408,31 @@ impl Core {
     }
 
     /// Answers receives whose time is up, unless something that could be theirs is still being looked for: for others that may go
-    /// on for ever, so not for longer than [`OVERDUE`].
+    /// on for ever, so not for longer than [`OVERDUE`]. Whoever is [rationed](super::rations) is refused where there is
+    /// something, or may be: told of nothing, it would take the topics for empty.
     fn answer_receives(&mut self) {
         let now = self.state.now.run;
         let up: Vec<_> = self.dispatcher.waiting.iter().copied().take_while(|(until, _)| *until <= now).collect();
         for (until, slot) in up {
-            let is_looked_for = self.is_fetching() || !self.state.sweeps.is_empty() || self.dispatcher.is_held(slot);
+            let Consumer { scope, is_rationed, .. } = self.dispatcher.consumers[slot as usize];
+            // Whether there is something for it that it was not given; none if that is not known yet.
+            let is_something_left = match is_rationed {
+                true => self.next_turn(scope).ok().map(|turn| turn.is_some()),
+                false => (!self.dispatcher.is_held(slot)).then_some(false),
+            };
+            self.pass_on_wants();
+            let is_looked_for = self.is_fetching() || !self.state.sweeps.is_empty() || is_something_left.is_none();
             if is_looked_for && now < until + OVERDUE {
                 continue;
             }
+            let reply = match is_something_left.unwrap_or(is_rationed) {
+                true => Reply::Refused { code: Code::Overloaded, detail: RATIONED.into(), receipts: 0 },
+                false => Reply::Received(Vec::new()),
+            };
             let Kind::Once { ticket, .. } = self.dispatcher.remove(slot).kind else {
                 unreachable!("only receives wait")
             };
-            self.outputs.push(Output::Reply { ticket, reply: Reply::Received(Vec::new()) });
+            self.outputs.push(Output::Reply { ticket, reply });
         }
     }
 }

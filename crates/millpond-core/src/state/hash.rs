@@ -4,7 +4,7 @@
 
 use core::hash::{BuildHasher, Hasher};
 
-use millpond_types::{NamespaceName, TopicName};
+use millpond_types::{Filter, NamespaceName, TopicName};
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -32,6 +32,22 @@ pub(crate) fn name_hash(key: [u64; 2], group: u32, name: &[u8]) -> u64 {
 fn tenant_hash(key: [u64; 2], tenant: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(key[0], !key[1]);
     hasher.write(tenant);
+    hasher.finish()
+}
+
+/// The hash of what a consumer asks for, in its order.
+pub(crate) fn filter_hash(key: [u64; 2], filter: &Filter) -> u64 {
+    let (kind, names) = match filter {
+        Filter::All => (0, &[][..]),
+        Filter::Topics(names) => (1, &names[..]),
+        Filter::Prefixes(names) => (2, &names[..]),
+    };
+    let mut hasher = SipHasher13::new_with_keys(key[0], key[1]);
+    hasher.write_u8(kind);
+    for name in names {
+        hasher.write_u16(name.as_bytes().len() as u16);
+        hasher.write(name.as_bytes());
+    }
     hasher.finish()
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_core::{Now, WATCH_EVERY, invariants};
-use millpond_types::{Filter, LeaseNumber, Millis, NamespaceName, Receipt, RunTime, SessionId, WallTime};
+use millpond_types::{Code, Filter, LeaseNumber, Millis, NamespaceName, Receipt, RunTime, SessionId, WallTime};
 use proptest::prelude::*;
 
 use crate::bare::Bare;
@@ -31,6 +31,8 @@ struct Pond {
     /// Messages that were delivered.
     delivered: usize,
     most: usize,
+    /// Receives that were told that there is something and no memory.
+    refused: usize,
     /// Messages that were published with a dedup id.
     piled: u128,
 }
@@ -39,7 +41,7 @@ impl Pond {
     fn new() -> Pond {
         let mut bare = Bare::new();
         bare.core.set_room(ROOM);
-        Pond { bare, held: BTreeMap::new(), delivered: 0, most: 0, piled: 0 }
+        Pond { bare, held: BTreeMap::new(), delivered: 0, most: 0, refused: 0, piled: 0 }
     }
 
     /// With a message in each of many topics.
@@ -161,6 +163,10 @@ impl Pond {
             let (session, leases): (u64, Vec<LeasedRun>) = match output {
                 Output::Delivery { session, leases, .. } => (session.0, leases),
                 Output::Reply { reply: Reply::Received(leases), .. } => (NOBODY, leases),
+                Output::Reply { reply: Reply::Refused { code: Code::Overloaded, .. }, .. } => {
+                    self.refused += 1;
+                    continue;
+                }
                 _ => continue,
             };
             self.delivered += leases.iter().map(|run| run.count as usize).sum::<usize>();
@@ -250,6 +256,23 @@ fn leases_of_one_topic_have_a_bound_as_well() {
         pond.finish(1, usize::MAX, FinishVerb::Ack);
     }
     assert_eq!(pond.delivered, MESSAGES as usize);
+}
+
+/// Whoever has credit has it still when they go on.
+#[test]
+fn nobody_is_given_anything_while_deliveries_are_held() {
+    let mut pond = Pond::stocked();
+    pond.attach(1, 5);
+    pond.bare.core.hold_deliveries(true);
+    pond.finish(1, 5, FinishVerb::Ack);
+    pond.say("credit s1.1 max=3 bytes=1000000000");
+    pond.attach(2, 7);
+    pond.say("receive max=2 wait=1m once=yes");
+    pond.settle();
+    assert_eq!(pond.delivered, 5);
+    pond.bare.core.hold_deliveries(false);
+    pond.settle();
+    assert_eq!(pond.delivered, 5 + 3 + 7 + 2);
 }
 
 /// Leases that are given together take as much as they can be made to from the beginning on.
@@ -346,6 +369,11 @@ fn receives_share_a_ration() {
         pond.settle();
     }
     assert!(pond.most < ROOM / 2 + ROOM / 20, "{}", pond.most);
+    let refused = pond.refused;
+    assert!(refused > 0, "who is told of nothing takes the topics for empty");
+    pond.say("receive nowhere max=1");
+    pond.settle();
+    assert_eq!(pond.refused, refused, "and that one is");
     let Command::Receive(any) = receive(1) else { unreachable!("it is one") };
     pond.bare.submit(Command::Receive(Receive { filter: Filter::All, wait: Millis::minutes(1), ..any }));
     pond.settle();

@@ -186,6 +186,7 @@ impl<H: Host> Writer<H> {
         self.unfinished = self.tidy();
         self.pressure.look(&self.core, &self.store, &self.common.metrics, now);
         self.hold_jobs();
+        self.core.hold_deliveries(self.pressure.holds_deliveries());
         self.note_checkpoint(now);
         self.common.metrics.note_core(&self.core);
         self.common.metrics.turn_seconds.observe(self.host.now().saturating_duration_since(now).as_secs_f64());

@@ -1,7 +1,9 @@
 //! Whether publishes have to wait, because memory or the disk's pace does not suffice for more; and before them those jobs of the
 //! core that change many entries, which are in no hurry.
 //!
-//! Finishing always goes on, for it is what makes room; but for what makes dead letters, which takes some. Invariant: what makes publishes wait is held against its bound in
+//! Finishing always goes on, for it is what makes room; but for what makes dead letters, which takes some. An ack takes some, too,
+//! until a checkpoint is written. So where checkpoints do not come, as on a disk that is full, deliveries wait in the end, and
+//! with them the acks that they lead to. Invariant: what makes publishes wait is held against its bound in
 //! each turn, so that they go on by themselves; a little below it, so that they do not stop and go with each turn.
 
 use std::time::{Duration, Instant};
@@ -15,6 +17,8 @@ use crate::writer::request::{BURYING, FINISHING, FORWARDING, PUBLISHING};
 
 /// Of a bound, one part in so many lies between where publishes stop and where they go on.
 const SLACK: usize = 16;
+/// So much more than their share entries take while deliveries wait: a half more.
+const DELIVERIES: usize = 2;
 /// How often one reason is said in the log, for as long as it lasts.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
@@ -68,13 +72,15 @@ pub(super) struct Pressure {
     reason: Option<Reason>,
     /// Whether jobs wait, as of the last look.
     is_on_for_jobs: bool,
+    /// Whether deliveries wait, likewise.
+    holds_deliveries: bool,
     /// When each was said last.
     said: [Option<Instant>; Reason::ALL.len()],
 }
 
 impl Pressure {
     pub(super) fn new(shares: Shares) -> Pressure {
-        Pressure { shares, reason: None, is_on_for_jobs: false, said: Default::default() }
+        Pressure { shares, reason: None, is_on_for_jobs: false, holds_deliveries: false, said: Default::default() }
     }
 
     /// Whether publishes wait.
@@ -85,6 +91,11 @@ impl Pressure {
     /// Whether jobs wait that write, where a checkpoint is on its way that makes room, or due.
     pub(super) fn is_on_for_jobs(&self) -> bool {
         self.is_on_for_jobs
+    }
+
+    /// Whether deliveries wait for a checkpoint.
+    pub(super) fn holds_deliveries(&self) -> bool {
+        self.holds_deliveries
     }
 
     /// How many lanes may go on in a turn, behind what it has decided so far.
@@ -117,6 +128,8 @@ impl Pressure {
             metrics.push_back(reason);
         }
         self.is_on_for_jobs = entries > self.shares.layers_of_jobs();
+        let most = self.shares.layers + self.shares.layers / DELIVERIES;
+        self.holds_deliveries = entries > most - if self.holds_deliveries { most / SLACK } else { 0 };
         store.tree().hurry(reason.is_some() || self.is_on_for_jobs);
         let Some(reason) = reason else { return };
         let said = &mut self.said[reason as usize];
@@ -124,6 +137,7 @@ impl Pressure {
             *said = Some(now);
             tracing::warn!(
                 reason = reason.name(),
+                deliveries_wait = self.holds_deliveries,
                 "publishes wait, finishing goes on: {}; if that lasts, {}",
                 reason.because(),
                 reason.advice()
@@ -187,20 +201,22 @@ mod tests {
             // What makes dead letters waits where publishes do.
             assert_eq!(pressure.open_lanes() <= BURYING, pressure.is_on());
             assert!(pressure.open_lanes() > FINISHING);
-            (pressure.is_on_for_jobs(), pressure.is_on(), store.tree().stats().is_hurried)
+            (pressure.is_on_for_jobs(), pressure.is_on(), store.tree().stats().is_hurried, pressure.holds_deliveries())
         };
-        assert_eq!(look(&store), (false, false, false));
+        assert_eq!(look(&store), (false, false, false, false));
         fill(&mut store, shares.young());
-        assert_eq!(look(&store), (false, false, false), "one is due, and has time");
+        assert_eq!(look(&store), (false, false, false, false), "one is due, and has time");
         fill(&mut store, shares.layers_of_jobs());
-        assert_eq!(look(&store), (true, false, true));
+        assert_eq!(look(&store), (true, false, true, false));
         fill(&mut store, shares.layers);
-        assert_eq!(look(&store), (true, true, true));
+        assert_eq!(look(&store), (true, true, true, false));
+        fill(&mut store, shares.layers / 2 * 3);
+        assert_eq!(look(&store), (true, true, true, true));
         store.freeze();
-        assert_eq!(look(&store), (true, true, true), "that it was begun makes no room");
+        assert_eq!(look(&store), (true, true, true, true), "that it was begun makes no room");
         store.seal();
         let sealed = store.sealed().unwrap();
         store.commit(sealed, &CommitHead::default()).unwrap();
-        assert_eq!(look(&store), (false, false, false));
+        assert_eq!(look(&store), (false, false, false, false));
     }
 }

@@ -37,15 +37,21 @@ pub fn happened(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) 
     }
 }
 
-/// A message is declined only where another one waits that has time left.
+/// A message is declined only where another one waits that has time left, or where as many wait as may.
 fn declined(model: &Model, key: TopicKey, now: WallTime, sights: &mut Sights) -> Kept {
     let found = &model.topics[&key];
     sights.saw("messages declined");
-    let does_any_wait = found.waiting().any(|(_, message)| message.expires.is_none_or(|at| at > now));
-    if model.home(key.0).policy_of(&found.name).coalesce != Coalesce::KeepFirst || !does_any_wait {
-        return Err(Violation::newest(format!("a message of {} is declined, and none stands for it", found.name)));
+    let does_any_wait = || found.waiting().any(|(_, message)| message.expires.is_none_or(|at| at > now));
+    let policy = model.home(key.0).policy_of(&found.name);
+    let is_right = match policy.coalesce {
+        Coalesce::KeepFirst => does_any_wait(),
+        Coalesce::KeepLatest => false,
+        Coalesce::Off => policy.max_waiting.is_some_and(|most| found.waiting().count() >= most as usize),
+    };
+    match is_right {
+        true => Ok(()),
+        false => Err(Violation::newest(format!("a message of {} is declined, and none stands for it", found.name))),
     }
-    Ok(())
 }
 
 /// Whoever stands for others was published later, and their newest is one that it may stand for: it waits, or its run has

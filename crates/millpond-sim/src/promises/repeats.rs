@@ -21,7 +21,7 @@ type Request = (NamespaceName, RequestId);
 #[derive(Default)]
 pub struct Repeats {
     /// Those that wait, and of which group.
-    waiting: BTreeMap<Ticket, (Request, Option<GroupNumber>)>,
+    waiting: BTreeMap<Ticket, (Request, Option<GroupNumber>, Receive)>,
     told: BTreeMap<Request, (RunTime, Vec<LeasedRun>)>,
     /// What the command that is being decided is to be told.
     due: BTreeSet<Receipt>,
@@ -39,13 +39,16 @@ impl Repeats {
         self.due.extend(leases.filter(|receipt| is_current(model, *receipt)));
         if let Command::Receive(receive) = command {
             let group = group_of(model, &receive.namespace, &receive.group);
-            let is_of_other = |(of, waiting): &(Request, Option<GroupNumber>)| *of == request && *waiting != group;
+            let is_unlike = |(of, waiting, first): &(Request, Option<GroupNumber>, Receive)| {
+                let is_the_same = *waiting == group && first.filter == receive.filter;
+                *of == request && !(is_the_same && first.messages <= receive.messages)
+            };
             let is_asked_for = |receipt: &Receipt| {
                 let name = &model.topics[&(receipt.group, receipt.topic)].name;
                 Some(receipt.group) == group && receive.filter.admits(name)
             };
             let is_of_due = self.due.iter().all(is_asked_for) && self.due.len() <= receive.messages as usize;
-            self.is_unlike = self.waiting.values().any(is_of_other) || !is_of_due;
+            self.is_unlike = self.waiting.values().any(is_unlike) || !is_of_due;
         }
     }
 
@@ -69,7 +72,7 @@ impl Repeats {
             }
             (Command::Receive(_), Some(Reply::Refused { .. })) => sights.saw("repeats for something else refused"),
             (Command::Receive(_), Some(Reply::Received(leases))) => {
-                self.waiting.retain(|_, (of, _)| *of != request);
+                self.waiting.retain(|_, (of, ..)| *of != request);
                 let told: BTreeSet<Receipt> = leases.iter().flat_map(receipts).collect();
                 if told != self.due {
                     let what =
@@ -83,12 +86,12 @@ impl Repeats {
                 return Err(Violation::repeats(what));
             }
             (Command::Receive(receive), None) => {
-                self.waiting.retain(|_, (of, _)| *of != request);
+                self.waiting.retain(|_, (of, ..)| *of != request);
                 let group = group_of(model, &receive.namespace, &receive.group);
-                self.waiting.insert(ticket, (request, group));
+                self.waiting.insert(ticket, (request, group, receive.clone()));
             }
             (Command::WithdrawRequest { .. }, _) => {
-                self.waiting.retain(|_, (of, _)| *of != request);
+                self.waiting.retain(|_, (of, ..)| *of != request);
                 sights.saw_many("leases taken back", self.due.len() as u64);
                 if let Some(left) = self.due.iter().find(|receipt| is_current(model, **receipt)) {
                     return Err(Violation::repeats(format!("{request:?} is withdrawn, and {left} is current")));
@@ -103,7 +106,7 @@ impl Repeats {
     pub fn dispatched(&mut self, outputs: &[Output], now: RunTime) {
         for output in outputs {
             if let Output::Reply { ticket, reply } = output
-                && let Some((request, _)) = self.waiting.remove(ticket)
+                && let Some((request, ..)) = self.waiting.remove(ticket)
                 && let Reply::Received(leases) = reply
                 && !leases.is_empty()
             {
