@@ -97,9 +97,11 @@ impl World {
     /// Where nothing goes on, nobody waits for anything that is there.
     fn look_for_untold(&mut self) -> Result<(), Violation> {
         let now = self.broker().core().now().run;
-        // What is behind messages whose ends are held is not to be had before a checkpoint has made room for these.
-        let are_ends_held = self.broker().core().has_expiries_on_hold();
-        if self.numb_until.is_some_and(|until| now < until) || are_ends_held {
+        // What is behind messages whose ends are held is not to be had before a checkpoint has made room for these, nor is
+        // anything while deliveries are.
+        let core = self.broker().core();
+        let is_held = core.has_expiries_on_hold() || core.are_deliveries_held();
+        if self.numb_until.is_some_and(|until| now < until) || is_held {
             return Ok(());
         }
         self.promises.look_for_untold()

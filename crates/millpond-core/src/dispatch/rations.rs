@@ -47,6 +47,11 @@ impl Core {
         self.state.leased.has_eased |= were_held && !on_hold;
     }
 
+    /// Whether deliveries are held.
+    pub fn are_deliveries_held(&self) -> bool {
+        self.dispatcher.rations.are_held
+    }
+
     /// How much all leased topics may take while a consumer is given more. `None` if it is given nothing now.
     pub(super) fn ration(&self, slot: ConsumerSlot) -> Option<usize> {
         if self.dispatcher.rations.are_held {
