@@ -51,7 +51,9 @@ impl Broker {
     ) -> Result<(Broker, Recovery), OpenError> {
         let OpenOptions { room, .. } = plan.options;
         let options = canary.map_or_else(|| plan.options.clone(), |canary| canary.swells(&plan.options));
-        let opened = open::<Core>(Arc::new(disk.clone()), &options)?;
+        let mut opened = open::<Core>(Arc::new(disk.clone()), &options)?;
+        let now = opened.report.now;
+        opened.report.now = canary.map_or(now, |canary| canary.dates(now));
         let promises = Promises::new(plan.options.identity.hash_key, false);
         let stage = Stage::new(clock, canary, plan.own_hand_max, (room, !plan.reads_late), promises);
         let (manual, report) = ManualBroker::start(opened, [options.room, 2 * options.young_bytes], stage)?;

@@ -124,8 +124,10 @@ pub enum Canary {
     Resumption,
     /// Who names a lease that is not current is told that it is done.
     Receipts,
-    /// Run time goes on while the broker is down.
+    /// Each turn is told a run time that is a minute later.
     Grace,
+    /// Run time goes on while the broker is down.
+    Outage,
     /// Consumers that are attached have twice the credit.
     Credit,
     /// The frames of a connection ask for twice the credit that its client means.
@@ -166,6 +168,10 @@ pub enum Canary {
     Overflow,
     /// Quotas let twice as much in.
     Quotas,
+    /// Half as many messages may wait as should, where one more is refused.
+    Narrow,
+    /// Who names a message by its id is understood to name another.
+    Unknown,
     /// Who stands for others does not inherit their failures.
     HeirFailures,
     /// Nor their back-off.
@@ -175,7 +181,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 75] = [
+pub const CANARIES: [(&str, Canary, Checker); 78] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -227,6 +233,7 @@ pub const CANARIES: [(&str, Canary, Checker); 75] = [
     ("resumption", Canary::Resumption, Checker::Leases),
     ("receipts", Canary::Receipts, Checker::Leases),
     ("grace", Canary::Grace, Checker::Grace),
+    ("outage", Canary::Outage, Checker::Grace),
     ("rates", Canary::Rates, Checker::Rates),
     ("credit", Canary::Credit, Checker::Credit),
     ("overdrawn", Canary::Overdrawn, Checker::Credit),
@@ -248,6 +255,8 @@ pub const CANARIES: [(&str, Canary, Checker); 75] = [
     ("room", Canary::Room, Checker::Room),
     ("overflow", Canary::Overflow, Checker::Room),
     ("quotas", Canary::Quotas, Checker::Room),
+    ("narrow", Canary::Narrow, Checker::Refusals),
+    ("unknown", Canary::Unknown, Checker::Refusals),
     ("heir-failures", Canary::HeirFailures, Checker::Coalescing),
     ("heir-pause", Canary::HeirPause, Checker::Coalescing),
     ("heir-priority", Canary::HeirPriority, Checker::Coalescing),
@@ -303,6 +312,11 @@ impl Canary {
     pub fn swells(self, options: &OpenOptions) -> OpenOptions {
         let room = if self == Canary::Memory { usize::MAX } else { options.room };
         OpenOptions { room, ..options.clone() }
+    }
+
+    /// What a start takes the times of the last run to have been.
+    pub fn dates(self, now: Now) -> Now {
+        if self == Canary::Outage { Now { run: now.run + HURRY, ..now } } else { now }
     }
 
     /// Changes a move on its way to the core.

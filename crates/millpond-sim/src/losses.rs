@@ -173,6 +173,8 @@ impl World {
     /// Starts the broker, if need be several times. `survives` is up to where the journal is there after a kill of the
     /// process and after a power cut.
     fn start(&mut self, mut loss: Loss, survives: [u64; 2]) -> Result<(), Violation> {
+        let ran = self.promises.ran();
+        self.stays_down();
         let (mut attempts, mut end) = (0, u64::MAX);
         let (broker, report) = loop {
             let is_faulty = self.plan.disk_is_bad && attempts < FAULTY_STARTS && self.streams.disk.one_in(4);
@@ -208,7 +210,7 @@ impl World {
         self.ledger.go_back(end);
         self.promises.go_back(end);
         self.promises.verdict()?;
-        self.promises.started(broker.core().now());
+        self.promises.started(broker.core().now(), ran)?;
         self.sights.saw_many("unconfirmed ends taken back", over.saturating_sub(self::over(&self.ledger)));
         self.open.clear();
         self.moves.clear();
@@ -225,6 +227,18 @@ impl World {
         millpond_core::invariants::check(broker.core());
         self.broker = Some(broker);
         Ok(())
+    }
+
+    /// The broker is down for a while, which counts for what goes by the wall alone.
+    fn stays_down(&mut self) {
+        let time = &mut self.streams.time;
+        let down = match time.weighted(&[6, 3, 1]) {
+            0 => 0,
+            1 => time.between(1, 60_000),
+            _ => time.between(60_000, 2 * 60 * 60 * 1000),
+        };
+        self.clock.pass(down);
+        self.sights.saw_many("outages", u64::from(down > 0));
     }
 
     /// A start failed: with a fault that was planned, or without room, it is tried again.

@@ -25,6 +25,7 @@ pub mod places;
 pub mod rates;
 pub mod reasons;
 pub mod receipts;
+mod refusals;
 pub mod repeats;
 pub mod retention;
 pub mod room;
@@ -43,7 +44,7 @@ use std::collections::{BTreeSet, VecDeque};
 use millpond_core::fact::Fact;
 use millpond_core::output::Output;
 use millpond_core::{Core, Now};
-use millpond_types::{RunTime, WallTime};
+use millpond_types::{Millis, RunTime, WallTime};
 
 use self::answers::Asking;
 use crate::model::{Model, TopicKey};
@@ -125,10 +126,23 @@ impl Promises {
         }
     }
 
-    /// The broker has started.
-    pub fn started(&mut self, now: Now) {
+    /// The run time of the last turn.
+    pub fn ran(&self) -> RunTime {
+        self.now.run
+    }
+
+    /// The broker has started, after one whose last turn was at that run time.
+    pub fn started(&mut self, now: Now, ran: RunTime) -> Kept {
         self.leases.started(now.run, &self.model);
         self.terms.started(now.run, &self.model);
+        // The start itself takes a turn.
+        if now.run > ran + Millis::seconds(1) {
+            return Err(Violation::grace(format!(
+                "run time was {ran:?} in the last turn, and is {:?} at the start",
+                now.run
+            )));
+        }
+        Ok(())
     }
 
     /// A turn begins; the core is told that it is `told` by the wall, and by the machine's clock it is so late.

@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
-pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
+pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
     (
         Checker::Lost,
         &[
@@ -208,7 +208,8 @@ pub const LOOKED_AT: [(Checker, &[&str]); 34] = [
             "extended",
         ],
     ),
-    (Checker::Grace, &["leases that the grace of a start kept"]),
+    (Checker::Grace, &["leases that the grace of a start kept", "outages"]),
+    (Checker::Refusals, &["refused by a full topic", "unknown by their ids"]),
     (
         Checker::Rates,
         &["given for tokens", "last tokens taken", "out of tokens", "topics that vanished with a full bucket"],

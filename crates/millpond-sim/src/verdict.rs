@@ -51,6 +51,8 @@ checkers! {
     Reasons reasons "ended and unasked",
     /// Room: nothing is stored beyond what a topic or a namespace may hold.
     Room room "full and stored",
+    /// Refusals: nothing is refused for a reason that there is not.
+    Refusals refusals "refused without reason",
     /// Growth: sequences, lease numbers, epochs and the numbers of topics only grow, over lives of a topic and restarts.
     Growth growth "number and growth",
     /// Ready and stuck: with willing consumers and enough time everything comes to its end.

@@ -220,9 +220,11 @@ impl Housekeeper {
             }
             Err(error) if is_full(&error) => {
                 shared.spares.disk_full.store(true, Ordering::Release);
-                let removed = shared.disk.remove(&name);
-                removed.map_err(|error| shared.poison(&name, "removing", &error))?;
-                Ok(false)
+                match shared.disk.remove(&name) {
+                    // There was no room for its name.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                    removed => removed.map(|()| false).map_err(|error| shared.poison(&name, "removing", &error)),
+                }
             }
             Err(error) => Err(shared.poison(&name, "preallocating", &error)),
         }

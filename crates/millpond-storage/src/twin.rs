@@ -337,6 +337,8 @@ impl Disk for TwinDisk {
                 file
             }
             None => {
+                // A name takes some room, too.
+                state.room_for(1)?;
                 let file = state.files.len();
                 state.files.push(Faces::default());
                 state.names.insert(name.into(), file);

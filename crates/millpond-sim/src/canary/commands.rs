@@ -1,10 +1,10 @@
 //! Faults between those who ask and the core: what becomes of a command.
 
 use bytes::Bytes;
-use millpond_core::command::{Attach, Command, Finish, FinishVerb, Receive, SessionBegin, Ticket, TopicRef};
+use millpond_core::command::{Attach, Command, Finish, FinishVerb, Receive, SessionBegin, Ticket, TopicRef, Which};
 use millpond_types::{
-    Coalesce, DedupWindow, Dispatch, Filter, GroupKind, Millis, OfficeTerms, Overflow, Overrides, Policy, Priority,
-    Quotas, Rate, Retention, Retry, Rule, Rules, Start, TopicName,
+    Coalesce, DedupWindow, Dispatch, Filter, GroupKind, MessageId, Millis, OfficeTerms, Overflow, Overrides, Policy,
+    Priority, Quotas, Rate, Retention, Retry, Rule, Rules, Sequence, Start, TopicName,
 };
 
 use super::Canary;
@@ -59,6 +59,10 @@ impl Canary {
             }
             (Canary::Reschedules, Command::Reschedule { topic, which, delay }) => {
                 Command::Reschedule { topic, which, delay: half(delay) }
+            }
+            (Canary::Unknown, Command::Cancel { topic, which }) => Command::Cancel { topic, which: other(which) },
+            (Canary::Unknown, Command::Reschedule { topic, which, delay }) => {
+                Command::Reschedule { topic, which: other(which), delay }
             }
             (Canary::Releases | Canary::Details, Command::Finish(Finish { verb, receipts, confirm, namespace })) => {
                 let verb = match verb {
@@ -134,6 +138,7 @@ impl Canary {
                 Policy { dispatch: other, ..policy }
             }
             Canary::Room if policy.overflow == Overflow::Reject => wider(policy),
+            Canary::Narrow if policy.overflow == Overflow::Reject => narrower(policy),
             Canary::Overflow if policy.overflow == Overflow::DropOldest => wider(policy),
             Canary::Quotas => {
                 let Quotas { messages, topics, .. } = policy.quotas;
@@ -190,6 +195,19 @@ impl Canary {
 /// Twice as much may wait.
 fn wider(policy: Policy) -> Policy {
     Policy { max_waiting: policy.max_waiting.map(|most| most * 2), ..policy }
+}
+
+/// Half as much, and one at least.
+fn narrower(policy: Policy) -> Policy {
+    Policy { max_waiting: policy.max_waiting.map(|most| most.div_ceil(2)), ..policy }
+}
+
+/// A message that nobody has been told of.
+fn other(which: Which) -> Which {
+    match which {
+        Which::Id(id) => Which::Id(MessageId { sequence: Sequence(id.sequence.0 + (1 << 40)), ..id }),
+        which => which,
+    }
 }
 
 fn half(time: Millis) -> Millis {

@@ -6,7 +6,7 @@ use millpond_core::command::{Command, Publish, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_types::TopicName;
 
-use super::{Kept, Promises, coalescing, dedup, receipts, routes, sessions, told, watermark};
+use super::{Kept, Promises, coalescing, dedup, receipts, refusals, routes, sessions, told, watermark};
 
 /// A command that is being decided.
 pub struct Asking {
@@ -85,6 +85,9 @@ impl Promises {
                 return Ok(());
             }
             sights.saw_many("batches routed", u64::from(routed.is_some()));
+        }
+        if let Some(reply) = reply {
+            refusals::told(&asking.command, reply, model, sights)?;
         }
         match (&asking.command, &asking.expected, reply) {
             (Command::Topic(topic), _, Some(reply)) => watermark::shown(topic, reply, model, sights),

@@ -7,10 +7,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use millpond_client::{Client, Deliveries, Message, Receipts, ReceiveOptions};
+use millpond_client::{Client, Deliveries, Error, Message, Receipts, ReceiveOptions};
 use millpond_protocol::{Listing, LookWhich, Receive, Request, TopicRef, VERSION, encode_request};
 use millpond_types::{
-    Filter, FinishOutcome, GroupName, LeaseNumber, Millis, NamespaceName, Priority, PublishOutcome, Receipt, TopicName,
+    Code, Filter, FinishOutcome, GroupName, LeaseNumber, Millis, NamespaceName, Priority, PublishOutcome, Receipt,
+    TopicName,
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use tokio::runtime::Runtime;
@@ -309,10 +310,11 @@ async fn take_leases_apart(broker: &Broker, extends: bool) {
             lease: Some(hour),
             ..ReceiveOptions::new(namespace.clone())
         };
-        let given = client.receive(options).await.unwrap();
-        if given.is_empty() {
-            break;
-        }
+        let given = match client.receive(options).await {
+            // There is more, and no memory for it.
+            Err(Error::Refused { code: Code::Overloaded, .. }) => break,
+            given => given.unwrap(),
+        };
         let lease = |first: Receipt, at: u32| Receipt { lease: LeaseNumber(first.lease.0 + u64::from(at)), ..first };
         leases
             .extend(given.receipts().runs().iter().flat_map(|(first, count)| (0..*count).map(|at| lease(*first, at))));
@@ -422,11 +424,18 @@ fn dead_letters_are_made_in_the_pace_of_the_checkpoints() {
         let lease = Some(Duration::from_secs(3600));
         while rejected < COUNT {
             let options = ReceiveOptions { messages: 2000, lease, ..ReceiveOptions::new(namespace.clone()) };
-            let leased = client.receive(options).await.unwrap();
-            if leased.is_empty() {
-                rejected += rejects.join_next().await.expect("what is left is leased").unwrap();
-                continue;
-            }
+            let leased = match client.receive(options).await {
+                Ok(leased) if !leased.is_empty() => leased,
+                Ok(_) | Err(Error::Refused { code: Code::Overloaded, .. }) => {
+                    match rejects.join_next().await {
+                        Some(count) => rejected += count.unwrap(),
+                        // Deliveries wait for a checkpoint.
+                        None => tokio::time::sleep(Duration::from_millis(20)).await,
+                    }
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
             let client = client.clone();
             rejects.spawn(async move {
                 let outcomes = client.reject(leased.receipts(), "r".repeat(1000)).await.unwrap();
