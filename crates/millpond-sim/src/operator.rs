@@ -85,7 +85,8 @@ impl Operator {
                     1 => LookWhich::Due(load.between(1, 5) as u32),
                     _ => LookWhich::One(which(id, dedup, load.one_in(2))),
                 };
-                other(Command::Look(Look { topic, which, group: None }), "looked at")
+                let group = load.one_in(3).then_some(group);
+                other(Command::Look(Look { topic, which, group }), "looked at")
             }
             (4, _) => {
                 let prefix = load.one_in(3);
@@ -98,16 +99,22 @@ impl Operator {
                 other(Command::Resume { topic, prefix }, "resumed")
             }
             (6, _) => {
-                let filter = Filter::Topics(vec![topic.name]);
-                other(Command::Purge { namespace, filter, group: None }, "purges")
+                let filter = match load.one_in(2) {
+                    true => Filter::Topics(vec![topic.name]),
+                    false => draw_filter(&self.topics, load),
+                };
+                let group = load.one_in(2).then_some(group);
+                other(Command::Purge { namespace, filter, group }, "purges")
             }
             (7, _) => other(set_policies(namespace, load), "policies changed"),
-            (8, _) => {
-                let which = DeadWhich::Filter(draw_filter(&self.topics, load));
+            (8, known) => {
+                let one = known.filter(|_| load.one_in(2)).map(|(topic, id, _)| DeadWhich::One(topic.name, id));
+                let which = one.unwrap_or_else(|| DeadWhich::Filter(draw_filter(&self.topics, load)));
                 other(Command::DeadRedrive { namespace, group, which }, "redrives")
             }
-            (9, _) => {
-                let which = DeadWhich::Filter(Filter::Topics(vec![topic.name]));
+            (9, known) => {
+                let one = known.filter(|_| load.one_in(2)).map(|(topic, id, _)| DeadWhich::One(topic.name, id));
+                let which = one.unwrap_or_else(|| DeadWhich::Filter(Filter::Topics(vec![topic.name])));
                 other(Command::DeadPurge { namespace, group, which }, "dead purges")
             }
             (10, _) => listings(namespace, load),
