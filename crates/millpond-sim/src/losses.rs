@@ -44,7 +44,7 @@ impl World {
         if !crashes.one_in(self.plan.steps_per_loss) {
             return Ok(());
         }
-        match crashes.weighted(&[2, 3, 6, 1]) {
+        match crashes.weighted(&[2, 5, 6, 1]) {
             0 => self.lose(Loss::Process),
             1 => self.lose(Loss::Power),
             2 => {

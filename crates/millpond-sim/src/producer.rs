@@ -77,7 +77,7 @@ impl Producer {
         let Some(session) = &mut self.session else {
             let namespace = load.pick(&self.namespaces).clone();
             let drawn = self.draw(&namespace, load);
-            let level = [Level::Durable, Level::Buffered, Level::None][load.weighted(&[6, 3, 1])];
+            let level = [Level::Durable, Level::Buffered, Level::None][load.weighted(&[5, 4, 1])];
             return vec![self.request(namespace, None, level, &drawn)];
         };
         if session.resend {
