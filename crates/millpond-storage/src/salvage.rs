@@ -318,7 +318,10 @@ impl Counts {
             writeln!(out, "LOST        {damaged} messages whose bytes are damaged or gone")?;
         }
         if *nameless > 0 {
-            writeln!(out, "nameless    {nameless} topics, now called salvaged/NUMBER in the namespace `default`")?;
+            writeln!(
+                out,
+                "nameless    {nameless} topics, now called salvaged/NUMBER, in `default` where no record tells their namespace"
+            )?;
         }
         writeln!(
             out,

@@ -44,7 +44,7 @@ enum Whose {
     Group(GroupNumber),
     /// That of all groups of the topic's namespace, but for these.
     Topic(TopicNumber, Vec<GroupNumber>),
-    /// Nobody's, or it is about numbers.
+    /// That of no group: it is about numbers, or about nothing that is kept here.
     Nobody,
 }
 
@@ -55,10 +55,17 @@ impl Groups {
         match whose(&fact) {
             Whose::Nobody => self.default.note(fact, position),
             Whose::Group(group) if self.deleted.contains(&group) => {}
-            Whose::Group(group) => match self.others.get_mut(&group) {
-                Some(other) => other.held.note(fact, position),
-                None => self.default.note(fact, position),
-            },
+            Whose::Group(group) => {
+                let vanished = if let Fact::TopicVanished { topic, .. } = fact { Some(topic) } else { None };
+                match self.others.get_mut(&group) {
+                    Some(other) => other.held.note(fact, position),
+                    None => self.default.note(fact, position),
+                }
+                // Its number comes back no more, but in dead letters, which tell its name themselves.
+                if let Some(topic) = vanished.filter(|topic| self.held().all(|held| !held.topics.contains_key(topic))) {
+                    self.homes.remove(&topic);
+                }
+            }
             Whose::Topic(topic, except) => {
                 let home = self.homes.get(&topic).map(|(namespace, _)| *namespace);
                 for (number, other) in &mut self.others {
@@ -75,8 +82,18 @@ impl Groups {
 
     /// Above every number that is known to have been given out.
     pub fn floor(&self) -> u64 {
-        let others = self.others.values().map(|other| other.held.floor);
-        others.chain([self.default.floor, self.floor]).max().unwrap_or(0)
+        self.held().map(|held| held.floor).fold(self.floor, u64::max)
+    }
+
+    fn held(&self) -> impl Iterator<Item = &Held> {
+        self.others.values().map(|other| &other.held).chain([&self.default])
+    }
+
+    fn delete(&mut self, group: GroupNumber) {
+        self.deleted.insert(group);
+        if let Some(other) = self.others.remove(&group) {
+            self.floor = self.floor.max(other.held.floor);
+        }
     }
 
     fn note_setup(&mut self, fact: &Fact) {
@@ -84,18 +101,17 @@ impl Groups {
             Fact::NamespaceSet { number, name, policy, rules, .. } => {
                 self.namespaces.insert(*number, (name.clone(), policy.clone(), rules.clone()));
             }
-            Fact::NamespaceDeleted { number } => _ = self.namespaces.remove(number),
+            Fact::NamespaceDeleted { number } => {
+                self.namespaces.remove(number);
+                let of = self.others.iter().filter(|(_, other)| other.namespace == *number).map(|(group, _)| *group);
+                of.collect::<Vec<_>>().into_iter().for_each(|group| self.delete(group));
+            }
             Fact::GroupCreated { group, namespace, name, kind, .. } if *name != GroupName::default() => {
                 let (name, kind) = (name.clone(), *kind);
                 self.others.insert(*group, Other { namespace: *namespace, name, kind, held: Held::default() });
             }
             Fact::GroupCreated { group, .. } => _ = self.defaults.insert(*group),
-            Fact::GroupEnding { group } | Fact::GroupDeleted { group } => {
-                self.deleted.insert(*group);
-                if let Some(other) = self.others.remove(group) {
-                    self.floor = self.floor.max(other.held.floor);
-                }
-            }
+            Fact::GroupEnding { group } | Fact::GroupDeleted { group } => self.delete(*group),
             Fact::OfficeTaken { epoch, .. } => self.epoch = self.epoch.max(*epoch),
             Fact::TopicCreated { topic, namespace, name, .. } | Fact::TopicRecalled { topic, namespace, name, .. } => {
                 self.homes.insert(*topic, (*namespace, name.clone()));

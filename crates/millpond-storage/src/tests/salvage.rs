@@ -8,7 +8,7 @@ use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Receive};
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::page::{Page, RunPage};
 use millpond_types::block;
-use millpond_types::{GroupKind, GroupName, NamespaceName, OfficeTerms, Start, TopicName};
+use millpond_types::{GroupKind, GroupName, NamespaceName, OfficeTerms, Policy, Rules, Start, TopicName};
 
 use super::calls::{self, receive};
 use super::workload::{Workload, options, publish};
@@ -415,6 +415,22 @@ fn what_each_group_has_still_to_do_comes_over() {
     };
     work.turn(&mut opened, publish_to("early", b"early")).unwrap();
     let terms = OfficeTerms::default();
+    // A namespace that is deleted takes its groups along.
+    let other = || NamespaceName::try_from("other").unwrap();
+    let (policy, rules) = (Policy::default(), Rules::default());
+    let of_other = Command::GroupCreate {
+        namespace: other(),
+        name: GroupName::try_from("lost").unwrap(),
+        start: Start::Latest,
+        kind: GroupKind::Shared,
+    };
+    for command in [
+        Command::NamespaceSet { name: other(), policy, rules, based_on: None },
+        of_other,
+        Command::NamespaceDelete(other()),
+    ] {
+        work.turn(&mut opened, command).unwrap();
+    }
     for group in [
         create("audit", Start::Latest, GroupKind::Shared),
         create("copy", Start::Earliest, GroupKind::Shared),
