@@ -12,40 +12,35 @@
 //!
 //! The old directory is only read.
 
+mod fresh;
 mod groups;
 mod held;
 mod lacks;
 pub mod unfinished;
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_core::fact::{Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
 use millpond_core::output::Extent;
 use millpond_core::page::RunPage;
 use millpond_core::{Core, Now};
-use millpond_types::block::{self, Sizes};
-use millpond_types::{
-    GroupKind, GroupName, LeaderEpoch, LeaseNumber, NamespaceName, Policy, Priority, Rules, RunTime, Sequence,
-    SessionId, Start, TopicName, TopicNumber, WallTime,
-};
+use millpond_types::block;
 
 use crate::disk::{Disk, LockError, RealDisk};
 use crate::format::Format;
+use crate::journal::Failure;
 use crate::journal::batch::BatchHeader;
 use crate::journal::live::{ByGroup, OPEN};
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segment::{SegmentHeader, read_end, segment_base};
 use crate::journal::segments::Segment;
-use crate::journal::{CommitError, Failure, Mark};
-use crate::open::{RAISE_OVER_LOST, hold, open_held};
+use crate::open::{hold, open_held};
 use crate::recover::facts_of;
-use crate::{OpenError, OpenOptions, Opened};
-use groups::{Groups, Other};
-use held::{Held, Kept, Topic};
+use crate::{OpenError, OpenOptions};
+use fresh::Fresh;
+use groups::Groups;
 use lacks::Lacks;
 use unfinished::UNFINISHED;
 
@@ -285,226 +280,4 @@ enum What {
     /// The end of the journal, and what was being written there.
     Torn,
     Damage(String),
-}
-
-/// The fresh directory.
-struct Fresh {
-    opened: Opened,
-    now: Now,
-}
-
-/// What came over.
-#[derive(Default)]
-struct Counts {
-    groups: u64,
-    topics: u64,
-    messages: u64,
-    dead: u64,
-    damaged: u64,
-    nameless: u64,
-}
-
-impl Counts {
-    fn tell(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Counts { groups, topics, messages, dead, damaged, nameless } = self;
-        writeln!(out, "salvaged    {messages} messages and {dead} dead letters of {topics} topics")?;
-        if *groups > 0 {
-            writeln!(
-                out,
-                "groups      {groups} but `default`; what several groups had to do is counted, and stored, for each"
-            )?;
-        }
-        if *damaged > 0 {
-            writeln!(out, "LOST        {damaged} messages whose bytes are damaged or gone")?;
-        }
-        if *nameless > 0 {
-            writeln!(
-                out,
-                "nameless    {nameless} topics, now called salvaged/NUMBER, in `default` where no record tells their namespace"
-            )?;
-        }
-        writeln!(
-            out,
-            "gone        all dedup ids, producer sessions, exchanges, pauses, leases, and groups that no record tells of, with what only they had still to do"
-        )
-    }
-}
-
-impl Fresh {
-    fn fill(mut self, mut old: Old) -> Result<Counts, SalvageError> {
-        let groups = std::mem::take(&mut old.groups);
-        let floor = groups.floor().saturating_add(RAISE_OVER_LOST);
-        self.append(Fact::Raised { floor });
-        let mut counts = Counts { groups: groups.others.len() as u64, ..Counts::default() };
-        let Groups { mut namespaces, homes, default, others, epoch, .. } = groups;
-        let mut topics = Topics { homes, nameless: BTreeMap::new(), all: BTreeMap::new() };
-        topics.put(None, default);
-        let named = topics.all.keys().map(|(namespace, _)| *namespace);
-        for number in named.chain(others.values().map(|other| other.namespace)).filter(|number| *number != 0) {
-            let name = || NamespaceName::try_from(format!("salvaged-{number}").as_str()).expect("a good name");
-            namespaces.entry(number).or_insert_with(|| (name(), Policy::default(), Rules::default()));
-        }
-        let free = namespaces.keys().next_back().map_or(1, |last| last.saturating_add(1));
-        for (number, (name, policy, rules)) in namespaces {
-            // The first one is there, in its first version.
-            self.append(Fact::NamespaceSet { number, name, policy, rules, version: if number == 0 { 2 } else { 1 } });
-            if number != 0 {
-                self.group((group_of(number), number), GroupName::default(), GroupKind::Shared);
-            }
-        }
-        for (group, Other { namespace, name, kind, held }) in (free..).zip(others.into_values()) {
-            self.group((group, namespace), name, kind);
-            if kind != GroupKind::Shared {
-                self.raise_epoch(group, LeaderEpoch(epoch.0.saturating_add(RAISE_OVER_LOST)));
-            }
-            topics.put(Some((group, namespace)), held);
-        }
-        counts.nameless = topics.nameless.len() as u64;
-        for (number, ((namespace, name), groups)) in topics.all.into_iter().enumerate() {
-            let topic = TopicNumber(floor + number as u64);
-            self.topic((topic, namespace, name), floor, groups, &old, &mut counts)?;
-            counts.topics += 1;
-        }
-        self.commit()?;
-        if let Some(batch) = self.opened.appender.mark(self.now, Mark::Stop) {
-            self.opened.committer.write(batch).map_err(refused)?;
-            self.opened.committer.sync()?;
-        }
-        Ok(counts)
-    }
-
-    fn group(&mut self, (group, namespace): (GroupNumber, NamespaceNumber), name: GroupName, kind: GroupKind) {
-        self.append(Fact::GroupCreated { group, namespace, name, start: Start::Latest, kind });
-    }
-
-    /// No leader of a group has a lower epoch than this from here on.
-    fn raise_epoch(&mut self, group: GroupNumber, epoch: LeaderEpoch) {
-        self.append(Fact::OfficeTaken { group, session: SessionId(1), epoch });
-        self.append(Fact::OfficeLeft { group, until: RunTime(0) });
-        self.append(Fact::HandedOver { group });
-    }
-
-    /// All topics of one name, which becomes one topic, in each group that has something of it.
-    fn topic(
-        &mut self,
-        (topic, namespace, name): (TopicNumber, NamespaceNumber, TopicName),
-        floor: u64,
-        groups: BTreeMap<GroupNumber, Vec<Topic>>,
-        old: &Old,
-        counts: &mut Counts,
-    ) -> Result<(), SalvageError> {
-        let all: Vec<GroupNumber> = groups.keys().copied().collect();
-        for group in &all {
-            let (group, name, lease) = (*group, name.clone(), LeaseNumber(floor));
-            self.append(Fact::TopicCreated { topic, group, namespace, name, floor, lease });
-        }
-        let mut next: BTreeMap<Priority, u64> = BTreeMap::new();
-        let mut empty = Vec::new();
-        for (group, parts) in groups {
-            let mut holds = false;
-            for ((priority, _), kept) in parts.into_iter().flat_map(|part| part.runs) {
-                let (block, ends) = old.messages(&kept.run);
-                let count = ends.len() as u32;
-                counts.damaged += u64::from(kept.run.count - count);
-                if count == 0 {
-                    continue;
-                }
-                let next = next.entry(priority).or_insert(floor);
-                let first = Sequence(*next);
-                *next += u64::from(count);
-                holds |= kept.death.is_none();
-                *(if kept.death.is_none() { &mut counts.messages } else { &mut counts.dead }) += u64::from(count);
-                let except = all.iter().copied().filter(|other| *other != group).collect();
-                self.run((topic, group, except), (priority, first), kept, block.into(), &ends);
-                if self.opened.appender.is_full() {
-                    self.commit()?;
-                }
-            }
-            if !holds {
-                empty.push(group);
-            }
-        }
-        for group in empty {
-            self.append(Fact::TopicVanished { topic, group });
-        }
-        Ok(())
-    }
-
-    fn run(
-        &mut self,
-        (topic, group, except): (TopicNumber, GroupNumber, Vec<GroupNumber>),
-        (priority, first): (Priority, Sequence),
-        Kept { run, due, death }: Kept,
-        block: Bytes,
-        ends: &[u32],
-    ) {
-        let (count, sizes) = (ends.len() as u32, Sizes::from_ends(ends));
-        self.append(Fact::Published {
-            topic,
-            except,
-            priority,
-            first,
-            count,
-            published: run.published,
-            due,
-            expires: run.expiry(),
-            dedup_until: WallTime::default(),
-            dedup: Vec::new(),
-            block,
-            sizes,
-        });
-        if let Some(death) = death {
-            let which = Victims::Waiting { priority, first, count };
-            let held::Death { reason, detail, at } = death;
-            self.append(Fact::Died { topic, group, which, reason, detail, at });
-        }
-    }
-
-    fn append(&mut self, fact: Fact) {
-        self.opened.appender.append(&fact);
-    }
-
-    fn commit(&mut self) -> Result<(), SalvageError> {
-        if let Some(batch) = self.opened.appender.seal(self.now) {
-            self.opened.committer.write(batch).map_err(refused)?;
-            self.opened.committer.sync()?;
-        }
-        Ok(())
-    }
-}
-
-/// Old topics by their names, and by the new groups that have something of them.
-struct Topics {
-    homes: BTreeMap<TopicNumber, (NamespaceNumber, TopicName)>,
-    /// Those of which no record tells the name: the one that they are given.
-    nameless: BTreeMap<TopicNumber, TopicName>,
-    all: BTreeMap<(NamespaceNumber, TopicName), BTreeMap<GroupNumber, Vec<Topic>>>,
-}
-
-impl Topics {
-    /// Puts what a group held, or what those called `default` held of all namespaces.
-    fn put(&mut self, group: Option<(GroupNumber, NamespaceNumber)>, held: Held) {
-        for (number, topic) in held.topics.into_iter().filter(|(_, topic)| !topic.runs.is_empty()) {
-            let home = self.homes.get(&number).cloned().unwrap_or_else(|| {
-                let name = format!("salvaged/{}", number.0);
-                let name = TopicName::try_from(name.as_str()).expect("a good name");
-                self.nameless.insert(number, name.clone());
-                (group.map_or(0, |(_, namespace)| namespace), name)
-            });
-            let group = group.map_or(group_of(home.0), |(group, _)| group);
-            self.all.entry(home).or_default().entry(group).or_default().push(topic);
-        }
-    }
-}
-
-/// The number of the group `default` of a namespace: the only one that each has.
-fn group_of(namespace: NamespaceNumber) -> GroupNumber {
-    namespace
-}
-
-fn refused(error: CommitError) -> SalvageError {
-    match error {
-        CommitError::DiskFull(_) => SalvageError::Full,
-        CommitError::Failed(failure) => SalvageError::Write(failure),
-    }
 }
