@@ -527,6 +527,8 @@ pub enum DeadWhich {
     One(TopicName, MessageId),
     /// All of the topics that the filter admits.
     Filter(Filter),
+    /// The first so many of these, in the order of a listing. None is refused.
+    First(Filter, u32),
 }
 
 /// Messages are to lie at the tail of the journal, so that the segment which holds them now can go. Only the shell says

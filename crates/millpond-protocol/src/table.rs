@@ -124,4 +124,4 @@ impl Row for LeasedRun {
 choice!(Which { 0 Id(id), 1 Dedup(id: Short<DEDUP_ID_MAX>) });
 choice!(LookWhich { 0 One(which), 1 First(count), 2 Due(count) });
 record!(Listing { namespace, prefix: Short<TOPIC_NAME_MAX>, after: Short<TOKEN_MAX>, limit });
-choice!(DeadWhich { 0 One(topic, id), 1 Filter(filter) });
+choice!(DeadWhich { 0 One(topic, id), 1 Filter(filter), 2 First(filter, count) });

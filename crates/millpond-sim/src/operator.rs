@@ -109,12 +109,12 @@ impl Operator {
             (7, _) => other(set_policies(namespace, load), "policies changed"),
             (8, known) => {
                 let one = known.filter(|_| load.one_in(2)).map(|(topic, id, _)| DeadWhich::One(topic.name, id));
-                let which = one.unwrap_or_else(|| DeadWhich::Filter(draw_filter(&self.topics, load)));
+                let which = one.unwrap_or_else(|| draw_dead(draw_filter(&self.topics, load), load));
                 other(Command::DeadRedrive { namespace, group, which }, "redrives")
             }
             (9, known) => {
                 let one = known.filter(|_| load.one_in(2)).map(|(topic, id, _)| DeadWhich::One(topic.name, id));
-                let which = one.unwrap_or_else(|| DeadWhich::Filter(Filter::Topics(vec![topic.name])));
+                let which = one.unwrap_or_else(|| draw_dead(Filter::Topics(vec![topic.name]), load));
                 other(Command::DeadPurge { namespace, group, which }, "dead purges")
             }
             (10, _) => listings(namespace, load),
@@ -170,4 +170,12 @@ fn brief(load: &mut Stream) -> Vec<Request> {
         false => (Command::NamespaceDelete(name), "namespaces deleted"),
     };
     vec![Request { command, asked: Asked::Other(what) }]
+}
+
+/// All of the dead letters of a filter, or the first few.
+fn draw_dead(filter: Filter, load: &mut Stream) -> DeadWhich {
+    match load.one_in(3) {
+        true => DeadWhich::First(filter, load.between(1, 3) as u32),
+        false => DeadWhich::Filter(filter),
+    }
 }

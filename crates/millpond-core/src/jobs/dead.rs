@@ -34,6 +34,8 @@ pub(crate) struct DeadJob {
     letters: VecDeque<DeadPage>,
     /// Letters it has come to.
     count: u64,
+    /// It is over when it has come to so many.
+    most: u64,
     /// The one that it is about, if it is about one.
     one: Option<(TopicName, MessageId)>,
 }
@@ -50,7 +52,7 @@ pub(crate) enum DeadVerb {
 
 impl DeadJob {
     fn new(verb: DeadVerb, spans: VecDeque<(KeyBytes, KeyBytes)>) -> DeadJob {
-        DeadJob { verb, spans, letters: VecDeque::new(), count: 0, one: None }
+        DeadJob { verb, spans, letters: VecDeque::new(), count: 0, most: u64::MAX, one: None }
     }
 
     /// Throws away all letters of a group.
@@ -132,18 +134,22 @@ impl Core {
     ) -> Result<(), Refusal> {
         let namespace = self.namespace_of(namespace)?;
         let group = self.group_of(namespace, group)?;
-        let (spans, one) = match which {
+        let of_filter = |filter: &Filter| check_filter(filter).map(|()| spans(namespace, group, filter));
+        let job = match which {
             DeadWhich::One(topic, id) => {
                 let from = Key::Dead { namespace, group, topic: topic.clone(), id }.bytes();
                 let until = [&from[..], &[0]].concat();
-                (VecDeque::from([(from, until)]), Some((topic, id)))
+                DeadJob { one: Some((topic, id)), ..DeadJob::new(verb, VecDeque::from([(from, until)])) }
             }
-            DeadWhich::Filter(filter) => {
-                check_filter(&filter)?;
-                (spans(namespace, group, &filter), None)
+            DeadWhich::Filter(filter) => DeadJob::new(verb, of_filter(&filter)?),
+            DeadWhich::First(_, 0) => {
+                let detail = "the first of no dead letters: name at least one, or leave the number out for all";
+                return Err((Code::ArgumentInvalid, detail.into()));
+            }
+            DeadWhich::First(filter, most) => {
+                DeadJob { most: most.into(), ..DeadJob::new(verb, of_filter(&filter)?) }
             }
         };
-        let job = DeadJob { one, ..DeadJob::new(verb, spans) };
         self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
 
@@ -156,6 +162,9 @@ impl Core {
         log: &mut dyn FactLog,
     ) -> Step {
         while *left > 0 {
+            if job.count == job.most {
+                return Step::Done(job.answer());
+            }
             let Some(letter) = job.letters.front() else {
                 core::mem::take(needs).clear(&mut self.state.fetched);
                 let Some((from, until)) = job.spans.front().cloned() else { return Step::Done(job.answer()) };
@@ -165,7 +174,7 @@ impl Core {
                 }
                 // An empty range costs something as well.
                 *left -= 1;
-                let limit = job.verb.letters_for(*left + 1);
+                let limit = job.letters_for(*left + 1);
                 return Step::Waits(Vec::from([Want::Range(Range { from, until, limit })]));
             };
             match &mut job.verb {
@@ -265,6 +274,17 @@ impl Core {
 }
 
 impl DeadJob {
+    /// How many letters it can come to before it has looked at so much.
+    fn letters_for(&self, left: usize) -> u32 {
+        let most = match &self.verb {
+            // One more tells whether there is a next page.
+            DeadVerb::List { limit, rows, .. } => left.min(limit + 1 - rows.len()),
+            DeadVerb::Redrive | DeadVerb::Purge => left.div_ceil(WRITING),
+        };
+        let most = u32::try_from(most).expect("a slice is short");
+        u32::try_from(self.most - self.count).map_or(most, |rest| most.min(rest))
+    }
+
     fn answer(&mut self) -> Result<Reply, Refusal> {
         match self.one.take().filter(|_| self.count == 0) {
             None => Ok(self.so_far()),
@@ -290,15 +310,6 @@ impl DeadVerb {
         }
     }
 
-    /// How many letters it can come to before it has looked at so much.
-    fn letters_for(&self, left: usize) -> u32 {
-        let most = match self {
-            // One more tells whether there is a next page.
-            DeadVerb::List { limit, rows, .. } => left.min(limit + 1 - rows.len()),
-            DeadVerb::Redrive | DeadVerb::Purge => left.div_ceil(WRITING),
-        };
-        u32::try_from(most).expect("a slice is short")
-    }
 }
 
 fn view(dead: &DeadPage) -> Found<DeadView> {

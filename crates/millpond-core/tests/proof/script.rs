@@ -458,7 +458,10 @@ fn filter(words: &[&str]) -> Filter {
 fn dead_which(line: &Line<'_>, names: &Names) -> DeadWhich {
     match line.option("body") {
         Some(body) => DeadWhich::One(line.topic().name, id(body, names)),
-        None => DeadWhich::Filter(filter(&line.words)),
+        None => match line.option("first") {
+            Some(count) => DeadWhich::First(filter(&line.words), count.parse().expect("a number")),
+            None => DeadWhich::Filter(filter(&line.words)),
+        },
     }
 }
 

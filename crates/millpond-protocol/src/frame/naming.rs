@@ -39,6 +39,8 @@ pub enum DeadWhich {
     One(TopicName, MessageId),
     /// All of these topics.
     Filter(Filter),
+    /// So many of these topics', in the order of a listing; at least one.
+    First(Filter, u32),
 }
 
 /// One page of a listing, in the order of names.

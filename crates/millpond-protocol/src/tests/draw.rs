@@ -254,7 +254,11 @@ impl Draw {
     }
 
     fn dead_which(&mut self) -> DeadWhich {
-        if self.flag() { DeadWhich::One(self.topic(), self.id()) } else { DeadWhich::Filter(self.filter()) }
+        match self.below(3) {
+            0 => DeadWhich::One(self.topic(), self.id()),
+            1 => DeadWhich::Filter(self.filter()),
+            _ => DeadWhich::First(self.filter(), self.u32()),
+        }
     }
 
     fn listing(&mut self) -> Listing {

@@ -155,5 +155,6 @@ pub(crate) fn dead_which(which: frame::DeadWhich) -> command::DeadWhich {
     match which {
         frame::DeadWhich::One(topic, id) => command::DeadWhich::One(topic, id),
         frame::DeadWhich::Filter(filter) => command::DeadWhich::Filter(filter),
+        frame::DeadWhich::First(filter, count) => command::DeadWhich::First(filter, count),
     }
 }

@@ -173,7 +173,7 @@ fn held(command: &Command) -> usize {
         Command::Purge { filter, .. } => filtered(filter),
         Command::DeadRedrive { which, .. } | Command::DeadPurge { which, .. } => match which {
             DeadWhich::One(topic, _) => topic.as_bytes().len(),
-            DeadWhich::Filter(filter) => filtered(filter),
+            DeadWhich::Filter(filter) | DeadWhich::First(filter, _) => filtered(filter),
         },
         Command::Topics { listing, .. } | Command::DeadList { listing, .. } => {
             listing.prefix.len() + listing.after.len()

@@ -150,7 +150,7 @@ impl Reasons {
             };
             let is_it = match which {
                 DeadWhich::One(topic, id) => (topic, id) == (&letter.topic, &letter.id),
-                DeadWhich::Filter(filter) => filter.admits(&letter.topic),
+                DeadWhich::Filter(filter) | DeadWhich::First(filter, _) => filter.admits(&letter.topic),
             };
             is_it && is_of(model, letter.group, namespace, group)
         })

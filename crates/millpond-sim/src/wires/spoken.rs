@@ -163,6 +163,7 @@ fn dead_which(which: command::DeadWhich) -> DeadWhich {
     match which {
         command::DeadWhich::One(topic, id) => DeadWhich::One(topic, id),
         command::DeadWhich::Filter(filter) => DeadWhich::Filter(filter),
+        command::DeadWhich::First(filter, count) => DeadWhich::First(filter, count),
     }
 }
 

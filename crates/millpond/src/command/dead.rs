@@ -67,6 +67,9 @@ pub struct Chosen {
     /// Only the message with this id, of the one topic named
     #[arg(long, value_name = "ID")]
     id: Option<MessageId>,
+    /// Only so many, the first in the order of `dead list`
+    #[arg(long, value_name = "N", conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..))]
+    first: Option<u32>,
     /// The group that gave up on them
     #[arg(long, value_name = "G", default_value = "default", value_parser = group)]
     group: GroupName,
@@ -78,14 +81,14 @@ impl Dead {
         match self {
             Dead::List(list) => list.run(globals),
             Dead::Look(look) => look.run(globals),
-            Dead::Redrive(Chosen { topics, id, group }) => {
-                let (namespace, which) = chosen(&topics, id)?;
+            Dead::Redrive(Chosen { topics, id, first, group }) => {
+                let (namespace, which) = chosen(&topics, id, first)?;
                 let count = with_client(globals, async |client| Ok(client.redrive(namespace, group, which).await?))?;
                 print_count(globals.output, "redriven", count);
                 Ok(())
             }
-            Dead::Purge(Chosen { topics, id, group }) => {
-                let (namespace, which) = chosen(&topics, id)?;
+            Dead::Purge(Chosen { topics, id, first, group }) => {
+                let (namespace, which) = chosen(&topics, id, first)?;
                 let count =
                     with_client(globals, async |client| Ok(client.purge_dead(namespace, group, which).await?))?;
                 print_count(globals.output, "purged", count);
@@ -95,11 +98,19 @@ impl Dead {
     }
 }
 
-fn chosen(topics: &[Address], id: Option<MessageId>) -> Result<(NamespaceName, DeadWhich), Failure> {
+fn chosen(
+    topics: &[Address],
+    id: Option<MessageId>,
+    first: Option<u32>,
+) -> Result<(NamespaceName, DeadWhich), Failure> {
     match (topics, id) {
         (_, None) => {
             let (namespace, filter) = filter(topics).map_err(Failure::usage)?;
-            Ok((namespace, DeadWhich::Filter(filter)))
+            let which = match first {
+                Some(count) => DeadWhich::First(filter, count),
+                None => DeadWhich::Filter(filter),
+            };
+            Ok((namespace, which))
         }
         ([Address { namespace, place: Place::Topic(topic) }], Some(id)) => {
             Ok((namespace.clone(), DeadWhich::One(topic.clone(), id)))

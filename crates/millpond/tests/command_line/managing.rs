@@ -236,7 +236,11 @@ fn dead_letters_are_listed_shown_redriven_and_purged() {
 
     assert_eq!(broker.ok(&["dead", "redrive", "default/ab", "--id", &id]), "redriven 1\n");
     assert_eq!(broker.json(&["receive", "default", "--ack"])[0]["body"], "3");
-    assert_eq!(broker.ok(&["dead", "redrive", "default/a"]), "redriven 2\n");
+    assert_eq!(broker.ok(&["dead", "redrive", "default", "--first", "1"]), "redriven 1\n");
+    assert_eq!(bodies(&list(&["default"])), ["2"]);
+    broker.call(&["dead", "redrive", "default/a", "--first", "1", "--id", &id]).failed(2, &["--first"]);
+    broker.call(&["dead", "purge", "default", "--first", "0"]).failed(2, &["--first"]);
+    assert_eq!(broker.ok(&["dead", "redrive", "default/a", "--first", "5"]), "redriven 1\n");
     assert_eq!(broker.counts("default")["waiting"], 2);
     for message in broker.json(&["receive", "default", "--max", "3"]) {
         broker.ok(&["reject", "default", message["receipt"].as_str().unwrap()]);

@@ -146,12 +146,12 @@ impl Op {
             Op::Purge { filter, group: at } => {
                 Command::Purge { namespace, filter: self::filter(*filter), group: at.map(group) }
             }
-            Op::Redrive { filter, group: at } => {
-                let which = DeadWhich::Filter(self::filter(*filter));
+            Op::Redrive { filter, group: at, first } => {
+                let which = dead_which(*filter, *first);
                 Command::DeadRedrive { namespace, group: group(*at), which }
             }
-            Op::DeadPurge { filter, group: at } => {
-                let which = DeadWhich::Filter(self::filter(*filter));
+            Op::DeadPurge { filter, group: at, first } => {
+                let which = dead_which(*filter, *first);
                 Command::DeadPurge { namespace, group: group(*at), which }
             }
             Op::GroupCreate { group: at, start } => {
@@ -190,6 +190,13 @@ pub fn publish_run(known: &mut Known, topic: &str, count: u32, dedup: Option<u8>
 }
 
 pub const FILTERS: usize = 6;
+
+fn dead_which(at: usize, first: Option<u32>) -> DeadWhich {
+    match first {
+        Some(count) => DeadWhich::First(filter(at), count),
+        None => DeadWhich::Filter(filter(at)),
+    }
+}
 
 fn filter(at: usize) -> Filter {
     let names = |names: &[&str]| names.iter().map(|text| name(text)).collect();

@@ -118,10 +118,12 @@ pub enum Op {
     Redrive {
         filter: usize,
         group: usize,
+        first: Option<u32>,
     },
     DeadPurge {
         filter: usize,
         group: usize,
+        first: Option<u32>,
     },
     GroupCreate {
         group: usize,
@@ -195,8 +197,8 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => (0..TOPICS.len() + 2, any::<bool>()).prop_map(|(name, stop)| Op::Pause { name, stop }),
         2 => (topic(), 0..2u8).prop_map(|(topic, dedup)| Op::Forget { topic, dedup }),
         1 => (filter(), option::of(group())).prop_map(|(filter, group)| Op::Purge { filter, group }),
-        2 => (filter(), group()).prop_map(|(filter, group)| Op::Redrive { filter, group }),
-        1 => (filter(), group()).prop_map(|(filter, group)| Op::DeadPurge { filter, group }),
+        2 => (filter(), group(), option::of(1..4u32)).prop_map(|(filter, group, first)| Op::Redrive { filter, group, first }),
+        1 => (filter(), group(), option::of(1..4u32)).prop_map(|(filter, group, first)| Op::DeadPurge { filter, group, first }),
         4 => (1..GROUPS.len(), 0..STARTS).prop_map(|(group, start)| Op::GroupCreate { group, start }),
         1 => (1..GROUPS.len()).prop_map(Op::GroupDelete),
         1 => (0..POLICIES).prop_map(Op::Policy),

@@ -137,14 +137,14 @@ impl Model {
                 (self.policy, self.rules) = (policy.clone(), rules.clone());
                 one("ok")
             }
-            Command::DeadRedrive { group, which: DeadWhich::Filter(filter), .. } => match self.dead_of(group, filter) {
+            Command::DeadRedrive { group, which, .. } => match self.dead_of(group, which) {
                 Err(code) => one(code.name()),
                 Ok(dead) => {
                     dead.iter().for_each(|key| self.redrive(key));
                     vec![dead.len().to_string()]
                 }
             },
-            Command::DeadPurge { group, which: DeadWhich::Filter(filter), .. } => match self.dead_of(group, filter) {
+            Command::DeadPurge { group, which, .. } => match self.dead_of(group, which) {
                 Err(code) => one(code.name()),
                 Ok(dead) => {
                     dead.iter().for_each(|key| _ = self.dead.remove(key));
@@ -291,9 +291,14 @@ impl Model {
         of_it.filter_map(move |topic| topic.messages.get(&(id.priority, id.sequence.0)))
     }
 
-    fn dead_of(&self, group: &GroupName, filter: &Filter) -> Result<Vec<(Place, MessageId)>, Code> {
+    fn dead_of(&self, group: &GroupName, which: &DeadWhich) -> Result<Vec<(Place, MessageId)>, Code> {
         let group = self.group(group)?;
+        let (filter, most) = match which {
+            DeadWhich::Filter(filter) => (filter, usize::MAX),
+            DeadWhich::First(filter, most) => (filter, *most as usize),
+            DeadWhich::One(..) => panic!("the histories name no dead letter"),
+        };
         let is_it = |(place, _): &&(Place, MessageId)| place.group == group && filter.admits(&place.name);
-        Ok(self.dead.keys().filter(is_it).cloned().collect())
+        Ok(self.dead.keys().filter(is_it).take(most).cloned().collect())
     }
 }
