@@ -146,9 +146,7 @@ impl Core {
                 let detail = "the first of no dead letters: name at least one, or leave the number out for all";
                 return Err((Code::ArgumentInvalid, detail.into()));
             }
-            DeadWhich::First(filter, most) => {
-                DeadJob { most: most.into(), ..DeadJob::new(verb, of_filter(&filter)?) }
-            }
+            DeadWhich::First(filter, most) => DeadJob { most: most.into(), ..DeadJob::new(verb, of_filter(&filter)?) },
         };
         self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
@@ -309,7 +307,6 @@ impl DeadVerb {
             DeadVerb::Redrive | DeadVerb::Purge => WRITING,
         }
     }
-
 }
 
 fn view(dead: &DeadPage) -> Found<DeadView> {

@@ -13,6 +13,7 @@ mod dedup;
 mod expiry;
 mod groups;
 mod heavy;
+mod held_back;
 mod histories;
 mod history;
 mod jobs;
