@@ -1,15 +1,17 @@
 //! Finishing: ack, release, fail, reject and extend, for one receipt or thousands, each with its own outcome.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_protocol::{Finish, FinishVerb, Request, Response};
 use millpond_types::limits::RECEIPTS_MAX;
 use millpond_types::{FinishOutcome, LeaseNumber, NamespaceName, Receipt};
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::link::Unanswered;
+use crate::link::{Asked, Link, Unanswered};
 use crate::message::millis;
 use crate::outcomes::Outcomes;
 use crate::receipts::Receipts;
@@ -75,7 +77,7 @@ impl Client {
     pub async fn finish(&self, verb: FinishVerb, receipts: impl Into<Receipts>) -> Result<Outcomes<FinishOutcome>> {
         let (mut outcomes, all) = (Outcomes::default(), receipts.into());
         for receipts in all.chunks(RECEIPTS_MAX) {
-            outcomes.append(self.finish_chunk(&verb, all.namespace(), receipts).await?);
+            outcomes.append(self.start_finish(&verb, all.namespace(), receipts).await?.outcomes().await?);
         }
         Ok(outcomes)
     }
@@ -106,37 +108,59 @@ impl Client {
         self.finish_unconfirmed(FinishVerb::Ack, receipts).await
     }
 
-    async fn finish_chunk(
+    /// Hands a verb to the connection, for receipts that one call may name: what is sent next comes behind it.
+    pub(crate) async fn start_finish(
         &self,
         verb: &FinishVerb,
         namespace: Option<&NamespaceName>,
         receipts: Vec<(Receipt, u32)>,
-    ) -> Result<Outcomes<FinishOutcome>> {
+    ) -> Result<Finishing> {
         let (shared, what) = (self.shared(), self::verb(verb));
         let deadline = shared.deadline();
-        let ended = if ends_leases(verb) { receipts.clone() } else { Vec::new() };
+        let is_end = ends_leases(verb);
+        let ended = if is_end { receipts.clone() } else { Vec::new() };
         let request = Request::Finish(Finish {
             verb: verb.clone(),
             confirm: true,
             namespace: namespace.cloned(),
             receipts: receipts.clone(),
         });
-        let (link, asked) = loop {
+        loop {
             let link = shared.link(deadline).await?;
             link.room().await;
             if let Ok(asked) = shared.session.finish(&link, &ended, || link.start(&request)) {
-                break (link, asked);
+                return Ok(Finishing { client: self.clone(), link, asked, what, is_end, receipts, deadline });
             }
-        };
+        }
+    }
+}
+
+/// A verb that was sent, and is not confirmed yet.
+pub(crate) struct Finishing {
+    client: Client,
+    link: Arc<Link>,
+    asked: Asked,
+    what: &'static str,
+    is_end: bool,
+    receipts: Vec<(Receipt, u32)>,
+    deadline: Instant,
+}
+
+impl Finishing {
+    /// Waits for the confirmation.
+    pub(crate) async fn outcomes(self) -> Result<Outcomes<FinishOutcome>> {
+        let Finishing { client, link, asked, what, is_end, receipts, deadline } = self;
         let outcomes = match link.answer(asked, deadline).await {
             Ok(Response::Finished(runs)) => Outcomes::from(runs),
             Ok(Response::Error { code, detail }) => return Err(Error::Refused { code, detail }),
-            Ok(other) => return Err(self.wrong_answer(what, &other)),
-            Err(Unanswered::Lost(loss)) => return Err(loss.unconfirmed(what, self.server())),
-            Err(Unanswered::NotSent | Unanswered::TimedOut) => return Err(shared.timed_out(what, Duration::ZERO)),
+            Ok(other) => return Err(client.wrong_answer(what, &other)),
+            Err(Unanswered::Lost(loss)) => return Err(loss.unconfirmed(what, client.server())),
+            Err(Unanswered::NotSent | Unanswered::TimedOut) => {
+                return Err(client.shared().timed_out(what, Duration::ZERO));
+            }
         };
-        if !ends_leases(verb) && outcomes.lost() > 0 {
-            shared.session.found_lost(&link, &lost(&receipts, &outcomes));
+        if !is_end && outcomes.lost() > 0 {
+            client.shared().session.found_lost(&link, &lost(&receipts, &outcomes));
         }
         Ok(outcomes)
     }

@@ -20,7 +20,7 @@ use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::message::millis;
 use crate::subscription::Subscription;
-use finisher::{Decided, finish_decided};
+use finisher::{Decided, Sent, finish_decided};
 use runs::{Of, Runs, Turn};
 
 /// What becomes of a message.
@@ -80,6 +80,14 @@ pub struct Report {
     pub lost: u64,
     /// Deliveries of whose decision nobody knows whether it was carried out: at the worst they are delivered again.
     pub unconfirmed: u64,
+}
+
+impl Report {
+    fn add(&mut self, more: Report) {
+        self.finished += more.finished;
+        self.lost += more.lost;
+        self.unconfirmed += more.unconfirmed;
+    }
 }
 
 /// A pool at work. Stop it in an orderly way with [`Workers::stop`]; dropping it lets its handlers go where they are, and
@@ -151,14 +159,16 @@ where
 {
     // Never full for long: at most `concurrency` decisions are made while a batch is on its way.
     let (decided, decisions) = mpsc::unbounded_channel();
-    let finisher = tokio::spawn(finish_decided(subscription.client().clone(), decisions));
+    let (tell_sent, mut sent) = mpsc::unbounded_channel();
+    let finisher = tokio::spawn(finish_decided(subscription.client().clone(), decisions, tell_sent));
     let mut running = Running::default();
     let ended = loop {
         tokio::select! {
             biased;
             () = stop.notified() => break Ok(()),
-            Some(joined) = running.tasks.join_next_with_id() => {
-                if let Some(next) = running.decided(joined, &decided) {
+            Some(joined) = running.tasks.join_next_with_id() => running.decided(joined, &decided),
+            Some(sent) = sent.recv(), if running.tasks.len() < concurrency => {
+                if let Some(next) = running.sent(sent, &decided) {
                     running.begin(next, &handler);
                 }
             }
@@ -203,12 +213,12 @@ impl Running {
         self.begun.insert(task.id(), begun);
     }
 
-    /// Passes a decision on; what comes next of a run.
+    /// Passes a decision on. What comes next of a run is begun when it is sent.
     fn decided(
         &mut self,
         joined: std::result::Result<(Id, Decision), JoinError>,
         decided: &mpsc::UnboundedSender<Decided>,
-    ) -> Option<Delivery> {
+    ) {
         let (id, decision) = match joined {
             Ok((id, decision)) => (id, decision),
             Err(error) => (error.id(), Decision::fail("the handler panicked")),
@@ -216,11 +226,22 @@ impl Running {
         let (receipt, of) = self.begun.remove(&id).expect("each task was noted when it was spawned");
         let goes_on = matches!(decision, Decision::Ack | Decision::Settled);
         // The finisher ends after this sender.
-        let _ = decided.send(Decided::As(receipt, decision));
-        if goes_on {
-            return self.runs.goes_on(of?);
+        let _ = decided.send(Decided::As(receipt, decision, of.filter(|_| goes_on)));
+        if let Some(of) = of.filter(|_| !goes_on) {
+            self.end(of, decided);
         }
-        self.runs.ends(of?).into_iter().for_each(|receipt| _ = decided.send(Decided::NotBegun(receipt)));
+    }
+
+    /// What comes next of a run of which a decision is sent. Where none could be sent it ends.
+    fn sent(&mut self, sent: Sent, decided: &mpsc::UnboundedSender<Decided>) -> Option<Delivery> {
+        if sent.is_sent {
+            return self.runs.goes_on(sent.of);
+        }
+        self.end(sent.of, decided);
         None
+    }
+
+    fn end(&mut self, of: Of, decided: &mpsc::UnboundedSender<Decided>) {
+        self.runs.ends(of).into_iter().for_each(|receipt| _ = decided.send(Decided::NotBegun(receipt)));
     }
 }

@@ -6,35 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_client::{
-    Client, Code, Decision, Error, Event, FinishOutcome, FinishVerb, Millis, OutcomeRun, ReceiveOptions, Report,
-    SubscribeOptions, Subscription, Workers,
+    Code, Error, Event, FinishOutcome, FinishVerb, Millis, OutcomeRun, ReceiveOptions, Subscription,
 };
-use millpond_protocol::{Finish, LeasedRun, Request, Response};
-use millpond_types::{LeaseNumber, SessionId};
-use peer::{Connection, Peer, leased, namespace, receipt};
-
-const SESSION: SessionId = SessionId(7);
-
-fn window(messages: u32) -> SubscribeOptions {
-    SubscribeOptions { messages, ..SubscribeOptions::new(namespace()) }
-}
-
-async fn subscribed(peer: &Peer, options: SubscribeOptions) -> (Client, Connection, Subscription) {
-    let (client, mut connection) = peer.client().await;
-    let (subscription, _) = tokio::join!(client.subscribe(options), connection.begin_session(SESSION, false));
-    (client, connection, subscription.unwrap())
-}
-
-async fn next_finish(connection: &mut Connection) -> (u32, Finish) {
-    let incoming = connection.next().await;
-    let Request::Finish(finish) = incoming.frame else { panic!("{incoming:?}") };
-    (incoming.correlation, finish)
-}
-
-async fn done(connection: &mut Connection, correlation: u32, count: u32) {
-    let outcomes = vec![OutcomeRun { count, outcome: FinishOutcome::Done }];
-    connection.reply(correlation, Response::Finished(outcomes)).await;
-}
+use millpond_protocol::{Request, Response};
+use millpond_types::SessionId;
+use peer::{Connection, Peer, SESSION, done, leased, namespace, next_finish, receipt, subscribed, window};
 
 async fn body(subscription: &mut Subscription) -> Bytes {
     subscription.next().await.unwrap().body
@@ -283,83 +259,4 @@ async fn a_receive_waits_beyond_the_request_timeout() {
     assert_eq!(received.unwrap().next().unwrap().body, "a");
     let timed_out = client.receive(receive(Duration::ZERO)).await.unwrap_err();
     assert!(matches!(timed_out, Error::Timeout { what: "receive", .. }), "{timed_out}");
-}
-
-#[tokio::test]
-async fn workers_finish_as_their_handlers_decide_and_stop_in_order() {
-    let peer = Peer::new().await;
-    let (_client, mut connection, subscription) = subscribed(&peer, window(100)).await;
-    let workers = Workers::start(subscription, 2, |delivery| async move {
-        match &delivery.body[..] {
-            b"bad" => Decision::reject("no sense"),
-            b"panic" => panic!("on purpose"),
-            _ => Decision::Ack,
-        }
-    });
-    connection
-        .tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["ok", "bad", "panic", "ok"])] })
-        .await;
-    let mut verbs = Vec::new();
-    while verbs.len() < 4 {
-        let incoming = connection.next().await;
-        let Request::Finish(finish) = incoming.frame else { continue };
-        let count = finish.receipts.iter().map(|(_, count)| *count).sum();
-        verbs.extend(std::iter::repeat_n(verb_name(&finish.verb), count as usize));
-        done(&mut connection, incoming.correlation, count).await;
-    }
-    verbs.sort_unstable();
-    assert_eq!(verbs, ["ack", "ack", "fail", "reject"]);
-    let (report, ()) = tokio::join!(workers.stop(), async {
-        let incoming = connection.next().await;
-        assert!(matches!(incoming.frame, Request::Detach { consumer: 1 }), "{incoming:?}");
-        connection.reply(incoming.correlation, Response::Done).await;
-    });
-    assert_eq!(report.unwrap(), Report { finished: 4, ..Report::default() });
-}
-
-#[tokio::test]
-async fn what_comes_in_a_run_is_handled_one_after_the_other_and_not_behind_a_failure() {
-    let peer = Peer::new().await;
-    let (_client, mut connection, subscription) = subscribed(&peer, window(100)).await;
-    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
-    let go_on = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
-    let may = go_on.clone();
-    let workers = Workers::start(subscription, 4, move |delivery| {
-        begun.send(delivery.body.clone()).unwrap();
-        let may = may.clone();
-        async move {
-            may.acquire().await.unwrap().forget();
-            if delivery.body == "b" { Decision::fail("on purpose") } else { Decision::Ack }
-        }
-    });
-    let of_run = |lease: u64, bodies: &[&str]| LeasedRun { run: Some(LeaseNumber(1)), ..leased(lease, bodies) };
-    let runs = vec![of_run(1, &["a", "b"]), of_run(3, &["c"]), leased(9, &["alone"])];
-    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: runs }).await;
-    assert_eq!(begins.recv().await.unwrap(), "a");
-    assert_eq!(begins.recv().await.unwrap(), "alone", "the rest of the run waits, and others do not");
-    let (mut finished, mut said) = (0, Vec::new());
-    go_on.add_permits(3);
-    while finished < 4 {
-        let (correlation, finish) = next_finish(&mut connection).await;
-        for (first, count) in &finish.receipts {
-            said.extend((0..u64::from(*count)).map(|n| (first.lease.0 + n, verb_name(&finish.verb))));
-            finished += count;
-        }
-        done(&mut connection, correlation, finish.receipts.iter().map(|(_, count)| *count).sum()).await;
-    }
-    said.sort_unstable();
-    assert_eq!(said, [(1, "ack"), (2, "fail"), (3, "release"), (9, "ack")]);
-    assert_eq!(begins.recv().await.unwrap(), "b");
-    assert!(begins.try_recv().is_err(), "nothing is begun behind what has failed");
-    drop(workers);
-}
-
-fn verb_name(verb: &FinishVerb) -> &'static str {
-    match verb {
-        FinishVerb::Ack => "ack",
-        FinishVerb::Fail { .. } => "fail",
-        FinishVerb::Reject { .. } => "reject",
-        FinishVerb::Release { .. } => "release",
-        other => panic!("{other:?}"),
-    }
 }

@@ -161,7 +161,9 @@ async fn forward(task: &Task, delivery: &Delivery, to: &TopicAddress, output: Ve
         }
         Ok(forwarded) => match forwarded.refusal() {
             Some((code, detail)) => (code, detail.to_owned()),
-            None => return Decision::fail("a forward was refused without a reason"),
+            // Nothing spoke against the output: something before the message in its run is not finished. It will be, or takes
+            // this one back along.
+            None => return Decision::Release { delay: FORWARD_PAUSE },
         },
         Err(Error::Refused { code, detail }) => (code, detail),
         Err(Error::Invalid(detail)) => {

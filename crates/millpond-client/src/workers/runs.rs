@@ -28,7 +28,7 @@ pub(super) struct Runs {
 pub(super) enum Turn {
     /// It is handled.
     Now(Delivery),
-    /// It is handled when what comes before it in its run is acked.
+    /// It is handled when the ack of what comes before it in its run is sent.
     Later,
     /// It is not handled: what came before it was not acked.
     Never(Receipt),
@@ -54,7 +54,7 @@ impl Runs {
         }
     }
 
-    /// A message of a run is acked; what comes next of it, as far as it has come.
+    /// The ack of a message of a run is sent; what comes next of it, as far as it has come.
     pub(super) fn goes_on(&mut self, of: Of) -> Option<Delivery> {
         let next = self.behind.get_mut(&of).and_then(VecDeque::pop_front);
         if next.is_none() {

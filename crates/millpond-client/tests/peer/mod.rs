@@ -6,10 +6,10 @@
 
 use bytes::BytesMut;
 use millpond_client::{
-    Client, ClientOptions, LeaseNumber, LeasedRun, Millis, NamespaceName, Priority, Receipt, Reconnect, Sequence,
-    TopicNumber, WallTime,
+    Client, ClientOptions, Code, FinishOutcome, LeaseNumber, LeasedRun, MessageId, Millis, NamespaceName, OutcomeRun,
+    Priority, PublishOutcome, Receipt, Reconnect, Sequence, SubscribeOptions, Subscription, TopicNumber, WallTime,
 };
-use millpond_protocol::{Block, Decoder, Incoming, Limits, Request, Response, VERSION, encode_response};
+use millpond_protocol::{Block, Decoder, Finish, Incoming, Limits, Request, Response, VERSION, encode_response};
 use millpond_types::{SessionId, block};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -161,4 +161,38 @@ pub fn leased(lease: u64, bodies: &[&str]) -> LeasedRun {
 pub fn bodies(publish: &millpond_protocol::Publish<Block>) -> Vec<String> {
     let messages = publish.runs.iter().flat_map(|run| block::messages(&run.block.bytes));
     messages.map(|message| String::from_utf8(message.unwrap().body.to_vec()).unwrap()).collect()
+}
+
+pub const SESSION: SessionId = SessionId(7);
+
+pub fn window(messages: u32) -> SubscribeOptions {
+    SubscribeOptions { messages, ..SubscribeOptions::new(namespace()) }
+}
+
+pub async fn subscribed(peer: &Peer, options: SubscribeOptions) -> (Client, Connection, Subscription) {
+    let (client, mut connection) = peer.client().await;
+    let (subscription, _) = tokio::join!(client.subscribe(options), connection.begin_session(SESSION, false));
+    (client, connection, subscription.unwrap())
+}
+
+pub async fn next_finish(connection: &mut Connection) -> (u32, Finish) {
+    let incoming = connection.next().await;
+    let Request::Finish(finish) = incoming.frame else { panic!("{incoming:?}") };
+    (incoming.correlation, finish)
+}
+
+pub async fn done(connection: &mut Connection, correlation: u32, count: u32) {
+    let outcomes = vec![OutcomeRun { count, outcome: FinishOutcome::Done }];
+    connection.reply(correlation, Response::Finished(outcomes)).await;
+}
+
+/// The answer to a forward of one message to one topic.
+pub fn forwarded(finished: FinishOutcome) -> Response {
+    let id = MessageId { topic: TopicNumber(2), priority: Priority::DEFAULT, sequence: Sequence(1) };
+    let published = match finished {
+        FinishOutcome::Done => PublishOutcome::Queued { id },
+        _ => PublishOutcome::Refused { code: Code::TopicFull, detail: "full".to_owned() },
+    };
+    let finished = vec![OutcomeRun { count: 1, outcome: finished }];
+    Response::Forwarded { finished, published: vec![OutcomeRun { count: 1, outcome: published }] }
 }

@@ -142,11 +142,10 @@ impl Connection {
     /// of its session by the time that another has resumed it is told to nobody.
     pub(crate) fn submit(&mut self) -> Result<(), Close> {
         self.conversation.go_on_at_length();
-        let lanes = self.open_lanes();
         let Connection { conversation, shared, writer, .. } = self;
-        for lane in lanes {
-            let commands = &mut conversation.lanes[lane];
-            if !commands.is_empty() {
+        for lane in OF_CONNECTIONS {
+            if conversation.goes_on_in(lane) {
+                let commands = &mut conversation.lanes[lane];
                 let told = shared.registry.unless_closed(&conversation.outbox, || writer.tell_all(lane, commands))?;
                 let told = told.map_err(|_| stopped(shared))?;
                 if lane != FINISHING {
@@ -164,13 +163,6 @@ impl Connection {
             self.held = held;
         }
         Ok(())
-    }
-
-    /// The lanes that its commands go to now. Most of those that are answered at length are in the first one: they wait for a
-    /// client that does not read, and so does all else that finishes. Publishes go on, for others wait for their room.
-    fn open_lanes(&self) -> impl Iterator<Item = usize> + use<> {
-        let is_behind = self.conversation.is_behind();
-        OF_CONNECTIONS.into_iter().filter(move |lane| ![FINISHING, BURYING].contains(lane) || !is_behind)
     }
 
     /// Why it ends now, where it was asked to and all that it was asked is answered.
@@ -206,11 +198,10 @@ impl Connection {
         if let Poll::Ready(read) = self.conversation.poll_reading(context) {
             return Poll::Ready(read);
         }
-        let full = self.open_lanes().find_map(|lane| {
-            let commands = &self.conversation.lanes[lane];
-            commands.front().map(|first| (lane, first.weight(), commands.len()))
-        });
-        let Some((lane, first, count)) = full else { return Poll::Pending };
+        let full = OF_CONNECTIONS.into_iter().find(|lane| self.conversation.goes_on_in(*lane));
+        let Some(lane) = full else { return Poll::Pending };
+        let commands = &self.conversation.lanes[lane];
+        let (first, count) = (commands.front().map_or(0, Request::weight), commands.len());
         let room = pin!(self.writer.room(lane, first, count)).poll(context);
         room.map_err(|_| stopped(&self.shared))
     }

@@ -33,7 +33,7 @@ pub(crate) use journal::{Job, Journal};
 use outgoing::{Calls, Outgoing};
 use pressure::Pressure;
 pub(crate) use pressure::Reason;
-pub(crate) use request::{BURYING, FINISHING, LANES, OF_CONNECTIONS, PUBLISHING, Request, lanes};
+pub(crate) use request::{BURYING, FINISHING, FORWARDING, LANES, OF_CONNECTIONS, PUBLISHING, Request, lanes};
 
 use crate::memory::Shares;
 use crate::metrics::Counting;

@@ -90,6 +90,28 @@ fn a_target_that_takes_no_output_ends_the_worker() {
     assert_eq!(broker.counts("off")["waiting"], 0);
 }
 
+/// What was before it in its run may not be confirmed by then, and that is no failure of the output.
+#[test]
+fn what_is_forwarded_of_a_run_fails_for_nothing_before_it() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "set", "default", "--max-in-flight", "1", "--run", "3", "--max-failures", "0"]);
+    const TOPICS: usize = 10;
+    for topic in 0..TOPICS {
+        let messages = b"a1\na2\na3\nb1\nb2\nb3\nc1\nc2\nc3\nd1\nd2\nd3\n";
+        broker.call_with(&["publish", &format!("default/in/{topic}"), "--lines"], messages).ok();
+    }
+    let flags = ["--concurrency", "4", "--window", "12", "--forward", "default/out"];
+    let command = ["--", "sh", "-c", "read body; case $body in *3) echo $body;; esac"];
+    let worker = broker.spawn(&[&["work", "default/in/*"][..], &flags, &command].concat());
+    until(|| {
+        let counts = broker.counts("default");
+        assert_eq!(counts["dead"], 0, "{counts}");
+        counts["unfinished"] == 4 * TOPICS && counts["leased"] == 0
+    });
+    stop(worker);
+    assert_eq!(broker.json(&["look", "default/out", "--first", "100", "--output", "json"]).len(), 4 * TOPICS);
+}
+
 /// A target that is full for now is waited for, and the worker says so once: else its commands run over and over, and nobody
 /// knows why.
 #[test]

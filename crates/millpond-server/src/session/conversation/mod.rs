@@ -28,7 +28,7 @@ use super::ticket::ticket;
 use super::uses::Joined;
 use crate::bodies::Reading;
 use crate::update_queue::Place;
-use crate::writer::{LANES, Request};
+use crate::writer::{BURYING, FINISHING, FORWARDING, LANES, Request};
 
 use lengthy::Lengthy;
 pub(crate) use outbound::Telling;
@@ -149,6 +149,20 @@ impl Conversation {
     /// Whether the connection was asked to end. It takes no more frames then.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining
+    }
+
+    /// Whether commands that wait in a lane go to the writer now. Most of those that are answered at length are in the first
+    /// one: they wait for a client that does not read, and so does all else that finishes. What ends leases goes in the order of
+    /// the lanes, for of what is leased together one ends after the other. Publishes go on, for others wait for their room.
+    pub(crate) fn goes_on_in(&self, lane: usize) -> bool {
+        let none_in = |lanes: &[usize]| lanes.iter().all(|lane| self.lanes[*lane].is_empty());
+        !none_in(&[lane])
+            && match lane {
+                FINISHING => !self.is_behind(),
+                BURYING => none_in(&[FINISHING]) && !self.is_behind(),
+                FORWARDING => none_in(&[FINISHING, BURYING]),
+                _ => true,
+            }
     }
 
     /// Receipts that named no current lease since this was asked last.
