@@ -59,7 +59,9 @@ pub struct Producer {
 /// # Errors
 /// `Refused` if the broker stored nothing of it; batches that were sent behind a refused one are refused with
 /// `sequence_gap`, unstored. `Unconfirmed` if it may have been stored and nobody can tell any more: the client was closed,
-/// or the broker has forgotten the session. `Partial` as for [`Client::publish_batch`].
+/// the broker has forgotten the session, or it was sent again on another connection and refused there before the broker
+/// looked whether it has it, as with `quota_exceeded` where too many use the namespace. `Partial` as for
+/// [`Client::publish_batch`].
 #[must_use = "only the outcome says that the messages are stored"]
 pub struct Confirmation {
     parts: VecDeque<oneshot::Receiver<Result<Outcomes<PublishOutcome>>>>,

@@ -191,6 +191,40 @@ async fn what_a_forgotten_session_may_have_stored_is_unconfirmed_and_what_it_can
     assert!(matches!(b.await, Err(Error::Refused { code: Code::SessionUnknown, .. })));
 }
 
+/// Some refusals come before the broker looks whether it has the batch.
+#[tokio::test]
+async fn a_repeat_is_refused_only_where_the_broker_has_looked_for_it() {
+    for (code, is_known) in [
+        (Code::QuotaExceeded, false),
+        (Code::NamespaceUnknown, false),
+        (Code::LimitExceeded, false),
+        (Code::DiskFull, true),
+        (Code::SequenceGap, true),
+    ] {
+        let peer = Peer::new().await;
+        let (client, mut connection) = peer.client().await;
+        let producer = client.producer(ProducerOptions::new(namespace())).unwrap();
+        let a = producer.send(&batch(&["a"])).await.unwrap();
+        next_batch(&mut connection).await;
+        drop(connection);
+        let mut connection = peer.accept().await;
+        let (first, ..) = next_batch(&mut connection).await;
+        let b = producer.send(&batch(&["b"])).await.unwrap();
+        let (second, ..) = next_batch(&mut connection).await;
+        refuse(&mut connection, first, code).await;
+        refuse(&mut connection, second, code).await;
+        match a.await {
+            Err(Error::Refused { code: told, .. }) => assert!(is_known && told == code, "{told:?}"),
+            Err(Error::Unconfirmed { .. }) => assert!(!is_known, "{code:?}"),
+            other => panic!("{other:?}"),
+        }
+        assert!(
+            matches!(b.await, Err(Error::Refused { code: told, .. }) if told == code),
+            "it was sent once: {code:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_broker_that_is_stopping_gets_the_batch_after_its_restart() {
     let peer = Peer::new().await;

@@ -203,9 +203,10 @@ impl Producing {
         let sent = state.unsettled.remove(at).expect("it was found there");
         let fenced = matches!(answer, Response::Error { code: Code::ProducerFenced, .. });
         let result = match copies(answer, &self.server).map(|copies| copies.outcomes) {
-            // An earlier connection may have brought it to where it was stored and then forgotten or fenced off.
-            Err(Error::Refused { code: Code::SessionUnknown | Code::ProducerFenced, detail }) if sent.repeated => {
-                Err(Error::Unconfirmed { what: "publish", server: self.server.clone(), reason: detail })
+            // An earlier connection may have brought it to where it was stored.
+            Err(Error::Refused { code, detail }) if sent.repeated && !says_that_nothing_is_stored(code) => {
+                let reason = format!("{}: {detail}", code.name());
+                Err(Error::Unconfirmed { what: "publish", server: self.server.clone(), reason })
             }
             other => other,
         };
@@ -240,6 +241,13 @@ impl Producing {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds this lock")
     }
+}
+
+/// Whether a batch that was sent before is known to be stored nowhere by such a refusal: one that comes when the broker has looked
+/// for the batch and not found it. Others come before that, as where the namespace is gone or in use by too many, or from a broker
+/// that has forgotten the session, or fenced it off.
+fn says_that_nothing_is_stored(code: Code) -> bool {
+    matches!(code, Code::SequenceGap | Code::DiskFull | Code::ExchangeUnknown)
 }
 
 impl Drop for Producing {
