@@ -138,7 +138,8 @@ impl Client {
     }
 
     /// Whether the lease of a subscription's delivery is still this client's, as far as it knows. False once it was
-    /// finished through this client, was found lost, or went with its session. False as well for a lease that was
+    /// finished through this client (and that is confirmed, if it is to be: a forward that was refused leaves it), was found
+    /// lost, or went with its session. False as well for a lease that was
     /// received without a subscription: nobody extends it, so its deadline alone tells.
     pub fn is_current(&self, receipt: &Receipt) -> bool {
         self.shared().session.is_current(receipt)

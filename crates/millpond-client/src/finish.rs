@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::{Finish, FinishVerb, Request, Response};
 use millpond_types::limits::RECEIPTS_MAX;
-use millpond_types::{FinishOutcome, LeaseNumber, NamespaceName, Receipt};
+use millpond_types::{FinishOutcome, NamespaceName, Receipt};
 use tokio::time::Instant;
 
 use crate::client::Client;
@@ -95,7 +95,7 @@ impl Client {
                 let link = shared.link(shared.deadline()).await?;
                 link.room().await;
                 let (_, frame) = link.encode(&request);
-                if shared.session.finish(&link, &ended, || link.submit(frame, None)).is_ok() {
+                if shared.session.finish(&link, &ended, false, || link.submit(frame, None)).is_ok() {
                     break;
                 }
             }
@@ -118,20 +118,28 @@ impl Client {
         let (shared, what) = (self.shared(), self::verb(verb));
         let deadline = shared.deadline();
         let is_end = ends_leases(verb);
-        let ended = if is_end { receipts.clone() } else { Vec::new() };
         let request = Request::Finish(Finish {
             verb: verb.clone(),
             confirm: true,
             namespace: namespace.cloned(),
             receipts: receipts.clone(),
         });
-        loop {
+        let (link, asked) = loop {
             let link = shared.link(deadline).await?;
             link.room().await;
-            if let Ok(asked) = shared.session.finish(&link, &ended, || link.start(&request)) {
-                return Ok(Finishing { client: self.clone(), link, asked, what, is_end, receipts, deadline });
+            let started = match is_end {
+                true => {
+                    let frame = link.encode(&request);
+                    shared.session.finish(&link, &receipts, true, || link.start_end(frame, &receipts))
+                }
+                false => link.start(&request),
+            };
+            if let Ok(asked) = started {
+                break (link, asked);
             }
-        }
+        };
+        let extended = if is_end { Vec::new() } else { receipts };
+        Ok(Finishing { client: self.clone(), link, asked, what, extended, deadline })
     }
 }
 
@@ -141,15 +149,15 @@ pub(crate) struct Finishing {
     link: Arc<Link>,
     asked: Asked,
     what: &'static str,
-    is_end: bool,
-    receipts: Vec<(Receipt, u32)>,
+    /// Leases that may be found lost by that.
+    extended: Vec<(Receipt, u32)>,
     deadline: Instant,
 }
 
 impl Finishing {
     /// Waits for the confirmation.
     pub(crate) async fn outcomes(self) -> Result<Outcomes<FinishOutcome>> {
-        let Finishing { client, link, asked, what, is_end, receipts, deadline } = self;
+        let Finishing { client, link, asked, what, extended, deadline } = self;
         let outcomes = match link.answer(asked, deadline).await {
             Ok(Response::Finished(runs)) => Outcomes::from(runs),
             Ok(Response::Error { code, detail }) => return Err(Error::Refused { code, detail }),
@@ -159,8 +167,9 @@ impl Finishing {
                 return Err(client.shared().timed_out(what, Duration::ZERO));
             }
         };
-        if !is_end && outcomes.lost() > 0 {
-            client.shared().session.found_lost(&link, &lost(&receipts, &outcomes));
+        let lost = outcomes.of(&extended, &FinishOutcome::LeaseLost);
+        if !lost.is_empty() {
+            client.shared().session.found_lost(&link, lost.runs());
         }
         Ok(outcomes)
     }
@@ -168,15 +177,6 @@ impl Finishing {
 
 fn ends_leases(verb: &FinishVerb) -> bool {
     !matches!(verb, FinishVerb::Extend { .. })
-}
-
-/// Those of the receipts whose outcome is a lost lease.
-fn lost(receipts: &[(Receipt, u32)], outcomes: &Outcomes<FinishOutcome>) -> Vec<(Receipt, u32)> {
-    let each = receipts.iter().flat_map(|&(first, count)| {
-        (0..u64::from(count)).map(move |i| Receipt { lease: LeaseNumber(first.lease.0.saturating_add(i)), ..first })
-    });
-    let lost = each.zip(outcomes.iter()).filter(|(_, outcome)| *outcome == FinishOutcome::LeaseLost);
-    lost.map(|(receipt, _)| receipt).collect::<Receipts>().runs().to_vec()
 }
 
 /// The name of a verb.

@@ -5,14 +5,12 @@ use std::time::Duration;
 use millpond_protocol::{Forward, Request, Response};
 use millpond_types::limits::RECEIPTS_MAX;
 use millpond_types::{Code, FinishOutcome, NamespaceName, PublishOutcome};
-use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 
 use crate::batch::Batch;
 use crate::client::Client;
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};
-use crate::link::Pending;
+use crate::link::Unanswered;
 use crate::message::Message;
 use crate::outcomes::Outcomes;
 use crate::receipts::Receipts;
@@ -93,28 +91,25 @@ impl Client {
         let forward = Forward { receipts: receipts.clone(), namespace: namespace.clone(), runs: part.runs.clone() };
         let (request, shared) = (Request::Forward(forward), self.shared());
         let deadline = shared.deadline();
-        let answer = loop {
+        let (link, asked) = loop {
             let link = shared.link(deadline).await?;
-            let (correlation, frame) = link.encode(&request);
-            if !shared.granted(&link, frame.len(), deadline).await? {
+            let frame = link.encode(&request);
+            if !shared.granted(&link, frame.1.len(), deadline).await? {
                 continue;
             }
-            let (sender, answer) = oneshot::channel();
-            let pending = Some((correlation, Pending::Call(sender)));
             // A link that is lost here has sent nothing of this.
-            if shared.session.finish(&link, &receipts, || link.submit(frame, pending)).is_ok() {
-                break answer;
+            if let Ok(asked) = shared.session.finish(&link, &receipts, true, || link.start_end(frame, &receipts)) {
+                break (link, asked);
             }
         };
-        match timeout_at(deadline, answer).await {
-            Ok(Ok(Ok(Response::Forwarded { finished, published }))) => {
+        match link.answer(asked, deadline).await {
+            Ok(Response::Forwarded { finished, published }) => {
                 Ok(Forwarded { finished: Outcomes::from(finished), published: Outcomes::from(published) })
             }
-            Ok(Ok(Ok(Response::Error { code, detail }))) => Err(Error::Refused { code, detail }),
-            Ok(Ok(Ok(other))) => Err(self.wrong_answer("forward", &other)),
-            Ok(Ok(Err(loss))) => Err(loss.unconfirmed("forward", self.server())),
-            Ok(Err(_)) => unreachable!("whoever waits is answered or told of the loss"),
-            Err(_) => Err(shared.timed_out("forward", Duration::ZERO)),
+            Ok(Response::Error { code, detail }) => Err(Error::Refused { code, detail }),
+            Ok(other) => Err(self.wrong_answer("forward", &other)),
+            Err(Unanswered::Lost(loss)) => Err(loss.unconfirmed("forward", self.server())),
+            Err(Unanswered::NotSent | Unanswered::TimedOut) => Err(shared.timed_out("forward", Duration::ZERO)),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The leases that a session holds, as runs.
 //!
 //! Invariant: no two runs overlap, and of the credit that a delivery used up exactly as much comes back over the life of
-//! its run, however it is cut. A run costs one entry, whether it has one lease or thousands.
+//! its run, however it is cut; what came back for leases that then did not end is owed. A run costs one entry, whether it has one lease
+//! or thousands.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,15 @@ impl Spent {
         self.messages += more.messages;
         self.bytes += more.bytes;
     }
+
+    /// Takes off as much of what is owed as there is.
+    pub(crate) fn pay(&mut self, owed: &mut Spent) {
+        let paid = Spent { messages: self.messages.min(owed.messages), bytes: self.bytes.min(owed.bytes) };
+        for side in [self, owed] {
+            side.messages -= paid.messages;
+            side.bytes -= paid.bytes;
+        }
+    }
 }
 
 /// The leases held, by topic, group and lease number.
@@ -31,14 +41,21 @@ pub(crate) struct Leases {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     count: u32,
-    /// The credit that its messages still bind: nothing once they were let go.
+    /// The credit that its messages have used up and that was not given back: nothing once they were let go.
     bound: Spent,
     consumer: u32,
     /// Heartbeats name these leases as ones to let run out.
     let_go: bool,
+    /// A request was sent that is to end them. Their credit was given back with it.
+    ending: bool,
 }
 
 impl Run {
+    /// The credit that its messages bind.
+    fn binds(&self) -> Spent {
+        if self.ending { Spent::default() } else { self.bound }
+    }
+
     /// Splits off what lies behind the first `count` leases.
     fn split(&mut self, count: u32) -> Run {
         assert!(count < self.count, "a split leaves both sides something");
@@ -59,9 +76,8 @@ impl Leases {
 
     /// Notes a run that was delivered to a consumer.
     pub(crate) fn insert(&mut self, first: Receipt, spent: Spent, consumer: u32) {
-        let run = Run { count: spent.messages, bound: spent, consumer, let_go: false };
-        self.count += u64::from(run.count);
-        self.runs.insert((first.topic, first.group, first.lease), run);
+        let run = Run { count: spent.messages, bound: spent, consumer, let_go: false, ending: false };
+        self.put((first.topic, first.group, first.lease), run);
     }
 
     pub(crate) fn contains(&self, receipt: &Receipt) -> bool {
@@ -72,8 +88,33 @@ impl Leases {
     /// Takes out those of `count` leases from `first` on that are held; `freed` is told of the credit they bound.
     pub(crate) fn remove(&mut self, first: Receipt, count: u32, mut freed: impl FnMut(u32, Spent)) {
         for (_, run) in self.cut_out(first, count) {
-            freed(run.consumer, run.bound);
+            freed(run.consumer, run.binds());
         }
+    }
+
+    /// Notes that a request was sent that is to end those of `count` leases from `first` on that are held; `freed` is told of the
+    /// credit they bound.
+    pub(crate) fn end(&mut self, first: Receipt, count: u32, mut freed: impl FnMut(u32, Spent)) {
+        for (key, run) in self.cut_out(first, count) {
+            freed(run.consumer, run.binds());
+            self.put(key, Run { ending: true, ..run });
+        }
+    }
+
+    /// Notes that the request did not end them; `bound` is told of the credit they bind again.
+    pub(crate) fn keep(&mut self, first: Receipt, count: u32, mut bound: impl FnMut(u32, Spent)) {
+        for (key, run) in self.cut_out(first, count) {
+            if run.ending {
+                bound(run.consumer, run.bound);
+            }
+            self.put(key, Run { ending: false, ..run });
+        }
+    }
+
+    /// Forgets those that a request was to end.
+    pub(crate) fn forget_ending(&mut self) {
+        self.runs.retain(|_, run| !run.ending);
+        self.count = self.runs.values().map(|run| u64::from(run.count)).sum();
     }
 
     /// Takes out all that a consumer holds.
@@ -83,7 +124,7 @@ impl Leases {
             let stays = run.consumer != consumer;
             if !stays {
                 removed += u64::from(run.count);
-                freed(run.consumer, run.bound);
+                freed(run.consumer, run.binds());
             }
             stays
         });
@@ -93,16 +134,15 @@ impl Leases {
     /// Lets those of `count` leases from `first` on that are held run out; `freed` is told of the credit they bound.
     pub(crate) fn let_go(&mut self, first: Receipt, count: u32, mut freed: impl FnMut(u32, Spent)) {
         for (key, run) in self.cut_out(first, count) {
-            freed(run.consumer, run.bound);
-            self.count += u64::from(run.count);
-            self.runs.insert(key, Run { bound: Spent::default(), let_go: true, ..run });
+            freed(run.consumer, run.binds());
+            self.put(key, Run { bound: Spent::default(), let_go: true, ..run });
         }
     }
 
     /// The credit that a consumer's leases bind.
     pub(crate) fn bound_by(&self, consumer: u32) -> Spent {
         let mut bound = Spent::default();
-        self.runs.values().filter(|run| run.consumer == consumer).for_each(|run| bound.add(run.bound));
+        self.runs.values().filter(|run| run.consumer == consumer).for_each(|run| bound.add(run.binds()));
         bound
     }
 
@@ -125,6 +165,11 @@ impl Leases {
     pub(crate) fn clear(&mut self) -> u64 {
         self.runs.clear();
         std::mem::take(&mut self.count)
+    }
+
+    fn put(&mut self, key: (TopicNumber, u32, LeaseNumber), run: Run) {
+        self.count += u64::from(run.count);
+        self.runs.insert(key, run);
     }
 
     fn before(
@@ -220,5 +265,24 @@ mod tests {
         assert_eq!(leases.bound_by(1), spent(2, 20));
         assert_eq!(leases.held(), [(at(10), 1), (at(11), 2), (at(13), 1)]);
         assert_eq!(removed(&mut leases, 10, 4), spent(2, 20));
+    }
+
+    #[test]
+    fn what_a_request_did_not_end_binds_its_credit_again() {
+        let mut leases = Leases::default();
+        leases.insert(at(10), spent(4, 40), 1);
+        let (mut freed, mut owed) = (Spent::default(), Spent::default());
+        leases.end(at(11), 2, |_, spent| freed.add(spent));
+        assert_eq!((freed, leases.bound_by(1)), (spent(2, 20), spent(2, 20)));
+        assert!(leases.contains(&at(11)), "it is held until it is over");
+        leases.keep(at(10), 2, |_, spent| owed.add(spent));
+        assert_eq!((owed, leases.bound_by(1)), (spent(1, 10), spent(3, 30)), "only one of these was to end");
+        assert_eq!(removed(&mut leases, 12, 1), Spent::default(), "its credit was given back before");
+        leases.end(at(13), 1, |_, _| {});
+        leases.forget_ending();
+        assert_eq!((leases.held(), leases.count), (vec![(at(10), 1), (at(11), 1)], 2));
+        let mut returned = spent(3, 5);
+        returned.pay(&mut owed);
+        assert_eq!((returned, owed), (spent(2, 0), spent(0, 5)));
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millpond_protocol::{Incoming, PUBLISH_CREDIT, Request, Response, encode_request};
-use millpond_types::{Advice, Code, Millis};
+use millpond_types::{Advice, Code, Millis, Receipt};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -64,6 +64,8 @@ struct State {
 pub(crate) enum Pending {
     /// A call.
     Call(oneshot::Sender<Result<Response, Loss>>),
+    /// A call that is to end leases: the session has to know which of them it did, though nobody waits for it any more.
+    End(oneshot::Sender<Result<Response, Loss>>, Vec<(Receipt, u32)>),
     /// A batch of a producer session, which outlives the link.
     Batch(Unsettled),
 }
@@ -117,13 +119,27 @@ impl Link {
         Ok(Asked { correlation, receiver })
     }
 
+    /// Sends a frame that is to end leases, whose answer [`Link::answer`] waits for.
+    pub(crate) fn start_end(
+        &self,
+        (correlation, frame): (u32, Vec<u8>),
+        receipts: &[(Receipt, u32)],
+    ) -> Result<Asked, Loss> {
+        let (sender, receiver) = oneshot::channel();
+        self.submit(frame, Some((correlation, Pending::End(sender, receipts.to_vec()))))?;
+        Ok(Asked { correlation, receiver })
+    }
+
     /// Waits for the answer to a request that was sent.
     pub(crate) async fn answer(&self, asked: Asked, deadline: Instant) -> Result<Response, Unanswered> {
         match timeout_at(deadline, asked.receiver).await {
             Ok(Ok(answer)) => answer.map_err(Unanswered::Lost),
             Ok(Err(_)) => unreachable!("whoever waits is answered or told of the loss"),
             Err(_) => {
-                self.state().pending.remove(&asked.correlation);
+                let mut state = self.state();
+                if let Some(Pending::Call(_)) = state.pending.get(&asked.correlation) {
+                    state.pending.remove(&asked.correlation);
+                }
                 Err(Unanswered::TimedOut)
             }
         }
@@ -205,7 +221,7 @@ impl Link {
         for waiting in pending.into_values() {
             match waiting {
                 // A caller that has gone away needs no answer.
-                Pending::Call(sender) => drop(sender.send(Err(loss.clone()))),
+                Pending::Call(sender) | Pending::End(sender, _) => drop(sender.send(Err(loss.clone()))),
                 // The producer sends its batch again on the next link.
                 Pending::Batch(_) => {}
             }
@@ -268,6 +284,10 @@ impl Link {
                 let waiting = self.state().pending.remove(&incoming.correlation);
                 match waiting {
                     Some(Pending::Call(sender)) => drop(sender.send(Ok(answer))),
+                    Some(Pending::End(sender, receipts)) => {
+                        self.session.finished(self, &receipts, &answer);
+                        drop(sender.send(Ok(answer)));
+                    }
                     Some(Pending::Batch(batch)) => batch.settle(answer),
                     None => {}
                 }

@@ -1,6 +1,8 @@
 //! What became of each message of a publish or each receipt of a finish, kept as runs of equal neighbours.
 
-use millpond_types::{FinishOutcome, MessageId, OutcomeRun, PublishOutcome, Sequence};
+use millpond_types::{FinishOutcome, LeaseNumber, MessageId, OutcomeRun, PublishOutcome, Receipt, Sequence};
+
+use crate::receipts::Receipts;
 
 /// Outcomes in the order of the messages or receipts that were given. A thousand messages of one topic are one run: walk
 /// [`Outcomes::runs`] where speed matters and [`Outcomes::iter`] where it does not.
@@ -85,6 +87,14 @@ impl Outcomes<FinishOutcome> {
         self.count(|outcome| matches!(outcome, FinishOutcome::OutOfOrder))
     }
 
+    /// Those of the receipts with this outcome.
+    pub(crate) fn of(&self, receipts: &[(Receipt, u32)], outcome: &FinishOutcome) -> Receipts {
+        let mut those = Receipts::default();
+        let pairs = paired(receipts, &self.runs).into_iter().filter(|(_, of)| of == outcome);
+        pairs.for_each(|((first, count), _)| those.push_run(first, count));
+        those
+    }
+
     /// Receipts whose lease was not current any more.
     pub fn lost(&self) -> usize {
         self.count(|outcome| matches!(outcome, FinishOutcome::LeaseLost))
@@ -95,6 +105,25 @@ impl<T> Outcomes<T> {
     fn count(&self, meant: impl Fn(&T) -> bool) -> usize {
         self.runs.iter().filter(|run| meant(&run.outcome)).map(|run| run.count as usize).sum()
     }
+}
+
+/// What became of which receipts, as runs.
+pub(crate) fn paired(
+    receipts: &[(Receipt, u32)],
+    outcomes: &[OutcomeRun<FinishOutcome>],
+) -> Vec<((Receipt, u32), FinishOutcome)> {
+    let (mut pairs, mut outcomes) = (Vec::new(), outcomes.iter().cloned().peekable());
+    for &(mut first, mut count) in receipts {
+        while let Some(next) = outcomes.peek_mut().filter(|_| count > 0) {
+            let both = count.min(next.count);
+            pairs.push(((first, both), next.outcome.clone()));
+            // Receipts come from outside: behind the largest number there is nothing.
+            first.lease = LeaseNumber(first.lease.0.saturating_add(u64::from(both)));
+            (count, next.count) = (count - both, next.count - both);
+            outcomes.next_if(|next| next.count == 0);
+        }
+    }
+    pairs
 }
 
 fn nth(outcome: &PublishOutcome, index: u32) -> PublishOutcome {
@@ -126,5 +155,17 @@ mod tests {
         let queued = |sequence| PublishOutcome::Queued { id: id(sequence) };
         assert_eq!(outcomes.iter().collect::<Vec<_>>(), [queued(7), queued(8), refused]);
         assert_eq!((outcomes.len(), outcomes.queued(), outcomes.refused(), outcomes.duplicates()), (3, 2, 1, 0));
+    }
+
+    #[test]
+    fn receipts_and_outcomes_are_paired_as_runs() {
+        let at = |lease| Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(lease) };
+        let (done, lost) = (FinishOutcome::Done, FinishOutcome::LeaseLost);
+        let runs = [(2, done.clone()), (3, lost.clone()), (1, done.clone())];
+        let outcomes = runs.map(|(count, outcome)| OutcomeRun { count, outcome });
+        let pairs = paired(&[(at(1), 3), (at(9), 3)], &outcomes);
+        let expected = [((at(1), 2), &done), ((at(3), 1), &lost), ((at(9), 2), &lost), ((at(11), 1), &done)];
+        assert_eq!(pairs.iter().map(|(receipts, outcome)| (*receipts, outcome)).collect::<Vec<_>>(), expected);
+        assert_eq!(paired(&[(at(1), 4)], &outcomes[..1]).len(), 1, "what has no outcome is in no pair");
     }
 }

@@ -67,6 +67,8 @@ struct Consumer {
     buffer: Deliveries,
     /// Credit to give back.
     returned: Spent,
+    /// Credit that was given back for leases that did not end: so much less of what comes back is given.
+    owed: Spent,
     waker: Option<Waker>,
     /// Why it was refused.
     refused: Option<Error>,
@@ -97,9 +99,10 @@ impl Session {
         state.last_consumer += 1;
         let number = state.last_consumer;
         let buffer = Deliveries::default();
-        let returned = Spent::default();
+        let (returned, owed) = (Spent::default(), Spent::default());
         let standing = watch::Sender::new(None);
-        let consumer = Consumer { options, attached_on: 0, buffer, returned, waker: None, refused: None, standing };
+        let consumer =
+            Consumer { options, attached_on: 0, buffer, returned, owed, waker: None, refused: None, standing };
         state.consumers.insert(number, consumer);
         Ok(number)
     }
@@ -147,9 +150,11 @@ impl Session {
         self.resync.notify_one();
     }
 
-    /// The connection is lost: nothing is handed out until the session is resumed or replaced.
+    /// The connection is lost: nothing is handed out until the session is resumed or replaced. What was being finished on it is
+    /// not held any more, for nobody hears what became of it.
     pub(crate) fn suspend(&self) {
         let mut state = self.state();
+        state.held.forget_ending();
         state.begun_on = 0;
         state.consumers.values_mut().for_each(|consumer| consumer.attached_on = 0);
         self.stamp.store(self.stamp() & !1, Ordering::Release);
@@ -171,7 +176,7 @@ impl Session {
         for consumer in state.consumers.values_mut() {
             consumer.attached_on = 0;
             consumer.buffer.clear();
-            consumer.returned = Spent::default();
+            (consumer.returned, consumer.owed) = (Spent::default(), Spent::default());
             consumer.wake();
         }
         if leases > 0 {

@@ -78,7 +78,8 @@ pub struct Report {
     pub finished: u64,
     /// Deliveries whose lease was lost before: others have got them, or will.
     pub lost: u64,
-    /// Deliveries of whose decision nobody knows whether it was carried out: at the worst they are delivered again.
+    /// Deliveries of whose decision nobody knows whether it was carried out, and those that were given back because it was
+    /// refused: at the worst they are delivered again.
     pub unconfirmed: u64,
 }
 

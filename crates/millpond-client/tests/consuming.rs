@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_client::{
-    Code, Error, Event, FinishOutcome, FinishVerb, Millis, OutcomeRun, ReceiveOptions, Subscription,
+    Code, Error, Event, FinishOutcome, FinishVerb, Message, Millis, OutcomeRun, Receipts, ReceiveOptions, Subscription,
 };
 use millpond_protocol::{Request, Response};
 use millpond_types::SessionId;
-use peer::{Connection, Peer, SESSION, done, leased, namespace, next_finish, receipt, subscribed, window};
+use peer::{Connection, Peer, SESSION, done, forwarded, leased, namespace, next_finish, receipt, subscribed, window};
 
 async fn body(subscription: &mut Subscription) -> Bytes {
     subscription.next().await.unwrap().body
@@ -70,7 +70,7 @@ async fn credit_comes_back_as_deliveries_are_finished() {
     assert_eq!(credit.frame, Request::Credit { consumer: 1, messages: 2, bytes: bytes / 8 * 2 });
     client.ack_unconfirmed(receipt(4)).await.unwrap();
     next_finish(&mut connection).await;
-    let mut rest = millpond_client::Receipts::default();
+    let mut rest = Receipts::default();
     rest.push_run(receipt(5), 4);
     client.ack_unconfirmed(rest).await.unwrap();
     next_finish(&mut connection).await;
@@ -242,6 +242,89 @@ async fn an_extend_that_finds_its_lease_lost_tells_the_handler() {
     };
     let (extended, (), ()) = tokio::join!(client.extend(&delivery, None), client.lease_lost(&delivery.receipt), broker);
     assert_eq!(extended.unwrap().lost(), 1);
+}
+
+/// All that knows of it goes on as before: the handler, the heartbeats, and a session that is resumed.
+#[tokio::test]
+async fn a_lease_that_a_refused_forward_leaves_is_held_as_before() {
+    let peer = Peer::new().await;
+    let (client, mut connection) = peer.client().await;
+    let (subscription, ()) = tokio::join!(client.subscribe(window(10)), async {
+        let begin = connection.next().await;
+        let begun = Response::SessionBegun { session: SESSION, resumed: false, heartbeat: Millis(60) };
+        connection.reply(begin.correlation, begun).await;
+        connection.attach().await;
+    });
+    let mut subscription = subscription.unwrap();
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a", "b"])] }).await;
+    let delivery = subscription.next().await.unwrap();
+    let (to, output) = (namespace(), Message::new("out".try_into().unwrap(), "of a"));
+    let (answer, ()) = tokio::join!(client.forward(&delivery, &to, vec![output]), async {
+        let incoming = loop {
+            let incoming = connection.next().await;
+            if !matches!(incoming.frame, Request::Heartbeat { .. }) {
+                break incoming;
+            }
+        };
+        assert!(matches!(incoming.frame, Request::Forward(_)), "{incoming:?}");
+        connection.reply(incoming.correlation, forwarded(FinishOutcome::Kept)).await;
+    });
+    assert_eq!(answer.unwrap().refusal(), Some((Code::TopicFull, "full")));
+    assert!(client.is_current(&delivery.receipt));
+    assert!(poll_once(client.lease_lost(&delivery.receipt)).await.is_none());
+    client.let_go(&delivery);
+    while next_heartbeat(&mut connection).await != [receipt(1)] {}
+    drop(connection);
+    let mut connection = peer.accept().await;
+    let begin = connection.next().await;
+    let held = vec![(receipt(1), 1), (receipt(2), 1)];
+    assert_eq!(begin.frame, Request::SessionBegin { session: SESSION, resume: Millis::ZERO, held });
+}
+
+#[tokio::test]
+async fn what_a_refused_finish_gave_back_too_soon_is_not_given_twice() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut subscription) = subscribed(&peer, window(4)).await;
+    let run = leased(1, &["a", "b", "c", "d"]);
+    let bytes = run.block.len() as u64 / 4;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![run] }).await;
+    subscription.next_batch(4).await.unwrap();
+    let one = || Request::Credit { consumer: 1, messages: 1, bytes };
+    let (acked, ()) = tokio::join!(client.ack(Receipts::from(receipt(1)).within(namespace())), async {
+        let (correlation, _) = next_finish(&mut connection).await;
+        // In front of the answer, so that the next message is on its way while the ack is made durable.
+        assert_eq!(connection.next().await.frame, one());
+        let detail = "of another namespace".to_owned();
+        connection.reply(correlation, Response::Error { code: Code::ArgumentInvalid, detail }).await;
+    });
+    assert!(matches!(acked, Err(Error::Refused { code: Code::ArgumentInvalid, .. })));
+    assert!(client.is_current(&receipt(1)));
+    // One more is out than the window says, until the next one is finished.
+    client.ack_unconfirmed(receipt(2)).await.unwrap();
+    client.ack_unconfirmed(receipt(1)).await.unwrap();
+    assert_eq!(next_finish(&mut connection).await.1.receipts, [(receipt(2), 1)]);
+    assert_eq!(next_finish(&mut connection).await.1.receipts, [(receipt(1), 1)]);
+    assert_eq!(connection.next().await.frame, one());
+}
+
+/// The broker takes back what it has not finished, and the caller was told that nobody knows.
+#[tokio::test]
+async fn what_was_being_finished_on_a_lost_connection_is_held_no_more() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut subscription) = subscribed(&peer, window(4)).await;
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a", "b"])] }).await;
+    subscription.next_batch(2).await.unwrap();
+    let (acked, begin) = tokio::join!(client.ack(receipt(1)), async {
+        next_finish(&mut connection).await;
+        assert!(client.is_current(&receipt(1)), "it may still be refused");
+        drop(connection);
+        let mut connection = peer.accept().await;
+        connection.next().await
+    });
+    assert!(matches!(acked, Err(Error::Unconfirmed { .. })));
+    let held = vec![(receipt(2), 1)];
+    assert_eq!(begin.frame, Request::SessionBegin { session: SESSION, resume: Millis::ZERO, held });
+    assert!(!client.is_current(&receipt(1)));
 }
 
 #[tokio::test]

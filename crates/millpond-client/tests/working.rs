@@ -2,7 +2,7 @@
 
 mod peer;
 
-use millpond_client::{Decision, FinishOutcome, FinishVerb, Message, Report, Workers};
+use millpond_client::{Decision, FinishOutcome, FinishVerb, Message, Millis, OutcomeRun, Report, Workers};
 use millpond_protocol::{LeasedRun, Request, Response};
 use millpond_types::LeaseNumber;
 use peer::{Peer, done, forwarded, leased, namespace, next_finish, receipt, subscribed, window};
@@ -114,6 +114,28 @@ async fn what_comes_next_in_a_run_is_begun_when_the_ack_before_it_is_sent() {
         connection.reply(incoming.correlation, Response::Done).await;
     });
     assert_eq!(report.unwrap(), Report { finished: 3, ..Report::default() });
+}
+
+/// Nobody would work on it, and heartbeats would keep it.
+#[tokio::test]
+async fn what_a_pool_may_not_finish_is_given_back_and_counted() {
+    let peer = Peer::new().await;
+    let (_client, mut connection, subscription) = subscribed(&peer, window(10)).await;
+    let workers = Workers::start(subscription, 1, |_| async { Decision::Ack });
+    connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a"])] }).await;
+    let (correlation, ack) = next_finish(&mut connection).await;
+    assert_eq!(ack.verb, FinishVerb::Ack);
+    let outcomes = vec![OutcomeRun { count: 1, outcome: FinishOutcome::OutOfOrder }];
+    connection.reply(correlation, Response::Finished(outcomes)).await;
+    let (correlation, release) = next_finish(&mut connection).await;
+    assert_eq!(release.verb, FinishVerb::Release { delay: Millis::ZERO });
+    done(&mut connection, correlation, 1).await;
+    let (report, ()) = tokio::join!(workers.stop(), async {
+        let incoming = connection.next().await;
+        assert!(matches!(incoming.frame, Request::Detach { consumer: 1 }), "{incoming:?}");
+        connection.reply(incoming.correlation, Response::Done).await;
+    });
+    assert_eq!(report.unwrap(), Report { unconfirmed: 1, ..Report::default() });
 }
 
 fn verb_name(verb: &FinishVerb) -> &'static str {

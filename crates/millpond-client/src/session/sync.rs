@@ -90,7 +90,7 @@ impl Session {
             bound.add(consumer.buffer.spent());
         }
         let Spent { messages, bytes } = bound;
-        consumer.returned = Spent::default();
+        (consumer.returned, consumer.owed) = (Spent::default(), Spent::default());
         let options = &consumer.options;
         let attach = Attach {
             consumer: number,

@@ -4,17 +4,18 @@
 //! a connection each is finished before the next one can be, by a forward too, and none waits for a confirmation.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use millpond_protocol::FinishVerb;
 use millpond_types::limits::RECEIPTS_MAX;
-use millpond_types::{Millis, Receipt};
+use millpond_types::{FinishOutcome, Millis, Receipt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::runs::Of;
 use super::{Decision, Report};
 use crate::client::Client;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finish::Finishing;
 use crate::receipts::Receipts;
 
@@ -109,9 +110,10 @@ impl Finisher {
         };
         // Handlers end in any order; sorted, neighbours become runs.
         receipts.sort_unstable();
-        match self.start(verb, &receipts.into_iter().collect()).await {
+        let receipts: Receipts = receipts.into_iter().collect();
+        match self.start(verb, &receipts).await {
             Ok(finishing) => {
-                self.under_way.spawn(confirmed(finishing, count));
+                self.under_way.spawn(confirmed(finishing, self.client.clone(), receipts));
                 true
             }
             Err(_) => {
@@ -126,9 +128,19 @@ impl Finisher {
     }
 }
 
-async fn confirmed(finishing: Finishing, count: u64) -> Report {
-    match finishing.outcomes().await {
-        Ok(outcomes) => Report { finished: outcomes.done() as u64, lost: outcomes.lost() as u64, ..Report::default() },
-        Err(_) => Report { unconfirmed: count, ..Report::default() },
-    }
+/// What became of a decision. Leases that it was refused for are held still, and nobody will work on them: they are given back.
+async fn confirmed(finishing: Finishing, client: Client, receipts: Receipts) -> Report {
+    let count = receipts.len() as u64;
+    let (done, lost, left) = match finishing.outcomes().await {
+        Ok(outcomes) => {
+            let left = outcomes.of(receipts.runs(), &FinishOutcome::OutOfOrder);
+            (outcomes.done() as u64, outcomes.lost() as u64, left)
+        }
+        Err(Error::Refused { .. }) => (0, 0, receipts),
+        Err(_) => return Report { unconfirmed: count, ..Report::default() },
+    };
+    let unconfirmed = left.len() as u64;
+    // At the worst they run out with the session.
+    let _ = client.release(left, Duration::ZERO).await;
+    Report { finished: done, lost, unconfirmed }
 }
