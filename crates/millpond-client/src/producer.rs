@@ -33,7 +33,7 @@ pub struct ProducerOptions {
     /// The producer and its first instance; an id drawn at random and instance 1 unless set. An id that is kept beyond
     /// the process fences a predecessor that is still running somewhere, and needs an instance above all that it ever
     /// had: the producer goes on to higher ones by itself, so take the seconds of the clock at each start and not a
-    /// count of starts. With an instance that was used before, batches would be taken for repeats.
+    /// count of starts. Behind a refused batch of the highest instance of all it takes no more. With an instance that was used before, batches would be taken for repeats.
     pub identity: Option<(ProducerId, u32)>,
 }
 
@@ -95,7 +95,7 @@ impl Producer {
     ///
     /// # Errors
     /// Nothing was sent: `Unreachable` if there is no connection within `request_timeout`, `Refused` if the producer was
-    /// fenced, `Closed`.
+    /// fenced, `Invalid` if it has come to the end of its instances, `Closed`.
     pub async fn send(&self, batch: &Batch) -> Result<Confirmation> {
         let mut confirmation =
             Confirmation { parts: VecDeque::new(), outcomes: Outcomes::default(), _session: Arc::clone(&self.session) };

@@ -3,7 +3,7 @@
 mod peer;
 
 use millpond_client::{Batch, Code, Error, Level, Message, Outcomes, Producer, ProducerOptions, PublishOutcome};
-use millpond_client::{MessageId, OutcomeRun, Priority, Sequence, TopicNumber};
+use millpond_client::{MessageId, OutcomeRun, Priority, ProducerId, Sequence, TopicNumber};
 use millpond_protocol::{ProducerBatch, Request, Response};
 use peer::{Connection, Peer, bodies, namespace};
 
@@ -158,6 +158,26 @@ async fn a_refused_batch_ends_its_instance_and_the_next_one_goes_on() {
     assert_eq!((number.instance, number.sequence, producer.instance()), (2, 1, 2));
     connection.reply(third, stored(1, 7)).await;
     assert_eq!(first_sequence(&c.await.unwrap()), 7);
+}
+
+/// Under its numbers another batch would be told what became of an earlier one.
+#[tokio::test]
+async fn a_refused_batch_of_the_highest_instance_ends_its_producer() {
+    let peer = Peer::new().await;
+    let (client, mut connection) = peer.client().await;
+    let identity = Some((ProducerId(1), u32::MAX));
+    let producer = client.producer(ProducerOptions { identity, ..ProducerOptions::new(namespace()) }).unwrap();
+    let a = producer.send(&batch(&["a"])).await.unwrap();
+    let (first, ..) = next_batch(&mut connection).await;
+    connection.reply(first, stored(1, 7)).await;
+    assert_eq!(first_sequence(&a.await.unwrap()), 7);
+    let b = producer.send(&batch(&["b"])).await.unwrap();
+    let (second, number, _) = next_batch(&mut connection).await;
+    assert_eq!((number.instance, number.sequence), (u32::MAX, 2));
+    refuse(&mut connection, second, Code::NamespaceUnknown).await;
+    assert!(matches!(b.await, Err(Error::Refused { code: Code::NamespaceUnknown, .. })));
+    let more = producer.send(&batch(&["c"])).await;
+    assert!(matches!(more.map(drop), Err(Error::Invalid(_))));
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! Invariants: batches of one instance are numbered from 1 without a gap and handed to each connection in that order; a
 //! batch is kept until it has its outcome; at most [`PRODUCER_WINDOW`] are kept, as many as the broker remembers. What the
-//! broker refuses as a whole leaves a gap in its count, so the next batch begins a new instance.
+//! broker refuses as a whole leaves a gap in its count, so the next batch begins a new instance; behind the highest there is none,
+//! and a number is never used for another batch.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -43,7 +44,7 @@ struct State {
     unsettled: VecDeque<Sent>,
     /// The connection that all of `unsettled` were handed to.
     link: u64,
-    /// Set when another instance of the same producer has taken over, or the client is closed.
+    /// Set when another instance of the same producer has taken over, no higher one is left, or the client is closed.
     over: Option<Error>,
 }
 
@@ -130,8 +131,8 @@ impl Producing {
                 continue;
             }
             let mut state = self.state();
-            // A refusal that arrived meanwhile has begun another instance.
-            if (state.instance, state.next) != (instance, sequence) {
+            // A refusal that arrived meanwhile has begun another instance, or ended the producer.
+            if state.over.is_some() || (state.instance, state.next) != (instance, sequence) {
                 drop(state);
                 link.credit.add_permits(frame.len());
                 continue;
@@ -215,8 +216,12 @@ impl Producing {
                 // Going on under a higher instance would fence the one that has taken over.
                 let detail = "another instance of this producer has taken over".to_owned();
                 state.over = Some(Error::Refused { code: Code::ProducerFenced, detail });
+            } else if let Some(higher) = state.instance.checked_add(1) {
+                (state.instance, state.next) = (higher, 1);
             } else {
-                (state.instance, state.next) = (state.instance.saturating_add(1), 1);
+                let detail = "a batch of this producer's highest instance was refused, so its numbers do not go on: begin a \
+                              producer with another id";
+                state.over = Some(Error::Invalid(detail.to_owned()));
             }
         }
         drop(state);
