@@ -18,8 +18,10 @@ const WORKER_LIVES: &str = "kill -0 $PPID 2>/dev/null";
 const SECOND: Duration = Duration::from_secs(1);
 /// In so long after a start of the broker no term and no hand-over ends.
 const GRACE: Duration = Duration::from_secs(10);
-/// What a machine that has much else to do may take beyond what is promised: for processes to start, to be heard, to be told.
-const SLACK: Duration = Duration::from_secs(20);
+/// What a machine that has much else to do may take beyond what is promised: for processes to be heard, and to be told. With what is
+/// promised it is less than the 10 s for which a session may be resumed, so that it is the term that ends an office in time and
+/// not the end of its leader's session.
+const SLACK: Duration = Duration::from_secs(5);
 
 /// A group with one leader, and what its workers note: a line for each message as it comes.
 struct House {
