@@ -16,7 +16,7 @@ use crate::decide::Refusal;
 use crate::decide::dedup::LookedUp;
 use crate::decide::exchange::exchange_unknown;
 use crate::decide::forward::is_refused;
-use crate::decide::storing::{Runs, Trial};
+use crate::decide::storing::{Runs, Trial, shorten};
 use crate::fact::{FactLog, NamespaceNumber};
 use crate::output::Reply;
 
@@ -71,7 +71,11 @@ impl Core {
         self.expire_waiting(namespace, runs, &mut looked_up, log);
         let tried = self.try_publish(namespace, runs, looked_up.clone(), Trial::default());
         match tried.iter().any(is_refused) {
-            true => name_topics(tried, runs),
+            true => {
+                let mut refused = name_topics(tried, runs);
+                shorten(&mut refused);
+                refused
+            }
             false => self.publish_together(namespace, runs, looked_up, log),
         }
     }

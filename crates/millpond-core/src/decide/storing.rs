@@ -22,8 +22,9 @@ use crate::decide::quota::Pending;
 use crate::fact::{DedupMark, Fact, FactLog, GroupNumber, NamespaceNumber};
 use crate::state::dedup::FOREVER;
 
-/// Bytes of the details in one answer: some hundred of them, which is more than anybody reads.
-const DETAILS_MAX: usize = 64 * 1024;
+/// Bytes of the details in one answer: a hundred of them, which is more than anybody reads. A producer session keeps those of many
+/// batches.
+const DETAILS_MAX: usize = 16 * 1024;
 /// What the outcome of a message takes in a frame at most, its detail apart.
 const OUTCOME: usize = 40;
 const OVER_BEFORE_DUE: &str = "a TTL counts from the publish, and this one, or that of the policy, ends before the delay does, so nobody would be given the message: ask for a shorter delay or another ttl";

@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millpond_core::command::Command;
+use millpond_core::command::{Command, Level};
 use millpond_core::output::{Notice, Output, Reply};
+use millpond_core::page::Page;
 use millpond_core::routing::Exchange;
 use millpond_types::{NamespaceName, PublishOutcome};
 use proptest::prelude::*;
 
+use crate::ask::{answers, asked, say};
 use crate::history::config;
 use crate::script::{Line, Names, command};
 use crate::shell::Shell;
@@ -142,4 +144,42 @@ fn takes(pattern: &[&str], words: &[&str]) -> bool {
             words.first().is_some_and(|first| *word == "*" || word == first) && takes(rest, &words[1..])
         }
     }
+}
+
+/// Each refusal names its topic, and a producer session keeps what its batches were told.
+#[test]
+fn what_is_kept_of_refusals_with_long_names_has_a_bound() {
+    const TOPICS: usize = 1000;
+    let mut shell = Shell::new();
+    let name = |at: usize| format!("{}{at:03}", "x".repeat(500));
+    say(&mut shell, "namespace default max_waiting=1");
+    say(&mut shell, "exchange all kind=fanout");
+    answers(&mut shell, (0..TOPICS).map(|at| asked(&format!("bind all {}", name(at)))).collect());
+    // So that no two of them that come one after the other are refused for the same reason.
+    let full: Vec<String> = (0..TOPICS).step_by(2).map(|at| format!("{} m", name(at))).collect();
+    say(&mut shell, &format!("publish {}", full.join(" + ")));
+    let told = say(&mut shell, "route all m producer=1.1.1");
+    let Reply::Published { outcomes, topics, .. } = told else { panic!("{told:?}") };
+    assert_eq!((outcomes.len(), topics.len()), (TOPICS, TOPICS), "the code of each is told");
+    let details: Vec<&str> = outcomes
+        .iter()
+        .filter_map(|run| match &run.outcome {
+            PublishOutcome::Refused { detail, .. } => Some(&detail[..]).filter(|detail| !detail.is_empty()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(details.len() > 10 && details.iter().all(|detail| detail.contains("topic xxx")), "{details:?}");
+    let kept: Vec<usize> = shell
+        .core
+        .pages()
+        .filter_map(|page| match page {
+            Page::Producer(producer) => Some(producer.batches.iter().map(|batch| batch.as_bytes().len()).sum()),
+            _ => None,
+        })
+        .collect();
+    assert!(matches!(kept[..], [bytes] if bytes < 24 << 10), "{kept:?}");
+    assert_eq!(
+        say(&mut shell, "route all m producer=1.1.1"),
+        Reply::Published { level: Level::Durable, outcomes, topics: Vec::new() }
+    );
 }
