@@ -28,7 +28,8 @@ fn the_table_of_limits_is_that_of_the_code() {
     assert_eq!(limit("dedup id"), format!("{} bytes", limits::DEDUP_ID_MAX));
     let publish = (grouped(limits::PUBLISH_MESSAGES_MAX), limits::PUBLISH_BYTES_MAX >> 20);
     assert_eq!(limit("a publish"), format!("{} messages, {} MiB", publish.0, publish.1));
-    assert_eq!(limit("topics of a publish times groups of the namespace"), grouped(limits::PUBLISH_PLACES_MAX));
+    assert_eq!(limit("runs of a publish times groups of the namespace"), grouped(limits::PUBLISH_PLACES_MAX));
+    assert_eq!(limit("messages that a publish drops, in all groups"), grouped(limits::PUBLISH_DROPS_MAX as usize));
     assert_eq!(limit("receipts in a call"), grouped(limits::RECEIPTS_MAX));
     assert_eq!(limit("wait of a one-shot receive"), format!("{} minutes", limits::WAIT_MAX_MS / 60_000));
     let (prefixes, sets) =

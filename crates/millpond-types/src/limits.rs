@@ -16,9 +16,13 @@ pub const BODY_MAX_DEFAULT: usize = 1024 * 1024;
 pub const PUBLISH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Messages of one publish; outcomes and producer sessions stay small.
 pub const PUBLISH_MESSAGES_MAX: usize = 65_536;
-/// Topics of one publish times the groups of its namespace: each group has what it holds of a topic in a place of its own, of
-/// about 600 bytes.
+/// Runs of one publish times the groups of its namespace. A run is of messages of one topic and equal options that come one after the
+/// other, with none between them that is not stored. Each group has what it holds of one in a place of its own: some 600 bytes
+/// where it makes the topic, and about as many where it is delayed.
 pub const PUBLISH_PLACES_MAX: usize = 65_536;
+/// Messages that one publish ends of topics that are full (`overflow` drop_oldest), in all groups together: each may be a record of its
+/// own.
+pub const PUBLISH_DROPS_MAX: u64 = 65_536;
 /// Bytes of one frame on the wire: a full publish and its envelope.
 pub const FRAME_MAX: usize = PUBLISH_BYTES_MAX + 1024 * 1024;
 /// Receipts that one call may name.

@@ -5,7 +5,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use millpond_types::limits::PAGE_MAX;
+use millpond_types::limits::{PAGE_MAX, PUBLISH_DROPS_MAX};
 use millpond_types::{
     Coalesce, MessageId, MessageState, NamespaceName, Overflow, Policy, Priority, Sequence, TopicName, TopicNumber,
 };
@@ -64,16 +64,28 @@ impl Core {
         for run in publish.runs.iter().filter(|run| may_end_others(policies.of_name(&run.topic))) {
             *coming.entry(&run.topic).or_default() += u64::from(run.count);
         }
+        self.dropping.ends = coming.iter().map(|(topic, coming)| self.ends_in_all(namespace, topic, *coming)).sum();
+        if self.dropping.ends > PUBLISH_DROPS_MAX {
+            return wants;
+        }
         for (topic, coming) in coming {
             wants.extend(self.bring_for_limits(namespace, topic, coming).err());
         }
         wants
     }
 
+    /// How many messages of a topic that is full may end because so many come to it.
+    fn ends_in_all(&self, namespace: NamespaceNumber, topic: &TopicName, coming: u64) -> u64 {
+        let namespace = &self.state.namespaces[namespace];
+        let Some(limit) = dropping(namespace.policies.of_name(topic)) else { return 0 };
+        let slots = namespace.groups.iter().filter_map(|group| self.state.topics.find(*group, topic));
+        slots.map(|slot| self.may_drop(slot, limit, coming)).sum()
+    }
+
     /// What may end because so many messages come to a topic.
     fn bring_for_limits(&mut self, namespace: NamespaceNumber, topic: &TopicName, coming: u64) -> Result<(), Want> {
         let policy = self.state.namespaces[namespace].policies.of_name(topic);
-        let dropping = policy.max_waiting.filter(|_| policy.overflow == Overflow::DropOldest);
+        let dropping = dropping(policy);
         for at in 0..self.state.namespaces[namespace].groups.len() {
             let group = self.state.namespaces[namespace].groups[at];
             let Some(slot) = self.state.topics.find(group, topic) else { continue };
@@ -226,6 +238,11 @@ impl Core {
     fn next_in_line(&self, slot: TopicSlot, index: usize, from: Sequence) -> Option<Sequence> {
         self.state.topics[slot].levels[index].line.next_from(from)
     }
+}
+
+/// How many messages may wait where older ones end for newer ones.
+fn dropping(policy: &Policy) -> Option<u32> {
+    policy.max_waiting.filter(|_| policy.overflow == Overflow::DropOldest)
 }
 
 /// Whether what comes to a topic may end what waits in it.

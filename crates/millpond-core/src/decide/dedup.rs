@@ -43,6 +43,13 @@ impl LookedUp {
         self.seen.len() as u64 == messages && self.seen.iter().all(Option::is_some)
     }
 
+    /// How many of these dedup ids, which are all those of the publish, were seen before or come up again.
+    pub(super) fn known(&self, hashes: impl Iterator<Item = u128>) -> usize {
+        let mut new: HashSet<u128, FixedState> = HashSet::default();
+        let is_known = |(seen, hash): &(&Option<_>, u128)| seen.is_some() || !new.insert(*hash);
+        self.seen.iter().zip(hashes).filter(is_known).count()
+    }
+
     /// What the next dedup id of the publish is.
     pub(super) fn next(&mut self, hash: u128) -> Coming {
         match self.seen.pop_front().expect("each dedup id of the publish was looked up") {

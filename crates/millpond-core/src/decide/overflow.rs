@@ -19,6 +19,9 @@ const DROP_MAX: u64 = 10_000;
 /// What is dropped because of the publish that is decided next. A topic that it drops from keeps messages that wait, so its slot
 /// stays its own meanwhile.
 pub(crate) struct Dropping {
+    /// How many that wait may end because of as many as come, in all groups. Of a publish for which that is too much, which is
+    /// refused, nothing else is reckoned.
+    pub(super) ends: u64,
     /// How many more may end beside as many as come.
     left: u64,
     /// How many go on waiting in topics that are so far over their limit that this publish may not bring them down to it. It
@@ -30,7 +33,7 @@ pub(crate) struct Dropping {
 
 impl Default for Dropping {
     fn default() -> Dropping {
-        Dropping { left: DROP_MAX, floors: BTreeMap::new(), passed: BTreeMap::new() }
+        Dropping { ends: 0, left: DROP_MAX, floors: BTreeMap::new(), passed: BTreeMap::new() }
     }
 }
 
@@ -98,6 +101,12 @@ impl Core {
         let run = &aside.find(|aside| aside.state.rests()).expect("a level counts what rests in memory").run;
         *passed = run.first;
         (level.priority, run.first, run.count)
+    }
+
+    /// How many messages that wait in a group's topic may end because of `coming` more.
+    pub(super) fn may_drop(&self, slot: TopicSlot, limit: u32, coming: u64) -> u64 {
+        let waiting = self.state.topics[slot].waiting();
+        coming.saturating_sub(u64::from(limit).saturating_sub(waiting)).min(waiting)
     }
 
     /// Brings what `coming` more messages of a topic may let drop out of it: all that a publish brings to it.

@@ -5,11 +5,10 @@
 //! which only the reserve is left then, and that belongs to finishing: so such a batch is refused as a whole, undecided,
 //! and its number stays free. Every batch behind it is refused in the same way, until there is room and it comes again.
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX};
+use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_DROPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX};
 use millpond_types::{Code, MessageState, PublishOutcome};
 
 use crate::Core;
@@ -57,16 +56,34 @@ impl Core {
             return Err((Code::LimitExceeded, detail));
         }
         let groups = self.state.namespaces[namespace].groups.len();
-        if runs.len() * groups > PUBLISH_PLACES_MAX {
-            let topics = runs.iter().map(|run| &run.topic).collect::<BTreeSet<_>>().len();
-            if topics * groups > PUBLISH_PLACES_MAX {
-                let detail = format!(
-                    "the topics of a publish times the groups of its namespace are at most {PUBLISH_PLACES_MAX}; this one has {topics} topics, and there are {groups} groups: send it in parts"
-                );
-                return Err((Code::LimitExceeded, detail));
-            }
+        let parts = self.parts(runs, PUBLISH_PLACES_MAX / groups.max(1));
+        if parts * groups > PUBLISH_PLACES_MAX {
+            let detail = format!(
+                "the runs of a publish times the groups of its namespace are at most {PUBLISH_PLACES_MAX}; this one has {parts} runs of messages of one topic and equal options, between which others come or duplicates, and there are {groups} groups: put messages of a topic next to each other, or send it in parts"
+            );
+            return Err((Code::LimitExceeded, detail));
+        }
+        let ends = self.dropping.ends;
+        if ends > PUBLISH_DROPS_MAX {
+            let detail = format!(
+                "a publish ends at most {PUBLISH_DROPS_MAX} messages of topics that are full, in all groups together; this one may end {ends} in {groups} groups: send it in parts"
+            );
+            return Err((Code::LimitExceeded, detail));
         }
         Ok(())
+    }
+
+    /// How many runs of messages a publish may come to: what is not stored of one stands between two. Which dedup ids are known is
+    /// looked at where it matters, for more than so many.
+    fn parts(&self, runs: &[PublishRun], most: usize) -> usize {
+        let marks = || runs.iter().flat_map(|run| &run.dedup).map(|mark| mark.hash);
+        let large = runs.iter().map(|run| run.too_large.len()).sum::<usize>();
+        let (messages, runs) = (messages(runs) as usize, runs.len() + large);
+        if messages.min(runs + marks().count()) <= most {
+            return messages.min(runs);
+        }
+        let known = self.looked_up.known(marks());
+        (messages - known.max(large)).min(runs + known)
     }
 
     /// Refuses a session's batch while the disk is full, unless all of it was seen before.

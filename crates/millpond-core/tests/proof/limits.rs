@@ -5,7 +5,7 @@ use millpond_core::command::{Command, Finish, FinishVerb, Publish, ReceiptRun};
 use millpond_core::output::{Output, Reply};
 use millpond_types::limits::{
     BINDINGS_MAX, EXCHANGES_MAX, GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAMESPACES_MAX, PAGE_MAX, PUBLISH_BYTES_MAX,
-    PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX, RECEIPTS_MAX, TOP_MAX, WAIT_MAX_MS,
+    PUBLISH_DROPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX, RECEIPTS_MAX, TOP_MAX, WAIT_MAX_MS,
 };
 use millpond_types::{Code, LeaseNumber, MessageState, PublishOutcome, Receipt, TopicNumber};
 
@@ -156,18 +156,57 @@ fn a_receive_waits_for_ten_minutes_at_most() {
     );
 }
 
+/// Also where they are of one topic, each by itself: by its delay, because of others between them, or of duplicates.
 #[test]
-fn the_topics_of_a_publish_times_the_groups_are_bounded() {
+fn the_runs_of_a_publish_times_the_groups_are_bounded() {
+    let most = PUBLISH_PLACES_MAX / GROUPS_MAX;
+    let of_runs = |part: fn(usize) -> String| {
+        move |runs: usize| format!("publish {}", (0..runs).map(part).collect::<Vec<_>>().join(" + "))
+    };
+    let topics = of_runs(|at| format!("t{at} x"));
+    let turns = of_runs(|at| format!("t{} x", at % 2));
+    let twice = |runs: usize| {
+        let ids: Vec<String> = (0..runs).map(|at| format!("x#{at} x#{at}")).collect();
+        format!("publish t {}", ids.join(" "))
+    };
+    for text in [&topics as &dyn Fn(usize) -> String, &turns, &twice] {
+        let mut shell = Shell::new();
+        answers(&mut shell, (1..GROUPS_MAX).map(|at| asked(&format!("group g{at}"))).collect());
+        let told = say(&mut shell, &text(most + 1));
+        let (code, why) = refusal(&told).unwrap_or_else(|| panic!("{} runs are too many", most + 1));
+        assert_eq!(code, Code::LimitExceeded);
+        assert!(["65536", "1025 runs", "64 groups", "in parts"].iter().all(|part| why.contains(part)), "{why}");
+        let told = say(&mut shell, &text(most));
+        let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
+        let queued = outcomes.iter().filter(|of| matches!(of.outcome, PublishOutcome::Queued { .. })).count();
+        assert_eq!(queued, most);
+    }
+    // As many messages as a publish holds are one run, and what is repeated is none.
     let mut shell = Shell::new();
     answers(&mut shell, (1..GROUPS_MAX).map(|at| asked(&format!("group g{at}"))).collect());
-    let publish = |topics: usize| {
-        let parts: Vec<String> = (0..topics).map(|at| format!("t{at} x")).collect();
-        asked(&format!("publish {}", parts.join(" + ")))
-    };
-    let most = PUBLISH_PLACES_MAX / GROUPS_MAX;
-    let told = answer(&mut shell, publish(most + 1));
-    assert!(refusal(&told).is_some_and(|(code, why)| code == Code::LimitExceeded && why.contains("65536")), "{told:?}");
-    let told = answer(&mut shell, publish(most));
-    let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
-    assert!(outcomes.len() == most && outcomes.iter().all(|of| matches!(of.outcome, PublishOutcome::Queued { .. })));
+    let ids = (0..3 * most).map(|at| format!("x#{at}")).collect::<Vec<_>>().join(" ");
+    for _ in 0..2 {
+        assert_eq!(refusal(&say(&mut shell, &format!("publish t {ids}"))), None);
+    }
+}
+
+/// Each message that is dropped may be a fact of its own in each group.
+#[test]
+fn what_a_publish_ends_of_full_topics_is_bounded() {
+    let mut shell = Shell::new();
+    answers(&mut shell, (1..GROUPS_MAX).map(|at| asked(&format!("group g{at}"))).collect());
+    let limit = 3000;
+    say(&mut shell, &format!("namespace default max_waiting={limit} overflow=drop_oldest"));
+    let most = PUBLISH_DROPS_MAX as usize / GROUPS_MAX;
+    let publish = |topic: &str, count: usize| format!("publish {topic} m*{count}");
+    // None waits that would end.
+    assert_eq!(refusal(&say(&mut shell, &publish("t", limit))), None);
+    let told = say(&mut shell, &publish("t", most + 1));
+    let (code, why) = refusal(&told).unwrap_or_else(|| panic!("{told:?}"));
+    assert_eq!(code, Code::LimitExceeded);
+    assert!(["65536", "65600", "64 groups", "in parts"].iter().all(|part| why.contains(part)), "{why}");
+    assert_eq!(refusal(&say(&mut shell, &publish("t", most))), None);
+    // No more than wait are ended, however many come.
+    assert_eq!(refusal(&say(&mut shell, &publish("u", most / 2))), None);
+    assert_eq!(refusal(&say(&mut shell, &publish("u", 10 * limit))), None);
 }
