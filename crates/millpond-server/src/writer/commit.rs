@@ -168,8 +168,7 @@ impl<H: Host> Writer<H> {
     /// What came back from the journal's thread.
     pub(super) fn take_back(&mut self, committed: Committed) -> Result<(), Failure> {
         self.committer = Some(committed.committer);
-        let now = self.host.now();
-        self.settle(committed.result, now)
+        self.settle(committed.result)
     }
 
     /// How long the writer may sleep if nothing comes.
@@ -180,6 +179,8 @@ impl<H: Host> Writer<H> {
         }
         // A turn gains no more run time than this, so a longer sleep would be time that no deadline sees.
         let core = self.core.next_wake().map(|wake| Duration::from_millis(wake.0).min(TURN_MAX));
+        // Nor does a deadline come nearer while run time stands still, and nobody could be told.
+        let core = if self.clock.stands_still(now) { core.map(|core| core.max(QUIET)) } else { core };
         // What makes these wait may end in another thread, which tells nobody.
         let pressed = (self.pressure.is_on() || self.core.has_jobs_on_hold()).then_some(PRESSED_AGAIN);
         let watch = self.core.is_watched().then_some(Duration::from_millis(WATCH_EVERY.0));
@@ -240,11 +241,12 @@ impl<H: Host> Writer<H> {
 
     fn run(&mut self, job: Job, now: Instant) -> Result<(), Failure> {
         let mut committer = self.committer.take().expect("a job is made when the committer is free");
+        self.clock.batch_goes(now);
         let bytes = job.batch.as_ref().map_or(0, |batch| batch.bytes());
         if bytes <= self.host.own_hand_max() && self.own.is_idle() {
             let result = job.run(&mut committer, &self.common.registry, &self.common.metrics);
             self.committer = Some(committer);
-            return self.settle(result, now);
+            return self.settle(result);
         }
         let sent = self.journal.submit_into(0, (committer, job), &self.own, RETURNING, |committed| {
             Request::Committed(Box::new(committed))
@@ -253,9 +255,11 @@ impl<H: Host> Writer<H> {
         Ok(())
     }
 
-    fn settle(&mut self, result: Result<(), NotDone>, now: Instant) -> Result<(), Failure> {
+    fn settle(&mut self, result: Result<(), NotDone>) -> Result<(), Failure> {
+        let now = self.host.now();
         match result {
             Ok(()) => {
+                self.clock.batch_came(now);
                 if self.filling.retry.take().is_some() {
                     tracing::info!("the disk has space again");
                 }

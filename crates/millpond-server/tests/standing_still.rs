@@ -1,0 +1,163 @@
+//! A disk that stands still: what nobody can be told of costs nobody a message.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use millpond_core::Core;
+use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive};
+use millpond_core::output::{LeasedRun, Output, Reply};
+use millpond_server::manual::{Host, ManualBroker};
+use millpond_storage::twin::TwinDisk;
+use millpond_storage::{OpenOptions, open};
+use millpond_types::block::{self, Sizes};
+use millpond_types::{
+    Filter, FinishOutcome, GroupName, Millis, NamespaceName, Policy, Priority, Retry, Rules, TopicName,
+};
+
+/// What passes is told, in microseconds.
+#[derive(Clone)]
+struct Clock {
+    begin: Instant,
+    passed: Arc<AtomicU64>,
+}
+
+impl Host for Clock {
+    fn now(&mut self) -> Instant {
+        self.begin + Duration::from_micros(self.passed.load(Ordering::Relaxed))
+    }
+
+    fn system(&mut self) -> Duration {
+        Duration::from_secs(1_700_000_000) + Duration::from_micros(self.passed.load(Ordering::Relaxed))
+    }
+
+    /// Every batch goes to the journal's thread, which is led by hand.
+    fn own_hand_max(&self) -> u64 {
+        0
+    }
+}
+
+struct Pond {
+    broker: ManualBroker<Clock>,
+    clock: Clock,
+    tickets: u32,
+    told: Vec<Reply>,
+}
+
+impl Pond {
+    fn new(options: &OpenOptions, layers: usize) -> Pond {
+        let clock = Clock { begin: Instant::now(), passed: Arc::default() };
+        let opened = open::<Core>(Arc::new(TwinDisk::new(512)), options).unwrap();
+        let (broker, _) = ManualBroker::start(opened, [options.room, layers], clock.clone()).unwrap();
+        Pond { broker, clock, tickets: 0, told: Vec::new() }
+    }
+
+    /// Submits a command, unless its lane is full.
+    fn try_to(&mut self, command: Command) -> bool {
+        self.tickets += 1;
+        self.broker.submit(ManualBroker::<Clock>::ticket(self.tickets), command).is_none()
+    }
+
+    fn submit(&mut self, command: Command) {
+        assert!(self.try_to(command), "there is room");
+    }
+
+    /// A turn of the writer, a while after the last.
+    fn turn(&mut self, after: Duration) {
+        self.clock.passed.fetch_add(after.as_micros() as u64, Ordering::Relaxed);
+        self.broker.write().unwrap();
+        while self.broker.fetch(0) || self.broker.fetch(1) {}
+        let told = self.broker.take_told().into_iter();
+        self.told.extend(told.filter_map(|output| match output {
+            Output::Reply { reply, .. } => Some(reply),
+            _ => None,
+        }));
+    }
+
+    /// Some turns in which the disk takes all that there is, but for checkpoints.
+    fn go_on(&mut self) {
+        for _ in 0..20 {
+            self.turn(Duration::from_millis(1));
+            self.broker.commit();
+        }
+    }
+
+    /// What was given, as far as anybody was told.
+    fn given(&self) -> Vec<LeasedRun> {
+        let received = self.told.iter().filter_map(|reply| match reply {
+            Reply::Received(runs) => Some(runs.clone()),
+            _ => None,
+        });
+        received.flatten().collect()
+    }
+}
+
+/// A message for each of some topics.
+fn publish(topics: impl Iterator<Item = String>, delay: Millis) -> Command {
+    let mut one = Vec::new();
+    block::push(&mut one, b"", &[], b"body").unwrap();
+    let checksum = crc32c::crc32c(&one[block::PREFIX..]);
+    one[..4].copy_from_slice(&checksum.to_le_bytes());
+    let run = |topic: String| PublishRun {
+        topic: TopicName::try_from(topic.as_str()).unwrap(),
+        priority: Priority::DEFAULT,
+        delay,
+        ttl: None,
+        count: 1,
+        block: Bytes::from(one.clone()),
+        sizes: Sizes::Uniform(one.len() as u32),
+        dedup: Vec::new(),
+        too_large: Vec::new(),
+    };
+    let (namespace, level, runs) = (NamespaceName::default(), Level::Durable, topics.map(run).collect());
+    Command::Publish(Publish { namespace, producer: None, level, runs })
+}
+
+fn receive(messages: u32, lease: Millis, wait: Millis) -> Command {
+    Command::Receive(Receive {
+        namespace: NamespaceName::default(),
+        group: GroupName::default(),
+        filter: Filter::All,
+        messages,
+        bytes: u64::MAX,
+        lease: Some(lease),
+        wait,
+        at_most_once: false,
+        request: None,
+    })
+}
+
+fn finish(verb: FinishVerb, receipts: Vec<ReceiptRun>, confirm: bool) -> Command {
+    Command::Finish(Finish { verb, receipts, confirm, namespace: None })
+}
+
+#[test]
+fn nobody_fails_who_was_not_told_because_the_disk_stands_still() {
+    let mut pond = Pond::new(&OpenOptions::default(), 2 << 20);
+    let policy = Policy { retry: Retry::Head, ..Policy::default() };
+    let (name, rules) = (NamespaceName::default(), Rules::default());
+    pond.submit(Command::NamespaceSet { name, policy, rules, based_on: None });
+    pond.submit(publish(["jobs".to_owned()].into_iter(), Millis::ZERO));
+    pond.go_on();
+    // More of them than failures are let pass.
+    (0..11).for_each(|_| pond.submit(receive(1, Millis::seconds(1), Millis::minutes(1))));
+    for _ in 0..120 {
+        pond.turn(Duration::from_millis(100));
+    }
+    pond.go_on();
+    let given = pond.given();
+    assert_eq!(given.iter().map(|run| (run.deliveries, run.failures)).collect::<Vec<_>>(), [(1, 0)]);
+    let receipts = vec![ReceiptRun { first: given[0].receipt, count: 1 }];
+    pond.submit(finish(FinishVerb::Ack, receipts, true));
+    pond.go_on();
+    let Some(Reply::Finished(outcomes)) = pond.told.last() else { panic!("{:?}", pond.told) };
+    assert_eq!(outcomes[0].outcome, FinishOutcome::Done, "its lease is current");
+    // The others have waited for as long as they asked to while the disk went on, and are told then.
+    for _ in 0..130 {
+        pond.turn(Duration::from_millis(500));
+        pond.broker.commit();
+    }
+    let told = pond.told.iter().filter(|reply| matches!(reply, Reply::Received(runs) if runs.is_empty()));
+    assert_eq!(told.count(), 10);
+}
