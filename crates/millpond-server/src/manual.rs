@@ -173,6 +173,11 @@ impl<H: Host> ManualBroker<H> {
         self.writer.state.is_stuck()
     }
 
+    /// Bytes of the batch that is made while another one is on its way, or waits.
+    pub fn batch_bytes(&self) -> usize {
+        self.writer.state.batch_bytes()
+    }
+
     /// Whether publishes wait for memory.
     pub fn is_pushed_back(&self) -> bool {
         self.writer.state.is_pushed_back()

@@ -15,7 +15,7 @@
 //! | turns | 20 | 18 MiB | where tenants go on; in its other half, between which topics in memory none stands on the disk | those that had no turn for longest begin anew; it is read again |
 //! | producers | 5 | 4 MiB | producer sessions in the core's memory, with what was told of their last batches | those not used for longest leave it |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
-//! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk |
+//! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk; at twice a full batch everything does |
 //! | lanes | | 2 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
 //! | held | 30 | 26 MiB | publishes that connections have read while their lane is full | those connections are not read |
 //! | receiving | 30 | 26 MiB | frames that are not whole yet | large frames wait their turn |

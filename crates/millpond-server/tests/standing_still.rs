@@ -1,4 +1,4 @@
-//! A disk that stands still: what nobody can be told of costs nobody a message.
+//! A disk that stands still: what nobody can be told of costs nobody a message, and takes no more memory than there is for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -160,4 +160,44 @@ fn nobody_fails_who_was_not_told_because_the_disk_stands_still() {
     }
     let told = pond.told.iter().filter(|reply| matches!(reply, Reply::Received(runs) if runs.is_empty()));
     assert_eq!(told.count(), 10);
+}
+
+#[test]
+fn a_batch_that_cannot_go_has_a_bound_for_those_who_extend_too() {
+    const LEASES: u32 = 2000;
+    const FULL: usize = 64 << 10;
+    let options = OpenOptions { batch_bytes: FULL as u64, ..OpenOptions::default() };
+    let mut pond = Pond::new(&options, 2 << 20);
+    pond.submit(publish((0..LEASES).map(|at| format!("t/{at}")), Millis::ZERO));
+    pond.go_on();
+    pond.submit(receive(LEASES, Millis::minutes(10), Millis::ZERO));
+    pond.go_on();
+    let receipts: Vec<_> = pond.given().iter().map(|run| ReceiptRun { first: run.receipt, count: 1 }).collect();
+    assert_eq!(receipts.len(), LEASES as usize);
+    let extend = |at: usize| {
+        let lease = Some(Millis::minutes(10 + at as u64 % 100));
+        finish(FinishVerb::Extend { lease }, receipts[at % 20 * 100..][..100].to_vec(), false)
+    };
+    // One batch is on its way, and stays there.
+    pond.submit(publish(["last".to_owned()].into_iter(), Millis::ZERO));
+    let mut extended = 0;
+    for _ in 0..1000 {
+        while pond.try_to(extend(extended)) {
+            extended += 1;
+        }
+        pond.turn(Duration::from_millis(1));
+        let bytes = pond.broker.batch_bytes();
+        // Beside the last command.
+        assert!(bytes < 2 * FULL + 8192, "{bytes} bytes after {extended}");
+    }
+    assert!(pond.broker.batch_bytes() > FULL, "as much as may be is decided");
+    // Nothing of it is lost.
+    pond.go_on();
+    while !pond.try_to(finish(FinishVerb::Ack, receipts.clone(), true)) {
+        pond.go_on();
+    }
+    pond.go_on();
+    pond.go_on();
+    let Some(Reply::Finished(outcomes)) = pond.told.last() else { panic!("{:?}", pond.told.last()) };
+    assert!(outcomes.iter().all(|run| run.outcome == FinishOutcome::Done), "{outcomes:?}");
 }

@@ -5,6 +5,9 @@
 //! free. One for which nobody waits (unconfirmed acks, publishes of level `none`) starts no sync of its own: it goes with
 //! the next, or after a while. When nothing else waits and the batch is small, the writer writes and syncs it itself,
 //! which saves two hops between threads.
+//!
+//! While the disk stands still, what fills meanwhile has a bound: publishes wait where it is a full batch, and everything where
+//! it is [overfull](millpond_storage::Appender::is_overfull). Nor does [run time](super::clock) go on for long.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +20,12 @@ use super::clock::TURN_MAX;
 use super::journal::{Committed, NotDone};
 use super::outgoing::Outgoing;
 use super::{Host, Job, Request, Writer};
-use crate::writer::request::{BURYING, RETURNING};
+use crate::writer::request::{BURYING, FINISHING, RETURNING};
 
 /// What nobody waits for is synced after so long, and a quiet journal is marked after so long.
 const QUIET: Duration = Duration::from_millis(100);
 /// What nobody waits for is synced when there is so much of it.
 const UNSYNCED_MAX: u64 = 1024 * 1024;
-/// Bytes of a batch in the making above which even finishing waits: the disk has stood still for long then.
-const FINISHING_MAX: usize = 64 * 1024 * 1024;
 /// How long until it is looked again whether publishes, or jobs, still have to wait.
 const PRESSED_AGAIN: Duration = Duration::from_millis(10);
 /// How long until a journal that rests looks again whether it is known when much is over, or was dropped.
@@ -86,24 +87,50 @@ impl Filling {
 }
 
 impl<H: Host> Writer<H> {
-    /// How many lanes are taken from: a batch that is full and cannot go holds publishes back, and so does a lack of memory.
+    /// How many lanes are taken from.
     pub(super) fn open_lanes_now(&self) -> usize {
-        let bytes = self.appender.bytes();
-        if let Some((lane, _)) = self.put_off.front() {
-            // Nothing overtakes it.
-            *lane
-        } else if self.committer.is_some() && self.stuck.is_none() || !self.appender.is_full() {
-            self.pressure.open_lanes()
-        } else if bytes < FINISHING_MAX {
-            BURYING + 1
-        } else {
-            RETURNING + 1
+        // Nothing overtakes what was put off.
+        self.put_off.front().map_or_else(|| self.lanes_that_go_on(), |(lane, _)| *lane)
+    }
+
+    /// How many lanes may go on: a batch that is full and cannot go holds publishes back, and so does a lack of memory.
+    fn lanes_that_go_on(&self) -> usize {
+        let open = self.pressure.open_lanes();
+        match self.may_go() || !self.appender.is_full() {
+            true => open,
+            false if self.is_overfull() => RETURNING + 1,
+            false => open.min(BURYING + 1),
         }
+    }
+
+    /// The same in mid-turn, behind what it has decided so far, as far as a request of this lane wants to know it.
+    pub(super) fn open_lanes_after(&self, lane: usize) -> usize {
+        match lane > RETURNING && self.is_overfull() {
+            true => RETURNING + 1,
+            false if lane <= FINISHING => FINISHING + 1,
+            false => self.pressure.open_lanes_after(&self.core, &self.store),
+        }
+    }
+
+    /// Whether nothing is added to the batch in the making but what there is no choice about: it cannot go, and takes as much
+    /// memory as it may.
+    pub(super) fn is_overfull(&self) -> bool {
+        !self.may_go() && self.appender.is_overfull()
+    }
+
+    /// Whether a batch may be sent on its way.
+    fn may_go(&self) -> bool {
+        self.committer.is_some() && self.stuck.is_none()
     }
 
     /// Whether a batch waits for which the disk had no room at all.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck.is_some()
+    }
+
+    /// Bytes of the batch in the making.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        self.appender.bytes()
     }
 
     /// Whether the journal rests, and says so.
@@ -173,7 +200,7 @@ impl<H: Host> Writer<H> {
 
     /// How long the writer may sleep if nothing comes.
     pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
-        let may_go_on = self.put_off.front().is_some_and(|(lane, _)| *lane < self.pressure.open_lanes());
+        let may_go_on = self.put_off.front().is_some_and(|(lane, _)| *lane < self.lanes_that_go_on());
         if self.unfinished || may_go_on {
             return Some(Duration::ZERO);
         }

@@ -63,7 +63,7 @@ pub(crate) struct Writer<H> {
     filling: Filling,
     fetching: Fetching,
     pressure: Pressure,
-    /// What a turn has taken and not decided, for want of memory that what came before it took; with its lane, in order. No
+    /// What a turn has taken and not decided, for want of room that what came before it took; with its lane, in order. No
     /// lane is taken from meanwhile that would overtake it.
     put_off: VecDeque<(usize, Asked)>,
     /// When the checkpoint that is being made was begun.
@@ -170,8 +170,8 @@ impl<H: Host> Writer<H> {
         self.note_disk_full();
         let put_off = std::mem::take(&mut self.put_off);
         for (lane, asked) in batch.drain_lanes().chain(put_off) {
-            // One publish may take as much as there is, so it is looked in between.
-            match lane <= FINISHING || lane < self.pressure.open_lanes_after(&self.core, &self.store) {
+            // One of them may take as much as there is, so it is looked in between.
+            match lane < self.open_lanes_after(lane) {
                 true => self.handle(asked)?,
                 false => self.put_off.push_back((lane, asked)),
             }
@@ -185,8 +185,7 @@ impl<H: Host> Writer<H> {
         self.commit(now)?;
         self.unfinished = self.tidy();
         self.pressure.look(&self.core, &self.store, &self.common.metrics, now);
-        self.hold_jobs();
-        self.core.hold_deliveries(self.pressure.holds_deliveries());
+        self.hold_back();
         self.note_checkpoint(now);
         self.common.metrics.note_core(&self.core);
         self.common.metrics.turn_seconds.observe(self.host.now().saturating_duration_since(now).as_secs_f64());
@@ -212,11 +211,13 @@ impl<H: Host> Writer<H> {
         }
     }
 
-    /// Lets jobs wait that write, while a checkpoint makes room that is on its way, or due: nobody else would begin one for them.
-    fn hold_jobs(&mut self) {
+    /// Lets wait what the core does by itself. Jobs that write wait while a checkpoint makes room that is on its way, or due: nobody
+    /// else would begin one for them. They all wait where no checkpoint comes, and where no batch goes.
+    fn hold_back(&mut self) {
         let is_relieved = || self.appender.is_checkpointing() || self.appender.checkpoint_due(&self.core, false);
-        let on_hold = self.pressure.is_on_for_jobs() && is_relieved();
-        self.core.hold_jobs(on_hold);
+        let is_held = self.pressure.holds_deliveries() || self.is_overfull();
+        self.core.hold_jobs(is_held || self.pressure.is_on_for_jobs() && is_relieved());
+        self.core.hold_deliveries(is_held);
     }
 
     fn note_disk_full(&mut self) {

@@ -22,6 +22,9 @@ use crate::tree::TreeError;
 /// A batch's lengths are 32-bit numbers, and far below that something is wrong.
 const BATCH_MAX: usize = 1 << 30;
 
+/// Full batches that one comes to while the one before cannot go.
+const OVERFULL: usize = 2;
+
 /// While the journal rests, a checkpoint is due at one part in so many of what it is due at otherwise.
 const REST_SHARE: usize = 8;
 /// Topics that are captured for a checkpoint between two turns: some tenths of a millisecond.
@@ -105,6 +108,11 @@ impl Appender {
     /// Whether the batch should be sealed before more commands are decided.
     pub fn is_full(&self) -> bool {
         self.buffer.len() >= self.batch_full
+    }
+
+    /// Whether the batch has outgrown what a full one may come to in a turn. Its chunk has room for no more, and is copied.
+    pub fn is_overfull(&self) -> bool {
+        self.buffer.len() >= OVERFULL * self.batch_full
     }
 
     /// Whether publishes are to be refused: there is no space but the reserve.
