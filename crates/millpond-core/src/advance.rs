@@ -102,18 +102,27 @@ impl Core {
     }
 
     /// The next deadline that is decided. While jobs are held, TTLs whose messages become dead letters are too: each letter is an
-    /// entry, and there may be as many as there are messages.
+    /// entry, and there may be as many as there are messages. While time is, leases alone run out.
     fn next_due(&mut self) -> Option<Timer> {
+        while self.is_time_held
+            && let Some(timer) = self.state.run_timers.next_due()
+            && !matches!(timer, Timer::Lease(_))
+        {
+            self.state.run_timers.hold_next_due();
+        }
         if let Some(timer) = self.state.run_timers.take_due() {
             return Some(timer);
         }
-        while self.jobs.are_held()
-            && let Some(Timer::Expiry { slot, .. }) = self.state.wall_timers.next_due()
-            && self.state.dies_by_ttl(slot)
+        while let Some(timer) = self.state.wall_timers.next_due()
+            && (self.is_time_held || self.jobs.are_held() && self.makes_letters(timer))
         {
             self.state.wall_timers.hold_next_due();
         }
         self.state.wall_timers.take_due()
+    }
+
+    fn makes_letters(&self, timer: Timer) -> bool {
+        matches!(timer, Timer::Expiry { slot, .. } if self.state.dies_by_ttl(slot))
     }
 
     /// Brings the pieces that time changes, whose runs then have timers of their own: not many more runs than are decided in
@@ -134,11 +143,14 @@ impl Core {
         }
     }
 
-    /// While jobs are held, brings none whose messages would become dead letters: they would only be put back.
+    /// While jobs are held, brings none whose messages would become dead letters: they would only be put back. While time is held,
+    /// brings none at all.
     fn hold_pieces(&mut self) -> bool {
-        while self.jobs.are_held()
-            && let Some(timer) = self.state.piece_timers.wall.next_due()
-            && self.state.is_of_letters(&timer)
+        while self.is_time_held && self.state.piece_timers.run.next_due().is_some() {
+            self.state.piece_timers.run.hold_next_due();
+        }
+        while let Some(timer) = self.state.piece_timers.wall.next_due()
+            && (self.is_time_held || self.jobs.are_held() && self.state.is_of_letters(&timer))
         {
             self.state.piece_timers.wall.hold_next_due();
         }

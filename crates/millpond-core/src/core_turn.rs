@@ -51,6 +51,8 @@ pub struct Core {
     pub(crate) left_behind: LeftBehind,
     pub(crate) fetching: Fetching,
     pub(crate) is_crowded: bool,
+    /// Whether what time brings waits.
+    pub(crate) is_time_held: bool,
     /// Topics that were looked at in a row, and none could leave memory.
     pub(crate) stayed: usize,
     pub(crate) outputs: Vec<Output>,
@@ -99,6 +101,7 @@ impl Core {
             left_behind: LeftBehind::default(),
             fetching: Fetching::default(),
             is_crowded: false,
+            is_time_held: false,
             stayed: 0,
             outputs: Vec::new(),
             disk_full: false,
@@ -194,26 +197,49 @@ impl Core {
 
     /// Lets wait what goes over many entries and changes them, though nobody waits for what a turn does of it: purges, the start
     /// and the end of groups, retention and the like. The shell holds them for as long as the disk does not take what is
-    /// changed as fast as they change it, and no longer than until a checkpoint that was begun, or is due, is written.
+    /// changed as fast as they change it, and no longer than until a checkpoint that was begun, or is due, or a batch that is on its way,
+    /// is written.
     ///
     /// So does what becomes of messages whose TTL has passed, where it is dead letters: nobody is given them any more, and it is
     /// decided later.
     pub fn hold_jobs(&mut self, on_hold: bool) {
         self.jobs.hold(on_hold);
-        if !on_hold {
+        if !on_hold && !self.is_time_held {
             self.state.wall_timers.let_go();
             self.state.piece_timers.wall.let_go();
         }
     }
 
-    /// Whether anything waits because jobs are held. A shell that has held them asks itself soon whether they still have to be.
-    pub fn has_jobs_on_hold(&self) -> bool {
-        self.jobs.any_on_hold() || self.has_expiries_on_hold()
+    /// Lets wait what time brings: delays and pauses that are over, TTLs, tokens of rates, ageing, and the topics in the store that
+    /// they are of. Each is a fact and a change of an entry, and there are as many as there are messages. The shell holds them where
+    /// neither a checkpoint nor a batch can be written, with deliveries. All of it comes afterwards, in order.
+    ///
+    /// The ends of leases, sessions and offices are not among it: there are no more of them than were given before.
+    pub fn hold_time(&mut self, on_hold: bool) {
+        if core::mem::replace(&mut self.is_time_held, on_hold) && !on_hold {
+            let State { run_timers, wall_timers, piece_timers, .. } = &mut self.state;
+            run_timers.let_go();
+            wall_timers.let_go();
+            piece_timers.run.let_go();
+            piece_timers.wall.let_go();
+        }
     }
 
-    /// Whether what TTLs end waits because jobs are held.
-    pub fn has_expiries_on_hold(&self) -> bool {
-        self.state.wall_timers.any_held() || self.state.piece_timers.wall.any_held()
+    /// Whether what time brings is held.
+    pub fn is_time_held(&self) -> bool {
+        self.is_time_held
+    }
+
+    /// Whether anything waits because jobs or time are held. A shell that has held them asks itself soon whether they still have
+    /// to be.
+    pub fn has_jobs_on_hold(&self) -> bool {
+        self.jobs.any_on_hold() || self.has_time_on_hold()
+    }
+
+    /// Whether what TTLs end waits because jobs are held, or anything that time brings because that is.
+    pub fn has_time_on_hold(&self) -> bool {
+        let State { run_timers, wall_timers, piece_timers, .. } = &self.state;
+        run_timers.any_held() || wall_timers.any_held() || piece_timers.run.any_held() || piece_timers.wall.any_held()
     }
 
     /// The key of the directory's hashes.

@@ -204,7 +204,7 @@ impl Core {
 
     /// Looks for topics in the store that time is about to change.
     pub(crate) fn look_ahead(&mut self) {
-        if self.state.cold > 0 {
+        if self.looks_ahead() {
             let Now { run, wall } = self.state.now;
             let (ahead, slice) = (self.ahead(), self.due_slice());
             let Fetching { wall: by_wall, run: by_run, .. } = &mut self.fetching;
@@ -212,6 +212,10 @@ impl Core {
                 [by_wall.look((Clock::Wall, wall.0), ahead, slice), by_run.look((Clock::Run, run.0), ahead, slice)];
             wants.into_iter().flatten().for_each(|want| self.want_aside(want));
         }
+    }
+
+    fn looks_ahead(&self) -> bool {
+        self.state.cold > 0 && !self.is_time_held
     }
 
     /// How far ahead deadlines are looked for. With little room topics are loaded when time has changed them, and not before.
@@ -235,7 +239,7 @@ impl Core {
         let Now { run, wall } = self.state.now;
         let ahead = self.ahead();
         let waits = [self.fetching.wall.next_look(wall.0, ahead), self.fetching.run.next_look(run.0, ahead)];
-        waits.into_iter().flatten().min().filter(|_| self.state.cold > 0)
+        waits.into_iter().flatten().min().filter(|_| self.looks_ahead())
     }
 
     /// Whether topics in the store may have deadlines that have passed and nobody knows of: for some turns after a start or

@@ -1,5 +1,7 @@
-//! A disk that stands still: what nobody can be told of costs nobody a message, and takes no more memory than there is for it.
+//! A disk that stands still, or takes no checkpoint: what nobody can be told of costs nobody a message, and takes no more memory
+//! than there is for it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,6 +11,7 @@ use millpond_core::Core;
 use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive};
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_server::manual::{Host, ManualBroker};
+use millpond_storage::store::LayeredStore;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
 use millpond_types::block::{self, Sizes};
@@ -41,6 +44,7 @@ impl Host for Clock {
 struct Pond {
     broker: ManualBroker<Clock>,
     clock: Clock,
+    store: LayeredStore,
     tickets: u32,
     told: Vec<Reply>,
 }
@@ -49,8 +53,9 @@ impl Pond {
     fn new(options: &OpenOptions, layers: usize) -> Pond {
         let clock = Clock { begin: Instant::now(), passed: Arc::default() };
         let opened = open::<Core>(Arc::new(TwinDisk::new(512)), options).unwrap();
+        let store = opened.store.clone();
         let (broker, _) = ManualBroker::start(opened, [options.room, layers], clock.clone()).unwrap();
-        Pond { broker, clock, tickets: 0, told: Vec::new() }
+        Pond { broker, clock, store, tickets: 0, told: Vec::new() }
     }
 
     /// Submits a command, unless its lane is full.
@@ -200,4 +205,56 @@ fn a_batch_that_cannot_go_has_a_bound_for_those_who_extend_too() {
     pond.go_on();
     let Some(Reply::Finished(outcomes)) = pond.told.last() else { panic!("{:?}", pond.told.last()) };
     assert!(outcomes.iter().all(|run| run.outcome == FinishOutcome::Done), "{outcomes:?}");
+}
+
+/// Neither what the core has to remember of what falls due nor what it says of it.
+#[test]
+fn what_falls_due_while_nothing_is_written_waits() {
+    const TOPICS: usize = 20_000;
+    const LAYERS: usize = 1 << 20;
+    let options =
+        OpenOptions { room: 1 << 20, young_bytes: LAYERS / 2, batch_bytes: 64 << 10, ..OpenOptions::default() };
+    // A disk that takes no batch, and one that takes no checkpoint.
+    for takes_batches in [false, true] {
+        let mut pond = Pond::new(&options, LAYERS);
+        for from in (0..TOPICS).step_by(500) {
+            pond.submit(publish((from..from + 500).map(|at| format!("t/{at:05}")), Millis::minutes(2)));
+            pond.go_on();
+            while pond.broker.housekeeper.step().unwrap() {}
+        }
+        (0..20).for_each(|_| pond.go_on());
+        while pond.broker.housekeeper.step().unwrap() {}
+        assert!(pond.broker.core().cold_count() > TOPICS as u64 / 2);
+        if !takes_batches {
+            pond.submit(publish(["last".to_owned()].into_iter(), Millis::ZERO));
+        }
+        for _ in 0..3000 {
+            pond.turn(Duration::from_millis(100));
+            if takes_batches {
+                pond.broker.commit();
+            }
+            let (batch, memory) = (pond.broker.batch_bytes(), pond.store.memory());
+            assert!(batch < 1 << 20, "{batch} bytes wait to be written");
+            let entries = memory.young + memory.frozen;
+            assert!(entries < 2 * LAYERS, "{entries} bytes of entries");
+        }
+        assert!(pond.broker.core().is_time_held());
+        // All of it comes when the disk goes on.
+        let (mut got, all) = (BTreeSet::new(), TOPICS + usize::from(!takes_batches));
+        for _ in 0..1000 {
+            let Command::Receive(of) = receive(1000, Millis::minutes(1), Millis::ZERO) else {
+                unreachable!("it is one")
+            };
+            pond.try_to(Command::Receive(Receive { at_most_once: true, ..of }));
+            pond.go_on();
+            while pond.broker.housekeeper.step().unwrap() {}
+            got.extend(pond.given().into_iter().map(|run| run.topic));
+            pond.told.clear();
+            if got.len() == all {
+                break;
+            }
+        }
+        assert_eq!(got.len(), all);
+        assert!(!pond.broker.core().is_time_held());
+    }
 }

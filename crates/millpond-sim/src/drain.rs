@@ -100,7 +100,7 @@ impl World {
         // What is behind messages whose ends are held is not to be had before a checkpoint has made room for these, nor is
         // anything while deliveries are.
         let core = self.broker().core();
-        let is_held = core.has_expiries_on_hold() || core.are_deliveries_held();
+        let is_held = core.has_time_on_hold() || core.are_deliveries_held();
         if self.numb_until.is_some_and(|until| now < until) || is_held {
             return Ok(());
         }

@@ -143,8 +143,8 @@ impl Host for Stage {
         self.promises.made(core.outputs());
         self.notices.extend(core.notices().iter().cloned());
         self.outputs.extend(core.outputs().iter().cloned());
-        // Turns pass whose messages wait for their end.
-        self.is_numb |= core.has_expiries_on_hold();
+        // Turns pass whose messages wait for their end, or for their time.
+        self.is_numb |= core.has_time_on_hold();
         if self.reads_at_once && is_fetching {
             return;
         }

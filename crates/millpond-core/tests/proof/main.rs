@@ -14,6 +14,7 @@ mod expiry;
 mod groups;
 mod heavy;
 mod held_back;
+mod held_time;
 mod histories;
 mod history;
 mod jobs;

@@ -218,6 +218,7 @@ impl<H: Host> Writer<H> {
         let is_held = self.pressure.holds_deliveries() || self.is_overfull();
         self.core.hold_jobs(is_held || self.pressure.is_on_for_jobs() && is_relieved());
         self.core.hold_deliveries(is_held);
+        self.core.hold_time(is_held);
     }
 
     fn note_disk_full(&mut self) {
