@@ -71,8 +71,8 @@ pub(crate) const PUBLISHING_TURN: usize = 512 << 10;
 const LANES: usize = 2 * (FINISHING_TURN + BURYING_TURN + FORWARDING_TURN + PUBLISHING_TURN);
 /// The largest answer finds room when it is alone.
 const SENDING_MIN: u64 = FRAME_MAX as u64;
-/// A connection's task and its socket's state. The small frames that some hold in part, and the small answers that some do not
-/// take, are in the margin.
+/// A connection's task and its socket's state. The small frames that some hold in part, the small answers that some do not
+/// take, and the bits of the namespaces that some use by the thousand, are in the margin.
 const CONNECTION: u64 = 3500;
 /// Fewer connections are of no use to anybody.
 const CONNECTIONS_MIN: usize = 64;

@@ -3,8 +3,11 @@
 //! A connection uses a namespace from the first publish, forward, receive or attach that it asks of it until it closes,
 //! or until another one takes its session over. Who looks, manages or finishes does not use it. The writer says which
 //! namespaces there are.
+//!
+//! Each namespace has a place, and each connection a bit for each place up to the last one that it uses: with as many
+//! namespaces as there may be that is 1250 bytes of a connection.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use millpond_types::NamespaceName;
 
@@ -20,18 +23,26 @@ pub(crate) struct Uses {
 
 #[derive(Default)]
 struct State {
-    namespaces: HashMap<NamespaceName, Users>,
-    /// What each connection uses.
-    connections: HashMap<u64, Vec<NamespaceName>>,
+    /// The place of each namespace.
+    namespaces: HashMap<NamespaceName, usize>,
+    /// By place. Whose namespace is gone has no users.
+    users: Vec<Users>,
+    /// Places of namespaces that are gone.
+    free: Vec<usize>,
+    connections: HashMap<u64, Used>,
 }
 
 /// The users of a namespace.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Users {
     /// How many there may be.
     quota: Option<u64>,
-    connections: HashSet<u64>,
+    connections: u64,
 }
+
+/// Which places a connection uses: a bit for each.
+#[derive(Default)]
+struct Used(Vec<u64>);
 
 /// What became of a wish to use a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,14 +58,26 @@ pub(crate) enum Joined {
 impl Uses {
     /// There is a namespace, which so many may use.
     pub(crate) fn set_quota(&self, namespace: NamespaceName, quota: Option<u64>) {
-        self.lock().namespaces.entry(namespace).or_default().quota = quota;
+        let mut state = self.lock();
+        let State { namespaces, users, free, .. } = &mut *state;
+        let place = *namespaces.entry(namespace).or_insert_with(|| {
+            free.pop().unwrap_or_else(|| {
+                users.push(Users::default());
+                users.len() - 1
+            })
+        });
+        users[place].quota = quota;
     }
 
     /// A namespace is gone.
     pub(crate) fn remove(&self, namespace: &NamespaceName) {
         let mut state = self.lock();
-        for connection in state.namespaces.remove(namespace).into_iter().flat_map(|gone| gone.connections) {
-            state.connections.entry(connection).or_default().retain(|used| used != namespace);
+        let State { namespaces, users, free, connections } = &mut *state;
+        if let Some(place) = namespaces.remove(namespace) {
+            if std::mem::take(&mut users[place]).connections > 0 {
+                connections.values_mut().for_each(|used| used.remove(place));
+            }
+            free.push(place);
         }
         self.deleted.fetch_add(1, Ordering::Relaxed);
     }
@@ -62,18 +85,17 @@ impl Uses {
     /// A connection wants to use a namespace, or does so already.
     pub(crate) fn join(&self, connection: u64, namespace: &NamespaceName) -> Joined {
         let mut state = self.lock();
-        let State { namespaces, connections } = &mut *state;
-        let Some(users) = namespaces.get_mut(namespace) else { return Joined::Unknown };
-        if users.connections.contains(&connection) {
+        let State { namespaces, users, connections, .. } = &mut *state;
+        let Some(place) = namespaces.get(namespace).copied() else { return Joined::Unknown };
+        if connections.get(&connection).is_some_and(|used| used.has(place)) {
             return Joined::Yes;
         }
-        if let Some(quota) = users.quota.filter(|quota| users.connections.len() as u64 >= *quota) {
+        let users = &mut users[place];
+        if let Some(quota) = users.quota.filter(|quota| users.connections >= *quota) {
             return Joined::Full { quota };
         }
-        users.connections.insert(connection);
-        // Not as a part of the buffer that the frame came in.
-        let namespace = NamespaceName::try_from(namespace.as_str()).expect("it was a name before");
-        connections.entry(connection).or_default().push(namespace);
+        users.connections += 1;
+        connections.entry(connection).or_default().insert(place);
         Joined::Yes
     }
 
@@ -85,16 +107,14 @@ impl Uses {
     /// A connection uses nothing any more.
     pub(crate) fn leave(&self, connection: u64) {
         let mut state = self.lock();
-        for namespace in state.connections.remove(&connection).unwrap_or_default() {
-            if let Some(users) = state.namespaces.get_mut(&namespace) {
-                users.connections.remove(&connection);
-            }
-        }
+        let used = state.connections.remove(&connection).unwrap_or_default();
+        used.places().for_each(|place| state.users[place].connections -= 1);
     }
 
     /// How many connections use a namespace.
     pub(crate) fn count(&self, namespace: &NamespaceName) -> u64 {
-        self.lock().namespaces.get(namespace).map_or(0, |users| users.connections.len() as u64)
+        let state = self.lock();
+        state.namespaces.get(namespace).map_or(0, |place| state.users[*place].connections)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -102,8 +122,35 @@ impl Uses {
     }
 }
 
+impl Used {
+    fn has(&self, place: usize) -> bool {
+        self.0.get(place / 64).is_some_and(|bits| bits >> (place % 64) & 1 == 1)
+    }
+
+    fn insert(&mut self, place: usize) {
+        let words = place / 64 + 1;
+        if self.0.len() < words {
+            self.0.reserve_exact(words - self.0.len());
+            self.0.resize(words, 0);
+        }
+        self.0[place / 64] |= 1 << (place % 64);
+    }
+
+    fn remove(&mut self, place: usize) {
+        if let Some(bits) = self.0.get_mut(place / 64) {
+            *bits &= !(1 << (place % 64));
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        (0..self.0.len() * 64).filter(|place| self.has(*place))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use millpond_types::limits::NAMESPACES_MAX;
+
     use super::*;
 
     fn name(name: &str) -> NamespaceName {
@@ -131,5 +178,26 @@ mod tests {
         assert_eq!((uses.count(&name("a")), joined(1)), (0, Joined::Yes), "another one of that name has no users");
         uses.leave(2);
         assert_eq!(uses.count(&name("a")), 1);
+    }
+
+    /// It is counted in no share of the memory but as a part of what a connection takes.
+    #[test]
+    fn a_connection_that_uses_all_namespaces_takes_little() {
+        let uses = Uses::default();
+        let names: Vec<_> = (0..NAMESPACES_MAX).map(|index| name(&format!("n{index}"))).collect();
+        names.iter().for_each(|name| uses.set_quota(name.clone(), None));
+        for connection in 1..=2 {
+            assert!(names.iter().all(|name| uses.join(connection, name) == Joined::Yes));
+        }
+        let bytes = |connection| uses.lock().connections[&connection].0.capacity() * size_of::<u64>();
+        assert!(bytes(1) <= NAMESPACES_MAX / 8 + size_of::<u64>(), "{}", bytes(1));
+        // A place is used again, and by nobody.
+        uses.remove(&names[70]);
+        uses.set_quota(name("new"), Some(1));
+        assert_eq!((uses.count(&name("new")), uses.join(2, &name("new"))), (0, Joined::Yes));
+        uses.leave(1);
+        assert_eq!((uses.count(&names[69]), uses.count(&names[71]), uses.count(&name("new"))), (1, 1, 1));
+        uses.leave(2);
+        assert!(names.iter().all(|name| uses.count(name) == 0));
     }
 }
