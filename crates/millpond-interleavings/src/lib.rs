@@ -9,7 +9,8 @@
 //!
 //! Left to others: what the modules do where nobody gets in between (their own tests), and what of tokio they stand on: its
 //! semaphores and notices are taken here as single steps. Memory that is seen late by another core is not tried: that concerns
-//! flags (the bell closes, the disk is full, writing is hurried) and counts (credit, bytes that nobody has read, wrong receipts), each
+//! flags (the bell closes, the disk is full, writing is hurried) and counts (credit, bytes that nobody has read, wrong receipts,
+//! requests that are undecided), each
 //! of which stands for itself; all else that is shared lies under a mutex.
 
 // Clippy looks at tests even where there are none to run: those of the modules below are not for this scheduler.

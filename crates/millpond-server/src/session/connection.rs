@@ -73,10 +73,6 @@ impl Connection {
     /// the beginning of a frame, unless [`Connection::has_frames`].
     pub(crate) fn hear(&mut self, bytes: &mut BytesMut, most: usize, now: Instant) -> Result<usize, Close> {
         self.has_frames = false;
-        if self.conversation.is_burying {
-            let waits = &self.conversation.lanes[BURYING];
-            self.conversation.is_burying = !waits.is_empty() || self.writer.has_waiting(BURYING);
-        }
         for frames in 0..most {
             if self.conversation.is_behind() {
                 self.has_frames = true;

@@ -58,6 +58,8 @@ pub(crate) struct Outbox {
     /// decided: a client need not take the answers.
     wrong_receipts: AtomicU32,
     unread: Unread,
+    /// Requests of the connection that make dead letters, or come behind those that do, and are not decided.
+    burying: AtomicUsize,
     wake: Notify,
 }
 
@@ -134,6 +136,21 @@ impl Outbox {
     /// What answers weigh that are not bytes yet: those of this connection, and of all.
     pub(crate) fn unread(&self) -> (usize, usize) {
         (self.unread.own.load(Ordering::Relaxed), self.unread.of_all.load(Ordering::Relaxed))
+    }
+
+    /// The connection asks for something that makes dead letters, or has to come behind what does.
+    pub(crate) fn buries(&self) {
+        self.burying.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of those was decided.
+    pub(crate) fn buried(&self) {
+        self.burying.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether some of those are undecided.
+    pub(crate) fn is_burying(&self) -> bool {
+        self.burying.load(Ordering::Acquire) > 0
     }
 
     /// How many of its receipts named no current lease since this was asked last.

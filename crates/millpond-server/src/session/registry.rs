@@ -75,6 +75,13 @@ impl Registry {
         outbox.closed().map_or_else(|| Ok(tell()), Err)
     }
 
+    /// One of those requests of a connection was decided that make dead letters or come behind them.
+    pub(crate) fn buried(&self, number: u64) {
+        if let Some(outbox) = self.read().connections.get(&number) {
+            outbox.buried();
+        }
+    }
+
     /// Gives the session to the connection. A connection that had it is closed; its number.
     pub(crate) fn take_session(&self, session: SessionId, number: u64, outbox: &Arc<Outbox>) -> Option<u64> {
         let mut entries = self.write();

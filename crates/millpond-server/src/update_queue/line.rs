@@ -66,11 +66,6 @@ impl Standing {
         self.turn = turn;
     }
 
-    /// Whether it has put in anything for a turn.
-    pub(super) fn has_put_in(&self, turn: u64) -> bool {
-        self.put_in(turn) > 0
-    }
-
     fn put_in(&self, turn: u64) -> usize {
         if self.turn == turn { self.put } else { 0 }
     }

@@ -55,12 +55,6 @@ impl<Q, A> Source<Q, A> {
         if stopped { Err(Stopped) } else { Ok(told) }
     }
 
-    /// Whether some of what it has put into a lane was not taken from it yet.
-    pub fn has_waiting(&self, lane: usize) -> bool {
-        let inner = self.submitter.lanes.lock();
-        self.standings[lane].has_put_in(inner.lanes[lane].turn())
-    }
-
     /// Resolves when there may be room in a lane for the first of so many requests, which is of some weight. Who does not
     /// make use of it stands in line again when it waits again, where it stood.
     pub fn room(&mut self, lane: usize, weight: usize, count: usize) -> Room<'_, Q, A> {

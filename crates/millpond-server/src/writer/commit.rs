@@ -237,8 +237,8 @@ impl<H: Host> Writer<H> {
     pub(crate) fn close(mut self) -> Result<H, Failure> {
         // It was accepted, and there is nobody who would take more memory.
         if !self.put_off.is_empty() {
-            for (_, asked) in std::mem::take(&mut self.put_off) {
-                self.handle(asked)?;
+            for (lane, asked) in std::mem::take(&mut self.put_off) {
+                self.handle(lane, asked)?;
             }
             self.go_on_from_commands();
         }

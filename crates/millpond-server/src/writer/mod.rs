@@ -172,7 +172,7 @@ impl<H: Host> Writer<H> {
         for (lane, asked) in batch.drain_lanes().chain(put_off) {
             // One of them may take as much as there is, so it is looked in between.
             match lane < self.open_lanes_after(lane) {
-                true => self.handle(asked)?,
+                true => self.handle(lane, asked)?,
                 false => self.put_off.push_back((lane, asked)),
             }
         }
@@ -233,8 +233,9 @@ impl<H: Host> Writer<H> {
         }
     }
 
-    fn handle(&mut self, (request, answer): Asked) -> Result<(), Failure> {
+    fn handle(&mut self, lane: usize, (request, answer): Asked) -> Result<(), Failure> {
         match request {
+            Request::Command(ticket, command) if lane == BURYING => self.submit_late(ticket, command),
             Request::Command(ticket, command) => self.submit(ticket, command),
             Request::Call(command) => {
                 let ticket = ticket(EMBEDDED, self.calls.insert(answer));
@@ -254,6 +255,13 @@ impl<H: Host> Writer<H> {
             }
         }
         Ok(())
+    }
+
+    /// Decides what a connection has asked that makes dead letters, or comes behind such.
+    fn submit_late(&mut self, ticket: Ticket, command: Command) {
+        let (number, registry) = (parts(ticket).0, self.common.registry.clone());
+        self.submit(ticket, command);
+        registry.buried(number);
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) {

@@ -400,11 +400,13 @@ impl Conversation {
 
     fn submit(&mut self, index: u32, command: Command) {
         let lane = match Request::lane(&command) {
-            FINISHING if self.is_burying && Request::comes_behind_letters(&command) => BURYING,
+            FINISHING if self.outbox.is_burying() && Request::comes_behind_letters(&command) => BURYING,
             lane => lane,
         };
         debug_assert!(OF_CONNECTIONS.contains(&lane));
-        self.is_burying |= lane == BURYING;
+        if lane == BURYING {
+            self.outbox.buries();
+        }
         let answer = Request::answer(&command);
         let request = Request::Command(ticket(self.number, index), command);
         if answer > SMALL {

@@ -71,8 +71,6 @@ pub(crate) struct Conversation {
     pub(crate) lanes: [VecDeque<Request>; LANES],
     /// What those weigh that publish, or make dead letters.
     pub(crate) publishing: usize,
-    /// Whether some that make dead letters may be undecided: what has to come behind them does.
-    pub(crate) is_burying: bool,
     /// Answers to frames as they were taken in, until there is room for them among those that wait to be written.
     at_once: Vec<u8>,
     /// Frames that wait to be written.
@@ -123,7 +121,6 @@ impl Conversation {
             draining: false,
             lanes: Default::default(),
             publishing: 0,
-            is_burying: false,
             at_once: Vec::new(),
             out: Frames::default(),
         }
