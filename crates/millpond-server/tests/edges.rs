@@ -17,7 +17,7 @@ use millpond_types::WallTime;
 use millpond_types::{Filter, MessageId, Millis, NamespaceName, Priority, Receipt, Sequence, SessionId, TopicNumber};
 
 mod wire;
-use wire::publish;
+use wire::{bodies, publish, receive};
 
 /// Entries that are not on the disk may take so much.
 const LAYERS: usize = 64 << 10;
@@ -184,6 +184,18 @@ impl Wire {
             _ => &[],
         })
     }
+
+    /// Whether the session that it has begun was there.
+    fn resumed(&self) -> Option<bool> {
+        self.heard.iter().find_map(|(_, response)| match response {
+            Response::SessionBegun { resumed, .. } => Some(*resumed),
+            _ => None,
+        })
+    }
+
+    fn has(&self, body: &str) -> bool {
+        self.delivered().any(|run| bodies(std::slice::from_ref(run)).iter().any(|found| found == body))
+    }
 }
 
 fn begin() -> Request {
@@ -211,6 +223,10 @@ fn reject(receipt: Receipt) -> Request {
     finish(FinishVerb::Reject { reason: Bytes::from_static(&[b'x'; 1000]) }, receipt)
 }
 
+fn fail(receipt: Receipt) -> Request {
+    finish(FinishVerb::Fail { delay: None, reason: Bytes::new() }, receipt)
+}
+
 /// The first reject takes what room there was.
 #[test]
 fn nothing_overtakes_a_reject_that_a_turn_has_put_off() {
@@ -223,4 +239,86 @@ fn nothing_overtakes_a_reject_that_a_turn_has_put_off() {
     rig.say(&mut wire, &[Request::SessionEnd]);
     rig.make_room(&mut wire);
     assert_eq!(rig.letters(), 2, "what was rejected before the session ended is a dead letter");
+}
+
+#[test]
+fn what_an_old_connection_has_sent_is_not_carried_out_behind_the_takeover_of_its_session() {
+    for last in [Request::Detach { consumer: 1 }, Request::SessionEnd] {
+        let mut rig = Rig::new();
+        let (mut old, receipts) = rig.consumer(&["a"]);
+        rig.fill(0);
+        rig.go_on(&mut old);
+        rig.say(&mut old, &[fail(receipts[0]), last.clone()]);
+        let mut new = rig.connect();
+        rig.say(&mut new, &[begin(), attach(10)]);
+        drop(old);
+        rig.go_on(&mut new);
+        assert_eq!(new.resumed(), Some(true), "a begin waits for no room");
+        rig.make_room(&mut new);
+        rig.say(&mut new, &[publish("later", &["later"], Level::Durable)]);
+        rig.go_on(&mut new);
+        assert!(new.has("later"), "the consumer is there that was attached behind {last:?}");
+    }
+}
+
+#[test]
+fn a_session_begins_again_behind_its_end_that_waits_for_room() {
+    let mut rig = Rig::new();
+    let (mut wire, receipts) = rig.consumer(&["a"]);
+    rig.fill(0);
+    rig.go_on(&mut wire);
+    let credit = Request::Credit { consumer: 1, messages: 10, bytes: 1 << 20 };
+    rig.say(&mut wire, &[reject(receipts[0]), Request::SessionEnd, begin(), attach(1), credit]);
+    rig.make_room(&mut wire);
+    assert_eq!(wire.resumed(), Some(false), "the one before it was over");
+    let later: Vec<Request> = ["x", "y", "z"].iter().map(|body| publish(body, &[body], Level::Durable)).collect();
+    rig.say(&mut wire, &later);
+    rig.go_on(&mut wire);
+    assert!(["x", "y", "z"].iter().all(|body| wire.has(body)), "the consumer is there, with all of its credit");
+    assert_eq!(rig.letters(), 1);
+}
+
+/// Nor where the one that took it over is gone as well: somebody may still resume it.
+#[test]
+fn a_session_is_not_ended_by_a_connection_that_is_gone() {
+    let mut rig = Rig::new();
+    let (mut old, receipts) = rig.consumer(&["a"]);
+    rig.fill(0);
+    rig.go_on(&mut old);
+    rig.say(&mut old, &[fail(receipts[0]), Request::SessionEnd]);
+    drop(old);
+    for _ in 0..2 {
+        let mut new = rig.connect();
+        rig.say(&mut new, &[begin()]);
+        rig.go_on(&mut new);
+        assert_eq!(new.resumed(), Some(true));
+        drop(new);
+        let mut other = rig.connect();
+        rig.make_room(&mut other);
+    }
+}
+
+/// Nobody asks for what is left of a connection that is gone.
+#[test]
+fn a_session_does_not_begin_behind_the_end_of_its_connection() {
+    let mut rig = Rig::new();
+    let mut other = rig.connect();
+    let mut wire = rig.connect();
+    rig.say(&mut other, &[publish("a", &["a"], Level::Durable), Request::Receive(receive(1, Millis::ZERO))]);
+    rig.go_on(&mut other);
+    let leased = other.heard.iter().find_map(|(_, response)| match response {
+        Response::Received(leases) => leases.first().map(|run| run.receipt),
+        _ => None,
+    });
+    rig.fill(0);
+    rig.go_on(&mut wire);
+    rig.say(&mut wire, &[reject(leased.expect("there was one")), begin(), attach(10)]);
+    drop(wire);
+    rig.make_room(&mut other);
+    assert_eq!(rig.letters(), 1, "a reject is carried out all the same");
+    rig.say(&mut other, &[publish("b", &["b"], Level::Durable), Request::Receive(receive(1, Millis::ZERO))]);
+    other.heard.clear();
+    rig.go_on(&mut other);
+    let is_given = |(_, response): &_| matches!(response, Response::Received(leases) if !leases.is_empty());
+    assert!(other.heard.iter().any(is_given), "it was leased to nobody who is gone");
 }

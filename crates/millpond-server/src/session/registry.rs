@@ -3,7 +3,8 @@
 //! Invariant: a session belongs to one connection at most. A connection that resumes it takes it over *before* it tells
 //! the core, which closes the one that had it; and a connection may tell the writer something only while it is not closed,
 //! and say that it lost a session only while it still has it. So of one session the core never hears anything from its
-//! old connection behind its resumption on the new one.
+//! old connection behind its resumption on the new one; but of what has to wait for room in the writer's lanes, which the
+//! resumption overtakes: there the writer asks ([`Registry::speaks_for`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -75,7 +76,16 @@ impl Registry {
         outbox.closed().map_or_else(|| Ok(tell()), Err)
     }
 
-    /// One of those requests of a connection was decided that make dead letters or come behind them.
+    /// Whether a connection still speaks for a session: it has the session, or nobody has, and the connection is there.
+    pub(crate) fn speaks_for(&self, number: u64, session: SessionId) -> bool {
+        let entries = self.read();
+        match entries.sessions.get(&session) {
+            Some((owner, _)) => *owner == number,
+            None => entries.connections.get(&number).is_some_and(|outbox| outbox.closed().is_none()),
+        }
+    }
+
+    /// One of those requests of a connection was decided, or is not to be, that make dead letters or come behind them.
     pub(crate) fn buried(&self, number: u64) {
         if let Some(outbox) = self.read().connections.get(&number) {
             outbox.buried();

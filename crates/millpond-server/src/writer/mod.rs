@@ -257,10 +257,13 @@ impl<H: Host> Writer<H> {
         Ok(())
     }
 
-    /// Decides what a connection has asked that makes dead letters, or comes behind such.
+    /// Decides what a connection has asked that makes dead letters, or comes behind such. It may have waited for
+    /// long, and its session may be another connection's by then.
     fn submit_late(&mut self, ticket: Ticket, command: Command) {
         let (number, registry) = (parts(ticket).0, self.common.registry.clone());
-        self.submit(ticket, command);
+        if Request::session(&command).is_none_or(|session| registry.speaks_for(number, session)) {
+            self.submit(ticket, command);
+        }
         registry.buried(number);
     }
 

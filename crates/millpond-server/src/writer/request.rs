@@ -1,7 +1,7 @@
 //! What the writer is asked: its queue's requests and lanes.
 
 use millpond_core::command::{
-    Command, DeadMove, DeadWhich, Finish, FinishVerb, Look, LookWhich, Move, PublishRun, Ticket,
+    Attach, Command, DeadMove, DeadWhich, Finish, FinishVerb, Look, LookWhich, Move, PublishRun, SessionBegin, Ticket,
 };
 use millpond_types::limits::{PAGE_BYTES_MAX, PAGE_MAX};
 use millpond_types::{Binding, Condition, Filter, SessionId};
@@ -124,12 +124,26 @@ impl Request {
     }
 
     /// Whether a command of a connection is decided behind those of it that make dead letters: of what is leased together one
-    /// ends after the other, and what is given back or left behind is not rejected any more.
+    /// ends after the other, and what is given back or left behind is not rejected any more. What begins comes behind what ends.
     pub(crate) fn comes_behind_letters(command: &Command) -> bool {
         match command {
             Command::Finish(finish) => !matches!(finish.verb, FinishVerb::Extend { .. }),
             Command::Detach { .. } | Command::Resign { .. } | Command::SessionEnd(_) => true,
+            Command::SessionBegin(_) | Command::Attach(_) | Command::Credit { .. } => true,
             _ => false,
+        }
+    }
+
+    /// The session that a command is of, of those that may come behind what makes dead letters.
+    pub(crate) fn session(command: &Command) -> Option<SessionId> {
+        match command {
+            Command::SessionBegin(SessionBegin { session, .. })
+            | Command::Attach(Attach { session, .. })
+            | Command::Credit { session, .. }
+            | Command::Detach { session, .. }
+            | Command::Resign { session, .. }
+            | Command::SessionEnd(session) => Some(*session),
+            _ => None,
         }
     }
 }
@@ -254,7 +268,7 @@ fn filtered(filter: &Filter) -> usize {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use millpond_core::command::{ReceiptRun, SessionBegin};
+    use millpond_core::command::ReceiptRun;
     use millpond_types::{NamespaceName, Receipt, SessionId, TopicName};
 
     use super::*;
