@@ -219,7 +219,11 @@ impl Metrics {
             ("connections", "Connections open now", &self.gauges.connections),
             ("queue_finishing_bytes", "Finishing requests that wait for the writer", &self.gauges.finishing),
             ("queue_publishing_bytes", "Publishes that wait for the writer", &self.gauges.publishing),
-            ("unread_bytes", "Answers that wait until their clients read those in front, about", &self.gauges.unread),
+            (
+                "unread_bytes",
+                "Answers that wait to be told, or until their clients read those in front, about",
+                &self.gauges.unread,
+            ),
             ("memory_resident_bytes", "Memory of the process", &self.gauges.memory),
             ("disk_free_bytes", "Space left for the data directory", &self.gauges.disk_free),
             ("ready", "Whether requests are served", &self.gauges.ready),

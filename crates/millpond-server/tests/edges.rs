@@ -1,4 +1,5 @@
-//! What connections ask while there is no room for dead letters: in which order it is carried out.
+//! What connections ask while there is no room for dead letters, or while the disk stands still: in which order it is carried
+//! out, and how much of it is held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use millpond_server::manual::{Closed, Edge, Host, ManualBroker};
 use millpond_storage::store::LayeredStore;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
-use millpond_types::WallTime;
+use millpond_types::{Code, WallTime};
 use millpond_types::{Filter, MessageId, Millis, NamespaceName, Priority, Receipt, Sequence, SessionId, TopicNumber};
 
 mod wire;
@@ -22,6 +23,8 @@ use wire::{bodies, publish, receive};
 /// Entries that are not on the disk may take so much.
 const LAYERS: usize = 64 << 10;
 const SESSION: SessionId = SessionId(7);
+/// More requests than a connection may have unanswered come in pieces of so many.
+const PIECE: usize = 100;
 
 /// Time passes as it is told to.
 #[derive(Clone)]
@@ -321,4 +324,33 @@ fn a_session_does_not_begin_behind_the_end_of_its_connection() {
     rig.go_on(&mut other);
     let is_given = |(_, response): &_| matches!(response, Response::Received(leases) if !leases.is_empty());
     assert!(other.heard.iter().any(is_given), "it was leased to nobody who is gone");
+}
+
+#[test]
+fn who_asks_on_while_the_disk_stands_still_is_not_read_on() {
+    let mut rig = Rig::new();
+    let (mut wire, mut other) = (rig.connect(), rig.connect());
+    rig.go_on(&mut wire);
+    wire.heard.clear();
+    rig.say(&mut other, &[publish("a", &["a"], Level::Durable)]);
+    rig.broker.write().unwrap();
+    // A batch is on its way now, and does not come back.
+    let nobody = Receive { group: "nobody".try_into().unwrap(), ..receive(1, Millis::ZERO) };
+    let piece = vec![Request::Receive(nobody); PIECE];
+    let mut asked = 0;
+    while wire.edge.may_read() {
+        assert!(asked < 60_000, "answers wait for the disk without a bound");
+        rig.say(&mut wire, &piece);
+        asked += piece.len();
+        rig.broker.write().unwrap();
+    }
+    // That is not held against the client.
+    rig.clock.pass(Duration::from_secs(70));
+    rig.carry(&mut wire, &[]).unwrap();
+    assert!(!wire.edge.may_read());
+    rig.go_on(&mut wire);
+    let refused = wire.heard.iter().filter(|(_, response)| matches!(response, Response::Error { .. })).count();
+    assert_eq!((refused, wire.edge.may_read()), (asked, true), "it has all of its answers, and goes on");
+    let code = |(_, response): &_| matches!(response, Response::Error { code: Code::GroupUnknown, .. });
+    assert!(wire.heard.iter().all(code));
 }

@@ -22,7 +22,7 @@ use super::conversation::{Conversation, IDLE};
 use super::outbox::{Close, Outbox};
 use super::toll::Toll;
 use crate::update_queue::{Place, Source};
-use crate::writer::{BURYING, FINISHING, OF_CONNECTIONS, Request};
+use crate::writer::{FINISHING, OF_CONNECTIONS, Request};
 
 /// See the module.
 pub(crate) struct Connection {
@@ -215,7 +215,7 @@ impl Connection {
     pub(crate) fn check_deadlines(&mut self, is_reading: bool, now: Instant) -> Result<(), Close> {
         self.toll.look(now);
         if now >= self.last_sign + IDLE {
-            if !is_reading && !self.conversation.is_behind() {
+            if !is_reading && !self.conversation.leaves_unread() {
                 // It may have sent much, and it is us who do not read it.
                 self.last_sign = now;
                 return Ok(());

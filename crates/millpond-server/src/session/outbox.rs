@@ -4,8 +4,8 @@
 //! all that is there in one swap.
 //!
 //! Answers stay what they are until there is room to write them, and that of a client that does not read is for ever: so they
-//! are counted, of each connection and of all. Deliveries are not, for they have room before they are decided
-//! ([`super::credit`]).
+//! are counted, of each connection and of all, from when they are decided: a disk that stands still may keep them from being
+//! told for as long. Deliveries are not, for they have room before they are decided ([`super::credit`]).
 
 use std::mem;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(crate) const MESSAGE_ROW: usize = 256;
 pub(crate) const TOPIC_ROW: usize = 512;
 pub(crate) const DEAD_ROW: usize = 1024;
 pub(crate) const BINDING_ROW: usize = 1024;
+/// The same of a run of leases.
+const RUN: usize = mem::size_of::<LeasedRun>() + 64;
 
 /// Something to tell a connection.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Unread {
     own: AtomicUsize,
+    /// Of its own, those that may not be told yet.
+    untold: AtomicUsize,
     of_all: Arc<AtomicUsize>,
 }
 
@@ -81,7 +85,24 @@ struct Waiting {
 impl Outbox {
     /// One whose answers count among those of all.
     pub(crate) fn new(of_all: Arc<AtomicUsize>) -> Outbox {
-        Outbox { unread: Unread { own: AtomicUsize::new(0), of_all }, ..Outbox::default() }
+        let [own, untold] = [(); 2].map(|()| AtomicUsize::new(0));
+        Outbox { unread: Unread { own, untold, of_all }, ..Outbox::default() }
+    }
+
+    /// Requests in these places, or in none, have these answers, which are put in when they may be told.
+    pub(crate) fn decided<'a>(&self, answers: impl Iterator<Item = (u32, &'a Reply)>) {
+        let (mut unread, mut wrong) = (0, 0);
+        for (index, reply) in answers {
+            wrong = wrong_receipts(reply).saturating_add(wrong);
+            if index != UNANSWERED {
+                unread += weight(reply);
+            }
+        }
+        if wrong > 0 {
+            self.wrong_receipts.fetch_add(wrong, Ordering::Relaxed);
+        }
+        self.unread.untold.fetch_add(unread, Ordering::Relaxed);
+        self.unread.add(unread);
     }
 
     /// Puts items in and wakes the connection.
@@ -90,20 +111,17 @@ impl Outbox {
         if waiting.close.is_some() {
             return;
         }
-        let mut unread = 0;
-        for item in items {
-            let wrong = item.wrong_receipts();
-            if wrong > 0 {
-                self.wrong_receipts.fetch_add(wrong, Ordering::Relaxed);
+        let (mut told, mut unread) = (0, 0);
+        for item in items.filter(Out::is_told) {
+            waiting.weight += item.weight();
+            match item {
+                Out::Reply { .. } => told += item.unread(),
+                _ => unread += item.unread(),
             }
-            if item.is_told() {
-                waiting.weight += item.weight();
-                unread += item.unread();
-                waiting.items.push(item);
-            }
+            waiting.items.push(item);
         }
-        self.unread.own.fetch_add(unread, Ordering::Relaxed);
-        self.unread.of_all.fetch_add(unread, Ordering::Relaxed);
+        self.unread.untold.fetch_sub(told, Ordering::Relaxed);
+        self.unread.add(unread);
         if waiting.weight > OUTBOX_MAX {
             let detail = "the connection does not read what it asks for; read, or ask for less at a time".to_owned();
             waiting.close(Close { code: Code::Overloaded, detail });
@@ -136,6 +154,11 @@ impl Outbox {
     /// What answers weigh that are not bytes yet: those of this connection, and of all.
     pub(crate) fn unread(&self) -> (usize, usize) {
         (self.unread.own.load(Ordering::Relaxed), self.unread.of_all.load(Ordering::Relaxed))
+    }
+
+    /// What those of this connection weigh that are told: it is its client that leaves them unread.
+    pub(crate) fn told(&self) -> usize {
+        self.unread.own.load(Ordering::Relaxed).saturating_sub(self.unread.untold.load(Ordering::Relaxed))
     }
 
     /// The connection asks for something that makes dead letters, or has to come behind what does.
@@ -176,6 +199,13 @@ impl Outbox {
     }
 }
 
+impl Unread {
+    fn add(&self, unread: usize) {
+        self.own.fetch_add(unread, Ordering::Relaxed);
+        self.of_all.fetch_add(unread, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Unread {
     /// What a connection was never told counts no more when it is gone.
     fn drop(&mut self) {
@@ -196,16 +226,6 @@ impl Out {
     /// Whether it is for anybody: a request that asked for no answer may get one all the same.
     fn is_told(&self) -> bool {
         !matches!(self, Out::Reply { index: UNANSWERED, .. })
-    }
-
-    /// How many receipts it says to name no current lease, or none that the call may finish.
-    fn wrong_receipts(&self) -> u32 {
-        match self {
-            Out::Reply { reply: Reply::Lost(receipts) | Reply::Refused { receipts, .. }, .. } => *receipts,
-            Out::Reply { reply: Reply::Finished(outcomes), .. }
-            | Out::Reply { reply: Reply::Forwarded { finished: outcomes, .. }, .. } => lost(outcomes),
-            _ => 0,
-        }
     }
 
     /// Roughly the bytes that the item takes as a frame, bodies included.
@@ -234,25 +254,38 @@ impl Out {
 
     /// Roughly the bytes that the item takes, bodies apart.
     pub(crate) fn weight(&self) -> usize {
-        const RUN: usize = mem::size_of::<LeasedRun>() + 64;
-        let rows = match self {
-            Out::Delivery { leases, .. } => leases.len() * RUN,
-            Out::Reply { reply, .. } => match reply {
-                Reply::Received(runs) => runs.len() * RUN,
-                Reply::Published { outcomes, topics, .. } => outcomes.len() * 64 + topics.len() * 512,
-                Reply::Finished(outcomes) => outcomes.len() * 8,
-                Reply::Messages(rows) => rows.len() * MESSAGE_ROW,
-                Reply::Namespaces { rows, .. } => rows.iter().map(NamespaceView::frame_bytes).sum(),
-                Reply::Exchanges(rows) => rows.len() * 256,
-                Reply::Bindings(rows) => rows.len() * BINDING_ROW,
-                Reply::Topics(rows) => rows.len() * TOPIC_ROW,
-                Reply::Dead { rows, .. } => rows.len() * DEAD_ROW,
-                Reply::Refused { detail, .. } => detail.len(),
-                _ => 0,
-            },
-            _ => 0,
-        };
-        mem::size_of::<Out>() + rows
+        match self {
+            Out::Delivery { leases, .. } => mem::size_of::<Out>() + leases.len() * RUN,
+            Out::Reply { reply, .. } => weight(reply),
+            Out::Standing { .. } | Out::SessionExpired | Out::Drain => mem::size_of::<Out>(),
+        }
+    }
+}
+
+/// The same of an answer.
+fn weight(reply: &Reply) -> usize {
+    let rows = match reply {
+        Reply::Received(runs) => runs.len() * RUN,
+        Reply::Published { outcomes, topics, .. } => outcomes.len() * 64 + topics.len() * 512,
+        Reply::Finished(outcomes) => outcomes.len() * 8,
+        Reply::Messages(rows) => rows.len() * MESSAGE_ROW,
+        Reply::Namespaces { rows, .. } => rows.iter().map(NamespaceView::frame_bytes).sum(),
+        Reply::Exchanges(rows) => rows.len() * 256,
+        Reply::Bindings(rows) => rows.len() * BINDING_ROW,
+        Reply::Topics(rows) => rows.len() * TOPIC_ROW,
+        Reply::Dead { rows, .. } => rows.len() * DEAD_ROW,
+        Reply::Refused { detail, .. } => detail.len(),
+        _ => 0,
+    };
+    mem::size_of::<Out>() + rows
+}
+
+/// How many receipts an answer says to name no current lease, or none that the call may finish.
+fn wrong_receipts(reply: &Reply) -> u32 {
+    match reply {
+        Reply::Lost(receipts) | Reply::Refused { receipts, .. } => *receipts,
+        Reply::Finished(outcomes) | Reply::Forwarded { finished: outcomes, .. } => lost(outcomes),
+        _ => 0,
     }
 }
 
@@ -270,6 +303,7 @@ mod tests {
         let outcomes = runs.map(|(outcome, count)| OutcomeRun { outcome, count }).to_vec();
         let refused = Reply::Refused { code: Code::LimitExceeded, detail: "too many".to_owned(), receipts: 0 };
         let replies = [(UNANSWERED, Reply::Lost(2)), (UNANSWERED, refused), (0, Reply::Finished(outcomes))];
+        outbox.decided(replies.iter().map(|(index, reply)| (*index, reply)));
         outbox.put(replies.into_iter().map(|(index, reply)| Out::Reply { index, reply }));
         let mut told = Vec::new();
         outbox.take(&mut told);
@@ -282,13 +316,18 @@ mod tests {
     fn all_that_counts_as_unread_is_counted_off() {
         let of_all = Arc::new(AtomicUsize::new(0));
         let outboxes = [(); 2].map(|()| Outbox::new(of_all.clone()));
-        let reply = |index| Out::Reply { index, reply: Reply::Finished(Vec::new()) };
+        let answer = Reply::Finished(Vec::new());
+        let reply = |index| Out::Reply { index, reply: answer.clone() };
         let delivery = Out::Delivery { consumer: 1, epoch: None, leases: Vec::new() };
-        for outbox in &outboxes {
-            outbox.put([reply(0), reply(1), reply(2)].into_iter());
-        }
-        outboxes[0].put([delivery, reply(UNANSWERED)].into_iter());
         let one = reply(0).weight();
+        for outbox in &outboxes {
+            outbox.decided([0, 1, 2].into_iter().map(|index| (index, &answer)));
+            assert_eq!((outbox.unread().0, outbox.told()), (3 * one, 0), "they may not be told yet");
+            outbox.put([reply(0), reply(1), reply(2)].into_iter());
+            assert_eq!((outbox.unread().0, outbox.told()), (3 * one, 3 * one));
+        }
+        outboxes[0].decided([(UNANSWERED, &answer)].into_iter());
+        outboxes[0].put([delivery, reply(UNANSWERED)].into_iter());
         assert_eq!(outboxes[0].unread(), (3 * one, 6 * one), "deliveries have room of their own");
         let mut taken = Vec::new();
         outboxes[0].take(&mut taken);
@@ -299,6 +338,7 @@ mod tests {
         drop(gone);
         assert_eq!(closed.unread(), (3 * one, 3 * one));
         closed.close(Close { code: Code::Stopping, detail: String::new() });
+        closed.decided([(3, &answer)].into_iter());
         closed.put([reply(3)].into_iter());
         drop(closed);
         assert_eq!(of_all.load(Ordering::Relaxed), 0);

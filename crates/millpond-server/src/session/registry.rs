@@ -135,6 +135,23 @@ impl Registry {
         self.read().connections.values().for_each(|outbox| outbox.close(close.clone()));
     }
 
+    /// These outputs were decided. Answers count from here on for those who get them, whenever they may be told.
+    pub(crate) fn decided(&self, outputs: &[Output]) {
+        let asker = |output: &Output| match output {
+            Output::Reply { ticket, .. } => Some(parts(*ticket).0),
+            _ => None,
+        };
+        let entries = self.read();
+        for of_one in outputs.chunk_by(|output, next| asker(output) == asker(next)) {
+            let outbox = asker(&of_one[0]).and_then(|number| entries.connections.get(&number));
+            let Some(outbox) = outbox else { continue };
+            outbox.decided(of_one.iter().filter_map(|output| match output {
+                Output::Reply { ticket, reply } => Some((parts(*ticket).1, reply)),
+                _ => None,
+            }));
+        }
+    }
+
     /// Outputs may be told.
     pub(crate) fn release(&self, outputs: impl Iterator<Item = Output>) {
         match &self.held {

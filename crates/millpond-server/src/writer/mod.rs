@@ -278,6 +278,7 @@ impl<H: Host> Writer<H> {
     /// Puts each output of the turn where it waits for what it needs.
     fn sort_outputs(&mut self, now: Instant) {
         let mut at_once = Outgoing::default();
+        self.common.registry.decided(self.core.outputs());
         for mut output in self.core.outputs().drain(..) {
             if let Output::Reply { reply: Reply::Namespaces { rows, .. }, .. } = &mut output {
                 // The core knows of no connections.

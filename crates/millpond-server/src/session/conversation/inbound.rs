@@ -422,7 +422,7 @@ impl Conversation {
     /// others for the client to take them, for then whoever waits for room would do so too.
     pub(crate) fn go_on_at_length(&mut self) {
         if self.reading.is_none() {
-            let is_read = self.has_room() && self.outbox.unread().0 <= SMALL;
+            let is_read = self.has_room() && self.outbox.told() <= SMALL;
             self.lanes[FINISHING].extend(self.lengthy.next(is_read, self.out.unwritten()));
         }
     }

@@ -68,15 +68,25 @@ impl Conversation {
     /// Whether the client asks for more than it reads, so that its requests wait until it has: how much that is depends on
     /// how much others have not read. Deliveries are bounded by their windows, and what is bytes already by the room for them.
     ///
-    /// Nobody who reads waits for others to do so: with each answer that becomes bytes there are fewer.
+    /// Nobody who reads waits for others to do so: with each answer that becomes bytes there are fewer. Where the disk stands
+    /// still, answers wait that no client can take, and they count as well.
     pub(crate) fn is_behind(&self) -> bool {
-        let (own, of_all) = self.outbox.unread();
+        self.is_too_much(self.outbox.unread().0)
+    }
+
+    /// Whether it is the client that leaves so much unread, and not the disk.
+    pub(crate) fn leaves_unread(&self) -> bool {
+        self.is_too_much(self.outbox.told())
+    }
+
+    fn is_too_much(&self, own: usize) -> bool {
+        let (_, of_all) = self.outbox.unread();
         own > if of_all > self.shared.unread_max { SMALL } else { UNREAD_MAX } || self.at_once.len() >= AT_ONCE_ENOUGH
     }
 
     /// Whether answers wait until the client takes what is in front of them.
     pub(crate) fn is_stuck(&self) -> bool {
-        !self.out.is_empty() && self.outbox.unread().0 > SMALL
+        !self.out.is_empty() && self.outbox.told() > SMALL
     }
 
     /// Resolves when messages that are being read are there, or the room that they wait for; never, if neither is to come.

@@ -38,7 +38,11 @@ impl Rig {
 
     /// Puts an output in and turns it into frames.
     fn output(&mut self, item: Out) -> Result<(), Close> {
-        self.conversation.outbox.put([item].into_iter());
+        let outbox = &self.conversation.outbox;
+        if let Out::Reply { index, reply } = &item {
+            outbox.decided([(*index, reply)].into_iter());
+        }
+        outbox.put([item].into_iter());
         self.conversation.pump()
     }
 

@@ -4,7 +4,7 @@ use millpond_protocol::{Finish, FinishVerb, Forward, PublishRun};
 use millpond_types::{LeaseNumber, NamespaceName, Priority, Receipt, TopicName, TopicNumber, block};
 
 use super::*;
-use crate::writer::FORWARDING;
+use crate::writer::{BURYING, FORWARDING};
 
 #[test]
 fn a_forward_waits_for_what_was_finished_before_it() {
