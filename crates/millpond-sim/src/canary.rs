@@ -132,6 +132,12 @@ pub enum Canary {
     Credit,
     /// The frames of a connection ask for twice the credit that its client means.
     Overdrawn,
+    /// The frames of a connection attach consumers of everything.
+    Filter,
+    /// They name none of the leases that a client holds.
+    Held,
+    /// On a connection a reject or fail is overtaken by what was sent behind it.
+    Overtakes,
     /// What a connection is given is told to a consumer that is not its own.
     Strangers,
     /// A receive asks for twice as much.
@@ -181,7 +187,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 78] = [
+pub const CANARIES: [(&str, Canary, Checker); 81] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -237,6 +243,9 @@ pub const CANARIES: [(&str, Canary, Checker); 78] = [
     ("rates", Canary::Rates, Checker::Rates),
     ("credit", Canary::Credit, Checker::Credit),
     ("overdrawn", Canary::Overdrawn, Checker::Credit),
+    ("filter", Canary::Filter, Checker::Connections),
+    ("held", Canary::Held, Checker::Connections),
+    ("overtakes", Canary::Overtakes, Checker::Connections),
     ("strangers", Canary::Strangers, Checker::Connections),
     ("receives", Canary::Receives, Checker::Credit),
     ("waits", Canary::Waits, Checker::Stuck),

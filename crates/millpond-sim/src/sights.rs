@@ -193,6 +193,8 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
             "routed in frames",
             "numbers of consumers used again",
             "connections closed for their session",
+            "rejects and fails in their order",
+            "sessions begun again behind their end",
         ],
     ),
     (

@@ -6,16 +6,16 @@
 //! goes past the same checkers as what others are told, and the bodies that come out of a frame have to be those that
 //! were sent.
 
+mod asked;
 mod end;
 mod spoken;
 mod wire;
 
-use std::borrow::Cow;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use bytes::Bytes;
-use millpond_core::command::{Command, Finish, FinishVerb, Publish, Route};
+use millpond_core::command::Command;
 use millpond_core::output::{Output, Reply};
 use millpond_protocol::LeasedRun;
 use millpond_types::{MessageId, SessionId};
@@ -33,11 +33,9 @@ use crate::tape::Brief;
 use crate::verdict::Violation;
 use crate::world::World;
 
+use asked::OnTheirWay;
 use end::Heard;
 use wire::Wire;
-
-/// Commands on their way that are remembered: more than are, for some were on a connection that was cut.
-const ON_ITS_WAY_MAX: usize = 1000;
 
 /// Times that connections want messages read between two in which a read fails, about, on a disk that is bad.
 const BODIES_FAIL: u64 = 3;
@@ -45,8 +43,7 @@ const BODIES_FAIL: u64 = 3;
 /// See the module.
 pub struct Wires {
     wires: Vec<Wire>,
-    /// What clients have asked for and has not come to the broker; some of it never will.
-    on_its_way: VecDeque<Command>,
+    on_their_way: OnTheirWay,
     /// Whether all bytes arrive at once.
     is_smooth: bool,
     /// The directory's, with which dedup ids are found.
@@ -57,13 +54,13 @@ pub struct Wires {
 impl Wires {
     /// Of a broker that has not begun.
     pub fn new(hash_key: [u64; 2], canary: Option<Canary>) -> Wires {
-        Wires { wires: Vec::new(), on_its_way: VecDeque::new(), is_smooth: false, hash_key, canary }
+        Wires { wires: Vec::new(), on_their_way: OnTheirWay::default(), is_smooth: false, hash_key, canary }
     }
 
     /// All connections are gone, with what was on its way.
     pub fn close(&mut self) {
         self.wires.clear();
-        self.on_its_way.clear();
+        self.on_their_way = OnTheirWay::default();
     }
 
     /// From here on the network is as it should be.
@@ -71,14 +68,9 @@ impl Wires {
         self.is_smooth = true;
     }
 
-    /// A connection asks the core for something. It is what a client has asked for.
-    pub fn asks(&mut self, command: &Command, sights: &mut Sights) -> Result<(), Violation> {
-        if is_taken_as_it_is(command) {
-            let asked = as_sent(command);
-            let at = self.on_its_way.iter().position(|sent| *sent == *asked);
-            let at = at.ok_or_else(|| Violation::lost(format!("nobody has asked for {}", Brief(command))))?;
-            self.on_its_way.remove(at);
-        }
+    /// A connection asks the core for something. It is what its client has asked for, and in its order.
+    pub fn asks(&mut self, connection: u64, command: &Command, sights: &mut Sights) -> Result<(), Violation> {
+        self.on_their_way.comes(connection, command, sights)?;
         if let Command::Heartbeat { except, .. } = command {
             sights.saw("heartbeats in frames");
             sights.saw_many("heartbeats in frames with exceptions", u64::from(!except.is_empty()));
@@ -128,11 +120,9 @@ impl Wires {
             self.wires.push(Wire::new(client, broker.connect(), self.hash_key, now));
             self.wires.len() - 1
         });
-        if is_taken_as_it_is(&request.command) {
-            if self.on_its_way.len() == ON_ITS_WAY_MAX {
-                self.on_its_way.pop_front();
-            }
-            self.on_its_way.push_back(request.command.clone());
+        // What the broker has closed asks for nothing any more.
+        if let Some(connection) = self.wires[at].number() {
+            self.on_their_way.ask(connection, &request.command);
         }
         self.wires[at].ask(request, self.canary);
     }
@@ -281,31 +271,4 @@ pub fn asks(asked: &Asked, forwards: &mut Forwards, sights: &mut Sights) {
 /// Whether a message was stored where an exchange led.
 fn is_routed(reply: &Reply) -> bool {
     matches!(reply, Reply::Published { topics, .. } if !topics.is_empty())
-}
-
-/// A command as its client has asked for it: what is routed without what the broker's edge makes of it.
-fn as_sent(command: &Command) -> Cow<'_, Command> {
-    let Command::Route(route) = command else { return Cow::Borrowed(command) };
-    let Publish { namespace, producer, level, .. } = route.publish.clone();
-    let at = (route.exchange.clone(), route.key.clone());
-    Cow::Owned(Command::Route(Route::new(namespace, at, route.message.clone(), producer, level)))
-}
-
-/// Whether a connection hands a command on as its client has asked for it. Of credit it keeps a part; and what it reads no
-/// body of, it finishes itself.
-fn is_taken_as_it_is(command: &Command) -> bool {
-    match command {
-        Command::Publish(_) | Command::Forward(_) | Command::Receive(_) | Command::Heartbeat { .. } => true,
-        Command::Cancel { .. } | Command::Reschedule { .. } | Command::Forget { .. } => true,
-        Command::Look(_) | Command::DeadLook { .. } => true,
-        Command::Pause { .. } | Command::Resume { .. } | Command::NamespaceSet { .. } | Command::NamespaceDelete(_) => {
-            true
-        }
-        Command::Route(_) | Command::GroupCreate { .. } | Command::GroupDelete { .. } => true,
-        Command::ExchangeCreate { .. } | Command::ExchangeDelete { .. } => true,
-        Command::Bind { .. } | Command::Unbind { .. } => true,
-        Command::Purge { .. } | Command::DeadRedrive { .. } | Command::DeadPurge { .. } => true,
-        Command::Finish(Finish { verb, confirm, .. }) => *confirm || *verb == FinishVerb::Ack,
-        _ => false,
-    }
 }

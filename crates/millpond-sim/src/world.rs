@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::invariants;
 use millpond_core::output::Output;
+use millpond_server::manual::ManualBroker;
 use millpond_storage::ReadError;
 use millpond_storage::twin::{Fault, TwinDisk};
 use millpond_types::RunTime;
@@ -24,6 +25,7 @@ use crate::offices::Offices;
 use crate::plan::Plan;
 use crate::promises::Promises;
 use crate::sights::Sights;
+use crate::stage::Stage;
 use crate::streams::Streams;
 use crate::subscribers::Subscribers;
 use crate::tape::{Brief, Tape};
@@ -256,7 +258,9 @@ impl World {
         self.promises.verdict()?;
         for (ticket, command) in asked.iter().filter(|(ticket, _)| !self.open.contains_key(ticket)) {
             self.tape.note(format_args!("{} {}", ticket.0, Brief(command)));
-            self.wires.asks(command, &mut self.sights)?;
+            if let Some(connection) = ManualBroker::<Stage>::connection_of(*ticket) {
+                self.wires.asks(connection, command, &mut self.sights)?;
+            }
         }
         self.subscribers.hears(notices);
         self.tell()?;

@@ -188,7 +188,22 @@ impl Canary {
 
     /// What a client's frame says for what the client means.
     pub fn overstates(self, command: Command) -> Command {
-        if self == Canary::Overdrawn { doubled(command) } else { command }
+        match (self, command) {
+            (Canary::Overdrawn, command) => doubled(command),
+            (Canary::Filter, Command::Attach(attach)) => {
+                Command::Attach(Attach { filter: Filter::All, lease: None, ..attach })
+            }
+            (Canary::Held, Command::SessionBegin(begin)) => {
+                Command::SessionBegin(SessionBegin { held: Vec::new(), ..begin })
+            }
+            (_, command) => command,
+        }
+    }
+
+    /// Whether a client's frame comes behind the next one.
+    pub fn delays(self, command: &Command) -> bool {
+        let makes_letters = |verb: &_| matches!(verb, FinishVerb::Fail { .. } | FinishVerb::Reject { .. });
+        self == Canary::Overtakes && matches!(command, Command::Finish(Finish { verb, .. }) if makes_letters(verb))
     }
 }
 

@@ -32,6 +32,8 @@ pub struct End {
     session: Option<u32>,
     /// What each of its consumers may be given.
     credits: BTreeMap<u32, Credit>,
+    /// What a canary keeps until the next frame.
+    late: Vec<u8>,
 }
 
 /// What a client hears.
@@ -62,6 +64,7 @@ impl End {
             hash_key,
             session: None,
             credits: BTreeMap::new(),
+            late: Vec::new(),
         }
     }
 
@@ -83,11 +86,15 @@ impl End {
             }
             _ => {}
         }
+        let is_late = canary.is_some_and(|canary| canary.delays(&command));
         let command = match canary {
             Some(canary) => canary.overstates(command),
             None => command,
         };
-        encode_request(&frame(command, self.hash_key), self.last, out);
+        encode_request(&frame(command, self.hash_key), self.last, if is_late { &mut self.late } else { out });
+        if !is_late {
+            out.append(&mut self.late);
+        }
     }
 
     /// What is not answered.
