@@ -129,7 +129,7 @@ impl Core {
     pub fn start(&mut self, now: Now, raise: bool, log: &mut dyn FactLog) {
         self.state.now = now;
         self.state.holdings.clear();
-        self.state.replayed = None;
+        self.state.end_replay();
         self.state.notices = self.state.all_notices();
         for (number, group) in self.state.groups.iter() {
             for shelf in Shelf::all() {

@@ -7,7 +7,6 @@ use alloc::boxed::Box;
 
 use millpond_types::{Priority, Sequence};
 
-use crate::Core;
 use crate::fact::{Fact, Victims};
 use crate::page::{NumbersPage, Page};
 use crate::pages::BadPage;
@@ -15,6 +14,7 @@ use crate::state::State;
 use crate::state::producer::ProducerKey;
 use crate::state::stored::Place;
 use crate::store::{Answer, Key, Shelf, Store, Want};
+use crate::{Core, Now};
 
 impl Core {
     /// The core of a checkpoint in a store: its numbers, its namespaces, then its topics on the busy shelf and whatever
@@ -89,6 +89,13 @@ impl Core {
             }
         }
         None
+    }
+
+    /// A checkpoint began here, at this time, when the facts were first applied: the first of them about each topic from here on is
+    /// preceded by one that says where the topic is. So this is a place at which [`Core::freeze`] is allowed in a replay.
+    pub fn pass_epoch(&mut self, now: Now) {
+        self.state.now = now;
+        self.state.replayed.as_mut().expect("passed in a replay alone").pass_epoch();
     }
 
     /// Hands in what a fact needs.

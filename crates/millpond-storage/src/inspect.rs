@@ -20,7 +20,7 @@ use crate::damaged::{self, NOTE};
 use crate::disk::{Disk, LockError, RealDisk, TREE};
 use crate::finding::{Finding, Findings};
 use crate::format::{FORMAT, Format};
-use crate::journal::batch::{BatchHeader, HEADER, MARK, START, STOP};
+use crate::journal::batch::{BatchHeader, EPOCH, HEADER, MARK, START, STOP};
 use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segments::Segment;
@@ -186,7 +186,7 @@ impl Report<'_> {
     }
 
     fn batch(&mut self, header: &BatchHeader, payload: &bytes::Bytes) -> io::Result<()> {
-        let flags = [(START, "start"), (MARK, "mark"), (STOP, "stop")].into_iter();
+        let flags = [(START, "start"), (EPOCH, "epoch"), (MARK, "mark"), (STOP, "stop")].into_iter();
         let flags = flags.filter(|(flag, _)| header.flags & flag != 0).map(|(_, name)| name).collect();
         let BatchHeader { position, facts, durable, start, .. } = *header;
         let (run, wall) = (header.run.0, header.wall.0);

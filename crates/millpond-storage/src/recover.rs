@@ -6,21 +6,22 @@
 //! any other is the torn tail of writes that were never confirmed, and is written over.
 
 mod ends;
+mod parts;
+mod replica;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use millpond_core::fact::{Fact, FactLog};
+use millpond_core::fact::Fact;
 use millpond_core::output::Holdings;
-use millpond_core::page::{NumbersPage, Page};
-use millpond_core::store::{Answer, Want};
-use millpond_core::{Core, LevelBounds, Now};
+use millpond_core::store::Want;
+use millpond_core::{LevelBounds, Now};
 
 use crate::checkpoint::{Checkpoint, LiveBytes};
 use crate::codec::{self, BadRecord, decode_fact};
 use crate::disk::{Disk, TREE};
-use crate::journal::batch::{BatchHeader, HEADER, MARK, STOP};
+use crate::journal::batch::{BatchHeader, EPOCH, HEADER, MARK, STOP};
 use crate::journal::live::OPEN;
 use crate::journal::scan::{Found, Scan};
 use crate::journal::segment::segment_name;
@@ -30,96 +31,8 @@ use crate::store::LayeredStore;
 
 pub(crate) use self::ends::set_aside;
 use self::ends::{note_ends, write_again};
-
-/// A state that facts can be applied to: the core, or a test's stand-in for it.
-pub trait Replica: Sized {
-    /// The state of a fresh directory; what makes it is appended, [`Fact::Created`] first.
-    fn create(hash_key: [u64; 2], store: LayeredStore, log: &mut dyn FactLog) -> Self;
-    /// A state to which the facts of a journal are applied from [`Fact::Created`] on.
-    fn empty(hash_key: [u64; 2], store: LayeredStore) -> Self;
-    /// The state of a checkpoint, whose other topics are in the store; a sentence where its pages contradict one another.
-    fn recover(store: LayeredStore, numbers: NumbersPage, pages: Vec<Page>) -> Result<Self, String>;
-    /// What has to be handed in before a fact is applied. Asked for the facts of a batch in their order, until they need
-    /// nothing more.
-    fn needs(&mut self, fact: &Fact) -> Option<Want>;
-    /// Hands in what a fact needs.
-    fn recall(&mut self, answer: Answer);
-    /// Applies a fact. `position` is what [`FactLog::append`] returned for it.
-    fn apply(&mut self, fact: &Fact, position: u64);
-    /// What the fact that was applied last has changed of what the groups hold.
-    fn holdings(&mut self) -> &mut Holdings;
-    /// Sets how much of each level stays in memory.
-    fn set_bounds(&mut self, bounds: LevelBounds);
-    /// Lets go of what need not be in memory, where it takes more than the room it has.
-    fn make_room(&mut self, room: usize);
-    /// Raises all numbers by so much over any that it knows of.
-    fn raise(&mut self, by: u64, log: &mut dyn FactLog);
-    /// Begins a checkpoint, and says what stands in it of numbers.
-    fn freeze(&mut self) -> NumbersPage;
-    /// Goes on with it by so many topics, and says whether it is complete; `None` if there is none.
-    fn capture(&mut self, topics: usize) -> Option<bool>;
-    /// How many topics have changed that are not in the store as they are.
-    fn changed(&self) -> usize;
-}
-
-impl Replica for Core {
-    fn create(hash_key: [u64; 2], store: LayeredStore, log: &mut dyn FactLog) -> Core {
-        Core::create(hash_key, Box::new(store), log)
-    }
-
-    fn empty(hash_key: [u64; 2], store: LayeredStore) -> Core {
-        Core::empty(hash_key, Box::new(store))
-    }
-
-    fn recover(store: LayeredStore, numbers: NumbersPage, pages: Vec<Page>) -> Result<Core, String> {
-        Core::recover(Box::new(store), numbers, pages).map_err(|bad| bad.to_string())
-    }
-
-    fn needs(&mut self, fact: &Fact) -> Option<Want> {
-        Core::needs(self, fact)
-    }
-
-    fn recall(&mut self, answer: Answer) {
-        Core::recall(self, answer);
-    }
-
-    fn apply(&mut self, fact: &Fact, position: u64) {
-        Core::apply(self, fact, position);
-    }
-
-    fn holdings(&mut self) -> &mut Holdings {
-        Core::holdings(self)
-    }
-
-    fn set_bounds(&mut self, bounds: LevelBounds) {
-        Core::set_bounds(self, bounds);
-    }
-
-    fn make_room(&mut self, room: usize) {
-        self.set_room(room);
-        while Core::make_room(self) {}
-    }
-
-    fn raise(&mut self, by: u64, log: &mut dyn FactLog) {
-        let NumbersPage { next_topic, high_water, raised, .. } = self.numbers();
-        let raised = Fact::Raised { floor: next_topic.max(high_water).max(raised) + by };
-        let position = log.append(&raised);
-        Core::apply(self, &raised, position);
-    }
-
-    fn freeze(&mut self) -> NumbersPage {
-        Core::freeze(self);
-        self.numbers()
-    }
-
-    fn capture(&mut self, topics: usize) -> Option<bool> {
-        self.is_capturing().then(|| Core::capture(self, topics))
-    }
-
-    fn changed(&self) -> usize {
-        Core::changed(self)
-    }
-}
+use self::parts::Parts;
+pub use self::replica::Replica;
 
 /// What a start has found.
 #[derive(Clone, Debug, Default)]
@@ -128,7 +41,7 @@ pub struct Recovery {
     pub fresh: bool,
     /// Whether the last thing before was an orderly stop, so that no number can have been given out and lost.
     pub orderly: bool,
-    /// Where the checkpoint stood.
+    /// Where the checkpoint stood; of a long journal the last one that was made on the way.
     pub checkpoint: u64,
     /// Where the journal ended: new batches go on from here.
     pub end: u64,
@@ -192,7 +105,8 @@ pub(crate) fn recover<R: Replica>(
     options: &OpenOptions,
 ) -> Result<Recovered<R>, OpenError> {
     let Source { disk, directory, .. } = source;
-    let recovered = replay(source, checkpoint, segments, options)?;
+    let parts = Parts::new(options.young_bytes, checkpoint.is_some());
+    let recovered = replay_with(source, checkpoint, segments, options, Some(parts))?;
     note_ends(disk, directory, &mut segments[recovered.first..recovered.used], recovered.report.end)?;
     let last = segments[..recovered.used].last().expect("the checkpoint's segment is there");
     write_again(disk, last, recovered.durable, recovered.report.end)?;
@@ -206,12 +120,23 @@ pub(crate) fn replay<R: Replica>(
     segments: &[Segment],
     options: &OpenOptions,
 ) -> Result<Recovered<R>, OpenError> {
+    replay_with(source, checkpoint, segments, options, None)
+}
+
+fn replay_with<R: Replica>(
+    source: Source<'_>,
+    checkpoint: Option<Checkpoint>,
+    segments: &[Segment],
+    options: &OpenOptions,
+    parts: Option<Parts>,
+) -> Result<Recovered<R>, OpenError> {
     let began = Instant::now();
     let position = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.position);
     let mut replay = Replay {
         source,
         room: options.room,
         bounds: options.bounds,
+        parts,
         state: None,
         report: Recovery { checkpoint: position, end: position, ..Recovery::default() },
         durable: position,
@@ -266,6 +191,8 @@ struct Replay<'a, R> {
     source: Source<'a>,
     room: usize,
     bounds: LevelBounds,
+    /// None where nothing is to be written.
+    parts: Option<Parts>,
     state: Option<R>,
     report: Recovery,
     /// Everything before this position is known to have been durable.
@@ -353,6 +280,7 @@ impl<R: Replica> Replay<'_, R> {
         self.report.end = end;
         if next.is_some_and(|next| next.base == end) {
             self.report.torn = 0;
+            self.live.ended(segment.base, end);
             return Ok(());
         }
         if let Some(next) = next.filter(|next| next.base < end) {
@@ -405,6 +333,9 @@ impl<R: Replica> Replay<'_, R> {
             offset: segment.offset(begin + offset as u64),
             what,
         };
+        if header.flags & EPOCH != 0 && header.position > self.report.checkpoint {
+            self.pass_epoch(segment, header.position)?;
+        }
         let facts = facts_of(header, &payload).map_err(|error| bad(error.offset, error.what))?;
         self.report.facts += facts.len() as u64;
         for facts in facts.chunks(TOGETHER) {
@@ -445,7 +376,7 @@ fn overlap(disk: &dyn Disk, file: &Segment, within: &Segment) -> OpenError {
     OpenError::Overlap { file: disk.place(&file.name), position: file.base, within: disk.place(&within.name) }
 }
 
-/// The facts of a batch, each with the position that [`FactLog::append`] returned for it.
+/// The facts of a batch, each with the position that [`FactLog::append`](millpond_core::fact::FactLog::append) returned for it.
 pub(crate) fn facts_of(header: &BatchHeader, payload: &Bytes) -> Result<Vec<(Fact, u64)>, BadRecord> {
     let begin = header.position + HEADER as u64;
     let mut source = codec::Source::new(payload);

@@ -76,6 +76,11 @@ impl Producers {
         self.sessions.iter().filter(|(_, session)| session.changed.is_some()).map(|(key, _)| *key).collect()
     }
 
+    /// What has changed has done so in this epoch.
+    pub(crate) fn change_in(&mut self, epoch: Epoch) {
+        self.sessions.values_mut().for_each(|session| session.changed = session.changed.map(|_| epoch));
+    }
+
     /// The session that was not used for longest, if there are more than there should be.
     fn one_too_many(&self) -> Option<ProducerKey> {
         let is_crowded = self.sessions.len() > self.resident_max || self.bytes > self.room;

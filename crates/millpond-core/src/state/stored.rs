@@ -74,6 +74,8 @@ pub(crate) struct Replayed {
     places: HashMap<TopicNumber, Places, FixedState>,
     /// Producer sessions that begin in the facts that are about to be applied.
     pub(crate) begun: BTreeSet<ProducerKey>,
+    /// Whether an epoch has begun among the facts behind the checkpoint.
+    has_passed_epoch: bool,
 }
 
 /// The layer of the store that an entry goes to.
@@ -118,6 +120,7 @@ impl State {
         assert!(self.capture.is_none(), "one checkpoint at a time");
         self.store.freeze();
         self.epoch += 1;
+        self.replayed.iter_mut().for_each(|replayed| replayed.has_passed_epoch = false);
         self.store.capture(&Key::Numbers, &Page::Numbers(self.numbers_page()));
         let namespaces =
             self.namespaces.iter().map(|(number, namespace)| (number, namespace.page(number, &self.groups)));
@@ -126,6 +129,22 @@ impl State {
         let as_many = Vec::with_capacity(self.changed.len());
         let (topics, producers) = (core::mem::replace(&mut self.changed, as_many), self.producers.changed());
         self.capture = Some(Capture { topics, producers, namespaces });
+    }
+
+    /// The facts are replayed. Where an epoch has begun among them, the next one begins here: whoever replays them again may
+    /// begin there, and has to be told anew of each topic that changes from here on.
+    pub(crate) fn end_replay(&mut self) {
+        let replayed = self.replayed.take();
+        if !replayed.is_some_and(|replayed| replayed.has_passed_epoch) {
+            return;
+        }
+        assert!(self.capture.is_none(), "a checkpoint is complete before the replay goes on");
+        self.epoch += 1;
+        for (slot, number) in &self.changed {
+            let topic = self.topics.get_mut(*slot).filter(|topic| topic.number == *number);
+            topic.into_iter().for_each(|topic| topic.stored.changed = topic.stored.changed.map(|_| self.epoch));
+        }
+        self.producers.change_in(self.epoch);
     }
 
     /// Goes on with a checkpoint for at most so many topics and producer sessions. True if it is complete.
@@ -267,6 +286,12 @@ impl State {
 }
 
 impl Replayed {
+    /// An epoch begins: from here on facts say anew where topics are.
+    pub(crate) fn pass_epoch(&mut self) {
+        self.places = HashMap::default();
+        self.has_passed_epoch = true;
+    }
+
     /// Where the topics of a number are.
     pub(crate) fn places(&self, number: TopicNumber) -> impl Iterator<Item = &Place> {
         let places = self.places.get(&number).into_iter();

@@ -9,7 +9,7 @@ use millpond_core::fact::{Fact, FactLog};
 use millpond_core::output::Holdings;
 use millpond_core::page::NumbersPage;
 
-use super::batch::{ALIGN, Batch, BatchHeader, HEADER, MARK, START, STOP};
+use super::batch::{ALIGN, Batch, BatchHeader, EPOCH, HEADER, MARK, START, STOP};
 use super::shared::{Failure, Hold, Shared};
 use crate::checkpoint::Job;
 use crate::codec::{Context, encode_fact};
@@ -48,6 +48,8 @@ pub struct Appender {
     last: usize,
     /// Flags of the batch before.
     flags: u8,
+    /// [`EPOCH`], where the batch being built is to have it.
+    epoch: u8,
     store: LayeredStore,
     checkpoint_after: u64,
     /// Bytes of a batch that is full.
@@ -90,6 +92,7 @@ impl Appender {
             scratch: Vec::new(),
             last: 0,
             flags: 0,
+            epoch: 0,
             store,
             checkpoint_after,
             checkpoint_entries,
@@ -198,13 +201,22 @@ impl Appender {
     /// # Panics
     /// If facts wait to be sealed: a checkpoint stands between batches.
     pub fn checkpoint<R: Replica>(&mut self, core: &mut R) {
-        assert_eq!(self.facts, 0, "a checkpoint stands between batches");
+        self.begin_epoch();
         self.shared.checkpointing.store(true, Ordering::Release);
         self.checkpointed = self.position;
         self.shared.segments.note_at(self.position);
         let NumbersPage { epoch, wall, .. } = core.freeze();
         let job = Job { position: self.position, start: self.shared.start, epoch, wall, live: None };
         *lock(&self.shared.job) = Some(job);
+    }
+
+    /// The next batch says that a checkpoint begins before it.
+    ///
+    /// # Panics
+    /// If facts wait to be sealed.
+    pub(crate) fn begin_epoch(&mut self) {
+        assert_eq!(self.facts, 0, "a checkpoint stands between batches");
+        self.epoch = EPOCH;
     }
 
     /// Goes on with a checkpoint, if there is one, and hands it to the housekeeper when it is complete. True if there is
@@ -227,6 +239,7 @@ impl Appender {
     }
 
     fn seal_with(&mut self, now: Now, flags: u8) -> Batch {
+        let flags = flags | std::mem::take(&mut self.epoch);
         let length = self.buffer.len() - HEADER;
         self.buffer.resize(self.buffer.len().next_multiple_of(ALIGN), 0);
         let header = BatchHeader {

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 4 | magic | `MPB1` |
 //! | 1 | version | of the facts' byte form: [`crate::codec::VERSION`] |
-//! | 1 | flags | 1: mark; 2: orderly stop; 4: start |
+//! | 1 | flags | 1: mark; 2: orderly stop; 4: start; 8: epoch |
 //! | 2 | | 0 |
 //! | 4 | length | bytes of the payload; zeros follow it up to a multiple of eight |
 //! | 4 | facts | how many the payload holds |
@@ -40,6 +40,9 @@ pub const MARK: u8 = 1;
 pub const STOP: u8 = 2;
 /// The first batch of a start.
 pub const START: u8 = 4;
+/// A checkpoint begins before this batch. From here on the first fact about each topic is preceded by one that says where the
+/// topic is, whether or not the checkpoint was ever written.
+pub const EPOCH: u8 = 8;
 
 /// A header, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +61,7 @@ pub struct BatchHeader {
     pub wall: WallTime,
     /// The start that wrote it.
     pub start: u32,
-    /// [`MARK`], [`STOP`], [`START`].
+    /// [`MARK`], [`STOP`], [`START`], [`EPOCH`].
     pub flags: u8,
     /// CRC-32C of the payload.
     pub payload_checksum: u32,

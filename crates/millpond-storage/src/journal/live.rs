@@ -100,6 +100,11 @@ impl LiveBytes {
         }
     }
 
+    /// The journal does not go on in a segment.
+    pub fn ended(&mut self, base: u64, end: u64) {
+        self.0.get_mut(&base).into_iter().for_each(|held| held.end = end);
+    }
+
     /// Counts messages to a segment.
     pub fn stored(&mut self, base: u64, group: GroupNumber, bytes: u64) {
         if bytes > 0 {

@@ -22,6 +22,10 @@ use crate::Opened;
 use crate::journal::{CommitError, Mark};
 use crate::open::RAISE_OVER_LOST;
 
+/// A start in little memory makes a checkpoint after so many topics at most: it may begin one where a broker began one, and the
+/// batches say that here.
+const EPOCH_TOPICS: usize = 4096;
+
 /// The fresh directory.
 pub struct Fresh {
     pub opened: Opened,
@@ -99,6 +103,10 @@ impl Fresh {
         }
         counts.nameless = topics.nameless.len() as u64;
         for (number, ((namespace, name), groups)) in topics.all.into_iter().enumerate() {
+            if number % EPOCH_TOPICS == 0 {
+                self.commit()?;
+                self.opened.appender.begin_epoch();
+            }
             let topic = TopicNumber(floor + number as u64);
             self.topic((topic, namespace, name), floor, groups, &old, &mut counts)?;
             counts.topics += 1;

@@ -52,6 +52,8 @@ impl Replica for Tape {
         self.facts.push((fact.clone(), position));
     }
 
+    fn pass_epoch(&mut self, _: Now) {}
+
     fn holdings(&mut self) -> &mut Holdings {
         &mut self.holdings
     }

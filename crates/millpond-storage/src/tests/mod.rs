@@ -15,6 +15,7 @@ mod missing;
 mod mover;
 mod reads;
 mod real_disk;
+mod rebuild;
 mod regions;
 mod restart;
 mod salvage;

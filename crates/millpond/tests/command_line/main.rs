@@ -24,6 +24,7 @@ mod proxy;
 mod publishing;
 mod quotas;
 mod read_only;
+mod rebuilding;
 mod receiving;
 mod restarting;
 mod retaining;
