@@ -16,6 +16,7 @@ mod fresh;
 mod groups;
 mod held;
 mod lacks;
+mod sorted;
 pub mod unfinished;
 
 use std::io::{self, Write};

@@ -3,7 +3,7 @@
 //! Topics of one name become one, whichever lives they had; each group's messages are published to it alone. The facts are those
 //! that a broker would have written, and applied by the next start as any others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use bytes::Bytes;
@@ -79,9 +79,10 @@ impl Fresh {
         self.append(Fact::Raised { floor });
         let mut counts = Counts { groups: groups.others.len() as u64, ..Counts::default() };
         let Groups { mut namespaces, homes, default, others, epoch, .. } = groups;
-        let mut topics = Topics { homes, nameless: BTreeMap::new(), all: BTreeMap::new() };
+        let count = others.values().map(|other| other.held.topics.len()).sum::<usize>() + default.topics.len();
+        let mut topics = Topics { homes, nameless: BTreeSet::new(), all: Vec::with_capacity(count) };
         topics.put(None, default);
-        let named = topics.all.keys().map(|(namespace, _)| *namespace);
+        let named = topics.all.iter().map(|part| part.namespace);
         for number in named.chain(others.values().map(|other| other.namespace)).filter(|number| *number != 0) {
             let name = || NamespaceName::try_from(format!("salvaged-{number}").as_str()).expect("a good name");
             namespaces.entry(number).or_insert_with(|| (name(), Policy::default(), Rules::default()));
@@ -102,7 +103,7 @@ impl Fresh {
             topics.put(Some((group, namespace)), held);
         }
         counts.nameless = topics.nameless.len() as u64;
-        for (number, ((namespace, name), groups)) in topics.all.into_iter().enumerate() {
+        for (number, ((namespace, name), groups)) in topics.by_name().enumerate() {
             if number % EPOCH_TOPICS == 0 {
                 self.commit()?;
                 self.opened.appender.begin_epoch();
@@ -148,7 +149,7 @@ impl Fresh {
         let mut empty = Vec::new();
         for (group, parts) in groups {
             let mut holds = false;
-            for ((priority, _), kept) in parts.into_iter().flat_map(|part| part.runs) {
+            for ((priority, _), kept) in parts.into_iter().flat_map(|part| part.runs.into_entries()) {
                 let (block, ends) = old.messages(&kept.run);
                 let count = ends.len() as u32;
                 counts.damaged += u64::from(kept.run.count - count);
@@ -201,7 +202,7 @@ impl Fresh {
         });
         if let Some(death) = death {
             let which = Victims::Waiting { priority, first, count };
-            let Death { reason, detail, at } = death;
+            let Death { reason, detail, at } = *death;
             self.append(Fact::Died { topic, group, which, reason, detail, at });
         }
     }
@@ -219,27 +220,60 @@ impl Fresh {
     }
 }
 
-/// Old topics by their names, and by the new groups that have something of them.
+/// Old topics, with their names and the new groups that have something of them.
 struct Topics {
     homes: BTreeMap<TopicNumber, (NamespaceNumber, TopicName)>,
-    /// Those of which no record tells the name: the one that they are given.
-    nameless: BTreeMap<TopicNumber, TopicName>,
-    all: BTreeMap<(NamespaceNumber, TopicName), BTreeMap<GroupNumber, Vec<Topic>>>,
+    /// Those of which no record tells the name.
+    nameless: BTreeSet<TopicNumber>,
+    all: Vec<Part>,
 }
+
+/// What a group had of an old topic.
+struct Part {
+    namespace: NamespaceNumber,
+    name: TopicName,
+    group: GroupNumber,
+    number: TopicNumber,
+    topic: Topic,
+}
+
+/// A topic of the fresh directory: its namespace and name, and what goes into it, by group.
+type Named = ((NamespaceNumber, TopicName), BTreeMap<GroupNumber, Vec<Topic>>);
 
 impl Topics {
     /// Puts what a group held, or what those called `default` held of all namespaces.
     fn put(&mut self, group: Option<(GroupNumber, NamespaceNumber)>, held: Held) {
         for (number, topic) in held.topics.into_iter().filter(|(_, topic)| !topic.runs.is_empty()) {
-            let home = self.homes.get(&number).cloned().unwrap_or_else(|| {
+            let (namespace, name) = self.homes.get(&number).cloned().unwrap_or_else(|| {
                 let name = format!("salvaged/{}", number.0);
                 let name = TopicName::try_from(name.as_str()).expect("a good name");
-                self.nameless.insert(number, name.clone());
+                self.nameless.insert(number);
                 (group.map_or(0, |(_, namespace)| namespace), name)
             });
-            let group = group.map_or(group_of(home.0), |(group, _)| group);
-            self.all.entry(home).or_default().entry(group).or_default().push(topic);
+            let group = group.map_or(group_of(namespace), |(group, _)| group);
+            self.all.push(Part { namespace, name, group, number, topic });
         }
+    }
+
+    /// All that there is of each name, in order.
+    fn by_name(mut self) -> impl Iterator<Item = Named> {
+        drop(std::mem::take(&mut self.homes));
+        self.all.sort_unstable_by(|one, other| one.place().cmp(&other.place()));
+        let mut parts = self.all.into_iter().peekable();
+        std::iter::from_fn(move || {
+            let Part { namespace, name, group, topic, .. } = parts.next()?;
+            let mut groups = BTreeMap::from([(group, vec![topic])]);
+            while let Some(next) = parts.next_if(|next| next.namespace == namespace && next.name == name) {
+                groups.entry(next.group).or_default().push(next.topic);
+            }
+            Some(((namespace, name), groups))
+        })
+    }
+}
+
+impl Part {
+    fn place(&self) -> (NamespaceNumber, &TopicName, GroupNumber, TopicNumber) {
+        (self.namespace, &self.name, self.group, self.number)
     }
 }
 

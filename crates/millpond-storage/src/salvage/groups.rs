@@ -114,13 +114,13 @@ impl Groups {
             Fact::GroupEnding { group } | Fact::GroupDeleted { group } => self.delete(*group),
             Fact::OfficeTaken { epoch, .. } => self.epoch = self.epoch.max(*epoch),
             Fact::TopicCreated { topic, namespace, name, .. } | Fact::TopicRecalled { topic, namespace, name, .. } => {
-                self.homes.insert(*topic, (*namespace, name.clone()));
+                self.homes.insert(*topic, (*namespace, name.detach()));
             }
             Fact::Redriven { letter, .. } | Fact::DeadPurged { letter } => {
-                self.homes.entry(letter.id.topic).or_insert_with(|| (letter.namespace, letter.topic.clone()));
+                self.homes.entry(letter.id.topic).or_insert_with(|| (letter.namespace, letter.topic.detach()));
             }
             Fact::DeadMoved { letter, .. } => {
-                self.homes.entry(letter.id.topic).or_insert_with(|| (letter.namespace, letter.topic.clone()));
+                self.homes.entry(letter.id.topic).or_insert_with(|| (letter.namespace, letter.topic.detach()));
             }
             _ => {}
         }

@@ -12,6 +12,8 @@ use millpond_core::page::{DeadPage, RunPage};
 use millpond_types::block::Sizes;
 use millpond_types::{LeaseNumber, Priority, Sequence, TopicNumber, WallTime};
 
+use super::sorted::Sorted;
+
 /// See the module.
 #[derive(Default)]
 pub struct Held {
@@ -24,8 +26,8 @@ pub struct Held {
 #[derive(Default)]
 pub struct Topic {
     /// By their first message; no two overlap.
-    pub runs: BTreeMap<(Priority, Sequence), Kept>,
-    leases: BTreeMap<LeaseNumber, Leased>,
+    pub runs: Sorted<(Priority, Sequence), Kept>,
+    leases: Sorted<LeaseNumber, Leased>,
 }
 
 /// Messages that have not ended.
@@ -34,7 +36,7 @@ pub struct Kept {
     pub run: RunPage,
     pub due: Option<WallTime>,
     /// How they became dead letters, if they did.
-    pub death: Option<Death>,
+    pub death: Option<Box<Death>>,
 }
 
 /// How messages became dead letters.
@@ -82,7 +84,7 @@ impl Held {
             Fact::Died { topic, which, reason, detail, at, .. } => {
                 let of = self.topic(topic);
                 let victims = of.take_victims(which);
-                let death = Death { reason, detail, at };
+                let death = Death::new(reason, &detail, at);
                 for (priority, kept) in victims {
                     of.keep(priority, Kept { death: Some(death.clone()), ..kept });
                 }
@@ -166,7 +168,7 @@ impl Held {
         let DeadPage { id, run, reason, detail, died, .. } = letter;
         self.topic(id.topic).take(id.priority, id.sequence, 1);
         let run = RunPage { position, ..run };
-        let death = Some(Death { reason, detail, at: died });
+        let death = Some(Death::new(reason, &detail, died));
         self.keep(id.topic, id.priority, Kept { run, due: None, death });
     }
 
@@ -178,10 +180,17 @@ impl Held {
     fn vanished(&mut self, number: TopicNumber) {
         let topic = self.topic(number);
         topic.leases.clear();
-        topic.runs.retain(|_, kept| kept.death.is_some());
+        topic.runs.retain(|kept| kept.death.is_some());
         if topic.runs.is_empty() {
             self.topics.remove(&number);
         }
+    }
+}
+
+impl Death {
+    /// The text is cut out of its batch, which is not kept for it.
+    fn new(reason: DeadReason, detail: &[u8], at: WallTime) -> Box<Death> {
+        Box::new(Death { reason, detail: Bytes::copy_from_slice(detail), at })
     }
 }
 
@@ -194,8 +203,8 @@ impl Topic {
     fn take(&mut self, priority: Priority, first: Sequence, count: u32) -> Vec<Kept> {
         let end = Sequence(first.0.saturating_add(count.into()));
         let before = self.runs.range((priority, Sequence(0))..(priority, first)).next_back();
-        let before = before.filter(|(_, kept)| kept.run.end() > first).map(|(at, _)| *at);
-        let within = self.runs.range((priority, first)..(priority, end)).map(|(at, _)| *at);
+        let before = before.filter(|(_, kept)| kept.run.end() > first).map(|(at, _)| at);
+        let within = self.runs.range((priority, first)..(priority, end)).map(|(at, _)| at);
         let mut taken = Vec::new();
         for at in before.into_iter().chain(within).collect::<Vec<_>>() {
             let mut kept = self.runs.remove(&at).expect("it was just found");
@@ -233,9 +242,9 @@ impl Topic {
     /// Forgets leases, and says which messages those were of that we know.
     fn end_leases(&mut self, lease: LeaseNumber, count: u32) -> Vec<Leased> {
         let end = lease.0.saturating_add(count.into());
-        let overlap = |(at, leased): (&LeaseNumber, &Leased)| at.0 + u64::from(leased.count) > lease.0;
-        let before = self.leases.range(..lease).next_back().filter(|found| overlap(*found)).map(|(at, _)| *at);
-        let within = self.leases.range(lease..LeaseNumber(end)).map(|(at, _)| *at);
+        let overlap = |(at, leased): &(LeaseNumber, &Leased)| at.0 + u64::from(leased.count) > lease.0;
+        let before = self.leases.range(LeaseNumber(0)..lease).next_back().filter(overlap).map(|(at, _)| at);
+        let within = self.leases.range(lease..LeaseNumber(end)).map(|(at, _)| at);
         let mut ended = Vec::new();
         for at in before.into_iter().chain(within).collect::<Vec<_>>() {
             let Leased { priority, first, count } = self.leases.remove(&at).expect("it was just found");
@@ -247,8 +256,8 @@ impl Topic {
                 })
             };
             let (from, to, last) = (lease.0.max(at.0), end.min(at.0 + u64::from(count)), at.0 + u64::from(count));
-            self.leases.extend(part(at.0, from).map(|part| (at, part)));
-            self.leases.extend(part(to, last).map(|part| (LeaseNumber(to), part)));
+            part(at.0, from).into_iter().for_each(|part| self.leases.insert(at, part));
+            part(to, last).into_iter().for_each(|part| self.leases.insert(LeaseNumber(to), part));
             ended.extend(part(from, to));
         }
         ended

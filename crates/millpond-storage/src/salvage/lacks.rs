@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use millpond_core::Core;
+use millpond_core::{Core, LevelBounds};
 
 use crate::OpenOptions;
 use crate::checkpoint::{Checkpoint, LiveBytes};
@@ -21,6 +21,9 @@ use crate::tree::TreeError;
 const GONE: &str = "messages published there are lost, those that ended there come again, and topics that began there may \
                     have lost their names";
 
+/// Bytes of memory for topics while it is found out what is needed at the journal's end: all that counts is the sum.
+const ROOM: usize = 16 * 1024 * 1024;
+
 /// See the module.
 pub struct Lacks<'a> {
     /// Where the checkpoint stands, and what it knows of the segments before.
@@ -30,7 +33,8 @@ pub struct Lacks<'a> {
 
 impl<'a> Lacks<'a> {
     pub fn new(disk: &dyn Disk, directory: u128, out: &'a mut dyn Write) -> io::Result<Lacks<'a>> {
-        let options = OpenOptions::default();
+        let bounds = LevelBounds::within(ROOM);
+        let options = OpenOptions { room: ROOM, bounds, ..OpenOptions::default() };
         let found = disk.tree(options.tree).and_then(|tree| Ok((Checkpoint::read(&tree, directory)?, tree)));
         let (checkpoint, tree) = match found {
             Ok((Some(checkpoint), tree)) => (checkpoint, tree),

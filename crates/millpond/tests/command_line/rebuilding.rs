@@ -1,10 +1,14 @@
-//! Starts that have to apply a long journal: however many topics there are, they have a bound of memory.
+//! Starts that have to apply a long journal, and salvages: however many topics there are, each has its bound of memory.
+
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use millpond_client::{Client, Message};
 use millpond_types::{NamespaceName, TopicName};
 use tempfile::TempDir;
 
-use crate::broker::{Broker, fresh_directory, serve};
+use crate::broker::{Broker, Said, fresh_directory, millpond, serve};
 
 const MIB: u64 = 1 << 20;
 /// More than 64 MiB has room for, each with some 300 bytes.
@@ -39,4 +43,43 @@ fn a_checkpoint_of_many_topics_is_made_anew_in_the_memory_that_there_is() {
     let (most, found) = start(without_checkpoint(TOPICS, |at| format!("t/{at:0>100}")));
     assert_eq!(found, TOPICS as u64);
     assert!(most < 64 * MIB, "it took {most} bytes");
+}
+
+#[test]
+fn a_salvage_and_the_start_behind_it_take_little_for_each_topic() {
+    let (few, many) = (50_000, 200_000);
+    let mut took = Vec::new();
+    for topics in [few, many] {
+        let (from, to) = (without_checkpoint(topics, |at| format!("topic/{at}")), fresh_directory());
+        let command = &mut millpond();
+        command.arg("inspect").arg(from.path()).arg("--salvage").arg(to.path());
+        let (most, said) = salvage(command);
+        assert!(said.contains(&format!("{topics} messages and 0 dead letters of {topics} topics")), "{said}");
+        took.push((most, to));
+    }
+    let (all, to) = took.pop().unwrap();
+    let each = (all - took[0].0) / (many - few) as u64;
+    // With what it writes of each, of which the last 64 MiB are in memory.
+    assert!(each < 700, "a topic takes {each} bytes");
+    let (most, found) = start(to);
+    assert_eq!(found, many as u64);
+    assert!(most < 64 * MIB, "the start behind it took {most} bytes");
+}
+
+/// What a command took at most, and what it said.
+fn salvage(command: &mut Command) -> (u64, String) {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        most = peak(&child).unwrap_or(most);
+        sleep(Duration::from_millis(2));
+    }
+    (most, Said::of(child.wait_with_output().unwrap()).ok())
+}
+
+/// `None` where it has just ended.
+fn peak(child: &Child) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024)
 }
