@@ -16,6 +16,7 @@ mod fresh;
 mod groups;
 mod held;
 mod lacks;
+mod seen;
 mod sorted;
 pub mod unfinished;
 
@@ -144,6 +145,9 @@ impl Old {
                 continue;
             }
             walk.lacks.gap(reached.end, *base)?;
+            if reached.end != Some(*base) {
+                walk.groups.miss_records();
+            }
             reached = match opened {
                 Ok(segment) => {
                     let reached = walk.segment(&segment, &bases[index + 1..])?;
@@ -252,6 +256,7 @@ impl Walk<'_> {
                 What::Damage(what) => self.lacks.skipped(segment, from, to, &what)?,
             }
             is_whole = false;
+            self.groups.miss_records();
             if !is_behind {
                 break;
             }
@@ -268,7 +273,10 @@ impl Walk<'_> {
         self.now.wall = self.now.wall.max(header.wall);
         match facts_of(header, payload) {
             Ok(facts) => facts.into_iter().for_each(|(fact, position)| self.groups.note(fact, position)),
-            Err(bad) => writeln!(self.lacks.out, "SKIPPED     the batch at {}: {bad}. Report this", header.position)?,
+            Err(bad) => {
+                self.groups.miss_records();
+                writeln!(self.lacks.out, "SKIPPED     the batch at {}: {bad}. Report this", header.position)?
+            }
         }
         Ok(())
     }

@@ -74,7 +74,8 @@ impl Counts {
 impl Fresh {
     /// Takes in what there is of the old directory.
     pub fn fill(mut self, mut old: Old) -> Result<Counts, SalvageError> {
-        let groups = std::mem::take(&mut old.groups);
+        let mut groups = std::mem::take(&mut old.groups);
+        groups.seen.clear();
         let floor = groups.floor().saturating_add(RAISE_OVER_LOST);
         self.append(Fact::Raised { floor });
         let mut counts = Counts { groups: groups.others.len() as u64, ..Counts::default() };
@@ -95,7 +96,7 @@ impl Fresh {
                 self.group((group_of(number), number), GroupName::default(), GroupKind::Shared);
             }
         }
-        for (group, Other { namespace, name, kind, held }) in (free..).zip(others.into_values()) {
+        for (group, Other { namespace, name, kind, held, .. }) in (free..).zip(others.into_values()) {
             self.group((group, namespace), name, kind);
             if kind != GroupKind::Shared {
                 self.raise_epoch(group, LeaderEpoch(epoch.0.saturating_add(RAISE_OVER_LOST)));

@@ -12,6 +12,7 @@ use millpond_core::page::{DeadPage, RunPage};
 use millpond_types::block::Sizes;
 use millpond_types::{LeaseNumber, Priority, Sequence, TopicNumber, WallTime};
 
+use super::seen::Stretch;
 use super::sorted::Sorted;
 
 /// See the module.
@@ -54,8 +55,9 @@ struct Leased {
 }
 
 impl Held {
-    /// Takes note of a fact that is about the group, or about all. `position` is where its block stands.
-    pub fn note(&mut self, fact: Fact, position: u64) {
+    /// Takes note of a fact that is about the group, or about all. `position` is where its block stands; `unknown` are those of its
+    /// messages of which nothing else has told whether the group has them.
+    pub fn note(&mut self, fact: Fact, position: u64, unknown: &[Stretch]) {
         match fact {
             Fact::Raised { floor } => self.floor = self.floor.max(floor),
             Fact::TopicCreated { topic, floor, lease, .. } => {
@@ -106,7 +108,9 @@ impl Held {
             }
             Fact::DeadPurged { letter } => self.end_letter(&letter),
             Fact::Moved { topic, priority, first, count, sizes, .. } => {
-                self.moved(topic, priority, (first, count), (position, sizes))
+                let (published, expires) = (WallTime::default(), WallTime::NEVER);
+                let all = RunPage { first, position, published, expires, sizes, marks: None, count, index: 0 };
+                self.moved(topic, priority, &all, unknown);
             }
             Fact::DeadMoved { letter, .. } => self.letter_moved(*letter, position),
             // What they say is not about messages, or goes with what is lost.
@@ -150,18 +154,30 @@ impl Held {
         self.topic(topic).keep(priority, kept);
     }
 
-    /// Messages lie at another place. Where what was published is not known any more, this is what there is of them: as
+    /// Messages lie at another place: each piece that there is of them does. Of those that are `unknown` this is what there is: as
     /// old as can be, due at once and without an end.
-    fn moved(&mut self, topic: TopicNumber, priority: Priority, run: (Sequence, u32), place: (u64, Sizes)) {
-        let ((first, count), (position, sizes)) = (run, place);
-        let known = self.topic(topic).take(priority, first, count);
-        let [known] = &known[..] else {
-            let (published, expires) = (WallTime::default(), WallTime::NEVER);
-            let run = RunPage { first, position, published, expires, sizes, marks: None, count, index: 0 };
-            return self.keep(topic, priority, Kept { run, due: None, death: None });
-        };
-        let run = RunPage { position, sizes, index: 0, first, count, ..known.run.clone() };
-        self.keep(topic, priority, Kept { run, ..known.clone() });
+    fn moved(&mut self, topic: TopicNumber, priority: Priority, all: &RunPage, unknown: &[Stretch]) {
+        self.floor = self.floor.max(all.end().0);
+        let known = self.topics.get_mut(&topic).map(|of| of.take(priority, all.first, all.count)).unwrap_or_default();
+        for (first, until) in unknown {
+            let mut from = *first;
+            for Kept { run, .. } in known.iter().filter(|kept| kept.run.first < *until && *first < kept.run.end()) {
+                self.keep_moved(topic, priority, part(all, from, run.first));
+                from = run.end();
+            }
+            self.keep_moved(topic, priority, part(all, from, *until));
+        }
+        for kept in known {
+            let RunPage { first, published, expires, marks, .. } = kept.run.compact();
+            let run = RunPage { published, expires, marks, ..part(all, first, kept.run.end()).compact() };
+            self.keep(topic, priority, Kept { run, ..kept });
+        }
+    }
+
+    fn keep_moved(&mut self, topic: TopicNumber, priority: Priority, run: RunPage) {
+        if run.count > 0 {
+            self.keep(topic, priority, Kept { run, due: None, death: None });
+        }
     }
 
     fn letter_moved(&mut self, letter: DeadPage, position: u64) {
@@ -185,6 +201,12 @@ impl Held {
             self.topics.remove(&number);
         }
     }
+}
+
+/// A part of a run; without messages where it ends before it begins.
+fn part(run: &RunPage, from: Sequence, until: Sequence) -> RunPage {
+    let (index, count) = (from.0 - run.first.0, until.0.saturating_sub(from.0));
+    RunPage { first: from, index: run.index + index as u32, count: count as u32, ..run.clone() }
 }
 
 impl Death {
