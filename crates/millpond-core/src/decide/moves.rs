@@ -49,6 +49,10 @@ impl Core {
 
     /// Answers whether the dead letter was moved, as a count.
     pub(super) fn move_dead(&mut self, of: DeadMove, log: &mut dyn FactLog) -> Reply {
+        if self.state.namespaces.get(of.namespace).is_none() {
+            // It was deleted since, and its letters before it: they are looked up for nobody.
+            return Reply::Count(0);
+        }
         let key = of.key();
         let dead = self.state.dead_letter(&key).expect("what a command needs is fetched before it is decided");
         let seen = Extent { position: of.from, length: of.block.len() as u32 };

@@ -3,12 +3,13 @@
 
 use bytes::Bytes;
 use millpond_core::command::{Command, DeadMove, Finish, FinishVerb, Move, ReceiptRun};
-use millpond_core::fact::{Fact, GroupNumber, Letter};
+use millpond_core::fact::{Fact, GroupNumber, Letter, NamespaceNumber};
 use millpond_core::store::{Key, Want};
 use millpond_types::MessageId;
 
 use crate::bare::Bare;
 use crate::script::{Line, Names, command};
+use crate::store::SharedStore;
 
 #[test]
 fn a_letter_that_moves_while_its_group_is_deleted_ends_where_it_lies() {
@@ -66,6 +67,29 @@ fn a_move_that_was_seen_in_a_group_that_is_gone_moves_nothing() {
     assert!(!desk.0.journal.facts.iter().any(|(fact, _)| matches!(fact, Fact::Moved { .. })));
 }
 
+#[test]
+fn a_letter_that_was_seen_in_a_namespace_that_is_gone_is_moved_for_nobody() {
+    // Only the disk can tell that it is no more.
+    let mut store = SharedStore::default();
+    store.knows_no_strangers = true;
+    let mut desk = Desk(Bare::on(store));
+    for text in ["namespace work", "publish t m ns=work", "receive t ns=work"] {
+        desk.ask(text);
+    }
+    desk.reject();
+    let seen = desk.moved_of((1, 1));
+    desk.ask("dead-purge ns=work");
+    let letters = desk.turn_until(is_of_letters);
+    desk.0.load(letters);
+    desk.ask("namespace-delete work");
+    desk.turn();
+    assert!(matches!(desk.0.journal.facts.last(), Some((Fact::NamespaceDeleted { .. }, _))));
+    desk.checkpoint();
+    desk.0.submit(seen);
+    desk.turn();
+    assert!(!desk.0.journal.facts.iter().any(|(fact, _)| matches!(fact, Fact::DeadMoved { .. })));
+}
+
 /// A core with the dead letters of one message in two groups, whose topic is on the disk.
 struct Desk(Bare);
 
@@ -75,18 +99,27 @@ impl Desk {
         for text in ["group work", "publish t m", "publish t later delay=1h", "receive t", "receive t group=work"] {
             desk.ask(text);
         }
-        let received = desk.0.turn();
-        let receipts = received.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
-        let verb = FinishVerb::Reject { reason: Bytes::new() };
-        desk.0.submit(Command::Finish(Finish { verb, receipts, confirm: false, namespace: None }));
-        desk.0.turn();
+        desk.reject();
         desk.0.core.set_room(0);
         while desk.0.core.make_room() {}
-        desk.0.core.freeze();
-        while !desk.0.core.capture(100) {}
-        desk.0.store.model().write_sealed();
+        desk.checkpoint();
         assert_eq!(desk.0.core.cold_count(), 2, "its topic is on the disk, in both groups");
         desk
+    }
+
+    /// Rejects what is received in a turn.
+    fn reject(&mut self) {
+        let received = self.0.turn();
+        let receipts = received.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+        let verb = FinishVerb::Reject { reason: Bytes::new() };
+        self.0.submit(Command::Finish(Finish { verb, receipts, confirm: false, namespace: None }));
+        self.0.turn();
+    }
+
+    fn checkpoint(&mut self) {
+        self.0.core.freeze();
+        while !self.0.core.capture(100) {}
+        self.0.store.model().write_sealed();
     }
 
     fn ask(&mut self, text: &str) {
@@ -113,6 +146,10 @@ impl Desk {
 
     /// A move of the letter of a group, as it was seen where the message was published.
     fn moved(&self, group: GroupNumber) -> Command {
+        self.moved_of((0, group))
+    }
+
+    fn moved_of(&self, (namespace, group): (NamespaceNumber, GroupNumber)) -> Command {
         let found = self.0.journal.facts.iter().find_map(|(fact, position)| match fact {
             Fact::Published { topic, priority, first, block, .. } => {
                 Some(((*topic, *priority, *first), block, *position))
@@ -121,7 +158,7 @@ impl Desk {
         });
         let ((topic, priority, sequence), block, from) = found.expect("it was published");
         let id = MessageId { topic, priority, sequence };
-        let (namespace, topic) = (0, "t".try_into().unwrap());
+        let topic = "t".try_into().unwrap();
         Command::DeadMove(DeadMove { namespace, group, topic, id, from, block: block.clone() })
     }
 

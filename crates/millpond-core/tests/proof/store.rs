@@ -57,7 +57,7 @@ impl Store for SharedStore {
                 Answer::Entry(_, Some(page)) => Found::Here(Box::new(page)),
                 answer => panic!("an entry that is on disk: {answer:?}"),
             },
-            (Found::Absent, Key::Topic { .. }) if self.knows_no_strangers => Found::OnDisk,
+            (Found::Absent, Key::Topic { .. } | Key::Dead { .. }) if self.knows_no_strangers => Found::OnDisk,
             (found, _) => found,
         }
     }
