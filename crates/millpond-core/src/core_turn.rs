@@ -288,8 +288,8 @@ impl Core {
         self.state.freeze();
     }
 
-    /// Goes on with the checkpoint, by at most so many topics; true when it is complete, and the store has been told to
-    /// seal it. Turns may come in between.
+    /// Goes on with the checkpoint, by at most so many topics, fewer where they hold much; true when it is complete, and the
+    /// store has been told to seal it. Turns may come in between.
     pub fn capture(&mut self, topics: usize) -> bool {
         self.state.capture(topics)
     }

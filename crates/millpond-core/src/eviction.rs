@@ -6,14 +6,13 @@ use millpond_types::TopicNumber;
 
 use crate::Core;
 use crate::fact::GroupNumber;
+use crate::state::stored::RUNS_OF_ONE;
 use crate::state::topic::Topic;
 use crate::state::{Now, TopicSlot};
 use crate::store::{Key, Want};
 
-/// Topics that leave in one turn at most: about a quarter of a millisecond.
+/// Topics that leave in one turn at most, fewer where they hold much: about a quarter of a millisecond.
 const LEAVE_MAX: usize = 256;
-/// As one that leaves, so many runs count that the store is given of one that stays.
-const LEAVE_RUNS: usize = 32;
 /// Topics that are looked at for that.
 const LOOK_MAX: usize = 1024;
 /// One part in so many of the room for topics is for those that were read ahead and wait for their turn.
@@ -85,7 +84,7 @@ impl Core {
             if let Some(runs) = self.state.shorten(slot) {
                 // If that is not enough, its turn comes round once more, and before long it is as short as it may be.
                 self.state.used(slot);
-                left += runs.div_ceil(LEAVE_RUNS);
+                left += runs.div_ceil(RUNS_OF_ONE);
                 looks = LOOK_MAX.min(looked + topics);
                 self.stayed = 0;
                 continue;
@@ -96,8 +95,7 @@ impl Core {
                 self.state.used(slot);
                 self.stayed += 1;
             } else {
-                self.leave(slot, horizon);
-                left += 1;
+                left += 1 + self.leave(slot, horizon) / RUNS_OF_ONE;
                 self.stayed = 0;
             }
         }
@@ -135,11 +133,12 @@ impl Core {
         self.state.residents.bytes > self.state.residents.room
     }
 
-    fn leave(&mut self, slot: TopicSlot, horizon: Now) {
+    /// Returns how many runs and pieces the store was given.
+    fn leave(&mut self, slot: TopicSlot, horizon: Now) -> usize {
         self.jobs.topic_left(&self.state.topics[slot], self.state.now);
         self.state.topics.offer(slot, None);
         self.dispatcher.scopes.tell(slot, &self.state);
-        let shelf = self.state.shelve(slot);
+        let (shelf, told) = self.state.shelve(slot);
         let topic = &self.state.topics[slot];
         let due = topic.stored.due;
         // A replay tells dispatch at its end.
@@ -149,5 +148,6 @@ impl Core {
         }
         self.state.dismiss(slot);
         self.left_with(due.moments(), horizon);
+        told
     }
 }

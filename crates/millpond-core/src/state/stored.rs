@@ -42,6 +42,9 @@ pub(crate) struct Dues {
 
 const NEVER: u64 = u64::MAX;
 
+/// As one topic more, so many runs count that the store is given.
+pub(crate) const RUNS_OF_ONE: usize = 32;
+
 /// A checkpoint that is being captured.
 pub(crate) struct Capture {
     /// Topics that had changed when it began. Those that have been captured since are skipped.
@@ -147,9 +150,12 @@ impl State {
         self.producers.change_in(self.epoch);
     }
 
-    /// Goes on with a checkpoint for at most so many topics and producer sessions. True if it is complete.
+    /// Goes on with a checkpoint for at most so many topics and producer sessions, or fewer topics that hold much. True if
+    /// it is complete.
     pub(crate) fn capture(&mut self, topics: usize) -> bool {
-        for _ in 0..topics {
+        let mut captured = 0;
+        while captured < topics {
+            captured += 1;
             let capture = self.capture.as_mut().expect("a checkpoint was begun");
             let Some((slot, number)) = capture.topics.pop() else {
                 if let Some(key) = capture.producers.pop() {
@@ -165,7 +171,7 @@ impl State {
             };
             let topic = self.topics.get(slot).filter(|topic| topic.number == number);
             if topic.and_then(|topic| topic.stored.changed).is_some_and(|epoch| epoch < self.epoch) {
-                self.write_entry(slot, Layer::Frozen);
+                captured += self.write_entry(slot, Layer::Frozen) / RUNS_OF_ONE;
             }
         }
         false
@@ -191,13 +197,13 @@ impl State {
     }
 
     /// Puts a topic that is about to leave memory on its shelf, and disarms what time would do to it. What its entry does not
-    /// say of it is put there before.
-    pub(crate) fn shelve(&mut self, slot: TopicSlot) -> Shelf {
-        match self.topics[slot].stored.changed {
-            None => {}
+    /// say of it is put there before. Returns how many runs and pieces that tells of, too.
+    pub(crate) fn shelve(&mut self, slot: TopicSlot) -> (Shelf, usize) {
+        let told = match self.topics[slot].stored.changed {
+            None => 0,
             Some(epoch) if epoch == self.epoch => self.write_entry(slot, Layer::Young),
             Some(_) => self.write_entry(slot, Layer::Frozen),
-        }
+        };
         let topic = &self.topics[slot];
         for level in &topic.levels {
             level.expiries.values().for_each(|(_, timer)| self.wall_timers.remove(*timer));
@@ -218,7 +224,7 @@ impl State {
         if let Some(replayed) = &mut self.replayed {
             replayed.put(topic.number, Place { group, shelf, name: topic.name.clone() });
         }
-        shelf
+        (shelf, told)
     }
 
     /// A topic is gone, and so is its entry.
@@ -233,11 +239,12 @@ impl State {
         self.groups[group].shelves[shelf.index()] -= 1;
     }
 
-    /// Makes the entry of a topic what the topic is.
-    fn write_entry(&mut self, slot: TopicSlot, layer: Layer) {
+    /// Makes the entry of a topic what the topic is. Returns how many runs and pieces it tells of.
+    fn write_entry(&mut self, slot: TopicSlot, layer: Layer) -> usize {
         let topic = &self.topics[slot];
         let (before, shelf, group, name) = (topic.stored, topic.shelf(), topic.group, topic.name.clone());
         let page = self.topic_page(slot);
+        let told = page.levels.iter().map(LevelPage::runs_and_pieces).sum();
         let due = page.dues(shelf);
         if (before.due, before.shelf) != (due, Some(shelf)) {
             for at in before.due.moments() {
@@ -257,6 +264,7 @@ impl State {
         self.write(layer, &Key::Topic { group, shelf, name }, Some(&Page::Topic(page)));
         let stored = &mut self.topics[slot].stored;
         *stored = Stored { shelf: Some(shelf), due, changed: None, epoch: stored.epoch };
+        told
     }
 
     fn count_entry(&mut self, layer: Layer, group: GroupNumber, before: Option<Shelf>, after: Shelf) {
@@ -364,6 +372,10 @@ impl TopicPage {
 }
 
 impl LevelPage {
+    fn runs_and_pieces(&self) -> usize {
+        self.runs.len() + self.stored.len() + self.aside.len() + self.resting.len()
+    }
+
     /// The first moment at which a delay or a TTL is over.
     fn first_deadline(&self) -> Option<WallTime> {
         let runs = self.runs.iter().filter_map(|run| run.expiry());

@@ -7,6 +7,7 @@
 mod agreement;
 mod ask;
 mod bare;
+mod captures;
 mod checkpoint;
 mod coalesce;
 mod dedup;

@@ -27,7 +27,7 @@ const OVERFULL: usize = 2;
 
 /// While the journal rests, a checkpoint is due at one part in so many of what it is due at otherwise.
 const REST_SHARE: usize = 8;
-/// Topics that are captured for a checkpoint between two turns: some tenths of a millisecond.
+/// Topics that are captured for a checkpoint between two turns, fewer where they hold much: some tenths of a millisecond.
 const CAPTURE_SLICE: usize = 256;
 
 /// Builds batches. Owned by the writer thread.
