@@ -19,6 +19,8 @@ use crate::promises::Promises;
 use crate::stage::Stage;
 use crate::streams::Stream;
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// What was taken from the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
@@ -37,6 +39,8 @@ pub struct Broker {
     canary: Option<Canary>,
     /// When the writer wakes by itself.
     wakes: Option<Instant>,
+    /// When the housekeeper is told that a second has passed.
+    second: Instant,
     /// Commands of programs that wait for room in their lane.
     waiting: VecDeque<(Ticket, Command)>,
 }
@@ -58,7 +62,8 @@ impl Broker {
         let stage = Stage::new(clock, canary, plan.own_hand_max, (room, !plan.reads_late), promises);
         let (manual, report) = ManualBroker::start(opened, [options.room, 2 * options.young_bytes], stage)?;
         let (clock, waiting) = (clock.clone(), VecDeque::new());
-        Ok((Broker { manual, wakes: Some(clock.now()), clock, canary, waiting }, report))
+        let second = clock.now() + SECOND;
+        Ok((Broker { manual, wakes: Some(clock.now()), second, clock, canary, waiting }, report))
     }
 
     /// The state.
@@ -176,6 +181,11 @@ impl Broker {
 
     /// One step of the housekeeper; false if it had nothing to do.
     pub fn keep_house(&mut self) -> Result<bool, Failure> {
+        let now = self.clock.now();
+        if now >= self.second {
+            self.second = now + SECOND;
+            self.manual.housekeeper.second_passed();
+        }
         self.manual.housekeeper.step()
     }
 

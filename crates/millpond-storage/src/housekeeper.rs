@@ -19,8 +19,11 @@ use crate::sync::lock;
 use crate::tree::{Compactor, TreeError};
 
 /// How long the housekeeper waits before it looks for space again on a full disk, and at the directory: what is confirmed
-/// after it was removed is lost.
+/// after it was removed is lost. A second, as [`Housekeeper::second_passed`] says.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// So many seconds, of which the first is cut short, a checkpoint waits for which there was no space.
+const AGAIN_FULL: u32 = 2;
 
 /// How long after a start the first pass of the scrub begins: a start has enough to read.
 const SCRUB_FIRST: Duration = Duration::from_secs(10 * 60);
@@ -45,12 +48,14 @@ pub struct Housekeeper {
     store: LayeredStore,
     compactor: Option<Compactor>,
     scrub: Scrub,
+    /// For how many seconds more no checkpoint is tried, for there was no space for one, not even the reserve's.
+    pause: u32,
     _hold: Hold,
 }
 
 impl Housekeeper {
     pub(crate) fn new(shared: Arc<Shared>, hold: Hold, store: LayeredStore) -> Housekeeper {
-        Housekeeper { shared, store, compactor: None, scrub: Scrub::default(), _hold: hold }
+        Housekeeper { shared, store, compactor: None, scrub: Scrub::default(), pause: 0, _hold: hold }
     }
 
     /// Works until the [`crate::Committer`] is dropped, and tells of trouble. Returns early where a write or a sync failed:
@@ -64,6 +69,7 @@ impl Housekeeper {
             if Instant::now() >= look_at {
                 let there = self.shared.disk.is_still_there();
                 there.map_err(|error| self.shared.poison("", "keeping", &error))?;
+                self.second_passed();
                 look_at = Instant::now() + AGAIN;
             }
             if self.step()? {
@@ -107,6 +113,11 @@ impl Housekeeper {
         self.store.tend()
     }
 
+    /// To be called once a second, as [`Housekeeper::run`] does.
+    pub fn second_passed(&mut self) {
+        self.pause = self.pause.saturating_sub(1);
+    }
+
     /// Does one thing; false if there was none to do, or no space to do it with.
     pub fn step(&mut self) -> Result<bool, Failure> {
         self.shared.check()?;
@@ -114,8 +125,12 @@ impl Housekeeper {
         Ok(self.write_checkpoint()? || self.take_back()? || self.make_ready()?)
     }
 
-    /// Writes the checkpoint that was begun, once it is complete and the journal is durable up to it.
+    /// Writes the checkpoint that was begun, once it is complete and the journal is durable up to it. Where there is no space for
+    /// it, the reserve is set aside again, and it is tried again a second later: a try writes as much as there is space for.
     fn write_checkpoint(&mut self) -> Result<bool, Failure> {
+        if self.pause > 0 {
+            return Ok(false);
+        }
         let shared = self.shared.clone();
         let durable = shared.durable.load(Ordering::Acquire);
         let Some(sealed) = self.store.sealed() else { return Ok(false) };
@@ -140,8 +155,9 @@ impl Housekeeper {
                 self.compactor.iter().for_each(Compactor::wake);
                 Ok(true)
             }
-            // It stays where it is, and is tried again when there is space.
+            // It stays where it is.
             Err(TreeError::Full(_)) => {
+                self.pause = AGAIN_FULL;
                 shared.spares.disk_full.store(true, Ordering::Release);
                 Ok(false)
             }

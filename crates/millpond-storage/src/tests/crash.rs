@@ -3,6 +3,7 @@
 use crate::twin::{Fault, SECTOR, SMALL_SECTOR, Seed, TwinDisk};
 use crate::{CommitError, Mark, OpenError};
 
+use super::calls;
 use super::workload::{SEGMENT, Workload, check_extents, checkpoint, publish, state};
 use crate::tree::TreeError;
 
@@ -169,6 +170,38 @@ fn a_disk_that_fills_at_any_moment_of_a_checkpoint_or_a_move_stops_publishes_alo
         workload.open().expect("the directory opens");
     }
     assert!(full > 10, "{full} runs filled the disk");
+}
+
+#[test]
+fn a_checkpoint_for_which_a_full_disk_has_no_room_is_not_tried_again_and_again() {
+    let mut workload = Workload::new(TwinDisk::new(SECTOR), 9);
+    let mut opened = workload.open().unwrap();
+    // More entries than the reserve and what is free have room for.
+    let names: Vec<String> = (0..400).map(|topic| format!("{topic:0100}")).collect();
+    for names in names.chunks(40) {
+        let runs = names.iter().map(|name| calls::run(name, &[], [&[7; 10][..]]));
+        workload.turn(&mut opened, calls::publish(runs.collect())).unwrap();
+        while opened.housekeeper.step().unwrap() {}
+    }
+    workload.disk.set_capacity(Some(workload.disk.used()));
+    workload.mark(&mut opened, Mark::Idle).unwrap();
+    opened.appender.checkpoint(&mut opened.core);
+    while opened.appender.capture(&mut opened.core) {}
+    let has_reserve = || workload.disk.snapshot().keys().any(|name| name.starts_with("spare-"));
+    assert!(has_reserve());
+    let before = workload.disk.operations();
+    for _ in 0..100 {
+        opened.housekeeper.step().unwrap();
+    }
+    let tried = workload.disk.operations() - before;
+    assert!(opened.store.sealed().is_some(), "there is no room for it");
+    // Each step looks for space.
+    assert!(tried < 112, "{tried} operations");
+    assert!(has_reserve(), "what ends messages goes on meanwhile");
+    workload.disk.set_capacity(None);
+    (0..2).for_each(|_| opened.housekeeper.second_passed());
+    while opened.housekeeper.step().unwrap() {}
+    assert!(opened.store.sealed().is_none(), "it is written when there is room");
 }
 
 #[test]
