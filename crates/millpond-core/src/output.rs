@@ -172,6 +172,8 @@ pub struct Holdings {
     pub shared: Vec<(GroupNumber, Extent)>,
     /// What a group needs no more.
     pub freed: Vec<(GroupNumber, Extent)>,
+    /// Of that, what ended as it was delivered: whoever is told of it has still to read it.
+    pub delivered: Vec<Extent>,
 }
 
 impl Holdings {
@@ -188,6 +190,7 @@ impl Holdings {
         self.stored.clear();
         self.shared.clear();
         self.freed.clear();
+        self.delivered.clear();
     }
 }
 

@@ -116,6 +116,7 @@ impl Housekeeper {
     /// To be called once a second, as [`Housekeeper::run`] does.
     pub fn second_passed(&mut self) {
         self.pause = self.pause.saturating_sub(1);
+        self.shared.segments.second_passed();
     }
 
     /// Does one thing; false if there was none to do, or no space to do it with.

@@ -351,7 +351,8 @@ impl<R: Replica> Replay<'_, R> {
                     (None, _) => return Err(bad(0, "comes before the one that begins a journal")),
                 }
                 let state = self.state.as_mut().expect("a fact was applied to it");
-                let Holdings { stored, shared, freed } = state.holdings();
+                // Nobody is told of what was delivered before.
+                let Holdings { stored, shared, freed, delivered: _ } = state.holdings();
                 stored.drain(..).for_each(|(group, bytes)| self.live.stored(segment.base, group, bytes));
                 if !shared.drain(..).all(|(group, extent)| self.live.shared(group, extent)) {
                     return Err(bad((position - begin) as usize, "shares messages that its segment does not hold"));

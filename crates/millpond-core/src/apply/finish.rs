@@ -5,15 +5,19 @@ use millpond_types::{EndReason, LeaseNumber, MessageId, Priority, Sequence, Wall
 
 use crate::apply::Place;
 use crate::fact::{DeadReason, ReturnPlace, Victims};
+use crate::output::Extent;
 use crate::page::{DeadPage, RunPage};
 use crate::state::topic::{Aside, AsideWhy, Lease, Past, Topic};
 use crate::state::{State, Timer, TopicSlot};
 
 impl State {
-    pub(super) fn done(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32) {
+    /// Returns where the messages lie.
+    pub(super) fn done(&mut self, slot: TopicSlot, lease: LeaseNumber, count: u32) -> Extent {
         let (priority, aside) = self.end_lease(slot, lease, count);
-        self.free(slot, aside.run.extent());
+        let extent = aside.run.extent();
+        self.free(slot, extent);
         self.settle(slot, priority, aside.run.first);
+        extent
     }
 
     pub(super) fn returned(

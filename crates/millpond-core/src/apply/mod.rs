@@ -166,8 +166,10 @@ impl State {
             Fact::Extended { topic, group, lease, count, holder, duration, deadline } => {
                 self.extended(self.slot(*topic, *group), *lease, *count, (*holder, *duration, *deadline))
             }
-            Fact::Acked { topic, group, lease, count } | Fact::Delivered { topic, group, lease, count } => {
-                self.done(self.slot(*topic, *group), *lease, *count)
+            Fact::Acked { topic, group, lease, count } => _ = self.done(self.slot(*topic, *group), *lease, *count),
+            Fact::Delivered { topic, group, lease, count } => {
+                let extent = self.done(self.slot(*topic, *group), *lease, *count);
+                self.holdings.delivered.push(extent);
             }
             Fact::Returned { topic, group, lease, count, failed, place } => {
                 self.returned(self.slot(*topic, *group), *lease, *count, *failed, *place)

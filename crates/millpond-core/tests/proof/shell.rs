@@ -128,7 +128,7 @@ impl Shell {
         self.core.advance(&mut self.journal);
         self.answer();
         self.core.dispatch(&mut self.journal);
-        let Holdings { stored, shared, freed } = self.core.holdings();
+        let Holdings { stored, shared, freed, .. } = self.core.holdings();
         self.holdings.stored.append(stored);
         self.holdings.shared.append(shared);
         self.holdings.freed.append(freed);

@@ -129,6 +129,7 @@ impl Appender {
         self.holdings.stored.append(&mut holdings.stored);
         self.holdings.shared.append(&mut holdings.shared);
         self.holdings.freed.append(&mut holdings.freed);
+        self.holdings.delivered.append(&mut holdings.delivered);
     }
 
     /// Ends the batch; `None` if nothing was appended.

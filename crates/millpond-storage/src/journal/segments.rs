@@ -2,7 +2,8 @@
 //!
 //! A message counts from when its batch is written to when the batch that ended it is *durable*: after a power cut the
 //! state may go back to before the end, and then the body must still be there. A segment with nothing live that lies
-//! wholly before the newest checkpoint holds nothing that anyone will read again.
+//! wholly before the newest checkpoint holds nothing that anyone will read again, but for messages that ended as they were
+//! delivered. Who is told of these reads them a moment later, so their segments stay for some seconds more.
 //!
 //! A checkpoint, which goes with a position, counts the ends before the position too, durable or not: what batches have
 //! ended that are not durable yet is kept apart, so that both counts are known when the last batch before the position is
@@ -18,6 +19,10 @@ use super::live::{ByGroup, LiveBytes};
 use super::segment::SEGMENT_HEADER;
 use crate::disk::DiskFile;
 
+/// So many seconds, of which the first may be cut short, a segment stays from which messages were delivered at most once. A
+/// connection has read them long before, unless its client takes nothing; and for that one nothing stays for ever.
+const UNREAD: u32 = 5;
+
 /// See the module.
 #[derive(Default)]
 pub struct Segments(RwLock<Inner>);
@@ -29,6 +34,10 @@ struct Inner {
     written: u64,
     /// What batches have ended that are written and not durable yet.
     ended: Vec<(GroupNumber, Extent)>,
+    /// Of that, what ended as it was delivered.
+    delivered: Vec<Extent>,
+    /// The segments from which messages were delivered that ended so, and for how many seconds more they stay.
+    unread: BTreeMap<u64, u32>,
     /// The position of the checkpoint that is being made.
     checkpoint: Option<u64>,
     /// What was live there.
@@ -89,6 +98,7 @@ impl Segments {
             found.expect("what is shared was stored").1.live.add(group, extent.length.into());
         }
         inner.ended.append(&mut holdings.freed);
+        inner.delivered.append(&mut holdings.delivered);
         inner.written = end;
         inner.note();
     }
@@ -102,6 +112,10 @@ impl Segments {
     pub fn durable(&self) -> bool {
         let mut inner = self.write();
         let last = inner.by_base.keys().next_back().copied();
+        for extent in std::mem::take(&mut inner.delivered) {
+            let base = inner.base(extent.position).expect("what is delivered was stored");
+            inner.unread.insert(base, UNREAD);
+        }
         let mut emptied = false;
         for (group, extent) in std::mem::take(&mut inner.ended) {
             let found = inner.by_base.range_mut(..=extent.position).next_back();
@@ -129,19 +143,27 @@ impl Segments {
 
     /// Takes out the segments that lie wholly before a position and hold nothing live. The last always stays.
     pub fn take_dead(&self, before: u64) -> Vec<Segment> {
-        let segments = &mut self.write().by_base;
-        let dead = dead(segments).filter(|(_, end)| *end <= before).map(|(base, _)| base).collect::<Vec<_>>();
-        dead.into_iter().filter_map(|base| segments.remove(&base)).collect()
+        let mut inner = self.write();
+        let dead = inner.dead().filter(|(_, end)| *end <= before).map(|(base, _)| base).collect::<Vec<_>>();
+        dead.into_iter().filter_map(|base| inner.by_base.remove(&base)).collect()
+    }
+
+    /// A second has passed: less time is left to read what was delivered.
+    pub fn second_passed(&self) {
+        self.write().unread.retain(|_, left| {
+            *left -= 1;
+            *left > 0
+        });
     }
 
     /// Whether a checkpoint at the end of the journal would let a segment go.
     pub fn any_dead(&self) -> bool {
-        dead(&self.read().by_base).next().is_some()
+        self.read().dead().next().is_some()
     }
 
     /// Where the segment begins that a position would lie in.
     pub fn base(&self, position: u64) -> Option<u64> {
-        self.read().by_base.range(..=position).next_back().map(|(base, _)| *base)
+        self.read().base(position)
     }
 
     /// The segment that a position would lie in.
@@ -164,6 +186,18 @@ impl Segments {
 }
 
 impl Inner {
+    fn base(&self, position: u64) -> Option<u64> {
+        self.by_base.range(..=position).next_back().map(|(base, _)| *base)
+    }
+
+    /// Base and (at the latest) end of each segment but the last that holds nothing that is live or still to be read.
+    fn dead(&self) -> impl Iterator<Item = (u64, u64)> {
+        let ends = self.by_base.keys().skip(1);
+        let is_dead = |segment: &Segment| segment.live.is_empty() && !self.unread.contains_key(&segment.base);
+        let dead = self.by_base.values().zip(ends).filter(move |(segment, _)| is_dead(segment));
+        dead.map(|(segment, end)| (segment.base, *end))
+    }
+
     fn note(&mut self) {
         if self.checkpoint.take_if(|position| *position == self.written).is_none() {
             return;
@@ -175,14 +209,4 @@ impl Inner {
         }
         self.noted = Some(live);
     }
-}
-
-/// Base and (at the latest) end of each segment but the last that holds nothing live.
-fn dead(segments: &BTreeMap<u64, Segment>) -> impl Iterator<Item = (u64, u64)> {
-    let ends = segments.keys().skip(1);
-    segments
-        .values()
-        .zip(ends)
-        .filter(|(segment, _)| segment.live.is_empty())
-        .map(|(segment, end)| (segment.base, *end))
 }

@@ -326,7 +326,8 @@ fn no_flipped_bit_goes_unnoticed_or_costs_more_than_it_must() {
 
 /// What a turn has stored and freed for the group `default`.
 fn holdings(stored: u64, freed: &[Extent]) -> Holdings {
-    Holdings { stored: vec![(0, stored)], shared: Vec::new(), freed: freed.iter().map(|extent| (0, *extent)).collect() }
+    let freed = freed.iter().map(|extent| (0, *extent)).collect();
+    Holdings { stored: vec![(0, stored)], freed, ..Holdings::default() }
 }
 
 /// Writes batches of equal length, so that old ones stand exactly where new ones will, and lets their segments go.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun};
+use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Receive};
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::{Core, Now};
 use millpond_types::{RunTime, WallTime};
 
 use super::calls::{self, receive, turn};
-use super::workload::checkpoint;
+use super::workload::{self, Workload, checkpoint};
 use crate::journal::read::close_together;
 use crate::twin::{SECTOR, TwinDisk};
 use crate::{OpenOptions, Opened, open};
@@ -123,4 +123,32 @@ fn what_is_far_away_or_before_is_not_read_along() {
     assert_eq!(close_together(&[at(100, 10), at(100, 10)]), 1);
     assert_eq!(close_together(&[at(0, 100_000), at(100_000, 31_072), at(131_072, 1)]), 2, "128 KiB");
     assert_eq!(close_together(&[at(0, 1 << 20)]), 1);
+}
+
+/// It has ended in the batch that is told, and the segment that it has emptied may go at once.
+#[test]
+fn what_was_delivered_at_most_once_can_be_read_when_it_is_told() {
+    let mut work = Workload::new(TwinDisk::new(SECTOR), 1);
+    let mut opened = work.open().unwrap();
+    for _ in 0..40 {
+        let bodies = vec![calls::run("t", &[], [&[7; 2000][..]])];
+        work.turn(&mut opened, calls::publish(bodies)).unwrap();
+    }
+    work.checkpoint(&mut opened);
+    let segments = || work.disk.snapshot().keys().filter(|name| name.ends_with(".journal")).count();
+    let before = segments();
+    assert!(before as u64 > 80_000 / workload::SEGMENT, "{before} segments");
+    let Command::Receive(receive) = receive(1000) else { unreachable!("it is one") };
+    let outputs = turn(&mut opened, Command::Receive(Receive { at_most_once: true, ..receive }));
+    let [Output::Reply { reply: Reply::Received(runs), .. }] = &outputs[..] else { panic!("{outputs:?}") };
+    while opened.housekeeper.step().unwrap() {}
+    let read = runs.iter().filter(|run| opened.reader.read(run.extent).is_ok()).count();
+    assert_eq!((read, segments()), (40, before));
+    // What nobody reads stays for some seconds and no longer.
+    for _ in 0..5 {
+        assert_eq!(segments(), before);
+        opened.housekeeper.second_passed();
+        while opened.housekeeper.step().unwrap() {}
+    }
+    assert!(segments() < before / 2);
 }
