@@ -6,6 +6,12 @@
 //! next to nothing are emptied sooner. The core decides each move, for what was found may have ended meanwhile; then nothing
 //! keeps the old segment any more.
 //!
+//! What groups need of a segment may be the same messages or different ones, and nothing tells which. As alive counts what the
+//! group needs that needs the most, which is never too much. Where they need different ones, what they need is moved group by
+//! group, and then lies so: of a segment that one group needs it is known what is alive. Until the last group's turn no
+//! segment goes, so a pass counts what it writes for each of them, and goes no further than a directory may take beyond what is
+//! alive, or two segments for each group: with less, what they need would lie mixed again.
+//!
 //! What lies before a checkpoint's position the checkpoint knows of, unless it has ended since. So a pass looks through the
 //! entries of the newest one, in order, and needs neither the core nor a table of who lies where. An entry that another
 //! checkpoint puts behind the place where the pass stands is missed; the next pass finds it.
@@ -130,9 +136,16 @@ impl Mover {
     fn victims(&mut self) -> Victims {
         let checkpoint = self.shared.checkpoint.load(Ordering::Acquire);
         self.is_short = self.shared.spares.disk_full.load(Ordering::Acquire);
-        let room = if self.is_short { self.shared.segment_bytes / OF_RESERVE } else { u64::MAX };
-        let means = Means { tree: self.store.tree().stats().bytes, slack: self.slack, room };
-        victims::choose(&self.shared.segments.all(), checkpoint, means)
+        let (segments, segment_bytes) = (self.shared.segments.all(), self.shared.segment_bytes);
+        let (tree, slack) = (self.store.tree().stats().bytes, self.slack);
+        let room = if self.is_short {
+            segment_bytes / OF_RESERVE
+        } else {
+            let Space { alive, bound, .. } = Space::of(&segments, tree, slack);
+            let groups = segments.iter().map(|segment| segment.live.groups() as u64).max();
+            (bound - alive).max(2 * groups.unwrap_or(0) * segment_bytes)
+        };
+        victims::choose(&segments, checkpoint, Means { tree, slack, room })
     }
 }
 

@@ -51,6 +51,16 @@ impl ByGroup {
         self.0.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0)
     }
 
+    /// How many groups need something.
+    pub fn groups(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What the groups need if none needs what another does: more than is alive, where they share messages.
+    pub fn sum(&self) -> u64 {
+        self.0.iter().map(|(_, bytes)| *bytes).sum()
+    }
+
     /// A group needs more.
     pub fn add(&mut self, group: GroupNumber, bytes: u64) {
         if bytes == 0 {

@@ -29,7 +29,7 @@ pub struct Means {
     pub tree: u64,
     /// Bytes that a directory may take beyond what is alive.
     pub slack: u64,
-    /// Bytes that may be written.
+    /// Bytes that may be written until any segment goes, as many as they are where no two groups need the same message.
     pub room: u64,
 }
 
@@ -51,18 +51,20 @@ pub fn choose(segments: &[Segment], checkpoint: u64, means: Means) -> Victims {
     let (empty, mut pinned): (Vec<_>, Vec<_>) = old.partition(|(segment, _)| segment.live.is_empty());
     let bytes = |segments: &[(&Segment, u64)]| segments.iter().map(|(segment, _)| segment.bytes).sum::<u64>();
     total -= bytes(&empty);
-    let holds_little = |segment: &Segment| segment.live.most() <= segment.bytes / LITTLE;
-    pinned.sort_by_key(|(segment, _)| (!holds_little(segment), segment.live.most()));
+    // What is written once more, at most: groups may need different messages, or the same.
+    let needed = |segment: &Segment| segment.live.sum().min(segment.bytes);
+    let holds_little = |segment: &Segment| needed(segment) <= segment.bytes / LITTLE;
+    pinned.sort_by_key(|(segment, _)| (!holds_little(segment), needed(segment), segment.live.most()));
     let few = pinned.partition_point(|(segment, _)| holds_little(segment));
     let is_worth_it = bytes(&pinned[..few]) > slack.max(tree) / WORTH;
     let mut victims = Victims::default();
     for (index, (segment, end)) in pinned.into_iter().enumerate() {
-        let needed = segment.live.most();
+        let needed = needed(segment);
         if total <= bound && !(is_worth_it && index < few) || needed > room {
             break;
         }
-        // What it holds is written once more.
-        total -= segment.bytes - needed;
+        // Where that is not enough after all, the next pass chooses others.
+        total -= segment.bytes - segment.live.most();
         room -= needed;
         victims.0.insert(segment.base, end);
     }
@@ -132,6 +134,16 @@ mod tests {
         let bases = |room| chosen(room).0.into_keys().collect::<Vec<_>>();
         assert_eq!(bases(u64::MAX), [0, 100, 200, 300]);
         assert_eq!([bases(18), bases(17), bases(2)], [vec![0, 100, 300], vec![100, 300], vec![]]);
+    }
+
+    #[test]
+    fn what_each_group_needs_has_to_find_room_of_its_own() {
+        let mut segments = segments(&[10, 4, 20, 5, 50]);
+        segments.iter_mut().take(3).for_each(|segment| segment.live.add(1, 10));
+        let chosen = |room| super::choose(&segments, 500, Means { tree: 0, slack: 0, room });
+        let bases = |room| chosen(room).0.into_keys().collect::<Vec<_>>();
+        assert_eq!([bases(69), bases(68)], [vec![0, 100, 200, 300], vec![0, 100, 300]]);
+        assert_eq!([bases(38), bases(18), bases(4)], [vec![100, 300], vec![300], vec![]]);
     }
 
     #[test]
