@@ -1,37 +1,22 @@
 //! A broker that nobody asks for anything tidies up all the same.
 
+mod clock;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use clock::Clock;
 use millpond_core::Core;
 use millpond_core::command::{Command, DedupMark, Level, Publish, PublishRun};
 use millpond_core::output::Output;
 use millpond_core::page::{DedupPage, Page};
 use millpond_core::store::{Key, Shelf, Store};
-use millpond_server::manual::{Host, ManualBroker};
+use millpond_server::manual::ManualBroker;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
 use millpond_types::block::{self, Sizes};
 use millpond_types::{MessageId, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime};
-
-/// What passes is told, in microseconds.
-#[derive(Clone)]
-struct Clock {
-    begin: Instant,
-    passed: Arc<AtomicU64>,
-}
-
-impl Host for Clock {
-    fn now(&mut self) -> Instant {
-        self.begin + Duration::from_micros(self.passed.fetch_add(40, Ordering::Relaxed))
-    }
-
-    fn system(&mut self) -> Duration {
-        Duration::from_secs(1_700_000_000) + Duration::from_micros(self.passed.load(Ordering::Relaxed))
-    }
-}
 
 /// So many messages, each with a dedup id of its own.
 fn publish(from: u32, count: u32) -> Command {
@@ -62,7 +47,7 @@ fn publish(from: u32, count: u32) -> Command {
 /// What is over is dropped by the time of the newest checkpoint: so there has to be one.
 #[test]
 fn a_broker_at_rest_writes_a_checkpoint_when_many_dedup_ids_are_over() {
-    let clock = Clock { begin: Instant::now(), passed: Arc::default() };
+    let clock = Clock::new();
     let options = OpenOptions { young_bytes: 1 << 20, ..OpenOptions::default() };
     let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
     let (mut broker, _) = ManualBroker::start(opened, [64 << 20, 2 << 20], clock.clone()).unwrap();
@@ -89,12 +74,11 @@ fn a_broker_at_rest_writes_a_checkpoint_when_many_dedup_ids_are_over() {
             if !went_on && !is_short {
                 return (sleep, done);
             }
-            clock.passed.fetch_add(sleep.unwrap_or_default().as_micros() as u64, Ordering::Relaxed);
+            clock.pass(sleep.unwrap_or_default());
         }
     };
     let (sleep, _) = rest(&mut broker);
-    let sleep = sleep.expect("it wakes when they are over").as_micros() as u64;
-    clock.passed.fetch_add(sleep, Ordering::Relaxed);
+    clock.pass(sleep.expect("it wakes when they are over"));
     let (sleep, done) = rest(&mut broker);
     assert!(done > 0, "a checkpoint is written though nothing came");
     assert!(sleep.is_some(), "and it looks again when it is known what is left");
@@ -106,7 +90,7 @@ fn a_broker_at_rest_writes_a_checkpoint_when_many_dedup_ids_are_over() {
 #[test]
 fn a_broker_at_rest_writes_a_checkpoint_where_publishes_wait_for_the_room_that_it_makes() {
     const LAYERS: usize = 64 << 10;
-    let clock = Clock { begin: Instant::now(), passed: Arc::default() };
+    let clock = Clock::new();
     let options = OpenOptions { young_bytes: LAYERS / 2, ..OpenOptions::default() };
     let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
     let mut store = opened.store.clone();
@@ -114,7 +98,7 @@ fn a_broker_at_rest_writes_a_checkpoint_where_publishes_wait_for_the_room_that_i
     let go_on = |broker: &mut ManualBroker<Clock>| {
         let sleep = broker.write().unwrap();
         while broker.commit() || broker.fetch(0) || broker.fetch(1) || broker.housekeeper.step().unwrap() {}
-        clock.passed.fetch_add(sleep.map_or(1000, |sleep| sleep.as_micros() as u64), Ordering::Relaxed);
+        clock.pass(sleep.unwrap_or(Duration::from_millis(1)));
     };
     let mut hashes = 0..;
     let mut fill = || {
