@@ -147,6 +147,7 @@ fn replay_with<R: Replica>(
     }
     let Source { disk, directory, .. } = replay.source;
     let first = replay.first(segments)?;
+    replay.note_ended(&segments[..=first]);
     let mut used = segments.len();
     for index in first..segments.len() {
         replay.walk(&segments[index], segments.get(index + 1), options.cut)?;
@@ -246,6 +247,16 @@ impl<R: Replica> Replay<'_, R> {
             }
         }
         Ok(others.len())
+    }
+
+    /// The checkpoint takes the segment that it stands in for one that goes on. Where the next one begins just there, it does not: a
+    /// checkpoint that is made on the way has to know that.
+    fn note_ended(&mut self, segments: &[Segment]) {
+        for [segment, next] in segments.array_windows() {
+            if self.live.end(segment.base) == Some(OPEN) {
+                self.live.ended(segment.base, next.base);
+            }
+        }
     }
 
     /// Where a segment has ended: as it says itself, as the checkpoint knows, or where the next one begins.

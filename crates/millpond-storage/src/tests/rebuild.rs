@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Receive, Ticket};
+use millpond_core::fact::FactLog;
 use millpond_core::output::{Output, Reply};
 use millpond_core::page::Page;
 use millpond_types::{Filter, TopicName};
@@ -158,6 +159,44 @@ fn a_rebuild_that_is_cut_short_is_gone_on_with_or_begun_again() {
         operations += 1;
     }
     assert!(operations > 10 && gone_on > 10, "{operations} operations, {gone_on} went on with a part");
+}
+
+/// What is committed on the way says of each segment where it has ended, also of one that the checkpoint before knows as the one
+/// that the journal goes on in.
+#[test]
+fn a_part_behind_a_checkpoint_at_the_end_of_a_segment_is_gone_on_with() {
+    let mut life = Life::begin(7);
+    let segments = |disk: &TwinDisk| disk.snapshot().keys().filter(|name| name.ends_with(".journal")).count();
+    let mut opened = open_on(&life.disk).unwrap();
+    opened.start(opened.report.now).unwrap();
+    loop {
+        let before = segments(&life.disk);
+        opened.appender.checkpoint(&mut opened.core);
+        while opened.appender.capture(&mut opened.core) || opened.housekeeper.step().unwrap() {}
+        life.publish(&mut opened);
+        if segments(&life.disk) > before {
+            break;
+        }
+    }
+    let checkpoint = opened.appender.position();
+    // Two that are begun and not written: the start behind the second one makes a part of its own.
+    for _ in 0..2 {
+        (0..20).for_each(|_| life.publish(&mut opened));
+        opened.appender.checkpoint(&mut opened.core);
+        (0..20).for_each(|_| life.publish(&mut opened));
+        life.state = state(&opened.core);
+        drop(opened);
+        life.disk.kill();
+        opened = open_on(&life.disk).unwrap();
+        opened.start(opened.report.now).unwrap();
+    }
+    let made = opened.report.checkpoint;
+    assert!(made > checkpoint, "a part was made at {made}");
+    drop(opened);
+    life.disk.kill();
+    let opened = open_on(&life.disk).unwrap();
+    assert_eq!(opened.report.checkpoint, made, "the part was made, and is gone on with");
+    check_extents(&opened);
 }
 
 /// The space for the next segments is for it, and with none of that the start waits for room.
