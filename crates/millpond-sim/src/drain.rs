@@ -22,8 +22,8 @@ const ROUNDS_IDLE: u32 = 10;
 /// Milliseconds after which a writer that holds publishes back has looked again whether it still has to.
 const PRESSED_AGAIN: u64 = 11;
 /// How often it may find that it has to: each time a checkpoint is written, and what was let in behind the one before may be
-/// too much again.
-const ROUNDS_PRESSED: u32 = 100;
+/// too much again; and one that found no room on the disk is tried again two seconds later at the latest.
+const ROUNDS_PRESSED: u32 = 300;
 
 impl World {
     /// Finishes everything.

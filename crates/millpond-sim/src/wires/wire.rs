@@ -53,6 +53,8 @@ pub struct Wire {
     to_client: Vec<u8>,
     /// The session that its client has asked for, if it has not asked for its end since.
     asked_for: Option<SessionId>,
+    /// How often it has asked for one and was not told. The answer to an earlier begin says nothing of the last one.
+    begins: u32,
     /// The same, once the broker has begun it.
     session: Option<SessionId>,
     /// How long that lives without a heartbeat.
@@ -82,6 +84,7 @@ impl Wire {
             to_broker,
             to_client,
             asked_for: None,
+            begins: 0,
             session: None,
             resume: IDLE,
             last_sign: now,
@@ -124,7 +127,8 @@ impl Wire {
 
     /// Its session has begun, by what its client was told.
     pub fn begun(&mut self, session: SessionId) {
-        self.session = self.asked_for.filter(|asked_for| *asked_for == session);
+        self.begins -= 1;
+        self.session = self.asked_for.filter(|asked_for| *asked_for == session && self.begins == 0);
     }
 
     /// A session has begun on another wire. If it was that of this one, the broker closes this one.
@@ -138,7 +142,10 @@ impl Wire {
     pub fn ask(&mut self, request: Request, canary: Option<Canary>) {
         match &request.command {
             Command::SessionEnd(_) => (self.asked_for, self.session) = (None, None),
-            Command::SessionBegin(begin) => (self.asked_for, self.resume) = (Some(begin.session), resume_of(begin)),
+            Command::SessionBegin(begin) => {
+                (self.asked_for, self.resume) = (Some(begin.session), resume_of(begin));
+                self.begins += 1;
+            }
             _ => {}
         }
         self.end.as_mut().expect("it is heard").ask(request, canary, &mut self.to_broker);
