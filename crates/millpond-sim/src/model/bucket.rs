@@ -12,9 +12,11 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// How many tokens are in it.
+    /// How many tokens are in it. The time of each is rounded down here, and the broker may round it up: where what is missing was
+    /// missing under another rate, its bucket so has room for a few parts more.
     pub fn tokens(&self, rate: &Rate, now: RunTime) -> u64 {
-        (capacity(rate) - self.missing(rate, now)) / each(rate)
+        let missing = self.missing(rate, now).saturating_sub(rate.burst.into());
+        (capacity(rate) - missing) / each(rate)
     }
 
     /// Whether none is missing.
