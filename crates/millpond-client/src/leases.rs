@@ -1,8 +1,8 @@
 //! The leases that a session holds, as runs.
 //!
 //! Invariant: no two runs overlap, and of the credit that a delivery used up exactly as much comes back over the life of
-//! its run, however it is cut; what came back for leases that then did not end is owed. A run costs one entry, whether it has one lease
-//! or thousands.
+//! its run, however it is cut; what came back for leases that then did not end is owed. A run costs one entry, whether it
+//! has one lease or thousands.
 
 use std::collections::BTreeMap;
 

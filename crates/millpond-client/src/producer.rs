@@ -33,7 +33,8 @@ pub struct ProducerOptions {
     /// The producer and its first instance; an id drawn at random and instance 1 unless set. An id that is kept beyond
     /// the process fences a predecessor that is still running somewhere, and needs an instance above all that it ever
     /// had: the producer goes on to higher ones by itself, so take the seconds of the clock at each start and not a
-    /// count of starts. Behind a refused batch of the highest instance of all it takes no more. With an instance that was used before, batches would be taken for repeats.
+    /// count of starts. Behind a refused batch of the highest instance of all it takes no more. With an instance that was
+    /// used before, batches would be taken for repeats.
     pub identity: Option<(ProducerId, u32)>,
 }
 

@@ -10,7 +10,10 @@ use millpond_client::{
 };
 use millpond_protocol::{Request, Response};
 use millpond_types::SessionId;
-use peer::{Connection, Peer, SESSION, done, forwarded, leased, namespace, next_finish, receipt, subscribed, window};
+use peer::{
+    Connection, Peer, SESSION, done, forwarded, leased, namespace, next_finish, receipt, subscribed,
+    subscribed_with_heartbeats, window,
+};
 
 async fn body(subscription: &mut Subscription) -> Bytes {
     subscription.next().await.unwrap().body
@@ -163,14 +166,7 @@ async fn a_session_that_expires_on_a_live_connection_is_begun_anew() {
 #[tokio::test]
 async fn heartbeats_leave_out_what_was_let_go() {
     let peer = Peer::new().await;
-    let (client, mut connection) = peer.client().await;
-    let (subscription, ()) = tokio::join!(client.subscribe(window(10)), async {
-        let begin = connection.next().await;
-        let begun = Response::SessionBegun { session: SESSION, resumed: false, heartbeat: Millis(60) };
-        connection.reply(begin.correlation, begun).await;
-        connection.attach().await;
-    });
-    let mut subscription = subscription.unwrap();
+    let (client, mut connection, mut subscription) = subscribed_with_heartbeats(&peer, window(10)).await;
     connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a", "b"])] }).await;
     subscription.next_batch(2).await.unwrap();
     assert_eq!(next_heartbeat(&mut connection).await, []);
@@ -248,14 +244,7 @@ async fn an_extend_that_finds_its_lease_lost_tells_the_handler() {
 #[tokio::test]
 async fn a_lease_that_a_refused_forward_leaves_is_held_as_before() {
     let peer = Peer::new().await;
-    let (client, mut connection) = peer.client().await;
-    let (subscription, ()) = tokio::join!(client.subscribe(window(10)), async {
-        let begin = connection.next().await;
-        let begun = Response::SessionBegun { session: SESSION, resumed: false, heartbeat: Millis(60) };
-        connection.reply(begin.correlation, begun).await;
-        connection.attach().await;
-    });
-    let mut subscription = subscription.unwrap();
+    let (client, mut connection, mut subscription) = subscribed_with_heartbeats(&peer, window(10)).await;
     connection.tell(Response::Delivery { consumer: 1, epoch: None, leases: vec![leased(1, &["a", "b"])] }).await;
     let delivery = subscription.next().await.unwrap();
     let (to, output) = (namespace(), Message::new("out".try_into().unwrap(), "of a"));

@@ -193,28 +193,11 @@ async fn a_fenced_producer_stays_fenced() {
     assert!(fenced(producer.send(&batch(&["b"])).await.map(drop)));
 }
 
-#[tokio::test]
-async fn what_a_forgotten_session_may_have_stored_is_unconfirmed_and_what_it_cannot_have_is_refused() {
-    let peer = Peer::new().await;
-    let (client, mut connection) = peer.client().await;
-    let producer = client.producer(ProducerOptions::new(namespace())).unwrap();
-    let a = producer.send(&batch(&["a"])).await.unwrap();
-    next_batch(&mut connection).await;
-    drop(connection);
-    let mut connection = peer.accept().await;
-    let (first, ..) = next_batch(&mut connection).await;
-    let b = producer.send(&batch(&["b"])).await.unwrap();
-    let (second, ..) = next_batch(&mut connection).await;
-    refuse(&mut connection, first, Code::SessionUnknown).await;
-    refuse(&mut connection, second, Code::SessionUnknown).await;
-    assert!(matches!(a.await, Err(Error::Unconfirmed { .. })));
-    assert!(matches!(b.await, Err(Error::Refused { code: Code::SessionUnknown, .. })));
-}
-
-/// Some refusals come before the broker looks whether it has the batch.
+/// Some refusals come before the broker looks whether it has the batch, or from one that has forgotten the session.
 #[tokio::test]
 async fn a_repeat_is_refused_only_where_the_broker_has_looked_for_it() {
     for (code, is_known) in [
+        (Code::SessionUnknown, false),
         (Code::QuotaExceeded, false),
         (Code::NamespaceUnknown, false),
         (Code::LimitExceeded, false),

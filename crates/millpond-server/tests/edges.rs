@@ -2,7 +2,6 @@
 //! out, and how much of it is held.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -17,7 +16,9 @@ use millpond_storage::{OpenOptions, open};
 use millpond_types::{Code, WallTime};
 use millpond_types::{Filter, MessageId, Millis, NamespaceName, Priority, Receipt, Sequence, SessionId, TopicNumber};
 
+mod by_hand;
 mod wire;
+use by_hand::Clock;
 use wire::{bodies, publish, receive};
 
 /// Entries that are not on the disk may take so much.
@@ -25,38 +26,6 @@ const LAYERS: usize = 64 << 10;
 const SESSION: SessionId = SessionId(7);
 /// More requests than a connection may have unanswered come in pieces of so many.
 const PIECE: usize = 100;
-
-/// Time passes as it is told to.
-#[derive(Clone)]
-struct Clock {
-    begin: Instant,
-    micros: Arc<AtomicU64>,
-}
-
-impl Clock {
-    fn pass(&self, time: Duration) {
-        self.micros.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
-    }
-
-    fn passed(&self) -> Duration {
-        Duration::from_micros(self.micros.load(Ordering::Relaxed))
-    }
-}
-
-impl Host for Clock {
-    fn now(&mut self) -> Instant {
-        self.begin + self.passed()
-    }
-
-    fn system(&mut self) -> Duration {
-        Duration::from_secs(1_700_000_000) + self.passed()
-    }
-
-    /// The disk does nothing by itself.
-    fn own_hand_max(&self) -> u64 {
-        0
-    }
-}
 
 struct Rig {
     broker: ManualBroker<Clock>,
@@ -74,7 +43,7 @@ struct Wire {
 
 impl Rig {
     fn new() -> Rig {
-        let clock = Clock { begin: Instant::now(), micros: Arc::default() };
+        let clock = Clock::standing();
         let options = OpenOptions { young_bytes: LAYERS / 2, ..OpenOptions::default() };
         let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
         let store = opened.store.clone();

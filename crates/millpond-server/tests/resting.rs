@@ -1,47 +1,25 @@
 //! A broker that nobody asks for anything tidies up all the same.
 
-mod clock;
+mod by_hand;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use clock::Clock;
+use by_hand::{Clock, run};
 use millpond_core::Core;
-use millpond_core::command::{Command, DedupMark, Level, Publish, PublishRun};
+use millpond_core::command::{Command, DedupMark, PublishRun};
 use millpond_core::output::Output;
 use millpond_core::page::{DedupPage, Page};
 use millpond_core::store::{Key, Shelf, Store};
 use millpond_server::manual::ManualBroker;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
-use millpond_types::block::{self, Sizes};
-use millpond_types::{MessageId, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime};
+use millpond_types::{MessageId, Priority, Sequence, TopicNumber, WallTime};
 
 /// So many messages, each with a dedup id of its own.
 fn publish(from: u32, count: u32) -> Command {
-    let mut one = Vec::new();
-    block::push(&mut one, b"", &[], b"body").unwrap();
-    let checksum = crc32c::crc32c(&one[block::PREFIX..]);
-    one[..4].copy_from_slice(&checksum.to_le_bytes());
     let mark = |index| DedupMark { index, hash: u128::from(from + index) << 96 };
-    let run = PublishRun {
-        topic: TopicName::try_from("site").unwrap(),
-        priority: Priority::DEFAULT,
-        delay: Millis::ZERO,
-        ttl: None,
-        count,
-        block: Bytes::from(one.repeat(count as usize)),
-        sizes: Sizes::Uniform(one.len() as u32),
-        dedup: (0..count).map(mark).collect(),
-        too_large: Vec::new(),
-    };
-    Command::Publish(Publish {
-        namespace: NamespaceName::default(),
-        producer: None,
-        level: Level::Durable,
-        runs: vec![run],
-    })
+    by_hand::publish(vec![PublishRun { dedup: (0..count).map(mark).collect(), ..run("site", b"body", count) }])
 }
 
 /// What is over is dropped by the time of the newest checkpoint: so there has to be one.

@@ -1,45 +1,21 @@
 //! A disk that stands still, or takes no checkpoint: what nobody can be told of costs nobody a message, and takes no more memory
 //! than there is for it.
 
+mod by_hand;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
+use by_hand::{Clock, run};
 use millpond_core::Core;
-use millpond_core::command::{Command, Finish, FinishVerb, Level, Publish, PublishRun, ReceiptRun, Receive};
+use millpond_core::command::{Command, Finish, FinishVerb, PublishRun, ReceiptRun, Receive};
 use millpond_core::output::{LeasedRun, Output, Reply};
-use millpond_server::manual::{Host, ManualBroker};
+use millpond_server::manual::ManualBroker;
 use millpond_storage::store::LayeredStore;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
-use millpond_types::block::{self, Sizes};
-use millpond_types::{
-    Filter, FinishOutcome, GroupName, Millis, NamespaceName, Policy, Priority, Retry, Rules, TopicName,
-};
-
-/// What passes is told, in microseconds.
-#[derive(Clone)]
-struct Clock {
-    begin: Instant,
-    passed: Arc<AtomicU64>,
-}
-
-impl Host for Clock {
-    fn now(&mut self) -> Instant {
-        self.begin + Duration::from_micros(self.passed.load(Ordering::Relaxed))
-    }
-
-    fn system(&mut self) -> Duration {
-        Duration::from_secs(1_700_000_000) + Duration::from_micros(self.passed.load(Ordering::Relaxed))
-    }
-
-    /// Every batch goes to the journal's thread, which is led by hand.
-    fn own_hand_max(&self) -> u64 {
-        0
-    }
-}
+use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, Policy, Retry, Rules};
 
 struct Pond {
     broker: ManualBroker<Clock>,
@@ -51,7 +27,7 @@ struct Pond {
 
 impl Pond {
     fn new(options: &OpenOptions, layers: usize) -> Pond {
-        let clock = Clock { begin: Instant::now(), passed: Arc::default() };
+        let clock = Clock::standing();
         let opened = open::<Core>(Arc::new(TwinDisk::new(512)), options).unwrap();
         let store = opened.store.clone();
         let (broker, _) = ManualBroker::start(opened, [options.room, layers], clock.clone()).unwrap();
@@ -70,7 +46,7 @@ impl Pond {
 
     /// A turn of the writer, a while after the last.
     fn turn(&mut self, after: Duration) {
-        self.clock.passed.fetch_add(after.as_micros() as u64, Ordering::Relaxed);
+        self.clock.pass(after);
         self.broker.write().unwrap();
         while self.broker.fetch(0) || self.broker.fetch(1) {}
         let told = self.broker.take_told().into_iter();
@@ -100,23 +76,7 @@ impl Pond {
 
 /// A message for each of some topics.
 fn publish(topics: impl Iterator<Item = String>, delay: Millis) -> Command {
-    let mut one = Vec::new();
-    block::push(&mut one, b"", &[], b"body").unwrap();
-    let checksum = crc32c::crc32c(&one[block::PREFIX..]);
-    one[..4].copy_from_slice(&checksum.to_le_bytes());
-    let run = |topic: String| PublishRun {
-        topic: TopicName::try_from(topic.as_str()).unwrap(),
-        priority: Priority::DEFAULT,
-        delay,
-        ttl: None,
-        count: 1,
-        block: Bytes::from(one.clone()),
-        sizes: Sizes::Uniform(one.len() as u32),
-        dedup: Vec::new(),
-        too_large: Vec::new(),
-    };
-    let (namespace, level, runs) = (NamespaceName::default(), Level::Durable, topics.map(run).collect());
-    Command::Publish(Publish { namespace, producer: None, level, runs })
+    by_hand::publish(topics.map(|topic| PublishRun { delay, ..run(&topic, b"body", 1) }).collect())
 }
 
 fn receive(messages: u32, lease: Millis, wait: Millis) -> Command {

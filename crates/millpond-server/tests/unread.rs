@@ -1,45 +1,24 @@
 //! What was delivered at most once has ended, and is there for whoever it was delivered to.
 
-mod clock;
+mod by_hand;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
-use clock::Clock;
+use by_hand::{Clock, publish, run};
+use bytes::BytesMut;
 use millpond_core::Core;
-use millpond_core::command::{Command, Level, Publish, PublishRun};
 use millpond_protocol::{Decoder, Receive, Request, Response, VERSION, encode_request};
 use millpond_server::manual::{Edge, ManualBroker};
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
-use millpond_types::block::{self, Sizes};
-use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, TopicName};
+use millpond_types::block;
+use millpond_types::{Filter, GroupName, Millis, NamespaceName};
 
 const SEGMENT: u64 = 64 << 10;
 const BODY: usize = 8 << 10;
 /// More than a few segments.
 const MESSAGES: u32 = 40;
-
-fn publish(body: u8) -> Command {
-    let mut bytes = Vec::new();
-    block::push(&mut bytes, b"", &[], &[body; BODY]).unwrap();
-    let checksum = crc32c::crc32c(&bytes[block::PREFIX..]);
-    bytes[..4].copy_from_slice(&checksum.to_le_bytes());
-    let run = PublishRun {
-        topic: TopicName::try_from("site").unwrap(),
-        priority: Priority::DEFAULT,
-        delay: Millis::ZERO,
-        ttl: None,
-        count: 1,
-        sizes: Sizes::Uniform(bytes.len() as u32),
-        block: Bytes::from(bytes),
-        dedup: Vec::new(),
-        too_large: Vec::new(),
-    };
-    let namespace = NamespaceName::default();
-    Command::Publish(Publish { namespace, producer: None, level: Level::Durable, runs: vec![run] })
-}
 
 /// All that is ready, at most once.
 fn receive() -> Request {
@@ -77,7 +56,12 @@ impl House {
         let (broker, _) = ManualBroker::start(opened, [64 << 20, 2 << 20], clock.clone()).unwrap();
         let mut house = House { disk, broker, clock };
         for body in 0..MESSAGES {
-            assert!(house.broker.submit(ManualBroker::<Clock>::ticket(body), publish(body as u8)).is_none());
+            assert!(
+                house
+                    .broker
+                    .submit(ManualBroker::<Clock>::ticket(body), publish(vec![run("site", &[body as u8; BODY], 1)]))
+                    .is_none()
+            );
             house.settle();
         }
         house.broker.take_told();

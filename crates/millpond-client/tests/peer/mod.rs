@@ -175,6 +175,18 @@ pub async fn subscribed(peer: &Peer, options: SubscribeOptions) -> (Client, Conn
     (client, connection, subscription.unwrap())
 }
 
+/// The same, and the broker wants to hear of the client very often.
+pub async fn subscribed_with_heartbeats(peer: &Peer, options: SubscribeOptions) -> (Client, Connection, Subscription) {
+    let (client, mut connection) = peer.client().await;
+    let (subscription, ()) = tokio::join!(client.subscribe(options), async {
+        let begin = connection.next().await;
+        let begun = Response::SessionBegun { session: SESSION, resumed: false, heartbeat: Millis(60) };
+        connection.reply(begin.correlation, begun).await;
+        connection.attach().await;
+    });
+    (client, connection, subscription.unwrap())
+}
+
 pub async fn next_finish(connection: &mut Connection) -> (u32, Finish) {
     let incoming = connection.next().await;
     let Request::Finish(finish) = incoming.frame else { panic!("{incoming:?}") };
