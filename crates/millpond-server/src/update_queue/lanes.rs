@@ -187,8 +187,8 @@ impl<Q, A> Inner<Q, A> {
         self.lanes[lane].line.stand(standing, wish, waker, &mut self.last_number)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.waiting.is_empty())
+    pub(super) fn waiting(&self) -> usize {
+        self.lanes.iter().map(LaneState::weight).sum()
     }
 
     fn open_all_if_stopped(&mut self) {

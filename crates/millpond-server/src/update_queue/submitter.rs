@@ -141,9 +141,9 @@ impl<Q, A> Submitter<Q, A> {
         self.lanes.lock().lanes[lane].weight()
     }
 
-    /// Whether nothing waits in any lane.
-    pub fn is_idle(&self) -> bool {
-        self.lanes.lock().is_empty()
+    /// The weight of what waits in all lanes.
+    pub fn waiting(&self) -> usize {
+        self.lanes.lock().waiting()
     }
 
     fn push(&self, lane: usize, request: Q, answer: Answer<A>) -> Result<(), Refused<Q>> {

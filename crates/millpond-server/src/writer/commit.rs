@@ -3,7 +3,7 @@
 //! One batch is on its way at a time, and the next fills meanwhile: so the batches grow with the load, and a sync's time
 //! is spread over all that came during the one before. A batch for which somebody waits goes as soon as the committer is
 //! free. One for which nobody waits (unconfirmed acks, publishes of level `none`) starts no sync of its own: it goes with
-//! the next, or after a while. When nothing else waits and the batch is small, the writer writes and syncs it itself,
+//! the next, or after a while. When little else waits and the batch is small, the writer writes and syncs it itself,
 //! which saves two hops between threads.
 //!
 //! While the disk stands still, what fills meanwhile has a bound: publishes wait where it is a full batch, and everything where
@@ -26,6 +26,9 @@ use crate::writer::request::{BURYING, FINISHING, RETURNING};
 const QUIET: Duration = Duration::from_millis(100);
 /// What nobody waits for is synced when there is so much of it.
 const UNSYNCED_MAX: u64 = 1024 * 1024;
+/// What waits for the writer at most while it writes and syncs itself: a few small requests, which are decided sooner
+/// than the two hops between threads take.
+const OWN_HAND_WAITING: usize = 4 * 1024;
 /// How long until it is looked again whether publishes, or jobs, still have to wait.
 const PRESSED_AGAIN: Duration = Duration::from_millis(10);
 /// How long until a journal that rests looks again whether it is known when much is over, or was dropped.
@@ -270,7 +273,7 @@ impl<H: Host> Writer<H> {
         let mut committer = self.committer.take().expect("a job is made when the committer is free");
         self.clock.batch_goes(now);
         let bytes = job.batch.as_ref().map_or(0, |batch| batch.bytes());
-        if bytes <= self.host.own_hand_max() && self.own.is_idle() {
+        if bytes <= self.host.own_hand_max() && self.own.waiting() <= OWN_HAND_WAITING {
             let result = job.run(&mut committer, &self.common.registry, &self.common.metrics);
             self.committer = Some(committer);
             return self.settle(result);
