@@ -169,11 +169,15 @@ impl<H: Host> Writer<H> {
         self.host.begins(&mut self.core, times);
         self.note_disk_full();
         let put_off = std::mem::take(&mut self.put_off);
+        // Memory may come back in mid-turn, too: then nothing overtakes what was put off before.
+        let mut open = usize::MAX;
         for (lane, asked) in batch.drain_lanes().chain(put_off) {
             // One of them may take as much as there is, so it is looked in between.
-            match lane < self.open_lanes_after(lane) {
-                true => self.handle(lane, asked)?,
-                false => self.put_off.push_back((lane, asked)),
+            if lane < open.min(self.open_lanes_after(lane)) {
+                self.handle(lane, asked)?;
+            } else {
+                open = open.min(lane);
+                self.put_off.push_back((lane, asked));
             }
         }
         self.go_on_from_commands();
