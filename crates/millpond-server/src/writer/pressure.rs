@@ -67,9 +67,12 @@ impl Reason {
     }
 }
 
+/// For each reason whether it holds.
+type Short = [bool; Reason::ALL.len()];
+
 pub(super) struct Pressure {
     shares: Shares,
-    reason: Option<Reason>,
+    short: Short,
     /// Whether jobs wait, as of the last look.
     is_on_for_jobs: bool,
     /// Whether deliveries wait, likewise.
@@ -80,12 +83,18 @@ pub(super) struct Pressure {
 
 impl Pressure {
     pub(super) fn new(shares: Shares) -> Pressure {
-        Pressure { shares, reason: None, is_on_for_jobs: false, holds_deliveries: false, said: Default::default() }
+        Pressure {
+            shares,
+            short: Short::default(),
+            is_on_for_jobs: false,
+            holds_deliveries: false,
+            said: Default::default(),
+        }
     }
 
     /// Whether publishes wait.
     pub(super) fn is_on(&self) -> bool {
-        self.reason.is_some()
+        first(self.short).is_some()
     }
 
     /// Whether jobs wait that write, where a checkpoint is on its way that makes room, or due.
@@ -100,21 +109,21 @@ impl Pressure {
 
     /// How many lanes may go on in a turn, behind what it has decided so far.
     pub(super) fn open_lanes_after(&self, core: &Core, store: &LayeredStore) -> usize {
-        open_lanes(self.reason.or_else(|| self.reason_now(core, unwritten(store))))
+        open_lanes(self.short).min(open_lanes(self.short_now(core, unwritten(store))))
     }
 
     /// How many lanes may be taken from. Forwards go on where topics are too many, for they may be all that ends leases; what is
     /// short otherwise comes back by itself. What makes dead letters adds entries, and has to wait for nothing else.
     pub(super) fn open_lanes(&self) -> usize {
-        open_lanes(self.reason)
+        open_lanes(self.short)
     }
 
     /// What there is too much of, with so many bytes of entries that are not on the disk.
-    fn reason_now(&self, core: &Core, entries: usize) -> Option<Reason> {
-        Reason::ALL.into_iter().find(|reason| match reason {
-            Reason::Topics => core.is_crowded() || self.is_over(*reason, core.resident_bytes(), self.shares.topics),
-            Reason::Parked => self.is_over(*reason, core.parked_bytes(), self.shares.parked),
-            Reason::Entries => self.is_over(*reason, entries, self.shares.layers),
+    fn short_now(&self, core: &Core, entries: usize) -> Short {
+        Reason::ALL.map(|reason| match reason {
+            Reason::Topics => core.is_crowded() || self.is_over(reason, core.resident_bytes(), self.shares.topics),
+            Reason::Parked => self.is_over(reason, core.parked_bytes(), self.shares.parked),
+            Reason::Entries => self.is_over(reason, entries, self.shares.layers),
         })
     }
 
@@ -122,11 +131,12 @@ impl Pressure {
     /// have to wait.
     pub(super) fn look(&mut self, core: &Core, store: &LayeredStore, metrics: &Metrics, now: Instant) {
         let entries = unwritten(store);
-        let reason = self.reason_now(core, entries);
-        if reason != self.reason {
-            self.reason = reason;
+        let short = self.short_now(core, entries);
+        let reason = first(short);
+        if reason != first(self.short) {
             metrics.push_back(reason);
         }
+        self.short = short;
         self.is_on_for_jobs = entries > self.shares.layers_of_jobs();
         let most = self.shares.layers + self.shares.layers / DELIVERIES;
         self.holds_deliveries = entries > most - if self.holds_deliveries { most / SLACK } else { 0 };
@@ -146,7 +156,7 @@ impl Pressure {
     }
 
     fn is_over(&self, reason: Reason, bytes: usize, share: usize) -> bool {
-        let slack = if self.reason == Some(reason) { share / SLACK } else { 0 };
+        let slack = if self.short[reason as usize] { share / SLACK } else { 0 };
         bytes > share - slack
     }
 }
@@ -157,13 +167,20 @@ fn unwritten(store: &LayeredStore) -> usize {
     memory.young + memory.frozen
 }
 
-fn open_lanes(reason: Option<Reason>) -> usize {
-    match reason {
-        None => PUBLISHING + 1,
-        Some(Reason::Topics) => FORWARDING + 1,
-        Some(Reason::Parked) => BURYING + 1,
-        Some(Reason::Entries) => FINISHING + 1,
-    }
+/// The reason that is told where several hold.
+fn first(short: Short) -> Option<Reason> {
+    Reason::ALL.into_iter().find(|reason| short[*reason as usize])
+}
+
+/// Where several hold, what any of them keeps waiting waits.
+fn open_lanes(short: Short) -> usize {
+    let open = |reason| match reason {
+        Reason::Topics => FORWARDING + 1,
+        Reason::Parked => BURYING + 1,
+        Reason::Entries => FINISHING + 1,
+    };
+    let holding = Reason::ALL.into_iter().filter(|reason| short[*reason as usize]);
+    holding.map(open).min().unwrap_or(PUBLISHING + 1)
 }
 
 #[cfg(test)]
@@ -188,6 +205,17 @@ mod tests {
             let page = Page::Dedup(DedupPage { namespace: 0, hash, id, until: WallTime(u64::MAX) });
             store.put(&Key::of(&page, Shelf::Idle), &page);
         }
+    }
+
+    /// Rejects of what leases keep in memory are entries, each with its reason.
+    #[test]
+    fn what_waits_for_checkpoints_waits_for_them_though_topics_are_too_many() {
+        let short = |reasons: &[Reason]| Reason::ALL.map(|reason| reasons.contains(&reason));
+        assert_eq!(open_lanes(short(&[])), PUBLISHING + 1);
+        assert_eq!(open_lanes(short(&[Reason::Topics])), FORWARDING + 1);
+        assert_eq!(open_lanes(short(&[Reason::Topics, Reason::Parked])), BURYING + 1);
+        assert_eq!(open_lanes(short(&[Reason::Topics, Reason::Entries])), FINISHING + 1);
+        assert_eq!(first(short(&[Reason::Topics, Reason::Entries])), Some(Reason::Topics));
     }
 
     #[test]
