@@ -144,6 +144,11 @@ macro_rules! short_name {
                 &self.0
             }
 
+            /// The same name in a buffer of its own.
+            pub fn detach(&self) -> $name {
+                $name(Bytes::copy_from_slice(&self.0))
+            }
+
             /// Checks and takes a name.
             pub fn new(name: Bytes) -> Result<$name, BadName> {
                 check_length(&name, SHORT_NAME_MAX)?;
@@ -166,13 +171,6 @@ macro_rules! default_name {
             }
         }
     };
-}
-
-impl ExchangeName {
-    /// The same name in a buffer of its own.
-    pub fn detach(&self) -> ExchangeName {
-        ExchangeName(Bytes::copy_from_slice(&self.0))
-    }
 }
 
 name!(TopicName);

@@ -53,7 +53,7 @@ impl State {
                 self.namespaces[*namespace].groups.push(*group);
                 self.set_up(setup::of_group(name));
                 let office = OfficePage::of(*kind, self.numbers.epochs);
-                self.groups.insert(*group, Group::new(*namespace, name.clone(), *start, office));
+                self.groups.insert(*group, Group::new(*namespace, name.detach(), *start, office));
             }
             Fact::Copied { topic, group, messages, rest } => self.copied(self.slot(*topic, *group), messages, *rest),
             Fact::GroupReached { group, at, rest } => {
@@ -316,4 +316,30 @@ pub(crate) enum Place {
     Line,
     /// In the entry aside with this first sequence.
     Aside(Sequence),
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::vec;
+
+    use bytes::Bytes;
+    use millpond_types::{GroupKind, GroupName, Policy, Rules, Start};
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    /// A name that came in a frame is a part of what a connection had read, which may be megabytes.
+    #[test]
+    fn the_name_of_a_group_keeps_nothing_of_the_frame_that_it_came_in() {
+        let mut state = State::new([1, 2], Box::new(MemoryStore::default()));
+        let (policy, rules) = (Policy::default(), Rules::default());
+        state.apply(&Fact::NamespaceSet { number: 0, name: NamespaceName::default(), policy, rules, version: 1 }, 0);
+        let frame = Bytes::from(vec![b'g'; 4096]);
+        let name = GroupName::new(frame.slice(100..110)).unwrap();
+        let (start, kind) = (Start::Latest, GroupKind::Shared);
+        state.apply(&Fact::GroupCreated { group: 1, namespace: 0, name: name.clone(), start, kind }, 0);
+        assert_eq!(state.groups[1].name, name);
+        assert!(!frame.as_ptr_range().contains(&state.groups[1].name.as_bytes().as_ptr()));
+    }
 }

@@ -124,9 +124,10 @@ pub enum Clock {
 pub enum Shelf {
     /// Messages are ready, at this priority at the highest, whether or not the topic is paused.
     Ready(Priority),
-    /// Nothing is ready, and nothing but time will change that; or the start of its group has still to come to it.
+    /// Nothing is ready, or all that is waits for what is in retry or for a token of the rate, and nothing but time will change that; or
+    /// the start of its group has still to come to it.
     Idle,
-    /// Something is leased, or in retry while others are ready. Such a topic is never cold: every start loads it.
+    /// Something is leased. Such a topic is never cold: every start loads it.
     Busy,
 }
 

@@ -91,9 +91,7 @@ pub(crate) fn detached(filter: Filter) -> Filter {
 
 /// The same for a namespace and its rules, which may be kept for ever.
 pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy, rules: Rules, based_on: Option<u64>) -> Command {
-    let name = NamespaceName::try_from(name.as_str()).expect("it was a name before");
-    let rules = rules.detach();
-    Command::NamespaceSet { name, policy, rules, based_on }
+    Command::NamespaceSet { name: name.detach(), policy, rules: rules.detach(), based_on }
 }
 
 /// What is refused whatever the state is, is refused here: the core tells of no finish that asks for no confirmation, but of those

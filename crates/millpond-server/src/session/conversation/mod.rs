@@ -207,8 +207,7 @@ impl Conversation {
         match uses.join(self.number, namespace) {
             Joined::Yes => {
                 // Not as a part of the buffer that the frame came in.
-                let namespace = NamespaceName::try_from(namespace.as_str()).expect("it was a name before");
-                self.used = Some((epoch, namespace));
+                self.used = Some((epoch, namespace.detach()));
                 None
             }
             // The core says so.
