@@ -12,13 +12,18 @@
 //! segment goes, so a pass counts what it writes for each of them, and goes no further than a directory may take beyond what is
 //! alive, or two segments for each group: with less, what they need would lie mixed again.
 //!
+//! On a full disk there is less room than that, and groups that need the same messages would find none for long. Where nothing
+//! else is left to empty, a survey goes through the entries first and finds out what is needed of each segment.
+//!
 //! What lies before a checkpoint's position the checkpoint knows of, unless it has ended since. So a pass looks through the
 //! entries of the newest one, in order, and needs neither the core nor a table of who lies where. An entry that another
 //! checkpoint puts behind the place where the pass stands is missed; the next pass finds it.
 
 mod pass;
+mod survey;
 mod victims;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,7 +35,8 @@ use crate::store::LayeredStore;
 use crate::tree::TreeError;
 use crate::{ReadError, Reader};
 use pass::Pass;
-use victims::{Means, Victims};
+use survey::{Survey, Surveyed};
+use victims::Means;
 
 /// Bytes that a directory may take beyond what is alive, however little that is: segments are not worth emptying one by
 /// one, and a checkpoint's worth of them waits for the next checkpoint.
@@ -49,9 +55,17 @@ pub struct Mover {
     store: LayeredStore,
     reader: Reader,
     slack: u64,
-    pass: Option<Pass>,
-    /// Whether the pass was begun while the disk was full.
+    task: Option<Task>,
+    /// Whether the task was begun while the disk was full.
     is_short: bool,
+    /// The segments, by the position of their first batch, for which surveys have found no room on a full disk. When nothing else
+    /// is left they are looked at anew.
+    too_full: BTreeSet<u64>,
+}
+
+enum Task {
+    Survey(Survey),
+    Pass(Pass),
 }
 
 /// What a directory takes, in bytes.
@@ -78,14 +92,14 @@ pub struct Moves {
 
 impl Mover {
     pub(crate) fn new(shared: Arc<Shared>, store: LayeredStore, reader: Reader, slack: u64) -> Mover {
-        Mover { shared, store, reader, slack, pass: None, is_short: false }
+        Mover { shared, store, reader, slack, task: None, is_short: false, too_full: BTreeSet::new() }
     }
 
-    /// Looks at some entries, or reads some messages. A pass whose entries cannot be read is over, and the next step begins
-    /// another.
+    /// Looks at some entries, or reads some messages. A survey or a pass whose entries cannot be read is over, and the next step
+    /// begins another.
     pub fn step(&mut self) -> Result<Moves, TreeError> {
         self.look().inspect_err(|error| {
-            self.pass = None;
+            self.task = None;
             if let TreeError::Damaged(what) = error {
                 self.shared.damaged(self.store.tree().as_ref(), what.clone());
             }
@@ -93,20 +107,62 @@ impl Mover {
     }
 
     fn look(&mut self) -> Result<Moves, TreeError> {
-        let mut moves = Moves::default();
         let is_short = self.shared.spares.disk_full.load(Ordering::Acquire);
         if is_short && !std::mem::replace(&mut self.is_short, is_short) {
             // What it would move may be more than there is room for.
-            self.pass = None;
+            self.task = None;
         }
-        let Some(pass) = &mut self.pass else {
-            let victims = self.victims();
-            moves.rests = victims.is_empty();
-            if !moves.rests {
-                self.pass = Some(Pass::begin(victims));
+        match self.task.take() {
+            None => self.task = self.begin(),
+            Some(Task::Survey(mut survey)) => {
+                let goes_on = survey.look_on(&self.store)?;
+                self.task = if goes_on { Some(Task::Survey(survey)) } else { self.end(survey) };
             }
-            return Ok(moves);
+            Some(Task::Pass(mut pass)) => {
+                let moves = self.move_on(&mut pass)?;
+                self.task = (!moves.rests).then_some(Task::Pass(pass));
+                return Ok(moves);
+            }
+        }
+        Ok(Moves { rests: self.task.is_none(), ..Moves::default() })
+    }
+
+    fn begin(&mut self) -> Option<Task> {
+        let checkpoint = self.shared.checkpoint.load(Ordering::Acquire);
+        self.is_short = self.shared.spares.disk_full.load(Ordering::Acquire);
+        let (segments, segment_bytes) = (self.shared.segments.all(), self.shared.segment_bytes);
+        let (tree, slack) = (self.store.tree().stats().bytes, self.slack);
+        let room = if self.is_short {
+            segment_bytes / OF_RESERVE
+        } else {
+            let Space { alive, bound, .. } = Space::of(&segments, tree, slack);
+            let groups = segments.iter().map(|segment| segment.live.groups() as u64).max();
+            (bound - alive).max(2 * groups.unwrap_or(0) * segment_bytes)
         };
+        let means = Means { tree, slack, room };
+        let victims = victims::choose(&segments, checkpoint, means);
+        if !victims.is_empty() {
+            return Some(Task::Pass(Pass::begin(victims)));
+        }
+        if !self.is_short {
+            return None;
+        }
+        let doubtful = victims::doubtful(&segments, checkpoint, means, &self.too_full);
+        if doubtful.is_empty() {
+            self.too_full.clear();
+            return None;
+        }
+        Some(Task::Survey(Survey::begin(doubtful, room)))
+    }
+
+    fn end(&mut self, survey: Survey) -> Option<Task> {
+        let Surveyed { fit, too_full } = survey.end();
+        self.too_full.extend(too_full);
+        (!fit.is_empty()).then(|| Task::Pass(Pass::begin(fit)))
+    }
+
+    fn move_on(&self, pass: &mut Pass) -> Result<Moves, TreeError> {
+        let mut moves = Moves::default();
         if pass.has_found() {
             let mut bytes = 0;
             while bytes < BATCH_BYTES && moves.commands.len() < BATCH_MOVES {
@@ -121,9 +177,8 @@ impl Mover {
                     Err(error) => moves.unreadable.push(error),
                 }
             }
-        } else if !pass.look_on(&self.store)? {
-            self.pass = None;
-            moves.rests = true;
+        } else {
+            moves.rests = !pass.look_on(&self.store)?;
         }
         Ok(moves)
     }
@@ -131,21 +186,6 @@ impl Mover {
     /// What the directory takes now.
     pub fn space(&self) -> Space {
         Space::of(&self.shared.segments.all(), self.store.tree().stats().bytes, self.slack)
-    }
-
-    fn victims(&mut self) -> Victims {
-        let checkpoint = self.shared.checkpoint.load(Ordering::Acquire);
-        self.is_short = self.shared.spares.disk_full.load(Ordering::Acquire);
-        let (segments, segment_bytes) = (self.shared.segments.all(), self.shared.segment_bytes);
-        let (tree, slack) = (self.store.tree().stats().bytes, self.slack);
-        let room = if self.is_short {
-            segment_bytes / OF_RESERVE
-        } else {
-            let Space { alive, bound, .. } = Space::of(&segments, tree, slack);
-            let groups = segments.iter().map(|segment| segment.live.groups() as u64).max();
-            (bound - alive).max(2 * groups.unwrap_or(0) * segment_bytes)
-        };
-        victims::choose(&segments, checkpoint, Means { tree, slack, room })
     }
 }
 

@@ -46,6 +46,11 @@ impl Found {
         self.run.extent()
     }
 
+    /// Whether it is a dead letter, which moves by itself and not with what others need.
+    pub fn is_dead(&self) -> bool {
+        self.dead.is_some()
+    }
+
     /// To be decided by the core, with the messages as they were read.
     pub fn into_move(self, block: Bytes) -> Command {
         let Found { group, topic, id, run, dead } = self;

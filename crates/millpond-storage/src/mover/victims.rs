@@ -1,6 +1,6 @@
 //! Which segments are to be emptied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::output::Extent;
 
@@ -20,6 +20,17 @@ impl Victims {
     pub fn hold(&self, extent: Extent) -> bool {
         self.0.range(..=extent.position).next_back().is_some_and(|(_, end)| extent.position < *end)
     }
+
+    #[cfg(test)]
+    pub fn bases(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().copied()
+    }
+}
+
+impl FromIterator<(u64, u64)> for Victims {
+    fn from_iter<I: IntoIterator<Item = (u64, u64)>>(segments: I) -> Victims {
+        Victims(segments.into_iter().collect())
+    }
 }
 
 /// What there is to go by.
@@ -29,7 +40,7 @@ pub struct Means {
     pub tree: u64,
     /// Bytes that a directory may take beyond what is alive.
     pub slack: u64,
-    /// Bytes that may be written until any segment goes, as many as they are where no two groups need the same message.
+    /// Bytes that may be written until any segment goes.
     pub room: u64,
 }
 
@@ -41,9 +52,25 @@ const LITTLE: u64 = 1024;
 const WORTH: u64 = 4;
 
 /// Chooses the segments that hold the least, as many as bring a directory down to its bound, and sooner those that hold
-/// little, when they are worth it. Only what lies before a checkpoint is known to whoever looks for it. Segments that hold
-/// nothing go without that.
+/// little, when they are worth it. What they hold finds room even where no two groups need the same message. Only what lies
+/// before a checkpoint is known to whoever looks for it. Segments that hold nothing go without that.
 pub fn choose(segments: &[Segment], checkpoint: u64, means: Means) -> Victims {
+    let needed = |segment: &Segment| segment.live.sum().min(segment.bytes);
+    emptiest(segments, checkpoint, means, needed).into_iter().collect()
+}
+
+/// The same of segments that find room if all groups need the same messages of them, but for some that are known to be too full;
+/// each with the position behind it, the emptiest first.
+pub fn doubtful(segments: &[Segment], checkpoint: u64, means: Means, too_full: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+    let needed = |segment: &Segment| match too_full.contains(&segment.base) {
+        true => u64::MAX,
+        false => segment.live.most(),
+    };
+    emptiest(segments, checkpoint, means, needed)
+}
+
+/// As many segments as [`choose`] says, by what is needed of each, which is what is written once more.
+fn emptiest(segments: &[Segment], checkpoint: u64, means: Means, needed: impl Fn(&Segment) -> u64) -> Vec<(u64, u64)> {
     let Means { tree, slack, mut room } = means;
     let Space { mut total, bound, .. } = Space::of(segments, tree, slack);
     let ends = segments.iter().skip(1).map(|next| next.base);
@@ -51,13 +78,11 @@ pub fn choose(segments: &[Segment], checkpoint: u64, means: Means) -> Victims {
     let (empty, mut pinned): (Vec<_>, Vec<_>) = old.partition(|(segment, _)| segment.live.is_empty());
     let bytes = |segments: &[(&Segment, u64)]| segments.iter().map(|(segment, _)| segment.bytes).sum::<u64>();
     total -= bytes(&empty);
-    // What is written once more, at most: groups may need different messages, or the same.
-    let needed = |segment: &Segment| segment.live.sum().min(segment.bytes);
     let holds_little = |segment: &Segment| needed(segment) <= segment.bytes / LITTLE;
     pinned.sort_by_key(|(segment, _)| (!holds_little(segment), needed(segment), segment.live.most()));
     let few = pinned.partition_point(|(segment, _)| holds_little(segment));
     let is_worth_it = bytes(&pinned[..few]) > slack.max(tree) / WORTH;
-    let mut victims = Victims::default();
+    let mut chosen = Vec::new();
     for (index, (segment, end)) in pinned.into_iter().enumerate() {
         let needed = needed(segment);
         if total <= bound && !(is_worth_it && index < few) || needed > room {
@@ -66,9 +91,9 @@ pub fn choose(segments: &[Segment], checkpoint: u64, means: Means) -> Victims {
         // Where that is not enough after all, the next pass chooses others.
         total -= segment.bytes - segment.live.most();
         room -= needed;
-        victims.0.insert(segment.base, end);
+        chosen.push((segment.base, end));
     }
-    victims
+    chosen
 }
 
 #[cfg(test)]
@@ -144,6 +169,20 @@ mod tests {
         let bases = |room| chosen(room).0.into_keys().collect::<Vec<_>>();
         assert_eq!([bases(69), bases(68)], [vec![0, 100, 200, 300], vec![0, 100, 300]]);
         assert_eq!([bases(38), bases(18), bases(4)], [vec![100, 300], vec![300], vec![]]);
+    }
+
+    #[test]
+    fn what_groups_may_share_is_doubtful_but_not_what_is_known_to_be_too_full() {
+        let mut segments = segments(&[10, 4, 20, 5, 50]);
+        segments.iter_mut().take(3).for_each(|segment| segment.live.add(1, 10));
+        let means = |room| Means { tree: 0, slack: 0, room };
+        let doubtful = |room, too_full: &[u64]| {
+            let too_full = too_full.iter().copied().collect();
+            let chosen = super::doubtful(&segments, 500, means(room), &too_full);
+            chosen.into_iter().map(|(base, _)| base).collect::<Vec<_>>()
+        };
+        assert_eq!([doubtful(25, &[]), doubtful(24, &[])], [vec![300, 0, 100], vec![300, 0]]);
+        assert_eq!([doubtful(25, &[300]), doubtful(25, &[300, 0, 100, 200])], [vec![0, 100], vec![]]);
     }
 
     #[test]
