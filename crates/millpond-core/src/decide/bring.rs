@@ -11,7 +11,7 @@ use millpond_types::{
 };
 
 use crate::Core;
-use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, Route, TopicRef, Which};
+use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, PublishRun, Route, TopicRef, Which};
 use crate::decide::dedup::LookedUp;
 use crate::decide::overflow::Dropping;
 use crate::fact::NamespaceNumber;
@@ -59,12 +59,13 @@ impl Core {
         }
         self.looked_up = looked_up;
         self.dropping = Dropping::default();
-        let policies = &self.state.namespaces[namespace].policies;
-        let mut coming: BTreeMap<&TopicName, u64> = BTreeMap::new();
-        for run in publish.runs.iter().filter(|run| may_end_others(policies.of_name(&run.topic))) {
-            *coming.entry(&run.topic).or_default() += u64::from(run.count);
+        let mut coming = self.coming(namespace, publish.runs.iter().map(|run| (run, run.count)));
+        self.dropping.ends = self.ends_in_all(namespace, &coming);
+        if self.dropping.ends > PUBLISH_DROPS_MAX && wants.is_empty() {
+            // Duplicates are looked for where it matters.
+            coming = self.coming(namespace, self.looked_up.storable(&publish.runs));
+            self.dropping.ends = self.ends_in_all(namespace, &coming);
         }
-        self.dropping.ends = coming.iter().map(|(topic, coming)| self.ends_in_all(namespace, topic, *coming)).sum();
         if self.dropping.ends > PUBLISH_DROPS_MAX {
             return wants;
         }
@@ -74,8 +75,26 @@ impl Core {
         wants
     }
 
-    /// How many messages of a topic that is full may end because so many come to it.
-    fn ends_in_all(&self, namespace: NamespaceNumber, topic: &TopicName, coming: u64) -> u64 {
+    /// How many messages come to each topic in which they may end others, if so many of each run do.
+    fn coming<'a>(
+        &self,
+        namespace: NamespaceNumber,
+        runs: impl Iterator<Item = (&'a PublishRun, u32)>,
+    ) -> BTreeMap<&'a TopicName, u64> {
+        let policies = &self.state.namespaces[namespace].policies;
+        let mut coming: BTreeMap<&TopicName, u64> = BTreeMap::new();
+        for (run, count) in runs.filter(|(run, _)| may_end_others(policies.of_name(&run.topic))) {
+            *coming.entry(&run.topic).or_default() += u64::from(count);
+        }
+        coming
+    }
+
+    /// How many messages of topics that are full may end because so many come to each.
+    fn ends_in_all(&self, namespace: NamespaceNumber, coming: &BTreeMap<&TopicName, u64>) -> u64 {
+        coming.iter().map(|(topic, coming)| self.ends_of(namespace, topic, *coming)).sum()
+    }
+
+    fn ends_of(&self, namespace: NamespaceNumber, topic: &TopicName, coming: u64) -> u64 {
         let namespace = &self.state.namespaces[namespace];
         let Some(limit) = dropping(namespace.policies.of_name(topic)) else { return 0 };
         let slots = namespace.groups.iter().filter_map(|group| self.state.topics.find(*group, topic));

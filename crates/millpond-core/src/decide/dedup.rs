@@ -3,8 +3,10 @@
 use alloc::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashSet;
-use millpond_types::{MessageId, MessageState};
+use millpond_types::{MessageId, MessageState, TopicName};
 
+use crate::command::PublishRun;
+use crate::fact::DedupMark;
 use crate::state::hash::FixedState;
 
 /// What is known of the dedup ids of a publish, in order.
@@ -48,6 +50,22 @@ impl LookedUp {
         let mut new: HashSet<u128, FixedState> = HashSet::default();
         let is_known = |(seen, hash): &(&Option<_>, u128)| seen.is_some() || !new.insert(*hash);
         self.seen.iter().zip(hashes).filter(is_known).count()
+    }
+
+    /// How many messages of each run of the publish may be stored: not those that are too large or were seen before, and of those
+    /// with one dedup id in one topic a single one, whichever finds room.
+    pub(super) fn storable<'a>(&self, runs: &'a [PublishRun]) -> impl Iterator<Item = (&'a PublishRun, u32)> {
+        let mut seen = self.seen.iter();
+        let mut new: HashSet<(&TopicName, u128), FixedState> = HashSet::default();
+        runs.iter().map(move |run| {
+            let mut large = run.too_large.iter().map(|large| large.index).peekable();
+            let is_known = |(mark, seen): &(&DedupMark, &Option<_>)| {
+                while large.next_if(|index| *index < mark.index).is_some() {}
+                large.peek() != Some(&mark.index) && (seen.is_some() || !new.insert((&run.topic, mark.hash)))
+            };
+            let known = run.dedup.iter().zip(seen.by_ref()).filter(is_known).count();
+            (run, run.count - (run.too_large.len() + known) as u32)
+        })
     }
 
     /// What the next dedup id of the publish is.

@@ -210,3 +210,35 @@ fn what_a_publish_ends_of_full_topics_is_bounded() {
     assert_eq!(refusal(&say(&mut shell, &publish("u", most / 2))), None);
     assert_eq!(refusal(&say(&mut shell, &publish("u", 10 * limit))), None);
 }
+
+/// What is not stored ends nothing: what was seen before, what comes twice, and what is too large.
+#[test]
+fn what_a_publish_does_not_store_ends_nothing_of_full_topics() {
+    let mut shell = Shell::new();
+    answers(&mut shell, (1..GROUPS_MAX).map(|at| asked(&format!("group g{at}"))).collect());
+    let limit = 3000;
+    say(&mut shell, &format!("namespace default max_waiting={limit} overflow=drop_oldest"));
+    let most = PUBLISH_DROPS_MAX as usize / GROUPS_MAX;
+    let ids =
+        |name: &str, count: usize| (0..count).map(|at| format!("{name}#{name}{at}")).collect::<Vec<_>>().join(" ");
+    let seen = ids("s", most + 1);
+    assert_eq!(refusal(&say(&mut shell, &format!("publish t {seen}"))), None, "none waits that would end");
+    assert_eq!(refusal(&say(&mut shell, &format!("publish t m*{}", limit - most - 1))), None);
+    let mut count = |text: &str| {
+        let told = say(&mut shell, text);
+        assert_eq!(refusal(&told), None);
+        let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
+        let of = |is: fn(&PublishOutcome) -> bool| {
+            outcomes.iter().filter(|of| is(&of.outcome)).map(|of| of.count).sum::<u32>()
+        };
+        let queued = of(|outcome| matches!(outcome, PublishOutcome::Queued { .. }));
+        (queued as usize, of(|outcome| matches!(outcome, PublishOutcome::Duplicate { .. })) as usize)
+    };
+    assert_eq!(count(&format!("publish t {seen}")), (0, most + 1));
+    // Beside as many as may be stored, of which some come twice, one of these too large at first.
+    let new = ids("n", most);
+    assert_eq!(count(&format!("publish t s#s0 large#n0 {new} n#n1 large body_max=4")), (most, 2));
+    let new = ids("o", most + 1);
+    let told = say(&mut shell, &format!("publish t s#s0 {new}"));
+    assert!(matches!(refusal(&told), Some((Code::LimitExceeded, why)) if why.contains("may end 65600")), "{told:?}");
+}
