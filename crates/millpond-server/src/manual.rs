@@ -265,10 +265,17 @@ impl Edge {
 
     /// The bytes that it has to say, `most` at most.
     pub fn say(&mut self, most: usize, now: Instant) -> Result<Vec<u8>, Closed> {
-        let said = match self.connection.say(now) {
-            Ok(bytes) => bytes[..bytes.len().min(most)].to_vec(),
-            Err(close) => return Err(Closed { code: close.code, last: self.connection.close(&close) }),
-        };
+        loop {
+            if let Err(close) = self.connection.say(now) {
+                return Err(Closed { code: close.code, last: self.connection.close(&close) });
+            }
+            // Of many outputs none may have become bytes.
+            if !self.connection.unwritten().is_empty() || !self.connection.has_more_to_say() {
+                break;
+            }
+        }
+        let bytes = self.connection.unwritten();
+        let said = bytes[..bytes.len().min(most)].to_vec();
         if !said.is_empty() {
             self.connection.wrote(said.len(), now);
         }

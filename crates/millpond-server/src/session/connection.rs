@@ -102,11 +102,16 @@ impl Connection {
         self.has_frames && self.conversation.lanes[FINISHING].is_empty() && !self.conversation.is_behind()
     }
 
-    /// Turns outputs into bytes, and gives the next that are to be written.
+    /// Turns outputs into bytes, as many as may be at a time, and gives the next that are to be written.
     pub(crate) fn say(&mut self, now: Instant) -> Result<&[u8], Close> {
         self.conversation.pump()?;
         self.toll.charge(self.conversation.take_wrong_receipts(), now);
         Ok(self.unwritten())
+    }
+
+    /// Whether there may be more outputs that become bytes, and nothing is waited for.
+    pub(crate) fn has_more_to_say(&self) -> bool {
+        self.conversation.has_more_to_say()
     }
 
     /// The next bytes that are to be written, as far as they are there.

@@ -180,8 +180,15 @@ impl Socket {
         self.has_more_to_say = false;
         let (now, mut moved, most) = (Instant::now(), 0, self.effort.length().bytes);
         loop {
-            let bytes = self.connection.say(now)?;
+            if !self.has_more_to_say {
+                self.connection.say(now)?;
+                self.has_more_to_say = self.connection.has_more_to_say();
+            }
+            let bytes = self.connection.unwritten();
             if bytes.is_empty() {
+                if self.has_more_to_say {
+                    self.effort.said_much();
+                }
                 return Ok(());
             }
             if moved >= most {
@@ -196,6 +203,7 @@ impl Socket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.connection.compact();
+                    self.has_more_to_say = false;
                     return Ok(());
                 }
                 Err(_) => return Err(End::Gone),

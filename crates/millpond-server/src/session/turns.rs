@@ -121,6 +121,11 @@ impl Effort {
         self.moved(frames * FRAME);
     }
 
+    /// As many outputs became bytes as may in a turn, however few the bytes are.
+    pub(crate) fn said_much(&mut self) {
+        self.moved(Length::WHOLE.bytes);
+    }
+
     /// Something comes: those who flood take note of it if it is from somebody who asks for little.
     pub(crate) fn called(&mut self, turns: &Turns, now: Instant) {
         let since = now.saturating_duration_since(self.counted);

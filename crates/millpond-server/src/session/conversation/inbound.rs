@@ -312,7 +312,7 @@ impl Conversation {
         if self.ask(correlation, Kind::SessionEnd { nth }, Command::SessionEnd(id)) {
             self.session = None;
             self.consumers.clear();
-            self.ending.push((nth, id));
+            self.ending.push(nth, id);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! comes; deliveries keep the order in which the core decided them. How bytes and commands travel is left to
 //! [`super::connection`].
 
+mod ending;
 mod inbound;
 mod lengthy;
 mod outbound;
@@ -30,6 +31,7 @@ use crate::bodies::Reading;
 use crate::update_queue::Place;
 use crate::writer::{BURYING, FINISHING, FORWARDING, LANES, Request};
 
+use ending::Ending;
 use lengthy::Lengthy;
 pub(crate) use outbound::Telling;
 use sending::Sending;
@@ -49,7 +51,7 @@ pub(crate) struct Conversation {
     session: Option<Session>,
     /// The sessions that it has ended, until that is answered. The core may not have heard of it, and others may take them
     /// over until then.
-    ending: Vec<(u32, SessionId)>,
+    ending: Ending,
     /// Begins of sessions that are not answered, which may be several: their numbers, ids and resumption times.
     begins: VecDeque<(u32, SessionId, Millis)>,
     /// How many sessions and consumers have begun: what answers come late is known by it.
@@ -64,6 +66,8 @@ pub(crate) struct Conversation {
     reading: Option<Reading>,
     /// Room for what is read and written.
     pub(crate) sending: Sending,
+    /// Whether there may be outputs that could become bytes at once, and were too many to do so together with others.
+    has_more_to_say: bool,
     draining: bool,
     /// Requests that are answered at length.
     pub(crate) lengthy: Lengthy,
@@ -110,7 +114,7 @@ impl Conversation {
             goodbye: Some(goodbye),
             open: OpenRequests::default(),
             session: None,
-            ending: Vec::new(),
+            ending: Ending::default(),
             begins: VecDeque::new(),
             begun: 0,
             consumers: Vec::new(),
@@ -118,6 +122,7 @@ impl Conversation {
             credit: PublishCredit::default(),
             backlog: VecDeque::new(),
             reading: None,
+            has_more_to_say: false,
             draining: false,
             lanes: Default::default(),
             publishing: 0,
@@ -141,6 +146,11 @@ impl Conversation {
             && self.at_once.is_empty()
             && self.out.is_empty()
             && self.lanes.iter().all(VecDeque::is_empty)
+    }
+
+    /// Whether outputs were too many to become bytes together, so that the rest is not waited for.
+    pub(crate) fn has_more_to_say(&self) -> bool {
+        self.has_more_to_say
     }
 
     /// Whether the connection was asked to end. It takes no more frames then.
@@ -181,7 +191,7 @@ impl Conversation {
 
     /// The sessions that it has begun and that are not over.
     fn sessions(&self) -> impl Iterator<Item = SessionId> {
-        self.session.iter().map(|session| session.id).chain(self.ending.iter().map(|(_, id)| *id))
+        self.session.iter().map(|session| session.id).chain(self.ending.ids())
     }
 
     /// So many bytes of the frames that wait were written.

@@ -16,9 +16,13 @@ use crate::session::credit::{Grant, NOTHING};
 use crate::session::open::{Kind, Open};
 use crate::session::outbox::{Close, Out};
 use crate::session::room::SMALL;
+use crate::session::turns::Length;
 
 /// Bytes that wait to be written, above which outputs stay what they are.
 const OUT_ENOUGH: usize = 256 * 1024;
+/// Outputs that become bytes at a time, as many as frames are taken in: small ones take a megabyte of the outbox and hardly any of
+/// the bytes.
+const OUTPUTS_MAX: usize = Length::WHOLE.frames;
 /// Weight of answers that are not bytes yet, above which no more requests are read, however few others have.
 const UNREAD_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of answers that were given at once and do not wait to be written yet, above which no more frames are taken in: a
@@ -28,8 +32,8 @@ const AT_ONCE_ENOUGH: usize = 1024;
 const RUN_ENVELOPE: usize = 128;
 
 impl Conversation {
-    /// Turns outputs into bytes while there is room for them. What there is none for stays in the outbox, which is
-    /// bounded. An error closes the connection.
+    /// Turns outputs into bytes while there is room for them, and no more than may be at a time. The others stay in the outbox, which
+    /// is bounded. An error closes the connection.
     pub(crate) fn pump(&mut self) -> Result<(), Close> {
         let at_once = self.at_once.len();
         // So few need no room where nothing else waits.
@@ -37,10 +41,17 @@ impl Conversation {
         if at_once > 0 && (self.out.is_empty() || out < OUT_ENOUGH && self.sending.admits(out, at_once)) {
             self.out.bytes().extend(std::mem::take(&mut self.at_once));
         }
+        let mut turned = 0;
+        self.has_more_to_say = false;
         while self.has_room() && self.reading.is_none() {
             if self.backlog.is_empty() && !self.collect() {
                 break;
             }
+            if turned == OUTPUTS_MAX {
+                self.has_more_to_say = true;
+                break;
+            }
+            turned += 1;
             let bytes = self.backlog.front().expect("it was just filled").bytes();
             if !self.sending.admits(self.out.total(), bytes) {
                 break;
@@ -186,9 +197,8 @@ impl Conversation {
 
     /// The end of a session is answered. It may have been begun again since.
     fn session_ended(&mut self, nth: u32) {
-        let at = self.ending.iter().position(|(of, _)| *of == nth).expect("an end is answered once");
-        let (_, id) = self.ending.remove(at);
-        if self.sessions().all(|other| other != id) {
+        let (id, ends_again) = self.ending.answered(nth);
+        if !ends_again && self.session.as_ref().is_none_or(|session| session.id != id) {
             self.shared.registry.release_session(id, self.number);
         }
     }

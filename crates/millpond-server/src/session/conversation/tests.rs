@@ -7,6 +7,8 @@ use crate::broker::{Broker, BrokerOptions};
 use crate::session::open::NAMES_MAX;
 use crate::writer::{BURYING, FINISHING, PUBLISHING};
 
+mod many;
+
 /// A conversation with a broker that runs, whose commands go nowhere unless a test sends them.
 struct Rig {
     conversation: Conversation,
