@@ -4,10 +4,6 @@ use super::*;
 use crate::session::open::OPEN_MAX;
 use crate::session::turns::Length;
 
-/// How long the ends of all sessions take that a connection may have open, with much time to spare: where each looked at all of
-/// the others, they took several times as long.
-const PROMPT: Duration = Duration::from_secs(1);
-
 /// Puts answers in that the client has not taken.
 fn answer(rig: &Rig, replies: Vec<(u32, Reply)>) {
     rig.conversation.outbox.decided(replies.iter().map(|(index, reply)| (*index, reply)));
@@ -15,7 +11,7 @@ fn answer(rig: &Rig, replies: Vec<(u32, Reply)>) {
 }
 
 #[test]
-fn the_end_of_a_session_takes_no_longer_where_very_many_have_ended() {
+fn as_many_sessions_may_end_as_requests_may_be_open() {
     let mut rig = Rig::new();
     let mut replies = Vec::new();
     for pair in 0..OPEN_MAX as u32 / 2 {
@@ -26,16 +22,12 @@ fn the_end_of_a_session_takes_no_longer_where_very_many_have_ended() {
         replies.push((2 * pair + 1, Reply::Done));
     }
     answer(&rig, replies);
-    let mut took = Duration::ZERO;
     loop {
-        let begin = Instant::now();
         rig.conversation.pump().unwrap();
-        took += begin.elapsed();
         if rig.conversation.out.take().is_empty() {
             break;
         }
     }
-    assert!(took < PROMPT, "{took:?}");
     let registry = &rig.broker.shared().registry;
     assert!((0..OPEN_MAX as u64).all(|id| !registry.has(SessionId(id))), "all are over");
     rig.end();
