@@ -187,7 +187,7 @@ impl Appender {
             || young.changes + core.changed() >= self.checkpoint_entries / share
             || young.bytes >= self.young_bytes
             // On a full disk a checkpoint is the only way to get a segment back.
-            || behind > 0 && self.disk_full() && self.shared.segments.any_dead()
+            || behind > 0 && self.disk_full() && self.shared.segments.any_dead(self.checkpointed)
     }
 
     /// When a checkpoint is due on a journal that rests, though it has nothing to say but the time: so much of what the last ones

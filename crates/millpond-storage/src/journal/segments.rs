@@ -144,7 +144,8 @@ impl Segments {
     /// Takes out the segments that lie wholly before a position and hold nothing live. The last always stays.
     pub fn take_dead(&self, before: u64) -> Vec<Segment> {
         let mut inner = self.write();
-        let dead = inner.dead().filter(|(_, end)| *end <= before).map(|(base, _)| base).collect::<Vec<_>>();
+        let is_dead = |(base, end): &(u64, u64)| *end <= before && !inner.unread.contains_key(base);
+        let dead = inner.empty().filter(is_dead).map(|(base, _)| base).collect::<Vec<_>>();
         dead.into_iter().filter_map(|base| inner.by_base.remove(&base)).collect()
     }
 
@@ -156,9 +157,10 @@ impl Segments {
         });
     }
 
-    /// Whether a checkpoint at the end of the journal would let a segment go.
-    pub fn any_dead(&self) -> bool {
-        self.read().dead().next().is_some()
+    /// Whether a checkpoint at the end of the journal would let a segment go that another one at this position does not, at once or as
+    /// soon as it has stayed for its time.
+    pub fn any_dead(&self, checkpoint: u64) -> bool {
+        self.read().empty().any(|(_, end)| end > checkpoint)
     }
 
     /// Where the segment begins that a position would lie in.
@@ -190,12 +192,11 @@ impl Inner {
         self.by_base.range(..=position).next_back().map(|(base, _)| *base)
     }
 
-    /// Base and (at the latest) end of each segment but the last that holds nothing that is live or still to be read.
-    fn dead(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// Base and (at the latest) end of each segment but the last that holds nothing live.
+    fn empty(&self) -> impl Iterator<Item = (u64, u64)> {
         let ends = self.by_base.keys().skip(1);
-        let is_dead = |segment: &Segment| segment.live.is_empty() && !self.unread.contains_key(&segment.base);
-        let dead = self.by_base.values().zip(ends).filter(move |(segment, _)| is_dead(segment));
-        dead.map(|(segment, end)| (segment.base, *end))
+        let empty = self.by_base.values().zip(ends).filter(|(segment, _)| segment.live.is_empty());
+        empty.map(|(segment, end)| (segment.base, *end))
     }
 
     fn note(&mut self) {

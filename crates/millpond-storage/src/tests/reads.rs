@@ -5,13 +5,13 @@ use std::sync::Arc;
 use millpond_core::command::{Command, Finish, FinishVerb, ReceiptRun, Receive};
 use millpond_core::output::{Extent, Output, Reply};
 use millpond_core::{Core, Now};
-use millpond_types::{RunTime, WallTime};
+use millpond_types::{GroupKind, GroupName, NamespaceName, RunTime, Start, WallTime};
 
 use super::calls::{self, receive, turn};
 use super::workload::{self, Workload, checkpoint};
 use crate::journal::read::close_together;
 use crate::twin::{SECTOR, TwinDisk};
-use crate::{OpenOptions, Opened, open};
+use crate::{Mark, OpenOptions, Opened, open};
 
 /// Publishes a message to each topic of each tenant and drains them, `take` at a time, with so much memory for topics; how many
 /// rows of the tree that reads for each message.
@@ -151,4 +151,41 @@ fn what_was_delivered_at_most_once_can_be_read_when_it_is_told() {
         while opened.housekeeper.step().unwrap() {}
     }
     assert!(segments() < before / 2);
+}
+
+/// Its segments stay for a moment, and perhaps nothing more happens that a checkpoint could come from.
+#[test]
+fn what_was_delivered_at_most_once_gives_a_full_disk_its_room_back() {
+    let mut work = Workload::new(TwinDisk::new(SECTOR), 1);
+    let mut opened = work.open().unwrap();
+    work.checkpoint(&mut opened);
+    let publish = |work: &mut Workload, opened: &mut Opened| {
+        work.turn(opened, calls::publish(vec![calls::run("t", &[], [&[7; 1000][..]])])).unwrap();
+        while opened.housekeeper.step().unwrap() {}
+    };
+    // A segment and a little more.
+    (0..20).for_each(|_| publish(&mut work, &mut opened));
+    work.disk.set_capacity(Some(work.disk.used()));
+    while !opened.appender.disk_full() {
+        publish(&mut work, &mut opened);
+    }
+    assert!(!opened.appender.checkpoint_due(&opened.core, false), "all of it is live");
+    let Command::Receive(receive) = receive(1000) else { unreachable!("it is one") };
+    work.turn(&mut opened, Command::Receive(Receive { at_most_once: true, ..receive })).unwrap();
+    work.mark(&mut opened, Mark::Idle).unwrap();
+    while opened.housekeeper.step().unwrap() {}
+    assert!(opened.appender.disk_full());
+    assert!(opened.appender.checkpoint_due(&opened.core, false), "what is to be read stays no longer than its time");
+    work.checkpoint(&mut opened);
+    // Another would let nothing more go.
+    let (namespace, name) = (NamespaceName::default(), GroupName::try_from("other").unwrap());
+    let group = Command::GroupCreate { namespace, name, start: Start::Latest, kind: GroupKind::Shared };
+    work.turn(&mut opened, group).unwrap();
+    assert!(opened.appender.disk_full() && !opened.appender.checkpoint_due(&opened.core, false));
+    for _ in 0..5 {
+        assert!(opened.appender.disk_full());
+        opened.housekeeper.second_passed();
+        while opened.housekeeper.step().unwrap() {}
+    }
+    assert!(!opened.appender.disk_full());
 }
