@@ -2,8 +2,8 @@
 //!
 //! The journal ends where no valid batch follows. Whether that end is in order is decided by what is *known durable*:
 //! the checkpoint's position, the base of the last segment, and what the header of any valid batch vouches for, be it
-//! before the end or behind it. An end before a position that is known durable is damage, and nothing is changed;
-//! any other is the torn tail of writes that were never confirmed, and is written over.
+//! before the end or behind it. An end before a position that is known durable is damage, and no batch is changed, though
+//! checkpoints that were made on the way stay; any other is the torn tail of writes that were never confirmed, and is written over.
 
 mod ends;
 mod parts;
