@@ -147,12 +147,16 @@ impl World {
         Ok(())
     }
 
-    /// The hash of the history and of every byte on the disk, if it was to be kept.
+    /// The hash of the history and of every byte on the disk, the checkpoint's among them, if it was to be kept.
     pub fn hash(&mut self) -> Option<u64> {
         self.tape.hash()?;
         for (name, bytes) in self.disk.snapshot() {
             self.tape.bytes(name.as_bytes());
             self.tape.bytes(&bytes);
+        }
+        for (key, value) in self.disk.tree_entries() {
+            self.tape.bytes(&key);
+            self.tape.bytes(&value);
         }
         self.tape.hash()
     }
@@ -378,5 +382,26 @@ impl World {
         while self.exchange()? | self.write()? | self.commit()? | self.fetch()? {}
         while self.keep_house()? {}
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_storage::Disk;
+    use millpond_storage::tree::{CommitHead, TreeOptions};
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_checkpoint_alone_is_among_the_bytes_that_are_compared() {
+        let hash = |value: &[u8]| {
+            let mut world = World::new(1, Options::default());
+            let tree = world.disk.tree(TreeOptions::default()).expect("a disk in order");
+            let mut entries = [(&b"key"[..], Some(value))].into_iter();
+            tree.commit(&CommitHead::default(), &mut entries).expect("a disk in order");
+            world.hash().expect("it is kept")
+        };
+        assert_eq!(hash(b"one"), hash(b"one"));
+        assert_ne!(hash(b"one"), hash(b"another"));
     }
 }

@@ -23,6 +23,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::Bytes;
+
 use crate::disk::{DirectoryLock, Disk, DiskFile, LockError, Preallocate};
 use crate::sync::lock;
 use crate::tree::{MemoryTree, Tree, TreeError, TreeOptions};
@@ -237,6 +239,11 @@ impl TwinDisk {
     pub fn bytes(&self, name: &str) -> Vec<u8> {
         let state = lock(&self.state);
         state.files[state.names[name]].written.clone()
+    }
+
+    /// All that the tree holds, for comparing runs.
+    pub fn tree_entries(&self) -> BTreeMap<Bytes, Bytes> {
+        lock(&self.state).tree.entries()
     }
 
     /// All files' names and bytes, for comparing runs.

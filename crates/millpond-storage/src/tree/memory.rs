@@ -51,9 +51,14 @@ impl MemoryTree {
         state.plan = Some((state.operations + after, fault));
     }
 
+    /// All that it holds, its head as well.
+    pub fn entries(&self) -> BTreeMap<Bytes, Bytes> {
+        lock(&self.0).entries.clone()
+    }
+
     /// Another tree that holds the same.
     pub fn copy(&self) -> MemoryTree {
-        let entries = lock(&self.0).entries.clone();
+        let entries = self.entries();
         MemoryTree(Arc::new(Mutex::new(State { entries, ..State::default() })))
     }
 
