@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millpond_core::{Core, WATCH_EVERY};
-use millpond_storage::twin::{Fault, TwinDisk, Wreck};
+use millpond_storage::twin::{Fault, Parts, TwinDisk, Wreck};
 use millpond_storage::{Disk, OpenError, Recovery, open};
 
 use crate::audit::audit;
@@ -158,6 +158,8 @@ impl World {
 
     fn cut(&mut self, loss: Loss) {
         self.planned = None;
+        let Parts { failed, cut } = self.disk.take_parts();
+        self.sights.saw_many("writes that failed in part", failed);
         match loss {
             Loss::Power => {
                 let written = self.disk.snapshot();
@@ -166,7 +168,10 @@ impl World {
                 self.sights.saw_many("writes that went astray", misdirected);
                 self.sights.saw_many("writes with a bit flipped", flipped);
             }
-            Loss::Process | Loss::Nothing => self.disk.kill(),
+            Loss::Process | Loss::Nothing => {
+                self.sights.saw_many("writes that a kill left in part", cut);
+                self.disk.kill();
+            }
         }
     }
 

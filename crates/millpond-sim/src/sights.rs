@@ -221,7 +221,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 48] = [
+pub const HAPPENED: [&str; 51] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
@@ -254,6 +254,8 @@ pub const HAPPENED: [&str; 48] = [
     "the disk did nothing",
     "writes that went astray",
     "writes with a bit flipped",
+    "writes that failed in part",
+    "writes that a kill left in part",
     "names that a power cut took",
     "sectors lost",
     "sectors torn",
@@ -265,6 +267,7 @@ pub const HAPPENED: [&str; 48] = [
     "reads that failed in a start",
     "the clock was set ahead",
     "the clock was set back",
+    "the clock was set back far",
     "frames held back on their way",
     "frames held back on their way to a client",
     "bytes that came one by one",

@@ -35,6 +35,11 @@ use crate::wires::{self, Wires};
 /// Steps of a life in which next to nothing happens, at most: those where one message stands for all that come.
 const STEPS_MAX: u64 = 8 * STEPS;
 
+/// How far the clock is set back, in milliseconds: seconds mostly, and hours once in so many times.
+const BACK_MAX: u64 = 20_000;
+const FAR_BACK_MAX: u64 = 3 * 60 * 60 * 1000;
+const FAR_BACK: u64 = 8;
+
 /// Reads of the tree between two that fail, about, on a disk that is bad, and steps of the mover. The first end the broker.
 const TREE_READS_FAIL: u64 = 200;
 const MOVES_FAIL: u64 = 10;
@@ -213,8 +218,13 @@ impl World {
                 self.sights.saw("the clock was set ahead");
             }
             _ => {
-                self.clock.set_back(time.between(1, 20_000));
-                self.sights.saw("the clock was set back");
+                let is_far = time.one_in(FAR_BACK);
+                self.clock.set_back(if is_far {
+                    time.between(BACK_MAX, FAR_BACK_MAX)
+                } else {
+                    time.between(1, BACK_MAX)
+                });
+                self.sights.saw(if is_far { "the clock was set back far" } else { "the clock was set back" });
             }
         }
     }

@@ -52,9 +52,19 @@ pub enum Fault {
     /// The power fails: the operation may have been carried out in any part, and every later one fails.
     /// [`TwinDisk::crash`] brings the disk back.
     PowerCut,
-    /// The operation fails with EIO, having done nothing that lasts. What a failed sync should have synced still reads as
-    /// written, and no later sync makes it durable unless it is written again: so Linux does it.
+    /// The operation fails with EIO, having done nothing that lasts; a write may have got to any part of it. What a failed sync
+    /// should have synced still reads as written, and no later sync makes it durable unless it is written again: so Linux does
+    /// it.
     Error,
+}
+
+/// Writes of which a part is there, and not the whole.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// How many failed.
+    pub failed: u64,
+    /// In how many the power was cut. Where the process alone was lost after all, nothing else is missing.
+    pub cut: u64,
 }
 
 struct State {
@@ -72,6 +82,7 @@ struct State {
     /// The read that fails.
     read_plan: Option<u64>,
     cut: bool,
+    parts: Parts,
     capacity: Option<u64>,
     tree: MemoryTree,
     /// Grows with each crash and kill: what was reached before is no good any more.
@@ -102,6 +113,7 @@ impl TwinDisk {
             reads: 0,
             read_plan: None,
             cut: false,
+            parts: Parts::default(),
             capacity: None,
             tree: MemoryTree::default(),
             power: 0,
@@ -241,6 +253,11 @@ impl TwinDisk {
         state.files[state.names[name]].written.clone()
     }
 
+    /// The writes of which a part is there since somebody asked last.
+    pub fn take_parts(&self) -> Parts {
+        std::mem::take(&mut lock(&self.state).parts)
+    }
+
     /// All that the tree holds, for comparing runs.
     pub fn tree_entries(&self) -> BTreeMap<Bytes, Bytes> {
         lock(&self.state).tree.entries()
@@ -300,6 +317,16 @@ impl State {
         let now = self.reads;
         self.reads += 1;
         if self.read_plan == Some(now) { Err(failed()) } else { Ok(()) }
+    }
+
+    /// The part of a write that is there although it did not come to its end: now and then nothing, or all of it.
+    fn part_of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut seed = Seed::new(self.operations);
+        match seed.below(4) {
+            0 => &[],
+            1 => bytes,
+            _ => &bytes[..seed.below(bytes.len() as u64 + 1) as usize],
+        }
     }
 
     fn named(&self, name: &str) -> io::Result<FileNumber> {
@@ -453,12 +480,20 @@ impl TwinFile {
 
 impl DiskFile for TwinFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.operate(|state| {
-            state.grow(self.file, offset + bytes.len() as u64)?;
-            let sector = state.sector;
-            state.files[self.file].write(offset as usize, bytes, sector);
-            Ok(())
-        })
+        let mut state = self.reach()?;
+        let counted = state.count();
+        let part = if matches!(counted, Ok(None)) { bytes } else { state.part_of(bytes) };
+        if part.is_empty() && !bytes.is_empty() {
+            return done(counted?);
+        }
+        state.grow(self.file, offset + part.len() as u64)?;
+        let sector = state.sector;
+        state.files[self.file].write(offset as usize, part, sector);
+        if part.len() < bytes.len() {
+            let parts = &mut state.parts;
+            *(if counted.is_err() { &mut parts.failed } else { &mut parts.cut }) += 1;
+        }
+        done(counted?)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

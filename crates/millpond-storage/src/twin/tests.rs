@@ -112,6 +112,31 @@ fn faults_come_where_they_were_planned() {
 }
 
 #[test]
+fn a_write_that_does_not_come_to_its_end_leaves_any_part_of_it() {
+    for fault in [Fault::Error, Fault::PowerCut] {
+        let mut lengths = std::collections::BTreeSet::new();
+        let mut parts = 0;
+        for before in 0..200 {
+            let disk = TwinDisk::new(SMALL_SECTOR);
+            let file = disk.create("a").unwrap();
+            (0..before).for_each(|_| file.write_at(0, &[1; 100]).unwrap());
+            disk.plan(0, fault);
+            file.write_at(100, &[2; 1000]).unwrap_err();
+            disk.kill();
+            let bytes = disk.bytes("a");
+            let length = bytes.iter().filter(|byte| **byte == 2).count();
+            assert!(bytes.iter().skip(100).all(|byte| *byte == 2), "it is the first part");
+            lengths.insert(length);
+            let taken = disk.take_parts();
+            assert_eq!((taken.failed + taken.cut) as usize, usize::from((1..1000).contains(&length)));
+            parts += if fault == Fault::Error { taken.failed } else { taken.cut };
+        }
+        assert!(lengths.contains(&0) && lengths.contains(&1000) && lengths.len() > 50, "{fault:?}: {lengths:?}");
+        assert!(parts > 50, "{fault:?}: {parts}");
+    }
+}
+
+#[test]
 fn a_read_fails_where_it_was_planned_and_changes_nothing() {
     let disk = TwinDisk::new(SECTOR);
     let file = disk.create("a").unwrap();
