@@ -27,6 +27,13 @@ impl Core {
         self.state.residents.set_brought(bytes / BROUGHT_SHARE);
     }
 
+    /// Sets how many bytes topics may take that are leased from where the room is less. What many clients do in a usual room, a
+    /// few do in a small one: for tests, which have few.
+    pub fn set_leases_room(&mut self, bytes: usize) {
+        self.state.residents.leases_min = bytes;
+        self.state.leased.has_eased = true;
+    }
+
     /// Sets how many producer sessions may stay in memory.
     pub fn set_producers_resident(&mut self, sessions: usize) {
         self.state.producers.resident_max = sessions;
@@ -104,7 +111,7 @@ impl Core {
         }
         // Only when each of them was looked at: what happens to be oldest may be what was leased in one go.
         let can_none_leave = self.stayed >= self.state.topics.len();
-        self.is_crowded = can_none_leave && self.state.residents.bytes > self.state.residents.room_for_leases();
+        self.is_crowded = can_none_leave && self.state.residents.bytes > self.state.residents.room_for_busy();
         self.dispatcher.reach.hold_back(self.is_crowded);
         self.is_over_room() && !can_none_leave
     }

@@ -58,7 +58,8 @@ impl Broker {
         let mut opened = open::<Core>(Arc::new(disk.clone()), &options)?;
         let now = opened.report.now;
         opened.report.now = canary.map_or(now, |canary| canary.dates(now));
-        let promises = Promises::new(plan.options.identity.hash_key, false);
+        opened.core.set_leases_room(canary.map_or(plan.leases_room, |canary| canary.allots(plan.leases_room)));
+        let promises = Promises::new(plan.options.identity.hash_key, plan.leases_room, false);
         let stage = Stage::new(clock, canary, plan.own_hand_max, (room, !plan.reads_late), promises);
         let (manual, report) = ManualBroker::start(opened, [options.room, 2 * options.young_bytes], stage)?;
         let (clock, waiting) = (clock.clone(), VecDeque::new());

@@ -82,6 +82,8 @@ pub enum Canary {
     Fairness,
     /// Topics have more room in memory than they were given.
     Memory,
+    /// Topics that are leased have more room in memory than they were given.
+    Rations,
     /// Groups that begin at a time begin with all that there is.
     Starts,
     /// Half of what a retention says is kept.
@@ -187,7 +189,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 81] = [
+pub const CANARIES: [(&str, Canary, Checker); 82] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -217,6 +219,7 @@ pub const CANARIES: [(&str, Canary, Checker); 81] = [
     ("ageing", Canary::Ageing, Checker::Order),
     ("fairness", Canary::Fairness, Checker::Fairness),
     ("memory", Canary::Memory, Checker::Memory),
+    ("rations", Canary::Rations, Checker::Memory),
     ("starts", Canary::Starts, Checker::Starts),
     ("retention", Canary::Retention, Checker::Retention),
     ("kept", Canary::Kept, Checker::Retention),
@@ -321,6 +324,11 @@ impl Canary {
     pub fn swells(self, options: &OpenOptions) -> OpenOptions {
         let room = if self == Canary::Memory { usize::MAX } else { options.room };
         OpenOptions { room, ..options.clone() }
+    }
+
+    /// How much room topics have that are leased, which should have so much.
+    pub fn allots(self, room: usize) -> usize {
+        if self == Canary::Rations { usize::MAX } else { room }
     }
 
     /// What a start takes the times of the last run to have been.

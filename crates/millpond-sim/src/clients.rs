@@ -192,8 +192,9 @@ impl Clients {
                 batch.map_or(Ok(()), |batch| self.producers[*producer].answer(batch, reply, sights))
             }
             Asked::Receive(receiver) => {
-                if let Reply::Received(leases) = reply {
-                    self.receivers[*receiver].received(leases);
+                match reply {
+                    Reply::Received(leases) => self.receivers[*receiver].received(leases),
+                    _ => self.receivers[*receiver].refused(),
                 }
                 Ok(())
             }

@@ -19,6 +19,8 @@ const SHORT: LevelBounds = LevelBounds { head: 2, tail: 1, piece: 4, resting: 2,
 pub struct Plan {
     /// How the directory is opened.
     pub options: OpenOptions,
+    /// Bytes that leased topics may take: as much as all topics may, or as these few clients need to be on rations.
+    pub leases_room: usize,
     /// Bytes of a sector of the disk.
     pub sector: usize,
     /// The namespaces and their first policies; the first is `default`.
@@ -63,8 +65,10 @@ impl Plan {
         let namespaces = ["default", "strict", "loose"].map(|name| (namespace(name), policy(stream))).to_vec();
         let names = ["a/1", "a/2", "a/3", "b/1", "b/2", "c", "d/x/1", "d/x/2", "größe/☃", "e"];
         let count = stream.between(2, names.len() as u64) as usize;
+        let leases_room = options.room.max(*stream.pick(&[2 << 10, 8 << 10, 32 << 10, 1 << 20, 1 << 20]));
         Plan {
             options,
+            leases_room,
             sector: *stream.pick(&[512, 4096]),
             namespaces,
             topics: names[..count].iter().map(|name| TopicName::try_from(*name).expect("a valid name")).collect(),

@@ -84,6 +84,7 @@ pub struct Promises {
     overflowing: room::Overflowing,
     coalescing: coalescing::Waiting,
     fairness: fairness::Turns,
+    rations: memory::Rations,
     retention: retention::Retained,
     once: once::Once,
     repeats: repeats::Repeats,
@@ -94,8 +95,8 @@ pub struct Promises {
 }
 
 impl Promises {
-    /// Of a broker that has not begun.
-    pub fn new(hash_key: [u64; 2], trace: bool) -> Promises {
+    /// Of a broker that has not begun, in which leased topics have so much room.
+    pub fn new(hash_key: [u64; 2], leases_room: usize, trace: bool) -> Promises {
         Promises {
             trace,
             hash_key,
@@ -117,6 +118,7 @@ impl Promises {
             overflowing: room::Overflowing::default(),
             coalescing: coalescing::Waiting::default(),
             fairness: fairness::Turns::default(),
+            rations: memory::Rations::new(leases_room),
             retention: retention::Retained::default(),
             once: once::Once::default(),
             repeats: repeats::Repeats::default(),
@@ -163,7 +165,7 @@ impl Promises {
         }
         if self.violation.is_none() {
             let kept = memory::rests(core, room, &self.model, &mut self.sights)
-                .and_then(|()| memory::is_bounded(core, room, &self.model, &mut self.sights));
+                .and_then(|()| self.rations.rests(core, &self.model, &mut self.sights));
             self.note(kept);
         }
     }
@@ -202,6 +204,7 @@ impl Promises {
         self.reasons.happened(model, fact, asked.is_some(), sights)?;
         newest::happened(model, fact, now.wall, sights)?;
         self.leases.happened(model, fact, asked, sights)?;
+        self.rations.happens(model, fact, sights);
         match fact {
             Fact::Leased { .. } => {
                 expiry::leased(model, fact, *now)?;
@@ -270,6 +273,7 @@ impl Promises {
         self.overflowing = room::Overflowing::default();
         self.coalescing = coalescing::Waiting::of(&self.model);
         self.fairness = fairness::Turns::default();
+        self.rations.go_back();
         self.retention = retention::Retained::default();
         self.repeats = repeats::Repeats::default();
         self.answers = survival::Answers::default();

@@ -70,6 +70,11 @@ impl Receiver {
         self.hand.take(leases);
     }
 
+    /// It may not receive, or not now, and may ask again.
+    pub fn refused(&mut self) {
+        self.waiting = false;
+    }
+
     /// A lease was not ended.
     pub fn keep(&mut self, receipt: Receipt, id: MessageId) {
         self.hand.keep(receipt, id);

@@ -163,7 +163,17 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
     (Checker::Watermark, &["cursors compared", "watermarks behind the scan"]),
     (Checker::Priority, &["picked among several", "raised by its age"]),
     (Checker::Fairness, &["turns that somebody waited for", "turns among prefixes that somebody waited for"]),
-    (Checker::Memory, &["idle topics out of memory", "commands that waited for topics", "leases counted"]),
+    (
+        Checker::Memory,
+        &[
+            "idle topics out of memory",
+            "commands that waited for topics",
+            "leases counted",
+            "leases where half of the room is taken",
+            "consumers on rations",
+            "receives refused on rations",
+        ],
+    ),
     (Checker::Starts, &["groups started with what others hold", "given to a group that starts"]),
     (
         Checker::Retention,

@@ -107,6 +107,10 @@ impl World {
             (_, Reply::Refused { code: Code::ConsumerExists, detail, .. }) => {
                 Err(Violation::connections(detail.to_string()))
             }
+            (Asked::Receive(_), Reply::Refused { code: Code::Overloaded, .. }) => {
+                self.sights.saw("receives refused on rations");
+                Ok(())
+            }
             (_, Reply::Refused { .. }) => Ok(()),
             (Asked::Other(what), _) => {
                 self.sights.saw(what);

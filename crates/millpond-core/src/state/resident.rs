@@ -42,6 +42,8 @@ const BROUGHT_FOR: Millis = Millis::seconds(1);
 pub(crate) struct Residents {
     /// Bytes that they should not exceed.
     pub(crate) room: usize,
+    /// Bytes that those may take at least that are leased from.
+    pub(crate) leases_min: usize,
     /// Bytes that they take, about.
     pub(crate) bytes: usize,
     oldest: TopicSlot,
@@ -78,6 +80,7 @@ impl Default for Residents {
     fn default() -> Self {
         Residents {
             room: usize::MAX,
+            leases_min: ROOM_MIN,
             bytes: 0,
             oldest: NONE,
             newest: NONE,
@@ -126,8 +129,13 @@ impl Residents {
     }
 
     /// Bytes that topics may take which cannot do without memory.
-    pub(crate) fn room_for_leases(&self) -> usize {
+    pub(crate) fn room_for_busy(&self) -> usize {
         self.room.max(ROOM_MIN)
+    }
+
+    /// Bytes that those of them may take that are leased from.
+    pub(crate) fn room_for_leases(&self) -> usize {
+        self.room.max(self.leases_min)
     }
 
     /// The topic that nothing has happened to for longest.

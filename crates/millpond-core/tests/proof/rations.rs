@@ -337,6 +337,24 @@ fn who_holds_nothing_is_given_something_where_no_room_is_left() {
     assert_eq!(pond.holds(2), 1, "one after the other");
 }
 
+/// As simulated lives have it, with a few clients that hold little.
+#[test]
+fn a_few_leases_are_all_that_there_is_room_for_where_so_little_was_set() {
+    let mut pond = Pond::new();
+    pond.bare.core.set_room(0);
+    pond.bare.core.set_leases_room(8 << 10);
+    pond.publish(0..50, 1);
+    pond.attach(1, ALL);
+    pond.attach(2, ALL);
+    assert!((2..6).contains(&pond.holds(1)) && (1..6).contains(&pond.holds(2)), "{:?}", pond.held);
+    assert_eq!(pond.rationed(), 2);
+    while pond.holds(1) + pond.holds(2) > 0 {
+        pond.finish(1, 1, FinishVerb::Ack);
+        pond.finish(2, 1, FinishVerb::Ack);
+    }
+    assert_eq!((pond.delivered, pond.rationed()), (50, 0));
+}
+
 /// More than are looked at in a turn.
 #[test]
 fn all_of_very_many_consumers_are_told_that_leases_have_ended() {
