@@ -19,6 +19,9 @@ use crate::verdict::Checker;
 /// How far ahead of time a core is that is hurried.
 const HURRY: Millis = Millis::seconds(60);
 
+/// Room in which whoever holds a lease is given no other.
+const LITTLE_ROOM: usize = 1 << 10;
+
 /// A deliberate fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Canary {
@@ -84,6 +87,8 @@ pub enum Canary {
     Memory,
     /// Topics that are leased have more room in memory than they were given.
     Rations,
+    /// They have next to none.
+    Rationed,
     /// Groups that begin at a time begin with all that there is.
     Starts,
     /// Half of what a retention says is kept.
@@ -189,7 +194,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 82] = [
+pub const CANARIES: [(&str, Canary, Checker); 83] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -220,6 +225,7 @@ pub const CANARIES: [(&str, Canary, Checker); 82] = [
     ("fairness", Canary::Fairness, Checker::Fairness),
     ("memory", Canary::Memory, Checker::Memory),
     ("rations", Canary::Rations, Checker::Memory),
+    ("rationed", Canary::Rationed, Checker::Stuck),
     ("starts", Canary::Starts, Checker::Starts),
     ("retention", Canary::Retention, Checker::Retention),
     ("kept", Canary::Kept, Checker::Retention),
@@ -328,7 +334,11 @@ impl Canary {
 
     /// How much room topics have that are leased, which should have so much.
     pub fn allots(self, room: usize) -> usize {
-        if self == Canary::Rations { usize::MAX } else { room }
+        match self {
+            Canary::Rations => usize::MAX,
+            Canary::Rationed => LITTLE_ROOM,
+            _ => room,
+        }
     }
 
     /// What a start takes the times of the last run to have been.

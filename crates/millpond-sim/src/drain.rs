@@ -99,12 +99,12 @@ impl World {
         let now = self.broker().core().now().run;
         // What is behind messages whose ends are held is not to be had before a checkpoint has made room for these, nor is
         // anything while deliveries are.
-        let core = self.broker().core();
+        let core = self.broker.as_ref().expect("the broker runs").core();
         let is_held = core.has_time_on_hold() || core.are_deliveries_held();
         if self.numb_until.is_some_and(|until| now < until) || is_held {
             return Ok(());
         }
-        self.promises.look_for_untold()
+        self.promises.look_for_untold(core)
     }
 
     fn look_at_the_end(&mut self) -> Result<(), Violation> {

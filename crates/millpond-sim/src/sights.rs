@@ -81,6 +81,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
             "answers in frames",
             "receives that wait for nothing",
             "consumers that wait for nothing",
+            "who holds leases and waits for nothing",
             "wake-ups lost",
             "who was forgotten found",
         ],

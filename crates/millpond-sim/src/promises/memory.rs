@@ -90,6 +90,12 @@ impl Rations {
         }
         self.beyond.pop_first().map_or(Ok(()), |(_, violation)| Err(violation))
     }
+
+    /// Whether somebody may be given nothing, because of what it holds and others do.
+    pub fn may_ration(&self, core: &Core, model: &Model, holder: SessionId) -> bool {
+        let holds = [holder, SessionId(0)].iter().any(|holder| held_by(model, *holder) > 0);
+        holds && core.leased_bytes() >= self.room / 2
+    }
 }
 
 /// Bytes that a topic takes at least because of its leases.

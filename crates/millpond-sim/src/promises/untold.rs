@@ -1,6 +1,7 @@
 //! Nobody who waits is forgotten: when nothing goes on any more, there is nothing ready that a receive which waits, or a
-//! consumer with credit, asks for. Left out is who is given less because of the memory that its leases take.
+//! consumer with credit, asks for. Left out is who may be given less because of the memory that leases take.
 
+use millpond_core::Core;
 use millpond_core::fact::GroupNumber;
 use millpond_types::{Filter, SessionId};
 
@@ -9,13 +10,17 @@ use crate::verdict::Violation;
 
 impl Promises {
     /// Looks at all who wait, where nothing goes on.
-    pub fn look_for_untold(&mut self) -> Kept {
+    pub fn look_for_untold(&mut self, core: &Core) -> Kept {
         let receiving = self.seats.receiving().map(|seat| (seat, "a receive that waits".to_owned()));
         let hungry = self.credits.hungry().filter_map(|of| Some((self.seats.attached(of)?, of)));
         let hungry = hungry.map(|(seat, (session, number))| (seat, format!("consumer {number} of {session:?}")));
         for (seat, who) in receiving.chain(hungry) {
-            if self.holds_any(seat.holder) || !self.is_served(seat.group, seat.holder) {
+            let is_rationed = !seat.at_most_once && self.rations.may_ration(core, &self.model, seat.holder);
+            if is_rationed || !self.is_served(seat.group, seat.holder) {
                 continue;
+            }
+            if self.holds_any(seat.holder) {
+                self.sights.saw("who holds leases and waits for nothing");
             }
             self.sights.saw(if seat.holder == SessionId(0) {
                 "receives that wait for nothing"
