@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use millpond_core::output::{LeasedRun, Reply, lost};
 use millpond_types::limits::PAGE_BYTES_MAX;
-use millpond_types::{Code, LeaderEpoch, NamespaceView, Standing};
+use millpond_types::{Code, LeaderEpoch, NamespaceView, OutcomeRun, PublishOutcome, Standing};
 use tokio::sync::Notify;
 
 use super::ticket::UNANSWERED;
@@ -266,8 +266,9 @@ impl Out {
 fn weight(reply: &Reply) -> usize {
     let rows = match reply {
         Reply::Received(runs) => runs.len() * RUN,
-        Reply::Published { outcomes, topics, .. } => outcomes.len() * 64 + topics.len() * 512,
-        Reply::Finished(outcomes) => outcomes.len() * 8,
+        Reply::Published { outcomes, topics, .. } => published(outcomes) + topics.len() * 512,
+        Reply::Finished(outcomes) => size_of_val(&outcomes[..]),
+        Reply::Forwarded { finished, published: outcomes } => size_of_val(&finished[..]) + published(outcomes),
         Reply::Messages(rows) => rows.len() * MESSAGE_ROW,
         Reply::Namespaces { rows, .. } => rows.iter().map(NamespaceView::frame_bytes).sum(),
         Reply::Exchanges(rows) => rows.len() * 256,
@@ -275,9 +276,18 @@ fn weight(reply: &Reply) -> usize {
         Reply::Topics(rows) => rows.len() * TOPIC_ROW,
         Reply::Dead { rows, .. } => rows.len() * DEAD_ROW,
         Reply::Refused { detail, .. } => detail.len(),
-        _ => 0,
+        Reply::Lost(_) | Reply::SessionBegun { .. } | Reply::Done | Reply::Count(_) => 0,
     };
     mem::size_of::<Out>() + rows
+}
+
+/// What the outcomes of messages weigh, with what is said of those that were refused.
+fn published(outcomes: &[OutcomeRun<PublishOutcome>]) -> usize {
+    let details = outcomes.iter().map(|run| match &run.outcome {
+        PublishOutcome::Refused { detail, .. } => detail.len(),
+        PublishOutcome::Queued { .. } | PublishOutcome::Duplicate { .. } | PublishOutcome::Coalesced { .. } => 0,
+    });
+    size_of_val(outcomes) + details.sum::<usize>()
 }
 
 /// How many receipts an answer says to name no current lease, or none that the call may finish.
@@ -294,6 +304,18 @@ mod tests {
     use millpond_types::{FinishOutcome, OutcomeRun};
 
     use super::*;
+
+    /// Of a forward that was refused, each receipt and each message may have an outcome of its own, in a call of a few bytes.
+    #[test]
+    fn the_answer_to_a_forward_weighs_what_it_holds() {
+        let outcomes = [FinishOutcome::Kept, FinishOutcome::LeaseLost].into_iter().cycle().take(10_000);
+        let finished: Vec<_> = outcomes.map(|outcome| OutcomeRun { count: 1, outcome }).collect();
+        let refused = PublishOutcome::Refused { code: Code::TopicFull, detail: "d".repeat(500) };
+        let published = vec![OutcomeRun { count: 1, outcome: refused }; 100];
+        let held = size_of_val(&finished[..]) + size_of_val(&published[..]) + 100 * 500;
+        let weight = weight(&Reply::Forwarded { finished, published });
+        assert!((held..held + 1000).contains(&weight), "{weight} of {held}");
+    }
 
     /// Answers that no request waits for are not told, and would stay where a client does not read.
     #[test]

@@ -159,15 +159,16 @@ impl Conversation {
     }
 
     /// Whether commands that wait in a lane go to the writer now. Most of those that are answered at length are in the first
-    /// one: they wait for a client that does not read, and so does all else that finishes. What ends leases goes in the order of
-    /// the lanes, for of what is leased together one ends after the other. Publishes go on, for others wait for their room.
+    /// one: they wait for a client that does not read, and so does all else that finishes, forwards among it: with a few bytes they
+    /// ask for the outcomes of thousands of receipts. What ends leases goes in the order of the lanes, for of what is leased together
+    /// one ends after the other. Publishes go on, for others wait for their room.
     pub(crate) fn goes_on_in(&self, lane: usize) -> bool {
         let none_in = |lanes: &[usize]| lanes.iter().all(|lane| self.lanes[*lane].is_empty());
         !none_in(&[lane])
             && match lane {
                 FINISHING => !self.is_behind(),
                 BURYING => none_in(&[FINISHING]) && !self.is_behind(),
-                FORWARDING => none_in(&[FINISHING, BURYING]),
+                FORWARDING => none_in(&[FINISHING, BURYING]) && !self.is_behind(),
                 _ => true,
             }
     }

@@ -44,6 +44,34 @@ fn a_forward_waits_for_what_was_finished_before_it() {
     broker.shutdown().unwrap();
 }
 
+/// Its answer may be a thousand times as large as it is.
+#[test]
+fn a_forward_waits_while_its_client_does_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+    let shared = broker.shared().clone();
+    let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
+    let now = Instant::now();
+    let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared.clone(), now);
+    let mut bytes = Vec::new();
+    encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 0, &mut bytes);
+    (0..3).for_each(|lease| encode_request(&forward(lease), 5, &mut bytes));
+    (0..PINGS).for_each(|_| encode_request(&Asked::Ping, 5, &mut bytes));
+    let room = shared.sending.try_take(usize::MAX).expect("nobody else has any");
+    connection.hear(&mut BytesMut::from(&bytes[..]), usize::MAX, now).unwrap();
+    connection.submit().unwrap();
+    assert_eq!(connection.conversation.lanes[FORWARDING].len(), 3);
+    drop(room);
+    while connection.conversation.is_behind() {
+        let bytes = connection.say(now).unwrap().len();
+        connection.wrote(bytes, now);
+    }
+    connection.submit().unwrap();
+    assert_eq!(connection.conversation.lanes[FORWARDING].len(), 0);
+    drop(connection);
+    broker.shutdown().unwrap();
+}
+
 fn receipt(lease: u64) -> Receipt {
     Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(lease) }
 }
