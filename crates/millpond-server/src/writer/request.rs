@@ -4,7 +4,7 @@ use millpond_core::command::{
     Attach, Command, DeadMove, DeadWhich, Finish, FinishVerb, Look, LookWhich, Move, PublishRun, SessionBegin, Ticket,
 };
 use millpond_types::limits::{PAGE_BYTES_MAX, PAGE_MAX};
-use millpond_types::{Binding, Condition, Filter, SessionId};
+use millpond_types::{Binding, Condition, Filter, Rules, SessionId};
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
@@ -210,7 +210,6 @@ fn held(command: &Command) -> usize {
         | Command::Credit { .. }
         | Command::Detach { .. }
         | Command::Resign { .. }
-        | Command::NamespaceSet { .. }
         | Command::NamespaceDelete(_)
         | Command::GroupCreate { .. }
         | Command::GroupDelete { .. }
@@ -220,6 +219,7 @@ fn held(command: &Command) -> usize {
         | Command::Bindings { .. }
         | Command::Namespaces { .. }
         | Command::Stats(_) => 0,
+        Command::NamespaceSet { rules, .. } => ruled(rules),
         Command::Bind { binding, .. } | Command::Unbind { binding, .. } => bound(binding),
     }
 }
@@ -247,11 +247,18 @@ fn published(run: &PublishRun) -> usize {
         + size_of_val(&run.too_large[..])
 }
 
+fn ruled(rules: &Rules) -> usize {
+    let names = rules.iter().map(|rule| rule.pattern.name.as_bytes().len());
+    size_of_val(rules.iter().as_slice()) + names.sum::<usize>()
+}
+
 fn bound(binding: &Binding) -> usize {
     let condition = match &binding.condition {
         Condition::Always => 0,
         Condition::Key(key) => key.as_bytes().len(),
-        Condition::Headers { headers, .. } => headers.iter().map(|(key, value)| key.len() + value.len()).sum(),
+        Condition::Headers { headers, .. } => {
+            size_of_val(&headers[..]) + headers.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+        }
     };
     condition + binding.target.as_bytes().len()
 }
@@ -269,14 +276,15 @@ fn filtered(filter: &Filter) -> usize {
 mod tests {
     use bytes::Bytes;
     use millpond_core::command::ReceiptRun;
-    use millpond_types::{NamespaceName, Receipt, SessionId, TopicName};
+    use millpond_types::limits::{BINDING_HEADERS_MAX, RULES_MAX};
+    use millpond_types::{NamespaceName, Overrides, Pattern, Policy, Receipt, Rule, SessionId, TopicName};
 
     use super::*;
 
     #[test]
     fn all_that_a_request_holds_is_weighed() {
         let name = TopicName::try_from("n".repeat(500).as_str()).unwrap();
-        let filter = Filter::Topics(vec![name; 1000]);
+        let filter = Filter::Topics(vec![name.clone(); 1000]);
         let receipt = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
         let receipts = vec![ReceiptRun { first: receipt, count: 1 }; 10_000];
         let least = |command, bytes| {
@@ -286,7 +294,8 @@ mod tests {
         let namespace = NamespaceName::default();
         least(Command::Purge { namespace: namespace.clone(), filter: filter.clone(), group: None }, 500_000);
         let group = Default::default();
-        least(Command::DeadPurge { namespace, group, which: DeadWhich::Filter(filter) }, 500_000);
+        let which = DeadWhich::Filter(filter);
+        least(Command::DeadPurge { namespace: namespace.clone(), group, which }, 500_000);
         least(Command::Heartbeat { session: SessionId(1), except: vec![receipt; 10_000] }, 200_000);
         let begin = SessionBegin { session: SessionId(1), resume: Default::default(), held: receipts.clone() };
         least(Command::SessionBegin(begin), 200_000);
@@ -296,6 +305,21 @@ mod tests {
         let run = ReceiptRun { first: receipt, count: 100 };
         // Each of them has the reason.
         least(Command::Finish(Finish { verb, receipts: vec![run], confirm: true, namespace: None }), 100_000);
+        let rule = |at: usize| {
+            let name = TopicName::try_from(format!("{at:0500}").as_str()).unwrap();
+            let overrides = Overrides { weight: Some(2), ..Overrides::default() };
+            Rule { pattern: Pattern { is_prefix: false, name }, overrides }
+        };
+        let rules = Rules::new((0..RULES_MAX).map(rule).collect()).unwrap();
+        let held = RULES_MAX * (500 + size_of::<Rule>());
+        least(
+            Command::NamespaceSet { name: namespace.clone(), policy: Policy::default(), rules, based_on: None },
+            held,
+        );
+        let headers = vec![(Bytes::from_static(b"key"), Bytes::from_static(b"value")); BINDING_HEADERS_MAX];
+        let held = size_of_val(&headers[..]) + headers.len() * 8 + 500;
+        let binding = Binding { condition: Condition::Headers { all: true, headers }, target: name };
+        least(Command::Bind { namespace, exchange: "exchange".try_into().unwrap(), binding }, held);
         let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], lost: Vec::new() };
         assert!(goodbye.weight() >= 480_000);
     }
