@@ -28,7 +28,10 @@ impl Core {
             let (priority, next, lag) = (level.priority, level.next, level.held());
             GroupCursors { group: self.state.groups[topic.group].name.clone(), priority, scan, completion, next, lag }
         });
-        Ok(Reply::Topics(Vec::from([TopicView { paused, cursors: cursors.collect(), ..found.view(self.state.now) }])))
+        let mut cursors: Vec<_> = cursors.collect();
+        // They may wait for a client that does not read, and are weighed as they are.
+        cursors.shrink_to_fit();
+        Ok(Reply::Topics(Vec::from([TopicView { paused, cursors, ..found.view(self.state.now) }])))
     }
 
     pub(super) fn pause(

@@ -23,10 +23,11 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// are not in it, for they are read when there is room to write them.
 pub(crate) const OUTBOX_MAX: usize = 64 * 1024 * 1024;
 
-/// What rows of answers weigh: of messages, bodies apart, of topics, dead letters and bindings.
+/// What rows of answers weigh: of messages, bodies apart, of topics, cursors apart, of dead letters, exchanges and bindings.
 pub(crate) const MESSAGE_ROW: usize = 256;
 pub(crate) const TOPIC_ROW: usize = 512;
 pub(crate) const DEAD_ROW: usize = 1024;
+pub(crate) const EXCHANGE_ROW: usize = 256;
 pub(crate) const BINDING_ROW: usize = 1024;
 /// The same of a run of leases.
 const RUN: usize = mem::size_of::<LeasedRun>() + 64;
@@ -271,9 +272,9 @@ fn weight(reply: &Reply) -> usize {
         Reply::Forwarded { finished, published: outcomes } => size_of_val(&finished[..]) + published(outcomes),
         Reply::Messages(rows) => rows.len() * MESSAGE_ROW,
         Reply::Namespaces { rows, .. } => rows.iter().map(NamespaceView::frame_bytes).sum(),
-        Reply::Exchanges(rows) => rows.len() * 256,
+        Reply::Exchanges(rows) => rows.len() * EXCHANGE_ROW,
         Reply::Bindings(rows) => rows.len() * BINDING_ROW,
-        Reply::Topics(rows) => rows.len() * TOPIC_ROW,
+        Reply::Topics(rows) => rows.iter().map(|row| TOPIC_ROW + size_of_val(&row.cursors[..])).sum(),
         Reply::Dead { rows, .. } => rows.len() * DEAD_ROW,
         Reply::Refused { detail, .. } => detail.len(),
         Reply::Lost(_) | Reply::SessionBegun { .. } | Reply::Done | Reply::Count(_) => 0,
@@ -301,7 +302,8 @@ fn wrong_receipts(reply: &Reply) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use millpond_types::{FinishOutcome, OutcomeRun};
+    use millpond_types::limits::{GROUPS_MAX, PRIORITIES};
+    use millpond_types::{FinishOutcome, GroupCursors, Priority, TopicView};
 
     use super::*;
 
@@ -314,6 +316,21 @@ mod tests {
         let published = vec![OutcomeRun { count: 1, outcome: refused }; 100];
         let held = size_of_val(&finished[..]) + size_of_val(&published[..]) + 100 * 500;
         let weight = weight(&Reply::Forwarded { finished, published });
+        assert!((held..held + 1000).contains(&weight), "{weight} of {held}");
+    }
+
+    /// Each group has cursors in each priority.
+    #[test]
+    fn the_answer_about_a_topic_weighs_its_cursors() {
+        let zero = Default::default();
+        let group = "g".repeat(60).as_str().try_into().unwrap();
+        let priority = Priority::DEFAULT;
+        let cursors = GroupCursors { group, priority, scan: zero, completion: zero, next: zero, lag: 0 };
+        let cursors = vec![cursors; GROUPS_MAX * PRIORITIES];
+        let held = size_of_val(&cursors[..]);
+        let name = "t".try_into().unwrap();
+        let row = TopicView { name, paused: false, counts: Default::default(), oldest: None, due: None, cursors };
+        let weight = weight(&Reply::Topics(vec![row]));
         assert!((held..held + 1000).contains(&weight), "{weight} of {held}");
     }
 

@@ -3,13 +3,13 @@
 use millpond_core::command::{
     Attach, Command, DeadMove, DeadWhich, Finish, FinishVerb, Look, LookWhich, Move, PublishRun, SessionBegin, Ticket,
 };
-use millpond_types::limits::{PAGE_BYTES_MAX, PAGE_MAX};
-use millpond_types::{Binding, Condition, Filter, Rules, SessionId};
+use millpond_types::limits::{EXCHANGES_MAX, GROUPS_MAX, PAGE_BYTES_MAX, PAGE_MAX, PRIORITIES, RULES_MAX};
+use millpond_types::{Binding, Condition, Filter, GroupCursors, GroupView, OfficeView, Rule, Rules, SessionId, TopicName};
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
 use crate::memory::{BURYING_TURN, FINISHING_TURN, FORWARDING_TURN, PUBLISHING_TURN, Shares};
-use crate::session::outbox::{BINDING_ROW, DEAD_ROW, MESSAGE_ROW, TOPIC_ROW};
+use crate::session::outbox::{BINDING_ROW, DEAD_ROW, EXCHANGE_ROW, MESSAGE_ROW, TOPIC_ROW};
 use crate::update_queue::Lane;
 
 /// The lane of what comes back from the journal.
@@ -76,7 +76,7 @@ impl Request {
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
             Request::Command(_, command) | Request::Call(command) => {
-                held(command) + rows(command) * ROW_WEIGHT + letters(command)
+                held(command) + looked_up(command).rows * ROW_WEIGHT + letters(command)
             }
             Request::Goodbye { withdrawn, lost } => size_of_val(&withdrawn[..]) + size_of_val(&lost[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
@@ -86,17 +86,7 @@ impl Request {
 
     /// What the rows of a command's answer weigh at most, where it may have many.
     pub(crate) fn answer(command: &Command) -> usize {
-        match command {
-            Command::Look(Look { which: LookWhich::First(count) | LookWhich::Due(count), .. }) => {
-                (*count as usize).min(PAGE_MAX) * MESSAGE_ROW
-            }
-            Command::Topics { listing, .. } => (listing.limit as usize).min(PAGE_MAX) * TOPIC_ROW,
-            Command::Top(top) => (top.limit as usize).min(PAGE_MAX) * TOPIC_ROW,
-            Command::DeadList { listing, .. } => (listing.limit as usize).min(PAGE_MAX) * DEAD_ROW,
-            Command::Bindings { .. } => PAGE_MAX * BINDING_ROW,
-            Command::Namespaces { .. } => PAGE_BYTES_MAX,
-            _ => 0,
-        }
+        looked_up(command).answer
     }
 
     /// The commands of a connection's last word.
@@ -224,16 +214,72 @@ fn held(command: &Command) -> usize {
     }
 }
 
-/// How many rows may be looked up for a command in its turn. What goes over more than a page does so in slices.
-fn rows(command: &Command) -> usize {
-    let rows = match command {
-        Command::Topics { listing, .. } | Command::DeadList { listing, .. } => listing.limit as usize,
-        Command::Look(Look { which: LookWhich::First(count) | LookWhich::Due(count), .. }) => *count as usize,
-        Command::Namespaces { .. } => PAGE_MAX,
-        Command::Reschedule { .. } | Command::Cancel { .. } => BY_ID_ROWS,
-        _ => 0,
+/// What may be looked up for a command.
+#[derive(Default)]
+struct LookedUp {
+    /// How many rows in its turn. What goes over more than a page does so in slices.
+    rows: usize,
+    /// What its answer weighs at most, where that may be many rows.
+    answer: usize,
+}
+
+/// What stats of a namespace hold at most, whose names are those of the state.
+const STATS: usize = RULES_MAX * size_of::<Rule>()
+    + GROUPS_MAX * (size_of::<GroupView>() + size_of::<OfficeView>())
+    + PAGE_MAX * size_of::<(TopicName, bool)>();
+
+fn looked_up(command: &Command) -> LookedUp {
+    let page = |rows: u32, row: usize| {
+        let rows = (rows as usize).min(PAGE_MAX);
+        LookedUp { rows, answer: rows * row }
     };
-    rows.min(PAGE_MAX)
+    let answered = |answer| LookedUp { rows: 0, answer };
+    match command {
+        Command::Topics { listing, .. } => page(listing.limit, TOPIC_ROW),
+        Command::DeadList { listing, .. } => page(listing.limit, DEAD_ROW),
+        Command::Look(Look { which: LookWhich::First(count) | LookWhich::Due(count), .. }) => page(*count, MESSAGE_ROW),
+        Command::Namespaces { .. } => LookedUp { rows: PAGE_MAX, answer: PAGE_BYTES_MAX },
+        Command::Top(top) => answered(page(top.limit, TOPIC_ROW).answer),
+        Command::Reschedule { .. } | Command::Cancel { .. } => LookedUp { rows: BY_ID_ROWS, answer: 0 },
+        // Of these there are mostly a few, whatever there may be.
+        Command::Topic(_) => answered(GROUPS_MAX * PRIORITIES * size_of::<GroupCursors>()),
+        Command::Exchanges(_) => answered(EXCHANGES_MAX * EXCHANGE_ROW),
+        Command::Stats(_) => answered(STATS),
+        Command::Bindings { .. } => answered(PAGE_MAX * BINDING_ROW),
+        Command::Look(Look { which: LookWhich::One(_), .. })
+        | Command::DeadLook { .. }
+        | Command::Publish(_)
+        | Command::Route(_)
+        | Command::Forward(_)
+        | Command::Finish(_)
+        | Command::Receive(_)
+        | Command::Withdraw(_)
+        | Command::WithdrawRequest { .. }
+        | Command::SessionBegin(_)
+        | Command::SessionLost(_)
+        | Command::SessionEnd(_)
+        | Command::Heartbeat { .. }
+        | Command::Attach(_)
+        | Command::Credit { .. }
+        | Command::Detach { .. }
+        | Command::Resign { .. }
+        | Command::Pause { .. }
+        | Command::Resume { .. }
+        | Command::Forget { .. }
+        | Command::Purge { .. }
+        | Command::NamespaceSet { .. }
+        | Command::NamespaceDelete(_)
+        | Command::GroupCreate { .. }
+        | Command::GroupDelete { .. }
+        | Command::ExchangeCreate { .. }
+        | Command::ExchangeDelete { .. }
+        | Command::Bind { .. }
+        | Command::Unbind { .. }
+        | Command::DeadRedrive { .. }
+        | Command::DeadPurge { .. }
+        | Command::Move(_)
+        | Command::DeadMove(_) => LookedUp::default(),
+    }
 }
 
 fn published(run: &PublishRun) -> usize {
@@ -275,11 +321,12 @@ fn filtered(filter: &Filter) -> usize {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use millpond_core::command::ReceiptRun;
-    use millpond_types::limits::{BINDING_HEADERS_MAX, RULES_MAX};
-    use millpond_types::{NamespaceName, Overrides, Pattern, Policy, Receipt, Rule, SessionId, TopicName};
+    use millpond_core::command::{ReceiptRun, TopicRef};
+    use millpond_types::limits::BINDING_HEADERS_MAX;
+    use millpond_types::{NamespaceName, Overrides, Pattern, Policy, Receipt};
 
     use super::*;
+    use crate::session::room::SMALL;
 
     #[test]
     fn all_that_a_request_holds_is_weighed() {
@@ -322,5 +369,16 @@ mod tests {
         least(Command::Bind { namespace, exchange: "exchange".try_into().unwrap(), binding }, held);
         let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], lost: Vec::new() };
         assert!(goodbye.weight() >= 480_000);
+    }
+
+    /// What one of them may come to is more than a connection may leave unread.
+    #[test]
+    fn what_may_be_answered_at_length_says_so() {
+        let namespace = NamespaceName::default();
+        let topic = TopicRef { namespace: namespace.clone(), name: TopicName::try_from("t").unwrap() };
+        let all = [Command::Topic(topic), Command::Exchanges(namespace.clone()), Command::Stats(namespace)];
+        for command in all {
+            assert!(Request::answer(&command) > SMALL, "{command:?}");
+        }
     }
 }
