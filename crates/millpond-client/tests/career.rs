@@ -7,7 +7,7 @@ use std::time::Duration;
 use millpond_client::{Career, Client, FinishVerb, LeaderEpoch, Millis, Role, Standing, SubscribeOptions};
 use millpond_protocol::{Request, Response};
 use millpond_types::SessionId;
-use peer::{Connection, Peer, leased, namespace, receipt};
+use peer::{Connection, Peer, leased, namespace, receipt, window};
 
 async fn begun(peer: &Peer) -> (Client, Connection, Career) {
     let (client, mut connection) = peer.client().await;
@@ -67,6 +67,65 @@ async fn a_leader_works_in_its_office_and_gives_back_what_it_has_not_seen() {
     assert_eq!(career.inaugurated().await.unwrap(), LeaderEpoch(7));
     delivered(&mut connection, 7, 9, &["a"]).await;
     assert_eq!(career.next().await.unwrap().unwrap().epoch, Some(LeaderEpoch(7)));
+}
+
+#[tokio::test]
+async fn a_leader_that_takes_its_own_office_again_learns_that_what_it_had_is_lost() {
+    let peer = Peer::new().await;
+    let (client, mut connection) = peer.client().await;
+    let (career, _) = tokio::join!(Career::begin(&client, window(1)), connection.begin_session(SessionId(7), false));
+    let mut career = career.unwrap();
+    told(&mut connection, Role::Lead, 1).await;
+    assert_eq!(career.inaugurated().await.unwrap(), LeaderEpoch(1));
+    delivered(&mut connection, 1, 1, &["a"]).await;
+    assert_eq!(&career.next().await.unwrap().unwrap().body[..], b"a");
+
+    // Nobody else wants the office. What is in work may be finished until the hand-over is up.
+    told(&mut connection, Role::Deposed, 1).await;
+    told(&mut connection, Role::Inaugurate, 2).await;
+    assert_eq!(career.inaugurated().await.unwrap(), LeaderEpoch(2));
+    assert!(client.is_current(&receipt(1)));
+
+    told(&mut connection, Role::Lead, 2).await;
+    let (first, patience) = (receipt(1), Duration::from_secs(10));
+    tokio::time::timeout(patience, client.lease_lost(&first))
+        .await
+        .expect("whoever works on it learns that it is lost");
+    let credit = connection.next().await;
+    assert!(matches!(credit.frame, Request::Credit { consumer: 1, messages: 1, .. }), "{credit:?}");
+
+    // On another connection it is told so once more, and keeps what it has.
+    delivered(&mut connection, 2, 2, &["a"]).await;
+    assert_eq!(&career.next().await.unwrap().unwrap().body[..], b"a");
+    drop(connection);
+    let mut connection = peer.accept().await;
+    connection.begin_session(SessionId(7), true).await;
+    told(&mut connection, Role::Lead, 2).await;
+    delivered(&mut connection, 2, 3, &["b"]).await;
+    assert_eq!(&career.next().await.unwrap().unwrap().body[..], b"b");
+    assert!(client.is_current(&receipt(2)));
+}
+
+#[tokio::test]
+async fn what_was_not_seen_of_an_office_is_given_back_though_its_loss_was_not_told() {
+    let peer = Peer::new().await;
+    let (client, mut connection, mut career) = begun(&peer).await;
+    told(&mut connection, Role::Lead, 1).await;
+    assert_eq!(career.inaugurated().await.unwrap(), LeaderEpoch(1));
+    delivered(&mut connection, 1, 1, &["a", "b"]).await;
+    while !client.is_current(&receipt(2)) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The office is lost while the connection is.
+    drop(connection);
+    let mut connection = peer.accept().await;
+    connection.begin_session(SessionId(7), true).await;
+    told(&mut connection, Role::Inaugurate, 2).await;
+    assert_eq!(released(&mut connection).await, [(receipt(1), 2)]);
+    assert_eq!(career.inaugurated().await.unwrap(), LeaderEpoch(2));
+    told(&mut connection, Role::Lead, 2).await;
+    delivered(&mut connection, 2, 3, &["c"]).await;
+    assert_eq!(career.next().await.unwrap().unwrap().epoch, Some(LeaderEpoch(2)));
 }
 
 #[tokio::test]

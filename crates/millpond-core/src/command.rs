@@ -37,11 +37,12 @@ pub enum Command {
     /// Takes back a receive that still waits, or a list, a purge or the like that goes on: its connection is gone. Never
     /// answered, and neither is what is taken back.
     Withdraw(Ticket),
-    /// Takes back a receive by its request id: nobody waits for it any more. If it was answered, its leases are released.
-    /// Never answered, and neither is the receive.
+    /// Takes back a receive by its request id: nobody waits for it any more. One that waits is answered with nothing; if it was
+    /// answered, its leases are released. Nothing happens where a later call has asked for the same. Never answered itself.
     WithdrawRequest {
         namespace: NamespaceName,
         request: RequestId,
+        call: u64,
     },
     Finish(Finish),
     Forward(Forward),
@@ -305,6 +306,8 @@ pub struct Receive {
     pub at_most_once: bool,
     /// Under which the same leases are told again, for [a while](millpond_types::limits::RECEIVE_REPEAT).
     pub request: Option<RequestId>,
+    /// Tells it apart from others with its request id, where it may be withdrawn by that. Zero where it is not.
+    pub call: u64,
 }
 
 /// A verb on receipts.

@@ -90,6 +90,7 @@ fn receive(messages: u32, lease: Millis, wait: Millis) -> Command {
         wait,
         at_most_once: false,
         request: None,
+        call: 0,
     })
 }
 

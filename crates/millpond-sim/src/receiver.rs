@@ -88,8 +88,8 @@ impl Receiver {
     fn receive(&mut self, filter: Filter, messages: u32, bytes: u64, lease: Option<Millis>, wait: Millis) -> Request {
         self.waiting = true;
         let (namespace, group) = (self.namespace.clone(), GroupName::default());
-        let receive =
-            Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once: false, request: None };
+        let (at_most_once, request, call) = (false, None, 0);
+        let receive = Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request, call };
         Request { command: Command::Receive(receive), asked: Asked::Receive(self.index) }
     }
 }

@@ -181,7 +181,10 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
         &["retained out", "retained out rightly", "retained out for their age", "what was far too much went"],
     ),
     (Checker::Once, &["given at most once"]),
-    (Checker::Repeats, &["leases told again", "repeats for something else refused"]),
+    (
+        Checker::Repeats,
+        &["leases told again", "repeats for something else refused", "calls withdrawn that were repeated since"],
+    ),
     (Checker::Routes, &["copies routed", "batches routed", "routed nowhere"]),
     (Checker::Expiry, &["expired", "ended for their TTL", "dead for their TTL"]),
     (Checker::Dedup, &["duplicates", "repeats known by their dedup ids", "dedup ids forgotten"]),

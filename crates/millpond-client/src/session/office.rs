@@ -21,17 +21,18 @@ impl Session {
         let Some(consumer) = state.consumers.get_mut(&number) else { return };
         let before = consumer.standing.send_replace(Some(standing));
         let group = consumer.options.group.clone();
-        let unseen = match standing.role {
-            // What comes at most once is nobody else's.
-            Role::Deposed if !consumer.options.at_most_once => std::mem::take(&mut consumer.buffer),
-            _ => Deliveries::default(),
+        // The loss of an office is not told where the connection was lost, too. What comes at most once is nobody else's.
+        let is_of_another = consumer.buffer.epoch().is_some_and(|epoch| Some(epoch) != epoch_held(&standing));
+        let unseen = match is_of_another && !consumer.options.at_most_once {
+            true => std::mem::take(&mut consumer.buffer),
+            false => Deliveries::default(),
         };
         consumer.wake();
         state.release_unseen(link, &unseen);
-        let is_new = before.is_none_or(|before| before.epoch != standing.epoch);
         let nothing_is_left = match standing.role {
             Role::Candidate => true,
-            Role::Lead => is_new,
+            // Also where it follows itself. It is told so again on another connection, with leases of this epoch.
+            Role::Lead => before.is_none_or(|before| (before.role, before.epoch) != (Role::Lead, standing.epoch)),
             Role::Inaugurate | Role::Deposed => false,
         };
         if nothing_is_left {

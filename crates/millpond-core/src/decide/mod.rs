@@ -49,8 +49,8 @@ impl Core {
                 self.withdraw_job(of);
                 Ok(None)
             }
-            Command::WithdrawRequest { namespace, request } => {
-                self.withdraw_request(&namespace, request, log);
+            Command::WithdrawRequest { namespace, request, call } => {
+                self.withdraw_request(&namespace, (request, call), log);
                 Ok(None)
             }
             Command::Finish(finish) => self.finish(&finish, log),
@@ -150,15 +150,14 @@ impl Core {
         self.state.namespaces[namespace].groups[0]
     }
 
-    /// The first of the topics of a name, in the order of their groups.
+    /// The first of the topics of a name that hold something, in the order of their groups.
     pub(crate) fn topic_of(&self, topic: &TopicRef) -> Result<TopicSlot, Refusal> {
         let namespace = self.namespace_of(&topic.namespace)?;
         let mut groups = self.state.namespaces[namespace].groups.iter();
         let find = |group: &GroupNumber| {
-            let slot = self.state.topics.find(*group, &topic.name)?;
-            // One that is kept for the start of its group may be empty.
-            let found = &self.state.topics[slot];
-            (!found.is_held || !found.is_empty()).then_some(slot)
+            // One that is kept for its bucket, or for the start of its group, may be empty.
+            let found = self.state.topics.find(*group, &topic.name);
+            found.filter(|slot| !self.state.topics[*slot].is_empty())
         };
         groups.find_map(find).ok_or_else(|| {
             (

@@ -61,13 +61,18 @@ impl Core {
         }
     }
 
-    /// A session is over, or a consumer of it has gone: it leads no group any more in which it has no consumer.
+    /// A session is over, and its consumers are gone: it leads no group any more.
     pub(super) fn leave_offices(&mut self, session: SessionId, log: &mut dyn FactLog) {
         let leads = self.dispatcher.sessions.get(&session).map(|session| session.leads.clone());
-        for group in leads.unwrap_or_default() {
-            if self.dispatcher.seats(session, group).is_empty() {
-                self.leave_office(group, log);
-            }
+        leads.unwrap_or_default().into_iter().for_each(|group| self.leave_office(group, log));
+    }
+
+    /// A consumer of a session has gone from a group, which the session leads no more if that was its last one there. Others that it
+    /// leads wait for theirs: who is back on another connection attaches one consumer after the other.
+    pub(super) fn leave_office_without_seat(&mut self, session: SessionId, group: GroupNumber, log: &mut dyn FactLog) {
+        let leads = self.state.office(group).is_some_and(|office| office.leader == Some(session));
+        if leads && self.dispatcher.seats(session, group).is_empty() {
+            self.leave_office(group, log);
         }
     }
 

@@ -53,10 +53,10 @@ impl Core {
                 return Err((Code::ArgumentInvalid, NO_REPEAT.into()));
             }
             if let Some((first, _)) = first {
-                self.withdraw(first);
-                self.reply(first, Reply::Received(Vec::new()));
+                self.take_back(first);
             }
             if !leases.is_empty() {
+                self.dispatcher.repeats.told_again(repeat);
                 self.reply(ticket, Reply::Received(leases));
                 return Ok(());
             }
@@ -110,15 +110,30 @@ impl Core {
         current
     }
 
-    pub(super) fn withdraw_request(&mut self, namespace: &NamespaceName, request: RequestId, log: &mut dyn FactLog) {
+    pub(super) fn withdraw_request(
+        &mut self,
+        namespace: &NamespaceName,
+        (request, call): (RequestId, u64),
+        log: &mut dyn FactLog,
+    ) {
         let Some(namespace) = self.state.namespaces.number(namespace) else { return };
-        if let Some((first, _)) = self.dispatcher.repeats.waits((namespace, request)) {
-            return self.withdraw(first);
+        let key = (namespace, request);
+        if self.dispatcher.repeats.last_call(key) != Some(call) {
+            return;
         }
-        for run in self.still_leased((namespace, request)) {
+        if let Some((receive, _)) = self.dispatcher.repeats.waits(key) {
+            return self.take_back(receive);
+        }
+        for run in self.still_leased(key) {
             let slot = self.state.slot(run.receipt.topic, run.receipt.group);
             self.give_back(slot, run.receipt.lease, run.count, false, ReturnPlace::Head, log);
         }
+    }
+
+    /// A receive that waits is given nothing.
+    fn take_back(&mut self, receive: Ticket) {
+        self.withdraw(receive);
+        self.reply(receive, Reply::Received(Vec::new()));
     }
 
     pub(super) fn withdraw(&mut self, receive: Ticket) {

@@ -109,7 +109,7 @@ impl Core {
         let slot = self.dispatcher.attached(session, number).ok_or_else(|| consumer_unknown(number))?;
         let consumer = self.dispatcher.remove(slot);
         if consumer.seat != Seat::Shared {
-            self.leave_offices(session, log);
+            self.leave_office_without_seat(session, consumer.group, log);
         }
         Ok(Reply::Done)
     }

@@ -26,6 +26,8 @@ pub(crate) type RepeatKey = (NamespaceNumber, RequestId);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Repeatable {
     pub(crate) key: RepeatKey,
+    /// Which of the calls with this key it is.
+    pub(crate) call: u64,
     /// What it asks for.
     wish: Wish,
     messages: u32,
@@ -43,7 +45,7 @@ struct Wish {
 impl Repeatable {
     pub(crate) fn new(key: RepeatKey, group: GroupNumber, filter: u64, receive: &Receive) -> Repeatable {
         let wish = Wish { group, filter, at_most_once: receive.at_most_once };
-        Repeatable { key, wish, messages: receive.messages }
+        Repeatable { key, call: receive.call, wish, messages: receive.messages }
     }
 
     /// Whether it asks for what another does, or for more messages.
@@ -66,6 +68,8 @@ pub(crate) struct Repeats {
 struct Told {
     /// Counts answers, so that one which was told later under the same key is not forgotten with the earlier.
     answer: u64,
+    /// The last call that was told them.
+    call: u64,
     leases: Vec<LeasedRun>,
 }
 
@@ -89,17 +93,30 @@ impl Repeats {
         self.told.get(&key).map_or(&[], |told| &told.leases)
     }
 
-    /// What is delivered at most once has ended, and nobody is told it again.
-    pub(super) fn answered(&mut self, receive: Repeatable, leases: &[LeasedRun], now: RunTime) {
-        if !receive.wish.at_most_once {
-            self.remember(receive.key, leases, now);
+    /// The last call with this key that waits or was told leases, if it is known.
+    pub(crate) fn last_call(&self, key: RepeatKey) -> Option<u64> {
+        let waits = self.waiting.get(&key).map(|(_, receive)| receive.call);
+        waits.or_else(|| self.told.get(&key).map(|told| told.call))
+    }
+
+    /// What was told under this key is another call's from here on.
+    pub(crate) fn told_again(&mut self, receive: Repeatable) {
+        if let Some(told) = self.told.get_mut(&receive.key) {
+            told.call = receive.call;
         }
     }
 
-    fn remember(&mut self, key: RepeatKey, leases: &[LeasedRun], now: RunTime) {
+    /// What is delivered at most once has ended, and nobody is told it again.
+    pub(super) fn answered(&mut self, receive: Repeatable, leases: &[LeasedRun], now: RunTime) {
+        if !receive.wish.at_most_once {
+            self.remember((receive.key, receive.call), leases, now);
+        }
+    }
+
+    fn remember(&mut self, (key, call): (RepeatKey, u64), leases: &[LeasedRun], now: RunTime) {
         self.answers += 1;
         self.runs += leases.len();
-        let before = self.told.insert(key, Told { answer: self.answers, leases: leases.to_vec() });
+        let before = self.told.insert(key, Told { answer: self.answers, call, leases: leases.to_vec() });
         self.runs -= before.map_or(0, |before| before.leases.len());
         self.order.push_back((now + RECEIVE_REPEAT, self.answers, key));
         self.forget(now);
@@ -126,11 +143,11 @@ mod tests {
         let mut repeats = Repeats::default();
         let key = |n: usize| (0, RequestId(n as u128));
         for n in 0..2 * ANSWERS_MAX {
-            repeats.remember(key(n), &[], RunTime(0));
+            repeats.remember((key(n), 0), &[], RunTime(0));
         }
         assert_eq!((repeats.told.len(), repeats.order.len()), (ANSWERS_MAX, ANSWERS_MAX));
         // One that is told again is forgotten at its own time.
-        repeats.remember(key(2 * ANSWERS_MAX - 1), &[], RunTime(1));
+        repeats.remember((key(2 * ANSWERS_MAX - 1), 0), &[], RunTime(1));
         repeats.forget(RunTime(0) + RECEIVE_REPEAT);
         assert_eq!((repeats.told.len(), repeats.order.len()), (1, 1));
         repeats.forget(RunTime(1) + RECEIVE_REPEAT);

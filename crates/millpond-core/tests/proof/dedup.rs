@@ -144,6 +144,7 @@ fn receive() -> Command {
         wait: Millis(0),
         at_most_once: false,
         request: None,
+        call: 0,
     })
 }
 

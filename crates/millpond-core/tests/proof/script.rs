@@ -132,6 +132,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             wait: line.time("wait").unwrap_or_default(),
             at_most_once: line.option("once") == Some("yes"),
             request: line.number("request").map(RequestId),
+            call: line.number("call").unwrap_or_default(),
         }),
         "forward" => {
             let (receipts, outputs) = text.split_once(" -> ").expect("forward BODY... -> PUBLISH");
@@ -141,7 +142,8 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             Command::Forward(Forward { receipts, publish })
         }
         "withdraw-request" => {
-            Command::WithdrawRequest { namespace, request: RequestId(line.number("request").expect("request=ID")) }
+            let request = RequestId(line.number("request").expect("request=ID"));
+            Command::WithdrawRequest { namespace, request, call: line.number("call").unwrap_or_default() }
         }
         "withdraw" => Command::Withdraw(names.tickets[line.words[0]]),
         "ack" => finish(FinishVerb::Ack),

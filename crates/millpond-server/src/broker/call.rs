@@ -140,7 +140,7 @@ impl<T> Drop for Call<T> {
             && let Some((writer, command)) = self.withdrawal.take()
         {
             // A broker that is shut down has nobody waiting. What it leased runs out.
-            drop(writer.submit(FINISHING, Request::Call(command)));
+            drop(writer.submit_unasked(FINISHING, Request::Call(command)));
         }
     }
 }

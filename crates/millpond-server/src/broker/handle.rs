@@ -1,6 +1,7 @@
 //! What a program asks its broker.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millpond_core::command::{self, Command, Finish, FinishVerb, Level, Publish, ReceiptRun};
 use millpond_core::output::Reply;
@@ -74,6 +75,7 @@ impl Receive {
             wait: Millis::ZERO,
             at_most_once: false,
             request: None,
+            call: 0,
         })
     }
 
@@ -148,15 +150,17 @@ impl Handle {
     }
 
     /// Leases messages once. A call that is dropped before it has its answer takes the receive back, and releases what was
-    /// leased for it.
+    /// leased for it; where another call has asked for the same under its request id since, all of it is that one's.
     pub fn receive(&self, mut receive: Receive) -> Call<Vec<Leased>> {
         let request = *receive.0.request.get_or_insert_with(draw_request);
+        let number = self.shared.receives.fetch_add(1, Ordering::Relaxed);
+        receive.0.call = number;
         let namespace = receive.0.namespace.clone();
         let call = self.submit(Command::Receive(receive.0), |answered| match answered {
             Answered::Read(Read::Leases(runs)) => Ok(leased(runs)),
             _ => unreachable!("a receive is answered by leases"),
         });
-        call.withdrawn_by(self.shared.writer.clone(), Command::WithdrawRequest { namespace, request })
+        call.withdrawn_by(self.shared.writer.clone(), Command::WithdrawRequest { namespace, request, call: number })
     }
 
     /// Acks leases and publishes what came of their messages, as one decision: all of it, or nothing.

@@ -6,7 +6,8 @@ use millpond_core::output::Reply;
 use millpond_storage::Disk;
 use millpond_storage::twin::{Fault, SECTOR, TwinDisk};
 use millpond_types::{
-    Code, Filter, FinishOutcome, GroupName, MessageState, Millis, NamespaceName, PublishOutcome, SessionId, TopicName,
+    Code, Filter, FinishOutcome, GroupName, MessageState, Millis, NamespaceName, PublishOutcome, RequestId, SessionId,
+    TopicName,
 };
 
 use super::*;
@@ -135,6 +136,53 @@ fn a_receive_that_is_dropped_is_taken_back() {
     drop(broker.receive(receive()));
     let leases = broker.receive(receive()).wait().unwrap();
     assert_eq!((leases[0].body(), leases[0].run.failures), (&b"n"[..], 0));
+    broker.shutdown().unwrap();
+}
+
+#[test]
+fn receives_that_are_dropped_leave_nothing_behind() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    let receive = || broker.receive(Receive::all(default_namespace(), 1).wait(Millis::minutes(10)));
+    let decided = || broker.stats(default_namespace()).wait().unwrap();
+    for _ in 0..3 {
+        drop(receive());
+    }
+    publish(&broker, b"m".to_vec()).unwrap();
+    let answered = receive();
+    assert_eq!(decided().groups[0].counts.leased, 1);
+    drop(answered);
+    assert_eq!(decided().groups[0].counts.waiting, 1);
+    let writer = broker.writer.stop().unwrap();
+    assert_eq!(writer.open_calls(), 0);
+}
+
+#[test]
+fn a_receive_that_is_dropped_leaves_the_one_that_was_asked_again() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    let receive = |request| {
+        let mut receive = Receive::all(default_namespace(), 1).wait(Millis::minutes(10));
+        receive.0.request = Some(RequestId(request));
+        broker.receive(receive)
+    };
+    // One that waits.
+    let first = receive(1);
+    let second = receive(1);
+    drop(first);
+    publish(&broker, b"m".to_vec()).unwrap();
+    let (told, answer) = std::sync::mpsc::channel();
+    thread::spawn(move || _ = told.send(second.wait()));
+    let leases = answer.recv_timeout(Duration::from_secs(20)).expect("it is answered").unwrap();
+    assert_eq!(leases[0].body(), b"m");
+    assert_eq!(broker.ack(&[leases[0].receipt]).wait().unwrap()[0].outcome, FinishOutcome::Done);
+    // One that was told what the first was.
+    publish(&broker, b"n".to_vec()).unwrap();
+    let first = receive(2);
+    let leases = receive(2).wait().unwrap();
+    assert_eq!((leases[0].body(), leases[0].run.deliveries), (&b"n"[..], 1));
+    drop(first);
+    assert_eq!(broker.ack(&[leases[0].receipt]).wait().unwrap()[0].outcome, FinishOutcome::Done);
     broker.shutdown().unwrap();
 }
 

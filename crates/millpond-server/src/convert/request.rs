@@ -77,7 +77,20 @@ pub(crate) fn receive(receive: frame::Receive) -> Command {
     let frame::Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request } = receive;
     let (messages, bytes) = (messages.min(RECEIVE_MESSAGES_MAX), bytes.min(RECEIVE_BYTES_MAX));
     let filter = detached(filter);
-    Command::Receive(command::Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request })
+    // A connection withdraws by its ticket.
+    let call = 0;
+    Command::Receive(command::Receive {
+        namespace,
+        group,
+        filter,
+        messages,
+        bytes,
+        lease,
+        wait,
+        at_most_once,
+        request,
+        call,
+    })
 }
 
 /// Names that are kept for the life of a consumer, or of a receive that waits, must not keep the read buffer alive.

@@ -23,7 +23,7 @@ pub(crate) mod turns;
 pub(crate) mod uses;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use millpond_core::output::Reply;
 use millpond_protocol::Limits;
@@ -63,6 +63,9 @@ pub(crate) struct Shared {
     pub(crate) health: Arc<Health>,
     pub(crate) hash_key: HashKey,
     pub(crate) limits: Limits,
+    /// The number of the program's own next receive, so that it is not withdrawn with another one. Those of connections have none,
+    /// which is zero.
+    pub(crate) receives: AtomicU64,
     /// The line of connections that have much to do.
     pub(crate) turns: Turns,
     /// Room for frames that are not whole yet.
@@ -113,6 +116,7 @@ impl Shared {
             health,
             hash_key,
             limits,
+            receives: AtomicU64::new(1),
             turns: Turns::new(),
             receiving: Receiving::new(shares.receiving),
             sending: Room::new(shares.sending),

@@ -54,33 +54,13 @@ impl<Q, A> Submitter<Q, A> {
     /// Submits and, while the lane is full, blocks the thread. Refused only by a queue that stops.
     pub fn submit(&self, lane: usize, request: Q) -> Result<Pending<A>, Refused<Q>> {
         let (answer, pending) = Answer::pair();
-        let weight = (self.lanes.weight)(&request);
-        let mut standing = Standing::default();
-        let mut inner = self.lanes.lock();
-        loop {
-            match inner.accepts(lane, &standing, weight) {
-                Accepts::Yes => break,
-                Accepts::Full => {
-                    let waker = Waker::from(Arc::new(Blocked(thread::current())));
-                    let before = inner.stand_in_line(lane, &mut standing, (weight, 1), &waker);
-                    drop(inner);
-                    drop(before);
-                    thread::park();
-                    inner = self.lanes.lock();
-                }
-                Accepts::Stopped => {
-                    let left = inner.lanes[lane].line.leave(&mut standing);
-                    drop(inner);
-                    drop((left, answer));
-                    return Err(Refused::Stopped(request));
-                }
-            }
-        }
-        let left = inner.lanes[lane].line.leave(&mut standing);
-        inner.lanes[lane].push(request, answer, weight);
-        self.lanes.unlock_and_wake(inner);
-        drop(left);
+        self.push_when_there_is_room(lane, request, answer)?;
         Ok(pending)
+    }
+
+    /// The same for a request whose answer nobody waits for.
+    pub fn submit_unasked(&self, lane: usize, request: Q) -> Result<(), Refused<Q>> {
+        self.push_when_there_is_room(lane, request, Answer::unasked())
     }
 
     /// Submits if the lane has room.
@@ -144,6 +124,36 @@ impl<Q, A> Submitter<Q, A> {
     /// The weight of what waits in all lanes.
     pub fn waiting(&self) -> usize {
         self.lanes.lock().waiting()
+    }
+
+    fn push_when_there_is_room(&self, lane: usize, request: Q, answer: Answer<A>) -> Result<(), Refused<Q>> {
+        let weight = (self.lanes.weight)(&request);
+        let mut standing = Standing::default();
+        let mut inner = self.lanes.lock();
+        loop {
+            match inner.accepts(lane, &standing, weight) {
+                Accepts::Yes => break,
+                Accepts::Full => {
+                    let waker = Waker::from(Arc::new(Blocked(thread::current())));
+                    let before = inner.stand_in_line(lane, &mut standing, (weight, 1), &waker);
+                    drop(inner);
+                    drop(before);
+                    thread::park();
+                    inner = self.lanes.lock();
+                }
+                Accepts::Stopped => {
+                    let left = inner.lanes[lane].line.leave(&mut standing);
+                    drop(inner);
+                    drop((left, answer));
+                    return Err(Refused::Stopped(request));
+                }
+            }
+        }
+        let left = inner.lanes[lane].line.leave(&mut standing);
+        inner.lanes[lane].push(request, answer, weight);
+        self.lanes.unlock_and_wake(inner);
+        drop(left);
+        Ok(())
     }
 
     fn push(&self, lane: usize, request: Q, answer: Answer<A>) -> Result<(), Refused<Q>> {

@@ -157,6 +157,12 @@ impl<H: Host> Writer<H> {
         self.fetching.is_waiting()
     }
 
+    /// How many calls of the program itself have no answer yet.
+    #[cfg(test)]
+    pub(crate) fn open_calls(&self) -> usize {
+        self.calls.open()
+    }
+
     /// Whether publishes wait for memory.
     pub(crate) fn is_pushed_back(&self) -> bool {
         self.pressure.is_on() || !self.put_off.is_empty()

@@ -58,4 +58,10 @@ impl Calls {
         self.free.push(index);
         Some(answer)
     }
+
+    /// How many are kept.
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
 }

@@ -1,5 +1,6 @@
 //! Receives that are asked for again: within their time a repeat is told the same leases, those that are current, and takes
-//! the place of one that still waits. One that asks for something else is refused.
+//! the place of one that still waits. One that asks for something else is refused, and nothing is taken back with a call that was
+//! repeated since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,8 @@ type Request = (NamespaceName, RequestId);
 pub struct Repeats {
     /// Those that wait, and of which group.
     waiting: BTreeMap<Ticket, (Request, Option<GroupNumber>, Receive)>,
-    told: BTreeMap<Request, (RunTime, Vec<LeasedRun>)>,
+    /// When, to which call, and what.
+    told: BTreeMap<Request, (RunTime, u64, Vec<LeasedRun>)>,
     /// What the command that is being decided is to be told.
     due: BTreeSet<Receipt>,
     /// Whether it asks for something else than what was asked for under its id.
@@ -34,8 +36,8 @@ impl Repeats {
     pub fn asks(&mut self, command: &Command, model: &Model, now: RunTime) {
         self.due.clear();
         let Some(request) = request(command) else { return };
-        let told = self.told.get(&request).filter(|(at, _)| *at + RECEIVE_REPEAT > now);
-        let leases = told.into_iter().flat_map(|(_, leases)| leases).flat_map(receipts);
+        let told = self.told.get(&request).filter(|(at, ..)| *at + RECEIVE_REPEAT > now);
+        let leases = told.into_iter().flat_map(|(.., leases)| leases).flat_map(receipts);
         self.due.extend(leases.filter(|receipt| is_current(model, *receipt)));
         if let Command::Receive(receive) = command {
             let group = group_of(model, &receive.namespace, &receive.group);
@@ -71,8 +73,11 @@ impl Repeats {
                 return Err(Violation::repeats(format!("{request:?} asks for {like}, and is told {reply:?}")));
             }
             (Command::Receive(_), Some(Reply::Refused { .. })) => sights.saw("repeats for something else refused"),
-            (Command::Receive(_), Some(Reply::Received(leases))) => {
+            (Command::Receive(receive), Some(Reply::Received(leases))) => {
                 self.waiting.retain(|_, (of, ..)| *of != request);
+                if let Some((_, call, _)) = self.told.get_mut(&request) {
+                    *call = receive.call;
+                }
                 let told: BTreeSet<Receipt> = leases.iter().flat_map(receipts).collect();
                 if told != self.due {
                     let what =
@@ -90,6 +95,12 @@ impl Repeats {
                 let group = group_of(model, &receive.namespace, &receive.group);
                 self.waiting.insert(ticket, (request, group, receive.clone()));
             }
+            (Command::WithdrawRequest { call, .. }, _) if self.last_call(&request) != Some(*call) => {
+                sights.saw_many("calls withdrawn that were repeated since", self.last_call(&request).is_some().into());
+                if let Some(gone) = self.due.iter().find(|receipt| !is_current(model, **receipt)) {
+                    return Err(Violation::repeats(format!("{request:?} goes on, and {gone} went with call {call}")));
+                }
+            }
             (Command::WithdrawRequest { .. }, _) => {
                 self.waiting.retain(|_, (of, ..)| *of != request);
                 sights.saw_many("leases taken back", self.due.len() as u64);
@@ -106,13 +117,19 @@ impl Repeats {
     pub fn dispatched(&mut self, outputs: &[Output], now: RunTime) {
         for output in outputs {
             if let Output::Reply { ticket, reply } = output
-                && let Some((request, ..)) = self.waiting.remove(ticket)
+                && let Some((request, _, receive)) = self.waiting.remove(ticket)
                 && let Reply::Received(leases) = reply
                 && !leases.is_empty()
             {
-                self.told.insert(request, (now, leases.clone()));
+                self.told.insert(request, (now, receive.call, leases.clone()));
             }
         }
+    }
+
+    /// The last call that waits or was told leases.
+    fn last_call(&self, request: &Request) -> Option<u64> {
+        let waits = self.waiting.values().find(|(of, ..)| of == request).map(|(.., receive)| receive.call);
+        waits.or_else(|| self.told.get(request).map(|(_, call, _)| *call))
     }
 }
 
@@ -121,7 +138,7 @@ fn request(command: &Command) -> Option<Request> {
         Command::Receive(Receive { namespace, request, at_most_once: false, .. }) => {
             Some((namespace.clone(), (*request)?))
         }
-        Command::WithdrawRequest { namespace, request } => Some((namespace.clone(), *request)),
+        Command::WithdrawRequest { namespace, request, .. } => Some((namespace.clone(), *request)),
         _ => None,
     }
 }

@@ -22,8 +22,8 @@ pub struct Seat {
     pub holder: SessionId,
     /// How long leases are to last, if it says.
     pub lease: Option<Millis>,
-    /// What a receive may be asked for again by.
-    request: Option<(NamespaceName, RequestId)>,
+    /// What a receive may be asked for again by, and which call it is.
+    request: Option<(NamespaceName, RequestId, u64)>,
 }
 
 /// See the module.
@@ -46,16 +46,16 @@ impl Seats {
                 }
             }
             (Command::Receive(receive), None) => {
-                let Receive { namespace, group, filter, lease, at_most_once, request, .. } = receive;
+                let Receive { namespace, group, filter, lease, at_most_once, request, call, .. } = receive;
                 if let Some(group) = group_of(model, namespace, group) {
-                    let request = request.map(|request| (namespace.clone(), request));
+                    let request = request.map(|request| (namespace.clone(), request, *call));
                     let (filter, at_most_once, holder) = (filter.clone(), *at_most_once, SessionId(0));
                     self.receiving.insert(ticket, Seat { group, filter, at_most_once, holder, lease: *lease, request });
                 }
             }
             (Command::Withdraw(ticket), _) => _ = self.receiving.remove(ticket),
-            (Command::WithdrawRequest { namespace, request }, _) => {
-                let withdrawn = Some((namespace.clone(), *request));
+            (Command::WithdrawRequest { namespace, request, call }, _) => {
+                let withdrawn = Some((namespace.clone(), *request, *call));
                 self.receiving.retain(|_, seat| seat.request != withdrawn);
             }
             _ => {}

@@ -56,13 +56,17 @@ impl Terms {
             }
             (Command::SessionLost(session), _) => self.gone(*session),
             (Command::Detach { session, consumer }, Some(Reply::Done)) => {
-                self.seats.retain(|(_, of, number)| (of, number) != (session, consumer));
-                return self.leads_where_attached(*session, model, sights);
+                let seat = self.seats.iter().find(|(_, of, number)| (of, number) == (session, consumer)).copied();
+                if let Some(seat) = seat.filter(|seat| self.seats.remove(seat) && leads(model, seat.0, *session)) {
+                    return self.leads_where_attached(seat.0, *session, sights);
+                }
             }
             (Command::SessionEnd(session), _) => {
                 self.gone(*session);
                 self.heard.remove(session);
-                return self.leads_where_attached(*session, model, sights);
+                if let Some((group, _)) = offices(model).find(|(_, office)| office.leader == Some(*session)) {
+                    return Err(Violation::terms(format!("{session:?} is over, and leads group {group}")));
+                }
             }
             (Command::Resign { session, consumer }, Some(Reply::Done)) => {
                 let group = self.seats.iter().find(|(_, of, number)| (of, number) == (session, consumer));
@@ -99,14 +103,12 @@ impl Terms {
         self.seats.range((group, session, 0)..=(group, session, u32::MAX)).map(|(.., number)| *number)
     }
 
-    /// Who has gone leads only where another consumer of its session is.
-    fn leads_where_attached(&self, session: SessionId, model: &Model, sights: &mut Sights) -> Kept {
-        for (group, _) in offices(model).filter(|(group, _)| leads(model, *group, session)) {
-            if self.seats_of(group, session).next().is_none() {
-                return Err(Violation::terms(format!("{session:?} has no consumer in group {group}, and leads it")));
-            }
-            sights.saw("leaders that detached one consumer of two");
+    /// Who leads a group from which it has detached a consumer has another one there.
+    fn leads_where_attached(&self, group: GroupNumber, session: SessionId, sights: &mut Sights) -> Kept {
+        if self.seats_of(group, session).next().is_none() {
+            return Err(Violation::terms(format!("{session:?} has no consumer in group {group}, and leads it")));
         }
+        sights.saw("leaders that detached one consumer of two");
         Ok(())
     }
 

@@ -27,12 +27,23 @@ pub struct Reader {
     hand: Hand,
     /// What was asked for last, to be asked for again.
     asked: Option<Receive>,
+    /// How often it has asked, which numbers its calls.
+    calls: u64,
 }
 
 impl Reader {
     pub(super) fn new(index: usize, load: &mut Stream) -> Reader {
         let (session, hand) = (SessionId(load.draw() | 1), Hand::default());
-        Reader { index, group: GroupName::default(), session, connected: false, takes_all: false, hand, asked: None }
+        Reader {
+            index,
+            group: GroupName::default(),
+            session,
+            connected: false,
+            takes_all: false,
+            hand,
+            asked: None,
+            calls: 0,
+        }
     }
 
     /// Does something.
@@ -156,11 +167,14 @@ impl Reader {
     fn receive(&mut self, topics: &[TopicName], load: &mut Stream) -> Request {
         if let Some(asked) = &self.asked {
             if let Some(request) = asked.request.filter(|_| load.one_in(8)) {
-                return other(Command::WithdrawRequest { namespace: home(), request }, "receives withdrawn");
+                // Now and then the one before, as of a program that has asked again before it lets go of that.
+                let call = asked.call - u64::from(load.one_in(4));
+                return other(Command::WithdrawRequest { namespace: home(), request, call }, "receives withdrawn");
             }
             if load.one_in(2) {
-                let asked = if load.one_in(4) { unlike(asked, topics, load) } else { asked.clone() };
-                return self.ask(asked);
+                let (is_like, asked) = (!load.one_in(4), asked.clone());
+                let again = if is_like { asked } else { unlike(&asked, topics, load) };
+                return self.ask(again, is_like);
             }
         }
         let receive = Receive {
@@ -173,12 +187,18 @@ impl Reader {
             wait: Millis(load.below(2) * load.below(5000)),
             at_most_once: load.one_in(4),
             request: (!load.one_in(3)).then(|| RequestId(load.draw().into())),
+            call: 0,
         };
-        self.asked = Some(receive.clone());
-        self.ask(receive)
+        self.ask(receive, true)
     }
 
-    fn ask(&self, receive: Receive) -> Request {
+    /// Each call has a number of its own. What was asked like this may be asked again, and withdrawn.
+    fn ask(&mut self, receive: Receive, is_kept: bool) -> Request {
+        self.calls += 1;
+        let receive = Receive { call: self.calls, ..receive };
+        if is_kept {
+            self.asked = Some(receive.clone());
+        }
         let asked = Asked::Subscriber(Of::Receive(self.index, receive.at_most_once));
         Request { command: Command::Receive(receive), asked }
     }

@@ -54,6 +54,7 @@ pub fn frame(command: Command, hash_key: [u64; 2]) -> Frame {
             wait,
             at_most_once,
             request,
+            call: _,
         }) => Frame::Receive(Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request }),
         Command::SessionBegin(command::SessionBegin { session, resume, held }) => {
             Frame::SessionBegin { session, resume: resume.max(RESUME_MIN), held: pairs(held) }

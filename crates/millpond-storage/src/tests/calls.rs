@@ -52,6 +52,7 @@ pub fn receive(messages: u32) -> Command {
         wait: Millis::ZERO,
         at_most_once: false,
         request: None,
+        call: 0,
     })
 }
 

@@ -124,6 +124,7 @@ fn receive() -> Command {
         wait: Millis::ZERO,
         at_most_once: false,
         request: None,
+        call: 0,
     })
 }
 

@@ -59,6 +59,7 @@ impl Op {
                     wait: Millis(*wait),
                     at_most_once: *at_most_once,
                     request: None,
+                    call: 0,
                 })
             }
             Op::Withdraw(index) => Command::Withdraw(pick(&known.receives, *index)?),
@@ -306,5 +307,6 @@ pub fn receive(messages: u32) -> Command {
         wait: Millis::ZERO,
         at_most_once: false,
         request: None,
+        call: 0,
     })
 }

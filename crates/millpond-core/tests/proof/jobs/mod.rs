@@ -152,6 +152,7 @@ fn buried(letters: usize, topics: usize) -> Shell {
         wait,
         at_most_once: false,
         request: None,
+        call: 0,
     });
     let ticket = shell.ticket();
     let mut outputs = shell.turn(vec![(ticket, receive)]);

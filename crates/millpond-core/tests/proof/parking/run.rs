@@ -131,6 +131,7 @@ impl Run {
             wait: Millis(0),
             at_most_once: false,
             request: None,
+            call: 0,
         });
         self.received.clear();
         self.submit(vec![receive]);

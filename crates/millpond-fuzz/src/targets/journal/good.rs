@@ -182,6 +182,7 @@ fn receive() -> Command {
         wait: Millis::ZERO,
         at_most_once: false,
         request: None,
+        call: 0,
     })
 }
 
