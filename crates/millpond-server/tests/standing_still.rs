@@ -15,7 +15,7 @@ use millpond_server::manual::ManualBroker;
 use millpond_storage::store::LayeredStore;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
-use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, Policy, Retry, Rules};
+use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, OutcomeRun, Policy, Retry, Rules};
 
 struct Pond {
     broker: ManualBroker<Clock>,
@@ -166,6 +166,74 @@ fn a_batch_that_cannot_go_has_a_bound_for_those_who_extend_too() {
     pond.go_on();
     let Some(Reply::Finished(outcomes)) = pond.told.last() else { panic!("{:?}", pond.told.last()) };
     assert!(outcomes.iter().all(|run| run.outcome == FinishOutcome::Done), "{outcomes:?}");
+}
+
+/// Each message is a lease of its own, for one of another topic was published behind it, and some bytes name thousands of them.
+#[test]
+fn a_turn_takes_so_many_leases_and_no_more() {
+    const LEASES: u32 = 10_000;
+    let mut pond = Pond::new(&OpenOptions { room: 64 << 20, ..OpenOptions::default() }, 64 << 20);
+    for _ in 0..LEASES / 500 {
+        pond.submit(by_hand::publish((0..500).map(|at| run(["a", "b"][at % 2], b"body", 1)).collect()));
+        pond.go_on();
+    }
+    for _ in 0..LEASES / 500 {
+        pond.submit(receive(500, Millis::minutes(10), Millis::ZERO));
+        pond.go_on();
+    }
+    let given = pond.given();
+    assert_eq!(given.len(), LEASES as usize);
+    let receipts: Vec<_> = ["a", "b"]
+        .map(|topic| {
+            let of = given.iter().filter(|run| run.topic.as_bytes() == topic.as_bytes());
+            let first = of.map(|run| run.receipt).min_by_key(|receipt| receipt.lease).unwrap();
+            ReceiptRun { first, count: LEASES / 2 }
+        })
+        .to_vec();
+    let extend = || finish(FinishVerb::Extend { lease: Some(Millis::minutes(20)) }, receipts.clone(), true);
+    let mut asked = 0;
+    while asked < 1000 && pond.try_to(extend()) {
+        asked += 1;
+    }
+    assert_eq!(asked, 1, "others wait with whoever asks for them");
+    pond.go_on();
+    let Some(Reply::Finished(outcomes)) = pond.told.last() else { panic!("{:?}", pond.told.last()) };
+    assert_eq!(outcomes[..], [OutcomeRun { count: LEASES, outcome: FinishOutcome::Done }]);
+}
+
+/// What a turn has taken beyond that is decided in the next ones, whether or not anybody waits to be told of it.
+#[test]
+fn a_batch_that_may_go_is_not_added_to_where_it_is_overfull() {
+    const LEASES: u32 = 2000;
+    const FULL: u64 = 8 << 10;
+    let mut pond = Pond::new(&OpenOptions { batch_bytes: FULL, ..OpenOptions::default() }, 2 << 20);
+    pond.submit(publish((0..LEASES).map(|at| format!("t/{at}")), Millis::ZERO));
+    pond.go_on();
+    pond.submit(receive(LEASES, Millis::minutes(10), Millis::ZERO));
+    pond.go_on();
+    let receipts: Vec<_> = pond.given().iter().map(|run| ReceiptRun { first: run.receipt, count: 1 }).collect();
+    for confirm in [true, false] {
+        let (mut asked, begin) = (0, pond.broker.reader().written());
+        pond.told.clear();
+        let verb = || FinishVerb::Extend { lease: Some(Millis::minutes(20)) };
+        while pond.try_to(finish(verb(), receipts[asked % 20 * 100..][..100].to_vec(), confirm)) {
+            asked += 1;
+        }
+        assert!(asked > 50, "{asked}");
+        for _ in 0..100 {
+            let before = pond.broker.reader().written();
+            pond.turn(Duration::from_millis(1));
+            pond.broker.commit();
+            let bytes = pond.broker.reader().written() - before;
+            // Beside the last command.
+            assert!(bytes < 2 * FULL + 8192, "{bytes} bytes");
+        }
+        // Nothing of it is lost.
+        let bytes = pond.broker.reader().written() - begin;
+        assert!(bytes > asked as u64 * 100 * 8, "{bytes} bytes of {asked}");
+        pond.turn(Duration::from_millis(1));
+        assert_eq!(pond.told.len(), if confirm { asked } else { 0 });
+    }
 }
 
 /// Neither what the core has to remember of what falls due nor what it says of it.

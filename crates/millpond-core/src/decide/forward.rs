@@ -12,6 +12,7 @@ use crate::command::{FinishVerb, Forward, PublishRun, ReceiptRun};
 use crate::decide::Refusal;
 use crate::decide::dedup::LookedUp;
 use crate::decide::finish::check_receipts;
+use crate::decide::runs::Named;
 use crate::decide::storing::{Runs, Storing, Trial, Way, shorten};
 use crate::fact::{FactLog, NamespaceNumber};
 use crate::output::Reply;
@@ -30,10 +31,10 @@ impl Core {
             return Err((Code::ArgumentInvalid, "a receipt is named twice, and a lease ends once".into()));
         }
         let mut looked_up = core::mem::take(&mut self.looked_up);
-        let (mut finished, mut leases) = (Vec::new(), Vec::new());
+        let (mut finished, mut leases, mut named) = (Vec::new(), Vec::new(), Named::new());
         for run in &receipts {
             self.each_lease(run, &mut finished, |core, slot, of, (lease, count)| {
-                let is_next = core.is_next_after(slot, (of, lease), &leases);
+                let is_next = core.is_next_after(slot, of, (lease, count), &mut named);
                 leases.push((slot, lease, count));
                 if is_next { FinishOutcome::Kept } else { FinishOutcome::OutOfOrder }
             });

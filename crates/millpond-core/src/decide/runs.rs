@@ -4,12 +4,18 @@
 //! they are its order. It stays a run until all of it is over, whatever the policy says by then; and what was leased before
 //! a policy of runs came is of none.
 
+use alloc::collections::BTreeMap;
+
 use bytes::Bytes;
 use millpond_types::{FinishOutcome, LeaseNumber, Priority};
 
 use crate::Core;
 use crate::fact::{DeadReason, FactLog, ReturnPlace};
 use crate::state::{LeaseSlot, TopicSlot};
+
+/// Leases of runs that a call has named so far: of each topic from which number on how many. Kept in order, for a call names
+/// thousands, and each of them asks for those of its own run.
+pub(super) type Named = BTreeMap<(TopicSlot, LeaseNumber), u32>;
 
 impl Core {
     /// Sees to it that all of what may be leased as a run is in memory, for how much that is depends on nothing else. False
@@ -33,19 +39,22 @@ impl Core {
         self.state.leases[of as usize].run.is_none_or(|run| first_of(run) >= Some(lease))
     }
 
-    /// Whether nothing of its run has to be finished before a lease, once these are.
+    /// Whether nothing of their run has to be finished before so many leases, once those are that were named before them. They
+    /// are named with that.
     pub(super) fn is_next_after(
         &self,
         slot: TopicSlot,
-        (of, lease): (LeaseSlot, LeaseNumber),
-        acked: &[(TopicSlot, LeaseNumber, u32)],
+        of: LeaseSlot,
+        (lease, count): (LeaseNumber, u32),
+        named: &mut Named,
     ) -> bool {
         let Some(run) = self.state.leases[of as usize].run else { return true };
         let before = self.state.topics[slot].leases.range(run..lease);
         let before: u64 =
             before.map(|(first, of)| u64::from(self.state.leases[*of as usize].count).min(lease.0 - first.0)).sum();
-        let acked = acked.iter().filter(|(of, number, _)| *of == slot && (run..lease).contains(number));
-        before == acked.map(|(_, _, count)| u64::from(*count)).sum::<u64>()
+        let acked: u64 = named.range((slot, run)..(slot, lease)).map(|(_, count)| u64::from(*count)).sum();
+        named.insert((slot, lease), count);
+        before == acked
     }
 
     /// A lease has run out, or its session has. Of a run only the first message has failed: nothing behind it was begun. How many

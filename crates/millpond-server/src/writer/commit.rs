@@ -7,7 +7,8 @@
 //! which saves two hops between threads.
 //!
 //! While the disk stands still, what fills meanwhile has a bound: publishes wait where it is a full batch, and everything where
-//! it is [overfull](millpond_storage::Appender::is_overfull). Nor does [run time](super::clock) go on for long.
+//! it is [overfull](millpond_storage::Appender::is_overfull). Nor does [run time](super::clock) go on for long. An overfull batch
+//! that may go does so at the end of the turn, and what the turn had taken besides is decided in the next.
 
 use std::time::{Duration, Instant};
 
@@ -101,24 +102,19 @@ impl<H: Host> Writer<H> {
         let open = self.pressure.open_lanes();
         match self.may_go() || !self.appender.is_full() {
             true => open,
-            false if self.is_overfull() => RETURNING + 1,
+            false if self.appender.is_overfull() => RETURNING + 1,
             false => open.min(BURYING + 1),
         }
     }
 
-    /// The same in mid-turn, behind what it has decided so far, as far as a request of this lane wants to know it.
+    /// The same in mid-turn, behind what it has decided so far, as far as a request of this lane wants to know it. What there is
+    /// to come waits for an overfull batch to go, which it may do at the end of the turn.
     pub(super) fn open_lanes_after(&self, lane: usize) -> usize {
-        match lane > RETURNING && self.is_overfull() {
+        match lane > RETURNING && self.appender.is_overfull() {
             true => RETURNING + 1,
             false if lane <= FINISHING => FINISHING + 1,
             false => self.pressure.open_lanes_after(&self.core, &self.store),
         }
-    }
-
-    /// Whether nothing is added to the batch in the making but what there is no choice about: it cannot go, and takes as much
-    /// memory as it may.
-    pub(super) fn is_overfull(&self) -> bool {
-        !self.may_go() && self.appender.is_overfull()
     }
 
     /// Whether a batch may be sent on its way.
@@ -158,7 +154,7 @@ impl<H: Host> Writer<H> {
         }
         let (oldest, unsynced) = (self.filling.oldest(), self.filling.unsynced(bytes));
         let sync = self.filling.is_to_be_synced(now, bytes);
-        if !sync && self.filling.written.is_empty() {
+        if !sync && self.filling.written.is_empty() && !self.appender.is_overfull() {
             return Ok(());
         }
         let times = self.core.now();

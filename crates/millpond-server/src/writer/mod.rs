@@ -225,7 +225,7 @@ impl<H: Host> Writer<H> {
     /// else would begin one for them. They all wait where no checkpoint comes, and where no batch goes.
     fn hold_back(&mut self) {
         let is_relieved = || self.appender.is_checkpointing() || self.appender.checkpoint_due(&self.core, false);
-        let is_held = self.pressure.holds_deliveries() || self.is_overfull();
+        let is_held = self.pressure.holds_deliveries() || self.appender.is_overfull();
         self.core.hold_jobs(is_held || self.pressure.is_on_for_jobs() && is_relieved());
         self.core.hold_deliveries(is_held);
         self.core.hold_time(is_held);

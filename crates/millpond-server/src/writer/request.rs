@@ -1,10 +1,15 @@
 //! What the writer is asked: its queue's requests and lanes.
 
 use millpond_core::command::{
-    Attach, Command, DeadMove, DeadWhich, Finish, FinishVerb, Look, LookWhich, Move, PublishRun, SessionBegin, Ticket,
+    Attach, Command, DeadMove, DeadWhich, Finish, FinishVerb, Look, LookWhich, Move, PublishRun, ReceiptRun,
+    SessionBegin, Ticket,
 };
-use millpond_types::limits::{EXCHANGES_MAX, GROUPS_MAX, PAGE_BYTES_MAX, PAGE_MAX, PRIORITIES, RULES_MAX};
-use millpond_types::{Binding, Condition, Filter, GroupCursors, GroupView, OfficeView, Rule, Rules, SessionId, TopicName};
+use millpond_types::limits::{
+    EXCHANGES_MAX, GROUPS_MAX, PAGE_BYTES_MAX, PAGE_MAX, PRIORITIES, RECEIPTS_MAX, RULES_MAX,
+};
+use millpond_types::{
+    Binding, Condition, Filter, GroupCursors, GroupView, OfficeView, Rule, Rules, SessionId, TopicName,
+};
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
@@ -72,11 +77,11 @@ const BY_ID_ROWS: usize = 12;
 
 impl Request {
     /// What the request counts in a lane: roughly the bytes of memory that it holds, and those of the rows that are looked
-    /// up for it.
+    /// up for it, of the leases that it names and of the dead letters that it makes.
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
             Request::Command(_, command) | Request::Call(command) => {
-                held(command) + looked_up(command).rows * ROW_WEIGHT + letters(command)
+                held(command) + looked_up(command).rows * ROW_WEIGHT
             }
             Request::Goodbye { withdrawn, lost } => size_of_val(&withdrawn[..]) + size_of_val(&lost[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
@@ -138,38 +143,27 @@ impl Request {
     }
 }
 
-/// What the dead letters weigh that a command makes, or may; no more than a turn takes, for there is no less of it.
-fn letters(command: &Command) -> usize {
-    let Command::Finish(Finish {
-        verb: FinishVerb::Fail { reason, .. } | FinishVerb::Reject { reason }, receipts, ..
-    }) = command
-    else {
-        return 0;
-    };
-    let count: usize = receipts.iter().map(|run| run.count as usize).sum();
-    count.saturating_mul(LETTER_WEIGHT + reason.len()).min(BURYING_TURN)
-}
-
-/// What a command holds beside itself.
+/// What a command holds beside itself, and what it makes.
 fn held(command: &Command) -> usize {
     match command {
         Command::Publish(publish) => publish.runs.iter().map(published).sum(),
         Command::Forward(forward) => {
             let runs = forward.publish.runs.iter().map(published);
-            size_of_val(&forward.receipts[..]) + runs.sum::<usize>()
+            named(&forward.receipts) + runs.sum::<usize>()
         }
         Command::Route(route) => {
             // The copies share the message.
             let copies = route.publish.runs.iter().map(|run| published(run) - run.block.len());
             copies.sum::<usize>() + route.message.block.len()
         }
-        Command::Finish(finish) => {
-            let reason = match &finish.verb {
-                FinishVerb::Fail { reason, .. } | FinishVerb::Reject { reason } => reason.len(),
-                FinishVerb::Ack | FinishVerb::Release { .. } | FinishVerb::Damaged | FinishVerb::Extend { .. } => 0,
-            };
-            size_of_val(&finish.receipts[..]) + reason
-        }
+        Command::Finish(finish) => match &finish.verb {
+            FinishVerb::Fail { reason, .. } | FinishVerb::Reject { reason } => {
+                named(&finish.receipts) + reason.len() + letters(&finish.receipts, reason.len())
+            }
+            FinishVerb::Ack | FinishVerb::Release { .. } | FinishVerb::Damaged | FinishVerb::Extend { .. } => {
+                named(&finish.receipts)
+            }
+        },
         Command::SessionBegin(begin) => size_of_val(&begin.held[..]),
         Command::Heartbeat { except, .. } => size_of_val(&except[..]),
         Command::Receive(receive) => filtered(&receive.filter),
@@ -212,6 +206,23 @@ fn held(command: &Command) -> usize {
         Command::NamespaceSet { rules, .. } => ruled(rules),
         Command::Bind { binding, .. } | Command::Unbind { binding, .. } => bound(binding),
     }
+}
+
+/// What receipts count: those of a run as if each were named for itself. Each may be a lease of its own, and takes a turn as long
+/// then. Where they are one lease, some runs of a thousand are still few.
+fn named(receipts: &[ReceiptRun]) -> usize {
+    // More in one call are refused.
+    receipts.len().max(leases(receipts).min(RECEIPTS_MAX)) * size_of::<ReceiptRun>()
+}
+
+/// What the dead letters weigh that a call makes of these, or may, with a reason of so many bytes; no more than a turn takes, for
+/// there is no less of it.
+fn letters(receipts: &[ReceiptRun], reason: usize) -> usize {
+    leases(receipts).saturating_mul(LETTER_WEIGHT + reason).min(BURYING_TURN)
+}
+
+fn leases(receipts: &[ReceiptRun]) -> usize {
+    receipts.iter().map(|run| run.count as usize).sum()
 }
 
 /// What may be looked up for a command.
@@ -321,7 +332,7 @@ fn filtered(filter: &Filter) -> usize {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use millpond_core::command::{ReceiptRun, TopicRef};
+    use millpond_core::command::{Forward, Level, Publish, TopicRef};
     use millpond_types::limits::BINDING_HEADERS_MAX;
     use millpond_types::{NamespaceName, Overrides, Pattern, Policy, Receipt};
 
@@ -369,6 +380,26 @@ mod tests {
         least(Command::Bind { namespace, exchange: "exchange".try_into().unwrap(), binding }, held);
         let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], lost: Vec::new() };
         assert!(goodbye.weight() >= 480_000);
+    }
+
+    /// Each may be a lease of its own, which takes a turn as long as a receipt that is named alone.
+    #[test]
+    fn receipts_are_weighed_by_their_leases() {
+        let receipt = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
+        let weights = |count| {
+            let receipts = vec![ReceiptRun { first: receipt, count }];
+            let namespace = NamespaceName::default();
+            let publish = Publish { namespace, producer: None, level: Level::Durable, runs: Vec::new() };
+            let forward = Command::Forward(Forward { receipts: receipts.clone(), publish });
+            let verb = FinishVerb::Extend { lease: None };
+            let finish = Command::Finish(Finish { verb, receipts, confirm: false, namespace: None });
+            [finish, forward].map(|command| Request::Command(Ticket(1), command).weight())
+        };
+        let most = weights(RECEIPTS_MAX as u32);
+        assert!(most.iter().all(|weight| *weight > FINISHING_TURN), "{most:?}");
+        let many = weights(1000);
+        assert!(many.iter().all(|weight| *weight < FINISHING_TURN / 8), "a turn takes some of those: {many:?}");
+        assert_eq!(weights(u32::MAX), most, "what is refused has no weight without end");
     }
 
     /// What one of them may come to is more than a connection may leave unread.
