@@ -21,12 +21,15 @@ struct Times {
     passed: AtomicU64,
     /// How many milliseconds the system's clock was set ahead.
     ahead: AtomicI64,
+    /// How many it was at most.
+    furthest: AtomicI64,
 }
 
 impl Clock {
     /// Begins.
     pub fn new() -> Clock {
-        Clock(Arc::new(Times { begin: Instant::now(), passed: AtomicU64::new(0), ahead: AtomicI64::new(0) }))
+        let (passed, ahead, furthest) = (AtomicU64::new(0), AtomicI64::new(0), AtomicI64::new(0));
+        Clock(Arc::new(Times { begin: Instant::now(), passed, ahead, furthest }))
     }
 
     /// Time passes, in milliseconds.
@@ -36,7 +39,13 @@ impl Clock {
 
     /// The system's clock is set ahead.
     pub fn set_ahead(&self, millis: u64) {
-        self.0.ahead.fetch_add(millis as i64, Ordering::Relaxed);
+        let ahead = self.0.ahead.fetch_add(millis as i64, Ordering::Relaxed) + millis as i64;
+        self.0.furthest.fetch_max(ahead, Ordering::Relaxed);
+    }
+
+    /// The system's clock is set ahead of all that it has shown.
+    pub fn set_right(&self) {
+        self.0.ahead.store(self.0.furthest.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// The system's clock is set back.
