@@ -97,7 +97,8 @@ async fn publish(broker: &RefCell<Option<Broker>>, known: &RefCell<Known>, publi
 async fn work(address: String, known: Rc<RefCell<Known>>, seed: u64) {
     let mut random = seed + 2;
     while !known.borrow().is_over {
-        let client = Client::connect(address.as_str()).await.unwrap();
+        // The broker may be killed just as it has been reached.
+        let Ok(client) = Client::connect(address.as_str()).await else { continue };
         let lives = draw(&mut random) % (2 * LIFE);
         let mut got = 0;
         while got <= lives && !known.borrow().is_over {
