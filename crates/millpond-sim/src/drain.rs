@@ -1,6 +1,7 @@
 //! The end of a life: with willing consumers and enough time, everything comes to its end, and whoever waits is told.
 
 use millpond_core::command::Command;
+use millpond_types::Millis;
 
 use crate::audit::audit;
 use crate::candidates;
@@ -100,10 +101,11 @@ impl World {
     fn look_for_untold(&mut self) -> Result<(), Violation> {
         let now = self.broker().core().now().run;
         // What is behind messages whose ends are held is not to be had before a checkpoint has made room for these, nor is
-        // anything while deliveries are.
+        // anything while deliveries are. And what is to be done at once waits for a moment behind a batch that does not go.
         let core = self.broker.as_ref().expect("the broker runs").core();
         let is_held = core.has_time_on_hold() || core.are_deliveries_held();
-        if self.numb_until.is_some_and(|until| now < until) || is_held {
+        let is_at_work = core.next_wake() == Some(Millis::ZERO);
+        if self.numb_until.is_some_and(|until| now < until) || is_held || is_at_work {
             return Ok(());
         }
         self.promises.look_for_untold(core)

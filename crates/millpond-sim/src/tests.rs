@@ -11,9 +11,10 @@ const CANARY_LIVES: u64 = 2000;
 /// without its session is stored again. Whoever has given way to an older one, where their ages could not be told, cannot do so
 /// again. Only under ageing does who stands in for others inherit how long they have waited, and who has not risen stands behind
 /// others; and whoever goes before a higher priority has more than its turn beside that.
-const COMES_FIRST: [(Canary, Checker); 8] = [
+const COMES_FIRST: [(Canary, Checker); 9] = [
     (Canary::Releases, Checker::Coalescing),
     (Canary::Early, Checker::Expiry),
+    (Canary::Early, Checker::Retention),
     (Canary::LateExpiry, Checker::Newest),
     (Canary::Sessions, Checker::Back),
     (Canary::Older, Checker::Back),

@@ -8,8 +8,8 @@ use millpond_core::command::*;
 use millpond_core::fact::{Fact, GroupNumber};
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
-    Counts, FinishOutcome, GroupName, LeaseNumber, MessageId, MessageState, NamespaceName, OutcomeRun, PublishOutcome,
-    Receipt, Sequence, TopicName,
+    Code, Counts, FinishOutcome, GroupName, LeaseNumber, MessageId, MessageState, NamespaceName, OutcomeRun,
+    PublishOutcome, Receipt, Sequence, TopicName,
 };
 
 use crate::history::{Known, Op, set_policy};
@@ -285,10 +285,15 @@ impl History {
         Counts { dead: rows.len() as u64, ..all }
     }
 
-    /// Of all groups that have a topic.
+    /// Of all groups that have a topic. One that holds nothing is shown of none.
     fn look_at_cursors(&mut self, name: &TopicName) {
         let topic = TopicRef { namespace: NamespaceName::default(), name: name.clone() };
-        let Reply::Topics(view) = self.shell.ask(Command::Topic(topic)) else { panic!("a topic") };
+        let is_held = self.model.topics.iter().any(|(place, topic)| place.name == *name && !topic.messages.is_empty());
+        let view = match self.shell.ask(Command::Topic(topic)) {
+            Reply::Topics(view) if is_held => view,
+            Reply::Refused { code: Code::TopicUnknown, .. } if !is_held => return,
+            other => panic!("of {name}, in which there is{} something: {other:?}", if is_held { "" } else { " not" }),
+        };
         for cursors in &view[0].cursors {
             let found = (cursors.scan.0, cursors.completion.0, cursors.next.0);
             let group = self.model.group(&cursors.group).expect("a group");

@@ -256,7 +256,7 @@ impl Model {
 
     /// The message that a command by id means, in all groups that hold it, if it may be moved in all of them.
     fn movable(&self, name: &TopicName, which: Which) -> Result<(Vec<Place>, Key), Code> {
-        let (_, topic) = self.siblings(name).next().ok_or(Code::TopicUnknown)?;
+        let (_, topic) = self.siblings(name).find(|(_, topic)| !topic.messages.is_empty()).ok_or(Code::TopicUnknown)?;
         let id = match which {
             Which::Id(id) => Some(id),
             Which::Dedup(hash) => self.remembered(hash),
