@@ -56,8 +56,9 @@ const BATCH_MIN: u64 = 512 << 10;
 /// Larger ones would take too long on a slow disk.
 const BATCH_MAX: u64 = BATCH_BYTES;
 /// What a turn of the writer takes of finishing requests: some hundred acks, which it is done with in less than a
-/// millisecond, or of eight thousand leases and the last call's, if each is one of its own. Whoever asks for anything waits for the turn that goes on and for its own, so more would be time that a few
-/// clients take from everyone else; with 16 MiB, sixteen that guessed receipts held others up for seconds.
+/// millisecond, or of eight thousand leases and the last call's, if each is one of its own. Whoever asks for anything
+/// waits for the turn that goes on and for its own, so more would be time that a few clients take from everyone else; with
+/// 16 MiB, sixteen that guessed receipts held others up for seconds.
 pub(crate) const FINISHING_TURN: usize = 256 << 10;
 /// What a turn takes of what makes dead letters, by the bytes of the letters: what it overdraws the room for entries by, where
 /// it was just let in.

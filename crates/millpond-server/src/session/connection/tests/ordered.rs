@@ -8,45 +8,18 @@ use crate::writer::{BURYING, FORWARDING};
 
 #[test]
 fn a_forward_waits_for_what_was_finished_before_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
-    let shared = broker.shared().clone();
-    let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
-    let now = Instant::now();
-    let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared.clone(), now);
-    let mut input = BytesMut::new();
-    let mut sent = |request: Asked| {
-        let mut bytes = Vec::new();
-        encode_request(&request, 5, &mut bytes);
-        input.extend_from_slice(&bytes);
-    };
-    sent(Asked::Hello { version: VERSION, client: String::new() });
-    sent(finish(1, FinishVerb::Ack));
-    sent(finish(2, FinishVerb::Reject { reason: "why".into() }));
-    sent(forward(3));
-    // It is behind with the answers to these, so that nothing of it is finished until it reads.
-    (0..PINGS).for_each(|_| sent(Asked::Ping));
-    let room = shared.sending.try_take(usize::MAX).expect("nobody else has any");
-    connection.hear(&mut input, usize::MAX, now).unwrap();
-    connection.submit().unwrap();
-    let waiting = |connection: &Connection| {
-        [FINISHING, BURYING, FORWARDING].map(|lane| connection.conversation.lanes[lane].len())
-    };
-    assert_eq!(waiting(&connection), [1, 1, 1]);
-    drop(room);
-    while connection.conversation.is_behind() {
-        let bytes = connection.say(now).unwrap().len();
-        connection.wrote(bytes, now);
-    }
-    connection.submit().unwrap();
-    assert_eq!(waiting(&connection), [0, 0, 0]);
-    drop(connection);
-    broker.shutdown().unwrap();
+    let reject = FinishVerb::Reject { reason: "why".into() };
+    wait_until_the_client_reads(vec![finish(1, FinishVerb::Ack), finish(2, reject), forward(3)], [1, 1, 1]);
 }
 
 /// Its answer may be a thousand times as large as it is.
 #[test]
 fn a_forward_waits_while_its_client_does_not_read() {
+    wait_until_the_client_reads((0..3).map(forward).collect(), [0, 0, 3]);
+}
+
+/// So many of these wait, lane by lane, while their client is behind with answers, and none once it has read them.
+fn wait_until_the_client_reads(asked: Vec<Asked>, waiting: [usize; 3]) {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
     let shared = broker.shared().clone();
@@ -54,20 +27,23 @@ fn a_forward_waits_while_its_client_does_not_read() {
     let now = Instant::now();
     let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared.clone(), now);
     let mut bytes = Vec::new();
-    encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 0, &mut bytes);
-    (0..3).for_each(|lease| encode_request(&forward(lease), 5, &mut bytes));
+    encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 5, &mut bytes);
+    asked.iter().for_each(|request| encode_request(request, 5, &mut bytes));
     (0..PINGS).for_each(|_| encode_request(&Asked::Ping, 5, &mut bytes));
     let room = shared.sending.try_take(usize::MAX).expect("nobody else has any");
     connection.hear(&mut BytesMut::from(&bytes[..]), usize::MAX, now).unwrap();
     connection.submit().unwrap();
-    assert_eq!(connection.conversation.lanes[FORWARDING].len(), 3);
+    let waits = |connection: &Connection| {
+        [FINISHING, BURYING, FORWARDING].map(|lane| connection.conversation.lanes[lane].len())
+    };
+    assert_eq!(waits(&connection), waiting);
     drop(room);
     while connection.conversation.is_behind() {
         let bytes = connection.say(now).unwrap().len();
         connection.wrote(bytes, now);
     }
     connection.submit().unwrap();
-    assert_eq!(connection.conversation.lanes[FORWARDING].len(), 0);
+    assert_eq!(waits(&connection), [0, 0, 0]);
     drop(connection);
     broker.shutdown().unwrap();
 }
