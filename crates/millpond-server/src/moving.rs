@@ -2,7 +2,7 @@
 //! that others hardly notice.
 //!
 //! A batch of moves goes to the writer as publishes do. The next is looked for when that one is durable, and after a pause of
-//! several times as long as it took.
+//! several times as long as it took; where nobody else has anything stored meanwhile, of once as long.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -76,19 +76,30 @@ fn run(mut mover: Mover, writer: &Submitter<Request, Reply>, metrics: &Metrics, 
         }
         let pause = pause(began.elapsed(), rests, is_damaged);
         is_damaged &= !rests;
-        if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+        let stored = metrics.batches.get();
+        let waits = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+        if !waits(pause.always) || metrics.batches.get() != stored && !waits(pause.for_others) {
             return;
         }
     }
 }
 
+/// How long is waited behind a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pause {
+    always: Duration,
+    /// So much longer, if others had something stored until then.
+    for_others: Duration,
+}
+
 /// How long until the next step, after one that took so long: the pass goes on or is over, and some of it could not be read.
-fn pause(took: Duration, is_over: bool, is_damaged: bool) -> Duration {
-    match (is_over, is_damaged) {
-        (false, _) => took * OTHERS,
+fn pause(took: Duration, is_over: bool, is_damaged: bool) -> Pause {
+    let always = match (is_over, is_damaged) {
+        (false, _) => return Pause { always: took, for_others: took * (OTHERS - 1) },
         (true, false) => AGAIN,
         (true, true) => AGAIN_UNREADABLE,
-    }
+    };
+    Pause { always, for_others: Duration::ZERO }
 }
 
 /// Whether the writer has decided all of them.
@@ -106,9 +117,11 @@ mod tests {
     fn a_pass_leaves_others_most_of_the_time_and_one_that_cannot_read_is_not_begun_again_for_long() {
         let took = Duration::from_millis(3);
         for is_damaged in [false, true] {
-            assert_eq!(pause(took, false, is_damaged), took * 4, "it goes on with what can be read");
+            let goes_on = Pause { always: took, for_others: took * 3 };
+            assert_eq!(pause(took, false, is_damaged), goes_on, "with what can be read");
         }
-        assert_eq!(pause(took, true, false), Duration::from_secs(5));
-        assert_eq!(pause(took, true, true), Duration::from_secs(600));
+        let rests = |time| Pause { always: time, for_others: Duration::ZERO };
+        assert_eq!(pause(took, true, false), rests(Duration::from_secs(5)));
+        assert_eq!(pause(took, true, true), rests(Duration::from_secs(600)));
     }
 }
