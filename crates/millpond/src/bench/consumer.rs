@@ -26,6 +26,8 @@ pub struct Task {
     pub address: SocketAddr,
     /// Where to consume.
     pub namespace: NamespaceName,
+    /// Which group to be of.
+    pub group: GroupName,
     /// Credit in messages.
     pub credit: u32,
 }
@@ -113,7 +115,7 @@ impl Consumer {
         let attach = Attach {
             consumer: CONSUMER,
             namespace: task.namespace.clone(),
-            group: GroupName::default(),
+            group: task.group.clone(),
             filter: Filter::All,
             messages: task.credit,
             bytes: CREDIT_BYTES,

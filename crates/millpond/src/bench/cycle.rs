@@ -1,5 +1,5 @@
-//! Producers and consumers at once: every message is published, delivered and acked. Behind the run the backlog is
-//! drained, and it is verified that every message arrived exactly once and that the broker has none left.
+//! Producers and consumers at once: every message is published, delivered and acked in each group. Behind the run the
+//! backlog is drained, and it is verified that every message arrived exactly once and that the broker has none left.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use millpond_types::GroupName;
 
 use super::consumer::{self, Consumed, consume};
 use super::drain::until_received;
@@ -26,7 +27,9 @@ pub struct Plan {
     pub shape: Shape,
     /// Connections that publish.
     pub producers: u64,
-    /// Connections that consume.
+    /// Groups that consume. The first is `default`; the others are made for the run.
+    pub groups: u64,
+    /// Connections that consume in each group.
     pub consumers: u64,
     /// Messages that a consumer may hold unacked.
     pub credit: u32,
@@ -38,7 +41,7 @@ pub struct Plan {
 
 /// What came of it.
 pub struct Outcome {
-    /// Messages that arrived.
+    /// Messages that arrived, in all groups.
     pub received: u64,
     /// Messages that were confirmed to the producers.
     pub confirmed: u64,
@@ -59,12 +62,14 @@ impl Plan {
     pub fn run(&self, target: &Target, report: &mut Report) -> Result<Outcome, Failure> {
         let (stop_producing, stop_consuming) = (AtomicBool::new(false), AtomicBool::new(false));
         let (confirmed, received) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let ready = Barrier::new(self.consumers as usize + 1);
+        let groups = self.make_groups(target)?;
+        let ready = Barrier::new((self.groups * self.consumers) as usize + 1);
         let (begin, published, backlog, produced, consumed) = thread::scope(|scope| {
-            let consumers: Vec<_> = (0..self.consumers)
-                .map(|_| {
+            let each = groups.iter().flat_map(|group| (0..self.consumers).map(move |_| group.clone()));
+            let consumers: Vec<_> = each
+                .map(|group| {
                     let (namespace, credit) = (target.namespace.clone(), self.credit);
-                    let task = consumer::Task { address: target.address, namespace, credit };
+                    let task = consumer::Task { address: target.address, namespace, group, credit };
                     let (stop, received, ready) = (&stop_consuming, &received, &ready);
                     scope.spawn(move || {
                         consume(&task, stop, received, || {
@@ -91,12 +96,12 @@ impl Plan {
             let progress = Progress::of_time(self.duration, Arc::clone(&received), "received");
             sleep_while_running(self.duration, &producers);
             stop_producing.store(true, Relaxed);
-            let backlog = confirmed.load(Relaxed).saturating_sub(received.load(Relaxed));
+            let backlog = (self.groups * confirmed.load(Relaxed)).saturating_sub(received.load(Relaxed));
             let produced: Vec<_> =
                 producers.into_iter().map(|t| t.join().expect("a producer does not panic")).collect();
             let published = nanos();
             drop(progress);
-            let expected = produced.iter().flatten().map(|p| p.confirmed).sum();
+            let expected = self.groups * produced.iter().flatten().map(|p| p.confirmed).sum::<u64>();
             let drained = || consumers.iter().any(thread::ScopedJoinHandle::is_finished);
             until_received(&received, expected, drained);
             stop_consuming.store(true, Relaxed);
@@ -119,33 +124,56 @@ impl Plan {
             latency,
             confirmation,
         };
-        verify(target, report, &produced, consumed)?;
+        self.verify(target, report, &produced, consumed)?;
         Ok(outcome)
     }
-}
 
-fn verify(target: &Target, report: &mut Report, produced: &[Produced], consumed: Vec<Consumed>) -> Result<(), Failure> {
-    for (count, why) in produced.iter().filter_map(|p| p.refused.as_ref()) {
-        report.fault(format!("{count} messages were refused: {why}"));
+    /// Makes the groups that are not there; all of them, in order.
+    fn make_groups(&self, target: &Target) -> Result<Vec<GroupName>, Failure> {
+        let mut groups = vec![GroupName::default()];
+        for number in 1..self.groups {
+            let name = format!("group-{}", number + 1);
+            let group = GroupName::try_from(name.as_str()).expect("it is a name");
+            target.make_group(group.clone())?;
+            groups.push(group);
+        }
+        Ok(groups)
     }
-    let lost: u64 = consumed.iter().map(|c| c.lost).sum();
-    if lost > 0 {
-        report.fault(format!("{lost} acks came too late for their leases"));
+
+    fn verify(
+        &self,
+        target: &Target,
+        report: &mut Report,
+        produced: &[Produced],
+        consumed: Vec<Consumed>,
+    ) -> Result<(), Failure> {
+        for (count, why) in produced.iter().filter_map(|p| p.refused.as_ref()) {
+            report.fault(format!("{count} messages were refused: {why}"));
+        }
+        let lost: u64 = consumed.iter().map(|c| c.lost).sum();
+        if lost > 0 {
+            report.fault(format!("{lost} acks came too late for their leases"));
+        }
+        let mut consumed = consumed.into_iter();
+        let (mut missing, mut twice) = (0, 0);
+        for _ in 0..self.groups {
+            let mut seen = Seen::default();
+            consumed.by_ref().take(self.consumers as usize).for_each(|c| seen.merge(c.seen));
+            missing += produced.iter().enumerate().map(|(index, p)| seen.missing(index, 0..p.sent)).sum::<u64>();
+            twice += seen.twice();
+        }
+        if missing > 0 {
+            report.fault(format!("{missing} messages that were published never arrived"));
+        }
+        if twice > 0 {
+            report.fault(format!("{twice} messages arrived more than once"));
+        }
+        let left: u64 = target.stats()?.groups.iter().map(|group| group.counts.unfinished() + group.counts.dead).sum();
+        if left > 0 {
+            report.fault(format!("the broker still holds {left} messages although all were acked"));
+        }
+        let verified = missing == 0 && twice == 0 && left == 0;
+        report.figure("every message arrived exactly once", f64::from(u8::from(verified)), "");
+        Ok(())
     }
-    let mut seen = Seen::default();
-    consumed.into_iter().for_each(|c| seen.merge(c.seen));
-    let missing: u64 = produced.iter().enumerate().map(|(index, p)| seen.missing(index, 0..p.sent)).sum();
-    if missing > 0 {
-        report.fault(format!("{missing} messages that were published never arrived"));
-    }
-    if seen.twice() > 0 {
-        report.fault(format!("{} messages arrived more than once", seen.twice()));
-    }
-    let left: u64 = target.stats()?.groups.iter().map(|group| group.counts.unfinished() + group.counts.dead).sum();
-    if left > 0 {
-        report.fault(format!("the broker still holds {left} messages although all were acked"));
-    }
-    let verified = missing == 0 && seen.twice() == 0 && left == 0;
-    report.figure("every message arrived exactly once", f64::from(u8::from(verified)), "");
-    Ok(())
 }

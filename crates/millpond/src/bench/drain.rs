@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use millpond_types::NamespaceName;
+use millpond_types::{GroupName, NamespaceName};
 
 use super::consumer::{self, Consumed, consume};
 use super::progress::Progress;
@@ -51,8 +51,10 @@ impl Drain {
         let consumed: Vec<_> = thread::scope(|scope| {
             let start = |_| {
                 let (address, namespace, credit) = (self.address, self.namespace.clone(), self.credit);
-                let (stop, received) = (&stop, &received);
-                scope.spawn(move || consume(&consumer::Task { address, namespace, credit }, stop, received, || {}))
+                let (stop, received, group) = (&stop, &received, GroupName::default());
+                scope.spawn(move || {
+                    consume(&consumer::Task { address, namespace, group, credit }, stop, received, || {})
+                })
             };
             let threads: Vec<_> = (0..self.consumers).map(start).collect();
             until_received(&received, self.messages, || threads.iter().any(thread::ScopedJoinHandle::is_finished));

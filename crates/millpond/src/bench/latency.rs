@@ -70,6 +70,7 @@ impl Latency {
                 level: self.level.into(),
             },
             producers: self.producers,
+            groups: 1,
             consumers: self.consumers,
             credit: CREDIT,
             rate: Some(self.rate),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hdrhistogram::Histogram;
-use millpond_types::Millis;
+use millpond_types::{GroupName, Millis};
 
 use super::Level;
 use super::consumer::{Consumer, Task, stamps};
@@ -132,7 +132,8 @@ impl Loud {
     }
 
     fn consume(&self, target: &Target, loud: &AtomicU64, stop: &AtomicBool) -> Result<Noticed, Failure> {
-        let task = Task { address: target.address, namespace: target.namespace.clone(), credit: self.credit };
+        let (namespace, group) = (target.namespace.clone(), GroupName::default());
+        let task = Task { address: target.address, namespace, group, credit: self.credit };
         let mut consumer = Consumer::attach(&task)?;
         let mut noticed = Noticed { latency: histogram(), before: histogram() };
         while !consumer.is_done(stop)? {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use millpond_protocol::{Request, Response};
-use millpond_types::{Code, Filter, NamespaceName, NamespaceView, Policy, Rules};
+use millpond_types::{Code, Filter, GroupKind, GroupName, NamespaceName, NamespaceView, Policy, Rule, Rules, Start};
 use serde_json::{Value, json};
 
 use super::process::Process;
@@ -18,7 +18,7 @@ use super::spawned::{End, Spawned};
 use super::wire::{PATIENCE, Wire, unexpected};
 use crate::cli::{Globals, Output};
 use crate::failure::Failure;
-use crate::quantity;
+use crate::{policy, quantity};
 
 /// Which broker to measure.
 #[derive(Args)]
@@ -38,6 +38,9 @@ pub struct TargetArgs {
     /// The namespace to use, which must not be there; it is made for the run and deleted afterwards
     #[arg(long, value_name = "NS", default_value = "bench", value_parser = namespace)]
     namespace: NamespaceName,
+    /// A rule of that namespace, as in `millpond namespace set`; may be given often
+    #[arg(long = "rule", value_name = "PATTERN KEY=VALUE,...", value_parser = policy::rule)]
+    rules: Vec<Rule>,
     /// Print one JSON object; the same as --output json
     #[arg(long)]
     json: bool,
@@ -71,6 +74,8 @@ impl TargetArgs {
 
     /// The same, with a policy for the namespace.
     pub fn open_with(&self, globals: &Globals, policy: Policy) -> Result<Target, Failure> {
+        let rules = Rules::new(self.rules.clone()).map_err(Failure::usage)?;
+        rules.validate(&policy).map_err(Failure::usage)?;
         let (address, process, spawned) = if self.spawn {
             let (spawned, address) = Spawned::start(self.dir.clone(), self.memory)?;
             (address, Some(Process(spawned.pid())), Some(spawned))
@@ -81,7 +86,7 @@ impl TargetArgs {
         };
         let output = if self.json { Output::Json } else { globals.output };
         let target = Target { address, namespace: self.namespace.clone(), process, spawned, output };
-        target.make_namespace(policy)?;
+        target.make_namespace(policy, rules)?;
         Ok(target)
     }
 }
@@ -170,12 +175,21 @@ impl Target {
 
     /// Makes the namespace of the run. One that is there is somebody's, however little it holds, and the run deletes its own
     /// in the end; so it takes none that it has not made.
-    fn make_namespace(&self, policy: Policy) -> Result<(), Failure> {
-        let (namespace, rules) = (self.namespace.clone(), Rules::default());
+    fn make_namespace(&self, policy: Policy, rules: Rules) -> Result<(), Failure> {
+        let namespace = self.namespace.clone();
         let make = Request::NamespaceSet { namespace, policy, rules, based_on: Some(0) };
         match Wire::connect(self.address)?.call(&make)? {
             Response::Done => Ok(()),
             Response::Error { code: Code::NamespaceChanged, .. } => Err(self.is_there()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes a group of the run's namespace, which has all that is published from then on.
+    pub fn make_group(&self, group: GroupName) -> Result<(), Failure> {
+        let (namespace, start, kind) = (self.namespace.clone(), Start::Latest, GroupKind::Shared);
+        match Wire::connect(self.address)?.call(&Request::GroupCreate { namespace, group, start, kind })? {
+            Response::Done => Ok(()),
             other => Err(unexpected(&other)),
         }
     }

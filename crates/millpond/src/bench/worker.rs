@@ -20,7 +20,10 @@ pub struct Worker {
     /// Connections that publish
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     producers: u64,
-    /// Connections that consume
+    /// Groups that consume; every message is delivered in each
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=100))]
+    groups: u64,
+    /// Connections that consume in each group
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     consumers: u64,
     /// Messages a second of all producers together [default: as many as the window allows]
@@ -54,6 +57,7 @@ impl Worker {
                 level: load.level.into(),
             },
             producers: self.producers,
+            groups: self.groups,
             consumers: self.consumers,
             credit: self.credit,
             rate: self.rate,
@@ -63,6 +67,7 @@ impl Worker {
         let mut report = Report::new(&target);
         let outcome = plan.run(&target, &mut report)?;
         report.figure("producers", self.producers as f64, "");
+        report.figure("groups", self.groups as f64, "");
         report.figure("consumers", self.consumers as f64, "");
         report.figure("size", load.size as f64, "B");
         report.figure("window", self.window as f64, "messages");

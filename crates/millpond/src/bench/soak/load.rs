@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use millpond_types::GroupName;
+
 use super::super::consumer;
 use super::super::drain::until_received;
 use super::super::progress::Progress;
@@ -65,8 +67,8 @@ impl Load {
         let (published, publishing, received, sampled) = thread::scope(|scope| {
             let receivers: Vec<_> = (0..self.consumers)
                 .map(|index| {
-                    let namespace = target.namespace.clone();
-                    let task = consumer::Task { address: target.address, namespace, credit: self.credit() };
+                    let (namespace, group) = (target.namespace.clone(), GroupName::default());
+                    let task = consumer::Task { address: target.address, namespace, group, credit: self.credit() };
                     let (stop, tally, stragglers) = (&stop_receiving, &tally, self.stragglers(index, begin));
                     scope.spawn(move || receive(&task, sawtooth, stragglers, stop, tally))
                 })
