@@ -28,7 +28,7 @@ pub(crate) struct Parking {
     /// In the order in which they came.
     parked: BTreeMap<u64, Parked>,
     next: u64,
-    /// Bytes of the parked commands.
+    /// Bytes of the parked commands, and of what they wait for.
     bytes: usize,
     /// Nobody walks over them: a batch has thousands.
     gates: HashMap<Gate, Queue, Keyed>,
@@ -48,6 +48,7 @@ struct Parked {
     shut: usize,
     /// What was fetched for it, and is kept until it is decided.
     asked: Vec<KeyBytes>,
+    /// With what was asked for because it came.
     bytes: usize,
 }
 
@@ -75,7 +76,7 @@ enum Gate {
 }
 
 impl Core {
-    /// Bytes of the commands that are parked, so that the shell can take fewer new ones.
+    /// Bytes of the commands that are parked, with all that they wait for, so that the shell can take fewer new ones.
     pub fn parked_bytes(&self) -> usize {
         self.parking.bytes
     }
@@ -101,12 +102,12 @@ impl Core {
         gates.dedup_by(|(gate, _), (other, _)| gate == other);
         let id = self.parking.next;
         self.parking.next += 1;
-        let bytes = needs::bytes_of(&command) + self.state.places_of(&command);
-        self.parking.bytes += bytes;
+        let mut bytes = needs::bytes_of(&command, gates.len()) + self.state.places_of(&command);
         let mut shut = 0;
         let mut own = Vec::with_capacity(gates.len());
         for (gate, before) in gates {
             if let Before::Nobody(missing) = before {
+                bytes += needs::bytes_of_keys(missing.iter());
                 for key in &missing {
                     self.parking.awaited.insert(key.clone(), gate.clone());
                     self.want(Want::Entry(key.clone()));
@@ -118,6 +119,7 @@ impl Core {
             shut += usize::from(queue.ids.len() > 1 || !queue.missing.is_empty());
             own.push(gate);
         }
+        self.parking.bytes += bytes;
         self.parking.parked.insert(id, Parked { ticket, command, gates: own, shut, asked: Vec::new(), bytes });
         if shut == 0 {
             // It waits for nobody.

@@ -150,14 +150,14 @@ impl Connection {
                 let told = shared.registry.unless_closed(&conversation.outbox, || writer.tell_all(lane, commands))?;
                 let told = told.map_err(|_| stopped(shared))?;
                 if lane != FINISHING {
-                    conversation.publishing -= told;
+                    conversation.holding -= told;
                 }
                 if commands.is_empty() {
                     *commands = Default::default();
                 }
             }
         }
-        let held = self.conversation.publishing;
+        let held = self.conversation.holding;
         if held != self.held {
             self.shared.held.fetch_add(held, Ordering::Relaxed);
             self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
@@ -175,7 +175,7 @@ impl Connection {
         Err(Close { code: Code::Stopping, detail })
     }
 
-    /// Whether more is to be read. Publishes alone never stop the reading, for acks come on the same socket; but what
+    /// Whether more is to be read. Publishes and looks alone never stop the reading, for acks come on the same socket; but what
     /// connections hold together has a bound, and wrong receipts cost a while of it.
     pub(crate) fn may_read(&self) -> bool {
         let conversation = &self.conversation;
@@ -199,12 +199,18 @@ impl Connection {
         if let Poll::Ready(read) = self.conversation.poll_reading(context) {
             return Poll::Ready(read);
         }
-        let full = OF_CONNECTIONS.into_iter().find(|lane| self.conversation.goes_on_in(*lane));
-        let Some(lane) = full else { return Poll::Pending };
-        let commands = &self.conversation.lanes[lane];
-        let (first, count) = (commands.front().map_or(0, Request::weight), commands.len());
-        let room = pin!(self.writer.room(lane, first, count)).poll(context);
-        room.map_err(|_| stopped(&self.shared))
+        // One of them may be shut, and the others not.
+        for lane in OF_CONNECTIONS {
+            if !self.conversation.goes_on_in(lane) {
+                continue;
+            }
+            let commands = &self.conversation.lanes[lane];
+            let (first, count) = (commands.front().map_or(0, Request::weight), commands.len());
+            if let Poll::Ready(room) = pin!(self.writer.room(lane, first, count)).poll(context) {
+                return Poll::Ready(room.map_err(|_| stopped(&self.shared)));
+            }
+        }
+        Poll::Pending
     }
 
     /// When something is overdue if nothing happens until then; `is_reading` as for [`Connection::check_deadlines`].

@@ -13,27 +13,37 @@ use millpond_types::{
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
-use crate::memory::{BURYING_TURN, FINISHING_TURN, FORWARDING_TURN, PUBLISHING_TURN, Shares};
+use crate::memory::{BURYING_TURN, FINISHING_TURN, FORWARDING_TURN, LOOKING_TURN, PUBLISHING_TURN, Shares};
 use crate::session::outbox::{BINDING_ROW, DEAD_ROW, EXCHANGE_ROW, MESSAGE_ROW, TOPIC_ROW};
-use crate::update_queue::Lane;
+use crate::update_queue::{Lane, Open};
 
 /// The lane of what comes back from the journal.
 pub(crate) const RETURNING: usize = 0;
-/// The lane of all that finishes work or keeps it alive, and of what makes room or only looks: who finds that publishes wait
-/// wants to know why and to do something about it.
+/// The lane of all that finishes work or keeps it alive, and of what makes room or only looks and never waits for the disk where
+/// it is decided: who finds that publishes wait wants to know why and to do something about it.
 pub(crate) const FINISHING: usize = 1;
+/// The lane of what looks at a topic, or makes room in it, that may be on the disk alone: it is parked until it was read. So it
+/// waits where very much is parked.
+pub(crate) const LOOKING: usize = 2;
 /// The lane of what makes dead letters, or may: each of these is an entry, with its reason. So it waits for the checkpoint that
 /// makes room for more.
-pub(crate) const BURYING: usize = 2;
+pub(crate) const BURYING: usize = 3;
 /// The lane of forwards: each ends as much as it adds, so they go on where topics take all memory.
-pub(crate) const FORWARDING: usize = 3;
+pub(crate) const FORWARDING: usize = 4;
 /// The lane of publishes, and of management that adds to what there is.
-pub(crate) const PUBLISHING: usize = 4;
+pub(crate) const PUBLISHING: usize = 5;
 
 /// How many lanes there are.
-pub(crate) const LANES: usize = 5;
+pub(crate) const LANES: usize = 6;
 /// Those in which connections have requests.
-pub(crate) const OF_CONNECTIONS: [usize; 4] = [FINISHING, BURYING, FORWARDING, PUBLISHING];
+pub(crate) const OF_CONNECTIONS: [usize; 5] = [FINISHING, LOOKING, BURYING, FORWARDING, PUBLISHING];
+
+/// The lanes that go on where one does not. Nothing overtakes what is in lanes before its own, but for what makes dead letters: it
+/// does not wait for those who look.
+pub(crate) fn shut(open: Open, lane: usize) -> Open {
+    let goes_on = |other: usize| lane == LOOKING && other == BURYING;
+    (lane..LANES).filter(|other| !goes_on(*other)).fold(open, Open::without)
+}
 
 /// What may come back at a time: all batches of wants that are on their way, the journal's one, and room to tell that
 /// there is room.
@@ -45,6 +55,7 @@ pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
     [
         Lane { capacity: RETURNING_MAX * REQUEST_WEIGHT },
         Lane { capacity: FINISHING_TURN + shares.connections },
+        Lane { capacity: LOOKING_TURN },
         Lane { capacity: BURYING_TURN },
         Lane { capacity: FORWARDING_TURN },
         Lane { capacity: PUBLISHING_TURN },
@@ -114,7 +125,42 @@ impl Request {
             | Command::DeadRedrive { .. }
             | Command::Move(_)
             | Command::DeadMove(_) => PUBLISHING,
-            _ => FINISHING,
+            // Those of the core's parked commands that add nothing.
+            Command::Look(_) | Command::Topic(_) | Command::Cancel { .. } | Command::Forget { .. } => LOOKING,
+            // Leased topics are in memory. What goes over many topics or dead letters is never parked: the core has a few of
+            // these at a time, refuses more, and is told of those whose connection is gone behind them. The others touch no
+            // topic's contents.
+            Command::Finish(Finish {
+                verb: FinishVerb::Ack | FinishVerb::Release { .. } | FinishVerb::Damaged | FinishVerb::Extend { .. },
+                ..
+            })
+            | Command::Receive(_)
+            | Command::Withdraw(_)
+            | Command::WithdrawRequest { .. }
+            | Command::SessionBegin(_)
+            | Command::SessionLost(_)
+            | Command::SessionEnd(_)
+            | Command::Heartbeat { .. }
+            | Command::Attach(_)
+            | Command::Credit { .. }
+            | Command::Detach { .. }
+            | Command::Resign { .. }
+            | Command::Pause { .. }
+            | Command::Resume { .. }
+            | Command::Purge { .. }
+            | Command::NamespaceDelete(_)
+            | Command::GroupDelete { .. }
+            | Command::ExchangeDelete { .. }
+            | Command::Unbind { .. }
+            | Command::Exchanges(_)
+            | Command::Bindings { .. }
+            | Command::Namespaces { .. }
+            | Command::Stats(_)
+            | Command::Topics { .. }
+            | Command::Top(_)
+            | Command::DeadList { .. }
+            | Command::DeadLook { .. }
+            | Command::DeadPurge { .. } => FINISHING,
         }
     }
 
@@ -380,6 +426,15 @@ mod tests {
         least(Command::Bind { namespace, exchange: "exchange".try_into().unwrap(), binding }, held);
         let goodbye = Request::Goodbye { withdrawn: vec![Ticket(1); 60_000], lost: Vec::new() };
         assert!(goodbye.weight() >= 480_000);
+    }
+
+    #[test]
+    fn a_lane_that_is_shut_shuts_those_that_may_not_overtake_it() {
+        let shut = |lane| (0..LANES).filter(|other| !shut(Open::ALL, lane).has(*other)).collect::<Vec<_>>();
+        assert_eq!(shut(FINISHING), [FINISHING, LOOKING, BURYING, FORWARDING, PUBLISHING]);
+        assert_eq!(shut(LOOKING), [LOOKING, FORWARDING, PUBLISHING]);
+        assert_eq!(shut(BURYING), [BURYING, FORWARDING, PUBLISHING]);
+        assert_eq!(shut(PUBLISHING), [PUBLISHING]);
     }
 
     /// Each may be a lease of its own, which takes a turn as long as a receipt that is named alone.

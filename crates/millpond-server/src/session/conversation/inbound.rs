@@ -409,13 +409,14 @@ impl Conversation {
         }
         let answer = Request::answer(&command);
         let request = Request::Command(ticket(self.number, index), command);
-        if answer > SMALL {
-            return self.lengthy.push(index, answer, request);
+        let is_lengthy = answer > SMALL;
+        if is_lengthy || lane != FINISHING {
+            self.holding += request.weight();
         }
-        if lane != FINISHING {
-            self.publishing += request.weight();
+        match is_lengthy {
+            true => self.lengthy.push(index, answer, (lane, request)),
+            false => self.lanes[lane].push_back(request),
         }
-        self.lanes[lane].push_back(request);
     }
 
     /// Lets the next request that is answered at length go to the writer, if it may: not while its answer would wait behind
@@ -423,7 +424,12 @@ impl Conversation {
     pub(crate) fn go_on_at_length(&mut self) {
         if self.reading.is_none() {
             let is_read = self.has_room() && self.outbox.told() <= SMALL;
-            self.lanes[FINISHING].extend(self.lengthy.next(is_read, self.out.unwritten()));
+            let Some((lane, request)) = self.lengthy.next(is_read, self.out.unwritten()) else { return };
+            if lane == FINISHING {
+                // While anything waits there, nothing more is read.
+                self.holding -= request.weight();
+            }
+            self.lanes[lane].push_back(request);
         }
     }
 
