@@ -6,7 +6,7 @@ use core::mem::size_of;
 use millpond_types::TopicName;
 use millpond_types::limits::PUBLISH_PLACES_MAX;
 
-use super::{Gate, Parked, Queue};
+use super::{Gate, Parked};
 use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, Route, TopicRef};
 use crate::state::State;
 use crate::state::topic::Topic;
@@ -97,9 +97,9 @@ impl State {
     }
 }
 
-/// About how many bytes a parked command takes, with its place before each of its gates.
-pub(super) fn bytes_of(command: &Command, gates: usize) -> usize {
-    size_of::<Parked>() + gates * GATE + held(command)
+/// About how many bytes a parked command takes, beside its gates.
+pub(super) fn bytes_of(command: &Command) -> usize {
+    size_of::<Parked>() + held(command)
 }
 
 /// About how many bytes the keys of entries take that are waited for.
@@ -107,8 +107,6 @@ pub(super) fn bytes_of_keys<'a>(keys: impl Iterator<Item = &'a KeyBytes>) -> usi
     keys.map(|key| KEY_COPIES * (size_of::<KeyBytes>() + key.len()) + size_of::<Gate>()).sum()
 }
 
-/// A gate where the command names it, and where the commands stand that come to it. Its name is the command's.
-const GATE: usize = 2 * size_of::<Gate>() + size_of::<Queue>() + size_of::<u64>();
 /// A key is with its gate or its command, by itself with who waits for it, among what was asked for, and on its way.
 const KEY_COPIES: usize = 4;
 

@@ -1,5 +1,6 @@
 //! What leaves memory where there is too little of it, and when that is not enough.
 
+use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::*;
 use millpond_types::{GroupKind, GroupName, Millis, NamespaceName, Start, TopicName};
@@ -154,6 +155,32 @@ fn all_that_waits_for_the_disk_is_counted() {
     assert_eq!(bare.core.parked_count(), 2 * commands.len());
     rest(&mut bare);
     assert_eq!((bare.core.parked_count(), bare.core.parked_bytes()), (0, 0));
+}
+
+/// However small it is, and however large the buffer.
+#[test]
+fn what_is_parked_keeps_no_buffer_when_it_is_detached() {
+    let mut bare: Bare = Bare::new();
+    let name = "n".repeat(200);
+    turn(&mut bare, publish_named([name.clone()].into_iter()));
+    bare.core.set_room(0);
+    rest(&mut bare);
+    bare.core.freeze();
+    while !bare.core.capture(1) {}
+    bare.store.model().write_sealed();
+    let Command::Publish(mut publish) = publish_named([name.clone()].into_iter()) else { unreachable!("it is one") };
+    let buffer = Bytes::from([name.as_bytes(), &publish.runs[0].block, &[0; 10_000]].concat());
+    let behind = name.len() + publish.runs[0].block.len();
+    publish.runs[0].topic = TopicName::new(buffer.slice(..name.len())).unwrap();
+    publish.runs[0].block = buffer.slice(name.len()..behind);
+    bare.submit(Command::Publish(publish));
+    assert_eq!(bare.core.parked_count(), 1);
+    bare.core.detach_last_parked(behind);
+    assert!(!buffer.is_unique(), "it is no smaller part than that");
+    bare.core.detach_last_parked(behind + 1);
+    assert!(buffer.is_unique());
+    rest(&mut bare);
+    assert_eq!(bare.core.parked_count(), 0);
 }
 
 /// Turns until nothing more happens by itself; the leases that they give.

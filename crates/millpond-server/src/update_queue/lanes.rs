@@ -127,6 +127,10 @@ impl<Q, A> Lanes<Q, A> {
         inner.has_work()
     }
 
+    pub(super) fn is_open(&self, lane: usize) -> bool {
+        self.lock().open.has(lane)
+    }
+
     pub(super) fn set_phase(&self, phase: Phase) {
         let mut inner = self.lock();
         if inner.phase != Phase::Ended {

@@ -64,8 +64,8 @@ pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
 
 /// A request to the writer.
 pub(crate) enum Request {
-    /// A command of a connection. Its reply goes the way of its ticket.
-    Command(Ticket, Command),
+    /// A command of a connection. Its reply goes the way of its ticket. It may be a part of a buffer of so many bytes.
+    Command(Ticket, Command, usize),
     /// A command of the program that embeds the broker; the request's answer is the reply.
     Call(Command),
     /// A connection is gone: what of its requests may go on for long is withdrawn, and the sessions that it had are lost.
@@ -74,6 +74,11 @@ pub(crate) enum Request {
     Committed(Box<Committed>),
     /// What the core wanted was read.
     Fetched(Box<Found>),
+}
+
+/// Less of a buffer than this is copied where it waits: all that waits takes at most four times what it counts.
+pub(super) fn small_part(buffer: usize) -> usize {
+    buffer / 4
 }
 
 /// What the smallest request counts: roughly its memory.
@@ -91,13 +96,24 @@ impl Request {
     /// up for it, of the leases that it names and of the dead letters that it makes.
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
-            Request::Command(_, command) | Request::Call(command) => {
+            Request::Command(_, command, _) | Request::Call(command) => {
                 held(command) + looked_up(command).rows * ROW_WEIGHT
             }
             Request::Goodbye { withdrawn, lost } => size_of_val(&withdrawn[..]) + size_of_val(&lost[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
         };
         REQUEST_WEIGHT + held
+    }
+
+    /// It waits from here on, so that it is copied where it would keep a buffer of which it is a small part. False where that was
+    /// said of it before.
+    pub(crate) fn waits(&mut self) -> bool {
+        let Request::Command(_, command, buffer) = self else { return false };
+        let buffer = std::mem::take(buffer);
+        if command.shared_bytes() < small_part(buffer) {
+            command.detach();
+        }
+        buffer > 0
     }
 
     /// What the rows of a command's answer weigh at most, where it may have many.
@@ -392,7 +408,7 @@ mod tests {
         let receipt = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
         let receipts = vec![ReceiptRun { first: receipt, count: 1 }; 10_000];
         let least = |command, bytes| {
-            let weight = Request::Command(Ticket(1), command).weight();
+            let weight = Request::Command(Ticket(1), command, 0).weight();
             assert!(weight >= bytes, "{weight} of {bytes}");
         };
         let namespace = NamespaceName::default();
@@ -448,7 +464,7 @@ mod tests {
             let forward = Command::Forward(Forward { receipts: receipts.clone(), publish });
             let verb = FinishVerb::Extend { lease: None };
             let finish = Command::Finish(Finish { verb, receipts, confirm: false, namespace: None });
-            [finish, forward].map(|command| Request::Command(Ticket(1), command).weight())
+            [finish, forward].map(|command| Request::Command(Ticket(1), command, 0).weight())
         };
         let most = weights(RECEIPTS_MAX as u32);
         assert!(most.iter().all(|weight| *weight > FINISHING_TURN), "{most:?}");

@@ -132,7 +132,7 @@ mod tests {
     fn asked(room: &Arc<Room>, places: u32) -> Lengthy {
         let mut lengthy = Lengthy::new(room.clone());
         let request =
-            |place: u32| (FINISHING, Request::Command(Ticket(place.into()), Command::Namespaces { after: None }));
+            |place: u32| (FINISHING, Request::Command(Ticket(place.into()), Command::Namespaces { after: None }, 0));
         (0..places).for_each(|place| lengthy.push(place, 100, request(place)));
         lengthy
     }

@@ -71,6 +71,8 @@ pub(crate) struct Conversation {
     draining: bool,
     /// Requests that are answered at length.
     pub(crate) lengthy: Lengthy,
+    /// Bytes of the buffer that frames are taken out of.
+    pub(crate) buffer: usize,
     /// Commands that wait for room in the writer's lanes.
     pub(crate) lanes: [VecDeque<Request>; LANES],
     /// What those weigh, and those that are answered at length, but for what only finishes: while that waits, nothing is read.
@@ -124,6 +126,7 @@ impl Conversation {
             reading: None,
             has_more_to_say: false,
             draining: false,
+            buffer: 0,
             lanes: Default::default(),
             holding: 0,
             at_once: Vec::new(),
