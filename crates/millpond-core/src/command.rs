@@ -1,5 +1,7 @@
 //! What can be asked of the core. A request on any edge becomes one of these.
 
+mod detach;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;

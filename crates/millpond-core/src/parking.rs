@@ -14,6 +14,7 @@ mod needs;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::mem::size_of;
 
 use hashbrown::HashMap;
 use millpond_types::{ProducerId, TopicName};
@@ -28,7 +29,7 @@ pub(crate) struct Parking {
     /// In the order in which they came.
     parked: BTreeMap<u64, Parked>,
     next: u64,
-    /// Bytes of the parked commands.
+    /// Bytes of the parked commands, and of what they wait for.
     bytes: usize,
     /// Nobody walks over them: a batch has thousands.
     gates: HashMap<Gate, Queue, Keyed>,
@@ -48,6 +49,7 @@ struct Parked {
     shut: usize,
     /// What was fetched for it, and is kept until it is decided.
     asked: Vec<KeyBytes>,
+    /// With what was asked for because it came.
     bytes: usize,
 }
 
@@ -74,8 +76,26 @@ enum Gate {
     Producer(NamespaceNumber, ProducerId),
 }
 
+impl Gate {
+    /// It outlives the command whose buffer its name came in.
+    fn detach(&mut self) {
+        if let Gate::Topic(_, name) = self {
+            *name = name.detach();
+        }
+    }
+
+    /// About how many bytes it takes where the command names it, and where the commands stand that come to it.
+    fn bytes(&self) -> usize {
+        let name = match self {
+            Gate::Topic(_, name) => name.as_bytes().len(),
+            Gate::Producer(..) => 0,
+        };
+        2 * size_of::<Gate>() + size_of::<Queue>() + size_of::<u64>() + name
+    }
+}
+
 impl Core {
-    /// Bytes of the commands that are parked, so that the shell can take fewer new ones.
+    /// Bytes of the commands that are parked, with all that they wait for, so that the shell can take fewer new ones.
     pub fn parked_bytes(&self) -> usize {
         self.parking.bytes
     }
@@ -83,6 +103,15 @@ impl Core {
     /// How many commands are parked.
     pub fn parked_count(&self) -> usize {
         self.parking.parked.len()
+    }
+
+    /// Copies what was parked last, where it holds less than so much of the buffer that it was read from: the shell knows how
+    /// large that is, and only here is it known that it waits.
+    pub fn detach_last_parked(&mut self, less_than: usize) {
+        let Some(mut last) = self.parking.parked.last_entry() else { return };
+        if last.get().command.shared_bytes() < less_than {
+            last.get_mut().command.detach();
+        }
     }
 
     /// Parks a command that cannot be decided now; hands it back if it can.
@@ -97,16 +126,19 @@ impl Core {
         if is_open && self.bring_for(&command).is_empty() {
             return Some(command);
         }
+        gates.iter_mut().for_each(|(gate, _)| gate.detach());
         gates.sort_unstable_by(|(gate, _), (other, _)| gate.cmp(other));
         gates.dedup_by(|(gate, _), (other, _)| gate == other);
         let id = self.parking.next;
         self.parking.next += 1;
-        let bytes = needs::bytes_of(&command) + self.state.places_of(&command);
-        self.parking.bytes += bytes;
+        let mut bytes = needs::bytes_of(&command)
+            + gates.iter().map(|(gate, _)| gate.bytes()).sum::<usize>()
+            + self.state.places_of(&command);
         let mut shut = 0;
         let mut own = Vec::with_capacity(gates.len());
         for (gate, before) in gates {
             if let Before::Nobody(missing) = before {
+                bytes += needs::bytes_of_keys(missing.iter());
                 for key in &missing {
                     self.parking.awaited.insert(key.clone(), gate.clone());
                     self.want(Want::Entry(key.clone()));
@@ -118,6 +150,7 @@ impl Core {
             shut += usize::from(queue.ids.len() > 1 || !queue.missing.is_empty());
             own.push(gate);
         }
+        self.parking.bytes += bytes;
         self.parking.parked.insert(id, Parked { ticket, command, gates: own, shut, asked: Vec::new(), bytes });
         if shut == 0 {
             // It waits for nobody.

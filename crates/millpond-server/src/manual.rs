@@ -133,8 +133,8 @@ impl<H: Host> ManualBroker<H> {
     /// Submits a command of the program itself, in the lane that it belongs in. It is given back where that is full.
     pub fn submit(&self, ticket: Ticket, command: Command) -> Option<Command> {
         let lane = Request::lane(&command);
-        match self.shared.writer.tell(lane, Request::Command(ticket, command)).err()?.into_request() {
-            Request::Command(_, command) => Some(command),
+        match self.shared.writer.tell(lane, Request::Command(ticket, command, 0)).err()?.into_request() {
+            Request::Command(_, command, _) => Some(command),
             _ => unreachable!("it was a command"),
         }
     }

@@ -10,14 +10,14 @@
 //! | layers | 170 | 138 MiB | entries of the store that are not on the disk yet | at half of it a checkpoint begins, at three quarters what changes many entries at a time waits for it, then publishes do |
 //! | filter | 135 | 110 MiB | what is known of the keys on the disk, twice while it is made anew | it knows them less well |
 //! | cache | 50 | 41 MiB | blocks of the tree | older ones go |
-//! | parked | 20 | 16 MiB | commands that wait for topics from the disk | publishes wait |
+//! | parked | 20 | 16 MiB | commands that wait for topics from the disk | at three quarters of it publishes wait, then those who look at topics |
 //! | set up | 60 | 52 MiB | bindings, pauses, rules, groups and namespaces; in its other half sessions, consumers and open receives | more of them are refused |
 //! | turns | 20 | 18 MiB | where tenants go on; in its other half, between which topics in memory none stands on the disk | those that had no turn for longest begin anew; it is read again |
 //! | producers | 5 | 4 MiB | producer sessions in the core's memory, with what was told of their last batches | those not used for longest leave it |
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk; at twice a full batch everything does |
-//! | lanes | | 2 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
-//! | held | 30 | 26 MiB | publishes that connections have read while their lane is full | those connections are not read |
+//! | lanes | | 3 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
+//! | held | 30 | 26 MiB | publishes, and requests that look at topics or list, that connections have read while their lane is full | those connections are not read |
 //! | receiving | 30 | 26 MiB | frames that are not whole yet | large frames wait their turn |
 //! | sending | 40 | 35 MiB | bodies that are read and frames that wait to be written | further ones wait as envelopes |
 //! | unread | 10 | 9 MiB | answers that wait to become frames, bodies apart | whoever has more than a few of them is not read |
@@ -60,6 +60,9 @@ const BATCH_MAX: u64 = BATCH_BYTES;
 /// waits for the turn that goes on and for its own, so more would be time that a few clients take from everyone else; with
 /// 16 MiB, sixteen that guessed receipts held others up for seconds.
 pub(crate) const FINISHING_TURN: usize = 256 << 10;
+/// What a turn takes of those who look at topics that may be on the disk: some hundred, which is more than may be parked of
+/// those with long names in the least memory.
+pub(crate) const LOOKING_TURN: usize = FINISHING_TURN / 4;
 /// What a turn takes of what makes dead letters, by the bytes of the letters: what it overdraws the room for entries by, where
 /// it was just let in.
 pub(crate) const BURYING_TURN: usize = FINISHING_TURN;
@@ -69,7 +72,7 @@ pub(crate) const FORWARDING_TURN: usize = FINISHING_TURN;
 /// batch it stays below what a batch's memory has left.
 pub(crate) const PUBLISHING_TURN: usize = 512 << 10;
 /// Of each lane as much again is for those who ask for little.
-const LANES: usize = 2 * (FINISHING_TURN + BURYING_TURN + FORWARDING_TURN + PUBLISHING_TURN);
+const LANES: usize = 2 * (FINISHING_TURN + LOOKING_TURN + BURYING_TURN + FORWARDING_TURN + PUBLISHING_TURN);
 /// The largest answer finds room when it is alone.
 const SENDING_MIN: u64 = FRAME_MAX as u64;
 /// A connection's task and its socket's state. The small frames that some hold in part, the small answers that some do not
@@ -116,6 +119,11 @@ impl Shares {
     /// rest is for those who are.
     pub(crate) fn layers_of_jobs(&self) -> usize {
         self.layers - self.layers / 4
+    }
+
+    /// Bytes of commands that wait for topics from the disk, above which publishes wait. The rest is for who wants to see why.
+    pub(crate) fn parked_of_publishes(&self) -> usize {
+        self.parked - self.parked / 4
     }
 
     /// Divides memory of at least [`MEMORY_MIN`].

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use by_hand::{Clock, run};
 use millpond_core::Core;
-use millpond_core::command::{Command, Finish, FinishVerb, PublishRun, ReceiptRun, Receive};
+use millpond_core::command::{Command, Finish, FinishVerb, Look, LookWhich, PublishRun, ReceiptRun, Receive, TopicRef};
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_server::manual::ManualBroker;
 use millpond_storage::store::LayeredStore;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
-use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, Policy, Retry, Rules};
+use millpond_types::{Filter, FinishOutcome, GroupName, Millis, NamespaceName, Policy, Retry, Rules, TopicName};
 
 struct Pond {
     broker: ManualBroker<Clock>,
@@ -46,9 +46,14 @@ impl Pond {
 
     /// A turn of the writer, a while after the last.
     fn turn(&mut self, after: Duration) {
+        self.turn_without_reads(after);
+        while self.broker.fetch(0) || self.broker.fetch(1) {}
+    }
+
+    /// The same with a disk that answers no read.
+    fn turn_without_reads(&mut self, after: Duration) {
         self.clock.pass(after);
         self.broker.write().unwrap();
-        while self.broker.fetch(0) || self.broker.fetch(1) {}
         let told = self.broker.take_told().into_iter();
         self.told.extend(told.filter_map(|output| match output {
             Output::Reply { reply, .. } => Some(reply),
@@ -288,4 +293,59 @@ fn what_falls_due_while_nothing_is_written_waits() {
         assert_eq!(got.len(), all);
         assert!(!pond.broker.core().is_time_held());
     }
+}
+
+/// Nobody who looks takes more memory than there is for what waits, and nobody who finishes waits for who looks.
+#[test]
+fn who_looks_at_topics_on_a_slow_disk_has_a_bound_and_acks_pass() {
+    const TOPICS: usize = 4000;
+    const LAYERS: usize = 256 << 10;
+    let options = OpenOptions { room: 256 << 10, young_bytes: LAYERS / 2, ..OpenOptions::default() };
+    let mut pond = Pond::new(&options, LAYERS);
+    pond.submit(publish(["jobs".to_owned()].into_iter(), Millis::ZERO));
+    pond.go_on();
+    pond.submit(receive(1, Millis::minutes(10), Millis::ZERO));
+    pond.go_on();
+    let receipts = vec![ReceiptRun { first: pond.given()[0].receipt, count: 1 }];
+    let name = |at: usize| format!("{at:0400}");
+    for from in (0..TOPICS).step_by(100) {
+        while !pond.try_to(publish((from..from + 100).map(name), Millis::ZERO)) {
+            pond.go_on();
+            while pond.broker.housekeeper.step().unwrap() {}
+        }
+        pond.go_on();
+        while pond.broker.housekeeper.step().unwrap() {}
+    }
+    (0..20).for_each(|_| pond.go_on());
+    while pond.broker.housekeeper.step().unwrap() {}
+    pond.told.clear();
+    let (mut asked, mut most, mut wanted) = (0, 0, (0..TOPICS).map(name));
+    for _ in 0..100 {
+        for _ in 0..TOPICS / 100 {
+            let Some(name) = wanted.next() else { break };
+            let topic =
+                TopicRef { namespace: NamespaceName::default(), name: TopicName::try_from(name.as_str()).unwrap() };
+            asked += usize::from(pond.try_to(Command::Look(Look { topic, which: LookWhich::First(1), group: None })));
+        }
+        pond.turn_without_reads(Duration::from_millis(1));
+        pond.broker.commit();
+        most = most.max(pond.broker.core().parked_count());
+    }
+    assert!((20..300).contains(&most) && asked < TOPICS / 4, "{most} are parked of {asked}");
+    assert!(pond.broker.is_pushed_back(), "publishes wait as well");
+    pond.told.clear();
+    pond.submit(finish(FinishVerb::Ack, receipts, true));
+    for _ in 0..2 {
+        pond.turn_without_reads(Duration::from_millis(1));
+        pond.broker.commit();
+    }
+    let Some(Reply::Finished(outcomes)) = pond.told.pop() else { panic!("{:?}", pond.told) };
+    assert_eq!(outcomes[0].outcome, FinishOutcome::Done);
+    // All that were let in are answered when the disk is.
+    for _ in 0..200 {
+        pond.go_on();
+    }
+    let shown = pond.told.iter().filter(|reply| matches!(reply, Reply::Messages(rows) if rows.len() == 1));
+    assert!(shown.count() >= most && pond.broker.core().parked_count() == 0, "{}", pond.told.len());
+    assert!(!pond.broker.is_pushed_back());
 }

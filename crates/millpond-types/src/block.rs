@@ -196,6 +196,14 @@ impl Sizes {
         if uniform { Sizes::Uniform(first) } else { Sizes::Ends(ends.into()) }
     }
 
+    /// Bytes that they take beside themselves.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Sizes::Uniform(_) => 0,
+            Sizes::Ends(ends) => size_of_val(&ends[..]),
+        }
+    }
+
     /// The offset in the block at which message `index` begins; for `index` = count, where the block ends.
     pub fn offset(&self, index: u32) -> u32 {
         match self {

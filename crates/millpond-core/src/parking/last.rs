@@ -2,7 +2,7 @@
 //!
 //! What was fetched for it is kept until it is decided, for it may need more when it has that.
 
-use super::Parking;
+use super::{Parking, needs};
 use crate::Core;
 use crate::store::{Key, KeyBytes, Want};
 
@@ -13,8 +13,16 @@ impl Core {
         let mut parked = self.parking.parked.remove(&id).expect("only a parked command is looked at");
         let wants = self.bring_for(&parked.command);
         parked.shut = wants.len();
-        for want in &wants {
-            let Want::Entry(key) = want else { panic!("a command looks into entries, not into {want:?}") };
+        let keys = || {
+            wants.iter().map(|want| match want {
+                Want::Entry(key) => key,
+                want => panic!("a command looks into entries, not into {want:?}"),
+            })
+        };
+        let bytes = needs::bytes_of_keys(keys());
+        parked.bytes += bytes;
+        self.parking.bytes += bytes;
+        for key in keys() {
             self.parking.lookups.entry(key.clone()).or_default().push(id);
             if Key::is_looked_up(key) {
                 parked.asked.push(key.clone());

@@ -6,10 +6,11 @@ use core::mem::size_of;
 use millpond_types::TopicName;
 use millpond_types::limits::PUBLISH_PLACES_MAX;
 
-use super::Gate;
-use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, Route};
+use super::{Gate, Parked};
+use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, Route, TopicRef};
 use crate::state::State;
 use crate::state::topic::Topic;
+use crate::store::KeyBytes;
 
 impl State {
     /// The gates that a command has to pass, some of them more than once; `None` if it needs nothing that could be missing.
@@ -96,23 +97,49 @@ impl State {
     }
 }
 
-/// About how many bytes a parked command takes.
+/// About how many bytes a parked command takes, beside its gates.
 pub(super) fn bytes_of(command: &Command) -> usize {
-    let held = match command {
-        Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => {
-            let runs = publish.runs.iter();
-            runs.map(|run| {
-                let marks = size_of_val(&run.dedup[..]) + size_of_val(&run.too_large[..]);
-                size_of_val(run) + run.topic.as_bytes().len() + run.block.len() + marks
-            })
-            .sum()
+    size_of::<Parked>() + held(command)
+}
+
+/// About how many bytes the keys of entries take that are waited for.
+pub(super) fn bytes_of_keys<'a>(keys: impl Iterator<Item = &'a KeyBytes>) -> usize {
+    keys.map(|key| KEY_COPIES * (size_of::<KeyBytes>() + key.len()) + size_of::<Gate>()).sum()
+}
+
+/// A key is with its gate or its command, by itself with who waits for it, among what was asked for, and on its way.
+const KEY_COPIES: usize = 4;
+
+/// What a command that may be parked holds beside itself.
+fn held(command: &Command) -> usize {
+    let named = |topic: &TopicRef| topic.namespace.as_bytes().len() + topic.name.as_bytes().len();
+    match command {
+        Command::Publish(publish) => published(publish),
+        Command::Forward(Forward { receipts, publish }) => size_of_val(&receipts[..]) + published(publish),
+        Command::Route(Route { publish, exchange, key, message, refusal, .. }) => {
+            // The copies share the message.
+            let shared = publish.runs.iter().map(|run| run.block.len()).sum::<usize>();
+            let names = exchange.as_bytes().len() + key.as_str().len();
+            let refused = refusal.as_ref().map_or(0, |(_, detail)| detail.len());
+            published(publish) - shared + message.block.len() + names + refused
         }
-        Command::Route(Route { publish, message, .. }) => {
-            let copies = publish.runs.iter().map(|run| size_of_val(run) + run.topic.as_bytes().len());
-            copies.sum::<usize>() + message.block.len()
+        Command::Look(Look { topic, group, .. }) => {
+            named(topic) + group.as_ref().map_or(0, |group| group.as_bytes().len())
         }
-        Command::Move(Move { block, .. }) => block.len(),
-        _ => 0,
-    };
-    size_of::<super::Parked>() + held
+        Command::Cancel { topic, .. }
+        | Command::Reschedule { topic, .. }
+        | Command::Forget { topic, .. }
+        | Command::Topic(topic) => named(topic),
+        Command::Move(Move { name, block, sizes, .. }) => name.as_bytes().len() + block.len() + sizes.held_bytes(),
+        Command::DeadMove(DeadMove { topic, block, .. }) => topic.as_bytes().len() + block.len(),
+        other => unreachable!("a command that needs nothing is not parked: {other:?}"),
+    }
+}
+
+fn published(Publish { namespace, runs, .. }: &Publish) -> usize {
+    let runs = runs.iter().map(|run| {
+        let marks = size_of_val(&run.dedup[..]) + size_of_val(&run.too_large[..]);
+        size_of_val(run) + run.topic.as_bytes().len() + run.block.len() + run.sizes.held_bytes() + marks
+    });
+    namespace.as_bytes().len() + runs.sum::<usize>()
 }

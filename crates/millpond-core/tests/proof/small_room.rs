@@ -1,8 +1,9 @@
 //! What leaves memory where there is too little of it, and when that is not enough.
 
+use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::*;
-use millpond_types::{Millis, NamespaceName};
+use millpond_types::{GroupKind, GroupName, Millis, NamespaceName, Start, TopicName};
 
 use crate::bare::Bare;
 use crate::history::{Known, publish_run, receive};
@@ -111,6 +112,75 @@ fn topics_that_were_read_ahead_stay_for_their_turn_where_there_is_room() {
         most = most.max(stay);
     }
     assert!(most > 1024, "{most} wait for their turn, {leased} were leased");
+}
+
+/// Names, what they are looked up by in each group, and what the command says.
+#[test]
+fn all_that_waits_for_the_disk_is_counted() {
+    const GROUPS: usize = 3;
+    let mut bare: Bare = Bare::new();
+    for at in 1..GROUPS {
+        let (namespace, name) = (NamespaceName::default(), GroupName::try_from(format!("g{at}").as_str()).unwrap());
+        bare.submit(Command::GroupCreate { namespace, name, start: Start::Latest, kind: GroupKind::Shared });
+    }
+    let name = |at: usize| TopicName::try_from(format!("{at}{}", "n".repeat(500)).as_str()).unwrap();
+    turn(&mut bare, publish_named((0..6).map(|at| name(at).to_string())));
+    bare.core.set_room(0);
+    rest(&mut bare);
+    assert_eq!(bare.core.cold_count(), 6 * GROUPS as u64);
+    bare.core.freeze();
+    while !bare.core.capture(1) {}
+    bare.store.model().write_sealed();
+    let topic = |at| TopicRef { namespace: NamespaceName::default(), name: name(at) };
+    let which = Which::Dedup(1);
+    let commands = [
+        Command::Look(Look { topic: topic(0), which: LookWhich::One(which), group: None }),
+        Command::Topic(topic(1)),
+        Command::Cancel { topic: topic(2), which },
+        Command::Forget { topic: topic(3), dedup_hash: 1 },
+        Command::Reschedule { topic: topic(4), which, delay: Millis::ZERO },
+        publish_named([name(5).to_string()].into_iter()),
+    ];
+    for command in &commands {
+        let before = bare.core.parked_bytes();
+        bare.submit(command.clone());
+        let first = bare.core.parked_bytes() - before;
+        // Each group has an entry for it, whose key is with the gate and among what is asked for.
+        let least = size_of::<Command>() + 500 + GROUPS * 2 * 500;
+        assert!(first >= least, "{first} bytes of {least}: {command:?}");
+        bare.submit(command.clone());
+        let second = bare.core.parked_bytes() - before - first;
+        assert!(second >= size_of::<Command>() + 500 && second < first, "{second} bytes behind {first}: {command:?}");
+    }
+    assert_eq!(bare.core.parked_count(), 2 * commands.len());
+    rest(&mut bare);
+    assert_eq!((bare.core.parked_count(), bare.core.parked_bytes()), (0, 0));
+}
+
+/// However small it is, and however large the buffer.
+#[test]
+fn what_is_parked_keeps_no_buffer_when_it_is_detached() {
+    let mut bare: Bare = Bare::new();
+    let name = "n".repeat(200);
+    turn(&mut bare, publish_named([name.clone()].into_iter()));
+    bare.core.set_room(0);
+    rest(&mut bare);
+    bare.core.freeze();
+    while !bare.core.capture(1) {}
+    bare.store.model().write_sealed();
+    let Command::Publish(mut publish) = publish_named([name.clone()].into_iter()) else { unreachable!("it is one") };
+    let buffer = Bytes::from([name.as_bytes(), &publish.runs[0].block, &[0; 10_000]].concat());
+    let behind = name.len() + publish.runs[0].block.len();
+    publish.runs[0].topic = TopicName::new(buffer.slice(..name.len())).unwrap();
+    publish.runs[0].block = buffer.slice(name.len()..behind);
+    bare.submit(Command::Publish(publish));
+    assert_eq!(bare.core.parked_count(), 1);
+    bare.core.detach_last_parked(behind);
+    assert!(!buffer.is_unique(), "it is no smaller part than that");
+    bare.core.detach_last_parked(behind + 1);
+    assert!(buffer.is_unique());
+    rest(&mut bare);
+    assert_eq!(bare.core.parked_count(), 0);
 }
 
 /// Turns until nothing more happens by itself; the leases that they give.

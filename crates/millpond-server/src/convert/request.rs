@@ -4,7 +4,7 @@ use millpond_core::command::{self, Command, DedupMark};
 use millpond_core::dedup_hash;
 use millpond_protocol::{self as frame, Block};
 use millpond_types::limits::{RECEIVE_BYTES_MAX, RECEIVE_MESSAGES_MAX};
-use millpond_types::{Code, Filter, GroupName, NamespaceName, Policy, Receipt, Rules, TopicName};
+use millpond_types::{Code, GroupName, NamespaceName, Receipt};
 
 /// The key of the directory's hashes, which dedup ids become here.
 pub(crate) type HashKey = [u64; 2];
@@ -76,7 +76,6 @@ fn runs(namespace: &NamespaceName, runs: Vec<frame::PublishRun<Block>>, key: Has
 pub(crate) fn receive(receive: frame::Receive) -> Command {
     let frame::Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request } = receive;
     let (messages, bytes) = (messages.min(RECEIVE_MESSAGES_MAX), bytes.min(RECEIVE_BYTES_MAX));
-    let filter = detached(filter);
     // A connection withdraws by its ticket.
     let call = 0;
     Command::Receive(command::Receive {
@@ -91,20 +90,6 @@ pub(crate) fn receive(receive: frame::Receive) -> Command {
         request,
         call,
     })
-}
-
-/// Names that are kept for the life of a consumer, or of a receive that waits, must not keep the read buffer alive.
-pub(crate) fn detached(filter: Filter) -> Filter {
-    match filter {
-        Filter::All => Filter::All,
-        Filter::Topics(names) => Filter::Topics(names.iter().map(TopicName::detach).collect()),
-        Filter::Prefixes(names) => Filter::Prefixes(names.iter().map(TopicName::detach).collect()),
-    }
-}
-
-/// The same for a namespace and its rules, which may be kept for ever.
-pub(crate) fn namespace_set(name: &NamespaceName, policy: Policy, rules: Rules, based_on: Option<u64>) -> Command {
-    Command::NamespaceSet { name: name.detach(), policy, rules: rules.detach(), based_on }
 }
 
 /// What is refused whatever the state is, is refused here: the core tells of no finish that asks for no confirmation, but of those

@@ -33,7 +33,7 @@ use super::limits::OpenFiles;
 use super::listen;
 use crate::metrics::Readings;
 use crate::session::Shared;
-use crate::writer::{BURYING, FINISHING, PUBLISHING, Request};
+use crate::writer::{BURYING, FINISHING, LOOKING, PUBLISHING, Request};
 
 /// How long a request's line and headers may take: clients send them in one piece, as soon as they are connected.
 const HEAD: Duration = Duration::from_secs(1);
@@ -168,7 +168,7 @@ async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
     let Watched { shared, data } = &*watched;
     let readings = Readings {
         connections: shared.registry.connections(),
-        finishing: shared.writer.weight(FINISHING) + shared.writer.weight(BURYING),
+        finishing: [FINISHING, LOOKING, BURYING].map(|lane| shared.writer.weight(lane)).into_iter().sum(),
         publishing: shared.writer.weight(PUBLISHING),
         unread: shared.registry.unread(),
         memory: resident_bytes().unwrap_or_default(),

@@ -5,6 +5,7 @@
 //! may be a socket's task ([`super::socket`]) or a simulation ([`crate::manual`]). While the broker does not read, for
 //! reasons of its own, no silence is held against the client.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -72,6 +73,9 @@ impl Connection {
     /// Takes whole frames in, at most so many and while the client takes the answers; how many. What is left of the bytes is
     /// the beginning of a frame, unless [`Connection::has_frames`].
     pub(crate) fn hear(&mut self, bytes: &mut BytesMut, most: usize, now: Instant) -> Result<usize, Close> {
+        // Of one that was begun before, a part was taken out.
+        let taken = if self.has_frames { self.conversation.buffer } else { 0 };
+        self.conversation.buffer = bytes.capacity().max(taken);
         self.has_frames = false;
         for frames in 0..most {
             if self.conversation.is_behind() {
@@ -147,17 +151,21 @@ impl Connection {
         for lane in OF_CONNECTIONS {
             if conversation.goes_on_in(lane) {
                 let commands = &mut conversation.lanes[lane];
+                if lane != FINISHING && !writer.is_open(lane) {
+                    let_wait(commands);
+                }
                 let told = shared.registry.unless_closed(&conversation.outbox, || writer.tell_all(lane, commands))?;
                 let told = told.map_err(|_| stopped(shared))?;
                 if lane != FINISHING {
-                    conversation.publishing -= told;
+                    conversation.holding -= told;
                 }
                 if commands.is_empty() {
                     *commands = Default::default();
                 }
             }
         }
-        let held = self.conversation.publishing;
+        self.conversation.lanes.iter_mut().for_each(let_wait);
+        let held = self.conversation.holding;
         if held != self.held {
             self.shared.held.fetch_add(held, Ordering::Relaxed);
             self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
@@ -175,7 +183,7 @@ impl Connection {
         Err(Close { code: Code::Stopping, detail })
     }
 
-    /// Whether more is to be read. Publishes alone never stop the reading, for acks come on the same socket; but what
+    /// Whether more is to be read. Publishes and looks alone never stop the reading, for acks come on the same socket; but what
     /// connections hold together has a bound, and wrong receipts cost a while of it.
     pub(crate) fn may_read(&self) -> bool {
         let conversation = &self.conversation;
@@ -199,12 +207,18 @@ impl Connection {
         if let Poll::Ready(read) = self.conversation.poll_reading(context) {
             return Poll::Ready(read);
         }
-        let full = OF_CONNECTIONS.into_iter().find(|lane| self.conversation.goes_on_in(*lane));
-        let Some(lane) = full else { return Poll::Pending };
-        let commands = &self.conversation.lanes[lane];
-        let (first, count) = (commands.front().map_or(0, Request::weight), commands.len());
-        let room = pin!(self.writer.room(lane, first, count)).poll(context);
-        room.map_err(|_| stopped(&self.shared))
+        // One of them may be shut, and the others not.
+        for lane in OF_CONNECTIONS {
+            if !self.conversation.goes_on_in(lane) {
+                continue;
+            }
+            let commands = &self.conversation.lanes[lane];
+            let (first, count) = (commands.front().map_or(0, Request::weight), commands.len());
+            if let Poll::Ready(room) = pin!(self.writer.room(lane, first, count)).poll(context) {
+                return Poll::Ready(room.map_err(|_| stopped(&self.shared)));
+            }
+        }
+        Poll::Pending
     }
 
     /// When something is overdue if nothing happens until then; `is_reading` as for [`Connection::check_deadlines`].
@@ -249,6 +263,11 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
     }
+}
+
+/// None of these goes on for now. Those in front have waited before.
+fn let_wait(commands: &mut VecDeque<Request>) {
+    commands.iter_mut().rev().map(Request::waits).take_while(|is_new| *is_new).for_each(drop);
 }
 
 /// Why a connection is closed whose broker takes no more commands.

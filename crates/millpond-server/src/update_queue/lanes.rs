@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::answer::Answer;
 use super::line::{Fullness, Line, Standing};
+use super::open::{LANES_MAX, Open};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A lane of a queue.
@@ -30,8 +31,8 @@ pub(super) struct Lanes<Q, A> {
 pub(super) struct Inner<Q, A> {
     pub(super) lanes: Vec<LaneState<Q, A>>,
     pub(super) phase: Phase,
-    /// Lanes from this one on are left waiting.
-    open: usize,
+    /// The others are left waiting.
+    open: Open,
     asleep: bool,
     /// The last number that somebody had in a line.
     last_number: u64,
@@ -67,10 +68,10 @@ pub(super) enum Phase {
 
 impl<Q, A> Lanes<Q, A> {
     pub(super) fn new(lanes: &[Lane], weight: fn(&Q) -> usize) -> Lanes<Q, A> {
-        assert!(!lanes.is_empty(), "a queue has at least one lane");
+        assert!((1..=LANES_MAX).contains(&lanes.len()), "a queue has from one lane to as many as may be told apart");
         assert!(lanes.iter().all(|lane| lane.capacity > 0), "a lane of no capacity is always full");
         let lanes = lanes.iter().map(|lane| LaneState::new(lane.capacity)).collect();
-        let inner = Inner { lanes, phase: Phase::Running, open: usize::MAX, asleep: false, last_number: 0 };
+        let inner = Inner { lanes, phase: Phase::Running, open: Open::ALL, asleep: false, last_number: 0 };
         Lanes { inner: Mutex::new(inner), work: Condvar::new(), weight }
     }
 
@@ -91,8 +92,8 @@ impl<Q, A> Lanes<Q, A> {
     /// Swaps all that waits in the open lanes for the empty vectors of `taken`, after sleeping at most `sleep` (for ever
     /// if `None`) for something to come. Returns early when the queue is told to stop and nothing will come any more. Once
     /// it is, all lanes are open: what was accepted is handled, and nothing that would open a lane may ever come.
-    pub(super) fn take(&self, taken: &mut [Vec<Asked<Q, A>>], open: usize, sleep: Option<Duration>) {
-        assert!(open > 0, "the first lane is never left waiting");
+    pub(super) fn take(&self, taken: &mut [Vec<Asked<Q, A>>], open: Open, sleep: Option<Duration>) {
+        assert!(open.has(0), "the first lane is never left waiting");
         let mut inner = self.lock();
         inner.open = open;
         inner.open_all_if_stopped();
@@ -107,7 +108,7 @@ impl<Q, A> Lanes<Q, A> {
             inner.asleep = false;
         }
         let (mut called, open) = (Vec::new(), inner.open);
-        for (lane, taken) in inner.lanes.iter_mut().zip(taken).take(open) {
+        for (_, (lane, taken)) in inner.lanes.iter_mut().zip(taken).enumerate().filter(|(at, _)| open.has(*at)) {
             assert!(taken.is_empty(), "what was taken before is handled");
             lane.weight = 0;
             lane.turn += 1;
@@ -118,12 +119,16 @@ impl<Q, A> Lanes<Q, A> {
         called.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether [`Lanes::take`] would find something in so many lanes.
-    pub(super) fn has_work(&self, open: usize) -> bool {
+    /// Whether [`Lanes::take`] would find something in these lanes.
+    pub(super) fn has_work(&self, open: Open) -> bool {
         let mut inner = self.lock();
         inner.open = open;
         inner.open_all_if_stopped();
         inner.has_work()
+    }
+
+    pub(super) fn is_open(&self, lane: usize) -> bool {
+        self.lock().open.has(lane)
     }
 
     pub(super) fn set_phase(&self, phase: Phase) {
@@ -193,14 +198,15 @@ impl<Q, A> Inner<Q, A> {
 
     fn open_all_if_stopped(&mut self) {
         if self.phase != Phase::Running {
-            self.open = usize::MAX;
+            self.open = Open::ALL;
         }
     }
 
     /// Whether there is something to take, or somebody to call: those who were called before may not have come.
     fn has_work(&self) -> bool {
         let to_call = |lane: &LaneState<Q, A>| !lane.line.is_empty() && lane.weight + lane.places < lane.capacity;
-        self.lanes.iter().take(self.open).any(|lane| !lane.waiting.is_empty() || to_call(lane))
+        let mut open = self.lanes.iter().enumerate().filter(|(at, _)| self.open.has(*at));
+        open.any(|(_, lane)| !lane.waiting.is_empty() || to_call(lane))
     }
 
     fn is_finished(&self) -> bool {

@@ -6,7 +6,7 @@
 //! request that was accepted is either answered or its [`Pending`] says [`Gone`].
 //!
 //! * **Lanes** are bounded and have an order: of what is taken together, the first lane comes first. A state may leave
-//!   later lanes waiting for a while ([`State::open_lanes`]), which pushes back on whoever fills them.
+//!   any but the first waiting for a while ([`State::open_lanes`]), which pushes back on whoever fills them.
 //! * **Submitting** is blocking ([`Submitter::submit`]), refused when full with the request given back
 //!   ([`Submitter::try_submit`]), or in bulk without an answer ([`Source::tell_all`], with [`Source::room`] to
 //!   wait for asynchronously).
@@ -54,6 +54,7 @@
 mod answer;
 mod lanes;
 mod line;
+mod open;
 mod place;
 mod source;
 mod submitter;
@@ -63,6 +64,7 @@ mod worker;
 
 pub use answer::{Answer, Gone, Pending};
 pub use lanes::Lane;
+pub use open::Open;
 pub use place::Place;
 pub use source::{Room, Source};
 pub use submitter::{Refused, Stopped, Submitter};

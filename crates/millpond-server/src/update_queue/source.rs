@@ -55,6 +55,11 @@ impl<Q, A> Source<Q, A> {
         if stopped { Err(Stopped) } else { Ok(told) }
     }
 
+    /// Whether what is submitted in a lane is taken next, and does not wait for as long as the state likes.
+    pub fn is_open(&self, lane: usize) -> bool {
+        self.submitter.lanes.is_open(lane)
+    }
+
     /// Resolves when there may be room in a lane for the first of so many requests, which is of some weight. Who does not
     /// make use of it stands in line again when it waits again, where it stood.
     pub fn room(&mut self, lane: usize, weight: usize, count: usize) -> Room<'_, Q, A> {

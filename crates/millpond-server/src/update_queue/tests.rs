@@ -195,8 +195,8 @@ impl State for Door {
     type Request = u64;
     type Answer = ();
 
-    fn open_lanes(&self) -> usize {
-        if self.0 { 2 } else { 1 }
+    fn open_lanes(&self) -> Open {
+        if self.0 { Open::ALL } else { Open::ALL.without(1) }
     }
 
     fn update(&mut self, batch: &mut Batch<u64, ()>) -> Next {
@@ -218,6 +218,18 @@ fn a_closed_lane_waits() {
     // Handled without an answer.
     assert_eq!(behind.wait(), Err(Gone));
     assert_eq!(queue.stop().unwrap().1, [1, 0, 5]);
+}
+
+#[test]
+fn a_lane_behind_a_closed_one_goes_on() {
+    let lanes = [Lane { capacity: 1 }; 3];
+    let queue = UpdateQueue::start("test", &lanes, Door(false, Vec::new())).unwrap();
+    let submitter = queue.submitter();
+    let behind = submitter.submit(1, 5).unwrap();
+    assert_eq!(submitter.submit(2, 6).unwrap().wait(), Err(Gone));
+    submitter.submit(0, 0).unwrap();
+    assert_eq!(behind.wait(), Err(Gone));
+    assert_eq!(queue.stop().unwrap().1, [6, 0, 5]);
 }
 
 #[test]

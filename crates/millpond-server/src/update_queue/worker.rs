@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::answer::Answer;
 use super::lanes::{Asked, Lane, Lanes, Phase};
+use super::open::Open;
 use super::submitter::Submitter;
 use crate::sync::thread::{Builder, JoinHandle};
 
@@ -22,9 +23,9 @@ pub trait State: Send + 'static {
         1
     }
 
-    /// How many lanes are taken from next, at least one. Requests in later lanes wait, and push back once those are full.
-    fn open_lanes(&self) -> usize {
-        usize::MAX
+    /// Which lanes are taken from next, the first of all among them. Requests in others wait, and push back once those are full.
+    fn open_lanes(&self) -> Open {
+        Open::ALL
     }
 
     /// Handles all that waited. The batch is empty when the sleep that the last call asked for is over, and may be when

@@ -21,7 +21,8 @@ use super::clock::TURN_MAX;
 use super::journal::{Committed, NotDone};
 use super::outgoing::Outgoing;
 use super::{Host, Job, Request, Writer};
-use crate::writer::request::{BURYING, FINISHING, RETURNING};
+use crate::update_queue::Open;
+use crate::writer::request::{FINISHING, FORWARDING, RETURNING, shut};
 
 /// What nobody waits for is synced after so long, and a quiet journal is marked after so long.
 const QUIET: Duration = Duration::from_millis(100);
@@ -91,29 +92,29 @@ impl Filling {
 }
 
 impl<H: Host> Writer<H> {
-    /// How many lanes are taken from.
-    pub(super) fn open_lanes_now(&self) -> usize {
+    /// Which lanes are taken from.
+    pub(super) fn open_lanes_now(&self) -> Open {
         // Nothing overtakes what was put off.
-        self.put_off.front().map_or_else(|| self.lanes_that_go_on(), |(lane, _)| *lane)
+        self.put_off.iter().fold(self.lanes_that_go_on(), |open, (lane, _)| shut(open, *lane))
     }
 
-    /// How many lanes may go on: a batch that is full and cannot go holds publishes back, and so does a lack of memory.
-    fn lanes_that_go_on(&self) -> usize {
+    /// Which lanes may go on: a batch that is full and cannot go holds publishes back, and so does a lack of memory.
+    fn lanes_that_go_on(&self) -> Open {
         let open = self.pressure.open_lanes();
         match self.may_go() || !self.appender.is_full() {
             true => open,
-            false if self.appender.is_overfull() => RETURNING + 1,
-            false => open.min(BURYING + 1),
+            false if self.appender.is_overfull() => shut(open, FINISHING),
+            false => shut(open, FORWARDING),
         }
     }
 
-    /// The same in mid-turn, behind what it has decided so far, as far as a request of this lane wants to know it. What there is
-    /// to come waits for an overfull batch to go, which it may do at the end of the turn.
-    pub(super) fn open_lanes_after(&self, lane: usize) -> usize {
+    /// Whether a request of a lane may go on in mid-turn, behind what was decided so far. What there is to come waits for an
+    /// overfull batch to go, which it may do at the end of the turn.
+    pub(super) fn goes_on(&self, lane: usize) -> bool {
         match lane > RETURNING && self.appender.is_overfull() {
-            true => RETURNING + 1,
-            false if lane <= FINISHING => FINISHING + 1,
-            false => self.pressure.open_lanes_after(&self.core, &self.store),
+            true => false,
+            false if lane <= FINISHING => true,
+            false => self.pressure.open_lanes_after(&self.core, &self.store).has(lane),
         }
     }
 
@@ -199,7 +200,8 @@ impl<H: Host> Writer<H> {
 
     /// How long the writer may sleep if nothing comes.
     pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
-        let may_go_on = self.put_off.front().is_some_and(|(lane, _)| *lane < self.lanes_that_go_on());
+        let open = self.lanes_that_go_on();
+        let may_go_on = self.put_off.iter().any(|(lane, _)| open.has(*lane));
         if self.unfinished || may_go_on {
             return Some(Duration::ZERO);
         }

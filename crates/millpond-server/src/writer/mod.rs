@@ -16,9 +16,9 @@ mod request;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use millpond_core::Core;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Output, Reply};
+use millpond_core::{Core, Decision};
 use millpond_storage::store::{LayeredStore, Wants};
 use millpond_storage::{Appender, Committer, Failure};
 use millpond_types::Code;
@@ -33,14 +33,15 @@ pub(crate) use journal::{Job, Journal};
 use outgoing::{Calls, Outgoing};
 use pressure::Pressure;
 pub(crate) use pressure::Reason;
-pub(crate) use request::{BURYING, FINISHING, FORWARDING, LANES, OF_CONNECTIONS, PUBLISHING, Request, lanes};
+pub(crate) use request::{BURYING, FINISHING, FORWARDING, LANES, LOOKING, OF_CONNECTIONS, PUBLISHING, Request, lanes};
+use request::{shut, small_part};
 
 use crate::memory::Shares;
 use crate::metrics::Counting;
 use crate::session::Common;
 use crate::session::outbox::Close;
 use crate::session::ticket::{EMBEDDED, UNANSWERED, parts, ticket};
-use crate::update_queue::{Answer, Batch, Next, State, Submitter};
+use crate::update_queue::{Answer, Batch, Next, Open, State, Submitter};
 
 /// How much of a turn goes to what is done in slices. Publishing waits that much longer while there is something.
 const TIDY_MAX: Duration = Duration::from_micros(300);
@@ -63,8 +64,8 @@ pub(crate) struct Writer<H> {
     filling: Filling,
     fetching: Fetching,
     pressure: Pressure,
-    /// What a turn has taken and not decided, for want of room that what came before it took; with its lane, in order. No
-    /// lane is taken from meanwhile that would overtake it.
+    /// What a turn has taken and not decided, for want of room that what came before it took; with its lane, and of each lane in
+    /// order. No lane is taken from meanwhile that would overtake it.
     put_off: VecDeque<(usize, Asked)>,
     /// When the checkpoint that is being made was begun.
     checkpoint: Option<Instant>,
@@ -99,7 +100,7 @@ impl<H: Host> State for Writer<H> {
         request.weight()
     }
 
-    fn open_lanes(&self) -> usize {
+    fn open_lanes(&self) -> Open {
         self.open_lanes_now()
     }
 
@@ -176,13 +177,14 @@ impl<H: Host> Writer<H> {
         self.note_disk_full();
         let put_off = std::mem::take(&mut self.put_off);
         // Memory may come back in mid-turn, too: then nothing overtakes what was put off before.
-        let mut open = usize::MAX;
-        for (lane, asked) in batch.drain_lanes().chain(put_off) {
+        let mut open = Open::ALL;
+        for (lane, mut asked) in batch.drain_lanes().chain(put_off) {
             // One of them may take as much as there is, so it is looked in between.
-            if lane < open.min(self.open_lanes_after(lane)) {
+            if open.has(lane) && self.goes_on(lane) {
                 self.handle(lane, asked)?;
             } else {
-                open = open.min(lane);
+                open = shut(open, lane);
+                asked.0.waits();
                 self.put_off.push_back((lane, asked));
             }
         }
@@ -245,15 +247,19 @@ impl<H: Host> Writer<H> {
 
     fn handle(&mut self, lane: usize, (request, answer): Asked) -> Result<(), Failure> {
         match request {
-            Request::Command(ticket, command) if lane == BURYING => self.submit_late(ticket, command),
-            Request::Command(ticket, command) => self.submit(ticket, command),
+            Request::Command(ticket, command, _) if lane == BURYING => self.submit_late(ticket, command),
+            Request::Command(ticket, command, buffer) => {
+                if self.submit(ticket, command) == Decision::Parked {
+                    self.core.detach_last_parked(small_part(buffer));
+                }
+            }
             Request::Call(command) => {
                 let ticket = ticket(EMBEDDED, self.calls.insert(answer));
                 self.submit(ticket, command);
             }
             Request::Goodbye { withdrawn, lost } => {
                 let unanswered = ticket(EMBEDDED, UNANSWERED);
-                Request::last_word(withdrawn, lost).for_each(|command| self.submit(unanswered, command));
+                Request::last_word(withdrawn, lost).for_each(|command| _ = self.submit(unanswered, command));
             }
             Request::Committed(committed) => self.take_back(*committed)?,
             Request::Fetched(found) => {
@@ -277,12 +283,13 @@ impl<H: Host> Writer<H> {
         registry.buried(number);
     }
 
-    fn submit(&mut self, ticket: Ticket, command: Command) {
+    fn submit(&mut self, ticket: Ticket, command: Command) -> Decision {
         let command = self.host.asks(ticket, command);
         let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
         // What is parked is decided when what it waits for is loaded.
         let decision = self.core.submit(ticket, command, &mut log);
         self.host.decided(decision, self.core.outputs());
+        decision
     }
 
     /// Puts each output of the turn where it waits for what it needs.

@@ -1,7 +1,8 @@
 //! Whether publishes have to wait, because memory or the disk's pace does not suffice for more; and before them those jobs of the
 //! core that change many entries, which are in no hurry.
 //!
-//! Finishing always goes on, for it is what makes room; but for what makes dead letters, which takes some. An ack takes some, too,
+//! Finishing always goes on, for it is what makes room; but for what makes dead letters, which takes some. Who looks at topics
+//! that are on the disk goes on behind where publishes wait for those, and has a bound there as well. An ack takes some, too,
 //! until a checkpoint is written. So where checkpoints do not come, as on a disk that is full, deliveries wait in the end, and
 //! with them the acks that they lead to. Invariant: what makes publishes wait is held against its bound in
 //! each turn, so that they go on by themselves; a little below it, so that they do not stop and go with each turn.
@@ -13,7 +14,8 @@ use millpond_storage::store::LayeredStore;
 
 use crate::memory::Shares;
 use crate::metrics::Metrics;
-use crate::writer::request::{BURYING, FINISHING, FORWARDING, PUBLISHING};
+use crate::update_queue::Open;
+use crate::writer::request::{BURYING, FORWARDING, LOOKING, PUBLISHING, shut};
 
 /// Of a bound, one part in so many lies between where publishes stop and where they go on.
 const SLACK: usize = 16;
@@ -77,6 +79,8 @@ pub(super) struct Pressure {
     is_on_for_jobs: bool,
     /// Whether deliveries wait, likewise.
     holds_deliveries: bool,
+    /// Whether those wait who look at topics that may be on the disk alone, likewise.
+    holds_looks: bool,
     /// When each was said last.
     said: [Option<Instant>; Reason::ALL.len()],
 }
@@ -88,6 +92,7 @@ impl Pressure {
             short: Short::default(),
             is_on_for_jobs: false,
             holds_deliveries: false,
+            holds_looks: false,
             said: Default::default(),
         }
     }
@@ -107,22 +112,29 @@ impl Pressure {
         self.holds_deliveries
     }
 
-    /// How many lanes may go on in a turn, behind what it has decided so far.
-    pub(super) fn open_lanes_after(&self, core: &Core, store: &LayeredStore) -> usize {
-        open_lanes(self.short).min(open_lanes(self.short_now(core, unwritten(store))))
+    /// Which lanes may go on in a turn, behind what it has decided so far.
+    pub(super) fn open_lanes_after(&self, core: &Core, store: &LayeredStore) -> Open {
+        let short_now = self.short_now(core, unwritten(store));
+        let short = Reason::ALL.map(|reason| self.short[reason as usize] || short_now[reason as usize]);
+        open_lanes(short, self.holds_looks || self.is_too_much_to_look_at(core))
     }
 
-    /// How many lanes may be taken from. Forwards go on where topics are too many, for they may be all that ends leases; what is
+    /// Which lanes may be taken from. Forwards go on where topics are too many, for they may be all that ends leases; what is
     /// short otherwise comes back by itself. What makes dead letters adds entries, and has to wait for nothing else.
-    pub(super) fn open_lanes(&self) -> usize {
-        open_lanes(self.short)
+    pub(super) fn open_lanes(&self) -> Open {
+        open_lanes(self.short, self.holds_looks)
+    }
+
+    fn is_too_much_to_look_at(&self, core: &Core) -> bool {
+        let share = self.shares.parked;
+        core.parked_bytes() > share - if self.holds_looks { share / SLACK } else { 0 }
     }
 
     /// What there is too much of, with so many bytes of entries that are not on the disk.
     fn short_now(&self, core: &Core, entries: usize) -> Short {
         Reason::ALL.map(|reason| match reason {
             Reason::Topics => core.is_crowded() || self.is_over(reason, core.resident_bytes(), self.shares.topics),
-            Reason::Parked => self.is_over(reason, core.parked_bytes(), self.shares.parked),
+            Reason::Parked => self.is_over(reason, core.parked_bytes(), self.shares.parked_of_publishes()),
             Reason::Entries => self.is_over(reason, entries, self.shares.layers),
         })
     }
@@ -140,6 +152,7 @@ impl Pressure {
         self.is_on_for_jobs = entries > self.shares.layers_of_jobs();
         let most = self.shares.layers + self.shares.layers / DELIVERIES;
         self.holds_deliveries = entries > most - if self.holds_deliveries { most / SLACK } else { 0 };
+        self.holds_looks = self.is_too_much_to_look_at(core);
         store.tree().hurry(reason.is_some() || self.is_on_for_jobs);
         let Some(reason) = reason else { return };
         let said = &mut self.said[reason as usize];
@@ -148,6 +161,7 @@ impl Pressure {
             tracing::warn!(
                 reason = reason.name(),
                 deliveries_wait = self.holds_deliveries,
+                looks_wait = self.holds_looks,
                 "publishes wait, finishing goes on: {}; if that lasts, {}",
                 reason.because(),
                 reason.advice()
@@ -173,14 +187,14 @@ fn first(short: Short) -> Option<Reason> {
 }
 
 /// Where several hold, what any of them keeps waiting waits.
-fn open_lanes(short: Short) -> usize {
-    let open = |reason| match reason {
-        Reason::Topics => FORWARDING + 1,
-        Reason::Parked => BURYING + 1,
-        Reason::Entries => FINISHING + 1,
+fn open_lanes(short: Short, holds_looks: bool) -> Open {
+    let first_shut = |reason| match reason {
+        Reason::Topics => PUBLISHING,
+        Reason::Parked => FORWARDING,
+        Reason::Entries => BURYING,
     };
-    let holding = Reason::ALL.into_iter().filter(|reason| short[*reason as usize]);
-    holding.map(open).min().unwrap_or(PUBLISHING + 1)
+    let holding = Reason::ALL.into_iter().filter(|reason| short[*reason as usize]).map(first_shut);
+    holding.chain(holds_looks.then_some(LOOKING)).fold(Open::ALL, shut)
 }
 
 #[cfg(test)]
@@ -194,6 +208,7 @@ mod tests {
 
     use super::*;
     use crate::memory::MEMORY_MIN;
+    use crate::writer::request::{FINISHING, LANES};
 
     /// A store with so many bytes of entries that are not on the disk, or a few more.
     fn fill(store: &mut LayeredStore, bytes: usize) {
@@ -211,10 +226,17 @@ mod tests {
     #[test]
     fn what_waits_for_checkpoints_waits_for_them_though_topics_are_too_many() {
         let short = |reasons: &[Reason]| Reason::ALL.map(|reason| reasons.contains(&reason));
-        assert_eq!(open_lanes(short(&[])), PUBLISHING + 1);
-        assert_eq!(open_lanes(short(&[Reason::Topics])), FORWARDING + 1);
-        assert_eq!(open_lanes(short(&[Reason::Topics, Reason::Parked])), BURYING + 1);
-        assert_eq!(open_lanes(short(&[Reason::Topics, Reason::Entries])), FINISHING + 1);
+        let shut = |reasons: &[Reason], holds_looks| {
+            let open = open_lanes(short(reasons), holds_looks);
+            (0..LANES).filter(|lane| !open.has(*lane)).collect::<Vec<_>>()
+        };
+        assert_eq!(shut(&[], false), []);
+        assert_eq!(shut(&[Reason::Topics], false), [PUBLISHING]);
+        assert_eq!(shut(&[Reason::Topics, Reason::Parked], false), [FORWARDING, PUBLISHING]);
+        assert_eq!(shut(&[Reason::Topics, Reason::Entries], false), [BURYING, FORWARDING, PUBLISHING]);
+        // Who looks is never a reason for what finishes to wait, nor overtaken by what adds.
+        assert_eq!(shut(&[Reason::Parked], true), [LOOKING, FORWARDING, PUBLISHING]);
+        assert_eq!(shut(&[Reason::Entries], true), [LOOKING, BURYING, FORWARDING, PUBLISHING]);
         assert_eq!(first(short(&[Reason::Topics, Reason::Entries])), Some(Reason::Topics));
     }
 
@@ -227,8 +249,8 @@ mod tests {
         let mut look = |store: &LayeredStore| {
             pressure.look(&core, store, &metrics, Instant::now());
             // What makes dead letters waits where publishes do.
-            assert_eq!(pressure.open_lanes() <= BURYING, pressure.is_on());
-            assert!(pressure.open_lanes() > FINISHING);
+            assert_eq!(!pressure.open_lanes().has(BURYING), pressure.is_on());
+            assert!(pressure.open_lanes().has(FINISHING) && pressure.open_lanes().has(LOOKING));
             (pressure.is_on_for_jobs(), pressure.is_on(), store.tree().stats().is_hurried, pressure.holds_deliveries())
         };
         assert_eq!(look(&store), (false, false, false, false));

@@ -13,27 +13,37 @@ use millpond_types::{
 
 use super::fetching::{Found, IN_FLIGHT};
 use super::journal::Committed;
-use crate::memory::{BURYING_TURN, FINISHING_TURN, FORWARDING_TURN, PUBLISHING_TURN, Shares};
+use crate::memory::{BURYING_TURN, FINISHING_TURN, FORWARDING_TURN, LOOKING_TURN, PUBLISHING_TURN, Shares};
 use crate::session::outbox::{BINDING_ROW, DEAD_ROW, EXCHANGE_ROW, MESSAGE_ROW, TOPIC_ROW};
-use crate::update_queue::Lane;
+use crate::update_queue::{Lane, Open};
 
 /// The lane of what comes back from the journal.
 pub(crate) const RETURNING: usize = 0;
-/// The lane of all that finishes work or keeps it alive, and of what makes room or only looks: who finds that publishes wait
-/// wants to know why and to do something about it.
+/// The lane of all that finishes work or keeps it alive, and of what makes room or only looks and never waits for the disk where
+/// it is decided: who finds that publishes wait wants to know why and to do something about it.
 pub(crate) const FINISHING: usize = 1;
+/// The lane of what looks at a topic, or makes room in it, that may be on the disk alone: it is parked until it was read. So it
+/// waits where very much is parked.
+pub(crate) const LOOKING: usize = 2;
 /// The lane of what makes dead letters, or may: each of these is an entry, with its reason. So it waits for the checkpoint that
 /// makes room for more.
-pub(crate) const BURYING: usize = 2;
+pub(crate) const BURYING: usize = 3;
 /// The lane of forwards: each ends as much as it adds, so they go on where topics take all memory.
-pub(crate) const FORWARDING: usize = 3;
+pub(crate) const FORWARDING: usize = 4;
 /// The lane of publishes, and of management that adds to what there is.
-pub(crate) const PUBLISHING: usize = 4;
+pub(crate) const PUBLISHING: usize = 5;
 
 /// How many lanes there are.
-pub(crate) const LANES: usize = 5;
+pub(crate) const LANES: usize = 6;
 /// Those in which connections have requests.
-pub(crate) const OF_CONNECTIONS: [usize; 4] = [FINISHING, BURYING, FORWARDING, PUBLISHING];
+pub(crate) const OF_CONNECTIONS: [usize; 5] = [FINISHING, LOOKING, BURYING, FORWARDING, PUBLISHING];
+
+/// The lanes that go on where one does not. Nothing overtakes what is in lanes before its own, but for what makes dead letters: it
+/// does not wait for those who look.
+pub(crate) fn shut(open: Open, lane: usize) -> Open {
+    let goes_on = |other: usize| lane == LOOKING && other == BURYING;
+    (lane..LANES).filter(|other| !goes_on(*other)).fold(open, Open::without)
+}
 
 /// What may come back at a time: all batches of wants that are on their way, the journal's one, and room to tell that
 /// there is room.
@@ -45,6 +55,7 @@ pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
     [
         Lane { capacity: RETURNING_MAX * REQUEST_WEIGHT },
         Lane { capacity: FINISHING_TURN + shares.connections },
+        Lane { capacity: LOOKING_TURN },
         Lane { capacity: BURYING_TURN },
         Lane { capacity: FORWARDING_TURN },
         Lane { capacity: PUBLISHING_TURN },
@@ -53,8 +64,8 @@ pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
 
 /// A request to the writer.
 pub(crate) enum Request {
-    /// A command of a connection. Its reply goes the way of its ticket.
-    Command(Ticket, Command),
+    /// A command of a connection. Its reply goes the way of its ticket. It may be a part of a buffer of so many bytes.
+    Command(Ticket, Command, usize),
     /// A command of the program that embeds the broker; the request's answer is the reply.
     Call(Command),
     /// A connection is gone: what of its requests may go on for long is withdrawn, and the sessions that it had are lost.
@@ -63,6 +74,11 @@ pub(crate) enum Request {
     Committed(Box<Committed>),
     /// What the core wanted was read.
     Fetched(Box<Found>),
+}
+
+/// Less of a buffer than this is copied where it waits: all that waits takes at most four times what it counts.
+pub(super) fn small_part(buffer: usize) -> usize {
+    buffer / 4
 }
 
 /// What the smallest request counts: roughly its memory.
@@ -80,13 +96,24 @@ impl Request {
     /// up for it, of the leases that it names and of the dead letters that it makes.
     pub(crate) fn weight(&self) -> usize {
         let held = match self {
-            Request::Command(_, command) | Request::Call(command) => {
+            Request::Command(_, command, _) | Request::Call(command) => {
                 held(command) + looked_up(command).rows * ROW_WEIGHT
             }
             Request::Goodbye { withdrawn, lost } => size_of_val(&withdrawn[..]) + size_of_val(&lost[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
         };
         REQUEST_WEIGHT + held
+    }
+
+    /// It waits from here on, so that it is copied where it would keep a buffer of which it is a small part. False where that was
+    /// said of it before.
+    pub(crate) fn waits(&mut self) -> bool {
+        let Request::Command(_, command, buffer) = self else { return false };
+        let buffer = std::mem::take(buffer);
+        if command.shared_bytes() < small_part(buffer) {
+            command.detach();
+        }
+        buffer > 0
     }
 
     /// What the rows of a command's answer weigh at most, where it may have many.
@@ -114,7 +141,42 @@ impl Request {
             | Command::DeadRedrive { .. }
             | Command::Move(_)
             | Command::DeadMove(_) => PUBLISHING,
-            _ => FINISHING,
+            // Those of the core's parked commands that add nothing.
+            Command::Look(_) | Command::Topic(_) | Command::Cancel { .. } | Command::Forget { .. } => LOOKING,
+            // Leased topics are in memory. What goes over many topics or dead letters is never parked: the core has a few of
+            // these at a time, refuses more, and is told of those whose connection is gone behind them. The others touch no
+            // topic's contents.
+            Command::Finish(Finish {
+                verb: FinishVerb::Ack | FinishVerb::Release { .. } | FinishVerb::Damaged | FinishVerb::Extend { .. },
+                ..
+            })
+            | Command::Receive(_)
+            | Command::Withdraw(_)
+            | Command::WithdrawRequest { .. }
+            | Command::SessionBegin(_)
+            | Command::SessionLost(_)
+            | Command::SessionEnd(_)
+            | Command::Heartbeat { .. }
+            | Command::Attach(_)
+            | Command::Credit { .. }
+            | Command::Detach { .. }
+            | Command::Resign { .. }
+            | Command::Pause { .. }
+            | Command::Resume { .. }
+            | Command::Purge { .. }
+            | Command::NamespaceDelete(_)
+            | Command::GroupDelete { .. }
+            | Command::ExchangeDelete { .. }
+            | Command::Unbind { .. }
+            | Command::Exchanges(_)
+            | Command::Bindings { .. }
+            | Command::Namespaces { .. }
+            | Command::Stats(_)
+            | Command::Topics { .. }
+            | Command::Top(_)
+            | Command::DeadList { .. }
+            | Command::DeadLook { .. }
+            | Command::DeadPurge { .. } => FINISHING,
         }
     }
 
@@ -346,7 +408,7 @@ mod tests {
         let receipt = Receipt { topic: Default::default(), group: 0, lease: Default::default() };
         let receipts = vec![ReceiptRun { first: receipt, count: 1 }; 10_000];
         let least = |command, bytes| {
-            let weight = Request::Command(Ticket(1), command).weight();
+            let weight = Request::Command(Ticket(1), command, 0).weight();
             assert!(weight >= bytes, "{weight} of {bytes}");
         };
         let namespace = NamespaceName::default();
@@ -382,6 +444,15 @@ mod tests {
         assert!(goodbye.weight() >= 480_000);
     }
 
+    #[test]
+    fn a_lane_that_is_shut_shuts_those_that_may_not_overtake_it() {
+        let shut = |lane| (0..LANES).filter(|other| !shut(Open::ALL, lane).has(*other)).collect::<Vec<_>>();
+        assert_eq!(shut(FINISHING), [FINISHING, LOOKING, BURYING, FORWARDING, PUBLISHING]);
+        assert_eq!(shut(LOOKING), [LOOKING, FORWARDING, PUBLISHING]);
+        assert_eq!(shut(BURYING), [BURYING, FORWARDING, PUBLISHING]);
+        assert_eq!(shut(PUBLISHING), [PUBLISHING]);
+    }
+
     /// Each may be a lease of its own, which takes a turn as long as a receipt that is named alone.
     #[test]
     fn receipts_are_weighed_by_their_leases() {
@@ -393,7 +464,7 @@ mod tests {
             let forward = Command::Forward(Forward { receipts: receipts.clone(), publish });
             let verb = FinishVerb::Extend { lease: None };
             let finish = Command::Finish(Finish { verb, receipts, confirm: false, namespace: None });
-            [finish, forward].map(|command| Request::Command(Ticket(1), command).weight())
+            [finish, forward].map(|command| Request::Command(Ticket(1), command, 0).weight())
         };
         let most = weights(RECEIPTS_MAX as u32);
         assert!(most.iter().all(|weight| *weight > FINISHING_TURN), "{most:?}");

@@ -4,6 +4,7 @@ use super::*;
 use crate::broker::{Broker, BrokerOptions};
 use crate::session::room::SMALL;
 
+mod buffers;
 mod ordered;
 mod silence;
 mod takeover;

@@ -30,7 +30,7 @@ impl Conversation {
         let Incoming { correlation, frame: request, bytes } = incoming;
         let key = self.shared.hash_key;
         let manage = |command| (Kind::Manage, command);
-        let (kind, command) = match request {
+        let (kind, mut command) = match request {
             frame::Request::Hello { client, .. } => {
                 tracing::debug!(connection = self.number, client, "connected");
                 self.welcome(correlation);
@@ -109,8 +109,8 @@ impl Conversation {
                 manage(Command::Forget { topic, dedup_hash })
             }
             frame::Request::Purge { namespace, filter, group } => manage(Command::Purge { namespace, filter, group }),
-            frame::Request::NamespaceSet { namespace, policy, rules, based_on } => {
-                manage(convert::namespace_set(&namespace, policy, rules, based_on))
+            frame::Request::NamespaceSet { namespace: name, policy, rules, based_on } => {
+                manage(Command::NamespaceSet { name, policy, rules, based_on })
             }
             frame::Request::NamespaceDelete { namespace } => manage(Command::NamespaceDelete(namespace)),
             frame::Request::GroupCreate { namespace, group: name, start, kind } => {
@@ -153,6 +153,8 @@ impl Conversation {
                 manage(Command::DeadPurge { namespace, group, which: convert::dead_which(which) })
             }
         };
+        // It may wait for long, for the disk or for what it asks for, and is small.
+        command.detach();
         self.ask(correlation, kind, command);
         Ok(())
     }
@@ -340,12 +342,13 @@ impl Conversation {
         }
         let (window, first) = Window::new(Grant { messages, bytes }, &self.shared.windows);
         let Grant { messages, bytes } = first;
-        let filter = convert::detached(filter);
-        let command =
+        let attach =
             command::Attach { session, consumer, namespace, group, filter, messages, bytes, lease, at_most_once };
+        let mut command = Command::Attach(attach);
+        command.detach();
         self.begun += 1;
         let nth = self.begun;
-        if self.ask(correlation, Kind::Attach { nth }, Command::Attach(command)) {
+        if self.ask(correlation, Kind::Attach { nth }, command) {
             self.consumers.push(Consumer { number: consumer, nth, names, window });
         }
         Ok(())
@@ -408,14 +411,15 @@ impl Conversation {
             self.outbox.buries();
         }
         let answer = Request::answer(&command);
-        let request = Request::Command(ticket(self.number, index), command);
-        if answer > SMALL {
-            return self.lengthy.push(index, answer, request);
+        let request = Request::Command(ticket(self.number, index), command, self.buffer);
+        let is_lengthy = answer > SMALL;
+        if is_lengthy || lane != FINISHING {
+            self.holding += request.weight();
         }
-        if lane != FINISHING {
-            self.publishing += request.weight();
+        match is_lengthy {
+            true => self.lengthy.push(index, answer, (lane, request)),
+            false => self.lanes[lane].push_back(request),
         }
-        self.lanes[lane].push_back(request);
     }
 
     /// Lets the next request that is answered at length go to the writer, if it may: not while its answer would wait behind
@@ -423,7 +427,12 @@ impl Conversation {
     pub(crate) fn go_on_at_length(&mut self) {
         if self.reading.is_none() {
             let is_read = self.has_room() && self.outbox.told() <= SMALL;
-            self.lanes[FINISHING].extend(self.lengthy.next(is_read, self.out.unwritten()));
+            let Some((lane, request)) = self.lengthy.next(is_read, self.out.unwritten()) else { return };
+            if lane == FINISHING {
+                // While anything waits there, nothing more is read.
+                self.holding -= request.weight();
+            }
+            self.lanes[lane].push_back(request);
         }
     }
 

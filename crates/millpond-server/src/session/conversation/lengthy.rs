@@ -34,7 +34,8 @@ struct Next {
     place: u32,
     /// Of its answer, at most.
     bytes: usize,
-    request: Request,
+    /// With its lane.
+    request: (usize, Request),
 }
 
 impl Lengthy {
@@ -51,13 +52,13 @@ impl Lengthy {
         }
     }
 
-    pub(super) fn push(&mut self, place: u32, bytes: usize, request: Request) {
+    pub(super) fn push(&mut self, place: u32, bytes: usize, request: (usize, Request)) {
         self.waiting.push_back(Next { place, bytes, request });
     }
 
     /// The next one, if it may go to the writer. Whose client does not take what is in front of its answer has no room and waits
     /// for none: there `is_read` is false, or the `unwritten` bytes are those of the last answer still.
-    pub(super) fn next(&mut self, is_read: bool, unwritten: usize) -> Option<Request> {
+    pub(super) fn next(&mut self, is_read: bool, unwritten: usize) -> Option<(usize, Request)> {
         if mem::take(&mut self.is_answered) {
             self.untaken = unwritten;
         }
@@ -126,10 +127,12 @@ mod tests {
     use millpond_core::command::{Command, Ticket};
 
     use super::*;
+    use crate::writer::FINISHING;
 
     fn asked(room: &Arc<Room>, places: u32) -> Lengthy {
         let mut lengthy = Lengthy::new(room.clone());
-        let request = |place: u32| Request::Command(Ticket(place.into()), Command::Namespaces { after: None });
+        let request =
+            |place: u32| (FINISHING, Request::Command(Ticket(place.into()), Command::Namespaces { after: None }, 0));
         (0..places).for_each(|place| lengthy.push(place, 100, request(place)));
         lengthy
     }

@@ -29,7 +29,7 @@ use super::ticket::ticket;
 use super::uses::Joined;
 use crate::bodies::Reading;
 use crate::update_queue::Place;
-use crate::writer::{BURYING, FINISHING, FORWARDING, LANES, Request};
+use crate::writer::{BURYING, FINISHING, FORWARDING, LANES, LOOKING, Request};
 
 use ending::Ending;
 use lengthy::Lengthy;
@@ -71,10 +71,12 @@ pub(crate) struct Conversation {
     draining: bool,
     /// Requests that are answered at length.
     pub(crate) lengthy: Lengthy,
+    /// Bytes of the buffer that frames are taken out of.
+    pub(crate) buffer: usize,
     /// Commands that wait for room in the writer's lanes.
     pub(crate) lanes: [VecDeque<Request>; LANES],
-    /// What those weigh that publish, or make dead letters.
-    pub(crate) publishing: usize,
+    /// What those weigh, and those that are answered at length, but for what only finishes: while that waits, nothing is read.
+    pub(crate) holding: usize,
     /// Answers to frames as they were taken in, until there is room for them among those that wait to be written.
     at_once: Vec<u8>,
     /// Frames that wait to be written.
@@ -124,8 +126,9 @@ impl Conversation {
             reading: None,
             has_more_to_say: false,
             draining: false,
+            buffer: 0,
             lanes: Default::default(),
-            publishing: 0,
+            holding: 0,
             at_once: Vec::new(),
             out: Frames::default(),
         }
@@ -158,18 +161,19 @@ impl Conversation {
         self.draining
     }
 
-    /// Whether commands that wait in a lane go to the writer now. Most of those that are answered at length are in the first
-    /// one: they wait for a client that does not read, and so does all else that finishes, forwards among it: with a few bytes they
+    /// Whether commands that wait in a lane go to the writer now. Those that are answered at length are in the first two: they wait
+    /// for a client that does not read, and so does all else that finishes, forwards among it: with a few bytes they
     /// ask for the outcomes of thousands of receipts. What ends leases goes in the order of the lanes, for of what is leased together
-    /// one ends after the other. Publishes go on, for others wait for their room.
+    /// one ends after the other; it does not wait for those who look, but what publishes does: who forgets a dedup id publishes under it
+    /// next. Of a client that does not read publishes go on, for others wait for their room.
     pub(crate) fn goes_on_in(&self, lane: usize) -> bool {
         let none_in = |lanes: &[usize]| lanes.iter().all(|lane| self.lanes[*lane].is_empty());
         !none_in(&[lane])
             && match lane {
-                FINISHING => !self.is_behind(),
+                FINISHING | LOOKING => !self.is_behind(),
                 BURYING => none_in(&[FINISHING]) && !self.is_behind(),
-                FORWARDING => none_in(&[FINISHING, BURYING]) && !self.is_behind(),
-                _ => true,
+                FORWARDING => none_in(&[FINISHING, LOOKING, BURYING]) && !self.is_behind(),
+                _ => none_in(&[LOOKING]) || self.is_behind(),
             }
     }
 

@@ -5,7 +5,7 @@ use millpond_types::{Code, Millis, NamespaceName, Priority, Receipt, SessionId, 
 use super::*;
 use crate::broker::{Broker, BrokerOptions};
 use crate::session::open::NAMES_MAX;
-use crate::writer::{BURYING, FINISHING, PUBLISHING};
+use crate::writer::{BURYING, FINISHING, LOOKING, PUBLISHING};
 
 mod many;
 
@@ -256,6 +256,37 @@ fn what_ends_leases_stays_behind_what_makes_dead_letters() {
     rig.accept(finish(frame::FinishVerb::Release { delay: Millis::ZERO })).unwrap();
     rig.accept(Asked::SessionEnd).unwrap();
     assert_eq!(waiting(&rig), [4, 5]);
+    rig.end();
+}
+
+/// Who looks may have to wait for the disk. What finishes does not, and of what adds nothing overtakes it.
+#[test]
+fn what_finishes_passes_who_looks_and_publishes_stay_behind() {
+    let mut rig = Rig::new();
+    let topic = || frame::TopicRef { namespace: NamespaceName::default(), name: TopicName::try_from("t").unwrap() };
+    rig.accept(Asked::Forget { topic: topic(), dedup_id: "id".into() }).unwrap();
+    let receipts = vec![(Receipt { topic: Default::default(), group: 0, lease: Default::default() }, 1)];
+    for verb in [frame::FinishVerb::Reject { reason: "why".into() }, frame::FinishVerb::Extend { lease: None }] {
+        rig.accept(Asked::Finish(frame::Finish { verb, confirm: true, namespace: None, receipts: receipts.clone() }))
+            .unwrap();
+    }
+    rig.accept(publish(1, frame::Level::Durable)).unwrap();
+    let lanes = [FINISHING, LOOKING, BURYING, PUBLISHING];
+    let going = |rig: &Rig| lanes.map(|lane| rig.conversation.goes_on_in(lane));
+    assert_eq!(lanes.map(|lane| rig.conversation.lanes[lane].len()), [1, 1, 1, 1]);
+    assert_eq!(going(&rig), [true, true, false, false]);
+    rig.conversation.lanes[FINISHING].clear();
+    assert_eq!(going(&rig), [false, true, true, false]);
+    rig.conversation.lanes[LOOKING].clear();
+    assert_eq!(going(&rig), [false, false, true, true]);
+    // What waits for room for its answer holds memory as well.
+    let held = rig.conversation.holding;
+    rig.accept(Asked::Topic(topic())).unwrap();
+    assert!(rig.conversation.holding > held);
+    rig.conversation.go_on_at_length();
+    assert_eq!(rig.conversation.lanes[LOOKING].len(), 1);
+    rig.accept(Asked::Stats { namespace: NamespaceName::default() }).unwrap();
+    assert!(rig.conversation.holding > held);
     rig.end();
 }
 

@@ -75,7 +75,7 @@ impl Rig {
 
     /// Who is served in the next turn.
     fn turn(&mut self) -> Vec<usize> {
-        self.lanes.take(&mut self.taken, usize::MAX, Some(Duration::ZERO));
+        self.lanes.take(&mut self.taken, Open::ALL, Some(Duration::ZERO));
         self.taken[0].drain(..).map(|((name, _), _)| name).collect()
     }
 }
@@ -169,7 +169,7 @@ fn who_was_called_and_does_not_come_holds_nobody_up() {
     assert_eq!(rig.turn(), [0]);
     assert_eq!(*rig.called.lock().unwrap(), [1]);
     // Nothing waits, yet the worker does not sleep while somebody stands in line.
-    rig.lanes.take(&mut rig.taken, usize::MAX, None);
+    rig.lanes.take(&mut rig.taken, Open::ALL, None);
     assert_eq!(*rig.called.lock().unwrap(), [1, 2]);
     rig.called_come();
     assert_eq!(rig.turn(), [1]);
