@@ -32,6 +32,8 @@ pub(crate) struct DeadJob {
     spans: VecDeque<(KeyBytes, KeyBytes)>,
     /// What was fetched, in order.
     letters: VecDeque<DeadPage>,
+    /// Whether they are the last of a span.
+    is_span_over: bool,
     /// Letters it has come to.
     count: u64,
     /// It is over when it has come to so many.
@@ -52,7 +54,7 @@ pub(crate) enum DeadVerb {
 
 impl DeadJob {
     fn new(verb: DeadVerb, spans: VecDeque<(KeyBytes, KeyBytes)>) -> DeadJob {
-        DeadJob { verb, spans, letters: VecDeque::new(), count: 0, most: u64::MAX, one: None }
+        DeadJob { verb, spans, letters: VecDeque::new(), is_span_over: false, count: 0, most: u64::MAX, one: None }
     }
 
     /// Throws away all letters of a group.
@@ -66,11 +68,13 @@ impl DeadJob {
     }
 
     /// Takes letters that were fetched of what comes next.
-    pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool, state: &mut State) {
-        let last = entries.last().map(|(key, _)| [&key[..], &[0]].concat()).filter(|_| !complete);
-        match last {
-            Some(behind) => self.spans.front_mut().expect("it was asked for").0 = behind,
-            None => _ = self.spans.pop_front(),
+    pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, rest: Option<KeyBytes>, state: &mut State) {
+        match rest {
+            Some(rest) => self.spans.front_mut().expect("it was asked for").0 = rest,
+            None => {
+                self.spans.pop_front();
+                self.is_span_over = true;
+            }
         }
         let letters = entries.into_iter().map(|(_, page)| match page {
             Page::Dead(page) => page,
@@ -165,14 +169,18 @@ impl Core {
             }
             let Some(letter) = job.letters.front() else {
                 core::mem::take(needs).clear(&mut self.state.fetched);
+                // One without letters costs something as well. In how many reads it came costs nothing: a stretch of which very
+                // many are gone takes more of them before a checkpoint than behind it.
+                if core::mem::take(&mut job.is_span_over) {
+                    *left -= 1;
+                    continue;
+                }
                 let Some((from, until)) = job.spans.front().cloned() else { return Step::Done(job.answer()) };
                 if self.state.groups[group].counts.dead == 0 {
                     job.spans.clear();
                     continue;
                 }
-                // An empty range costs something as well.
-                *left -= 1;
-                let limit = job.letters_for(*left + 1);
+                let limit = job.letters_for(*left);
                 return Step::Waits(Vec::from([Want::Range(Range { from, until, limit })]));
             };
             match &mut job.verb {

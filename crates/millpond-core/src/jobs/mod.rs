@@ -126,8 +126,8 @@ enum Task {
 /// What was found of a range that a job has asked for.
 pub(crate) struct Entries {
     pub(crate) entries: Vec<(KeyBytes, Page)>,
-    /// Whether there are no more in the range.
-    pub(crate) complete: bool,
+    /// Where to read on, if the range does not end with them.
+    pub(crate) rest: Option<KeyBytes>,
 }
 
 /// What a job came to.

@@ -127,12 +127,12 @@ impl Core {
         if !job.waits.remove(want) {
             return;
         }
-        if let Some(Entries { entries, complete }) = found {
+        if let Some(Entries { entries, rest }) = found {
             match &mut job.task {
-                Task::Starting(start) => start.take(want, &self.state, entries, complete),
+                Task::Starting(start) => start.take(want, &self.state, entries, rest),
                 task => match task.letters() {
-                    Some(letters) => letters.take(entries, complete, &mut self.state),
-                    None => job.walk.take(job.group, &self.state, entries, complete),
+                    Some(letters) => letters.take(entries, rest, &mut self.state),
+                    None => job.walk.take(job.group, &self.state, entries, rest),
                 },
             }
         }

@@ -1,8 +1,8 @@
 //! Going over topics in the order of their names, wherever they are, without taking them into memory: each is seen
 //! once, as it is when the walk comes to it.
 //!
-//! What is not in memory is read ahead, shelf after shelf, from where the walk is. A shelf with more than fits is read up
-//! to a name, and the walk then goes no further than this before it reads again.
+//! What is not in memory is read ahead, shelf after shelf, from where the walk is. A shelf with more than fits, or of which very
+//! many are gone, is read up to a name, and the walk then goes no further than this before it reads again.
 //!
 //! No step looks at more than what comes first, in memory and of what was read. Topics that hold nothing are gone by one after
 //! the other, and count as if they had been shown: where a rate is low, there may be very many of them.
@@ -14,7 +14,10 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use millpond_types::limits::TOPIC_NAME_MAX;
 use millpond_types::{Counts, TopicName, TopicView};
+
+use super::TOPICS_HELD;
 
 use crate::dispatch::reach::READ_AHEAD;
 use crate::fact::GroupNumber;
@@ -31,6 +34,8 @@ const BYTES: usize = 256 * 1024;
 
 /// What dispatch reads it asks for in the same form, and both must know their answers.
 const _: () = assert!(ROWS > READ_AHEAD as usize, "no walk asks for what dispatch asks for");
+const _: () =
+    assert!(BYTES / (size_of::<(Vec<u8>, TopicView)>() + 2 * TOPIC_NAME_MAX) > TOPICS_HELD, "all that come next");
 
 /// Over nothing, where it is the default.
 #[derive(Default)]
@@ -44,6 +49,8 @@ pub(super) struct Walk {
 
 /// What is known of the topics that come next and are not in memory.
 struct Ahead {
+    /// Where the reads of the shelves begin.
+    from: Vec<u8>,
     /// Before this name all of them, as far as shelves were read.
     until: Vec<u8>,
     /// By their names as they stand in keys.
@@ -88,8 +95,8 @@ impl Walk {
             if *left == 0 {
                 return Place::Later;
             }
-            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
-            if let Some(want) = ahead.want(group, from, state) {
+            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(from.clone(), until.clone()));
+            if let Some(want) = ahead.want(group, state) {
                 return Place::Before(want);
             }
             // No further than to the first, for behind it there may be very many that are not asked for yet.
@@ -120,8 +127,8 @@ impl Walk {
         Place::End
     }
 
-    /// The topics from a place on, as far as they are known and at most so many, in order and whether they hold anything or
-    /// not. The walk stays before them; it never goes back before a place that it was asked for.
+    /// The topics from a place on, at most so many and fewer only where there are no more, in order and whether they hold anything
+    /// or not. The walk stays before them; it never goes back before a place that it was asked for.
     pub(super) fn upcoming(
         &mut self,
         group: GroupNumber,
@@ -141,9 +148,9 @@ impl Walk {
             *from = Vec::from(place);
         }
         loop {
-            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
+            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(from.clone(), until.clone()));
             ahead.forget_before(from);
-            if let Some(want) = ahead.want(group, from, state) {
+            if let Some(want) = ahead.want(group, state) {
                 return Err(want);
             }
             let in_memory = state.topics.walk(group, Edge::Key(from)).map(|(_, topic)| &topic.name);
@@ -154,20 +161,25 @@ impl Walk {
             let known = (names.len() <= limit && ahead.until != *until).then(|| ahead.until.clone());
             let known = names.get(limit).map(|name| Name::bytes(name.as_bytes())).or(known);
             names.truncate(limit);
-            if !names.is_empty() || known.is_none() {
+            if names.len() == limit || known.is_none() {
                 return Ok(Upcoming { names, known });
             }
-            // All that were read are gone since.
-            self.ahead = None;
+            // The others that were read are gone. What comes before the rest meanwhile is seen as well.
+            ahead.read_on(from, until);
         }
     }
 
     /// Takes what was read of a shelf.
-    pub(super) fn take(&mut self, group: GroupNumber, state: &State, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+    pub(super) fn take(
+        &mut self,
+        group: GroupNumber,
+        state: &State,
+        entries: Vec<(KeyBytes, Page)>,
+        rest: Option<KeyBytes>,
+    ) {
         let ahead = self.ahead.as_mut().expect("a walk that has asked looks ahead");
         ahead.shelf += 1;
-        let last = entries.last().filter(|_| !complete).map(|(key, _)| [name_in(key), &[0]].concat());
-        ahead.cut(last);
+        ahead.cut(rest.map(|rest| Vec::from(name_in(&rest))));
         for (key, page) in entries {
             let Page::Topic(page) = page else { panic!("on a shelf there is nothing but topics: {page:?}") };
             // What is in memory is the truth.
@@ -209,15 +221,25 @@ pub(super) struct Upcoming {
 }
 
 impl Ahead {
-    fn of(until: Vec<u8>) -> Ahead {
-        Ahead { until, rows: BTreeMap::new(), bytes: 0, shelf: 0 }
+    fn of(from: Vec<u8>, until: Vec<u8>) -> Ahead {
+        Ahead { from, until, rows: BTreeMap::new(), bytes: 0, shelf: 0 }
     }
 
     /// What has to be read before it is known what comes next.
-    fn want(&mut self, group: GroupNumber, from: &[u8], state: &State) -> Option<Want> {
+    fn want(&mut self, group: GroupNumber, state: &State) -> Option<Want> {
+        if self.from >= self.until {
+            return None;
+        }
         let shelf = self.next_shelf(&state.groups[group].cold)?;
         let bound = |name: &[u8]| Key::topic_bound(group, shelf, name);
-        Some(Want::Range(Range { from: bound(from), until: bound(&self.until), limit: ROWS as u32 }))
+        Some(Want::Range(Range { from: bound(&self.from), until: bound(&self.until), limit: ROWS as u32 }))
+    }
+
+    /// Reads on behind what is known, at or behind a place, and keeps that.
+    fn read_on(&mut self, place: &[u8], until: &[u8]) {
+        let known = core::mem::replace(&mut self.until, Vec::from(until));
+        self.from = known.max(Vec::from(place));
+        self.shelf = 0;
     }
 
     /// The next shelf on which there is anything that is not in memory. What leaves for one of the others later is told.

@@ -1,6 +1,7 @@
 //! What takes many turns because it goes over many entries.
 
 mod cold;
+mod drained;
 mod holding;
 mod redriving;
 mod strangers;
