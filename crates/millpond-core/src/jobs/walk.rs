@@ -11,13 +11,14 @@
 //! are those of [`Ahead::rows`]. A topic that comes into memory is taken out of them, and one that leaves is put there.
 //! So it does not matter where a topic is at which moment.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use millpond_types::limits::TOPIC_NAME_MAX;
 use millpond_types::{Counts, TopicName, TopicView};
 
 use super::TOPICS_HELD;
+use super::admitted::Names;
 
 use crate::dispatch::reach::READ_AHEAD;
 use crate::fact::GroupNumber;
@@ -40,8 +41,10 @@ const _: () =
 /// Over nothing, where it is the default.
 #[derive(Default)]
 pub(super) struct Walk {
-    /// What is still to be gone over, in order: from a name as it stands in keys and before another.
-    spans: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// What is still to be gone over where it is: from a name as it stands in keys and before another.
+    span: Option<(Vec<u8>, Vec<u8>)>,
+    /// The prefixes that come then.
+    prefixes: Names,
     /// Whether it comes to topics that hold nothing as well.
     with_empty: bool,
     ahead: Option<Ahead>,
@@ -72,15 +75,17 @@ pub(super) enum Place {
 }
 
 impl Walk {
-    /// Over spans that are in order and apart.
-    pub(super) fn new(spans: VecDeque<(Vec<u8>, Vec<u8>)>) -> Walk {
-        Walk { spans, with_empty: false, ahead: None }
+    /// Over all topics with one of these prefixes.
+    pub(super) fn of_prefixes(prefixes: Names) -> Walk {
+        let mut walk = Walk { prefixes, ..Walk::default() };
+        walk.span = next_span(&mut walk.prefixes);
+        walk
     }
 
     /// Over all topics with a prefix whose names stand at or behind `from`, as it stands in keys.
     pub(super) fn of_prefix(prefix: &[u8], from: Vec<u8>) -> Walk {
         let (from, until) = (from.max(Name::bytes(prefix)), Name::prefix_end(prefix));
-        Walk::new(VecDeque::from_iter((from < until).then_some((from, until))))
+        Walk { span: (from < until).then_some((from, until)), ..Walk::default() }
     }
 
     /// Over all topics, also those of which nothing is left but their bucket.
@@ -91,7 +96,7 @@ impl Walk {
     /// Steps to the next topic, as long as there is anything `left`: of that, each topic costs one that is gone by because it
     /// holds nothing.
     pub(super) fn next(&mut self, group: GroupNumber, state: &State, left: &mut usize) -> Place {
-        while let Some((from, until)) = self.spans.front_mut() {
+        while let Some((from, until)) = &mut self.span {
             if *left == 0 {
                 return Place::Later;
             }
@@ -108,7 +113,7 @@ impl Walk {
             };
             let Some(mut view) = found else {
                 if ahead.until == *until {
-                    self.spans.pop_front();
+                    self.span = next_span(&mut self.prefixes);
                 } else {
                     *from = core::mem::take(&mut ahead.until);
                 }
@@ -136,14 +141,7 @@ impl Walk {
         place: &[u8],
         limit: usize,
     ) -> Result<Upcoming, Want> {
-        let end = Name::prefix_end(b"");
-        let (from, until) = match self.spans.front_mut() {
-            Some(span) => span,
-            None => {
-                self.spans.push_back((Vec::new(), end));
-                self.spans.front_mut().expect("it was just put there")
-            }
-        };
+        let (from, until) = self.span.get_or_insert_with(|| (Vec::new(), Name::prefix_end(b"")));
         if &from[..] < place {
             *from = Vec::from(place);
         }
@@ -198,7 +196,7 @@ impl Walk {
 
     /// A topic leaves memory.
     pub(super) fn left(&mut self, topic: &Topic, now: Now) {
-        let Some((from, _)) = self.spans.front() else { return };
+        let Some((from, _)) = &self.span else { return };
         if let Some(ahead) = &mut self.ahead
             && Name::compare_key(topic.name.as_bytes(), from).is_ge()
             && ahead.holds(&topic.name)
@@ -211,6 +209,10 @@ impl Walk {
     pub(super) fn ahead(&self) -> impl Iterator<Item = &TopicName> {
         self.ahead.iter().flat_map(|ahead| ahead.rows.values().map(|row| &row.name))
     }
+}
+
+fn next_span(prefixes: &mut Names) -> Option<(Vec<u8>, Vec<u8>)> {
+    prefixes.next().map(|prefix| (Name::bytes(prefix.as_bytes()), Name::prefix_end(prefix.as_bytes())))
 }
 
 /// What comes next on a walk.

@@ -2,6 +2,7 @@
 
 mod cold;
 mod drained;
+mod filters;
 mod holding;
 mod redriving;
 mod strangers;
