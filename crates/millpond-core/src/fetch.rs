@@ -45,7 +45,7 @@ pub(crate) struct Fetching {
 struct Horizon {
     /// Up to here: topics with a deadline up to this moment are in memory, or asked for.
     seen: u64,
-    /// Where to go on among the deadlines of that moment, if the last slice ended there.
+    /// Where to go on among the deadlines of that moment, if the last slice ended there, with entries or among what is gone.
     rest: Option<KeyBytes>,
     /// The slice that was asked for, and the last moment of its stretch.
     slice: Option<(Want, u64)>,
@@ -74,19 +74,18 @@ impl Core {
                 self.take_in(&key, page);
                 self.arrived(&key);
             }
-            Answer::Range { entries, complete, .. } if self.jobs.wait_for(&want) => {
-                for_jobs = Some(Entries { entries, complete });
+            Answer::Range { entries, rest, .. } if self.jobs.wait_for(&want) => {
+                for_jobs = Some(Entries { entries, rest });
             }
-            Answer::Range { entries, complete, .. } if self.fetching.wall.waits_for(&want) => {
-                self.saw_deadlines(Clock::Wall, entries, complete);
+            Answer::Range { entries, rest, .. } if self.fetching.wall.waits_for(&want) => {
+                self.saw_deadlines(Clock::Wall, entries, rest);
             }
-            Answer::Range { entries, complete, .. } if self.fetching.run.waits_for(&want) => {
-                self.saw_deadlines(Clock::Run, entries, complete);
+            Answer::Range { entries, rest, .. } if self.fetching.run.waits_for(&want) => {
+                self.saw_deadlines(Clock::Run, entries, rest);
             }
-            Answer::Range { range, entries, complete } => {
-                let last = entries.last().map(|(key, _)| key.clone()).filter(|_| !complete);
+            Answer::Range { range, entries, rest } => {
                 self.take_in_ahead(entries);
-                self.dispatcher.range_loaded(&range, last.as_ref());
+                self.dispatcher.range_loaded(&range, rest.as_ref());
             }
             Answer::Spread { spread, parts } => {
                 for Part { from, until, entries } in parts {
@@ -274,13 +273,13 @@ impl Core {
         }
     }
 
-    fn saw_deadlines(&mut self, clock: Clock, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+    fn saw_deadlines(&mut self, clock: Clock, entries: Vec<(KeyBytes, Page)>, rest: Option<KeyBytes>) {
         let horizon = self.fetching.horizon(clock);
         let (_, until) = horizon.slice.take().expect("a slice was asked for");
         horizon.seen = until;
-        if let Some((key, Page::Due(last))) = entries.last().filter(|_| !complete) {
-            horizon.seen = last.at.at;
-            horizon.rest = Some([&key[..], &[0]].concat());
+        if let Some(rest) = rest {
+            horizon.seen = Key::parse_due_bound(&rest).expect("deadlines were asked for").at;
+            horizon.rest = Some(rest);
         }
         if let Some(at) = horizon.left.take() {
             horizon.left_with(at);

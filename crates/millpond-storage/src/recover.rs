@@ -332,7 +332,7 @@ impl<R: Replica> Replay<'_, R> {
             }
             let tree = |error| OpenError::Tree { place: disk.place(TREE), error };
             let fetched = store.read(wants.into_iter().collect::<Vec<_>>()).map_err(tree)?;
-            store.resolve(fetched).answers.into_iter().for_each(|answer| state.recall(answer));
+            store.resolve(fetched).into_iter().for_each(|answer| state.recall(answer));
         }
     }
 

@@ -37,8 +37,8 @@ pub use expiring::Sweep;
 use filter::{KeyFilter, is_filtered};
 use layer::Layer;
 
+pub use read::Fetched;
 pub(crate) use read::decoded;
-pub use read::{Fetched, Resolved, Wants};
 
 /// The store of entries. Clones are the same store.
 #[derive(Clone)]
@@ -159,12 +159,8 @@ impl LayeredStore {
         let mut supplied = false;
         while !core.wanted().is_empty() {
             supplied = true;
-            let mut wants = Some(Wants::from(std::mem::take(core.wanted())));
-            while let Some(these) = wants {
-                let Resolved { answers, again } = self.resolve(self.read(these)?);
-                answers.into_iter().for_each(|answer| core.load(answer, log));
-                wants = again;
-            }
+            let fetched = self.read(std::mem::take(core.wanted()))?;
+            self.resolve(fetched).into_iter().for_each(|answer| core.load(answer, log));
         }
         Ok(supplied)
     }
@@ -294,19 +290,17 @@ impl Store for LayeredStore {
     }
 
     fn dump(&self) -> Vec<Page> {
-        let (mut pages, mut from) = (Vec::new(), vec![1]);
-        loop {
-            let rest = Range { from, until: vec![u8::MAX], limit: u32::MAX };
-            let fetched = self.read(vec![Want::Range(rest)]).expect("what is dumped was verified just before");
-            let Some(Answer::Range { entries, complete, .. }) = self.resolve(fetched).answers.pop() else {
+        let (mut pages, mut next) = (Vec::new(), Some(vec![1]));
+        while let Some(from) = next {
+            let range = Range { from, until: vec![u8::MAX], limit: u32::MAX };
+            let fetched = self.read(vec![Want::Range(range)]).expect("what is dumped was verified just before");
+            let Some(Answer::Range { entries, rest, .. }) = self.resolve(fetched).pop() else {
                 unreachable!("a range is answered by a range");
             };
-            from = entries.last().map_or(Vec::new(), |(key, _)| [&key[..], &[0]].concat());
             pages.extend(entries.into_iter().map(|(_, page)| page));
-            if complete {
-                return pages;
-            }
+            next = rest;
         }
+        pages
     }
 }
 

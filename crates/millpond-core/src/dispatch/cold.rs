@@ -44,11 +44,9 @@ impl Dispatcher {
         }
     }
 
-    /// A range that was asked for has been read, and what was found of it is in memory: all, or with `last` those up to
-    /// this key.
-    pub(crate) fn range_loaded(&mut self, range: &Range, last: Option<&KeyBytes>) {
-        let behind = |last: &KeyBytes| [&last[..], &[0]].concat();
-        self.reach.know(&range.from, &last.map_or_else(|| range.until.clone(), behind));
+    /// A range that was asked for has been read, and what was found of it is in memory: all, or those before the `rest`.
+    pub(crate) fn range_loaded(&mut self, range: &Range, rest: Option<&KeyBytes>) {
+        self.reach.know(&range.from, rest.unwrap_or(&range.until));
         self.reach.answered(range);
         if let Some((group, priority, name)) = only_name(range) {
             self.scopes.seen(group, priority, &name);

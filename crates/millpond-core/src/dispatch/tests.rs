@@ -151,8 +151,8 @@ impl World {
                 let is_all = found.len() <= self.limit;
                 found.truncate(self.limit);
                 found.iter().for_each(|(_, name)| self.load(name));
-                let last = found.last().map(|(key, _)| key).filter(|_| !is_all);
-                self.dispatcher.range_loaded(&range, last);
+                let rest = found.last().map(|(key, _)| [&key[..], &[0]].concat()).filter(|_| !is_all);
+                self.dispatcher.range_loaded(&range, rest.as_ref());
             }
             Want::Spread(Spread { range, of_tenant }) => {
                 let limit = self.limit as u32;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use millpond_types::{TopicName, TopicView};
 
 use super::Needs;
+use super::admitted::Names;
 use super::walk::{Place, Walk};
 use crate::Core;
 use crate::fact::GroupNumber;
@@ -14,7 +15,9 @@ use crate::store::Want;
 
 #[derive(Default)]
 pub(super) struct Coming {
-    /// Topics that were named, or that the walk has found.
+    /// Topics that were named.
+    named: Names,
+    /// Those of them that come next, or that the walk has found.
     names: VecDeque<TopicName>,
     /// How many of these are in memory or do not exist.
     held: usize,
@@ -33,8 +36,8 @@ pub(super) enum Next {
 
 impl Coming {
     /// These, before any that a walk finds.
-    pub(super) fn of(names: VecDeque<TopicName>) -> Coming {
-        Coming { names, held: 0 }
+    pub(super) fn of(named: Names) -> Coming {
+        Coming { named, ..Coming::default() }
     }
 
     /// Finds as many topics as can be kept in memory, of those that are of interest; what it waits for if it has found none.
@@ -48,6 +51,10 @@ impl Coming {
         is_of_interest: impl Fn(&TopicView) -> bool,
     ) -> Option<Want> {
         while self.names.len() < most {
+            if let Some(name) = self.named.next() {
+                self.names.push_back(name);
+                continue;
+            }
             match walk.next(group, state, left) {
                 Place::At(view) => {
                     *left -= 1;

@@ -11,9 +11,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use millpond_types::limits::{PAGE_BYTES_MAX, PAGE_MAX};
 use millpond_types::{
-    Coalesce, Code, DeadView, Filter, GroupName, MessageId, MessageState, MessageView, NamespaceName, TopicName,
+    Coalesce, Code, DeadView, GroupName, MessageId, MessageState, MessageView, NamespaceName, TopicName,
 };
 
+use super::admitted::Admitted;
 use super::{Needs, Step, Task, WRITING, Walk};
 use crate::Core;
 use crate::command::{DeadWhich, Listing, Ticket};
@@ -28,16 +29,27 @@ use crate::store::{Key, KeyBytes, Name, Range, Want};
 
 pub(crate) struct DeadJob {
     verb: DeadVerb,
-    /// What is still to be fetched: from a key on and before another, in order.
-    spans: VecDeque<(KeyBytes, KeyBytes)>,
+    /// What is still to be fetched where it is: from a key on and before another.
+    span: Option<(KeyBytes, KeyBytes)>,
+    /// What is to be fetched then.
+    spans: Spans,
     /// What was fetched, in order.
     letters: VecDeque<DeadPage>,
+    /// Whether they are the last of a span.
+    is_span_over: bool,
     /// Letters it has come to.
     count: u64,
     /// It is over when it has come to so many.
     most: u64,
     /// The one that it is about, if it is about one.
     one: Option<(TopicName, MessageId)>,
+}
+
+/// Where the letters of the topics stand that are admitted, in order.
+struct Spans {
+    namespace: NamespaceNumber,
+    group: GroupNumber,
+    admitted: Admitted,
 }
 
 /// What becomes of the letters.
@@ -51,13 +63,19 @@ pub(crate) enum DeadVerb {
 }
 
 impl DeadJob {
-    fn new(verb: DeadVerb, spans: VecDeque<(KeyBytes, KeyBytes)>) -> DeadJob {
-        DeadJob { verb, spans, letters: VecDeque::new(), count: 0, most: u64::MAX, one: None }
+    fn new(verb: DeadVerb, mut spans: Spans) -> DeadJob {
+        let (span, letters) = (spans.next(), VecDeque::new());
+        DeadJob { verb, span, spans, letters, is_span_over: false, count: 0, most: u64::MAX, one: None }
     }
 
     /// Throws away all letters of a group.
     pub(super) fn purge_all(namespace: NamespaceNumber, group: GroupNumber) -> DeadJob {
-        DeadJob::new(DeadVerb::Purge, spans(namespace, group, &Filter::All))
+        DeadJob::new(DeadVerb::Purge, Spans { namespace, group, admitted: Admitted::All })
+    }
+
+    /// Bytes of the topics and prefixes that it was asked for by.
+    pub(super) fn filter_bytes(&self) -> usize {
+        self.spans.admitted.bytes()
     }
 
     /// Whether it may change more than one letter.
@@ -66,11 +84,10 @@ impl DeadJob {
     }
 
     /// Takes letters that were fetched of what comes next.
-    pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, complete: bool, state: &mut State) {
-        let last = entries.last().map(|(key, _)| [&key[..], &[0]].concat()).filter(|_| !complete);
-        match last {
-            Some(behind) => self.spans.front_mut().expect("it was asked for").0 = behind,
-            None => _ = self.spans.pop_front(),
+    pub(super) fn take(&mut self, entries: Vec<(KeyBytes, Page)>, rest: Option<KeyBytes>, state: &mut State) {
+        match rest {
+            Some(rest) => self.span.as_mut().expect("it was asked for").0 = rest,
+            None => (self.span, self.is_span_over) = (self.spans.next(), true),
         }
         let letters = entries.into_iter().map(|(_, page)| match page {
             Page::Dead(page) => page,
@@ -116,9 +133,9 @@ impl Core {
             from = from.max([&after[..], &[0]].concat());
         }
         let limit = (listing.limit as usize).clamp(1, PAGE_MAX);
-        let spans = VecDeque::from_iter((from < until).then_some((from, until)));
-        let verb = DeadVerb::list(limit);
-        let job = DeadJob::new(verb, spans);
+        let none = Spans { namespace, group, admitted: Admitted::default() };
+        let span = (from < until).then_some((from, until));
+        let job = DeadJob { span, ..DeadJob::new(DeadVerb::list(limit), none) };
         self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
 
@@ -134,19 +151,22 @@ impl Core {
     ) -> Result<(), Refusal> {
         let namespace = self.namespace_of(namespace)?;
         let group = self.group_of(namespace, group)?;
-        let of_filter = |filter: &Filter| check_filter(filter).map(|()| spans(namespace, group, filter));
+        let spans = |admitted| Spans { namespace, group, admitted };
+        let of_filter = |filter| check_filter(&filter).map(|()| spans(Admitted::of(filter)));
         let job = match which {
             DeadWhich::One(topic, id) => {
+                let topic = topic.detach();
                 let from = Key::Dead { namespace, group, topic: topic.clone(), id }.bytes();
                 let until = [&from[..], &[0]].concat();
-                DeadJob { one: Some((topic, id)), ..DeadJob::new(verb, VecDeque::from([(from, until)])) }
+                let (span, one) = (Some((from, until)), Some((topic, id)));
+                DeadJob { span, one, ..DeadJob::new(verb, spans(Admitted::default())) }
             }
-            DeadWhich::Filter(filter) => DeadJob::new(verb, of_filter(&filter)?),
+            DeadWhich::Filter(filter) => DeadJob::new(verb, of_filter(filter)?),
             DeadWhich::First(_, 0) => {
                 let detail = "the first of no dead letters: name at least one, or leave the number out for all";
                 return Err((Code::ArgumentInvalid, detail.into()));
             }
-            DeadWhich::First(filter, most) => DeadJob { most: most.into(), ..DeadJob::new(verb, of_filter(&filter)?) },
+            DeadWhich::First(filter, most) => DeadJob { most: most.into(), ..DeadJob::new(verb, of_filter(filter)?) },
         };
         self.begin(ticket, group, (Walk::default(), Task::Dead(job)), log)
     }
@@ -165,14 +185,17 @@ impl Core {
             }
             let Some(letter) = job.letters.front() else {
                 core::mem::take(needs).clear(&mut self.state.fetched);
-                let Some((from, until)) = job.spans.front().cloned() else { return Step::Done(job.answer()) };
-                if self.state.groups[group].counts.dead == 0 {
-                    job.spans.clear();
+                // One without letters costs something as well. In how many reads it came costs nothing: a stretch of which very
+                // many are gone takes more of them before a checkpoint than behind it.
+                if core::mem::take(&mut job.is_span_over) {
+                    *left -= 1;
                     continue;
                 }
-                // An empty range costs something as well.
-                *left -= 1;
-                let limit = job.letters_for(*left + 1);
+                let has_letters = self.state.groups[group].counts.dead > 0;
+                let Some((from, until)) = job.span.clone().filter(|_| has_letters) else {
+                    return Step::Done(job.answer());
+                };
+                let limit = job.letters_for(*left);
                 return Step::Waits(Vec::from([Want::Range(Range { from, until, limit })]));
             };
             match &mut job.verb {
@@ -294,6 +317,24 @@ impl DeadJob {
     }
 }
 
+impl Iterator for Spans {
+    type Item = (KeyBytes, KeyBytes);
+
+    fn next(&mut self) -> Option<(KeyBytes, KeyBytes)> {
+        let (namespace, group) = (self.namespace, self.group);
+        match &mut self.admitted {
+            Admitted::All => {
+                self.admitted = Admitted::default();
+                Some(span_of_prefix(namespace, group, b""))
+            }
+            Admitted::Prefixes(prefixes) => {
+                prefixes.next().map(|prefix| span_of_prefix(namespace, group, prefix.as_bytes()))
+            }
+            Admitted::Topics(names) => names.next().map(|name| span_of_topic(namespace, group, &name)),
+        }
+    }
+}
+
 impl DeadVerb {
     /// At most so many are listed.
     pub(crate) fn list(limit: usize) -> DeadVerb {
@@ -329,26 +370,6 @@ fn view(dead: &DeadPage) -> Found<DeadView> {
         died: dead.died,
     };
     Found { row, extent }
-}
-
-/// Where the letters of a filter's topics stand, in order and apart from each other.
-fn spans(namespace: NamespaceNumber, group: GroupNumber, filter: &Filter) -> VecDeque<(KeyBytes, KeyBytes)> {
-    let mut spans: Vec<_> = match filter {
-        Filter::All => Vec::from([span_of_prefix(namespace, group, b"")]),
-        Filter::Prefixes(prefixes) => {
-            prefixes.iter().map(|prefix| span_of_prefix(namespace, group, prefix.as_bytes())).collect()
-        }
-        Filter::Topics(names) => names.iter().map(|name| span_of_topic(namespace, group, name)).collect(),
-    };
-    spans.sort_unstable();
-    // Of two prefixes, one holds the other or they are apart.
-    let mut apart: VecDeque<(KeyBytes, KeyBytes)> = VecDeque::new();
-    for (from, until) in spans {
-        if apart.back().is_none_or(|(_, end)| *end <= from) {
-            apart.push_back((from, until));
-        }
-    }
-    apart
 }
 
 fn span_of_prefix(namespace: NamespaceNumber, group: GroupNumber, prefix: &[u8]) -> (KeyBytes, KeyBytes) {

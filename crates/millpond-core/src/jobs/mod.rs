@@ -13,6 +13,7 @@
 //!
 //! Where the store answers at once, a job does in each turn what it would do if all were in memory.
 
+mod admitted;
 mod coming;
 mod dead;
 mod ending;
@@ -90,6 +91,8 @@ struct Job {
     waits: BTreeSet<Want>,
     /// What it needs of what comes next.
     needs: Needs,
+    /// Bytes of the topics and prefixes that it was asked for by.
+    filter_bytes: usize,
 }
 
 /// Who wants to know how a job ends.
@@ -126,8 +129,8 @@ enum Task {
 /// What was found of a range that a job has asked for.
 pub(crate) struct Entries {
     pub(crate) entries: Vec<(KeyBytes, Page)>,
-    /// Whether there are no more in the range.
-    pub(crate) complete: bool,
+    /// Where to read on, if the range does not end with them.
+    pub(crate) rest: Option<KeyBytes>,
 }
 
 /// What a job came to.
@@ -244,6 +247,15 @@ impl Task {
             Task::List(_) | Task::Top(_) => false,
             Task::Dead(dead) => dead.writes_many(),
             Task::Settling(_) | Task::Ending(_) | Task::Purge(_) | Task::Retaining(_) | Task::Starting(_) => true,
+        }
+    }
+
+    /// Bytes of the topics and prefixes that it was asked for by.
+    fn filter_bytes(&self) -> usize {
+        match self {
+            Task::Dead(dead) => dead.filter_bytes(),
+            Task::Purge(purge) => purge.filter_bytes(),
+            _ => 0,
         }
     }
 

@@ -6,8 +6,9 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use millpond_types::{EndReason, Filter, GroupName, NamespaceName, Priority, Sequence, TopicName, TopicNumber};
+use millpond_types::{EndReason, Filter, GroupName, NamespaceName, Priority, Sequence, TopicNumber};
 
+use super::admitted::Admitted;
 use super::coming::{Coming, Next};
 use super::walk::Walk;
 use super::{Needs, Step, Task, WRITING};
@@ -18,26 +19,19 @@ use crate::decide::receive::check_filter;
 use crate::fact::{Fact, FactLog, GroupNumber};
 use crate::output::Reply;
 use crate::state::topic::{AsideWhy, Topic};
-use crate::store::{Name, Want};
+use crate::store::Want;
 
 pub(super) struct PurgeJob {
-    over: Over,
+    /// What is purged of each group.
+    admitted: Admitted,
     /// The groups that come after the one that it goes over.
     groups: VecDeque<GroupNumber>,
-    /// Topics that come next: those that were named, or that the walk has found.
+    /// Topics that come next.
     coming: Coming,
     /// The one that it has come to.
     current: Option<Current>,
     /// Messages ended.
     purged: u64,
-}
-
-/// What is purged of each group.
-enum Over {
-    /// These topics, in the order of their names.
-    Topics(Vec<TopicName>),
-    /// What stands in these spans, which are in order and apart.
-    Spans(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 /// A topic that is being purged.
@@ -67,22 +61,14 @@ impl Core {
     ) -> Result<(), Refusal> {
         let namespace = self.namespace_of(namespace)?;
         check_filter(&filter)?;
-        let over = match filter {
-            Filter::All => Over::Spans(Vec::from([span(b"")])),
-            Filter::Prefixes(prefixes) => Over::Spans(spans(&prefixes)),
-            Filter::Topics(mut names) => {
-                names.sort_unstable_by(|a, b| Name::compare(a.as_bytes(), b.as_bytes()));
-                names.dedup();
-                Over::Topics(names)
-            }
-        };
         let mut groups: VecDeque<_> = match group {
             Some(group) => VecDeque::from([self.group_of(namespace, &group)?]),
             None => self.state.namespaces[namespace].groups.iter().copied().collect(),
         };
         let group = groups.pop_front().expect("a namespace has a group");
-        let (walk, coming) = over.of_a_group();
-        let job = PurgeJob { over, groups, coming, current: None, purged: 0 };
+        let admitted = Admitted::of(filter);
+        let (walk, coming) = of_a_group(&admitted);
+        let job = PurgeJob { admitted, groups, coming, current: None, purged: 0 };
         self.begin(ticket, group, (walk, Task::Purge(job)), log)
     }
 
@@ -115,7 +101,7 @@ impl Core {
                 Next::End => {
                     let Some(next) = job.groups.pop_front() else { return Step::Done(Ok(job.so_far())) };
                     *group = next;
-                    (*walk, job.coming) = job.over.of_a_group();
+                    (*walk, job.coming) = of_a_group(&job.admitted);
                     // A group of which nothing is purged costs something as well.
                     *left = left.saturating_sub(1);
                     continue;
@@ -186,14 +172,19 @@ impl PurgeJob {
     pub(super) fn so_far(&mut self) -> Reply {
         Reply::Count(self.purged)
     }
+
+    /// Bytes of the topics and prefixes that it was asked for by.
+    pub(super) fn filter_bytes(&self) -> usize {
+        self.admitted.bytes()
+    }
 }
 
-impl Over {
-    fn of_a_group(&self) -> (Walk, Coming) {
-        match self {
-            Over::Topics(names) => (Walk::default(), Coming::of(names.iter().cloned().collect())),
-            Over::Spans(spans) => (Walk::new(spans.iter().cloned().collect()), Coming::default()),
-        }
+/// How what is admitted is gone over in a group.
+fn of_a_group(admitted: &Admitted) -> (Walk, Coming) {
+    match admitted {
+        Admitted::All => (Walk::of_prefix(b"", Vec::new()), Coming::default()),
+        Admitted::Prefixes(prefixes) => (Walk::of_prefixes(prefixes.clone()), Coming::default()),
+        Admitted::Topics(names) => (Walk::default(), Coming::of(names.clone())),
     }
 }
 
@@ -205,22 +196,4 @@ impl Current {
         });
         Current { topic: topic.number, levels: rest.collect() }
     }
-}
-
-/// Where the topics of prefixes stand, in order and apart from each other.
-fn spans(prefixes: &[TopicName]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut spans: Vec<_> = prefixes.iter().map(|prefix| span(prefix.as_bytes())).collect();
-    spans.sort_unstable();
-    // Of two prefixes, one holds the other or they are apart.
-    let mut apart: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    for (from, until) in spans {
-        if apart.last().is_none_or(|(_, end)| *end <= from) {
-            apart.push((from, until));
-        }
-    }
-    apart
-}
-
-fn span(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    (Name::bytes(prefix), Name::prefix_end(prefix))
 }

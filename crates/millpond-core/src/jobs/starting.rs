@@ -55,11 +55,11 @@ impl StartJob {
     }
 
     /// Takes what was read of a shelf of one of the groups.
-    pub(super) fn take(&mut self, want: &Want, state: &State, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+    pub(super) fn take(&mut self, want: &Want, state: &State, entries: Vec<(KeyBytes, Page)>, rest: Option<KeyBytes>) {
         let Want::Range(range) = want else { panic!("topics are read in ranges") };
         let (group, ..) = Key::parse_topic_bound(&range.from).expect("topics were read");
         let walk = self.walks.get_mut(&group).expect("a walk that has asked is there");
-        walk.take(group, state, entries, complete);
+        walk.take(group, state, entries, rest);
     }
 }
 

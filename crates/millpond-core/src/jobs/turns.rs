@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use millpond_types::Code;
 
+use super::admitted::FILTERS_MAX;
 use super::ending::EndJob;
 use super::settling::SettleJob;
 use super::starting::StartJob;
@@ -39,6 +40,13 @@ impl Core {
         if self.jobs.queue.iter().filter(|job| job.asked != Asked::ByState).count() >= JOBS_MAX {
             let detail =
                 format!("{JOBS_MAX} listings, purges and the like are going on; wait for one of them to be answered");
+            return Err((Code::Overloaded, detail));
+        }
+        let taken: usize = self.jobs.queue.iter().map(|job| job.filter_bytes).sum();
+        if taken + task.filter_bytes() > FILTERS_MAX {
+            let detail = format!(
+                "the topics and prefixes that purges and the like name take {FILTERS_MAX} bytes together at most, and those that are going on take {taken}; wait for one of them to be answered, or name fewer"
+            );
             return Err((Code::Overloaded, detail));
         }
         self.jobs.put(Asked::By(ticket), group, walk, task);
@@ -127,12 +135,12 @@ impl Core {
         if !job.waits.remove(want) {
             return;
         }
-        if let Some(Entries { entries, complete }) = found {
+        if let Some(Entries { entries, rest }) = found {
             match &mut job.task {
-                Task::Starting(start) => start.take(want, &self.state, entries, complete),
+                Task::Starting(start) => start.take(want, &self.state, entries, rest),
                 task => match task.letters() {
-                    Some(letters) => letters.take(entries, complete, &mut self.state),
-                    None => job.walk.take(job.group, &self.state, entries, complete),
+                    Some(letters) => letters.take(entries, rest, &mut self.state),
+                    None => job.walk.take(job.group, &self.state, entries, rest),
                 },
             }
         }
@@ -179,7 +187,7 @@ impl Core {
 impl Jobs {
     /// Puts a job behind the others.
     pub(super) fn put(&mut self, asked: Asked, group: GroupNumber, walk: Walk, task: Task) {
-        let (left, waits, needs) = (SLICE, BTreeSet::new(), Needs::default());
-        self.queue.push_back(Job { asked, group, walk, task, left, waits, needs });
+        let (left, waits, needs, filter_bytes) = (SLICE, BTreeSet::new(), Needs::default(), task.filter_bytes());
+        self.queue.push_back(Job { asked, group, walk, task, left, waits, needs, filter_bytes });
     }
 }

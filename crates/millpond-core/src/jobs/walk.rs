@@ -1,8 +1,8 @@
 //! Going over topics in the order of their names, wherever they are, without taking them into memory: each is seen
 //! once, as it is when the walk comes to it.
 //!
-//! What is not in memory is read ahead, shelf after shelf, from where the walk is. A shelf with more than fits is read up
-//! to a name, and the walk then goes no further than this before it reads again.
+//! What is not in memory is read ahead, shelf after shelf, from where the walk is. A shelf with more than fits, or of which very
+//! many are gone, is read up to a name, and the walk then goes no further than this before it reads again.
 //!
 //! No step looks at more than what comes first, in memory and of what was read. Topics that hold nothing are gone by one after
 //! the other, and count as if they had been shown: where a rate is low, there may be very many of them.
@@ -11,10 +11,14 @@
 //! are those of [`Ahead::rows`]. A topic that comes into memory is taken out of them, and one that leaves is put there.
 //! So it does not matter where a topic is at which moment.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use millpond_types::limits::TOPIC_NAME_MAX;
 use millpond_types::{Counts, TopicName, TopicView};
+
+use super::TOPICS_HELD;
+use super::admitted::Names;
 
 use crate::dispatch::reach::READ_AHEAD;
 use crate::fact::GroupNumber;
@@ -31,12 +35,16 @@ const BYTES: usize = 256 * 1024;
 
 /// What dispatch reads it asks for in the same form, and both must know their answers.
 const _: () = assert!(ROWS > READ_AHEAD as usize, "no walk asks for what dispatch asks for");
+const _: () =
+    assert!(BYTES / (size_of::<(Vec<u8>, TopicView)>() + 2 * TOPIC_NAME_MAX) > TOPICS_HELD, "all that come next");
 
 /// Over nothing, where it is the default.
 #[derive(Default)]
 pub(super) struct Walk {
-    /// What is still to be gone over, in order: from a name as it stands in keys and before another.
-    spans: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// What is still to be gone over where it is: from a name as it stands in keys and before another.
+    span: Option<(Vec<u8>, Vec<u8>)>,
+    /// The prefixes that come then.
+    prefixes: Names,
     /// Whether it comes to topics that hold nothing as well.
     with_empty: bool,
     ahead: Option<Ahead>,
@@ -44,6 +52,8 @@ pub(super) struct Walk {
 
 /// What is known of the topics that come next and are not in memory.
 struct Ahead {
+    /// Where the reads of the shelves begin.
+    from: Vec<u8>,
     /// Before this name all of them, as far as shelves were read.
     until: Vec<u8>,
     /// By their names as they stand in keys.
@@ -65,15 +75,17 @@ pub(super) enum Place {
 }
 
 impl Walk {
-    /// Over spans that are in order and apart.
-    pub(super) fn new(spans: VecDeque<(Vec<u8>, Vec<u8>)>) -> Walk {
-        Walk { spans, with_empty: false, ahead: None }
+    /// Over all topics with one of these prefixes.
+    pub(super) fn of_prefixes(prefixes: Names) -> Walk {
+        let mut walk = Walk { prefixes, ..Walk::default() };
+        walk.span = next_span(&mut walk.prefixes);
+        walk
     }
 
     /// Over all topics with a prefix whose names stand at or behind `from`, as it stands in keys.
     pub(super) fn of_prefix(prefix: &[u8], from: Vec<u8>) -> Walk {
         let (from, until) = (from.max(Name::bytes(prefix)), Name::prefix_end(prefix));
-        Walk::new(VecDeque::from_iter((from < until).then_some((from, until))))
+        Walk { span: (from < until).then_some((from, until)), ..Walk::default() }
     }
 
     /// Over all topics, also those of which nothing is left but their bucket.
@@ -84,12 +96,12 @@ impl Walk {
     /// Steps to the next topic, as long as there is anything `left`: of that, each topic costs one that is gone by because it
     /// holds nothing.
     pub(super) fn next(&mut self, group: GroupNumber, state: &State, left: &mut usize) -> Place {
-        while let Some((from, until)) = self.spans.front_mut() {
+        while let Some((from, until)) = &mut self.span {
             if *left == 0 {
                 return Place::Later;
             }
-            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
-            if let Some(want) = ahead.want(group, from, state) {
+            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(from.clone(), until.clone()));
+            if let Some(want) = ahead.want(group, state) {
                 return Place::Before(want);
             }
             // No further than to the first, for behind it there may be very many that are not asked for yet.
@@ -101,7 +113,7 @@ impl Walk {
             };
             let Some(mut view) = found else {
                 if ahead.until == *until {
-                    self.spans.pop_front();
+                    self.span = next_span(&mut self.prefixes);
                 } else {
                     *from = core::mem::take(&mut ahead.until);
                 }
@@ -120,8 +132,8 @@ impl Walk {
         Place::End
     }
 
-    /// The topics from a place on, as far as they are known and at most so many, in order and whether they hold anything or
-    /// not. The walk stays before them; it never goes back before a place that it was asked for.
+    /// The topics from a place on, at most so many and fewer only where there are no more, in order and whether they hold anything
+    /// or not. The walk stays before them; it never goes back before a place that it was asked for.
     pub(super) fn upcoming(
         &mut self,
         group: GroupNumber,
@@ -129,21 +141,14 @@ impl Walk {
         place: &[u8],
         limit: usize,
     ) -> Result<Upcoming, Want> {
-        let end = Name::prefix_end(b"");
-        let (from, until) = match self.spans.front_mut() {
-            Some(span) => span,
-            None => {
-                self.spans.push_back((Vec::new(), end));
-                self.spans.front_mut().expect("it was just put there")
-            }
-        };
+        let (from, until) = self.span.get_or_insert_with(|| (Vec::new(), Name::prefix_end(b"")));
         if &from[..] < place {
             *from = Vec::from(place);
         }
         loop {
-            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(until.clone()));
+            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(from.clone(), until.clone()));
             ahead.forget_before(from);
-            if let Some(want) = ahead.want(group, from, state) {
+            if let Some(want) = ahead.want(group, state) {
                 return Err(want);
             }
             let in_memory = state.topics.walk(group, Edge::Key(from)).map(|(_, topic)| &topic.name);
@@ -154,20 +159,25 @@ impl Walk {
             let known = (names.len() <= limit && ahead.until != *until).then(|| ahead.until.clone());
             let known = names.get(limit).map(|name| Name::bytes(name.as_bytes())).or(known);
             names.truncate(limit);
-            if !names.is_empty() || known.is_none() {
+            if names.len() == limit || known.is_none() {
                 return Ok(Upcoming { names, known });
             }
-            // All that were read are gone since.
-            self.ahead = None;
+            // The others that were read are gone. What comes before the rest meanwhile is seen as well.
+            ahead.read_on(from, until);
         }
     }
 
     /// Takes what was read of a shelf.
-    pub(super) fn take(&mut self, group: GroupNumber, state: &State, entries: Vec<(KeyBytes, Page)>, complete: bool) {
+    pub(super) fn take(
+        &mut self,
+        group: GroupNumber,
+        state: &State,
+        entries: Vec<(KeyBytes, Page)>,
+        rest: Option<KeyBytes>,
+    ) {
         let ahead = self.ahead.as_mut().expect("a walk that has asked looks ahead");
         ahead.shelf += 1;
-        let last = entries.last().filter(|_| !complete).map(|(key, _)| [name_in(key), &[0]].concat());
-        ahead.cut(last);
+        ahead.cut(rest.map(|rest| Vec::from(name_in(&rest))));
         for (key, page) in entries {
             let Page::Topic(page) = page else { panic!("on a shelf there is nothing but topics: {page:?}") };
             // What is in memory is the truth.
@@ -186,7 +196,7 @@ impl Walk {
 
     /// A topic leaves memory.
     pub(super) fn left(&mut self, topic: &Topic, now: Now) {
-        let Some((from, _)) = self.spans.front() else { return };
+        let Some((from, _)) = &self.span else { return };
         if let Some(ahead) = &mut self.ahead
             && Name::compare_key(topic.name.as_bytes(), from).is_ge()
             && ahead.holds(&topic.name)
@@ -201,6 +211,10 @@ impl Walk {
     }
 }
 
+fn next_span(prefixes: &mut Names) -> Option<(Vec<u8>, Vec<u8>)> {
+    prefixes.next().map(|prefix| (Name::bytes(prefix.as_bytes()), Name::prefix_end(prefix.as_bytes())))
+}
+
 /// What comes next on a walk.
 pub(super) struct Upcoming {
     pub(super) names: Vec<TopicName>,
@@ -209,15 +223,25 @@ pub(super) struct Upcoming {
 }
 
 impl Ahead {
-    fn of(until: Vec<u8>) -> Ahead {
-        Ahead { until, rows: BTreeMap::new(), bytes: 0, shelf: 0 }
+    fn of(from: Vec<u8>, until: Vec<u8>) -> Ahead {
+        Ahead { from, until, rows: BTreeMap::new(), bytes: 0, shelf: 0 }
     }
 
     /// What has to be read before it is known what comes next.
-    fn want(&mut self, group: GroupNumber, from: &[u8], state: &State) -> Option<Want> {
+    fn want(&mut self, group: GroupNumber, state: &State) -> Option<Want> {
+        if self.from >= self.until {
+            return None;
+        }
         let shelf = self.next_shelf(&state.groups[group].cold)?;
         let bound = |name: &[u8]| Key::topic_bound(group, shelf, name);
-        Some(Want::Range(Range { from: bound(from), until: bound(&self.until), limit: ROWS as u32 }))
+        Some(Want::Range(Range { from: bound(&self.from), until: bound(&self.until), limit: ROWS as u32 }))
+    }
+
+    /// Reads on behind what is known, at or behind a place, and keeps that.
+    fn read_on(&mut self, place: &[u8], until: &[u8]) {
+        let known = core::mem::replace(&mut self.until, Vec::from(until));
+        self.from = known.max(Vec::from(place));
+        self.shelf = 0;
     }
 
     /// The next shelf on which there is anything that is not in memory. What leaves for one of the others later is told.

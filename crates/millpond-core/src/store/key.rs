@@ -235,6 +235,11 @@ impl Key {
         Vec::from(Key::due_start(moment))
     }
 
+    /// The moment of a topic that is due, or of a bound between such.
+    pub fn parse_due_bound(bytes: &[u8]) -> Option<Moment> {
+        Some(take_moment(bytes.strip_prefix(&[5])?)?.0)
+    }
+
     /// What stands before a topic's name.
     fn topic_start(group: GroupNumber, shelf: Shelf) -> [u8; 6] {
         let [a, b, c, d] = group.to_be_bytes();
@@ -303,10 +308,8 @@ impl Key {
                 Key::Piece { group, topic, priority, first }
             }
             (5, rest) => {
-                let (clock, rest) = rest.split_first()?;
-                let (at, rest) = rest.split_first_chunk::<8>()?;
+                let (at, rest) = take_moment(rest)?;
                 let (group, name) = take_u32(rest)?;
-                let at = Moment { clock: Clock::from_byte(*clock)?, at: u64::from_be_bytes(*at) };
                 Key::Due { at, group, name: Name::parse(name)? }
             }
             (6, rest) => {
@@ -344,6 +347,12 @@ fn common(a: &[u8], b: &[u8]) -> usize {
 fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_be_bytes(*number), rest))
+}
+
+fn take_moment(bytes: &[u8]) -> Option<(Moment, &[u8])> {
+    let (clock, rest) = bytes.split_first()?;
+    let (at, rest) = rest.split_first_chunk::<8>()?;
+    Some((Moment { clock: Clock::from_byte(*clock)?, at: u64::from_be_bytes(*at) }, rest))
 }
 
 fn take_message(bytes: &[u8]) -> Option<(TopicNumber, Priority, Sequence)> {

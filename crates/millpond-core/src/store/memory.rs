@@ -1,11 +1,12 @@
 //! The model of a store: a sorted map and two small ones before it. Tests hold the others against it.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Bound::{Excluded, Included};
 
-use super::{Answer, Found, Gather, Key, KeyBytes, Part, Range, Spread, Store, Taken, Want};
+use super::{Answer, Found, Gather, Key, KeyBytes, Part, Range, Slice, Spread, Store, Taken, Want};
 use crate::page::Page;
 
 /// An entry, or the news that it is gone.
@@ -49,11 +50,9 @@ impl MemoryStore {
                 Answer::Entry(key, page.map(|page| *page))
             }
             Want::Range(range) => {
-                let limit = range.limit as usize;
-                let mut entries: Vec<_> = self.entries(&range).take(limit + 1).collect();
-                let complete = entries.len() <= limit;
-                entries.truncate(limit);
-                Answer::Range { range, entries, complete }
+                let mut slice = Slice::new(&range);
+                self.changes(&range).all(|(key, page)| slice.take(Cow::Borrowed(key), page.cloned()));
+                slice.answer(range, None)
             }
             Want::Spread(spread) => Answer::Spread { parts: self.parts(&spread), spread },
         }
@@ -69,24 +68,25 @@ impl MemoryStore {
 
     /// All entries of a range, whatever its limit.
     pub fn entries<'a>(&'a self, range: &Range) -> impl Iterator<Item = (KeyBytes, Page)> + use<'a> {
+        self.changes(range).filter_map(|(key, page)| Some((key.clone(), page?.clone())))
+    }
+
+    /// All keys of a range, those that are gone and were since the last checkpoint among them.
+    fn changes<'a>(&'a self, range: &Range) -> impl Iterator<Item = (&'a KeyBytes, Option<&'a Page>)> + use<'a> {
         let until = range.until.clone().max(range.from.clone());
         let bounds = (Included(range.from.clone()), Excluded(until));
         let mut layers = [&self.young, &self.frozen].map(|layer| layer.range(bounds.clone()).peekable());
         let mut disk = self.disk.range(bounds).peekable();
         core::iter::from_fn(move || {
-            loop {
-                let keys = layers.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| *key));
-                let key = keys.chain(disk.peek().map(|(key, _)| *key)).min()?;
-                let on_disk = disk.next_if(|(other, _)| *other == key).map(|(_, page)| page);
-                let mut newest = None;
-                for layer in &mut layers {
-                    let change = layer.next_if(|(other, _)| *other == key);
-                    newest = newest.or(change.map(|(_, change)| change.as_ref()));
-                }
-                if let Some(page) = newest.unwrap_or(on_disk) {
-                    return Some((key.clone(), Page::clone(page)));
-                }
+            let keys = layers.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| *key));
+            let key = keys.chain(disk.peek().map(|(key, _)| *key)).min()?;
+            let on_disk = disk.next_if(|(other, _)| *other == key).map(|(_, page)| page);
+            let mut newest = None;
+            for layer in &mut layers {
+                let change = layer.next_if(|(other, _)| *other == key);
+                newest = newest.or(change.map(|(_, change)| change.as_ref()));
             }
+            Some((key, newest.unwrap_or(on_disk).map(Box::as_ref)))
         })
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let entries = Vec::from([(key(2).bytes(), page(2, 2)), (key(3).bytes(), page(3, 1))]);
         assert_eq!(
             store.fetch(Want::Range(range.clone())),
-            Answer::Range { range, entries, complete: false },
+            Answer::Range { range, entries, rest: Some([&key(3).bytes()[..], &[0]].concat()) },
             "merged, and more than asked for"
         );
         store.crash();

@@ -17,6 +17,7 @@
 
 mod key;
 mod memory;
+mod slice;
 mod spread;
 
 use alloc::boxed::Box;
@@ -29,6 +30,7 @@ use crate::page::Page;
 
 pub use key::{KeyBytes, Name};
 pub use memory::MemoryStore;
+pub use slice::{GONE_MAX, Slice};
 pub use spread::{Gather, Part, Shares, Spread, Taken};
 
 /// What an entry is found by. [`Key::bytes`] is its place in the order of the store.
@@ -211,8 +213,9 @@ pub enum Answer {
         range: Range,
         /// The entries, with their keys, in order.
         entries: Vec<(KeyBytes, Page)>,
-        /// Whether there are no more in the range.
-        complete: bool,
+        /// Where to read on: before it there are no others. `None` if the range ends with them. With a rest and no entries, all
+        /// that was looked at is gone, and there may still be something behind it.
+        rest: Option<KeyBytes>,
     },
     /// Of a [`Want::Spread`].
     Spread {

@@ -10,7 +10,7 @@ use std::io;
 
 use millpond_core::output::Reply;
 use millpond_core::store::{Answer, Want};
-use millpond_storage::store::{Fetched, LayeredStore, Resolved, Wants};
+use millpond_storage::store::{Fetched, LayeredStore};
 use millpond_storage::tree::TreeError;
 
 use super::request::{RETURNING, Request};
@@ -40,7 +40,7 @@ impl FetchThreads {
         Ok(FetchThreads((0..THREADS).map(start).collect::<io::Result<_>>()?))
     }
 
-    pub(crate) fn submitters(&self) -> Vec<Submitter<Wants, Found>> {
+    pub(crate) fn submitters(&self) -> Vec<Submitter<Vec<Want>, Found>> {
         self.0.iter().map(UpdateQueue::submitter).collect()
     }
 
@@ -60,10 +60,10 @@ impl Fetcher {
 }
 
 impl State for Fetcher {
-    type Request = Wants;
+    type Request = Vec<Want>;
     type Answer = Found;
 
-    fn update(&mut self, batch: &mut Batch<Wants, Found>) -> Next {
+    fn update(&mut self, batch: &mut Batch<Vec<Want>, Found>) -> Next {
         for (wants, answer) in batch.drain() {
             answer.give(self.0.read(wants));
         }
@@ -74,24 +74,22 @@ impl State for Fetcher {
 /// The writer's end.
 pub(super) struct Fetching {
     store: LayeredStore,
-    threads: Vec<Submitter<Wants, Found>>,
+    threads: Vec<Submitter<Vec<Want>, Found>>,
     /// Entries that are wanted and not on their way, in the order in which they came.
     waiting: VecDeque<Want>,
     /// Ranges that are: for one of them everybody waits who is to be served, and for an entry one command does.
     ranges: VecDeque<Want>,
     /// Whether the last batch was of ranges: the next is of entries, if there are some.
     was_ranges: bool,
-    /// What has to be read further.
-    again: VecDeque<Wants>,
     in_flight: usize,
     /// The thread that is sent to next.
     next: usize,
 }
 
 impl Fetching {
-    pub(super) fn new(store: LayeredStore, threads: Vec<Submitter<Wants, Found>>) -> Fetching {
-        let (waiting, ranges, again) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Fetching { store, threads, waiting, ranges, was_ranges: false, again, in_flight: 0, next: 0 }
+    pub(super) fn new(store: LayeredStore, threads: Vec<Submitter<Vec<Want>, Found>>) -> Fetching {
+        let (waiting, ranges) = (VecDeque::new(), VecDeque::new());
+        Fetching { store, threads, waiting, ranges, was_ranges: false, in_flight: 0, next: 0 }
     }
 
     /// Sends what is wanted on its way, as far as the threads have room.
@@ -103,7 +101,7 @@ impl Fetching {
             }
         }
         while self.in_flight < IN_FLIGHT {
-            let Some(wants) = self.again.pop_front().or_else(|| self.batch()) else { return };
+            let Some(wants) = self.batch() else { return };
             let thread = &self.threads[self.next];
             self.next = (self.next + 1) % self.threads.len();
             let sent = thread.submit_into(0, wants, own, RETURNING, |found| Request::Fetched(Box::new(found)));
@@ -120,19 +118,16 @@ impl Fetching {
     /// What came back, as of now.
     pub(super) fn returned(&mut self, fetched: Fetched) -> Vec<Answer> {
         self.in_flight -= 1;
-        let Resolved { answers, again } = self.store.resolve(fetched);
-        self.again.extend(again);
-        answers
+        self.store.resolve(fetched)
     }
 
-    fn batch(&mut self) -> Option<Wants> {
+    fn batch(&mut self) -> Option<Vec<Want>> {
         self.was_ranges = !self.ranges.is_empty() && (!self.was_ranges || self.waiting.is_empty());
         let (from, max) = match self.was_ranges {
             true => (&mut self.ranges, RANGES_MAX),
             false => (&mut self.waiting, BATCH_MAX),
         };
         let count = from.len().min(max);
-        let wants: Vec<Want> = from.drain(..count).collect();
-        (count > 0).then(|| wants.into())
+        (count > 0).then(|| from.drain(..count).collect())
     }
 }

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Output, Reply};
+use millpond_core::store::Want;
 use millpond_core::{Core, Decision};
-use millpond_storage::store::{LayeredStore, Wants};
+use millpond_storage::store::LayeredStore;
 use millpond_storage::{Appender, Committer, Failure};
 use millpond_types::Code;
 
@@ -84,7 +85,7 @@ pub(crate) struct Parts<H> {
     pub(crate) core: Core,
     pub(crate) store: LayeredStore,
     pub(crate) shares: Shares,
-    pub(crate) fetchers: Vec<Submitter<Wants, Found>>,
+    pub(crate) fetchers: Vec<Submitter<Vec<Want>, Found>>,
     pub(crate) appender: Appender,
     pub(crate) committer: Committer,
     pub(crate) clock: Clock,

@@ -28,7 +28,7 @@ const SLOT: usize = (size_of::<Record>() + size_of::<u64>()) * 3 / 2;
 const ROOM_MAX: usize = 400_000;
 
 /// A change: a key, and its value, or none where it is gone.
-type Change<'a> = (&'a [u8], Option<&'a [u8]>);
+pub(super) type Change<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// Changes, each key's last.
 #[derive(Default)]

@@ -2,16 +2,19 @@
 //!
 //! Rows that were read go stale at once: the core puts and removes on, checkpoints are committed. So each read remembers
 //! the generation in which it began, and [`LayeredStore::resolve`] lays every layer over it that is newer. Rows that are
-//! gone by those are passed over as they are read: a topic that was drained since the last checkpoint is one. Where so many
-//! go between the two that neither the limit of a range nor its end is reached, the read is gone on with.
+//! gone by those are passed over as they are read: a topic that was drained since the last checkpoint is one. So that nobody
+//! waits for the one who comes behind a drain, neither the reading nor the resolving passes over more than [`GONE_MAX`] of
+//! them or a few: the answer then ends there.
 
+use std::borrow::Cow;
 use std::iter::Peekable;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_core::page::Page;
-use millpond_core::store::{Answer, Gather, Key, KeyBytes, Part, Range, Spread, Taken, Want};
+use millpond_core::store::{Answer, GONE_MAX, Gather, Key, KeyBytes, Part, Range, Slice, Spread, Taken, Want};
 
+use super::layer::Change;
 use super::{LayeredStore, Shared, State};
 use crate::codec::decode_entry;
 use crate::sync::lock;
@@ -24,41 +27,24 @@ const READ_BYTES: usize = 256 * 1024;
 const SLICE: u32 = 64;
 const SLICE_MAX: u32 = 1024;
 
-/// What is to be read: wants of the core, or the rest of ranges whose rows had gone.
-pub struct Wants {
-    wants: Vec<Pending>,
-    ticket: Option<Ticket>,
-}
-
 /// What was read. It keeps in memory what is committed until it is resolved or dropped.
 pub struct Fetched {
-    wants: Vec<Pending>,
+    found: Vec<Found>,
     ticket: Ticket,
 }
 
-/// The answers to what was read, and what has to be read further.
-pub struct Resolved {
-    /// For the core.
-    pub answers: Vec<Answer>,
-    /// To be read.
-    pub again: Option<Wants>,
-}
-
-enum Pending {
+/// What was found on the disk of a want.
+enum Found {
     Entry { key: KeyBytes, page: Option<Page> },
-    Range { range: Range, rows: Vec<(KeyBytes, Page)>, next: KeyBytes, end: End },
+    Range { range: Range, rows: Rows },
     Spread { spread: Spread, parts: Vec<Part> },
 }
 
-/// Why the rows of a range end where they do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// There are no more.
-    Complete,
-    /// As many were read as were asked for.
-    Limit,
-    /// They are very large.
-    Bytes,
+/// Rows of a range that are not gone.
+struct Rows {
+    rows: Vec<(KeyBytes, Page)>,
+    /// Where the read has ended, if not at the end of the range.
+    rest: Option<KeyBytes>,
 }
 
 /// Says that a read has begun and is not resolved.
@@ -78,49 +64,29 @@ impl Drop for Ticket {
     }
 }
 
-impl From<Vec<Want>> for Wants {
-    fn from(wants: Vec<Want>) -> Wants {
-        let wants = wants.into_iter().map(|want| match want {
-            Want::Entry(key) => Pending::Entry { key, page: None },
-            Want::Range(range) => {
-                let next = range.from.clone();
-                Pending::Range { range, rows: Vec::new(), next, end: End::Limit }
-            }
-            Want::Spread(spread) => Pending::Spread { spread, parts: Vec::new() },
-        });
-        Wants { wants: wants.collect(), ticket: None }
-    }
-}
-
 impl LayeredStore {
     /// Reads what is wanted from the disk: entries sorted and in bulk, then ranges. For reading threads.
-    pub fn read(&self, wants: impl Into<Wants>) -> Result<Fetched, TreeError> {
-        let Wants { mut wants, ticket } = wants.into();
-        let ticket = ticket.unwrap_or_else(|| self.ticket());
-        self.read_entries(&mut wants)?;
-        for want in &mut wants {
-            if let Pending::Spread { spread, parts } = want {
-                *parts = self.read_spread(spread, ticket.generation)?;
-            }
-            if let Pending::Range { range, rows, next, end } = want {
-                *end = self.read_range(range, rows, next, ticket.generation)?;
-            }
-        }
-        Ok(Fetched { wants, ticket })
+    pub fn read(&self, wants: Vec<Want>) -> Result<Fetched, TreeError> {
+        let ticket = self.ticket();
+        let since = ticket.generation;
+        let found = wants.into_iter().map(|want| match want {
+            Want::Entry(key) => Ok(Found::Entry { key, page: None }),
+            Want::Range(range) => Ok(Found::Range { rows: self.read_range(&range, since)?, range }),
+            Want::Spread(spread) => Ok(Found::Spread { parts: self.read_spread(&spread, since)?, spread }),
+        });
+        let mut found = found.collect::<Result<Vec<_>, TreeError>>()?;
+        self.read_entries(&mut found)?;
+        Ok(Fetched { found, ticket })
     }
 
     /// The answers as of now. For the core's thread: nothing is read here.
-    pub fn resolve(&self, fetched: Fetched) -> Resolved {
-        let Fetched { wants, ticket } = fetched;
+    pub fn resolve(&self, fetched: Fetched) -> Vec<Answer> {
+        let Fetched { found, ticket } = fetched;
         let state = lock(&self.0.state);
-        let (mut answers, mut again) = (Vec::with_capacity(wants.len()), Vec::new());
-        for want in wants {
-            state.resolve(want, ticket.generation, &mut answers, &mut again);
-        }
+        let answers = found.into_iter().map(|found| state.resolve(found, ticket.generation)).collect();
         // A ticket takes the lock when it is dropped.
         drop(state);
-        let again = (!again.is_empty()).then_some(Wants { wants: again, ticket: Some(ticket) });
-        Resolved { answers, again }
+        answers
     }
 
     fn ticket(&self) -> Ticket {
@@ -133,37 +99,32 @@ impl LayeredStore {
         Ticket { store: self.0.clone(), generation }
     }
 
-    /// Reads more rows of a range from `next` on, and says why they end there.
-    fn read_range(
-        &self,
-        range: &Range,
-        rows: &mut Vec<(KeyBytes, Page)>,
-        next: &mut KeyBytes,
-        since: u64,
-    ) -> Result<End, TreeError> {
+    /// Reads the first rows of a range.
+    fn read_range(&self, range: &Range, since: u64) -> Result<Rows, TreeError> {
         // One more than asked for, to know whether there are more.
-        let (mut wanted, mut bytes, mut slice) = (range.limit.saturating_add(1), 0, SLICE);
+        let (mut wanted, mut slice) = (range.limit.saturating_add(1), SLICE);
+        let (mut rows, mut bytes, mut gone, mut next) = (Vec::new(), 0, 0, range.from.clone());
         loop {
-            let limit = slice.min(wanted);
+            // Few that the answer would end before.
+            let limit = slice.min(wanted).min(SLICE.max(GONE_MAX - gone));
             let found = self.0.tree.scan(&Range { from: next.clone(), until: range.until.clone(), limit })?;
             let removed = self.are_removed(&found.entries, since);
             let before = bytes;
             for ((key, value), is_removed) in found.entries.into_iter().zip(removed) {
                 if bytes > READ_BYTES {
-                    return Ok(End::Bytes);
+                    return Ok(Rows { rows, rest: Some(next) });
                 }
-                *next = [&key[..], &[0]].concat();
-                if !is_removed {
+                next = [&key[..], &[0]].concat();
+                if is_removed {
+                    gone += 1;
+                } else {
                     wanted -= 1;
                     bytes += value.len();
                     rows.push((KeyBytes::from(&key[..]), decoded(&key, &value)?));
                 }
             }
-            if found.complete {
-                return Ok(End::Complete);
-            }
-            if wanted == 0 {
-                return Ok(End::Limit);
+            if found.complete || wanted == 0 || gone >= GONE_MAX {
+                return Ok(Rows { rows, rest: (!found.complete).then_some(next) });
             }
             if bytes - before < READ_BYTES / 4 {
                 slice = (2 * slice).min(SLICE_MAX);
@@ -181,7 +142,7 @@ impl LayeredStore {
             let found = self.0.tree.scan(&Range { from: next.clone(), until: range.until.clone(), limit })?;
             let removed = self.are_removed(&found.entries, since);
             for ((key, value), is_removed) in found.entries.into_iter().zip(removed) {
-                if bytes > READ_BYTES || gone > range.limit {
+                if bytes > READ_BYTES || gone == GONE_MAX {
                     gather.end(&next);
                     return Ok(gather.parts());
                 }
@@ -217,12 +178,12 @@ impl LayeredStore {
         rows.iter().map(|(key, _)| newest(key) == Some(None)).collect()
     }
 
-    fn read_entries(&self, wants: &mut [Pending]) -> Result<(), TreeError> {
-        let mut entries: Vec<_> = wants
+    fn read_entries(&self, found: &mut [Found]) -> Result<(), TreeError> {
+        let mut entries: Vec<_> = found
             .iter_mut()
-            .filter_map(|want| match want {
-                Pending::Entry { key, page } => Some((key, page)),
-                Pending::Range { .. } | Pending::Spread { .. } => None,
+            .filter_map(|found| match found {
+                Found::Entry { key, page } => Some((key, page)),
+                Found::Range { .. } | Found::Spread { .. } => None,
             })
             .collect();
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -235,71 +196,88 @@ impl LayeredStore {
 }
 
 impl State {
-    /// Gives the answer to a want whose rows were read since a generation, or the want if more has to be read.
-    fn resolve(&self, want: Pending, since: u64, answers: &mut Vec<Answer>, again: &mut Vec<Pending>) {
-        let (range, rows, next, end) = match want {
-            Pending::Entry { key, page } => {
+    /// The answer to a want of which this was found since a generation.
+    fn resolve(&self, found: Found, since: u64) -> Answer {
+        match found {
+            Found::Entry { key, page } => {
                 let newer = self.layers(since).find_map(|layer| layer.get(&key));
                 let page = newer.map_or(page, |value| value.map(|value| in_memory(&key, value)));
-                return answers.push(Answer::Entry(key, page));
+                Answer::Entry(key, page)
             }
-            Pending::Spread { spread, parts } => {
-                let mut gather = Gather::new(&spread);
-                for Part { from, until, entries: rows } in parts {
-                    let layers = self.layers(since).map(|layer| layer.range(&from, &until).peekable());
-                    let mut merged = Merged { layers: layers.collect(), rows: rows.into_iter().peekable() };
-                    gather.begin(from.clone());
-                    if merged.any(|(key, page)| gather.take(key, page) == Taken::Full) {
-                        break;
-                    }
-                    gather.end(&until);
-                }
-                return answers.push(Answer::Spread { parts: gather.parts(), spread });
+            Found::Range { range, rows: Rows { rows, rest } } => {
+                // Behind the last row read nobody knows what is on the disk.
+                let until = rest.as_ref().unwrap_or(&range.until);
+                let (mut slice, mut rows) = (Slice::new(&range), rows.into_iter().peekable());
+                self.merged(since, (&range.from, until), &mut rows).all(|(key, page)| slice.take(key, page));
+                slice.answer(range, rest)
             }
-            Pending::Range { range, rows, next, end } => (range, rows, next, end),
-        };
-        // Behind the last row read nobody knows what is on the disk.
-        let until = if end == End::Complete { range.until.clone() } else { next.clone() };
-        let layers = self.layers(since).map(|layer| layer.range(&range.from, &until).peekable());
-        let mut merged = Merged { layers: layers.collect(), rows: rows.into_iter().peekable() };
-        let limit = range.limit as usize;
-        let entries: Vec<_> = merged.by_ref().take(limit).collect();
-        let has_more = entries.len() == limit && merged.next().is_some();
-        drop(merged);
-        if has_more || end == End::Complete || end == End::Bytes && !entries.is_empty() {
-            let complete = end == End::Complete && !has_more;
-            return answers.push(Answer::Range { range, entries, complete });
+            Found::Spread { spread, parts } => Answer::Spread { parts: self.gathered(since, &spread, parts), spread },
         }
-        // Rows that a layer has hidden need not be kept: that layer will be laid over the rest as well.
-        again.push(Pending::Range { range, rows: entries, next, end });
+    }
+
+    /// What is there by now of the parts of a spread, as far as that is looked at.
+    fn gathered(&self, since: u64, spread: &Spread, parts: Vec<Part>) -> Vec<Part> {
+        let (mut gather, mut gone) = (Gather::new(spread), 0);
+        for Part { from, until, entries: rows } in parts {
+            let mut rows = rows.into_iter().peekable();
+            gather.begin(from);
+            'part: loop {
+                let from = gather.next();
+                while rows.next_if(|(row, _)| *row < from).is_some() {}
+                for (key, page) in self.merged(since, (&from, &until), &mut rows) {
+                    if gone == GONE_MAX {
+                        gather.end(&key.into_owned());
+                        return gather.parts();
+                    }
+                    match page.map(|page| gather.take(key.into_owned(), page)) {
+                        None => gone += 1,
+                        Some(Taken::Kept) => {}
+                        // A tenant may have very much beyond its share.
+                        Some(Taken::PassedOver) => continue 'part,
+                        Some(Taken::Full) => return gather.parts(),
+                    }
+                }
+                break;
+            }
+            gather.end(&until);
+        }
+        gather.parts()
+    }
+
+    /// Rows read since a generation, and what is newer laid over them, between two keys.
+    fn merged<'a>(
+        &'a self,
+        since: u64,
+        (from, until): (&KeyBytes, &KeyBytes),
+        rows: &'a mut Peekable<std::vec::IntoIter<(KeyBytes, Page)>>,
+    ) -> impl Iterator<Item = (Cow<'a, [u8]>, Option<Page>)> {
+        let layers = self.layers(since).map(|layer| layer.range(from, until).peekable()).collect();
+        Merged { layers, rows }
     }
 }
 
-/// Rows, and layers over them, newest first: each key's newest, in order, without those that are gone.
-struct Merged<'a, L: Iterator<Item = (&'a [u8], Option<&'a [u8]>)>> {
+/// Rows, and layers over them, newest first: each key's newest, in order, and the news where that is gone.
+struct Merged<'a, L: Iterator<Item = Change<'a>>> {
     layers: Vec<Peekable<L>>,
-    rows: Peekable<std::vec::IntoIter<(KeyBytes, Page)>>,
+    rows: &'a mut Peekable<std::vec::IntoIter<(KeyBytes, Page)>>,
 }
 
-impl<'a, L: Iterator<Item = (&'a [u8], Option<&'a [u8]>)>> Iterator for Merged<'a, L> {
-    type Item = (KeyBytes, Page);
+impl<'a, L: Iterator<Item = Change<'a>>> Iterator for Merged<'a, L> {
+    type Item = (Cow<'a, [u8]>, Option<Page>);
 
-    fn next(&mut self) -> Option<(KeyBytes, Page)> {
-        loop {
-            let first = self.layers.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| *key)).min();
-            let Some(first) = first.filter(|key| self.rows.peek().is_none_or(|(row, _)| *key <= &row[..])) else {
-                return self.rows.next();
-            };
-            self.rows.next_if(|(row, _)| row == first);
-            let mut newest = None;
-            for layer in &mut self.layers {
-                let found = layer.next_if(|(key, _)| *key == first);
-                newest = newest.or(found);
-            }
-            if let Some((key, Some(value))) = newest {
-                return Some((KeyBytes::from(key), in_memory(key, value)));
-            }
+    fn next(&mut self) -> Option<(Cow<'a, [u8]>, Option<Page>)> {
+        let first = self.layers.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| *key)).min();
+        let Some(first) = first.filter(|key| self.rows.peek().is_none_or(|(row, _)| *key <= &row[..])) else {
+            return self.rows.next().map(|(key, page)| (Cow::Owned(key), Some(page)));
+        };
+        self.rows.next_if(|(row, _)| row == first);
+        let mut newest = None;
+        for layer in &mut self.layers {
+            let found = layer.next_if(|(key, _)| *key == first);
+            newest = newest.or(found);
         }
+        let (key, value) = newest.expect("one of them has it");
+        Some((Cow::Borrowed(key), value.map(|value| in_memory(key, value))))
     }
 }
 

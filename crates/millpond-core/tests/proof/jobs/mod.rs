@@ -1,6 +1,8 @@
 //! What takes many turns because it goes over many entries.
 
 mod cold;
+mod drained;
+mod filters;
 mod holding;
 mod redriving;
 mod strangers;
