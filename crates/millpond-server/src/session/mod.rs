@@ -37,6 +37,7 @@ use crate::metrics::Metrics;
 use crate::update_queue::Submitter;
 use crate::writer::Request;
 
+use conversation::lengthy::Rooms;
 use credit::Windows;
 use intake::Receiving;
 pub(crate) use known::Known;
@@ -81,7 +82,7 @@ pub(crate) struct Shared {
     /// Above this many, connections that hold publishes stop reading.
     pub(crate) held_max: usize,
     /// Room for the rows of answers at length.
-    pub(crate) lengthy: Arc<Room>,
+    pub(crate) lengthy: Rooms,
     /// Above so many bytes of answers that are not written, who has more than a few of them is not read.
     pub(crate) unread_max: usize,
     /// How many connections the memory is enough for.
@@ -124,7 +125,7 @@ impl Shared {
             store,
             held: AtomicUsize::new(0),
             held_max: shares.held,
-            lengthy: Room::new(shares.unread),
+            lengthy: Rooms::new(shares.unread),
             unread_max: shares.unread,
             connections_max: shares.connections,
         }

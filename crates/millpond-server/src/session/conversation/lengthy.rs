@@ -4,6 +4,9 @@
 //! is held until they become bytes. The others wait here, so that what comes behind them goes on, and none asks for room before
 //! its client has taken the last such answer: those who do not read have one each, and keep others waiting no longer. A client
 //! that does not read what else is in front of its answer is closed for it if others wait.
+//!
+//! Looks at topics have a room of their own, for they have it while they wait for the disk as well: so `stats` and lists, by
+//! which it can be seen that the disk is slow, wait for none of them.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,10 +15,33 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::session::room::{Held, Room, Turn};
-use crate::writer::Request;
+use crate::writer::{LOOKING, Request};
+
+/// One part in so many of the room is for looks.
+const FOR_LOOKS: usize = 4;
+
+/// Room for the rows of all connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Rooms {
+    looks: Arc<Room>,
+    others: Arc<Room>,
+}
+
+impl Rooms {
+    /// Divides so many bytes.
+    pub(crate) fn new(bytes: usize) -> Rooms {
+        let looks = bytes / FOR_LOOKS;
+        Rooms { looks: Room::new(looks), others: Room::new(bytes - looks) }
+    }
+
+    /// That of the requests of a lane.
+    fn of(&self, lane: usize) -> &Arc<Room> {
+        if lane == LOOKING { &self.looks } else { &self.others }
+    }
+}
 
 pub(crate) struct Lengthy {
-    room: Arc<Room>,
+    rooms: Rooms,
     waiting: VecDeque<Next>,
     /// The place of the one at the writer.
     open: Option<u32>,
@@ -39,9 +65,9 @@ struct Next {
 }
 
 impl Lengthy {
-    pub(crate) fn new(room: Arc<Room>) -> Lengthy {
+    pub(crate) fn new(rooms: Rooms) -> Lengthy {
         Lengthy {
-            room,
+            rooms,
             waiting: VecDeque::new(),
             open: None,
             held: None,
@@ -62,15 +88,16 @@ impl Lengthy {
         if mem::take(&mut self.is_answered) {
             self.untaken = unwritten;
         }
-        let bytes = self.waiting.front().filter(|_| self.open.is_none())?.bytes;
+        let Next { bytes, request: (lane, _), .. } = self.waiting.front().filter(|_| self.open.is_none())?;
         if !is_read || self.untaken > 0 {
             (self.held, self.turn) = (None, None);
             return None;
         }
         if self.held.is_none() && self.turn.is_none() {
-            self.held = self.room.try_take(bytes);
+            let room = self.rooms.of(*lane);
+            self.held = room.try_take(*bytes);
             if self.held.is_none() {
-                self.turn = Some(self.room.wait(bytes));
+                self.turn = Some(room.wait(*bytes));
             }
         }
         self.held.as_ref()?;
@@ -130,9 +157,13 @@ mod tests {
     use crate::writer::FINISHING;
 
     fn asked(room: &Arc<Room>, places: u32) -> Lengthy {
-        let mut lengthy = Lengthy::new(room.clone());
+        asked_in(FINISHING, &Rooms { looks: Room::new(0), others: room.clone() }, places)
+    }
+
+    fn asked_in(lane: usize, rooms: &Rooms, places: u32) -> Lengthy {
+        let mut lengthy = Lengthy::new(rooms.clone());
         let request =
-            |place: u32| (FINISHING, Request::Command(Ticket(place.into()), Command::Namespaces { after: None }, 0));
+            |place: u32| (lane, Request::Command(Ticket(place.into()), Command::Namespaces { after: None }, 0));
         (0..places).for_each(|place| lengthy.push(place, 100, request(place)));
         lengthy
     }
@@ -156,6 +187,16 @@ mod tests {
         assert!(has_come(&mut one) && one.next(true, 0).is_some());
         drop(one);
         assert_eq!(room.free(), 100, "whose connection is gone has none");
+    }
+
+    #[test]
+    fn looks_that_wait_for_the_disk_leave_lists_their_room() {
+        let rooms = Rooms::new(100);
+        let (mut look, mut next) = (asked_in(LOOKING, &rooms, 1), asked_in(LOOKING, &rooms, 1));
+        assert!(look.next(true, 0).is_some() && next.next(true, 0).is_none());
+        assert!(asked_in(FINISHING, &rooms, 1).next(true, 0).is_some());
+        drop(look);
+        assert!(has_come(&mut next) && next.next(true, 0).is_some());
     }
 
     #[test]

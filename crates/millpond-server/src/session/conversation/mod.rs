@@ -6,7 +6,7 @@
 
 mod ending;
 mod inbound;
-mod lengthy;
+pub(super) mod lengthy;
 mod outbound;
 mod sending;
 #[cfg(test)]
