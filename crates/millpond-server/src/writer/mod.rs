@@ -176,18 +176,17 @@ impl<H: Host> Writer<H> {
         let times = self.clock.tick(now, self.host.system());
         self.host.begins(&mut self.core, times);
         self.note_disk_full();
-        let put_off = std::mem::take(&mut self.put_off);
-        // Memory may come back in mid-turn, too: then nothing overtakes what was put off before.
+        let mut put_off = std::mem::take(&mut self.put_off);
         let mut open = Open::ALL;
-        for (lane, mut asked) in batch.drain_lanes().chain(put_off) {
-            // One of them may take as much as there is, so it is looked in between.
-            if open.has(lane) && self.goes_on(lane) {
-                self.handle(lane, asked)?;
-            } else {
-                open = shut(open, lane);
-                asked.0.waits();
-                self.put_off.push_back((lane, asked));
+        for (lane, asked) in batch.drain_lanes() {
+            // A queue that stops gives what came behind it.
+            while let Some((lane, asked)) = put_off.pop_front_if(|(before, _)| *before <= lane) {
+                self.handle_or_put_off(lane, asked, &mut open)?;
             }
+            self.handle_or_put_off(lane, asked, &mut open)?;
+        }
+        for (lane, asked) in put_off {
+            self.handle_or_put_off(lane, asked, &mut open)?;
         }
         self.go_on_from_commands();
         self.fetching.send(self.core.wanted(), &self.own);
@@ -244,6 +243,18 @@ impl<H: Host> Writer<H> {
             (true, false) => tracing::info!("the disk has room again: publishes are taken"),
             _ => {}
         }
+    }
+
+    /// One request may take as much memory as there is, so it is looked before each. Memory may come back in mid-turn, too: then
+    /// nothing overtakes what was put off before.
+    fn handle_or_put_off(&mut self, lane: usize, mut asked: Asked, open: &mut Open) -> Result<(), Failure> {
+        if open.has(lane) && self.goes_on(lane) {
+            return self.handle(lane, asked);
+        }
+        *open = shut(*open, lane);
+        asked.0.waits();
+        self.put_off.push_back((lane, asked));
+        Ok(())
     }
 
     fn handle(&mut self, lane: usize, (request, answer): Asked) -> Result<(), Failure> {
