@@ -159,7 +159,7 @@ pub fn who_leaves_the_line_holds_up_nobody() {
             return block_on(tell(&mut source, asks(who, 1)));
         }
         let mut requests = asks(who, 1);
-        let told = source.tell_all(0, &mut requests).expect("it is not stopped");
+        let told = source.tell_all(0, &mut requests, |_| 1).expect("it is not stopped");
         block_on(once(source.room(0, 1, requests.len())));
         if who == 1 { told } else { told + block_on(tell(&mut source, requests)) }
     });
@@ -260,7 +260,7 @@ fn asks(who: usize, weight: usize) -> VecDeque<Ask> {
 async fn tell(source: &mut Source<Ask, usize>, mut requests: VecDeque<Ask>) -> usize {
     let all = requests.len();
     loop {
-        let told = source.tell_all(0, &mut requests);
+        let told = source.tell_all(0, &mut requests, |_| 1);
         let Some(&(_, _, weight)) = requests.front() else { return all };
         let waited = match told {
             Ok(_) => source.room(0, weight, requests.len()).await,

@@ -291,7 +291,8 @@ impl Edge {
         let is_reading = self.connection.may_read();
         self.connection.note_reading(is_reading, now);
         if is_reading && !self.received.is_empty() {
-            self.connection.hear(&mut self.received, Length::WHOLE.frames, now)?;
+            let whole = self.received.capacity();
+            self.connection.hear((&mut self.received, whole), Length::WHOLE.frames, now)?;
             self.connection.submit()?;
         }
         self.connection.check_deadlines(is_reading, now)

@@ -71,11 +71,14 @@ impl Connection {
     }
 
     /// Takes whole frames in, at most so many and while the client takes the answers; how many. What is left of the bytes is
-    /// the beginning of a frame, unless [`Connection::has_frames`].
-    pub(crate) fn hear(&mut self, bytes: &mut BytesMut, most: usize, now: Instant) -> Result<usize, Close> {
-        // Of one that was begun before, a part was taken out.
-        let taken = if self.has_frames { self.conversation.buffer } else { 0 };
-        self.conversation.buffer = bytes.capacity().max(taken);
+    /// the beginning of a frame, unless [`Connection::has_frames`]. With them comes how large the memory is that they are a part of.
+    pub(crate) fn hear(
+        &mut self,
+        (bytes, whole): (&mut BytesMut, usize),
+        most: usize,
+        now: Instant,
+    ) -> Result<usize, Close> {
+        self.conversation.buffer = whole;
         self.has_frames = false;
         for frames in 0..most {
             if self.conversation.is_behind() {
@@ -154,11 +157,11 @@ impl Connection {
                 if lane != FINISHING && !writer.is_open(lane) {
                     let_wait(commands);
                 }
-                let told = shared.registry.unless_closed(&conversation.outbox, || writer.tell_all(lane, commands))?;
-                let told = told.map_err(|_| stopped(shared))?;
-                if lane != FINISHING {
-                    conversation.holding -= told;
-                }
+                // What finishes is told at once, or nothing more is read.
+                let held: fn(&Request) -> usize = if lane == FINISHING { |_| 0 } else { Request::while_it_waits };
+                let tell_all = || writer.tell_all(lane, commands, held);
+                let told = shared.registry.unless_closed(&conversation.outbox, tell_all)?;
+                conversation.holding -= told.map_err(|_| stopped(shared))?;
                 if commands.is_empty() {
                     *commands = Default::default();
                 }

@@ -53,6 +53,8 @@ const BURSTS_MIN: usize = 4 * READ_MAX;
 /// What one connection has received.
 pub(crate) struct Intake {
     pub(crate) bytes: BytesMut,
+    /// Bytes of the memory that they are a part of. What was taken out of it may hold all of it.
+    whole: usize,
     room: Receiving,
     /// How much the next read asks for.
     read_size: usize,
@@ -75,7 +77,17 @@ pub(crate) enum Brought {
 
 impl Intake {
     pub(crate) fn new(room: Receiving) -> Intake {
-        Intake { bytes: BytesMut::new(), room, read_size: SMALL, burst: None, frame: None, turn: None }
+        Intake { bytes: BytesMut::new(), whole: 0, room, read_size: SMALL, burst: None, frame: None, turn: None }
+    }
+
+    /// What was received, and how large the memory is that it is a part of.
+    pub(crate) fn received(&mut self) -> (&mut BytesMut, usize) {
+        (&mut self.bytes, self.whole)
+    }
+
+    fn replace(&mut self, bytes: BytesMut) {
+        self.whole = bytes.capacity();
+        self.bytes = bytes;
     }
 
     /// Whether a frame waits for room. Nothing is read meanwhile.
@@ -129,9 +141,9 @@ impl Intake {
         let needed = self.needed();
         if needed <= SMALL {
             self.frame = None;
-            if self.bytes.capacity() > SMALL || self.bytes.is_empty() {
+            if self.whole > SMALL || self.bytes.is_empty() {
                 // What is left is little and must not keep the buffer of a burst. A connection that rests holds none.
-                self.bytes = BytesMut::from(&self.bytes[..]);
+                self.replace(BytesMut::from(&self.bytes[..]));
             }
             self.burst = None;
             return;
@@ -167,7 +179,7 @@ impl Intake {
         let behind = self.burst.as_ref().map_or(0, |(_, bytes)| *bytes);
         let mut whole = BytesMut::with_capacity(self.needed() + behind);
         whole.extend_from_slice(&self.bytes);
-        self.bytes = whole;
+        self.replace(whole);
         self.frame = Some(held);
     }
 
@@ -184,7 +196,12 @@ impl Intake {
             self.burst = held.map(|held| (held, self.read_size));
         }
         let little = SMALL - self.bytes.len();
+        let before = self.bytes.as_ptr();
         self.bytes.reserve(self.burst.as_ref().map_or(little, |(_, bytes)| *bytes));
+        if self.bytes.as_ptr() != before || self.bytes.capacity() > self.whole {
+            // They are somewhere else, or in front of it again.
+            self.whole = self.bytes.capacity();
+        }
     }
 
     /// Bytes of the frame at the front.
@@ -246,6 +263,26 @@ mod tests {
         intake.bytes.clear();
         intake.settle();
         assert_eq!(intake.bytes.capacity(), 0);
+    }
+
+    #[test]
+    fn what_is_left_of_a_buffer_is_known_to_be_a_part_of_it() {
+        const LARGE: usize = 4 * READ_MAX;
+        let mut intake = Intake::new(Receiving::new(Receiving::MIN));
+        intake.read_size = READ_MAX;
+        intake.make_space();
+        announce(&mut intake, LARGE, 100);
+        intake.bytes.resize(LARGE, 0);
+        intake.bytes.extend_from_slice(&5000u32.to_le_bytes());
+        let taken = intake.bytes.split_to(LARGE).freeze();
+        intake.settle();
+        let (bytes, whole) = intake.received();
+        assert!(bytes.capacity() < LARGE && whole >= LARGE, "{whole} bytes, and {} are left", bytes.capacity());
+        drop(taken);
+        // A small one takes nothing of it along.
+        intake.bytes.clear();
+        announce(&mut intake, 1000, 10);
+        assert!(intake.received().1 <= SMALL);
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Socket {
 
     /// Takes whole frames in, no more than may be in a turn.
     fn take_in(&mut self) -> Result<(), Close> {
-        let frames = self.connection.hear(&mut self.intake.bytes, self.effort.length().frames, Instant::now())?;
+        let frames = self.connection.hear(self.intake.received(), self.effort.length().frames, Instant::now())?;
         self.effort.took_in(frames);
         if !self.connection.has_frames() {
             self.intake.settle();

@@ -25,12 +25,17 @@ impl<Q, A> Source<Q, A> {
     }
 
     /// Submits as many as there is room for, in order and in one step; the rest stays. Answers nobody waits for. Returns
-    /// what the submitted ones weigh.
-    pub fn tell_all(&mut self, lane: usize, requests: &mut VecDeque<Q>) -> Result<usize, Stopped> {
+    /// what the submitted ones are together by a `measure`.
+    pub fn tell_all(
+        &mut self,
+        lane: usize,
+        requests: &mut VecDeque<Q>,
+        measure: impl Fn(&Q) -> usize,
+    ) -> Result<usize, Stopped> {
         let (lanes, standing) = (&self.submitter.lanes, &mut self.standings[lane]);
         let mut inner = lanes.lock();
         let is_next = inner.lanes[lane].line.is_next(standing);
-        let (mut stopped, mut told) = (false, 0);
+        let (mut stopped, mut told, mut measured) = (false, false, 0);
         while let Some(request) = requests.front() {
             let weight = (lanes.weight)(request);
             match inner.accepts(lane, standing, weight) {
@@ -44,15 +49,15 @@ impl<Q, A> Source<Q, A> {
             let request = requests.pop_front().expect("it was just looked at");
             let state = &mut inner.lanes[lane];
             standing.put(state.turn(), weight);
-            told += weight;
+            (told, measured) = (true, measured + measure(&request));
             state.push(request, Answer::unasked(), weight);
         }
         // Who was let in as one who asks for little keeps its place for the rest.
-        let has_had_its_turn = requests.is_empty() || is_next && told > 0;
+        let has_had_its_turn = requests.is_empty() || is_next && told;
         let left = if has_had_its_turn { inner.lanes[lane].line.leave(standing) } else { None };
         lanes.unlock_and_wake(inner);
         drop(left);
-        if stopped { Err(Stopped) } else { Ok(told) }
+        if stopped { Err(Stopped) } else { Ok(measured) }
     }
 
     /// Whether what is submitted in a lane is taken next, and does not wait for as long as the state likes.

@@ -102,7 +102,7 @@ fn the_first_lane_goes_first_and_one_batch_takes_all() {
 fn a_full_lane_gives_the_request_back_and_the_other_lane_is_free() {
     let (queue, submitter, open) = held();
     let mut many: VecDeque<_> = (0..6).map(|n| (1, n)).collect();
-    assert_eq!(submitter.source().tell_all(1, &mut many), Ok(4));
+    assert_eq!(submitter.source().tell_all(1, &mut many, |_| 1), Ok(4));
     assert_eq!(many, [(1, 4), (1, 5)]);
     match submitter.try_submit(1, (1, 9)) {
         Err(Refused::Full(request)) => assert_eq!(request, (1, 9)),
@@ -269,7 +269,7 @@ fn a_timed_sleep_ends_without_a_request() {
 fn a_future_is_woken_and_room_is_announced() {
     let (queue, submitter, open) = held();
     let mut many: VecDeque<_> = (0..4).map(|n| (1, n)).collect();
-    submitter.source().tell_all(1, &mut many).unwrap();
+    submitter.source().tell_all(1, &mut many, |_| 1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let waiting = thread::spawn(move || {
         runtime.block_on(async {

@@ -95,10 +95,17 @@ impl Request {
     /// What the request counts in a lane: roughly the bytes of memory that it holds, and those of the rows that are looked
     /// up for it, of the leases that it names and of the dead letters that it makes.
     pub(crate) fn weight(&self) -> usize {
+        let rows = match self {
+            Request::Command(_, command, _) | Request::Call(command) => looked_up(command).rows,
+            Request::Goodbye { .. } | Request::Committed(_) | Request::Fetched(_) => 0,
+        };
+        self.while_it_waits() + rows * ROW_WEIGHT
+    }
+
+    /// The same of one that waits where no turn takes it: rows that are looked up for it are not there yet.
+    pub(crate) fn while_it_waits(&self) -> usize {
         let held = match self {
-            Request::Command(_, command, _) | Request::Call(command) => {
-                held(command) + looked_up(command).rows * ROW_WEIGHT
-            }
+            Request::Command(_, command, _) | Request::Call(command) => held(command),
             Request::Goodbye { withdrawn, lost } => size_of_val(&withdrawn[..]) + size_of_val(&lost[..]),
             Request::Committed(_) | Request::Fetched(_) => 0,
         };

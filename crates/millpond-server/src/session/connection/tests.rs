@@ -20,16 +20,17 @@ fn who_does_not_read_what_is_answered_at_once_is_not_read_on() {
     let (now, all) = (Instant::now(), shared.sending.free());
     let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared, now);
     let mut input = BytesMut::from(&many_pings()[..]);
+    let whole = input.capacity();
     let room = connection.shared.sending.try_take(usize::MAX).expect("nobody else has any");
     for _ in 0..100 {
-        connection.hear(&mut input, usize::MAX, now).unwrap();
+        connection.hear((&mut input, whole), usize::MAX, now).unwrap();
         let waiting = connection.say(now).unwrap().len();
         assert!(waiting <= SMALL, "{waiting} bytes wait of a client that reads nothing");
     }
     assert!(!connection.may_read() && connection.has_frames() && !connection.takes_frames());
     drop(room);
     for _ in 0..100 {
-        connection.hear(&mut input, usize::MAX, now).unwrap();
+        connection.hear((&mut input, whole), usize::MAX, now).unwrap();
         let waiting = connection.say(now).unwrap().len();
         let free = connection.shared.sending.free();
         assert!(waiting <= SMALL || free + waiting <= all, "{waiting} bytes wait, and {free} of {all} are free");
@@ -42,7 +43,7 @@ fn who_does_not_read_what_is_answered_at_once_is_not_read_on() {
         let bytes = next.len();
         assert!(bytes > 0, "{expected} answers, and no more");
         connection.wrote(bytes, now);
-        connection.hear(&mut input, usize::MAX, now).unwrap();
+        connection.hear((&mut input, whole), usize::MAX, now).unwrap();
         while let Some(Incoming { correlation, frame, .. }) = decoder.next_response(&mut said).unwrap() {
             assert_eq!(correlation, expected);
             let is_refused = matches!(frame, Response::Error { code: Code::UnexpectedFrame, .. });

@@ -55,7 +55,7 @@ impl Rig {
     /// A client submits what it can. Whether anything of it was let in.
     fn come(&mut self, name: usize) -> bool {
         let Client { source, requests, waker } = &mut self.clients[name];
-        let told = source.tell_all(0, requests).unwrap();
+        let told = source.tell_all(0, requests, |(_, weight)| *weight).unwrap();
         if let Some((_, weight)) = requests.front() {
             let room = std::pin::pin!(source.room(0, *weight, requests.len()));
             assert!(room.poll(&mut Context::from_waker(waker)).is_pending());
@@ -108,7 +108,7 @@ fn those_who_flood_are_served_in_turns() {
         rig.called_come();
         served.push(rig.turn());
         let mut newcomer = Submitter::new(rig.lanes.clone()).source();
-        let told = newcomer.tell_all(0, &mut VecDeque::from([(MANY + 1, MUCH)]));
+        let told = newcomer.tell_all(0, &mut VecDeque::from([(MANY + 1, MUCH)]), |_| 1);
         assert_eq!(told, Ok(0), "a newcomer is not let in before those who stand in line");
     }
     let part = |name: usize| [name; CAPACITY / MUCH / 8];

@@ -23,8 +23,8 @@ fn what_waits_is_copied_where_it_is_a_small_part_of_its_buffer() {
     // Forwards wait for a client that does not read.
     let room = shared.sending.try_take(usize::MAX).expect("nobody else has any");
     let mut input = BytesMut::from(&bytes[..]);
-    let buffer = input.as_ptr_range();
-    connection.hear(&mut input, usize::MAX, now).unwrap();
+    let (buffer, whole) = (input.as_ptr_range(), input.capacity());
+    connection.hear((&mut input, whole), usize::MAX, now).unwrap();
     let forwards = |connection: &Connection| -> Vec<command::PublishRun> {
         let waiting = connection.conversation.lanes[FORWARDING].iter().map(|request| match request {
             Request::Command(_, Command::Forward(forward), _) => forward.publish.runs[0].clone(),

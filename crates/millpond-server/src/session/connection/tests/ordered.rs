@@ -31,7 +31,7 @@ fn wait_until_the_client_reads(asked: Vec<Asked>, waiting: [usize; 3]) {
     asked.iter().for_each(|request| encode_request(request, 5, &mut bytes));
     (0..PINGS).for_each(|_| encode_request(&Asked::Ping, 5, &mut bytes));
     let room = shared.sending.try_take(usize::MAX).expect("nobody else has any");
-    connection.hear(&mut BytesMut::from(&bytes[..]), usize::MAX, now).unwrap();
+    connection.hear((&mut BytesMut::from(&bytes[..]), bytes.len()), usize::MAX, now).unwrap();
     connection.submit().unwrap();
     let waits = |connection: &Connection| {
         [FINISHING, BURYING, FORWARDING].map(|lane| connection.conversation.lanes[lane].len())

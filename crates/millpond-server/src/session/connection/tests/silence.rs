@@ -31,7 +31,7 @@ impl Rig {
     fn hears(&mut self, after: Duration, request: Asked) {
         let mut bytes = Vec::new();
         encode_request(&request, 5, &mut bytes);
-        self.connection.hear(&mut BytesMut::from(&bytes[..]), 1, self.begin + after).unwrap();
+        self.connection.hear((&mut BytesMut::from(&bytes[..]), bytes.len()), 1, self.begin + after).unwrap();
     }
 
     /// It is looked at so long after: why it is closed, if it is.

@@ -47,7 +47,7 @@ impl Rig {
 fn hear(connection: &mut Connection, request: Asked) {
     let mut bytes = Vec::new();
     encode_request(&request, 5, &mut bytes);
-    connection.hear(&mut BytesMut::from(&bytes[..]), 1, Instant::now()).unwrap();
+    connection.hear((&mut BytesMut::from(&bytes[..]), bytes.len()), 1, Instant::now()).unwrap();
 }
 
 fn ask(connection: &mut Connection, request: Asked) {
