@@ -325,6 +325,22 @@ fn a_damaged_message_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
     broker.shutdown().unwrap();
 }
 
+#[test]
+fn a_message_that_the_disk_does_not_give_has_failed_and_comes_again() {
+    let disk = TwinDisk::new(SECTOR);
+    let broker = open(&disk, &options());
+    publish(&broker, b"body".to_vec()).unwrap();
+    broker.shutdown().unwrap();
+    // What was published before a start is read from its file.
+    let broker = open(&disk, &options());
+    disk.plan_read(0);
+    let receive = || broker.receive(Receive::all(default_namespace(), 1).wait(Millis::minutes(1))).wait().unwrap();
+    assert!(receive().is_empty(), "it is not delivered");
+    let leases = receive();
+    assert_eq!((leases[0].body(), leases[0].run.deliveries, leases[0].run.failures), (&b"body"[..], 2, 1));
+    broker.shutdown().unwrap();
+}
+
 /// A byte of the checkpoint is not what it was, among topics that no start reads.
 #[test]
 fn a_checkpoint_that_turns_out_to_be_damaged_stops_the_broker_once() {

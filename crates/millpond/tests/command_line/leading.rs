@@ -64,6 +64,26 @@ fn a_stopped_leader_is_deposed_and_may_finish_what_it_has() {
     assert!(!said.contains("lost"), "{said}");
 }
 
+/// One that is never heard of again, though its process and its connection are there.
+#[test]
+fn a_leader_that_stays_stopped_is_followed_at_the_end_of_its_handover() {
+    let house = House::new(&["--term", "1s", "--handover", "1s"]);
+    house.publish("slow a b");
+    let first = house.work("first");
+    house.until_notes(1);
+    let second = house.work("second");
+    house.until("the second waits", |office| office["candidates"] == 1);
+    let stopped = Instant::now();
+    first.signal(Signal::STOP);
+    house.open_the_gate();
+    house.until_finished();
+    within(SECOND + SECOND, stopped, "all was done after the leader was stopped for good");
+    house.check_epochs();
+    first.signal(Signal::CONT);
+    end(second);
+    end(first);
+}
+
 #[test]
 fn a_killed_leader_is_followed_by_the_next_also_when_the_broker_dies() {
     let mut house = House::new(&["--term", "1s", "--handover", "1s"]);
