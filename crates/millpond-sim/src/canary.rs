@@ -289,6 +289,12 @@ impl Canary {
         CANARIES.into_iter().find(|(of, ..)| *of == name).map(|(_, canary, _)| canary)
     }
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let (name, ..) = CANARIES.into_iter().find(|(_, canary, _)| *canary == self).expect("all of them are there");
+        name
+    }
+
     /// What the core is told the time is.
     pub fn hurries(self, now: Now) -> Now {
         match self {

@@ -54,8 +54,9 @@ fn a_range_tells_the_same_on_any_number_of_threads() {
 #[test]
 fn lives_keep_every_promise() {
     for seed in 1000..1005 {
-        let life = live(seed, Options::default());
-        assert_eq!(life.verdict, Ok(()), "seed {seed}");
+        let options = Options::default();
+        let life = live(seed, options);
+        assert_eq!(life.verdict, Ok(()), "replay: {} --seed {seed}", options.again());
     }
 }
 
@@ -75,7 +76,8 @@ fn every_canary_is_caught_by_its_checker() {
             }
             assert!(
                 COMES_FIRST.contains(&(canary, violation.checker)),
-                "{name} is caught in {seed} by another: {violation:?}"
+                "{name} is caught by another: {violation:?}\nreplay: {} --seed {seed}",
+                options.again()
             );
             from = seed + 1;
         }
