@@ -1,7 +1,7 @@
 //! What connections ask while there is no room for dead letters, or while the disk stands still: in which order it is carried
 //! out, and how much of it is held.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +11,7 @@ use millpond_core::store::{Key, Shelf, Store};
 use millpond_protocol::*;
 use millpond_server::manual::{Closed, Edge, Host, ManualBroker};
 use millpond_storage::store::LayeredStore;
+use millpond_storage::tree::CommitHead;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
 use millpond_types::{Code, WallTime};
@@ -28,9 +29,42 @@ const SESSION: SessionId = SessionId(7);
 const PIECE: usize = 100;
 
 struct Rig {
-    broker: ManualBroker<Clock>,
+    broker: ManualBroker<Desk>,
     store: LayeredStore,
     clock: Clock,
+    relief: Relief,
+    disk: Arc<TwinDisk>,
+}
+
+/// What is written where it is there, as soon as a turn puts something off.
+type Relief = Arc<Mutex<Option<LayeredStore>>>;
+
+/// What a writer runs in that has a housekeeper beside it: this comes to the end of its work in the midst of a turn.
+struct Desk {
+    clock: Clock,
+    relief: Relief,
+}
+
+impl Host for Desk {
+    fn now(&mut self) -> Instant {
+        self.clock.now()
+    }
+
+    fn system(&mut self) -> Duration {
+        self.clock.system()
+    }
+
+    fn own_hand_max(&self) -> u64 {
+        self.clock.own_hand_max()
+    }
+
+    fn puts_off(&mut self) {
+        if let Some(mut store) = self.relief.lock().unwrap().take() {
+            store.freeze();
+            store.seal();
+            store.commit(store.sealed().unwrap(), &CommitHead::default()).unwrap();
+        }
+    }
 }
 
 /// A client and the broker's end of its connection.
@@ -44,11 +78,23 @@ struct Wire {
 impl Rig {
     fn new() -> Rig {
         let clock = Clock::standing();
+        Rig::on(Arc::new(TwinDisk::new(512)), clock)
+    }
+
+    fn on(disk: Arc<TwinDisk>, clock: Clock) -> Rig {
         let options = OpenOptions { young_bytes: LAYERS / 2, ..OpenOptions::default() };
-        let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
-        let store = opened.store.clone();
-        let (broker, _) = ManualBroker::start(opened, [64 << 20, LAYERS], clock.clone()).unwrap();
-        Rig { broker, store, clock }
+        let opened = open::<Core>(disk.clone(), &options).unwrap();
+        let (store, relief) = (opened.store.clone(), Relief::default());
+        let desk = Desk { clock: clock.clone(), relief: relief.clone() };
+        let (broker, _) = ManualBroker::start(opened, [64 << 20, LAYERS], desk).unwrap();
+        Rig { broker, store, clock, relief, disk }
+    }
+
+    /// The broker ends in good order, and another one begins where it was.
+    fn restart(self) -> Rig {
+        let Rig { broker, clock, disk, .. } = self;
+        broker.stop().unwrap();
+        Rig::on(disk, clock)
     }
 
     fn now(&self) -> Instant {
@@ -211,6 +257,60 @@ fn nothing_overtakes_a_reject_that_a_turn_has_put_off() {
     rig.say(&mut wire, &[Request::SessionEnd]);
     rig.make_room(&mut wire);
     assert_eq!(rig.letters(), 2, "what was rejected before the session ended is a dead letter");
+}
+
+/// The housekeeper makes room in the midst of the turn: what came behind was decided then, and what was put off in the next turn.
+#[test]
+fn nothing_overtakes_what_was_put_off_before_it_in_the_same_turn() {
+    let mut rig = Rig::new();
+    let (mut wire, receipts) = rig.consumer(&["a", "b"]);
+    rig.fill(500);
+    *rig.relief.lock().unwrap() = Some(rig.store.clone());
+    rig.say(&mut wire, &[reject(receipts[0]), reject(receipts[1]), Request::SessionEnd]);
+    rig.broker.write().unwrap();
+    assert!(rig.relief.lock().unwrap().is_none() && rig.store.memory().young < LAYERS / 2, "there is room again");
+    assert!(rig.broker.is_pushed_back(), "what was put off is decided in the next turn");
+    rig.go_on(&mut wire);
+    assert_eq!(rig.letters(), 2, "what was rejected before the session ended is a dead letter");
+}
+
+/// A topic that was emptied by them was there for good after the next start: nothing came to it any more.
+#[test]
+fn what_a_stop_finds_put_off_is_decided_to_its_end() {
+    let mut rig = Rig::new();
+    let (mut wire, receipts) = rig.consumer(&["a", "b"]);
+    rig.fill(500);
+    rig.say(&mut wire, &[reject(receipts[0]), reject(receipts[1])]);
+    rig.broker.write().unwrap();
+    assert!(rig.broker.is_pushed_back(), "the second one was taken and not decided");
+    drop(wire);
+    let mut rig = rig.restart();
+    assert_eq!(rig.letters(), 2);
+    let core = rig.broker.core();
+    assert_eq!((core.resident_count(), core.cold_count()), (0, 0), "a topic that holds nothing has vanished");
+}
+
+/// A queue that stops opens its lanes.
+#[test]
+fn what_a_stop_finds_put_off_is_decided_before_what_came_behind_it() {
+    let mut rig = Rig::new();
+    let (mut wire, receipts) = rig.consumer(&["a", "b"]);
+    rig.fill(500);
+    rig.say(&mut wire, &[reject(receipts[0]), publish("t", &["one"], Level::Durable)]);
+    rig.broker.write().unwrap();
+    assert!(rig.broker.is_pushed_back(), "the publish was taken and not decided");
+    rig.say(&mut wire, &[publish("t", &["two"], Level::Durable)]);
+    drop(wire);
+    let mut rig = rig.restart();
+    let mut wire = rig.connect();
+    rig.say(&mut wire, &[Request::Receive(receive(10, Millis::ZERO))]);
+    rig.go_on(&mut wire);
+    let received = wire.heard.iter().find_map(|(_, response)| match response {
+        Response::Received(leases) => Some(bodies(leases)),
+        _ => None,
+    });
+    let published: Vec<String> = received.unwrap().into_iter().filter(|body| body != "b").collect();
+    assert_eq!(published, ["one", "two"]);
 }
 
 #[test]

@@ -171,6 +171,8 @@ pub enum Canary {
     Growth,
     /// A lease has the number of the last one, which another group had of the topic.
     GrowthGroups,
+    /// Leaders are given messages under an epoch that is one lower than theirs.
+    GrowthEpochs,
     /// Consumers that are attached are granted nothing more.
     Starved,
     /// A purge ends more than it was asked to.
@@ -194,7 +196,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 83] = [
+pub const CANARIES: [(&str, Canary, Checker); 84] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -268,6 +270,7 @@ pub const CANARIES: [(&str, Canary, Checker); 83] = [
     ("older", Canary::Older, Checker::Newest),
     ("growth", Canary::Growth, Checker::Growth),
     ("growth-groups", Canary::GrowthGroups, Checker::Growth),
+    ("growth-epochs", Canary::GrowthEpochs, Checker::Growth),
     ("starved", Canary::Starved, Checker::Stuck),
     ("reasons", Canary::Reasons, Checker::Reasons),
     ("room", Canary::Room, Checker::Room),
@@ -284,6 +287,12 @@ impl Canary {
     /// The canary of a name.
     pub fn named(name: &str) -> Option<Canary> {
         CANARIES.into_iter().find(|(of, ..)| *of == name).map(|(_, canary, _)| canary)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let (name, ..) = CANARIES.into_iter().find(|(_, canary, _)| *canary == self).expect("all of them are there");
+        name
     }
 
     /// What the core is told the time is.

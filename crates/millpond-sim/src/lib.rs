@@ -58,7 +58,7 @@ mod world;
 mod wreck;
 
 pub use canary::{CANARIES, Canary};
-pub use range::{Led, Range, seed_at_hand};
+pub use range::{Led, Range};
 pub use sights::{EVERY_LIFE, HAPPENED, LOOKED_AT, Sights};
 pub use verdict::{Checker, Violation};
 
@@ -79,6 +79,20 @@ pub struct Options {
     pub trace: bool,
     /// Whether to tell the hash of the life.
     pub hashed: bool,
+}
+
+impl Options {
+    /// The command that leads lives of these options again, but for which they are.
+    pub fn again(&self) -> String {
+        let mut command = "cargo run --release -p millpond-sim --".to_owned();
+        if self.steps != STEPS {
+            command += &format!(" --steps {}", self.steps);
+        }
+        if let Some(canary) = self.canary {
+            command += &format!(" --canary {}", canary.name());
+        }
+        command
+    }
 }
 
 impl Default for Options {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millpond_sim::{CANARIES, Canary, Led, Options, Range, STEPS, patience, seed_at_hand};
+use millpond_sim::{CANARIES, Canary, Led, Options, Range, STEPS, patience};
 
 const USAGE: &str = "\
 usage: millpond-sim [--seed N | --seeds COUNT [--from N] | --forever [--from N]]
@@ -24,7 +24,6 @@ const RANGE: u64 = 50;
 
 struct Arguments {
     range: Range,
-    canary: Option<String>,
     patience: Option<Duration>,
 }
 
@@ -37,15 +36,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let again = again(&arguments);
-    patience::set(arguments.patience, &again);
-    let (last_words, default) = (again.clone(), std::panic::take_hook());
-    std::panic::set_hook(Box::new(move |panic| {
-        default(panic);
-        eprintln!("replay: {} --seed {}", last_words, seed_at_hand());
-    }));
+    arguments.patience.into_iter().for_each(patience::set);
     let led = arguments.range.lead();
     if let Some((seed, what)) = &led.broken {
+        let again = arguments.range.options.again();
         eprintln!("seed {seed}: {what}\n{} other lives broke no promise\nreplay: {again} --seed {seed}", led.lives);
         return ExitCode::FAILURE;
     }
@@ -59,27 +53,15 @@ fn report(range: &Range, led: &Led) -> ExitCode {
     led.sights.0.iter().for_each(|(what, count)| println!("{count:>10} {what}"));
     let missing = led.sights.missing();
     if range.count >= RANGE && range.options.steps >= STEPS && !missing.is_empty() {
-        eprintln!("{} lives never saw: {}", led.lives, missing.join(", "));
+        eprintln!("{} lives never saw: {}\nreplay: {}", led.lives, missing.join(", "), range.again());
         return ExitCode::FAILURE;
     }
     println!("{} lives, no promise broken", led.lives);
     ExitCode::SUCCESS
 }
 
-/// The command that leads a life of these options again, but for its seed.
-fn again(arguments: &Arguments) -> String {
-    let mut command = "cargo run --release -p millpond-sim --".to_owned();
-    if arguments.range.options.steps != STEPS {
-        command += &format!(" --steps {}", arguments.range.options.steps);
-    }
-    if let Some(canary) = &arguments.canary {
-        command += &format!(" --canary {canary}");
-    }
-    command
-}
-
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let (mut from, mut count, mut options, mut canary, mut patience) = (0, 1, Options::default(), None, None);
+    let (mut from, mut count, mut options, mut patience) = (0, 1, Options::default(), None);
     let mut threads = std::thread::available_parallelism().map_or(1, |processors| processors.get());
     while let Some(word) = words.next() {
         let mut number = || {
@@ -98,12 +80,11 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--canary" => {
                 let name = words.next().unwrap_or_default();
                 options.canary = Some(Canary::named(&name).ok_or_else(|| format!("there is no canary `{name}`"))?);
-                canary = Some(name);
             }
             _ => return Err(format!("`{word}` means nothing here")),
         }
     }
     // Lines of several lives would tell none.
     let threads = if count == 1 || options.trace { 1 } else { threads };
-    Ok(Arguments { range: Range { from, count, threads, options }, canary, patience })
+    Ok(Arguments { range: Range { from, count, threads, options }, patience })
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use millpond_types::{LeaderEpoch, Role, SessionId, Standing};
 
+use crate::sights::Sights;
 use crate::verdict::Violation;
 
 /// See the module.
@@ -19,18 +20,20 @@ pub struct Offices {
 }
 
 impl Offices {
-    /// A candidate was told what it is; true if it leads.
-    pub fn standing(&mut self, session: SessionId, standing: Standing) -> Result<bool, Violation> {
+    /// A candidate was told what it is.
+    pub fn standing(&mut self, session: SessionId, standing: Standing, sights: &mut Sights) -> Result<(), Violation> {
         let Standing { role, epoch, .. } = standing;
         if matches!(role, Role::Inaugurate | Role::Lead) {
-            self.leads(session, epoch)?;
+            self.leads(session, epoch, sights)?;
         }
-        Ok(role == Role::Lead)
+        sights.saw_many("offices led", u64::from(role == Role::Lead));
+        Ok(())
     }
 
     /// Messages came.
-    pub fn delivered(&mut self, session: SessionId, epoch: LeaderEpoch) -> Result<(), Violation> {
-        self.leads(session, epoch)?;
+    pub fn delivered(&mut self, session: SessionId, epoch: LeaderEpoch, sights: &mut Sights) -> Result<(), Violation> {
+        sights.saw("delivered by an office");
+        self.leads(session, epoch, sights)?;
         let before = std::mem::replace(&mut self.delivered, epoch);
         if epoch < before {
             return Err(Violation::offices(format!("a delivery of epoch {} comes after {}", epoch.0, before.0)));
@@ -38,8 +41,9 @@ impl Offices {
         Ok(())
     }
 
-    fn leads(&mut self, session: SessionId, epoch: LeaderEpoch) -> Result<(), Violation> {
+    fn leads(&mut self, session: SessionId, epoch: LeaderEpoch, sights: &mut Sights) -> Result<(), Violation> {
         let highest = self.leaders.last_key_value().map_or(LeaderEpoch(0), |(highest, _)| *highest);
+        sights.saw_many("epochs above an earlier one", u64::from(!self.leaders.is_empty() && epoch > highest));
         if epoch < highest && !self.leaders.contains_key(&epoch) {
             return Err(Violation::growth(format!("epoch {} is told of first behind {}", epoch.0, highest.0)));
         }

@@ -3,7 +3,6 @@
 //! Seeds are taken in their order, and no more are taken once a life has gone wrong; those that were begun are led to their
 //! end. So the one that is told is the lowest of the range, on any number of threads.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,15 +11,6 @@ use crate::{Life, Options, live};
 
 /// Lives after which a long range says that it goes on.
 const SIGN_OF_LIFE: u64 = 1000;
-
-thread_local! {
-    static LEADS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The seed whose life this thread leads, or led last: for a panic's last words.
-pub fn seed_at_hand() -> u64 {
-    LEADS.get()
-}
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +39,11 @@ pub struct Led {
 }
 
 impl Range {
+    /// The command that leads all of them again.
+    pub fn again(&self) -> String {
+        format!("{} --from {} --seeds {}", self.options.again(), self.from, self.count)
+    }
+
     /// Leads them all, or up to one that goes wrong.
     ///
     /// # Panics
@@ -72,7 +67,6 @@ impl Range {
             if seed >= end {
                 return;
             }
-            LEADS.set(seed);
             let life = self.live(seed);
             let mut led = led.lock().unwrap_or_else(PoisonError::into_inner);
             let broken = match life {

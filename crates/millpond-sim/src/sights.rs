@@ -73,6 +73,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
             "leases above an earlier life's",
             "leases above another group's",
             "leases above those before a restart",
+            "epochs above an earlier one",
         ],
     ),
     (

@@ -47,8 +47,7 @@ impl World {
                 }
                 Output::Delivery { session, epoch, leases, consumer } => {
                     if let Some(epoch) = epoch {
-                        self.sights.saw("delivered by an office");
-                        self.offices.delivered(session, epoch)?;
+                        self.offices.delivered(session, epoch, &mut self.sights)?;
                     }
                     if self.candidates.deliver(session, epoch, &leases) {
                         continue;
@@ -62,8 +61,7 @@ impl World {
                     }
                 }
                 Output::Standing { session, standing, .. } => {
-                    let is_led = self.offices.standing(session, standing)?;
-                    self.sights.saw_many("offices led", u64::from(is_led));
+                    self.offices.standing(session, standing, &mut self.sights)?;
                 }
                 Output::SessionExpired(_) => self.sights.saw("sessions expired"),
             }

@@ -1,11 +1,12 @@
-//! What docs/semantics.md names in the code is there: its tests first of all, so that no promise stands on a test that was
-//! renamed or removed.
+//! What the documents that name tests name in the code is there: the tests first of all, so that no promise stands on one that was
+//! renamed or removed, and no mended bug. And of mended bugs there are as many as is said.
 
 use std::collections::BTreeSet;
 
 use crate::workspace::Text;
 
-const DOCUMENT: &str = "docs/semantics.md";
+const PROMISES: &str = "docs/semantics.md";
+const PROOF: &str = "docs/testing.md";
 /// Where the scripts are that the document names by their files.
 const SCENARIOS: &str = "crates/millpond-core/tests/scenarios/";
 /// A word of so many parts is a test's, or else a figure's or a code's, which have fewer as a rule.
@@ -13,11 +14,22 @@ const PARTS_MIN: usize = 3;
 /// What figures begin with; the code names them without.
 const FIGURES: &str = "millpond_";
 
+/// What the line above the table of mended bugs begins with, and behind how many there are.
+const MENDED: &str = "Found by these, and mended: ";
+
 /// Complaints about scripts and names that are not there.
 pub fn check(texts: &[Text]) -> Vec<String> {
-    let document = || texts.iter().filter(|text| text.path == DOCUMENT);
-    let named = document().flat_map(|text| spans(&text.text));
     let (tests, strings) = (tests(texts), strings(texts));
+    let documents = texts.iter().filter(|text| [PROMISES, PROOF].contains(&&*text.path));
+    documents.flat_map(|document| check_one(document, texts, &tests, &strings)).collect()
+}
+
+fn check_one(
+    Text { path, text }: &Text,
+    texts: &[Text],
+    tests: &BTreeSet<&str>,
+    strings: &BTreeSet<&str>,
+) -> Vec<String> {
     let lost = |name: &&str| match name.strip_suffix(".txt") {
         Some(script) => {
             !texts.iter().any(|text| text.path.strip_prefix(SCENARIOS).is_some_and(|file| fits(file, script)))
@@ -27,11 +39,22 @@ pub fn check(texts: &[Text]) -> Vec<String> {
             is_name(name) && !tests.contains(name) && !is_told
         }
     };
-    let lost: BTreeSet<&str> = named.filter(lost).collect();
-    let lost = lost.into_iter().map(|name| format!("{DOCUMENT}: there is no test or figure `{name}` any more"));
-    let bare = document().flat_map(|text| bare(&text.text));
-    lost.chain(bare.map(|name| format!("{DOCUMENT}: the scenario `{name}` is not looked for: write {name}.txt")))
-        .collect()
+    let lost: BTreeSet<&str> = spans(text).filter(lost).collect();
+    let lost = lost.into_iter().map(|name| format!("{path}: there is no test or figure `{name}` any more"));
+    let bare = bare(text).into_iter();
+    let bare = bare.map(|name| format!("{path}: the scenario `{name}` is not looked for: write {name}.txt"));
+    let miscounted = miscounted(text).map(|(said, listed)| format!("{path}: {listed} bugs are listed, not {said}"));
+    lost.chain(bare).chain(miscounted).collect()
+}
+
+/// How many mended bugs a document says that it lists, and how many it does, where that is not the same.
+fn miscounted(text: &str) -> Option<(&str, usize)> {
+    let (_, behind) = text.split_once(MENDED)?;
+    let (said, table) = behind.split_once(' ')?;
+    let rows = table.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    // Two lines are the table's head.
+    let listed = rows.count().saturating_sub(2);
+    (said != listed.to_string()).then_some((said, listed))
 }
 
 /// The first of the scenarios that a sentence lists, where that is not named by its file: many are called like something else.
@@ -104,7 +127,7 @@ mod tests {
                         #[tokio::test]\nasync fn it_waits_too() {}\n";
             let code = text("crates/a/tests/b.rs", code);
             let script = text("crates/millpond-core/tests/scenarios/office_lost.txt", "");
-            check(&[text(DOCUMENT, document), code, script]).len()
+            check(&[text(PROMISES, document), code, script]).len()
         };
         assert_eq!(complaints("It holds (`what_was_there_stays`, `office_lost.txt`, `office*.txt`)."), 0);
         assert_eq!(complaints("`millpond_over_all` counts it, `some_word` is short, `in a_b_c d` is no name."), 0);
@@ -114,5 +137,16 @@ mod tests {
         assert_eq!(complaints("It holds (`office.txt`, `leases*.txt`)."), 2);
         assert_eq!(complaints("(Scenarios `office_lost.txt` and\n`over_all`.) The scenario\n`office_lost.txt`."), 0);
         assert_eq!(complaints("(Scenarios\n`office_lost` and `office_lost.txt`.)"), 1);
+    }
+    #[test]
+    fn bugs_that_were_mended_are_counted() {
+        let complaints = |said: &str| {
+            let text = format!(
+                "Found by these, and mended: {said} bugs:\n\n| what | test |\n|---|---|\n| a | b |\n| c | d |\n\nMore."
+            );
+            check(&[Text { path: PROOF.to_owned(), text }])
+        };
+        assert_eq!(complaints("2"), [""; 0]);
+        assert_eq!(complaints("3"), ["docs/testing.md: 2 bugs are listed, not 3"]);
     }
 }

@@ -215,6 +215,30 @@ fn very_many_that_are_due_at_once_come_into_memory_as_they_are_taken() {
     assert!(house.bytes < BYTES, "{} bytes", house.bytes);
 }
 
+/// Found by a simulated life, 730417: what is left of it waits for room in its line, and nobody takes what is there.
+#[test]
+fn a_topic_whose_deadline_has_passed_leaves_and_is_not_loaded_again() {
+    let mut house = House::new();
+    house.publish("jobs", (0..MANY).map(|_| HOUR));
+    house.write();
+    house.pass(2 * HOUR);
+    house.bare.core.set_room(0);
+    house.turn(None);
+    house.rest();
+    house.write();
+    let read = house.read;
+    for _ in 0..10 {
+        house.pass(HOUR);
+        house.turn(None);
+    }
+    assert_eq!(house.bare.core.resident_count(), 0, "time changes nothing of it any more");
+    assert!(
+        house.read - read <= 2 * 10,
+        "it was looked for what falls due in each hour, by both clocks: no topic was read"
+    );
+    assert_eq!(house.work(&FinishVerb::Ack), u64::from(MANY));
+}
+
 #[test]
 fn very_many_in_retry_leave_memory_though_delayed_ones_lie_between_them() {
     let mut house = House::new();

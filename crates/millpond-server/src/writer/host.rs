@@ -36,6 +36,9 @@ pub trait Host: Send + 'static {
     /// It was decided, or has to wait for topics. `outputs` are those of the turn so far.
     fn decided(&mut self, _decision: Decision, _outputs: &mut [Output]) {}
 
+    /// A request that a turn has taken is put off, for want of room.
+    fn puts_off(&mut self) {}
+
     /// A fact was appended, at this position of the journal.
     fn happened(&mut self, _fact: &Fact, _position: u64) {}
 

@@ -254,6 +254,7 @@ impl<H: Host> Writer<H> {
         *open = shut(*open, lane);
         asked.0.waits();
         self.put_off.push_back((lane, asked));
+        self.host.puts_off();
         Ok(())
     }
 

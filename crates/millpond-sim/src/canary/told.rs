@@ -49,7 +49,10 @@ impl Canary {
     /// What is told, and in which order. `late` is what has still to come.
     pub fn mixes(self, outputs: Vec<Output>, late: &mut Option<Output>) -> Vec<Output> {
         let mut mixed = Vec::new();
-        for output in outputs {
+        for mut output in outputs {
+            if let (Canary::GrowthEpochs, Output::Delivery { epoch: Some(epoch), .. }) = (self, &mut output) {
+                epoch.0 -= 1;
+            }
             match (&output, &*late) {
                 (Output::Delivery { epoch: Some(_), .. }, None) if self == Canary::Mixed => *late = Some(output),
                 (Output::Delivery { epoch: Some(next), .. }, Some(Output::Delivery { epoch: Some(epoch), .. }))

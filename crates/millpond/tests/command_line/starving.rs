@@ -83,7 +83,15 @@ fn a_broker_that_runs_out_of_memory_loses_nothing() {
 
 #[test]
 fn a_directory_that_is_removed_under_a_broker_stops_it() {
-    for replaced in [false, true] {
+    #[derive(Clone, Copy, PartialEq)]
+    enum How {
+        Removed,
+        /// Its files are there, and written to, where nobody will look for them.
+        MovedAway,
+        /// What is in its place looks like it.
+        Replaced,
+    }
+    for how in [How::Removed, How::MovedAway, How::Replaced] {
         let directory = fresh_directory();
         let place = directory.path().join("data");
         let mut broker = Running::of(serve(&place).stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -91,8 +99,12 @@ fn a_directory_that_is_removed_under_a_broker_stops_it() {
         // The reserve is made first, in peace.
         while !place.join("spare-1").exists() {}
         std::thread::sleep(Duration::from_secs(1));
-        std::fs::rename(&place, directory.path().join("elsewhere")).unwrap();
-        if replaced {
+        if how == How::Removed {
+            std::fs::remove_dir_all(&place).unwrap();
+        } else {
+            std::fs::rename(&place, directory.path().join("elsewhere")).unwrap();
+        }
+        if how == How::Replaced {
             std::fs::create_dir(&place).unwrap();
             std::fs::copy(directory.path().join("elsewhere/FORMAT"), place.join("FORMAT")).unwrap();
         }

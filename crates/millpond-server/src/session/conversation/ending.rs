@@ -11,6 +11,9 @@ pub(super) struct Ending {
     sessions: BTreeMap<u32, SessionId>,
     /// How many of these have the id.
     ids: BTreeMap<SessionId, u32>,
+    /// How many were looked at one after the other.
+    #[cfg(test)]
+    pub(super) looked_at: std::cell::Cell<usize>,
 }
 
 impl Ending {
@@ -33,6 +36,10 @@ impl Ending {
 
     /// The ids.
     pub(super) fn ids(&self) -> impl Iterator<Item = SessionId> {
-        self.ids.keys().copied()
+        let looked_at = |_: &SessionId| {
+            #[cfg(test)]
+            self.looked_at.update(|count| count + 1);
+        };
+        self.ids.keys().copied().inspect(looked_at)
     }
 }

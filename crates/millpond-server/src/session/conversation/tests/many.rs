@@ -10,8 +10,9 @@ fn answer(rig: &Rig, replies: Vec<(u32, Reply)>) {
     rig.conversation.outbox.put(replies.into_iter().map(|(index, reply)| Out::Reply { index, reply }));
 }
 
+/// Where each end looked at those of all others, a thread served nobody else for a tenth of a second and more.
 #[test]
-fn as_many_sessions_may_end_as_requests_may_be_open() {
+fn the_end_of_a_session_looks_at_no_other_where_very_many_have_ended() {
     let mut rig = Rig::new();
     let mut replies = Vec::new();
     for pair in 0..OPEN_MAX as u32 / 2 {
@@ -30,6 +31,7 @@ fn as_many_sessions_may_end_as_requests_may_be_open() {
     }
     let registry = &rig.broker.shared().registry;
     assert!((0..OPEN_MAX as u64).all(|id| !registry.has(SessionId(id))), "all are over");
+    assert_eq!(rig.conversation.ending.looked_at.get(), 0);
     rig.end();
 }
 
