@@ -69,7 +69,7 @@ fn a_stopped_leader_is_deposed_and_may_finish_what_it_has() {
 fn a_leader_that_stays_stopped_is_followed_at_the_end_of_its_handover() {
     let house = House::new(&["--term", "1s", "--handover", "1s"]);
     house.publish("slow a b");
-    let first = house.work("first");
+    let mut first = house.work("first");
     house.until_notes(1);
     let second = house.work("second");
     house.until("the second waits", |office| office["candidates"] == 1);
