@@ -290,7 +290,7 @@ impl Edge {
         self.connection.submit()?;
         let is_reading = self.connection.may_read();
         self.connection.note_reading(is_reading, now);
-        if is_reading && !self.received.is_empty() {
+        if (is_reading || self.connection.takes_frames()) && !self.received.is_empty() {
             let whole = self.received.capacity();
             self.connection.hear((&mut self.received, whole), Length::WHOLE.frames, now)?;
             self.connection.submit()?;

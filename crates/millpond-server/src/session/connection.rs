@@ -187,11 +187,12 @@ impl Connection {
     }
 
     /// Whether more is to be read. Publishes and looks alone never stop the reading, for acks come on the same socket; but what
-    /// connections hold together has a bound, and wrong receipts cost a while of it.
+    /// connections hold together has a bound, and wrong receipts cost a while of it. Whole frames that are left are taken in first,
+    /// also where the client has just caught up with its answers: it is for them that there may be no room for a read.
     pub(crate) fn may_read(&self) -> bool {
         let conversation = &self.conversation;
         let holds_too_much = self.held > 0 && self.shared.held.load(Ordering::Relaxed) > self.shared.held_max;
-        let is_full = !conversation.lanes[FINISHING].is_empty() || holds_too_much;
+        let is_full = self.has_frames || !conversation.lanes[FINISHING].is_empty() || holds_too_much;
         !is_full && !conversation.is_draining() && !conversation.is_behind() && self.toll.until().is_none()
     }
 

@@ -12,6 +12,23 @@ mod takeover;
 const PINGS: u32 = 20_000;
 
 #[test]
+fn nothing_is_read_while_whole_frames_are_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+    let shared = broker.shared().clone();
+    let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
+    let now = Instant::now();
+    let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared, now);
+    let mut input = BytesMut::from(&many_pings()[..]);
+    let whole = input.capacity();
+    assert!(connection.may_read());
+    connection.hear((&mut input, whole), 1, now).unwrap();
+    assert!(connection.takes_frames() && !connection.may_read(), "not even where it keeps up with its answers");
+    drop(connection);
+    broker.shutdown().unwrap();
+}
+
+#[test]
 fn who_does_not_read_what_is_answered_at_once_is_not_read_on() {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
