@@ -256,6 +256,14 @@ pub struct PublishRun {
     pub too_large: Vec<TooLarge>,
 }
 
+impl PublishRun {
+    /// Bytes of memory that it takes, with the messages.
+    pub fn held_bytes(&self) -> usize {
+        let marks = size_of_val(&self.dedup[..]) + size_of_val(&self.too_large[..]);
+        size_of_val(self) + self.topic.as_bytes().len() + self.block.len() + self.sizes.held_bytes() + marks
+    }
+}
+
 /// A message of a run whose body is larger than the edge takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLarge {

@@ -7,7 +7,7 @@ use millpond_types::TopicName;
 use millpond_types::limits::PUBLISH_PLACES_MAX;
 
 use super::{Gate, Parked};
-use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, Route, TopicRef};
+use crate::command::{Command, DeadMove, Forward, Look, Move, Publish, PublishRun, Route, TopicRef};
 use crate::state::State;
 use crate::state::topic::Topic;
 use crate::store::KeyBytes;
@@ -137,9 +137,5 @@ fn held(command: &Command) -> usize {
 }
 
 fn published(Publish { namespace, runs, .. }: &Publish) -> usize {
-    let runs = runs.iter().map(|run| {
-        let marks = size_of_val(&run.dedup[..]) + size_of_val(&run.too_large[..]);
-        size_of_val(run) + run.topic.as_bytes().len() + run.block.len() + run.sizes.held_bytes() + marks
-    });
-    namespace.as_bytes().len() + runs.sum::<usize>()
+    namespace.as_bytes().len() + runs.iter().map(PublishRun::held_bytes).sum::<usize>()
 }

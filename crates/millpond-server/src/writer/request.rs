@@ -215,14 +215,14 @@ impl Request {
 /// What a command holds beside itself, and what it makes.
 fn held(command: &Command) -> usize {
     match command {
-        Command::Publish(publish) => publish.runs.iter().map(published).sum(),
+        Command::Publish(publish) => publish.runs.iter().map(PublishRun::held_bytes).sum(),
         Command::Forward(forward) => {
-            let runs = forward.publish.runs.iter().map(published);
+            let runs = forward.publish.runs.iter().map(PublishRun::held_bytes);
             named(&forward.receipts) + runs.sum::<usize>()
         }
         Command::Route(route) => {
             // The copies share the message.
-            let copies = route.publish.runs.iter().map(|run| published(run) - run.block.len());
+            let copies = route.publish.runs.iter().map(|run| run.held_bytes() - run.block.len());
             copies.sum::<usize>() + route.message.block.len()
         }
         Command::Finish(finish) => match &finish.verb {
@@ -360,17 +360,6 @@ fn looked_up(command: &Command) -> LookedUp {
         | Command::Move(_)
         | Command::DeadMove(_) => LookedUp::default(),
     }
-}
-
-fn published(run: &PublishRun) -> usize {
-    // Where each message ends is a number of four bytes.
-    let sizes = run.count as usize * 4;
-    size_of_val(run)
-        + run.topic.as_bytes().len()
-        + run.block.len()
-        + sizes
-        + size_of_val(&run.dedup[..])
-        + size_of_val(&run.too_large[..])
 }
 
 fn ruled(rules: &Rules) -> usize {

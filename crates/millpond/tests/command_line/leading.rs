@@ -31,12 +31,7 @@ struct House {
 
 #[test]
 fn a_stopped_leader_is_deposed_and_may_finish_what_it_has() {
-    let house = House::new(&["--term", "1s", "--handover", "1m"]);
-    house.publish("slow 1 2 3");
-    let mut first = house.work("first");
-    house.until_notes(1);
-    let second = house.work("second");
-    house.until("the second waits", |office| office["candidates"] == 1);
+    let (house, mut first, second) = House::with_two("1m");
 
     let stopped = Instant::now();
     first.signal(Signal::STOP);
@@ -67,12 +62,7 @@ fn a_stopped_leader_is_deposed_and_may_finish_what_it_has() {
 /// One that is never heard of again, though its process and its connection are there.
 #[test]
 fn a_leader_that_stays_stopped_is_followed_at_the_end_of_its_handover() {
-    let house = House::new(&["--term", "1s", "--handover", "1s"]);
-    house.publish("slow a b");
-    let mut first = house.work("first");
-    house.until_notes(1);
-    let second = house.work("second");
-    house.until("the second waits", |office| office["candidates"] == 1);
+    let (house, mut first, second) = House::with_two("1s");
     let stopped = Instant::now();
     first.signal(Signal::STOP);
     house.open_the_gate();
@@ -167,6 +157,17 @@ impl House {
         broker.ok(&["namespace", "set", "default", "--retry", "head"]);
         broker.ok(&[&["group", "create", "default", "audit", "--exclusive"], office].concat());
         House { broker, notes: TempDir::new().unwrap() }
+    }
+
+    /// With a term of a second, and two workers: the first leads and has its first message, and the second waits.
+    fn with_two(handover: &str) -> (House, Running, Running) {
+        let house = House::new(&["--term", "1s", "--handover", handover]);
+        house.publish("slow 1 2 3");
+        let first = house.work("first");
+        house.until_notes(1);
+        let second = house.work("second");
+        house.until("the second waits", |office| office["candidates"] == 1);
+        (house, first, second)
     }
 
     /// The broker is killed, and another one started in its place.

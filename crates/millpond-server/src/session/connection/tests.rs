@@ -10,15 +10,22 @@ mod silence;
 mod takeover;
 
 const PINGS: u32 = 20_000;
+/// Connections that a broker of these tests has at most.
+const CLIENTS: usize = 2;
+
+/// A client that connects.
+fn connect(broker: &Broker, now: Instant) -> Connection {
+    let shared = broker.shared().clone();
+    let (known, goodbye) = (shared.registry.connect(CLIENTS).unwrap(), shared.writer.place(FINISHING).unwrap());
+    Connection::new(known, (shared.writer.source(), goodbye), shared, now)
+}
 
 #[test]
 fn nothing_is_read_while_whole_frames_are_left() {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
-    let shared = broker.shared().clone();
-    let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
     let now = Instant::now();
-    let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared, now);
+    let mut connection = connect(&broker, now);
     let mut input = BytesMut::from(&many_pings()[..]);
     let whole = input.capacity();
     assert!(connection.may_read());
@@ -32,10 +39,8 @@ fn nothing_is_read_while_whole_frames_are_left() {
 fn who_does_not_read_what_is_answered_at_once_is_not_read_on() {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
-    let shared = broker.shared().clone();
-    let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
-    let (now, all) = (Instant::now(), shared.sending.free());
-    let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared, now);
+    let (now, all) = (Instant::now(), broker.shared().sending.free());
+    let mut connection = connect(&broker, now);
     let mut input = BytesMut::from(&many_pings()[..]);
     let whole = input.capacity();
     let room = connection.shared.sending.try_take(usize::MAX).expect("nobody else has any");

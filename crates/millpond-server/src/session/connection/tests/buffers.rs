@@ -12,9 +12,8 @@ fn what_waits_is_copied_where_it_is_a_small_part_of_its_buffer() {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
     let shared = broker.shared().clone();
-    let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
     let now = Instant::now();
-    let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared.clone(), now);
+    let mut connection = connect(&broker, now);
     let mut bytes = Vec::new();
     encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 5, &mut bytes);
     let sizes = [100, 100_000, 100];

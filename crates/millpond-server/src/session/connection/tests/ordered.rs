@@ -23,9 +23,8 @@ fn wait_until_the_client_reads(asked: Vec<Asked>, waiting: [usize; 3]) {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
     let shared = broker.shared().clone();
-    let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
     let now = Instant::now();
-    let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared.clone(), now);
+    let mut connection = connect(&broker, now);
     let mut bytes = Vec::new();
     encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 5, &mut bytes);
     asked.iter().for_each(|request| encode_request(request, 5, &mut bytes));

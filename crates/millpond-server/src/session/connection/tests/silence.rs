@@ -20,10 +20,8 @@ impl Rig {
     fn new() -> Rig {
         let directory = tempfile::tempdir().unwrap();
         let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
-        let shared = broker.shared().clone();
-        let (known, goodbye) = (shared.registry.connect(1).unwrap(), shared.writer.place(FINISHING).unwrap());
         let begin = Instant::now();
-        let connection = Connection::new(known, (shared.writer.source(), goodbye), shared, begin);
+        let connection = connect(&broker, begin);
         Rig { broker, connection, begin, _directory: directory }
     }
 

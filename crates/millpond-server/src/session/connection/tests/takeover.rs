@@ -24,9 +24,7 @@ impl Rig {
     }
 
     fn connect(&self) -> Connection {
-        let shared = self.broker.shared().clone();
-        let (known, goodbye) = (shared.registry.connect(2).unwrap(), shared.writer.place(FINISHING).unwrap());
-        let mut connection = Connection::new(known, (shared.writer.source(), goodbye), shared, Instant::now());
+        let mut connection = connect(&self.broker, Instant::now());
         hear(&mut connection, Asked::Hello { version: VERSION, client: String::new() });
         connection
     }
