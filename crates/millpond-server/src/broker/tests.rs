@@ -6,8 +6,8 @@ use millpond_core::output::Reply;
 use millpond_storage::Disk;
 use millpond_storage::twin::{Fault, SECTOR, TwinDisk};
 use millpond_types::{
-    Code, Filter, FinishOutcome, GroupName, MessageState, Millis, NamespaceName, PublishOutcome, RequestId, SessionId,
-    TopicName,
+    Code, DeadView, Filter, FinishOutcome, GroupName, MessageState, Millis, NamespaceName, Policy, PublishOutcome,
+    RequestId, Rules, SessionId, TopicName,
 };
 
 use super::*;
@@ -286,6 +286,20 @@ fn a_broker_that_starts_on_a_disk_without_room_for_a_reserve_refuses_publishes()
     broker.shutdown().unwrap();
 }
 
+/// The dead letters, as soon as there are any.
+fn dead(broker: &Broker) -> Vec<DeadView> {
+    let listing =
+        Listing { namespace: default_namespace(), prefix: Default::default(), after: Default::default(), limit: 10 };
+    loop {
+        let list = Command::DeadList { listing: listing.clone(), group: GroupName::default() };
+        match broker.call(list).wait().unwrap() {
+            Answer::Dead(rows, _) if rows.is_empty() => thread::yield_now(),
+            Answer::Dead(rows, _) => return rows,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_damaged_message_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
     let disk = TwinDisk::new(SECTOR);
@@ -306,16 +320,7 @@ fn a_damaged_message_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
     let leases = broker.receive(Receive::all(default_namespace(), 10)).wait().unwrap();
     let found: Vec<&[u8]> = leases.iter().flat_map(Leased::bodies).collect();
     assert_eq!(found, [b"first-body".as_slice(), b"third-body"]);
-    let listing =
-        Listing { namespace: default_namespace(), prefix: Default::default(), after: Default::default(), limit: 10 };
-    let dead = loop {
-        let list = Command::DeadList { listing: listing.clone(), group: GroupName::default() };
-        match broker.call(list).wait().unwrap() {
-            Answer::Dead(rows, _) if rows.is_empty() => thread::yield_now(),
-            Answer::Dead(rows, _) => break rows,
-            other => panic!("{other:?}"),
-        }
-    };
+    let dead = dead(&broker);
     assert_eq!(dead[0].message.state, MessageState::Dead);
     assert_eq!(dead[0].reason, "damaged");
     assert!(dead[0].message.block.is_empty(), "a damaged body is never handed on");
@@ -333,11 +338,21 @@ fn a_message_that_the_disk_does_not_give_has_failed_and_comes_again() {
     broker.shutdown().unwrap();
     // What was published before a start is read from its file.
     let broker = open(&disk, &options());
-    disk.plan_read(0);
     let receive = || broker.receive(Receive::all(default_namespace(), 1).wait(Millis::minutes(1))).wait().unwrap();
+    disk.plan_read(0);
     assert!(receive().is_empty(), "it is not delivered");
     let leases = receive();
     assert_eq!((leases[0].body(), leases[0].run.deliveries, leases[0].run.failures), (&b"body"[..], 2, 1));
+    let receipts = vec![ReceiptRun { first: leases[0].receipt, count: 1 }];
+    let verb = FinishVerb::Release { delay: Millis::ZERO };
+    broker.call(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None })).wait().unwrap();
+    // It may fail no more.
+    let (policy, rules) = (Policy { max_failures: 1, ..Policy::default() }, Rules::default());
+    let set = Command::NamespaceSet { name: default_namespace(), policy, rules, based_on: None };
+    broker.call(set).wait().unwrap();
+    disk.plan_read(0);
+    assert!(receive().is_empty());
+    assert_eq!(dead(&broker)[0].reason, "unreadable: the disk could not be read");
     broker.shutdown().unwrap();
 }
 
