@@ -352,7 +352,7 @@ fn a_message_that_the_disk_does_not_give_has_failed_and_comes_again() {
     broker.call(set).wait().unwrap();
     disk.plan_read(0);
     assert!(receive().is_empty());
-    assert_eq!(dead(&broker)[0].reason, "unreadable: the disk could not be read");
+    assert_eq!(dead(&broker)[0].detail, "unreadable: the disk could not be read");
     broker.shutdown().unwrap();
 }
 
