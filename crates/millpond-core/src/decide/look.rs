@@ -70,9 +70,8 @@ impl Core {
         let found = self.find_all(topic, which)?;
         let (slot, id, place) = found[0];
         // What is due at once goes as what is ready goes, for as long as time has not come to it.
-        if let Some(expires) =
-            self.state.view(slot, id, place).row.expires.filter(|at| *at <= due && delay > Millis::ZERO)
-        {
+        let expires = self.state.piece(slot, id, place).run().expiry();
+        if let Some(expires) = expires.filter(|at| *at <= due && delay > Millis::ZERO) {
             let left = expires.since(self.state.now.wall).0;
             let detail = format!(
                 "the TTL of message {id} ends in {left} ms, before that delay does, so nobody would be given it: ask for a shorter one"
@@ -135,7 +134,7 @@ impl Core {
     }
 
     fn check_not_leased(&self, slot: TopicSlot, id: MessageId, place: Place) -> Result<(), Refusal> {
-        match self.state.view(slot, id, place).row.state {
+        match self.state.piece(slot, id, place).state(self.state.now) {
             MessageState::Leased => {
                 let detail = format!("message {id} is leased to a consumer right now; try again when it is back");
                 Err((Code::MessageLeased, detail))
@@ -239,6 +238,19 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// What they are in.
+    fn state(self, now: Now) -> MessageState {
+        match self {
+            Piece::Line(_) => MessageState::Waiting,
+            Piece::Aside(aside) => match aside.state {
+                AsideWhy::Ready { .. } => MessageState::Waiting,
+                AsideWhy::Delayed { due, .. } => MessageState::Delayed { due },
+                AsideWhy::Retrying { due, .. } => MessageState::Retrying { due: now.wall + due.since(now.run) },
+                AsideWhy::Leased(_) => MessageState::Leased,
+            },
+        }
+    }
+
     /// One of its messages.
     fn alone(self, sequence: Sequence) -> RunPage {
         let mut run = self.run().clone();
@@ -295,7 +307,7 @@ impl State {
     pub(super) fn unfinished_state(&self, id: MessageId) -> Option<MessageState> {
         let state = |(slot, place)| match self.is_stored(slot, id) {
             true => MessageState::Waiting,
-            false => self.view(slot, id, place).row.state,
+            false => self.piece(slot, id, place).state(self.now),
         };
         self.places(id).map(state).min_by_key(|state| matches!(state, MessageState::Leased))
     }
@@ -341,18 +353,11 @@ impl State {
 }
 
 fn row(id: MessageId, piece: Piece<'_>, now: Now) -> Found<MessageView> {
-    let (state, deliveries, failures) = match piece {
-        Piece::Line(_) => (MessageState::Waiting, 0, 0),
-        Piece::Aside(aside) => {
-            let state = match aside.state {
-                AsideWhy::Ready { .. } => MessageState::Waiting,
-                AsideWhy::Delayed { due, .. } => MessageState::Delayed { due },
-                AsideWhy::Retrying { due, .. } => MessageState::Retrying { due: now.wall + due.since(now.run) },
-                AsideWhy::Leased(_) => MessageState::Leased,
-            };
-            (state, aside.deliveries, aside.failures)
-        }
+    let (deliveries, failures) = match piece {
+        Piece::Line(_) => (0, 0),
+        Piece::Aside(aside) => (aside.deliveries, aside.failures),
     };
+    let state = piece.state(now);
     let one = piece.alone(id.sequence);
     let (published, expires) = (one.published, one.expiry());
     let (extent, block) = (one.extent(), Bytes::new());
