@@ -18,8 +18,8 @@ const HEAD_LEAST: u16 = 4;
 /// So many times shorter a line becomes at once, and so many times longer.
 const SHORTER: u16 = 4;
 const LONGER: u16 = 2;
-/// Units in a piece of messages that rest, at most.
-const RESTING_PIECE_MAX: usize = 256;
+/// Messages that rest, at least, in units: with fewer their pieces are hardly more than one message each.
+const RESTING_MIN: u16 = 128;
 
 /// How much of a level stays in memory, in [units](crate::page::RunPage::units): a run is one, and more the more sizes and dedup ids
 /// of messages it has. So they bound bytes, whatever is published. No run is cut for them, and where one is asked for it stays
@@ -43,7 +43,7 @@ impl LevelBounds {
     /// A piece is 32 KiB in memory; on disk it is a page or less, and where messages have dedup ids nearly as much as in memory.
     /// Both ends are long enough that a line which a consumer keeps up with never goes to the store, and that a read is over
     /// before the head is.
-    pub const ENDS: LevelBounds = LevelBounds { head: 256, tail: 512, piece: 512, resting: 1024, out_of_line: 4096 };
+    pub const ENDS: LevelBounds = LevelBounds { head: 256, tail: 512, piece: 512, resting: 256, out_of_line: 4096 };
     /// All of it stays, of a level of a test.
     pub const WHOLE: LevelBounds =
         LevelBounds { head: u16::MAX, tail: u16::MAX, piece: 512, resting: u16::MAX, out_of_line: u16::MAX };
@@ -59,14 +59,14 @@ impl LevelBounds {
             head: whole as u16,
             tail: of(tail, whole),
             piece: of(piece, whole),
-            resting: of(resting, whole),
+            resting: of(resting, whole).max(RESTING_MIN),
             out_of_line: of(out_of_line, whole),
         }
     }
 
     /// Messages that rest come back together because of one of them, so their pieces are shorter.
     pub(crate) fn resting_piece(self) -> usize {
-        usize::from(self.resting / 4).clamp(1, RESTING_PIECE_MAX)
+        usize::from(self.resting / 4).max(1)
     }
 
     /// How many units of a line may stay: its ends, and a piece that is not full yet.
