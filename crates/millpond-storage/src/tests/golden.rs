@@ -1,7 +1,7 @@
-//! A small directory of the present format, and of each that is released, kept in the repository: what is read of it stays the same.
+//! A small directory of each version of the format, kept in the repository as it was written: what is read of it stays the same.
 //!
-//! `GOLDEN=make cargo test -p millpond-storage golden` makes that of the present format anew. While no format was released, a
-//! change may do so; after that it makes another one beside it, and this one stays.
+//! Whoever changes what is written so that these are not read any more raises [`FORMAT_VERSION`], keeps a directory of the new
+//! version beside them, and reads both. `GOLDEN=make cargo test -p millpond-storage golden` makes one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,36 @@ use super::calls::{self, turn};
 use super::restart::{open_at, stop};
 use super::workload::checkpoint;
 use crate::disk::Disk;
+use crate::format::FORMAT_VERSION;
 use crate::journal::segment::SegmentHeader;
 use crate::{Opened, RealDisk, Verdict, inspect};
 
 /// The topics on both sides of the checkpoint, with two messages each.
 const TOPICS: usize = 12;
+
+/// What is kept, and the checksum of all of it.
+const KEPT: [(&str, u32); 2] = [("format-1", 0x1d25_1343), ("format-1-all", 0x3a33_b16a)];
+
+#[test]
+fn what_is_kept_of_each_version_of_the_format_is_as_it_was_written() {
+    assert_eq!(FORMAT_VERSION, 1, "a new version has a directory of its own among these");
+    let kept = golden().parent().unwrap().to_owned();
+    let found = KEPT.map(|(name, _)| (name, checksum(&kept.join(name), 0)));
+    assert_eq!(found, KEPT, "what is read has to change, and not what was written");
+}
+
+/// Of the names and contents of all files, in order.
+fn checksum(directory: &Path, before: u32) -> u32 {
+    let mut entries: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap()).collect();
+    entries.sort_by_key(|entry| entry.file_name());
+    entries.into_iter().fold(before, |sum, entry| {
+        let sum = crc32c::crc32c_append(sum, entry.file_name().as_encoded_bytes());
+        match entry.file_type().unwrap().is_dir() {
+            true => checksum(&entry.path(), sum),
+            false => crc32c::crc32c_append(sum, &fs::read(entry.path()).unwrap()),
+        }
+    })
+}
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/format-1")
