@@ -14,14 +14,17 @@ use millpond_types::{Millis, NamespaceName, Priority, TopicName};
 use super::order::Order;
 use super::slots::STAMP;
 
-/// The most tenants that a name has digits for.
+/// The most tenants that a name has digits for, where it is not each topic's own.
 pub const TENANTS_MAX: u32 = 99_999;
 /// The most topics that a name has digits for.
 pub const TOPICS_MAX: u32 = 999_999_999;
-/// Bytes of a topic's name: a letter, the tenant's digits, a slash, the topic's digits.
+/// Bytes of a topic's name: a letter, the tenant's digits, a slash, the topic's digits. Where each topic is a tenant of its own, a
+/// dash is in place of the slash.
 const NAME: usize = 16;
 /// Where the tenant's digits stand in a name.
 const TENANT: std::ops::Range<usize> = 1..6;
+/// Where the slash stands.
+const SLASH: usize = TENANT.end;
 /// Where the topic's digits stand in a name.
 const TOPIC: std::ops::Range<usize> = 7..NAME;
 /// Bytes of a dedup id: the digits of the message's number.
@@ -34,7 +37,8 @@ pub struct Spread {
     pub namespace: NamespaceName,
     /// Topics that messages are spread over.
     pub topics: u32,
-    /// Tenants that topics are spread over, each with as many that are next to one another.
+    /// Tenants that topics are spread over, each with as many that are next to one another: [`TENANTS_MAX`] at most, or as many as
+    /// topics.
     pub tenants: u32,
     /// Which topic comes next.
     pub order: Order,
@@ -54,8 +58,8 @@ pub struct Spread {
 pub struct Frame {
     bytes: Vec<u8>,
     topics: u32,
-    /// Topics of a tenant.
-    each: u32,
+    /// Topics of a tenant; `None` if each is one.
+    each: Option<u32>,
     order: Order,
     /// Messages in a run.
     run: usize,
@@ -100,7 +104,7 @@ impl Spread {
         let body_at = length - (self.run - 1) * stride - self.size;
         assert!(run[body_at..].starts_with(&vec![b'x'; self.size]), "a block stands at its run's end");
         let Spread { topics, order, run, dedup, .. } = *self;
-        let each = topics.div_ceil(self.tenants);
+        let each = (self.tenants == 1 || self.tenants < topics).then(|| topics.div_ceil(self.tenants));
         Frame { bytes: shorter, topics, each, order, run, length, runs_at, name_at, body_at, dedup, stride }
     }
 
@@ -132,7 +136,10 @@ impl Frame {
         for run in self.bytes[self.runs_at..].chunks_exact_mut(self.length) {
             let topic = self.order.topic(number / self.run as u64, self.topics);
             let name = &mut run[self.name_at..][..NAME];
-            write_digits(u64::from(topic / self.each), &mut name[TENANT]);
+            match self.each {
+                Some(each) => write_digits(u64::from(topic / each), &mut name[TENANT]),
+                None => name[SLASH] = b'-',
+            }
             write_digits(u64::from(topic), &mut name[TOPIC]);
             for i in 0..self.run {
                 let body_at = self.body_at + i * self.stride;
@@ -154,7 +161,6 @@ impl Frame {
     }
 }
 
-/// The name of a topic of tenant 0.
 /// The name of a topic of the first tenant.
 pub fn topic_name(topic: u32) -> [u8; NAME] {
     let mut name = *b"t00000/000000000";
@@ -222,6 +228,12 @@ mod tests {
         let (name, messages) = sent(&random, 12_343).remove(1);
         let topic = Order::Random.topic(12_344, 12_345);
         assert_eq!((name, messages[0].0), (format!("t{:05}/{topic:09}", topic / 124), 12_344));
+    }
+
+    #[test]
+    fn a_topic_that_is_a_tenant_has_a_name_without_a_slash() {
+        let spread = Spread { topics: 1_000_000, tenants: 1_000_000, ..spread() };
+        assert_eq!(sent(&spread, 123_456)[0].0, "t00000-000123456");
     }
 
     #[test]

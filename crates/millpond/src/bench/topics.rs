@@ -26,9 +26,9 @@ pub struct Topics {
     /// The order in which topics are published to
     #[arg(long, value_enum, value_name = "ORDER", default_value = "sequential")]
     order: Order,
-    /// Tenants that the topics are spread over, each with as many that are next to one another by name
-    #[arg(long, value_name = "N", default_value = "1000")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANTS_MAX)))]
+    /// Tenants that the topics are spread over, each with as many that are next to one another by name, or N for one for
+    /// each topic
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = tenants)]
     tenants: u32,
     /// Numbers of ready topics at which the cost of a dispatch is compared, each with as many messages as the whole
     /// run, 10,000,000 at most; N, or more than there are, is all topics
@@ -36,6 +36,14 @@ pub struct Topics {
     ready: Vec<u32>,
     #[command(flatten)]
     hold: HoldArgs,
+}
+
+fn tenants(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        _ if text == "N" => Ok(u32::MAX),
+        Ok(tenants @ 1..=TENANTS_MAX) => Ok(tenants),
+        _ => Err(format!("a number of tenants up to {TENANTS_MAX}, or N for one for each topic")),
+    }
 }
 
 fn ready(text: &str) -> Result<u32, String> {
