@@ -10,11 +10,11 @@ use crate::dispatch::turns::TENANTS_MAX;
 use crate::state::topics::Edge;
 use crate::store::Name;
 
-/// Stretches kept per group and priority, those that were of use last: some four megabytes. Of all together there may be room
+/// Stretches kept per group and priority, those that were of use last: some eight megabytes. Of all together there may be room
 /// for fewer ([`super::remembered`]). Dispatch goes on in one place
 /// for each tenant with more than it can be given in a turn, and has to know what lies between it and the tenant before;
 /// where there are more of them, each turn costs a read.
-const STRETCHES_MAX: usize = 4 * TENANTS_MAX;
+const STRETCHES_MAX: usize = TENANTS_MAX;
 /// Of them, one in so many is forgotten at a time.
 pub(super) const FORGET_SHARE: usize = 8;
 /// What a buffer takes beside its bytes.

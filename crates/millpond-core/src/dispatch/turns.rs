@@ -16,10 +16,10 @@ use crate::state::hash::FixedState;
 use crate::state::warm::TOGETHER;
 use crate::state::{State, TopicSlot};
 
-/// Tenants with several topics to serve of which it is known where they go on, per scope and priority: about a megabyte,
+/// Tenants with several topics to serve of which it is known where they go on, per scope and priority: about eight megabytes,
 /// unless names are very long. A tenant that is forgotten among more of them begins with its first topic again. Of all scopes
 /// together there may be room for fewer ([`super::remembered`]).
-pub(crate) const TENANTS_MAX: usize = 4096;
+pub(crate) const TENANTS_MAX: usize = 32_768;
 /// Uses kept beside those that are the last ones of their tenants: so few places are not tidied up again and again.
 const USES_BESIDE: usize = 8;
 /// Among fewer places no notice is taken of the loss of one: what is read ahead for them is little, and most are used.
