@@ -1,9 +1,10 @@
 //! The two threads behind the journal: whoever rings, wakes or closes is heard.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_storage::tree::MemoryTree;
+use millpond_storage::tree::{MemoryTree, TreeError};
 
 use crate::bell::Bell;
 use crate::compactor::Compactor;
@@ -62,6 +63,29 @@ pub fn a_compactor_takes_a_step_for_what_was_committed() {
         compactor.wake();
         if commit % 2 == 0 {
             seen.wait_for(commit);
+        }
+    }
+    seen.wait_for(EACH);
+    drop(compactor);
+}
+
+/// A step that had no space is taken again once there is some, whenever that is found: before it has failed, or long after.
+pub fn a_compactor_tries_again_where_space_is_found() {
+    let (space, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(Done::default()));
+    let compactor = {
+        let (space, seen) = (space.clone(), seen.clone());
+        let step = move || {
+            let found = space.load(Ordering::SeqCst);
+            seen.at_least(found);
+            if found < EACH { Err(TreeError::Full(ErrorKind::StorageFull.into())) } else { Ok(false) }
+        };
+        Compactor::start(Arc::new(MemoryTree::default()), step).expect("a thread is started")
+    };
+    for found in 1..=EACH {
+        space.fetch_add(1, Ordering::SeqCst);
+        compactor.found_space();
+        if found % 2 == 0 {
+            seen.wait_for(found);
         }
     }
     seen.wait_for(EACH);

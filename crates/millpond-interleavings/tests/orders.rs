@@ -30,6 +30,7 @@ in_many_orders! {
     sessions::turns_are_handed_on
     housekeeping::a_ring_is_heard
     housekeeping::a_compactor_takes_a_step_for_what_was_committed
+    housekeeping::a_compactor_tries_again_where_space_is_found
     segments::what_is_found_in_memory_is_what_was_written
     segments::a_spare_is_taken_once_and_the_reserve_is_left
     takeover::a_session_speaks_through_one_connection

@@ -200,9 +200,16 @@ impl Housekeeper {
         shared.disk.sync_dir()?;
         shared.spares.add(name);
         if shared.spares.count() >= SPARES {
-            shared.spares.disk_full.store(false, Ordering::Release);
+            self.found_space();
         }
         Ok(())
+    }
+
+    /// All spares are there: the disk is full no longer, if it was, and what waits for space is tried again.
+    fn found_space(&self) {
+        if self.shared.spares.disk_full.swap(false, Ordering::AcqRel) {
+            self.compactor.iter().for_each(Compactor::found_space);
+        }
     }
 
     /// Sees to it that there is a reserve before anything is decided, or that it is known that there is none. A message that was
@@ -220,7 +227,7 @@ impl Housekeeper {
         let shared = &self.shared;
         let (count, full) = (shared.spares.count(), shared.spares.disk_full.load(Ordering::Acquire));
         if count >= SPARES {
-            shared.spares.disk_full.store(false, Ordering::Release);
+            self.found_space();
             return Ok(false);
         }
         if count >= RESERVE && !full && !shared.is_half_full() {

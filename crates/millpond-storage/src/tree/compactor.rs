@@ -11,7 +11,8 @@ use crate::sync::{Condvar, Mutex, PoisonError, lock};
 /// The longest sleep between two steps: that long after the last commit tombstones are looked at.
 const IDLE: Duration = Duration::from_secs(1);
 /// Sleep after a failed step, twice as long after each further one, up to the longest. What fails for want of space or for
-/// damage fails again, and each try costs something: the space, for as long as it takes, if nothing else.
+/// damage fails again, and each try costs something: the space, for as long as it takes, if nothing else. Where it was for want
+/// of space, the sleep is over when there is known to be some.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 const AFTER_FAILURES: Duration = Duration::from_secs(5 * 60);
 
@@ -32,6 +33,8 @@ struct Shared {
 struct State {
     closing: bool,
     woken: bool,
+    /// There is space again, as somebody has found since the last sleep.
+    has_space: bool,
     /// How many steps in a row have failed.
     failing: u32,
     failure: Option<TreeError>,
@@ -72,6 +75,12 @@ impl Compactor {
         self.shared.changed.notify_one();
     }
 
+    /// There is space on the disk again.
+    pub fn found_space(&self) {
+        lock(&self.shared.state).has_space = true;
+        self.shared.changed.notify_one();
+    }
+
     /// The last failure that was not told yet, where the step before did not fail as well. Nothing is lost by one; but the
     /// tree grows until it is mended.
     pub fn take_failure(&self) -> Option<TreeError> {
@@ -94,6 +103,7 @@ impl Shared {
     fn run(&self, step: impl Fn() -> Result<bool, TreeError>) {
         while !lock(&self.state).closing {
             let done = step();
+            let wants_space = matches!(done, Err(TreeError::Full(_)));
             let did_any = done.as_ref().ok().copied();
             lock(&self.state).ended(done.err());
             match did_any {
@@ -101,7 +111,7 @@ impl Shared {
                 Some(false) => self.sleep(IDLE, |state| state.woken || state.closing),
                 None => {
                     let pause = lock(&self.state).pause();
-                    self.sleep(pause, |state| state.closing);
+                    self.sleep(pause, |state| wants_space && state.has_space || state.closing);
                 }
             }
         }
@@ -110,7 +120,8 @@ impl Shared {
     fn sleep(&self, time: Duration, is_over: impl Fn(&State) -> bool) {
         let state = lock(&self.state);
         let waited = self.changed.wait_timeout_while(state, time, |state| !is_over(state));
-        waited.unwrap_or_else(PoisonError::into_inner).0.woken = false;
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        (state.woken, state.has_space) = (false, false);
     }
 }
 
