@@ -1,6 +1,7 @@
 //! What a drain visits in the tree: entries that are gone stay as tombstones until they are merged away, and a range that is
 //! consumed from the front must not be read across them again and again.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,10 +28,24 @@ const CHECKPOINT_ENTRIES: usize = 400_000;
 const ROOM: usize = 16 * 1024 * 1024;
 const FILTER_BYTES: usize = 32 * 1024 * 1024;
 
-/// A tree that counts what its reads pass, tombstones included.
-struct Counting {
+/// A tree that counts what its reads pass, tombstones included, and what its commits change.
+pub(super) struct Counting {
     tree: LsmTree,
     visited: AtomicU64,
+    put: AtomicU64,
+    removed: AtomicU64,
+}
+
+impl Counting {
+    pub(super) fn open(directory: &Path) -> Arc<Counting> {
+        let tree = LsmTree::open(directory, TreeOptions::default()).unwrap();
+        Arc::new(Counting { tree, visited: AtomicU64::new(0), put: AtomicU64::new(0), removed: AtomicU64::new(0) })
+    }
+
+    /// Entries that were put, and removed, since the last time.
+    pub(super) fn take_changes(&self) -> (u64, u64) {
+        (self.put.swap(0, Ordering::Relaxed), self.removed.swap(0, Ordering::Relaxed))
+    }
 }
 
 impl Tree for Counting {
@@ -58,7 +73,11 @@ impl Tree for Counting {
         head: &CommitHead,
         changes: &mut dyn Iterator<Item = EntryChange<'a>>,
     ) -> Result<(), TreeError> {
-        self.tree.commit(head, changes)
+        let mut changes = changes.inspect(|(_, value)| {
+            let count = if value.is_some() { &self.put } else { &self.removed };
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        self.tree.commit(head, &mut changes)
     }
 
     fn compact_step(&self) -> Result<bool, TreeError> {
@@ -107,14 +126,14 @@ impl FactLog for Positions {
 }
 
 /// A core over a tree on a real disk, without the journal.
-struct Bare {
-    core: Core,
+pub(super) struct Bare {
+    pub(super) core: Core,
     log: Positions,
     store: LayeredStore,
 }
 
 impl Bare {
-    fn over(tree: Arc<dyn Tree>) -> Bare {
+    pub(super) fn over(tree: Arc<dyn Tree>) -> Bare {
         let (store, mut log) = (LayeredStore::new(tree, FILTER_BYTES), Positions::default());
         let mut core = Core::create([1, 2], Box::new(store.clone()), &mut log);
         core.set_room(ROOM);
@@ -123,7 +142,7 @@ impl Bare {
     }
 
     /// A turn with one command, and the checkpoint that is due behind it.
-    fn turn(&mut self, command: Command) -> Vec<Output> {
+    pub(super) fn turn(&mut self, command: Command) -> Vec<Output> {
         let Bare { core, log, store } = self;
         let before = core.now();
         core.set_time(Now { run: RunTime(before.run.0 + 1), wall: WallTime(before.wall.0 + 1) });
@@ -134,21 +153,37 @@ impl Bare {
             core.dispatch(log);
         }
         while core.make_room() {}
+        let outputs = core.outputs().drain(..).collect();
         if store.young().changes >= CHECKPOINT_ENTRIES {
-            core.freeze();
-            while !core.capture(CHECKPOINT_ENTRIES) {}
-            let head = CommitHead { position: log.0, ..CommitHead::default() };
-            store.commit(store.sealed().unwrap(), &head).unwrap();
+            self.checkpoint();
         }
-        core.outputs().drain(..).collect()
+        outputs
+    }
+
+    /// Finishes so many messages, or what there is; how many.
+    pub(super) fn receive_and_ack(&mut self, most: u32) -> u32 {
+        let Some(Output::Reply { reply: Reply::Received(runs), .. }) = self.turn(calls::receive(most)).pop() else {
+            panic!("a receive is answered with what is there")
+        };
+        let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+        self.turn(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None }));
+        runs.iter().map(|run| run.count).sum()
+    }
+
+    /// Writes all that has changed since the last one.
+    pub(super) fn checkpoint(&mut self) {
+        let Bare { core, log, store } = self;
+        core.freeze();
+        while !core.capture(CHECKPOINT_ENTRIES) {}
+        let head = CommitHead { position: log.0, ..CommitHead::default() };
+        store.commit(store.sealed().unwrap(), &head).unwrap();
     }
 }
 
 #[test]
 fn a_drain_of_ten_million_entries_visits_at_most_two_keys_for_each() {
     let directory = tempfile::tempdir().unwrap();
-    let tree = LsmTree::open(directory.path(), TreeOptions::default()).unwrap();
-    let tree = Arc::new(Counting { tree, visited: AtomicU64::new(0) });
+    let tree = Counting::open(directory.path());
     let mut bare = Bare::over(tree.clone());
     let compactor = bare.store.keep().unwrap();
     for first in (0..ENTRIES).step_by(BATCH as usize) {
@@ -159,12 +194,7 @@ fn a_drain_of_ten_million_entries_visits_at_most_two_keys_for_each() {
     tree.visited.store(0, Ordering::Relaxed);
     let mut delivered = 0;
     while delivered < ENTRIES {
-        let Some(Output::Reply { reply: Reply::Received(runs), .. }) = bare.turn(calls::receive(BATCH)).pop() else {
-            panic!("a receive is answered with what is there")
-        };
-        delivered += runs.iter().map(|run| run.count).sum::<u32>();
-        let receipts = runs.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
-        bare.turn(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None }));
+        delivered += bare.receive_and_ack(BATCH);
         compactor.wake();
     }
     let visited = tree.visited.load(Ordering::Relaxed) as f64 / f64::from(ENTRIES);

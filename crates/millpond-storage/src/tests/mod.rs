@@ -5,6 +5,7 @@ mod cost;
 mod crash;
 mod damage;
 mod drain;
+mod entries;
 mod foreign;
 mod found;
 mod golden;
