@@ -751,14 +751,16 @@ fn waiting(house: &mut House) -> u64 {
     views.sum()
 }
 
+/// How much has room decides when what is due is no longer told to be delayed, and nothing else in strict order.
 #[test]
 fn in_strict_order_what_waits_for_room_goes_before_what_is_younger() {
-    for bounds in [LevelBounds::ENDS, tiny()] {
+    let count = 2 * u64::from(LevelBounds::ENDS.out_of_line);
+    let mut told: Option<Vec<Fact>> = None;
+    for bounds in [LevelBounds::ENDS, LevelBounds::within(0), tiny()] {
         let mut house = House::new();
         house.bare.core.set_bounds(bounds);
         house.set_policy(strict(Some(1)));
         // What comes later is due earlier, and takes all the room.
-        let count = 2 * u64::from(bounds.out_of_line);
         house.publish("jobs", (0..count).map(|at| HOUR - at));
         house.write();
         house.pass(2 * HOUR);
@@ -772,5 +774,10 @@ fn in_strict_order_what_waits_for_room_goes_before_what_is_younger() {
         }
         assert!(house.bytes < BYTES, "{} bytes", house.bytes);
         invariants::check(&house.bare.core);
+        let facts: Vec<Fact> = house.bare.journal.facts.into_iter().map(|(fact, _)| fact).collect();
+        let (ripened, facts): (Vec<_>, Vec<_>) =
+            facts.into_iter().partition(|fact| matches!(fact, Fact::Ripened { .. }));
+        assert_eq!(ripened.len() as u64, count, "each of them once");
+        assert!(told.get_or_insert_with(|| facts.clone()) == &facts, "the facts of {bounds:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::{Holdings, LeasedRun, Output, Reply};
 use millpond_core::store::{Answer, Key, KeyBytes, Range, Shelf, Want};
-use millpond_core::{Core, LevelBounds, Now, invariants};
+use millpond_core::{Core, Now, invariants};
 use millpond_types::block::Sizes;
 use millpond_types::{RunTime, WallTime};
 
@@ -25,7 +25,6 @@ pub struct House {
     now: Now,
     /// The times of the last turn.
     last: Now,
-    bounds: LevelBounds,
     /// How many facts there were behind each turn.
     turns: Vec<usize>,
     /// How many there were when the checkpoint began that is being captured, and when the one began that was written.
@@ -36,16 +35,16 @@ pub struct House {
 }
 
 impl House {
-    pub fn new(room: Room, bounds: LevelBounds) -> House {
+    pub fn new(room: Room) -> House {
         let (mut journal, store) = (Journal::default(), SharedStore::default());
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
-        furnish(&mut core, room, bounds);
+        furnish(&mut core, room);
         let now = Now { run: RunTime(0), wall: WallTime(WALL_START) };
         core.start(now, false, &mut journal);
         let (turns, told) = (vec![journal.facts.len()], Vec::new());
         let (began, written, is_captured) = (0, None, false);
         let (last, tickets) = (now, 0);
-        House { room, core, journal, told, store, now, last, bounds, turns, began, written, is_captured, tickets }
+        House { room, core, journal, told, store, now, last, turns, began, written, is_captured, tickets }
     }
 
     pub fn pass(&mut self, run: u64, wall: u64) {
@@ -129,7 +128,7 @@ impl House {
             Some(_) => checkpoint::recover(&store, &[]),
             None => Core::empty(HASH_KEY, Box::new(store.clone())),
         };
-        furnish(&mut core, room, self.bounds);
+        furnish(&mut core, room);
         let mut from = written.unwrap_or(0);
         for to in self.turns.iter().copied().filter(|end| *end > written.unwrap_or(0)) {
             let facts = &self.journal.facts[from..to];
@@ -192,8 +191,8 @@ fn compact(run: &mut LeasedRun) {
     run.sizes = (Sizes::from_ends(&ends), 0);
 }
 
-fn furnish(core: &mut Core, room: Room, bounds: LevelBounds) {
+fn furnish(core: &mut Core, room: Room) {
     core.set_room(room.bytes);
     core.set_producers_resident(room.producers);
-    core.set_bounds(bounds);
+    core.set_bounds(room.bounds);
 }
