@@ -3,7 +3,6 @@
 //!
 //! Answers come late and in any order. One about a topic that is in memory by then is news of the past, and is ignored.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
@@ -14,6 +13,7 @@ use crate::Core;
 use crate::fact::{FactLog, GroupNumber, NamespaceNumber};
 use crate::jobs::Entries;
 use crate::page::{DuePage, Page, TopicPage};
+use crate::state::entries::Kept;
 use crate::state::topic::Topic;
 use crate::state::{Now, TopicSlot};
 use crate::store::{Answer, Clock, Found, Key, KeyBytes, Moment, Part, Range, Shelf, Want};
@@ -195,7 +195,7 @@ impl Core {
             (Some(Key::Dedup { .. } | Key::Producer { .. } | Key::Dead { .. }), page)
                 if self.parking.looks_into(key) || self.jobs.wait_for(&Want::Entry(key.clone())) =>
             {
-                self.state.fetched.insert(key.clone(), page.map(Box::new));
+                self.state.fetched.insert(key.clone(), Kept::new(page));
             }
             _ => {}
         }

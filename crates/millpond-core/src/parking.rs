@@ -47,6 +47,8 @@ struct Parked {
     gates: Vec<Gate>,
     /// Gates that it may not pass yet; then entries that have not come.
     shut: usize,
+    /// Dedup ids that it has gone on behind, as [`Core::bring_for`] says.
+    passed: usize,
     /// What was fetched for it, and is kept until it is decided.
     asked: Vec<KeyBytes>,
     /// With what was asked for because it came.
@@ -117,13 +119,13 @@ impl Core {
     /// Parks a command that cannot be decided now; hands it back if it can.
     pub(crate) fn park(&mut self, ticket: Ticket, command: Command) -> Option<Command> {
         let is_all_here = self.state.cold == 0 && self.parking.parked.is_empty();
-        if is_all_here && self.bring_for(&command).is_empty() {
+        if is_all_here && self.bring_for(&command, &mut 0).is_empty() {
             return Some(command);
         }
         let Some(gates) = self.state.gates_of(&command) else { return Some(command) };
         let mut gates: Vec<_> = gates.into_iter().map(|gate| self.look_at(gate)).collect();
         let is_open = gates.iter().all(|(_, before)| matches!(before, Before::Nobody(missing) if missing.is_empty()));
-        if is_open && self.bring_for(&command).is_empty() {
+        if is_open && self.bring_for(&command, &mut 0).is_empty() {
             return Some(command);
         }
         gates.iter_mut().for_each(|(gate, _)| gate.detach());
@@ -151,7 +153,9 @@ impl Core {
             own.push(gate);
         }
         self.parking.bytes += bytes;
-        self.parking.parked.insert(id, Parked { ticket, command, gates: own, shut, asked: Vec::new(), bytes });
+        self.parking
+            .parked
+            .insert(id, Parked { ticket, command, gates: own, shut, passed: 0, asked: Vec::new(), bytes });
         if shut == 0 {
             // It waits for nobody.
             self.fetch_last(id);

@@ -16,7 +16,7 @@ pub const REQUEST_KINDS: &[Kind] = <Request as Choice>::TABLE;
 pub const RESPONSE_KINDS: &[Kind] = <Response as Choice>::TABLE;
 
 /// The kinds that carry messages, and so spend publish credit.
-pub(crate) const PUBLISHING: [u8; 3] = [0x10, 0x11, 0x7A];
+pub const PUBLISHING: [u8; 3] = [0x10, 0x11, 0x7A];
 
 choice!(Request<B> {
     0x01 Hello { version: Opening, client },

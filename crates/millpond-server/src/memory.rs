@@ -17,7 +17,7 @@
 //! | tail | 60 | 52 MiB | recent batches of the journal, for deliveries | older batches are read from their files |
 //! | batches | 70 | 61 MiB | the batch that fills, the one on its way, memory for the next | publishes wait for the disk; at twice a full batch everything does |
 //! | lanes | | 3 MiB | requests that the writer's next turn takes | publishes wait in their connections, then all requests do |
-//! | held | 30 | 26 MiB | publishes, and requests that look at topics or list, that connections have read while their lane is full | those connections are not read |
+//! | held | 30 | 26 MiB | publishes, and requests that look at topics or list, that connections have read while their lane is full | those connections are not read, nor are large publishes of others |
 //! | receiving | 30 | 26 MiB | frames that are not whole yet | large frames wait their turn |
 //! | sending | 40 | 35 MiB | bodies that are read and frames that wait to be written | further ones wait as envelopes |
 //! | unread | 10 | 9 MiB | answers that wait to become frames, bodies apart | whoever has more than a few of them is not read |

@@ -1,6 +1,10 @@
 //! What commands look into that may be in the store: pieces of lines and of what rests, dedup ids, producer sessions, and dead letters.
 //!
 //! [`Core::bring_for`] comes right before a command is decided, in the same turn, so the decision finds all it needs.
+//!
+//! A publish may have some ten thousand dedup ids. They are asked for some at a time, for each that is on its way is in several
+//! places; and of those behind which it is gone on no more is looked at until all are there, so that each is looked at a few times,
+//! however many there are.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,17 +19,22 @@ use crate::command::{Command, Forward, Look, LookWhich, Move, Publish, PublishRu
 use crate::decide::dedup::LookedUp;
 use crate::decide::overflow::Dropping;
 use crate::fact::NamespaceNumber;
+use crate::page::DedupPage;
 use crate::state::{State, TopicSlot};
 use crate::store::Want;
 
+/// Dedup ids of a publish that are on their way at a time, or dead letters of them: enough for reads that go on beside each other.
+pub(crate) const IDS_AT_A_TIME: usize = 4096;
+
 impl Core {
-    /// Brings back what a command needs; what has to be fetched for it, as far as that can be told by now.
-    pub(crate) fn bring_for(&mut self, command: &Command) -> Vec<Want> {
+    /// Brings back what a command needs; what has to be fetched for it, as far as that can be told by now. Of a publish, so many
+    /// dedup ids as `passed` says have come before, and more by the end.
+    pub(crate) fn bring_for(&mut self, command: &Command, passed: &mut usize) -> Vec<Want> {
         let brought = match command {
             Command::Publish(publish)
             | Command::Forward(Forward { publish, .. })
             | Command::Route(Route { publish, .. }) => {
-                return self.bring_publish(publish);
+                return self.bring_publish(publish, passed);
             }
             Command::Cancel { topic, which } => self.bring_cancelled(topic, *which),
             Command::Reschedule { topic, which, .. } => self.bring_which(topic, *which).map(|_| ()),
@@ -39,29 +48,31 @@ impl Core {
     }
 
     /// Looks up the session and the dedup ids of a publish. A repeat is told what has become of the first.
-    fn bring_publish(&mut self, publish: &Publish) -> Vec<Want> {
-        let (mut wants, mut looked_up) = (Vec::new(), LookedUp::default());
+    fn bring_publish(&mut self, publish: &Publish, passed: &mut usize) -> Vec<Want> {
+        let mut wants = Vec::new();
         let Some(namespace) = self.state.namespaces.number(&publish.namespace) else { return wants };
         if let Some(batch) = publish.producer {
             wants.extend(self.state.bring_producer((namespace, batch.id)).err());
         }
-        for (topic, mark) in publish.runs.iter().flat_map(|run| run.dedup.iter().map(|mark| (&run.topic, mark))) {
-            match self.state.look_up_dedup(namespace, mark.hash) {
-                Ok(page) => {
-                    let seen = page.map(|page| page.id);
-                    match seen.map(|id| self.bring_fate(namespace, topic, id).map(|state| (id, state))).transpose() {
-                        Ok(seen) => looked_up.push(seen),
-                        Err(want) => wants.push(want),
-                    }
-                }
-                Err(want) => wants.push(want),
-            }
+        let begun = *passed > 0;
+        let mut found = self.look_up_ids(namespace, publish, passed);
+        if begun && found.is_ok() {
+            // Those in front may have become others meanwhile.
+            *passed = 0;
+            found = self.look_up_ids(namespace, publish, passed);
         }
+        let looked_up = match found {
+            Ok(looked_up) => looked_up,
+            Err(ids) => {
+                wants.extend(ids);
+                return wants;
+            }
+        };
         self.looked_up = looked_up;
         self.dropping = Dropping::default();
         let mut coming = self.coming(namespace, publish.runs.iter().map(|run| (run, run.count)));
         self.dropping.ends = self.ends_in_all(namespace, &coming);
-        if self.dropping.ends > PUBLISH_DROPS_MAX && wants.is_empty() {
+        if self.dropping.ends > PUBLISH_DROPS_MAX {
             // Duplicates are looked for where it matters.
             coming = self.coming(namespace, self.looked_up.storable(&publish.runs));
             self.dropping.ends = self.ends_in_all(namespace, &coming);
@@ -73,6 +84,43 @@ impl Core {
             wants.extend(self.bring_for_limits(namespace, topic, coming).err());
         }
         wants
+    }
+
+    /// What is known of the dedup ids of a publish, from one of them on; or some of what has to be fetched, and `passed` is how many
+    /// stand before these.
+    fn look_up_ids(
+        &mut self,
+        namespace: NamespaceNumber,
+        publish: &Publish,
+        passed: &mut usize,
+    ) -> Result<LookedUp, Vec<Want>> {
+        let (mut wants, mut looked_up) = (Vec::new(), LookedUp::default());
+        let marks = publish.runs.iter().flat_map(|run| run.dedup.iter().map(|mark| (&run.topic, mark.hash)));
+        for (topic, hash) in marks.skip(*passed) {
+            match self.bring_first_of(namespace, topic, hash) {
+                Ok(seen) if wants.is_empty() => {
+                    looked_up.push(seen);
+                    *passed += 1;
+                }
+                Ok(_) => {}
+                Err(want) => wants.push(want),
+            }
+            if wants.len() == IDS_AT_A_TIME {
+                break;
+            }
+        }
+        if wants.is_empty() { Ok(looked_up) } else { Err(wants) }
+    }
+
+    /// The message that a dedup id was seen with before, and what has become of it.
+    fn bring_first_of(
+        &mut self,
+        namespace: NamespaceNumber,
+        topic: &TopicName,
+        hash: u128,
+    ) -> Result<Option<(MessageId, MessageState)>, Want> {
+        let Some(DedupPage { id, .. }) = self.state.look_up_dedup(namespace, hash)? else { return Ok(None) };
+        Ok(Some((id, self.bring_fate(namespace, topic, id)?)))
     }
 
     /// How many messages come to each topic in which they may end others, if so many of each run do.

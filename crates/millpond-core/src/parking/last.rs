@@ -11,7 +11,7 @@ impl Core {
     /// that it looks into. False if there is nothing to ask for.
     pub(super) fn fetch_last(&mut self, id: u64) -> bool {
         let mut parked = self.parking.parked.remove(&id).expect("only a parked command is looked at");
-        let wants = self.bring_for(&parked.command);
+        let wants = self.bring_for(&parked.command, &mut parked.passed);
         parked.shut = wants.len();
         let keys = || {
             wants.iter().map(|want| match want {

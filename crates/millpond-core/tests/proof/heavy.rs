@@ -71,6 +71,11 @@ impl House {
     /// Publishes again what these ids were given to, and is told at once where each is.
     fn repeat(&mut self, ids: impl IntoIterator<Item = u64>) -> Vec<MessageState> {
         self.bare.submit(publish(ids.into_iter().map(|id| (Some(id), 24)), 0, None));
+        self.told()
+    }
+
+    /// Where the first messages are, as a publish is told whose dedup ids are all known.
+    fn told(&mut self) -> Vec<MessageState> {
         let [Output::Reply { reply: Reply::Published { outcomes, .. }, .. }] = &self.bare.core.outputs()[..] else {
             panic!("{:?}", self.bare.core.outputs());
         };
@@ -79,6 +84,13 @@ impl House {
             std::iter::repeat_n(state, run.count as usize)
         });
         states.collect()
+    }
+
+    /// Whatever is in the store is on the disk.
+    fn write(&mut self) {
+        self.bare.core.freeze();
+        while !self.bare.core.capture(1000) {}
+        self.bare.store.model().write_sealed();
     }
 
     /// Looks at the topic's page.
@@ -162,6 +174,29 @@ fn repeats_of_what_waits_in_line_bring_none_of_it() {
     assert_eq!(states, vec![MessageState::Waiting; 1200]);
     assert_eq!((house.stored(), house.bare.wanted()), (stored, vec![]));
     house.drain();
+}
+
+/// Those that are on their way are in several places: of a publish of tens of thousands there are some thousands at a time.
+#[test]
+fn dedup_ids_of_a_publish_are_read_some_at_a_time() {
+    const IDS: u64 = 20_000;
+    const MOST: usize = 4096;
+    let mut house = House::new();
+    (0..IDS / 1000).for_each(|_| house.publish((0..1000).map(|_| 24), true, 0));
+    house.write();
+    house.bare.submit(publish((1..=IDS).map(|id| (Some(id), 24)), 0, None));
+    let (mut reads, mut most) = (0, 0);
+    loop {
+        let wanted = house.bare.wanted();
+        if wanted.is_empty() {
+            break;
+        }
+        (reads, most) = (reads + wanted.len(), most.max(wanted.len()));
+        house.bare.load(wanted);
+    }
+    assert_eq!(house.told().len() as u64, IDS);
+    assert!(most <= MOST && reads as u64 == IDS, "{most} at a time, and {reads} in all");
+    assert_eq!((house.bare.core.parked_count(), house.bare.core.parked_bytes()), (0, 0));
 }
 
 /// Those that have left the line while what is around them is in the store wait no more, and what is around them does.

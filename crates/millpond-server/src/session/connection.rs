@@ -177,6 +177,11 @@ impl Connection {
         Ok(())
     }
 
+    /// Bytes of what it has that waits for the writer, but for what finishes.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
     /// Why it ends now, where it was asked to and all that it was asked is answered.
     pub(crate) fn check_drained(&self) -> Result<(), Close> {
         if !self.conversation.is_drained() {

@@ -5,6 +5,9 @@
 //! turn for it holding none: so whoever has room can finish with it, and nobody waits for somebody who waits. A busy
 //! connection that reads many frames at a time uses what is left for that, and does with little where nothing is.
 //!
+//! A large frame that carries messages needs room of a second bound before that, and its connection has this until the writer has
+//! taken what it asks: while publishes wait, each of very many connections would hold one otherwise.
+//!
 //! Invariant: buffers of all connections together take no more than the room and [`SMALL`] for each. A connection that
 //! waits is not read. Taking frames out of the bytes is left to the decoder.
 
@@ -16,6 +19,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use bytes::{BufMut, BytesMut};
+use millpond_protocol::PUBLISHING;
 use millpond_types::limits::FRAME_MAX;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::ReadHalf;
@@ -33,17 +37,19 @@ pub(crate) struct Receiving {
     frames: Arc<Room>,
     /// For reads of many frames at a time; never waited for.
     bursts: Arc<Room>,
+    /// For frames with messages, until the writer has them.
+    publishes: Arc<Room>,
 }
 
 impl Receiving {
     /// Bytes below which the largest frame would not fit.
     pub(crate) const MIN: usize = FRAME_MAX + 4 + BURSTS_MIN;
 
-    /// Divides so many bytes, at least [`Receiving::MIN`].
-    pub(crate) fn new(bytes: usize) -> Receiving {
+    /// Divides so many bytes, at least [`Receiving::MIN`]. What connections hold for the writer may take about as many as `held`.
+    pub(crate) fn new(bytes: usize, held: usize) -> Receiving {
         assert!(bytes >= Receiving::MIN, "every frame finds room once it is alone");
-        let frames = (bytes / 2).max(FRAME_MAX + 4);
-        Receiving { frames: Room::new(frames), bursts: Room::new(bytes - frames) }
+        let (frames, publishes) = ((bytes / 2).max(FRAME_MAX + 4), held.max(FRAME_MAX + 4));
+        Receiving { frames: Room::new(frames), bursts: Room::new(bytes - frames), publishes: Room::new(publishes) }
     }
 }
 
@@ -62,7 +68,18 @@ pub(crate) struct Intake {
     burst: Option<(Held, usize)>,
     /// Room for the frame that is coming in.
     frame: Option<Held>,
-    turn: Option<Turn>,
+    /// Room for what it asks, if it carries messages.
+    publish: Option<Held>,
+    /// The same for what the writer has not taken yet.
+    kept: Option<Held>,
+    /// What is waited for: room for a frame with messages, or then for the frame.
+    turn: Option<(Stage, Turn)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Publish,
+    Frame,
 }
 
 /// What a read brought.
@@ -77,7 +94,8 @@ pub(crate) enum Brought {
 
 impl Intake {
     pub(crate) fn new(room: Receiving) -> Intake {
-        Intake { bytes: BytesMut::new(), whole: 0, room, read_size: SMALL, burst: None, frame: None, turn: None }
+        let (bytes, burst, frame, publish, kept, turn) = (BytesMut::new(), None, None, None, None, None);
+        Intake { bytes, whole: 0, room, read_size: SMALL, burst, frame, publish, kept, turn }
     }
 
     /// What was received, and how large the memory is that it is a part of.
@@ -97,11 +115,19 @@ impl Intake {
 
     /// Resolves when the frame that waits has its room.
     pub(crate) async fn granted(&mut self) {
-        let Some(turn) = &mut self.turn else { return std::future::pending().await };
-        let held = poll_fn(|context| turn.poll(context)).await;
+        let Some((stage, turn)) = &mut self.turn else { return std::future::pending().await };
+        let (stage, held) = (*stage, poll_fn(|context| turn.poll(context)).await);
         self.turn = None;
-        self.burst = None;
-        self.take_room(held);
+        match stage {
+            Stage::Publish => {
+                self.publish = Some(held);
+                self.ask_for_room();
+            }
+            Stage::Frame => {
+                self.burst = None;
+                self.take_room(held);
+            }
+        }
     }
 
     /// Reads once, at most so many bytes.
@@ -129,9 +155,7 @@ impl Intake {
         } else if bytes < self.read_size / 4 {
             self.read_size = (self.read_size / 2).max(SMALL);
         }
-        if let Some(frame) = &mut self.frame {
-            frame.used(bytes);
-        }
+        [&mut self.frame, &mut self.publish].into_iter().flatten().for_each(|held| held.used(bytes));
         Brought::Something(bytes)
     }
 
@@ -148,7 +172,8 @@ impl Intake {
             self.burst = None;
             return;
         }
-        if let Some(held) = self.frame.take_if(|held| held.is_enough(needed)) {
+        let has_room = self.publish.is_some() || !self.carries_messages();
+        if let Some(held) = self.frame.take_if(|held| has_room && held.is_enough(needed)) {
             if self.bytes.capacity() >= needed {
                 self.frame = Some(held);
             } else {
@@ -158,20 +183,53 @@ impl Intake {
         }
         // Who asks for room has given back what it had.
         self.frame = None;
+        self.ask_for_room();
+    }
+
+    /// The frame at the front was taken out, and what it asks is with the connection.
+    pub(crate) fn taken(&mut self) {
+        let Some(held) = self.publish.take() else { return };
+        match &mut self.kept {
+            Some(kept) => kept.merge(held),
+            None => self.kept = Some(held),
+        }
+    }
+
+    /// Of what was taken out, the writer has all but so many bytes. Who always has a little that waits keeps room for no more.
+    pub(crate) fn told(&mut self, held: usize) {
+        match &mut self.kept {
+            Some(kept) if held > 0 => kept.shrink(held),
+            kept => *kept = None,
+        }
+    }
+
+    /// Asks for room for the large frame at the front: for what it asks, and then for itself.
+    fn ask_for_room(&mut self) {
+        let needed = self.needed();
+        if self.publish.is_none() && self.carries_messages() {
+            self.publish = self.room.publishes.try_take(needed);
+            if self.publish.is_none() {
+                self.turn = Some((Stage::Publish, self.room.publishes.wait(needed)));
+                return;
+            }
+        }
         match self.room.frames.try_take(needed) {
             Some(held) => self.take_room(held),
-            None => self.turn = Some(self.room.frames.wait(needed)),
+            None => self.turn = Some((Stage::Frame, self.room.frames.wait(needed))),
         }
     }
 
     /// When [`Intake::is_overdue`] is to be asked, if ever.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.frame.as_ref().map(Held::look)
+        self.frame.as_ref()?;
+        [&self.frame, &self.publish].into_iter().flatten().map(Held::look).min()
     }
 
     /// Whether the frame takes too long while others wait for its room.
     pub(crate) fn is_overdue(&mut self, now: Instant) -> bool {
-        self.frame.as_mut().is_some_and(|held| held.is_overdue(now))
+        let Some(frame) = &mut self.frame else { return false };
+        let is_overdue = frame.is_overdue(now);
+        self.publish.as_mut().is_some_and(|held| held.is_overdue(now)) || is_overdue
     }
 
     /// Moves the frame to a buffer that has space for the whole of it, and for what a busy connection reads behind it.
@@ -181,6 +239,8 @@ impl Intake {
         whole.extend_from_slice(&self.bytes);
         self.replace(whole);
         self.frame = Some(held);
+        // The others have waited since its first bytes, and it could not be made use of.
+        self.publish.iter_mut().for_each(|held| held.begin(Instant::now()));
     }
 
     /// Makes space for a read: for the rest of the frame that has room, else as much as the connection is busy, where
@@ -204,9 +264,15 @@ impl Intake {
         }
     }
 
-    /// Bytes of the frame at the front.
+    /// Bytes of the frame at the front, once it is known what it is.
     fn needed(&self) -> usize {
-        self.bytes.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length) as usize + 4)
+        let Some([length @ .., _]) = self.bytes.first_chunk::<5>() else { return 0 };
+        u32::from_le_bytes(*length) as usize + 4
+    }
+
+    /// Whether the frame at the front carries messages.
+    fn carries_messages(&self) -> bool {
+        self.bytes.get(4).is_some_and(|kind| PUBLISHING.contains(kind))
     }
 }
 
@@ -218,9 +284,21 @@ mod tests {
 
     /// A frame of so many bytes, of which the first `have` have come.
     fn announce(intake: &mut Intake, bytes: usize, have: usize) {
+        announce_kind(intake, 0, bytes, have);
+    }
+
+    fn announce_kind(intake: &mut Intake, kind: u8, bytes: usize, have: usize) {
         let length = (bytes - 4) as u32;
         intake.bytes.extend_from_slice(&length.to_le_bytes());
+        intake.bytes.extend_from_slice(&[kind]);
         intake.bytes.resize(have, 0);
+        intake.settle();
+    }
+
+    /// The frame at the front is whole, and was taken out.
+    fn take(intake: &mut Intake) {
+        intake.bytes.clear();
+        intake.taken();
         intake.settle();
     }
 
@@ -230,7 +308,7 @@ mod tests {
 
     #[test]
     fn large_frames_wait_their_turn_and_small_ones_do_not() {
-        let room = Receiving::new(Receiving::MIN);
+        let room = Receiving::new(Receiving::MIN, 0);
         let mut intakes: Vec<Intake> = (0..4).map(|_| Intake::new(room.clone())).collect();
         let [first, second, third, small] = &mut intakes[..] else { unreachable!() };
         announce(first, FRAME_MAX, 100);
@@ -251,8 +329,38 @@ mod tests {
     }
 
     #[test]
+    fn large_publishes_wait_for_those_that_the_writer_has_not_taken_and_acks_do_not() {
+        let room = Receiving::new(Receiving::MIN, 0);
+        let mut intakes: Vec<Intake> = (0..3).map(|_| Intake::new(room.clone())).collect();
+        let [first, second, acks] = &mut intakes[..] else { unreachable!() };
+        let publish = |intake: &mut Intake| announce_kind(intake, PUBLISHING[0], FRAME_MAX, 100);
+        publish(first);
+        assert!(!first.is_waiting());
+        take(first);
+        publish(second);
+        assert!(second.is_waiting() && !is_granted(second), "the writer has not taken the first");
+        announce(acks, FRAME_MAX, 100);
+        assert!(!acks.is_waiting(), "room for frames is no matter of publishes");
+        first.told(FRAME_MAX);
+        assert!(!is_granted(second));
+        first.told(4);
+        assert!(is_granted(second) && second.is_waiting(), "now it waits for room as any other");
+        take(acks);
+        assert!(is_granted(second) && !second.is_waiting());
+        // One that goes on with what it has room for asks for no more, and the next frame does.
+        second.settle();
+        assert!(!second.is_waiting());
+        take(second);
+        publish(second);
+        assert!(second.is_waiting());
+        assert!(!is_granted(second));
+        second.told(0);
+        assert!(is_granted(second) && !second.is_waiting());
+    }
+
+    #[test]
     fn a_connection_that_rests_holds_nothing() {
-        let room = Receiving::new(Receiving::MIN);
+        let room = Receiving::new(Receiving::MIN, 0);
         let mut intake = Intake::new(room.clone());
         intake.read_size = READ_MAX;
         intake.make_space();
@@ -268,12 +376,13 @@ mod tests {
     #[test]
     fn what_is_left_of_a_buffer_is_known_to_be_a_part_of_it() {
         const LARGE: usize = 4 * READ_MAX;
-        let mut intake = Intake::new(Receiving::new(Receiving::MIN));
+        let mut intake = Intake::new(Receiving::new(Receiving::MIN, 0));
         intake.read_size = READ_MAX;
         intake.make_space();
         announce(&mut intake, LARGE, 100);
         intake.bytes.resize(LARGE, 0);
         intake.bytes.extend_from_slice(&5000u32.to_le_bytes());
+        intake.bytes.extend_from_slice(&[0]);
         let taken = intake.bytes.split_to(LARGE).freeze();
         intake.settle();
         let (bytes, whole) = intake.received();
@@ -287,7 +396,7 @@ mod tests {
 
     #[test]
     fn where_no_room_is_left_reads_are_small() {
-        let room = Receiving::new(Receiving::MIN);
+        let room = Receiving::new(Receiving::MIN, 0);
         let all = room.bursts.try_take(BURSTS_MIN).unwrap();
         let mut intake = Intake::new(room);
         intake.read_size = READ_MAX;

@@ -119,7 +119,7 @@ impl Shared {
             limits,
             receives: AtomicU64::new(1),
             turns: Turns::new(),
-            receiving: Receiving::new(shares.receiving),
+            receiving: Receiving::new(shares.receiving, shares.held),
             sending: Room::new(shares.sending),
             windows: Arc::new(Windows::new(shares.windows)),
             store,

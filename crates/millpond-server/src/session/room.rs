@@ -110,6 +110,16 @@ impl Held {
         true
     }
 
+    /// Takes other room of the same in.
+    pub(crate) fn merge(&mut self, other: Held) {
+        self.permit.merge(other.permit);
+    }
+
+    /// Gives back what is beyond so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        drop(self.permit.split(self.permit.num_permits().saturating_sub(bytes)));
+    }
+
     /// It may be made use of from now on.
     pub(crate) fn begin(&mut self, now: Instant) {
         (self.look, self.used) = (now + PROMPT, 0);

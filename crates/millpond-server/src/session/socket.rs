@@ -109,6 +109,7 @@ impl Socket {
         loop {
             self.flush(&writing)?;
             self.connection.submit()?;
+            self.intake.told(self.connection.held());
             drop(turn.take());
             self.connection.check_drained()?;
             if self.effort.needs_turn(&self.shared.turns) {
@@ -169,6 +170,9 @@ impl Socket {
     fn take_in(&mut self) -> Result<(), Close> {
         let frames = self.connection.hear(self.intake.received(), self.effort.length().frames, Instant::now())?;
         self.effort.took_in(frames);
+        if frames > 0 {
+            self.intake.taken();
+        }
         if !self.connection.has_frames() {
             self.intake.settle();
         }

@@ -26,6 +26,7 @@ mod quotas;
 mod read_only;
 mod rebuilding;
 mod receiving;
+mod repeating;
 mod restarting;
 mod retaining;
 mod serving;

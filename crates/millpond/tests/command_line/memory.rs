@@ -20,7 +20,7 @@ use crate::broker::{Broker, call, fresh_directory, serve};
 
 const MIB: u64 = 1 << 20;
 /// What a broker takes at most that was given the least memory, whatever one turn decides; docs/memory.md has this figure too.
-const LEAST: u64 = 112 * MIB;
+pub const LEAST: u64 = 112 * MIB;
 /// Clients that publish to very many places at once.
 const PUBLISHES: u64 = 6;
 
@@ -238,7 +238,7 @@ fn is_pressed(broker: &Broker) -> bool {
     broker.metrics().contains("millpond_pushed_back{reason=\"topics\"} 1")
 }
 
-fn runtime() -> Runtime {
+pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
@@ -261,6 +261,36 @@ fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
         assert_eq!(acked.done(), deliveries.len());
     }
     waiting.wait().ok();
+}
+
+/// Each of very many connections may have read one before it is known that they wait.
+#[test]
+fn large_publishes_that_wait_share_a_bound() {
+    const CLIENTS: u64 = 30;
+    let (directory, runtime) = (fresh_directory(), runtime());
+    let (broker, client, leased) = full_of_leases(directory.path(), &runtime);
+    let before = broker.resident();
+    let large = |_| Message::new(TopicName::try_from("large").unwrap(), vec![b'x'; 900 << 10]);
+    runtime.block_on(async {
+        let mut publishes = tokio::task::JoinSet::new();
+        for _ in 0..CLIENTS {
+            let client = Client::connect(broker.address.as_str()).await.unwrap();
+            publishes.spawn(async move {
+                client.publish_many(&NamespaceName::default(), (0..4).map(large).collect()).await.unwrap()
+            });
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(is_pressed(&broker), "and publishes wait all the while");
+        let taken = broker.resident().saturating_sub(before);
+        assert!(taken < 24 * MIB, "{CLIENTS} frames of 3.6 MB take {taken} bytes");
+        // Acks pass them.
+        for deliveries in leased {
+            assert_eq!(client.ack(deliveries.receipts()).await.unwrap().done(), deliveries.len());
+        }
+        for told in publishes.join_all().await {
+            assert!(told.iter().all(|outcome| matches!(outcome, PublishOutcome::Queued { .. })), "{told:?}");
+        }
+    });
 }
 
 /// They may be all that ends these leases.
