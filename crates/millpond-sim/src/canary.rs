@@ -181,8 +181,12 @@ pub enum Canary {
     Room,
     /// The same, where the oldest give way.
     Overflow,
-    /// Quotas let twice as much in.
+    /// Quotas let twice as many messages and topics in.
     Quotas,
+    /// And twice as many bytes.
+    QuotasBytes,
+    /// They let half as much in.
+    QuotasNarrow,
     /// Half as many messages may wait as should, where one more is refused.
     Narrow,
     /// Who names a message by its id is understood to name another.
@@ -196,7 +200,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 84] = [
+pub const CANARIES: [(&str, Canary, Checker); 86] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -276,6 +280,8 @@ pub const CANARIES: [(&str, Canary, Checker); 84] = [
     ("room", Canary::Room, Checker::Room),
     ("overflow", Canary::Overflow, Checker::Room),
     ("quotas", Canary::Quotas, Checker::Room),
+    ("quotas-bytes", Canary::QuotasBytes, Checker::Room),
+    ("quotas-narrow", Canary::QuotasNarrow, Checker::Refusals),
     ("narrow", Canary::Narrow, Checker::Refusals),
     ("unknown", Canary::Unknown, Checker::Refusals),
     ("heir-failures", Canary::HeirFailures, Checker::Coalescing),

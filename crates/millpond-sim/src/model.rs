@@ -7,6 +7,7 @@
 mod arrivals;
 mod audit;
 mod bucket;
+mod counted;
 mod follow;
 mod given;
 mod home;
@@ -49,6 +50,8 @@ pub struct Model {
     pub topics: BTreeMap<TopicKey, Topic>,
     /// What each message says of itself, whatever has become of it since.
     pub tags: BTreeMap<MessageId, u64>,
+    /// The bytes that each takes, likewise.
+    pub lengths: BTreeMap<MessageId, u32>,
     /// What each lease was given with.
     pub given: BTreeMap<Receipt, Given>,
     /// Dead letters.
@@ -122,6 +125,7 @@ impl Model {
             groups: BTreeMap::from([(0, group)]),
             topics: BTreeMap::new(),
             tags: BTreeMap::new(),
+            lengths: BTreeMap::new(),
             given: BTreeMap::new(),
             letters: Letters::default(),
             dedups: BTreeMap::new(),

@@ -141,6 +141,7 @@ fn policy(stream: &mut Stream) -> Policy {
         quotas: Quotas {
             messages: *stream.pick(&[None, None, None, None, None, None, Some(30), Some(100)]),
             topics: *stream.pick(&[None, None, None, None, None, None, None, Some(4)]),
+            bytes: *stream.pick(&[None, None, None, None, None, None, Some(2_000), Some(20_000)]),
             ..Quotas::default()
         },
         dispatch: *stream.pick(&[Dispatch::Priority, Dispatch::Fair]),

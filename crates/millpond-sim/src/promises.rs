@@ -22,6 +22,7 @@ pub mod newest;
 pub mod once;
 pub mod order;
 pub mod places;
+mod quotas;
 pub mod rates;
 pub mod reasons;
 pub mod receipts;
@@ -188,6 +189,9 @@ impl Promises {
             self.touched.extend(groups.map(|group| (*group, topic)));
         }
         self.model.follow(&fact, self.now.run);
+        if let Some(Asking { uses: Some(uses), stored, .. }) = &mut self.asking {
+            uses.happened(&self.model, &fact, stored.len());
+        }
         self.overflowing.published(&self.model, &fact);
         if retention::Retained::grows_by(&fact) {
             self.retention.look(&self.model, self.now.wall);

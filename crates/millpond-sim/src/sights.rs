@@ -63,6 +63,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
             "as many as may wait",
             "as many as may wait where the oldest give way",
             "as many as a quota lets",
+            "nearly as many bytes as a quota lets",
             "as many topics as a quota lets",
         ],
     ),
@@ -226,7 +227,16 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
         ],
     ),
     (Checker::Grace, &["leases that the grace of a start kept", "outages"]),
-    (Checker::Refusals, &["refused by a full topic", "unknown by their ids"]),
+    (
+        Checker::Refusals,
+        &[
+            "refused by a full topic",
+            "unknown by their ids",
+            "refused by a quota of messages",
+            "refused by a quota of bytes",
+            "refused by a quota of topics",
+        ],
+    ),
     (
         Checker::Rates,
         &["given for tokens", "last tokens taken", "out of tokens", "topics that vanished with a full bucket"],

@@ -6,13 +6,13 @@ use crate::{CANARIES, Canary, Checker, LOOKED_AT, Options, Range, Sights, live};
 /// another in just the crash that takes back what was told, shows in one of three hundred.
 const CANARY_LIVES: u64 = 2000;
 
-/// Canaries that another checker may come upon first, for the fault breaks its promise as well. Who stands for what was given
-/// back has its delay. By a clock that runs ahead TTLs pass too early. What should have expired stands for what is newer. A batch
-/// without its session is stored again. Whoever has given way to an older one, where their ages could not be told, cannot do so
-/// again. Only under ageing does who stands in for others inherit how long they have waited, and who has not risen stands behind
-/// others; and whoever goes before a higher priority has more than its turn beside that. An epoch that is one lower may be another
-/// leader's.
-const COMES_FIRST: [(Canary, Checker); 10] = [
+/// Canaries that another checker may come upon first, for the fault breaks its promise as well. Who stands for what was
+/// given back has its delay. By a clock that runs ahead TTLs pass too early. What should have expired stands for what
+/// is newer. A batch without its session is stored again. Whoever has given way to an older one, where their ages could
+/// not be told, cannot do so again. Only under ageing does who stands in for others inherit how long they have waited,
+/// and who has not risen stands behind others, for more than their turn; and whoever goes before a higher priority has
+/// more than its turn beside that. An epoch that is one lower may be another leader's.
+const COMES_FIRST: [(Canary, Checker); 11] = [
     (Canary::Releases, Checker::Coalescing),
     (Canary::Early, Checker::Expiry),
     (Canary::Early, Checker::Retention),
@@ -21,6 +21,7 @@ const COMES_FIRST: [(Canary, Checker); 10] = [
     (Canary::Older, Checker::Back),
     (Canary::Ageing, Checker::Coalescing),
     (Canary::Ageing, Checker::Priority),
+    (Canary::Ageing, Checker::Fairness),
     (Canary::Priority, Checker::Fairness),
     (Canary::GrowthEpochs, Checker::Offices),
 ];

@@ -140,10 +140,8 @@ impl Canary {
             Canary::Room if policy.overflow == Overflow::Reject => wider(policy),
             Canary::Narrow if policy.overflow == Overflow::Reject => narrower(policy),
             Canary::Overflow if policy.overflow == Overflow::DropOldest => wider(policy),
-            Canary::Quotas => {
-                let Quotas { messages, topics, .. } = policy.quotas;
-                let (messages, topics) = (messages.map(|most| most * 2), topics.map(|most| most * 2));
-                Policy { quotas: Quotas { messages, topics, ..policy.quotas }, ..policy }
+            Canary::Quotas | Canary::QuotasBytes | Canary::QuotasNarrow => {
+                Policy { quotas: self.mismeasures(policy.quotas), ..policy }
             }
             Canary::InFlight if !is_strict => {
                 Policy { max_in_flight: policy.max_in_flight.map(|most| most * 2), ..policy }
@@ -183,6 +181,17 @@ impl Canary {
             }
             Canary::Failures => Policy { max_failures: policy.max_failures.saturating_add(1), ..policy },
             _ => policy,
+        }
+    }
+
+    /// How quotas are understood.
+    fn mismeasures(self, quotas: Quotas) -> Quotas {
+        let Quotas { messages, bytes, topics, .. } = quotas;
+        let (double, half) = (|most| most * 2, |most| most / 2);
+        match self {
+            Canary::Quotas => Quotas { messages: messages.map(double), topics: topics.map(double), ..quotas },
+            Canary::QuotasBytes => Quotas { bytes: bytes.map(double), ..quotas },
+            _ => Quotas { messages: messages.map(half), bytes: bytes.map(half), topics: topics.map(half), ..quotas },
         }
     }
 

@@ -23,7 +23,7 @@ impl Model {
             dedup_until,
             dedup,
             block,
-            sizes: _,
+            sizes,
         } = fact
         else {
             unreachable!("called for this fact alone")
@@ -35,6 +35,9 @@ impl Model {
         }
         let tags = (first.0..).map(Sequence).zip(tags_of(block).into_iter().flatten());
         self.tags.extend(tags.filter_map(|(sequence, tag)| Some((MessageId { sequence, ..id }, tag?))));
+        let lengths = (0..*count).map(|at| sizes.offset(at + 1) - sizes.offset(at));
+        let ids = sequences(*first, *count).map(|sequence| MessageId { sequence, ..id });
+        self.lengths.extend(ids.zip(lengths));
         let message = Message::new(*published, *due, *expires);
         self.arrive(id, *count, |group| !except.contains(&group), &message);
     }

@@ -161,6 +161,7 @@ impl Model {
                     self.dedups.insert(of.hash, (id, of.until));
                 }
                 self.tags.extend(self.tags.get(&letter.id).map(|tag| (id, *tag)));
+                self.lengths.insert(id, self.lengths[&letter.id]);
                 self.arrive(id, 1, |group| group == letter.group, &Message::redriven(*published, *since));
             }
             Fact::DeadPurged { letter } => self.letters.left((letter.group, letter.id), self.followed),

@@ -6,7 +6,7 @@ use millpond_core::command::{Command, Publish, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_types::TopicName;
 
-use super::{Kept, Promises, coalescing, dedup, receipts, refusals, routes, sessions, told, watermark};
+use super::{Kept, Promises, coalescing, dedup, quotas, receipts, refusals, routes, sessions, told, watermark};
 
 /// A command that is being decided.
 pub struct Asking {
@@ -16,6 +16,8 @@ pub struct Asking {
     expected: Expected,
     /// The messages that were stored since, by tag and topic.
     pub(super) stored: Vec<(u64, TopicName)>,
+    /// Of one that quotas may refuse, what was held meanwhile.
+    pub(super) uses: Option<quotas::Uses>,
 }
 
 /// What the answer to a command has to be, as far as that is known before it is decided.
@@ -53,7 +55,8 @@ impl Promises {
         };
         let command = command.clone();
         self.repeats.asks(&command, &self.model, self.now.run);
-        self.asking = Some(Asking { ticket, command, expected, stored: Vec::new() });
+        let uses = quotas::Uses::of(&self.model, &command);
+        self.asking = Some(Asking { ticket, command, expected, stored: Vec::new(), uses });
     }
 
     /// It was decided, or has to wait: then what it needs to be right is not known any more when it is.
@@ -88,6 +91,7 @@ impl Promises {
         }
         if let Some(reply) = reply {
             refusals::told(&asking.command, reply, model, sights)?;
+            asking.uses.as_ref().map_or(Ok(()), |uses| uses.told(&asking.command, reply, sights))?;
         }
         match (&asking.command, &asking.expected, reply) {
             (Command::Topic(topic), _, Some(reply)) => watermark::shown(topic, reply, model, sights),

@@ -1,15 +1,18 @@
-//! Room: nothing is stored in a topic in which as much waits as may, and nothing in a namespace whose quota is used up. Where
-//! the oldest give way to what comes, as many have given way as have to before anything else happens. Left out is what
-//! makes room by taking a place or by being forwarded.
+//! Room: nothing is stored in a topic in which as much waits as may, and nothing in a namespace whose quota is used up, of
+//! messages, of bytes or of topics. Where the oldest give way to what comes, as many have given way as have to before anything
+//! else happens, and a quota counts them still. Left out is what makes room by taking a place or by being forwarded.
 
 use millpond_core::command::Command;
 use millpond_core::fact::{Fact, GroupNumber};
-use millpond_types::{Coalesce, EndReason, Overflow};
+use millpond_types::{Coalesce, EndReason, Overflow, Quotas};
 
 use super::Kept;
 use crate::model::{Model, Topic, TopicKey};
 use crate::sights::Sights;
 use crate::verdict::Violation;
+
+/// Bytes that are left of a quota where it is nearly used up.
+const NEAR: u64 = 100;
 
 /// Topics that something has come to whose oldest have to give way.
 #[derive(Default)]
@@ -53,31 +56,45 @@ impl Overflowing {
 
 /// Messages are about to be stored.
 pub fn published(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &mut Sights) -> Kept {
-    let Fact::Published { topic, except, count, .. } = fact else { unreachable!("called for this fact alone") };
-    let count = *count as usize;
+    let Fact::Published { topic, except, count, block, .. } = fact else { unreachable!("called for this fact alone") };
+    let (count, bytes) = (*count as usize, block.len() as u64);
     let topics = model.topics.iter().filter(|((_, number), _)| number == topic);
     for ((group, _), found) in topics.filter(|((group, _), _)| takes(model, *group, except)) {
         let policy = model.home(*group).policy_of(&found.name);
-        if policy.coalesce != Coalesce::Off || policy.overflow == Overflow::DropOldest {
+        if policy.coalesce != Coalesce::Off {
             continue;
         }
-        if let Some(most) = policy.max_waiting {
+        if let Some(most) = policy.max_waiting.filter(|_| policy.overflow == Overflow::Reject) {
             let waiting = found.waiting().count() + count;
             sights.saw_many("as many as may wait", u64::from(waiting == most as usize));
             if waiting > most as usize {
                 return Err(Violation::room(format!("{waiting} messages of {} wait, and {most} may", found.name)));
             }
         }
-        let Some(most) = model.home(*group).policy.quotas.messages else { continue };
-        if !matches!(asked, Some(Command::Publish(_) | Command::Route(_))) {
-            continue;
+        if matches!(asked, Some(Command::Publish(_) | Command::Route(_))) {
+            within(model, *group, (count as u64, bytes), sights)?;
         }
-        let held: usize = model.topics_of(*group).map(|(_, topic)| topic.messages.len()).sum();
-        let held = held + model.letters.current().filter(|((of, _), _)| of == group).count() + count;
-        sights.saw_many("as many as a quota lets", u64::from(held as u64 == most));
-        if held as u64 > most {
-            return Err(Violation::room(format!("group {group} holds {held} messages, and {most} may be")));
-        }
+    }
+    Ok(())
+}
+
+/// Whether a group may hold so many messages, and bytes, more.
+fn within(model: &Model, group: GroupNumber, (count, more): (u64, u64), sights: &mut Sights) -> Kept {
+    let Quotas { messages, bytes, .. } = model.home(group).policy.quotas;
+    if messages.or(bytes).is_none() {
+        return Ok(());
+    }
+    let held = model.usage(group);
+    let (messages_held, bytes_held) = (held.messages + count, held.bytes + more);
+    sights.saw_many("as many as a quota lets", u64::from(messages == Some(messages_held)));
+    let is_near = |most: u64| bytes_held + NEAR >= most;
+    sights.saw_many("nearly as many bytes as a quota lets", u64::from(bytes.is_some_and(is_near)));
+    let over = |held: u64, most: Option<u64>| most.is_some_and(|most| held > most);
+    if over(messages_held, messages) || over(bytes_held, bytes) {
+        let what = format!(
+            "group {group} holds {messages_held} messages of {bytes_held} bytes, and {messages:?} and {bytes:?} may be"
+        );
+        return Err(Violation::room(what));
     }
     Ok(())
 }
