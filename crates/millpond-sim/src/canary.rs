@@ -187,6 +187,10 @@ pub enum Canary {
     QuotasBytes,
     /// They let half as much in.
     QuotasNarrow,
+    /// Groups are told to have accepted one message more.
+    Tallies,
+    /// And what is delayed is told to wait.
+    Counted,
     /// Half as many messages may wait as should, where one more is refused.
     Narrow,
     /// Who names a message by its id is understood to name another.
@@ -200,7 +204,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 86] = [
+pub const CANARIES: [(&str, Canary, Checker); 88] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -282,6 +286,8 @@ pub const CANARIES: [(&str, Canary, Checker); 86] = [
     ("quotas", Canary::Quotas, Checker::Room),
     ("quotas-bytes", Canary::QuotasBytes, Checker::Room),
     ("quotas-narrow", Canary::QuotasNarrow, Checker::Refusals),
+    ("tallies", Canary::Tallies, Checker::Tallies),
+    ("counted", Canary::Counted, Checker::Tallies),
     ("narrow", Canary::Narrow, Checker::Refusals),
     ("unknown", Canary::Unknown, Checker::Refusals),
     ("heir-failures", Canary::HeirFailures, Checker::Coalescing),

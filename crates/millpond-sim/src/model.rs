@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::fact::{GroupNumber, NamespaceNumber};
 use millpond_types::{
     GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, NamespaceName, OfficeTerms, OutcomeRun, Policy,
-    Priority, ProducerId, PublishOutcome, Receipt, Rules, RunTime, Sequence, SessionId, Start, TopicName, TopicNumber,
-    WallTime,
+    Priority, ProducerId, PublishOutcome, Receipt, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName,
+    TopicNumber, WallTime,
 };
 
 pub use self::follow::sequences;
@@ -90,6 +90,8 @@ pub struct Group {
     pub is_settling: bool,
     /// Of one that has a leader.
     pub office: Option<Office>,
+    /// What has become of the messages that came to it.
+    pub tally: Tally,
 }
 
 /// The office of a group.
@@ -204,6 +206,7 @@ impl Group {
             is_mixed: false,
             is_settling: false,
             office,
+            tally: Tally::default(),
         }
     }
 }

@@ -35,6 +35,7 @@ pub mod seats;
 pub mod sessions;
 pub mod starts;
 pub mod survival;
+mod tallies;
 pub mod terms;
 pub mod told;
 mod untold;
@@ -90,6 +91,7 @@ pub struct Promises {
     once: once::Once,
     repeats: repeats::Repeats,
     answers: survival::Answers,
+    tallies: tallies::Tallies,
     violation: Option<Violation>,
     /// What was seen.
     pub sights: Sights,
@@ -124,6 +126,7 @@ impl Promises {
             once: once::Once::default(),
             repeats: repeats::Repeats::default(),
             answers: survival::Answers::default(),
+            tallies: tallies::Tallies::default(),
             violation: None,
             sights: Sights::default(),
         }
@@ -166,7 +169,8 @@ impl Promises {
         }
         if self.violation.is_none() {
             let kept = memory::rests(core, room, &self.model, &mut self.sights)
-                .and_then(|()| self.rations.rests(core, &self.model, &mut self.sights));
+                .and_then(|()| self.rations.rests(core, &self.model, &mut self.sights))
+                .and_then(|()| self.tallies.rests(core, &self.model, &mut self.sights));
             self.note(kept);
         }
     }
@@ -278,6 +282,7 @@ impl Promises {
         self.coalescing = coalescing::Waiting::of(&self.model);
         self.fairness = fairness::Turns::default();
         self.rations.go_back();
+        self.tallies.go_back();
         self.retention = retention::Retained::default();
         self.repeats = repeats::Repeats::default();
         self.answers = survival::Answers::default();

@@ -21,7 +21,7 @@ pub const EVERY_LIFE: [(&str, u64); 7] = [
 ];
 
 /// What each checker has looked at somewhere in a range of fifty lives or more: one that saw nothing proves nothing.
-pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
+pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
     (
         Checker::Lost,
         &[
@@ -164,6 +164,22 @@ pub const LOOKED_AT: [(Checker, &[&str]); 35] = [
         ],
     ),
     (Checker::Watermark, &["cursors compared", "watermarks behind the scan"]),
+    (
+        Checker::Tallies,
+        &[
+            "waiting ones told",
+            "delayed ones told",
+            "retrying ones told",
+            "leased ones told",
+            "dead ones told",
+            "accepted ones told",
+            "declined ones told",
+            "superseded ones told",
+            "dropped ones told",
+            "retained out ones told",
+            "tallies that a start has found",
+        ],
+    ),
     (Checker::Priority, &["picked among several", "raised by its age"]),
     (Checker::Fairness, &["turns that somebody waited for", "turns among prefixes that somebody waited for"]),
     (

@@ -77,6 +77,8 @@ checkers! {
     Newest newest "newest and missed",
     /// Cursors are what they say.
     Watermark watermark "cursor and watermark",
+    /// What is counted of groups and namespaces is so.
+    Tallies tallies "counted and told",
     /// What stands higher, by priority or by age, goes first.
     Priority priority "priority and age",
     /// Nobody waits for more than a turn of each of the others.

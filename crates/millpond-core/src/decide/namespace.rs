@@ -117,6 +117,11 @@ impl Core {
         Ok(Reply::Namespaces { rows, next: None })
     }
 
+    /// All namespaces as they are now, of no position: for tests, which hold each turn against what they know.
+    pub fn namespaces_now(&self) -> impl Iterator<Item = NamespaceView> {
+        self.state.namespaces.after(None).map(|namespace| self.view(namespace, 0))
+    }
+
     fn view(&self, namespace: &Namespace, position: u64) -> NamespaceView {
         let groups = || namespace.groups.iter().map(|group| &self.state.groups[*group]);
         NamespaceView {

@@ -16,6 +16,13 @@ impl Canary {
                     let cursors = views.iter_mut().flat_map(|view| &mut view.cursors);
                     cursors.for_each(|cursor| cursor.completion = Sequence(cursor.completion.0 + 1));
                 }
+                (Canary::Tallies | Canary::Counted, Output::Reply { reply: Reply::Namespaces { rows, .. }, .. }) => {
+                    let groups = rows.iter_mut().flat_map(|row| &mut row.groups);
+                    groups.for_each(|group| match self {
+                        Canary::Tallies => group.tally.accepted += 1,
+                        _ => group.counts.waiting += std::mem::take(&mut group.counts.delayed),
+                    });
+                }
                 (Canary::Unlike, Output::Reply { reply, .. }) => {
                     if matches!(&*reply, Reply::Refused { detail, .. } if detail.contains("this request id")) {
                         *reply = Reply::Received(Vec::new());

@@ -40,6 +40,11 @@ impl Model {
         self.lengths.extend(ids.zip(lengths));
         let message = Message::new(*published, *due, *expires);
         self.arrive(id, *count, |group| !except.contains(&group), &message);
+        let (groups, topics) = (&mut self.groups, &self.topics);
+        let has = |group: &GroupNumber| topics.contains_key(&(*group, *topic)) && !except.contains(group);
+        for (_, group) in groups.iter_mut().filter(|(number, group)| has(number) && !group.is_ending) {
+            group.tally.accepted += u64::from(*count);
+        }
     }
 
     /// Messages come into a topic, in some groups; their sequences are given out in all.
@@ -76,6 +81,7 @@ impl Model {
     }
 
     pub(super) fn copied(&mut self, key: TopicKey, CopiedRun { priority, run, due }: &CopiedRun) {
+        self.group(key.0).tally.accepted += u64::from(run.count);
         let expires = Some(run.expires).filter(|at| *at != WallTime::NEVER);
         let message = Message::new(run.published, *due, expires);
         for sequence in sequences(run.first, run.count) {

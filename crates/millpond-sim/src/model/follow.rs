@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber, ReturnPlace, Victims};
 use millpond_core::store::Name;
 use millpond_types::{
-    Coalesce, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Receipt, Rules, RunTime, Sequence,
-    TopicNumber,
+    Coalesce, EndReason, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Receipt, Rules,
+    RunTime, Sequence, TopicNumber,
 };
 
 use super::{Exchange, Given, Group, Home, Key, Message, Model, Office, Producer, State, Terms, Topic, TopicKey};
@@ -131,11 +131,19 @@ impl Model {
                     self.of(*group, *topic, (*priority, sequence)).state = State::Back(Sequence(0));
                 }
             }
-            Fact::Ended { topic, group, priority, first, count, .. } => {
+            Fact::Ended { topic, group, priority, first, count, reason } => {
+                let tally = &mut self.group(*group).tally;
+                match reason {
+                    EndReason::Dropped => tally.dropped += u64::from(*count),
+                    EndReason::RetainedOut => tally.retained_out += u64::from(*count),
+                    _ => {}
+                }
                 let which = Victims::Waiting { priority: *priority, first: *first, count: *count };
                 self.remove((*group, *topic), which)
             }
             Fact::Superseded { topic, group, which, priority, by, failures, until, since } => {
+                let (Victims::Leased { count, .. } | Victims::Waiting { count, .. }) = which;
+                self.group(*group).tally.superseded += u64::from(*count);
                 self.remove((*group, *topic), *which);
                 if *failures > 0 || until.is_some() || since.is_some() {
                     let heir = self.of(*group, *topic, (*priority, *by));
@@ -153,6 +161,7 @@ impl Model {
                 let message = self.of(*group, *topic, (*priority, *sequence));
                 (message.state, message.since) = (State::Delayed(*due), *due);
             }
+            Fact::Declined { group, count, .. } => self.group(*group).tally.declined += u64::from(*count),
             Fact::Forgotten { hash, .. } => _ = self.dedups.remove(hash),
             Fact::Redriven { letter, topic, sequence, published, since, dedup } => {
                 self.letters.left((letter.group, letter.id), self.followed);
@@ -182,7 +191,6 @@ impl Model {
             | Fact::Aged { .. }
             | Fact::Waits { .. }
             | Fact::Refilled { .. }
-            | Fact::Declined { .. }
             | Fact::Moved { .. }
             | Fact::DeadMoved { .. } => {}
         }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millpond_core::fact::{DeadReason, GroupNumber};
-use millpond_types::{DeadView, MessageId, MessageState, MessageView, TopicName, WallTime};
+use millpond_types::{
+    DeadView, MessageId, MessageState, MessageView, Priority, Sequence, TopicName, TopicNumber, WallTime,
+};
 
 use super::Message;
 
@@ -27,6 +29,13 @@ impl Letters {
     /// Those that there are.
     pub fn current(&self) -> impl Iterator<Item = ((GroupNumber, MessageId), &Letter)> {
         self.0.iter().filter(|(_, letter)| letter.until.is_none()).map(|(of, letter)| (*of, letter))
+    }
+
+    /// Those of a group.
+    pub fn of(&self, group: GroupNumber) -> impl Iterator<Item = MessageId> {
+        let least = MessageId { topic: TopicNumber(0), priority: Priority::LOWEST, sequence: Sequence(0) };
+        let of = self.0.range((group, least)..).take_while(move |((of, _), _)| *of == group);
+        of.filter(|(_, letter)| letter.until.is_none()).map(|((_, id), _)| *id)
     }
 
     /// One that there is, or has been there since a fact.

@@ -6,7 +6,9 @@ use millpond_core::command::{Command, Publish, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_types::TopicName;
 
-use super::{Kept, Promises, coalescing, dedup, quotas, receipts, refusals, routes, sessions, told, watermark};
+use super::{
+    Kept, Promises, coalescing, dedup, quotas, receipts, refusals, routes, sessions, tallies, told, watermark,
+};
 
 /// A command that is being decided.
 pub struct Asking {
@@ -94,6 +96,7 @@ impl Promises {
             asking.uses.as_ref().map_or(Ok(()), |uses| uses.told(&asking.command, reply, sights))?;
         }
         match (&asking.command, &asking.expected, reply) {
+            (_, _, Some(Reply::Namespaces { rows, .. })) => tallies::shown(rows, model, sights),
             (Command::Topic(topic), _, Some(reply)) => watermark::shown(topic, reply, model, sights),
             (Command::Route(_), Expected::Routed(routed) | Expected::Session(_, Some(routed)), Some(reply)) => {
                 routed.check(reply, &asking.stored, sights)
