@@ -187,6 +187,8 @@ pub enum Canary {
     QuotasBytes,
     /// They let half as much in.
     QuotasNarrow,
+    /// Who publishes again what is known is told that the first one has ended, or waits where it has.
+    Duplicates,
     /// Groups are told to have accepted one message more.
     Tallies,
     /// And what is delayed is told to wait.
@@ -204,7 +206,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 88] = [
+pub const CANARIES: [(&str, Canary, Checker); 89] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -286,6 +288,7 @@ pub const CANARIES: [(&str, Canary, Checker); 88] = [
     ("quotas", Canary::Quotas, Checker::Room),
     ("quotas-bytes", Canary::QuotasBytes, Checker::Room),
     ("quotas-narrow", Canary::QuotasNarrow, Checker::Refusals),
+    ("duplicates", Canary::Duplicates, Checker::Dedup),
     ("tallies", Canary::Tallies, Checker::Tallies),
     ("counted", Canary::Counted, Checker::Tallies),
     ("narrow", Canary::Narrow, Checker::Refusals),

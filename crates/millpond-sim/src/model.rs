@@ -14,6 +14,7 @@ mod home;
 mod letters;
 mod newest;
 mod ready;
+mod states;
 mod topic;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,6 +10,7 @@ mod asked;
 pub mod coalescing;
 pub mod credit;
 pub mod dedup;
+mod duplicates;
 pub mod epochs;
 pub mod expiry;
 pub mod failures;
@@ -92,6 +93,7 @@ pub struct Promises {
     repeats: repeats::Repeats,
     answers: survival::Answers,
     tallies: tallies::Tallies,
+    whereabouts: duplicates::Whereabouts,
     violation: Option<Violation>,
     /// What was seen.
     pub sights: Sights,
@@ -127,6 +129,7 @@ impl Promises {
             repeats: repeats::Repeats::default(),
             answers: survival::Answers::default(),
             tallies: tallies::Tallies::default(),
+            whereabouts: duplicates::Whereabouts::default(),
             violation: None,
             sights: Sights::default(),
         }
@@ -154,6 +157,7 @@ impl Promises {
     /// A turn begins; the core is told that it is `told` by the wall, and by the machine's clock it is so late.
     pub fn begin(&mut self, now: Now, told: WallTime, up: RunTime) {
         (self.now, self.told) = (now, told);
+        self.whereabouts.begin();
         self.leases.begin(now.run, up);
         self.terms.begin(now.run);
         self.retention.look(&self.model, now.wall);
@@ -175,6 +179,11 @@ impl Promises {
         }
     }
 
+    /// The time as the core has it.
+    fn by_core(&self) -> Now {
+        Now { wall: self.told, ..self.now }
+    }
+
     /// Something has happened.
     pub fn happened(&mut self, fact: &Fact, position: u64) {
         if self.violation.is_some() {
@@ -192,6 +201,7 @@ impl Promises {
             let groups = self.model.groups.keys().filter(|of| group.is_none_or(|group| group == **of));
             self.touched.extend(groups.map(|group| (*group, topic)));
         }
+        self.whereabouts.happens(&self.model, &fact, self.by_core());
         self.model.follow(&fact, self.now.run);
         if let Some(Asking { uses: Some(uses), stored, .. }) = &mut self.asking {
             uses.happened(&self.model, &fact, stored.len());
@@ -285,6 +295,7 @@ impl Promises {
         self.tallies.go_back();
         self.retention = retention::Retained::default();
         self.repeats = repeats::Repeats::default();
+        self.whereabouts = duplicates::Whereabouts::default();
         self.answers = survival::Answers::default();
         let kept = self.once.go_back(&self.model);
         self.note(kept);

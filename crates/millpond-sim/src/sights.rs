@@ -205,7 +205,20 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
     ),
     (Checker::Routes, &["copies routed", "batches routed", "routed nowhere"]),
     (Checker::Expiry, &["expired", "ended for their TTL", "dead for their TTL"]),
-    (Checker::Dedup, &["duplicates", "repeats known by their dedup ids", "dedup ids forgotten"]),
+    (
+        Checker::Dedup,
+        &[
+            "duplicates",
+            "repeats known by their dedup ids",
+            "dedup ids forgotten",
+            "states of repeats compared behind a wait",
+            "repeats of what waits",
+            "repeats of what is delayed",
+            "repeats of what is leased",
+            "repeats of dead letters",
+            "repeats of what has ended",
+        ],
+    ),
     (
         Checker::Sessions,
         &[

@@ -3,7 +3,7 @@
 use millpond_core::command::Level;
 use millpond_core::output::{Output, Reply};
 use millpond_protocol::LeasedRun;
-use millpond_types::{DeadView, FinishOutcome, Sequence};
+use millpond_types::{DeadView, FinishOutcome, MessageState, PublishOutcome, Sequence};
 
 use super::{Canary, changed};
 
@@ -21,6 +21,17 @@ impl Canary {
                     groups.for_each(|group| match self {
                         Canary::Tallies => group.tally.accepted += 1,
                         _ => group.counts.waiting += std::mem::take(&mut group.counts.delayed),
+                    });
+                }
+                (Canary::Duplicates, Output::Reply { reply: Reply::Published { outcomes, .. }, .. }) => {
+                    let outcomes = outcomes.iter_mut().map(|run| &mut run.outcome);
+                    let states = outcomes.filter_map(|outcome| match outcome {
+                        PublishOutcome::Duplicate { state, .. } => Some(state),
+                        _ => None,
+                    });
+                    states.for_each(|state| {
+                        let has_ended = *state == MessageState::Ended;
+                        *state = if has_ended { MessageState::Waiting } else { MessageState::Ended };
                     });
                 }
                 (Canary::Unlike, Output::Reply { reply, .. }) => {

@@ -38,6 +38,11 @@ impl Letters {
         of.filter(|(_, letter)| letter.until.is_none()).map(|((_, id), _)| *id)
     }
 
+    /// Whether there is one of a message.
+    pub fn is_one(&self, of: (GroupNumber, MessageId)) -> bool {
+        self.0.get(&of).is_some_and(|letter| letter.until.is_none())
+    }
+
     /// One that there is, or has been there since a fact.
     pub fn since(&self, of: (GroupNumber, MessageId), fact: u64) -> Option<&Letter> {
         self.0.get(&of).filter(|letter| letter.until.is_none_or(|until| until > fact))

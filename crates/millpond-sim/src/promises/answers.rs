@@ -1,9 +1,9 @@
 //! What clients are told: each answer is held against the model as it is when the answer is made, and each turn's deliveries
 //! when everything was dispatched.
 
-use millpond_core::Decision;
 use millpond_core::command::{Command, Publish, Ticket};
 use millpond_core::output::{Output, Reply};
+use millpond_core::{Decision, Now};
 use millpond_types::TopicName;
 
 use super::{
@@ -39,6 +39,7 @@ impl Promises {
         }
         self.wanted.note(command);
         self.reasons.asks(ticket, command);
+        self.whereabouts.asks();
         let expected = match command {
             Command::Route(route) if route.publish.producer.is_none() => {
                 Expected::Routed(routes::Routed::by(&self.model, route))
@@ -65,6 +66,7 @@ impl Promises {
     pub fn decided(&mut self, decision: Decision, outputs: &[Output]) {
         let Some(asking) = self.asking.take() else { return };
         if decision == Decision::Parked {
+            self.whereabouts.waits(asking.ticket, &asking.command);
             return self.sights.saw("commands that waited for topics");
         }
         let of = |output: &&Output| matches!(output, Output::Reply { ticket, .. } if *ticket == asking.ticket);
@@ -93,6 +95,7 @@ impl Promises {
         }
         if let Some(reply) = reply {
             refusals::told(&asking.command, reply, model, sights)?;
+            self.whereabouts.decided(reply, model, Now { wall: self.told, ..*now }, sights)?;
             asking.uses.as_ref().map_or(Ok(()), |uses| uses.told(&asking.command, reply, sights))?;
         }
         match (&asking.command, &asking.expected, reply) {
@@ -113,6 +116,8 @@ impl Promises {
     /// A turn of the core has made these outputs.
     pub(super) fn judge_outputs(&mut self, outputs: &[Output]) -> Kept {
         self.credits.made(outputs, &mut self.sights)?;
+        let by_core = self.by_core();
+        self.whereabouts.made(outputs, &self.model, by_core, &mut self.sights)?;
         let given = self.seats.given(outputs);
         self.leases.made(outputs, &given, &self.model, &mut self.sights)?;
         self.terms.made(outputs, &self.model, &self.leases)
