@@ -230,6 +230,11 @@ impl Core {
         self.is_time_held
     }
 
+    /// Whether anything is going on that goes over many topics or dead letters.
+    pub fn has_jobs(&self) -> bool {
+        self.jobs.are_any()
+    }
+
     /// Whether anything waits because jobs or time are held. A shell that has held them asks itself soon whether they still have
     /// to be.
     pub fn has_jobs_on_hold(&self) -> bool {

@@ -44,6 +44,11 @@ impl Core {
         self.state.producers.room = bytes;
     }
 
+    /// How many producer sessions are in memory, and about how many bytes they take.
+    pub fn producers_resident(&self) -> (usize, usize) {
+        self.state.producers.resident()
+    }
+
     /// About how many bytes the topics in memory take.
     pub fn resident_bytes(&self) -> usize {
         self.state.residents.bytes

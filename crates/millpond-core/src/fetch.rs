@@ -99,6 +99,11 @@ impl Core {
         self.arrived_for_jobs(&want, for_jobs, log);
     }
 
+    /// How many entries are kept that were fetched for parked commands and for jobs.
+    pub fn fetched_count(&self) -> usize {
+        self.state.fetched.len()
+    }
+
     /// Asks for what dispatch or a command waits for.
     pub(crate) fn want(&mut self, want: Want) {
         // What is looked up for a command is nothing that could be ready.

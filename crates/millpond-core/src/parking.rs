@@ -102,6 +102,11 @@ impl Core {
         self.parking.bytes
     }
 
+    /// How many of these are for what was parked last.
+    pub fn last_parked_bytes(&self) -> usize {
+        self.parking.parked.last_key_value().map_or(0, |(_, parked)| parked.bytes)
+    }
+
     /// How many commands are parked.
     pub fn parked_count(&self) -> usize {
         self.parking.parked.len()

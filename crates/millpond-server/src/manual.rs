@@ -47,6 +47,27 @@ pub struct ManualBroker<H: Host> {
     pub mover: Mover,
 }
 
+/// What there is room for, in bytes: for all else a broker has as much as in the least memory that it may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Rooms {
+    /// Of topics in memory.
+    pub topics: usize,
+    /// Of entries that are not on the disk yet.
+    pub layers: usize,
+    /// Of commands that wait for what is on the disk.
+    pub parked: usize,
+    /// Of producer sessions in memory.
+    pub producers: usize,
+}
+
+impl Rooms {
+    /// Those of the least memory.
+    pub fn least() -> Rooms {
+        let Shares { room: topics, layers, parked, producers, .. } = Shares::of(MEMORY_MIN);
+        Rooms { topics, layers, parked, producers }
+    }
+}
+
 /// One connection. Dropped, it is as if its socket had closed.
 pub struct Edge {
     connection: Connection,
@@ -63,17 +84,16 @@ pub struct Closed {
 }
 
 impl<H: Host> ManualBroker<H> {
-    /// Begins service on an open directory, with the least memory that a broker may have, of which topics take `room` and
-    /// entries that are not on the disk yet `layers`; and what was found in the directory.
+    /// Begins service on an open directory, with so much room; and what was found in the directory.
     pub fn start(
         mut opened: Opened,
-        [room, layers]: [usize; 2],
+        Rooms { topics: room, layers, parked, producers }: Rooms,
         mut host: H,
     ) -> Result<(ManualBroker<H>, Recovery), OpenError> {
         let mut clock = Clock::starting_from(opened.report.now, host.now());
         opened.start(clock.tick(host.now(), host.system()))?;
         let Opened { core, store, appender, committer, reader, housekeeper, mover, report } = opened;
-        let shares = Shares { room, layers, ..Shares::of(MEMORY_MIN) };
+        let shares = Shares { room, layers, parked, producers, ..Shares::of(MEMORY_MIN) };
         let (hash_key, common) = (core.hash_key(), Common::new(Registry::holding()));
         let journal = Worker::new(&Journal::LANES, Journal::new(&common));
         let fetchers: Vec<_> = (0..THREADS).map(|_| Worker::new(&Fetcher::LANES, Fetcher::new(&store))).collect();

@@ -9,7 +9,7 @@ use millpond_core::Core;
 use millpond_core::page::{DedupPage, Page};
 use millpond_core::store::{Key, Shelf, Store};
 use millpond_protocol::*;
-use millpond_server::manual::{Closed, Edge, Host, ManualBroker};
+use millpond_server::manual::{Closed, Edge, Host, ManualBroker, Rooms};
 use millpond_storage::store::LayeredStore;
 use millpond_storage::tree::CommitHead;
 use millpond_storage::twin::TwinDisk;
@@ -86,7 +86,8 @@ impl Rig {
         let opened = open::<Core>(disk.clone(), &options).unwrap();
         let (store, relief) = (opened.store.clone(), Relief::default());
         let desk = Desk { clock: clock.clone(), relief: relief.clone() };
-        let (broker, _) = ManualBroker::start(opened, [64 << 20, LAYERS], desk).unwrap();
+        let (broker, _) =
+            ManualBroker::start(opened, Rooms { topics: 64 << 20, layers: LAYERS, ..Rooms::least() }, desk).unwrap();
         Rig { broker, store, clock, relief, disk }
     }
 

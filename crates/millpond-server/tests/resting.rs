@@ -11,7 +11,7 @@ use millpond_core::command::{Command, DedupMark, PublishRun};
 use millpond_core::output::Output;
 use millpond_core::page::{DedupPage, Page};
 use millpond_core::store::{Key, Shelf, Store};
-use millpond_server::manual::ManualBroker;
+use millpond_server::manual::{ManualBroker, Rooms};
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
 use millpond_types::{MessageId, Priority, Sequence, TopicNumber, WallTime};
@@ -28,7 +28,9 @@ fn a_broker_at_rest_writes_a_checkpoint_when_many_dedup_ids_are_over() {
     let clock = Clock::new();
     let options = OpenOptions { young_bytes: 1 << 20, ..OpenOptions::default() };
     let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
-    let (mut broker, _) = ManualBroker::start(opened, [64 << 20, 2 << 20], clock.clone()).unwrap();
+    let (mut broker, _) =
+        ManualBroker::start(opened, Rooms { topics: 64 << 20, layers: 2 << 20, ..Rooms::least() }, clock.clone())
+            .unwrap();
     for batch in 0..10 {
         let ticket = ManualBroker::<Clock>::ticket(batch);
         let mut waiting = broker.submit(ticket, publish(batch * 10_000, 10_000));
@@ -72,7 +74,9 @@ fn a_broker_at_rest_writes_a_checkpoint_where_publishes_wait_for_the_room_that_i
     let options = OpenOptions { young_bytes: LAYERS / 2, ..OpenOptions::default() };
     let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &options).unwrap();
     let mut store = opened.store.clone();
-    let (mut broker, _) = ManualBroker::start(opened, [64 << 20, LAYERS], clock.clone()).unwrap();
+    let (mut broker, _) =
+        ManualBroker::start(opened, Rooms { topics: 64 << 20, layers: LAYERS, ..Rooms::least() }, clock.clone())
+            .unwrap();
     let go_on = |broker: &mut ManualBroker<Clock>| {
         let sleep = broker.write().unwrap();
         while broker.commit() || broker.fetch(0) || broker.fetch(1) || broker.housekeeper.step().unwrap() {}

@@ -11,7 +11,7 @@ use by_hand::{Clock, run};
 use millpond_core::Core;
 use millpond_core::command::{Command, Finish, FinishVerb, Look, LookWhich, PublishRun, ReceiptRun, Receive, TopicRef};
 use millpond_core::output::{LeasedRun, Output, Reply};
-use millpond_server::manual::ManualBroker;
+use millpond_server::manual::{ManualBroker, Rooms};
 use millpond_storage::store::LayeredStore;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
@@ -30,7 +30,9 @@ impl Pond {
         let clock = Clock::standing();
         let opened = open::<Core>(Arc::new(TwinDisk::new(512)), options).unwrap();
         let store = opened.store.clone();
-        let (broker, _) = ManualBroker::start(opened, [options.room, layers], clock.clone()).unwrap();
+        let (broker, _) =
+            ManualBroker::start(opened, Rooms { topics: options.room, layers, ..Rooms::least() }, clock.clone())
+                .unwrap();
         Pond { broker, clock, store, tickets: 0, told: Vec::new() }
     }
 

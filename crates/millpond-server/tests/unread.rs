@@ -9,7 +9,7 @@ use by_hand::{Clock, publish, run};
 use bytes::BytesMut;
 use millpond_core::Core;
 use millpond_protocol::{Decoder, Receive, Request, Response, VERSION, encode_request};
-use millpond_server::manual::{Edge, ManualBroker};
+use millpond_server::manual::{Edge, ManualBroker, Rooms};
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
 use millpond_types::block;
@@ -53,7 +53,9 @@ impl House {
             ..OpenOptions::default()
         };
         let opened = open::<Core>(Arc::new(disk.clone()), &options).unwrap();
-        let (broker, _) = ManualBroker::start(opened, [64 << 20, 2 << 20], clock.clone()).unwrap();
+        let (broker, _) =
+            ManualBroker::start(opened, Rooms { topics: 64 << 20, layers: 2 << 20, ..Rooms::least() }, clock.clone())
+                .unwrap();
         let mut house = House { disk, broker, clock };
         for body in 0..MESSAGES {
             assert!(

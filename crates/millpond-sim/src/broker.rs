@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use millpond_core::Core;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::Output;
-use millpond_server::manual::{Edge, ManualBroker};
+use millpond_server::manual::{Edge, ManualBroker, Rooms};
 use millpond_storage::tree::TreeError;
 use millpond_storage::twin::TwinDisk;
-use millpond_storage::{Failure, Moves, OpenError, OpenOptions, Reader, Recovery, open};
+use millpond_storage::{Failure, Moves, OpenError, Reader, Recovery, open};
 
 use crate::canary::Canary;
 use crate::clock::Clock;
@@ -53,15 +53,16 @@ impl Broker {
         clock: &Clock,
         canary: Option<Canary>,
     ) -> Result<(Broker, Recovery), OpenError> {
-        let OpenOptions { room, .. } = plan.options;
         let options = canary.map_or_else(|| plan.options.clone(), |canary| canary.swells(&plan.options));
         let mut opened = open::<Core>(Arc::new(disk.clone()), &options)?;
         let now = opened.report.now;
         opened.report.now = canary.map_or(now, |canary| canary.dates(now));
         opened.core.set_leases_room(canary.map_or(plan.leases_room, |canary| canary.allots(plan.leases_room)));
-        let promises = Promises::new(plan.options.identity.hash_key, plan.leases_room, false);
-        let stage = Stage::new(clock, canary, plan.own_hand_max, (room, !plan.reads_late), promises);
-        let (manual, report) = ManualBroker::start(opened, [options.room, 2 * options.young_bytes], stage)?;
+        let rooms = Rooms { topics: options.room, ..plan.rooms() };
+        let promises = Promises::new(plan.options.identity.hash_key, (plan.rooms(), plan.leases_room), false);
+        let stage = Stage::new(clock, canary, plan.own_hand_max, !plan.reads_late, promises);
+        let rooms = canary.map_or(rooms, |canary| canary.widens(rooms));
+        let (manual, report) = ManualBroker::start(opened, rooms, stage)?;
         let (clock, waiting) = (clock.clone(), VecDeque::new());
         let second = clock.now() + SECOND;
         Ok((Broker { manual, wakes: Some(clock.now()), second, clock, canary, waiting }, report))
@@ -205,7 +206,8 @@ impl Broker {
     }
 
     /// Ends in good order. All connections have to be gone.
-    pub fn stop(self) -> Result<Stage, String> {
+    pub fn stop(mut self) -> Result<Stage, String> {
+        self.stage().is_stopping = true;
         self.manual.stop()
     }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::{Command, DeadMove, Move};
 use millpond_core::fact::{Fact, Victims};
+use millpond_server::manual::Rooms;
 use millpond_storage::OpenOptions;
 use millpond_types::Millis;
 
@@ -89,6 +90,10 @@ pub enum Canary {
     Rations,
     /// They have next to none.
     Rationed,
+    /// Commands that wait for the disk have more room than they were given.
+    Parked,
+    /// Producer sessions in memory have.
+    Producers,
     /// Groups that begin at a time begin with all that there is.
     Starts,
     /// Half of what a retention says is kept.
@@ -206,7 +211,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 89] = [
+pub const CANARIES: [(&str, Canary, Checker); 91] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -238,6 +243,8 @@ pub const CANARIES: [(&str, Canary, Checker); 89] = [
     ("memory", Canary::Memory, Checker::Memory),
     ("rations", Canary::Rations, Checker::Memory),
     ("rationed", Canary::Rationed, Checker::Stuck),
+    ("parked", Canary::Parked, Checker::Memory),
+    ("producers", Canary::Producers, Checker::Memory),
     ("starts", Canary::Starts, Checker::Starts),
     ("retention", Canary::Retention, Checker::Retention),
     ("kept", Canary::Kept, Checker::Retention),
@@ -354,6 +361,15 @@ impl Canary {
     pub fn swells(self, options: &OpenOptions) -> OpenOptions {
         let room = if self == Canary::Memory { usize::MAX } else { options.room };
         OpenOptions { room, ..options.clone() }
+    }
+
+    /// How much room there is, which should be so much.
+    pub fn widens(self, rooms: Rooms) -> Rooms {
+        match self {
+            Canary::Parked => Rooms { parked: usize::MAX, ..rooms },
+            Canary::Producers => Rooms { producers: usize::MAX, ..rooms },
+            _ => rooms,
+        }
     }
 
     /// How much room topics have that are leased, which should have so much.

@@ -3,6 +3,7 @@
 
 use millpond_core::LevelBounds;
 use millpond_core::command::Command;
+use millpond_server::manual::Rooms;
 use millpond_storage::tree::TreeOptions;
 use millpond_storage::{BATCH_BYTES, Identity, OpenOptions, SLACK};
 use millpond_types::{
@@ -21,6 +22,10 @@ pub struct Plan {
     pub options: OpenOptions,
     /// Bytes that leased topics may take: as much as all topics may, or as these few clients need to be on rations.
     pub leases_room: usize,
+    /// Bytes that commands may take which wait for the disk.
+    pub parked: usize,
+    /// Bytes that producer sessions may take in memory.
+    pub producers: usize,
     /// Bytes of a sector of the disk.
     pub sector: usize,
     /// The namespaces and their first policies; the first is `default`.
@@ -66,9 +71,12 @@ impl Plan {
         let names = ["a/1", "a/2", "a/3", "b/1", "b/2", "c", "d/x/1", "d/x/2", "größe/☃", "e"];
         let count = stream.between(2, names.len() as u64) as usize;
         let leases_room = options.room.max(*stream.pick(&[2 << 10, 8 << 10, 32 << 10, 1 << 20, 1 << 20]));
+        let least = Rooms::least();
         Plan {
             options,
             leases_room,
+            parked: *stream.pick(&[0, 1 << 10, 4 << 10, least.parked]),
+            producers: *stream.pick(&[0, 1 << 10, least.producers, least.producers]),
             sector: *stream.pick(&[512, 4096]),
             namespaces,
             topics: names[..count].iter().map(|name| TopicName::try_from(*name).expect("a valid name")).collect(),
@@ -79,6 +87,12 @@ impl Plan {
             own_hand_max: *stream.pick(&[0, 0, 300, 16 << 10]),
             body_max: *stream.pick(&[40, 200, 2000]),
         }
+    }
+
+    /// What there is room for.
+    pub fn rooms(&self) -> Rooms {
+        let OpenOptions { room: topics, young_bytes, .. } = self.options;
+        Rooms { topics, layers: 2 * young_bytes, parked: self.parked, producers: self.producers }
     }
 }
 

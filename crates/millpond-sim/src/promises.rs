@@ -34,6 +34,7 @@ pub mod room;
 pub mod routes;
 pub mod seats;
 pub mod sessions;
+mod shares;
 pub mod starts;
 pub mod survival;
 mod tallies;
@@ -47,6 +48,7 @@ use std::collections::{BTreeSet, VecDeque};
 use millpond_core::fact::Fact;
 use millpond_core::output::Output;
 use millpond_core::{Core, Now};
+use millpond_server::manual::Rooms;
 use millpond_types::{Millis, RunTime, WallTime};
 
 use self::answers::Asking;
@@ -87,6 +89,7 @@ pub struct Promises {
     overflowing: room::Overflowing,
     coalescing: coalescing::Waiting,
     fairness: fairness::Turns,
+    rooms: Rooms,
     rations: memory::Rations,
     retention: retention::Retained,
     once: once::Once,
@@ -100,8 +103,8 @@ pub struct Promises {
 }
 
 impl Promises {
-    /// Of a broker that has not begun, in which leased topics have so much room.
-    pub fn new(hash_key: [u64; 2], leases_room: usize, trace: bool) -> Promises {
+    /// Of a broker that has not begun, in which there is so much room, and so much for leased topics.
+    pub fn new(hash_key: [u64; 2], (rooms, leases_room): (Rooms, usize), trace: bool) -> Promises {
         Promises {
             trace,
             hash_key,
@@ -123,6 +126,7 @@ impl Promises {
             overflowing: room::Overflowing::default(),
             coalescing: coalescing::Waiting::default(),
             fairness: fairness::Turns::default(),
+            rooms,
             rations: memory::Rations::new(leases_room),
             retention: retention::Retained::default(),
             once: once::Once::default(),
@@ -164,7 +168,7 @@ impl Promises {
     }
 
     /// The turn is over: what the core holds in memory is what it may.
-    pub fn rests(&mut self, core: &Core, room: usize, is_fetching: bool) {
+    pub fn rests(&mut self, core: &Core, is_fetching: bool) {
         if is_fetching || core.has_jobs_on_hold() {
             self.retention.is_kept();
         } else if self.violation.is_none() {
@@ -172,8 +176,9 @@ impl Promises {
             self.note(kept);
         }
         if self.violation.is_none() {
-            let kept = memory::rests(core, room, &self.model, &mut self.sights)
+            let kept = memory::rests(core, self.rooms.topics, &self.model, &mut self.sights)
                 .and_then(|()| self.rations.rests(core, &self.model, &mut self.sights))
+                .and_then(|()| shares::rests(core, &self.model, &self.rooms, &mut self.sights))
                 .and_then(|()| self.tallies.rests(core, &self.model, &mut self.sights));
             self.note(kept);
         }

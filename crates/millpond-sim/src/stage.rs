@@ -22,8 +22,6 @@ pub struct Stage {
     clock: Clock,
     canary: Option<Canary>,
     own_hand_max: u64,
-    /// Bytes that topics may take in memory.
-    room: usize,
     /// Whether a turn is over only when all is there that it wants to be read.
     reads_at_once: bool,
     /// Lent for a turn, as are the promises.
@@ -33,6 +31,8 @@ pub struct Stage {
     pub numb_until: Option<RunTime>,
     /// The same of the turn that goes on.
     is_numb: bool,
+    /// Whether the broker stops, and decides what it has put off whatever memory that takes.
+    pub is_stopping: bool,
     /// What the core has told its edges.
     pub notices: Vec<Notice>,
     /// What was decided, by whom it was asked.
@@ -49,19 +49,19 @@ impl Stage {
         clock: &Clock,
         canary: Option<Canary>,
         own_hand_max: u64,
-        (room, reads_at_once): (usize, bool),
+        reads_at_once: bool,
         promises: Promises,
     ) -> Stage {
         Stage {
             clock: clock.clone(),
             canary,
             own_hand_max,
-            room,
             reads_at_once,
             ledger: Ledger::default(),
             promises,
             numb_until: None,
             is_numb: false,
+            is_stopping: false,
             notices: Vec::new(),
             asked: Vec::new(),
             connections: BTreeSet::new(),
@@ -124,11 +124,12 @@ impl Host for Stage {
         }
     }
 
-    fn decided(&mut self, decision: Decision, outputs: &mut [Output]) {
+    fn decided(&mut self, decision: Decision, core: &mut Core) {
         if let Some(canary) = self.canary {
-            canary.misleads(outputs);
+            canary.misleads(core.outputs());
         }
-        self.promises.decided(decision, outputs);
+        let others = (!self.is_stopping).then(|| core.parked_bytes() - core.last_parked_bytes());
+        self.promises.decided(decision, core.outputs(), others);
     }
 
     fn happened(&mut self, fact: &Fact, position: u64) {
@@ -154,7 +155,7 @@ impl Host for Stage {
         self.promises.dispatched(&self.outputs, self.is_numb || is_fetching);
         self.outputs.clear();
         self.is_numb = false;
-        self.promises.rests(core, self.room, is_fetching);
+        self.promises.rests(core, is_fetching);
     }
 
     fn is_told_early(&self, output: &Output) -> bool {

@@ -94,7 +94,7 @@ impl World {
     pub fn new(seed: u64, options: Options) -> World {
         let mut streams = Streams::new(seed);
         let plan = Plan::new(&mut streams.plan);
-        let (hash_key, leases_room) = (plan.options.identity.hash_key, plan.leases_room);
+        let (hash_key, rooms) = (plan.options.identity.hash_key, (plan.rooms(), plan.leases_room));
         World {
             disk: TwinDisk::new(plan.sector),
             reads_fail: plan.disk_is_bad,
@@ -112,7 +112,7 @@ impl World {
             numb_until: None,
             found: 0,
             ledger: Ledger::default(),
-            promises: Promises::new(hash_key, leases_room, options.trace),
+            promises: Promises::new(hash_key, rooms, options.trace),
             lost: Lost::default(),
             back: Back::default(),
             copies: Copies::default(),

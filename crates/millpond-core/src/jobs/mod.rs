@@ -149,6 +149,11 @@ impl Jobs {
         (self.room, self.has_started) = (SLICE, false);
     }
 
+    /// Whether there are any.
+    pub(crate) fn are_any(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Whether one can go on without anything from the disk.
     pub(crate) fn any(&self) -> bool {
         let is_free = self.queue.front().is_some_and(|job| job.waits.is_empty());

@@ -71,6 +71,11 @@ impl Producers {
         self.sessions.iter()
     }
 
+    /// How many there are, and about how many bytes they take.
+    pub(crate) fn resident(&self) -> (usize, usize) {
+        (self.sessions.len(), self.bytes)
+    }
+
     /// Those that a checkpoint has to capture.
     pub(crate) fn changed(&self) -> Vec<ProducerKey> {
         self.sessions.iter().filter(|(_, session)| session.changed.is_some()).map(|(key, _)| *key).collect()

@@ -33,8 +33,8 @@ pub trait Host: Send + 'static {
         command
     }
 
-    /// It was decided, or has to wait for topics. `outputs` are those of the turn so far.
-    fn decided(&mut self, _decision: Decision, _outputs: &mut [Output]) {}
+    /// It was decided, or has to wait for topics. The core has the outputs of the turn so far.
+    fn decided(&mut self, _decision: Decision, _core: &mut Core) {}
 
     /// A request that a turn has taken is put off, for want of room.
     fn puts_off(&mut self) {}

@@ -301,7 +301,7 @@ impl<H: Host> Writer<H> {
         let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
         // What is parked is decided when what it waits for is loaded.
         let decision = self.core.submit(ticket, command, &mut log);
-        self.host.decided(decision, self.core.outputs());
+        self.host.decided(decision, &mut self.core);
         decision
     }
 

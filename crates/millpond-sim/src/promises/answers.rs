@@ -7,7 +7,7 @@ use millpond_core::{Decision, Now};
 use millpond_types::TopicName;
 
 use super::{
-    Kept, Promises, coalescing, dedup, quotas, receipts, refusals, routes, sessions, tallies, told, watermark,
+    Kept, Promises, coalescing, dedup, quotas, receipts, refusals, routes, sessions, shares, tallies, told, watermark,
 };
 
 /// A command that is being decided.
@@ -62,12 +62,16 @@ impl Promises {
         self.asking = Some(Asking { ticket, command, expected, stored: Vec::new(), uses });
     }
 
-    /// It was decided, or has to wait: then what it needs to be right is not known any more when it is.
-    pub fn decided(&mut self, decision: Decision, outputs: &[Output]) {
+    /// It was decided, or has to wait: then what it needs to be right is not known any more when it is. Others that wait take
+    /// so many bytes, where it matters.
+    pub fn decided(&mut self, decision: Decision, outputs: &[Output], others: Option<usize>) {
         let Some(asking) = self.asking.take() else { return };
         if decision == Decision::Parked {
             self.whereabouts.waits(asking.ticket, &asking.command);
-            return self.sights.saw("commands that waited for topics");
+            self.sights.saw("commands that waited for topics");
+            let Promises { rooms, sights, .. } = self;
+            let kept = others.map_or(Ok(()), |others| shares::waits(&asking.command, others, rooms, sights));
+            return self.note(kept);
         }
         let of = |output: &&Output| matches!(output, Output::Reply { ticket, .. } if *ticket == asking.ticket);
         let reply = match outputs.iter().rev().find(of) {
