@@ -192,6 +192,10 @@ pub enum Canary {
     QuotasBytes,
     /// They let half as much in.
     QuotasNarrow,
+    /// Twice as many connections may use a namespace as should.
+    Users,
+    /// And half as many.
+    NoUsers,
     /// Who publishes again what is known is told that the first one has ended, or waits where it has.
     Duplicates,
     /// Groups are told to have accepted one message more.
@@ -211,7 +215,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 91] = [
+pub const CANARIES: [(&str, Canary, Checker); 93] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -295,6 +299,8 @@ pub const CANARIES: [(&str, Canary, Checker); 91] = [
     ("quotas", Canary::Quotas, Checker::Room),
     ("quotas-bytes", Canary::QuotasBytes, Checker::Room),
     ("quotas-narrow", Canary::QuotasNarrow, Checker::Refusals),
+    ("users", Canary::Users, Checker::Room),
+    ("no-users", Canary::NoUsers, Checker::Refusals),
     ("duplicates", Canary::Duplicates, Checker::Dedup),
     ("tallies", Canary::Tallies, Checker::Tallies),
     ("counted", Canary::Counted, Checker::Tallies),

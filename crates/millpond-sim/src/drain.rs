@@ -1,7 +1,7 @@
 //! The end of a life: with willing consumers and enough time, everything comes to its end, and whoever waits is told.
 
 use millpond_core::command::Command;
-use millpond_types::Millis;
+use millpond_types::{Millis, Policy, Quotas};
 
 use crate::audit::audit;
 use crate::candidates;
@@ -38,6 +38,7 @@ impl World {
         // Groups that are still to be made come before those who read for them.
         self.settle()?;
         self.let_in()?;
+        self.let_all_connect()?;
         let (mut idle, mut left) = (0, 0);
         for _ in 0..ROUNDS {
             let mut requests = self.clients.finish();
@@ -77,6 +78,22 @@ impl World {
             }
         }
         Err(stuck::violation(&self.ledger, &self.promises.model))
+    }
+
+    /// From here on any number of connections may use a namespace: what is left is for all of them to finish.
+    fn let_all_connect(&mut self) -> Result<(), Violation> {
+        let homes = self.promises.model.namespaces.values();
+        let limited = homes.filter(|home| home.policy.quotas.connections.is_some());
+        let requests = limited.map(|home| {
+            let quotas = Quotas { connections: None, ..home.policy.quotas };
+            let policy = Policy { quotas, ..home.policy.clone() };
+            let (name, rules) = (home.name.clone(), home.rules.clone());
+            let command = Command::NamespaceSet { name, policy, rules, based_on: None };
+            Request { command, asked: Asked::Other("policies changed") }
+        });
+        let requests = requests.collect();
+        self.ask(requests);
+        self.settle()
     }
 
     /// What waits for memory comes in: a checkpoint makes room for it, whatever else goes on.

@@ -155,8 +155,8 @@ fn policy(stream: &mut Stream) -> Policy {
         quotas: Quotas {
             messages: *stream.pick(&[None, None, None, None, None, None, Some(30), Some(100)]),
             topics: *stream.pick(&[None, None, None, None, None, None, None, Some(4)]),
-            bytes: *stream.pick(&[None, None, None, None, None, None, Some(2_000), Some(20_000)]),
-            ..Quotas::default()
+            bytes: *stream.pick(&[None, None, None, None, None, None, None, None, Some(4_000), Some(20_000)]),
+            connections: *stream.pick(&[None, None, None, None, None, None, None, None, Some(2), Some(3)]),
         },
         dispatch: *stream.pick(&[Dispatch::Priority, Dispatch::Fair]),
         ageing: *stream.pick(&[None, None, Some(Millis(1000))]),

@@ -142,7 +142,7 @@ impl Producer {
                     _ => Ok(()),
                 }
             }
-            Reply::Refused { code: Code::DiskFull | Code::SequenceGap, .. } => {
+            Reply::Refused { code: Code::DiskFull | Code::SequenceGap | Code::QuotaExceeded, .. } => {
                 session.resend = !session.unanswered.is_empty();
                 Ok(())
             }

@@ -64,6 +64,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "as many as may wait where the oldest give way",
             "as many as a quota lets",
             "nearly as many bytes as a quota lets",
+            "as many connections as a quota lets",
             "as many topics as a quota lets",
         ],
     ),
@@ -267,6 +268,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "refused by a quota of messages",
             "refused by a quota of bytes",
             "refused by a quota of topics",
+            "refused by a quota of connections",
         ],
     ),
     (

@@ -9,6 +9,7 @@
 mod asked;
 mod end;
 mod spoken;
+mod users;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -35,6 +36,7 @@ use crate::world::World;
 
 use asked::OnTheirWay;
 use end::Heard;
+use users::Users;
 use wire::Wire;
 
 /// Times that connections want messages read between two in which a read fails, about, on a disk that is bad.
@@ -44,6 +46,7 @@ const BODIES_FAIL: u64 = 3;
 pub struct Wires {
     wires: Vec<Wire>,
     on_their_way: OnTheirWay,
+    users: Users,
     /// Whether all bytes arrive at once.
     is_smooth: bool,
     /// The directory's, with which dedup ids are found.
@@ -54,13 +57,21 @@ pub struct Wires {
 impl Wires {
     /// Of a broker that has not begun.
     pub fn new(hash_key: [u64; 2], canary: Option<Canary>) -> Wires {
-        Wires { wires: Vec::new(), on_their_way: OnTheirWay::default(), is_smooth: false, hash_key, canary }
+        Wires {
+            wires: Vec::new(),
+            on_their_way: OnTheirWay::default(),
+            users: Users::default(),
+            is_smooth: false,
+            hash_key,
+            canary,
+        }
     }
 
     /// All connections are gone, with what was on its way.
     pub fn close(&mut self) {
         self.wires.clear();
         self.on_their_way = OnTheirWay::default();
+        self.users = Users::default();
     }
 
     /// From here on the network is as it should be.
@@ -71,6 +82,8 @@ impl Wires {
     /// A connection asks the core for something. It is what its client has asked for, and in its order.
     pub fn asks(&mut self, connection: u64, command: &Command, sights: &mut Sights) -> Result<(), Violation> {
         self.on_their_way.comes(connection, command, sights)?;
+        let heard = self.wires.iter().filter(|wire| wire.is_heard()).filter_map(Wire::number).collect();
+        self.users.comes(connection, command, &heard, sights)?;
         if let Command::Heartbeat { except, .. } = command {
             sights.saw("heartbeats in frames");
             sights.saw_many("heartbeats in frames with exceptions", u64::from(!except.is_empty()));
@@ -123,6 +136,7 @@ impl Wires {
         // What the broker has closed asks for nothing any more.
         if let Some(connection) = self.wires[at].number() {
             self.on_their_way.ask(connection, &request.command);
+            self.users.asks(connection, &request.command);
         }
         self.wires[at].ask(request, self.canary);
     }
@@ -143,8 +157,10 @@ impl Wires {
             }
             let edge_now = self.canary.map_or(now, |canary| canary.stops_the_clock(now, wire.left_at()));
             moved |= wire.carry((now, edge_now), network, sights)?;
-            let client = wire.client;
-            heard.extend(wire.hear(network, sights)?.into_iter().map(|heard| (client, heard)));
+            let (client, number) = (wire.client, wire.opened);
+            let (told, refused) = wire.hear(network, sights)?;
+            refused.iter().try_for_each(|name| self.users.refused(number, name, sights))?;
+            heard.extend(told.into_iter().map(|heard| (client, heard)));
         }
         self.wires.retain(Wire::is_there);
         Ok((heard, moved))
@@ -160,6 +176,7 @@ impl World {
         let broker = self.broker.as_mut().expect("the broker runs");
         broker.read();
         self.sights.saw_many("messages that could not be read", u64::from(self.disk.unplan_read()));
+        self.wires.users.look(&self.promises.model, &self.wires.numbers());
         let mut posted = self.clients.posted();
         posted.extend(self.subscribers.posted());
         let mut moved = !posted.is_empty();

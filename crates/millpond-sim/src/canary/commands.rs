@@ -140,7 +140,7 @@ impl Canary {
             Canary::Room if policy.overflow == Overflow::Reject => wider(policy),
             Canary::Narrow if policy.overflow == Overflow::Reject => narrower(policy),
             Canary::Overflow if policy.overflow == Overflow::DropOldest => wider(policy),
-            Canary::Quotas | Canary::QuotasBytes | Canary::QuotasNarrow => {
+            Canary::Quotas | Canary::QuotasBytes | Canary::QuotasNarrow | Canary::Users | Canary::NoUsers => {
                 Policy { quotas: self.mismeasures(policy.quotas), ..policy }
             }
             Canary::InFlight if !is_strict => {
@@ -186,11 +186,13 @@ impl Canary {
 
     /// How quotas are understood.
     fn mismeasures(self, quotas: Quotas) -> Quotas {
-        let Quotas { messages, bytes, topics, .. } = quotas;
+        let Quotas { messages, bytes, topics, connections } = quotas;
         let (double, half) = (|most| most * 2, |most| most / 2);
         match self {
             Canary::Quotas => Quotas { messages: messages.map(double), topics: topics.map(double), ..quotas },
             Canary::QuotasBytes => Quotas { bytes: bytes.map(double), ..quotas },
+            Canary::Users => Quotas { connections: connections.map(double), ..quotas },
+            Canary::NoUsers => Quotas { connections: connections.map(half), ..quotas },
             _ => Quotas { messages: messages.map(half), bytes: bytes.map(half), topics: topics.map(half), ..quotas },
         }
     }

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use millpond_core::command::{self, Command, Level};
 use millpond_core::output::Reply;
 use millpond_protocol::{Decoder, Incoming, LeasedRun, Request as Frame, Response, VERSION, encode_request};
-use millpond_types::{Code, DeadView, MessageId, OutcomeRun, PublishOutcome, TopicName};
+use millpond_types::{Code, DeadView, MessageId, NamespaceName, OutcomeRun, PublishOutcome, TopicName};
 
 use crate::bodies::sizes_of;
 use crate::canary::Canary;
@@ -17,6 +17,7 @@ use crate::sights::Sights;
 use crate::subscribers::Of;
 use crate::verdict::Violation;
 use crate::wires::spoken::{RESUME_MIN, frame};
+use crate::wires::users::used_by;
 
 /// See the module.
 pub struct End {
@@ -24,6 +25,9 @@ pub struct End {
     received: BytesMut,
     last: u32,
     open: BTreeMap<u32, Asked>,
+    /// The namespaces that requests use, and those for which too many do.
+    uses: BTreeMap<u32, NamespaceName>,
+    refused: Vec<NamespaceName>,
     /// Credit and heartbeats, which are not answered unless there is nobody for them: their session may have ended meanwhile.
     untold: BTreeSet<u32>,
     /// The directory's, with which dedup ids are found.
@@ -60,6 +64,8 @@ impl End {
             received: BytesMut::new(),
             last: 0,
             open: BTreeMap::new(),
+            uses: BTreeMap::new(),
+            refused: Vec::new(),
             untold: BTreeSet::new(),
             hash_key,
             session: None,
@@ -74,6 +80,7 @@ impl End {
         if is_answered(&command) {
             self.open.insert(self.last, asked);
         }
+        self.uses.extend(used_by(&command).map(|name| (self.last, name.clone())));
         if matches!(command, Command::Credit { .. } | Command::Heartbeat { .. }) {
             self.untold.insert(self.last);
         }
@@ -100,6 +107,11 @@ impl End {
     /// What is not answered.
     pub fn open(&self) -> impl Iterator<Item = &Asked> {
         self.open.values()
+    }
+
+    /// The namespaces of which it was told since the last time that too many use them.
+    pub fn refused(&mut self) -> Vec<NamespaceName> {
+        std::mem::take(&mut self.refused)
     }
 
     /// Bytes of the broker came.
@@ -156,6 +168,10 @@ impl End {
                 if self.untold.remove(&correlation) =>
             {
                 return Ok(None);
+            }
+            Response::Error { code: Code::QuotaExceeded, detail } => {
+                self.refused.extend(self.uses.remove(&correlation));
+                Reply::Refused { code: Code::QuotaExceeded, detail, receipts: 0 }
             }
             Response::Error { code, detail } => Reply::Refused { code, detail, receipts: 0 },
             other => return Err(Violation::back(format!("a client is told what it never asked for: {other:?}"))),

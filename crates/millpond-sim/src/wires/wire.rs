@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::command::Command;
 use millpond_server::manual::Edge;
-use millpond_types::{Code, SessionId};
+use millpond_types::{Code, NamespaceName, SessionId};
 
 use super::end::{End, Heard, resume_of};
 use crate::canary::Canary;
@@ -45,6 +45,8 @@ enum Manner {
 pub struct Wire {
     /// Whose it is.
     pub client: Client,
+    /// The number that the broker's end has, or had.
+    pub opened: u64,
     /// `None` once the client has given it up.
     end: Option<End>,
     /// `None` once the broker has closed it, or knows that it is gone.
@@ -75,10 +77,11 @@ impl Wire {
     pub fn new(client: Client, edge: Edge, hash_key: [u64; 2], now: Instant) -> Wire {
         let mut to_broker = Vec::new();
         let end = End::new(hash_key, &mut to_broker);
-        let (end, edge) = (Some(end), Some(edge));
+        let (opened, end, edge) = (edge.number(), Some(end), Some(edge));
         let (to_client, manner) = (Vec::new(), Manner::Prompt);
         Wire {
             client,
+            opened,
             end,
             edge,
             to_broker,
@@ -268,15 +271,19 @@ impl Wire {
         )))
     }
 
-    /// What the client hears of what has come.
-    pub fn hear(&mut self, network: &mut Stream, sights: &mut Sights) -> Result<Vec<Heard>, Violation> {
+    /// What the client hears of what has come, and the namespaces of which it hears that too many use them.
+    pub fn hear(
+        &mut self,
+        network: &mut Stream,
+        sights: &mut Sights,
+    ) -> Result<(Vec<Heard>, Vec<NamespaceName>), Violation> {
         let Some(end) = &mut self.end else {
             self.to_client.clear();
-            return Ok(Vec::new());
+            return Ok(Default::default());
         };
         if self.manner == Manner::DeafClient {
             sights.saw_many("frames held back on their way to a client", u64::from(!self.to_client.is_empty()));
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
         let count = match self.manner {
             Manner::Trickle => network.below(TRICKLE) as usize,
@@ -287,10 +294,11 @@ impl Wire {
         sights.saw_many("frames split on their way to a client", u64::from(0 < count && count < self.to_client.len()));
         sights.saw_many("bytes that came to a client one by one", u64::from(self.manner == Manner::Drip && count > 0));
         let mut heard = end.hear(self.to_client.drain(..count), sights)?;
+        let refused = end.refused();
         if self.edge.is_none() && self.to_client.is_empty() {
             self.end = None;
             heard.push(Heard::Lost);
         }
-        Ok(heard)
+        Ok((heard, refused))
     }
 }
