@@ -16,7 +16,9 @@ pub const REQUEST_KINDS: &[Kind] = <Request as Choice>::TABLE;
 pub const RESPONSE_KINDS: &[Kind] = <Response as Choice>::TABLE;
 
 /// The kinds that carry messages, and so spend publish credit.
-pub const PUBLISHING: [u8; 3] = [0x10, 0x11, 0x7A];
+pub const PUBLISHING: [u8; 3] = [0x10, FORWARD, 0x7A];
+/// The kind of those that end leases as well.
+pub const FORWARD: u8 = 0x11;
 
 choice!(Request<B> {
     0x01 Hello { version: Opening, client },

@@ -23,7 +23,7 @@ use super::conversation::{Conversation, IDLE};
 use super::outbox::{Close, Outbox};
 use super::toll::Toll;
 use crate::update_queue::{Place, Source};
-use crate::writer::{FINISHING, OF_CONNECTIONS, Request};
+use crate::writer::{FINISHING, FORWARDING, OF_CONNECTIONS, PUBLISHING, Request};
 
 /// See the module.
 pub(crate) struct Connection {
@@ -161,14 +161,14 @@ impl Connection {
                 let held: fn(&Request) -> usize = if lane == FINISHING { |_| 0 } else { Request::while_it_waits };
                 let tell_all = || writer.tell_all(lane, commands, held);
                 let told = shared.registry.unless_closed(&conversation.outbox, tell_all)?;
-                conversation.holding -= told.map_err(|_| stopped(shared))?;
+                conversation.holding[lane] -= told.map_err(|_| stopped(shared))?;
                 if commands.is_empty() {
                     *commands = Default::default();
                 }
             }
         }
         self.conversation.lanes.iter_mut().for_each(let_wait);
-        let held = self.conversation.holding;
+        let held = self.conversation.holding.iter().sum();
         if held != self.held {
             self.shared.held.fetch_add(held, Ordering::Relaxed);
             self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
@@ -177,9 +177,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes of what it has that waits for the writer, but for what finishes.
-    pub(crate) fn held(&self) -> usize {
-        self.held
+    /// Bytes of what it has that waits for the writer, of those that carry messages: publishes, and forwards.
+    pub(crate) fn held_messages(&self) -> [usize; 2] {
+        [PUBLISHING, FORWARDING].map(|lane| self.conversation.holding[lane])
     }
 
     /// Why it ends now, where it was asked to and all that it was asked is answered.

@@ -6,7 +6,8 @@
 //! connection that reads many frames at a time uses what is left for that, and does with little where nothing is.
 //!
 //! A large frame that carries messages needs room of a second bound before that, and its connection has this until the writer has
-//! taken what it asks: while publishes wait, each of very many connections would hold one otherwise.
+//! taken what it asks: while publishes wait, each of very many connections would hold one otherwise. Publishes have one such bound and
+//! forwards another, for these may be all that ends the leases for which publishes wait.
 //!
 //! Invariant: buffers of all connections together take no more than the room and [`SMALL`] for each. A connection that
 //! waits is not read. Taking frames out of the bytes is left to the decoder.
@@ -19,7 +20,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use bytes::{BufMut, BytesMut};
-use millpond_protocol::PUBLISHING;
+use millpond_protocol::{FORWARD, PUBLISHING};
 use millpond_types::limits::FRAME_MAX;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::ReadHalf;
@@ -37,8 +38,8 @@ pub(crate) struct Receiving {
     frames: Arc<Room>,
     /// For reads of many frames at a time; never waited for.
     bursts: Arc<Room>,
-    /// For frames with messages, until the writer has them.
-    publishes: Arc<Room>,
+    /// For frames with messages, until the writer has them: publishes, and forwards.
+    messages: [Arc<Room>; 2],
 }
 
 impl Receiving {
@@ -48,8 +49,9 @@ impl Receiving {
     /// Divides so many bytes, at least [`Receiving::MIN`]. What connections hold for the writer may take about as many as `held`.
     pub(crate) fn new(bytes: usize, held: usize) -> Receiving {
         assert!(bytes >= Receiving::MIN, "every frame finds room once it is alone");
-        let (frames, publishes) = ((bytes / 2).max(FRAME_MAX + 4), held.max(FRAME_MAX + 4));
-        Receiving { frames: Room::new(frames), bursts: Room::new(bytes - frames), publishes: Room::new(publishes) }
+        let (frames, messages) = ((bytes / 2).max(FRAME_MAX + 4), held.max(FRAME_MAX + 4));
+        let messages = [messages; 2].map(Room::new);
+        Receiving { frames: Room::new(frames), bursts: Room::new(bytes - frames), messages }
     }
 }
 
@@ -68,17 +70,17 @@ pub(crate) struct Intake {
     burst: Option<(Held, usize)>,
     /// Room for the frame that is coming in.
     frame: Option<Held>,
-    /// Room for what it asks, if it carries messages.
-    publish: Option<Held>,
-    /// The same for what the writer has not taken yet.
-    kept: Option<Held>,
+    /// Room for what it asks, if it carries messages, and of which of the bounds.
+    messages: Option<(usize, Held)>,
+    /// The same of either, for what the writer has not taken yet.
+    kept: [Option<Held>; 2],
     /// What is waited for: room for a frame with messages, or then for the frame.
     turn: Option<(Stage, Turn)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Publish,
+    Messages(usize),
     Frame,
 }
 
@@ -94,8 +96,8 @@ pub(crate) enum Brought {
 
 impl Intake {
     pub(crate) fn new(room: Receiving) -> Intake {
-        let (bytes, burst, frame, publish, kept, turn) = (BytesMut::new(), None, None, None, None, None);
-        Intake { bytes, whole: 0, room, read_size: SMALL, burst, frame, publish, kept, turn }
+        let (bytes, burst, frame, messages, turn) = (BytesMut::new(), None, None, None, None);
+        Intake { bytes, whole: 0, room, read_size: SMALL, burst, frame, messages, kept: [None, None], turn }
     }
 
     /// What was received, and how large the memory is that it is a part of.
@@ -119,8 +121,8 @@ impl Intake {
         let (stage, held) = (*stage, poll_fn(|context| turn.poll(context)).await);
         self.turn = None;
         match stage {
-            Stage::Publish => {
-                self.publish = Some(held);
+            Stage::Messages(bound) => {
+                self.messages = Some((bound, held));
                 self.ask_for_room();
             }
             Stage::Frame => {
@@ -155,7 +157,8 @@ impl Intake {
         } else if bytes < self.read_size / 4 {
             self.read_size = (self.read_size / 2).max(SMALL);
         }
-        [&mut self.frame, &mut self.publish].into_iter().flatten().for_each(|held| held.used(bytes));
+        let of_messages = self.messages.iter_mut().map(|(_, held)| held);
+        self.frame.iter_mut().chain(of_messages).for_each(|held| held.used(bytes));
         Brought::Something(bytes)
     }
 
@@ -172,7 +175,7 @@ impl Intake {
             self.burst = None;
             return;
         }
-        let has_room = self.publish.is_some() || !self.carries_messages();
+        let has_room = self.messages.is_some() || self.carried().is_none();
         if let Some(held) = self.frame.take_if(|held| has_room && held.is_enough(needed)) {
             if self.bytes.capacity() >= needed {
                 self.frame = Some(held);
@@ -188,30 +191,34 @@ impl Intake {
 
     /// The frame at the front was taken out, and what it asks is with the connection.
     pub(crate) fn taken(&mut self) {
-        let Some(held) = self.publish.take() else { return };
-        match &mut self.kept {
+        let Some((bound, held)) = self.messages.take() else { return };
+        match &mut self.kept[bound] {
             Some(kept) => kept.merge(held),
-            None => self.kept = Some(held),
+            kept => *kept = Some(held),
         }
     }
 
-    /// Of what was taken out, the writer has all but so many bytes. Who always has a little that waits keeps room for no more.
-    pub(crate) fn told(&mut self, held: usize) {
-        match &mut self.kept {
-            Some(kept) if held > 0 => kept.shrink(held),
-            kept => *kept = None,
+    /// Of what was taken out, the writer has all but so many bytes of publishes, and of forwards. Who always has a little that waits
+    /// keeps room for no more.
+    pub(crate) fn told(&mut self, held: [usize; 2]) {
+        for (kept, held) in self.kept.iter_mut().zip(held) {
+            match kept {
+                Some(kept) if held > 0 => kept.shrink(held),
+                kept => *kept = None,
+            }
         }
     }
 
     /// Asks for room for the large frame at the front: for what it asks, and then for itself.
     fn ask_for_room(&mut self) {
         let needed = self.needed();
-        if self.publish.is_none() && self.carries_messages() {
-            self.publish = self.room.publishes.try_take(needed);
-            if self.publish.is_none() {
-                self.turn = Some((Stage::Publish, self.room.publishes.wait(needed)));
+        if let (None, Some(bound)) = (&self.messages, self.carried()) {
+            let room = &self.room.messages[bound];
+            let Some(held) = room.try_take(needed) else {
+                self.turn = Some((Stage::Messages(bound), room.wait(needed)));
                 return;
-            }
+            };
+            self.messages = Some((bound, held));
         }
         match self.room.frames.try_take(needed) {
             Some(held) => self.take_room(held),
@@ -222,14 +229,15 @@ impl Intake {
     /// When [`Intake::is_overdue`] is to be asked, if ever.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.frame.as_ref()?;
-        [&self.frame, &self.publish].into_iter().flatten().map(Held::look).min()
+        let of_messages = self.messages.iter().map(|(_, held)| held);
+        self.frame.iter().chain(of_messages).map(Held::look).min()
     }
 
     /// Whether the frame takes too long while others wait for its room.
     pub(crate) fn is_overdue(&mut self, now: Instant) -> bool {
         let Some(frame) = &mut self.frame else { return false };
         let is_overdue = frame.is_overdue(now);
-        self.publish.as_mut().is_some_and(|held| held.is_overdue(now)) || is_overdue
+        self.messages.as_mut().is_some_and(|(_, held)| held.is_overdue(now)) || is_overdue
     }
 
     /// Moves the frame to a buffer that has space for the whole of it, and for what a busy connection reads behind it.
@@ -240,7 +248,7 @@ impl Intake {
         self.replace(whole);
         self.frame = Some(held);
         // The others have waited since its first bytes, and it could not be made use of.
-        self.publish.iter_mut().for_each(|held| held.begin(Instant::now()));
+        self.messages.iter_mut().for_each(|(_, held)| held.begin(Instant::now()));
     }
 
     /// Makes space for a read: for the rest of the frame that has room, else as much as the connection is busy, where
@@ -270,9 +278,10 @@ impl Intake {
         u32::from_le_bytes(*length) as usize + 4
     }
 
-    /// Whether the frame at the front carries messages.
-    fn carries_messages(&self) -> bool {
-        self.bytes.get(4).is_some_and(|kind| PUBLISHING.contains(kind))
+    /// Which bound the frame at the front has to do with, if it carries messages.
+    fn carried(&self) -> Option<usize> {
+        let kind = self.bytes.get(4).filter(|kind| PUBLISHING.contains(kind))?;
+        Some(usize::from(*kind == FORWARD))
     }
 }
 
@@ -331,8 +340,8 @@ mod tests {
     #[test]
     fn large_publishes_wait_for_those_that_the_writer_has_not_taken_and_acks_do_not() {
         let room = Receiving::new(Receiving::MIN, 0);
-        let mut intakes: Vec<Intake> = (0..3).map(|_| Intake::new(room.clone())).collect();
-        let [first, second, acks] = &mut intakes[..] else { unreachable!() };
+        let mut intakes: Vec<Intake> = (0..4).map(|_| Intake::new(room.clone())).collect();
+        let [first, second, acks, forwards] = &mut intakes[..] else { unreachable!() };
         let publish = |intake: &mut Intake| announce_kind(intake, PUBLISHING[0], FRAME_MAX, 100);
         publish(first);
         assert!(!first.is_waiting());
@@ -341,9 +350,14 @@ mod tests {
         assert!(second.is_waiting() && !is_granted(second), "the writer has not taken the first");
         announce(acks, FRAME_MAX, 100);
         assert!(!acks.is_waiting(), "room for frames is no matter of publishes");
-        first.told(FRAME_MAX);
+        take(acks);
+        announce_kind(forwards, FORWARD, FRAME_MAX, 100);
+        assert!(!forwards.is_waiting(), "they may be all that lets publishes go on");
+        take(forwards);
+        announce(acks, FRAME_MAX, 100);
+        first.told([FRAME_MAX, 0]);
         assert!(!is_granted(second));
-        first.told(4);
+        first.told([4, 0]);
         assert!(is_granted(second) && second.is_waiting(), "now it waits for room as any other");
         take(acks);
         assert!(is_granted(second) && !second.is_waiting());
@@ -354,7 +368,7 @@ mod tests {
         publish(second);
         assert!(second.is_waiting());
         assert!(!is_granted(second));
-        second.told(0);
+        second.told([0, 4]);
         assert!(is_granted(second) && !second.is_waiting());
     }
 

@@ -109,7 +109,7 @@ impl Socket {
         loop {
             self.flush(&writing)?;
             self.connection.submit()?;
-            self.intake.told(self.connection.held());
+            self.intake.told(self.connection.held_messages());
             drop(turn.take());
             self.connection.check_drained()?;
             if self.effort.needs_turn(&self.shared.turns) {

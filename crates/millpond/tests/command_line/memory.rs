@@ -268,7 +268,7 @@ fn what_looks_or_makes_room_goes_on_while_publishes_wait() {
 fn large_publishes_that_wait_share_a_bound() {
     const CLIENTS: u64 = 30;
     let (directory, runtime) = (fresh_directory(), runtime());
-    let (broker, client, leased) = full_of_leases(directory.path(), &runtime);
+    let (broker, client, mut leased) = full_of_leases(directory.path(), &runtime);
     let before = broker.resident();
     let large = |_| Message::new(TopicName::try_from("large").unwrap(), vec![b'x'; 900 << 10]);
     runtime.block_on(async {
@@ -283,7 +283,11 @@ fn large_publishes_that_wait_share_a_bound() {
         assert!(is_pressed(&broker), "and publishes wait all the while");
         let taken = broker.resident().saturating_sub(before);
         assert!(taken < 24 * MIB, "{CLIENTS} frames of 3.6 MB take {taken} bytes");
-        // Acks pass them.
+        // Acks pass them, and forwards as large as they are.
+        let one = leased[0].next().unwrap();
+        let (to, output) = (NamespaceName::default(), (0..4).map(large).collect());
+        let forwarded = tokio::time::timeout(Duration::from_secs(10), client.forward(&one, &to, output)).await;
+        assert!(forwarded.expect("nothing is waited for").unwrap().is_done());
         for deliveries in leased {
             assert_eq!(client.ack(deliveries.receipts()).await.unwrap().done(), deliveries.len());
         }

@@ -414,7 +414,7 @@ impl Conversation {
         let request = Request::Command(ticket(self.number, index), command, self.buffer);
         let is_lengthy = answer > SMALL;
         if is_lengthy || lane != FINISHING {
-            self.holding += request.while_it_waits();
+            self.holding[lane] += request.while_it_waits();
         }
         match is_lengthy {
             true => self.lengthy.push(index, answer, (lane, request)),
@@ -430,7 +430,7 @@ impl Conversation {
             let Some((lane, request)) = self.lengthy.next(is_read, self.out.unwritten()) else { return };
             if lane == FINISHING {
                 // While anything waits there, nothing more is read.
-                self.holding -= request.while_it_waits();
+                self.holding[lane] -= request.while_it_waits();
             }
             self.lanes[lane].push_back(request);
         }

@@ -75,8 +75,9 @@ pub(crate) struct Conversation {
     pub(crate) buffer: usize,
     /// Commands that wait for room in the writer's lanes.
     pub(crate) lanes: [VecDeque<Request>; LANES],
-    /// What those weigh, and those that are answered at length, but for what only finishes: while that waits, nothing is read.
-    pub(crate) holding: usize,
+    /// What those of each lane weigh, and those that are answered at length, but for what only finishes: while that waits, nothing
+    /// is read.
+    pub(crate) holding: [usize; LANES],
     /// Answers to frames as they were taken in, until there is room for them among those that wait to be written.
     at_once: Vec<u8>,
     /// Frames that wait to be written.
@@ -128,7 +129,7 @@ impl Conversation {
             draining: false,
             buffer: 0,
             lanes: Default::default(),
-            holding: 0,
+            holding: [0; LANES],
             at_once: Vec::new(),
             out: Frames::default(),
         }
