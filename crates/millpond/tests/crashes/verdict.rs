@@ -75,9 +75,23 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// Whether something may have ended it: what was asked for and not answered may be done.
+    /// Whether something may have ended it.
     fn may_be_ended(&self) -> bool {
-        self.is_letter || self.ends.values().any(|end| matches!(end, ("ack" | "forward", None | Some("done"))))
+        let may_end = |(lease, (verb, answer)): (&LeaseNumber, &(&str, Option<&str>))| {
+            matches!(*verb, "ack" | "forward") && self.may_be_done(*lease, *answer)
+        };
+        self.is_letter || self.ends.iter().any(may_end)
+    }
+
+    /// Whether an end that was answered so may be done. Nobody knows what became of one without an answer; but if the message
+    /// came again later, it was not taken.
+    fn may_be_done(&self, lease: LeaseNumber, answer: Option<&str>) -> bool {
+        answer == Some("done") || answer.is_none() && self.last() == Some(lease)
+    }
+
+    /// The last lease that it was delivered under.
+    fn last(&self) -> Option<LeaseNumber> {
+        self.deliveries.last_key_value().map(|(lease, _)| *lease)
     }
 }
 
@@ -192,7 +206,7 @@ impl<'a> Ledger<'a> {
 
     fn judge_life(&mut self, place: Place<'a>, life: &Life<'a>) {
         self.verdict.figures.repeated += life.deliveries.len().saturating_sub(1);
-        let last = life.deliveries.last_key_value().map(|(lease, _)| *lease);
+        let last = life.last();
         let mut ends = 0;
         for (lease, (verb, answer)) in &life.ends {
             let figures = &mut self.verdict.figures;
@@ -208,13 +222,15 @@ impl<'a> Ledger<'a> {
             if is_dead != life.is_letter && (is_dead || ended) {
                 self.broken(format!("{place:?}: a dead letter? told {answer:?} to {verb}, there: {}", life.is_letter));
             }
-            // Nobody knows what became of the ack; but if the message came no more, it was taken, and the output with it.
-            let was_done = answer.is_none() && last == Some(*lease) && !life.is_letter;
+            let may_be_done = life.may_be_done(*lease, *answer);
+            // If it is no dead letter either, it was taken, and the output with it.
+            let was_done = ended || may_be_done && !life.is_letter;
             let output = format!("out-{}", place.id);
-            if *verb == "forward" && (ended || was_done) && !self.ids.contains_key(&(OUT, output.as_str())) {
+            if *verb == "forward" && was_done && !self.ids.contains_key(&(OUT, output.as_str())) {
                 self.broken(format!("{place:?} was forwarded, and nothing came of it"));
             }
-            if matches!((*verb, *answer), ("ack", None | Some("done")))
+            if *verb == "ack"
+                && may_be_done
                 && let Some(topic) = self.topics.get(&(place.space, place.id))
             {
                 let last = self.last_ended.entry((place.space, topic)).or_insert(place.id);

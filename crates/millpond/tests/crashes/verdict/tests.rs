@@ -51,6 +51,11 @@ fn what_is_confirmed_and_never_ended_is_lost() {
     assert!(broken(&not_asked)[0].contains("lost"));
     let refused = format!("{IN_ORDER}lost ack work audit 7.4.1 10\n");
     assert!(broken(&refused)[0].contains("lost"));
+    let delivered_later = "delivered work audit strict/1 7.4.1 12 2 0 a\n";
+    let cannot_have_counted = format!("{not_asked}asked ack work audit 7.4.1 10\n{delivered_later}");
+    assert!(broken(&cannot_have_counted)[0].contains("lost"));
+    let nor_a_forward = cannot_have_counted.replace("asked ack work audit", "asked forward work audit");
+    assert!(broken(&nor_a_forward)[0].contains("lost"));
     let no_letter = without("letter work audit 7.4.2");
     assert!(broken(&no_letter).iter().any(|what| what.contains("dead letter")));
     let stands_for_nothing = IN_ORDER.replace("coalesced first c/1 9.4.1", "coalesced first c/1 9.4.2");
