@@ -1,13 +1,14 @@
 //! `cargo xtask fuzz [--for 10m] [--keep] [TARGET]...`: the fuzz targets, guided by what their inputs reach.
 //!
 //! Each target, or each that is named, gets so much time, one after the other, and at the end a table says how many inputs that
-//! were. New inputs go to the target directory; `--keep` puts those that reach something new into `fuzz/corpus`. An input that
-//! finds something goes to `fuzz/artifacts`, and the way to run it again is printed.
+//! were. New inputs go to the target directory; `--keep` puts those that reach something new into `fuzz/corpus`, where those that
+//! somebody gave a name stay. An input that finds something goes to `fuzz/artifacts`, and the way to run it again is printed.
 //!
 //! Beyond Rust this takes a nightly toolchain and cargo-fuzz, which are installed where they are absent, and a C++ compiler
 //! for libFuzzer. What could not be got is said; `cargo test -p millpond-fuzz` runs the same targets without any of it.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -146,25 +147,20 @@ impl Fuzzer {
         Ok((executions(&said), outcome))
     }
 
-    /// Puts the smallest inputs that together reach everything in place of those that are kept.
+    /// Puts the smallest inputs that together reach everything in place of those that are kept, but for those with a name.
     fn keep(&self, target: &str) -> Outcome {
         let (kept, fresh) = (self.kept(target), self.fresh(target)?);
         let merged = self.target.join("merged").join(target);
-        let io = |e: std::io::Error| format!("{}: {e}", merged.display());
+        let io = |e: io::Error| format!("{}: {e}", merged.display());
         if merged.exists() {
             fs::remove_dir_all(&merged).map_err(io)?;
         }
         fs::create_dir_all(&merged).map_err(io)?;
+        // They stay, so nothing else is needed for what they reach.
+        copy_all(&kept, &merged, is_named).map_err(io)?;
         let mut command = self.cargo("run", &[Path::new(target), &merged, &kept, &fresh]);
         capture(command.args(["--", "-set_cover_merge=1", "-use_counters=0", HANGS, MEMORY, LENGTH]))?;
-        fs::remove_dir_all(&kept).map_err(io)?;
-        fs::create_dir_all(&kept).map_err(io)?;
-        for entry in fs::read_dir(&merged).map_err(io)?.flatten() {
-            if entry.metadata().map_err(io)?.len() <= KEPT_MAX {
-                fs::copy(entry.path(), kept.join(entry.file_name())).map_err(io)?;
-            }
-        }
-        Ok(())
+        replace(&kept, &merged).map_err(io)
     }
 
     /// Where the inputs of the repository are.
@@ -189,6 +185,31 @@ impl Fuzzer {
         }
         command
     }
+}
+
+/// Puts the inputs of one folder in place of those of another, where they are small enough. Those with a name stay.
+fn replace(kept: &Path, merged: &Path) -> io::Result<()> {
+    for input in inputs(kept)?.iter().filter(|input| !is_named(input)) {
+        fs::remove_file(input)?;
+    }
+    copy_all(merged, kept, |input| !is_named(input) && input.metadata().is_ok_and(|of| of.len() <= KEPT_MAX))
+}
+
+fn copy_all(from: &Path, to: &Path, is_meant: impl Fn(&Path) -> bool) -> io::Result<()> {
+    for input in inputs(from)?.iter().filter(|input| is_meant(input)) {
+        fs::copy(input, to.join(input.file_name().expect("an input is a file")))?;
+    }
+    Ok(())
+}
+
+fn inputs(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Whether a person has named an input, for what it once found: libFuzzer calls it by its SHA-1.
+fn is_named(input: &Path) -> bool {
+    let name = input.file_name().unwrap_or_default().as_encoded_bytes();
+    name.len() != 40 || !name.iter().all(u8::is_ascii_hexdigit)
 }
 
 fn nightly(words: &[&str]) -> Command {
@@ -225,6 +246,29 @@ mod tests {
         for bad in ["c", "--for", "--for 10", "--for m", "--for 0s", "--for 1d", "--for 99999999999999999999h"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn inputs_with_a_name_stay_when_others_take_the_place_of_the_rest() {
+        let folder = std::env::temp_dir().join(format!("millpond-inputs-{}", std::process::id()));
+        let [kept, merged] = ["kept", "merged"].map(|name| folder.join(name));
+        let put = |folder: &Path, name: &str, length: usize| fs::write(folder.join(name), vec![7; length]).unwrap();
+        [&kept, &merged].iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+        let hash = |digit: &str| digit.repeat(40);
+        put(&kept, "found_by_a_person", 5000);
+        put(&kept, &hash("0"), 1);
+        put(&kept, &hash("a"), 1);
+        put(&merged, "found_by_a_person", 5000);
+        put(&merged, &hash("a"), 1);
+        put(&merged, &hash("b"), KEPT_MAX as usize);
+        put(&merged, &hash("c"), KEPT_MAX as usize + 1);
+        let replaced = replace(&kept, &merged);
+        let mut left: Vec<String> =
+            fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        fs::remove_dir_all(&folder).unwrap();
+        replaced.unwrap();
+        left.sort();
+        assert_eq!(left, [hash("a"), hash("b"), "found_by_a_person".to_owned()]);
     }
 
     #[test]
