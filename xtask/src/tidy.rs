@@ -6,6 +6,7 @@ mod crates;
 mod layers;
 mod lengths;
 mod links;
+mod mended;
 mod modules;
 mod named;
 mod words;
@@ -27,6 +28,7 @@ pub fn check(workspace: &Workspace) -> Outcome {
         lengths::check(&texts),
         links::check(&texts),
         named::check(&texts),
+        mended::check(&texts, &workspace.paths()?),
         documents::check_chores(&texts),
     ]
     .concat();

@@ -51,16 +51,21 @@ impl Workspace {
         Ok(Workspace { root, target, crates })
     }
 
-    /// The text files that are committed or about to be, in the order of their paths. Files that are no UTF-8 are left
-    /// out: no rule speaks of them.
-    pub fn texts(&self) -> Result<Vec<Text>, String> {
+    /// The paths of the files that are committed or about to be, in their order.
+    pub fn paths(&self) -> Result<Vec<String>, String> {
         let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let listed = capture(Command::new("git").args(list).current_dir(&self.root))?;
-        let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
+        let is_there = |path: &&str| self.root.join(path).is_file();
+        let mut paths: Vec<_> = listed.split('\0').filter(is_there).map(str::to_owned).collect();
         paths.sort_unstable();
         paths.dedup();
-        let read = |path: &str| std::fs::read_to_string(self.root.join(path)).ok();
-        Ok(paths.into_iter().filter_map(|path| Some(Text { path: path.to_owned(), text: read(path)? })).collect())
+        Ok(paths)
+    }
+
+    /// Those of them that are texts. Files that are no UTF-8 are left out: no rule speaks of them.
+    pub fn texts(&self) -> Result<Vec<Text>, String> {
+        let read = |path: String| Some(Text { text: std::fs::read_to_string(self.root.join(&path)).ok()?, path });
+        Ok(self.paths()?.into_iter().filter_map(read).collect())
     }
 
     /// Runs cargo in the workspace; its output is the caller's.
