@@ -77,3 +77,13 @@ fn a_retry_kept_without_its_time_is_still_read() {
     let with_time = Outcomes::new(&[OutcomeRun { count: 1, outcome: duplicate(9) }]);
     assert_eq!(with_time.as_bytes(), [DUPLICATE, 6, 9]);
 }
+
+/// As some commits of one day wrote them; see `docs/testing.md`.
+#[test]
+fn a_retry_kept_with_its_time_behind_the_wrong_number_is_taken_for_nothing_else() {
+    for due in [128, 1_763_935_200_000, u64::MAX] {
+        let mut bytes = vec![DUPLICATE, 2];
+        push_number(&mut bytes, due);
+        assert!(Outcomes::from_bytes(&bytes).is_none(), "{due}");
+    }
+}
