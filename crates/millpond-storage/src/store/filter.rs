@@ -256,7 +256,7 @@ impl LayeredStore {
         Ok(true)
     }
 
-    fn make_filter(&self, committing: MutexGuard<'_, ()>) -> Result<(), TreeError> {
+    pub(super) fn make_filter(&self, committing: MutexGuard<'_, ()>) -> Result<(), TreeError> {
         let wall = self.wall();
         // From here on every commit puts its keys into this one too, and every earlier one is seen by the scan.
         let next = KeyFilter::with_room(self.0.tree.stats().entries, self.0.filter_bytes);

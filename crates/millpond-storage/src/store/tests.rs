@@ -1,3 +1,5 @@
+mod meanwhile;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
