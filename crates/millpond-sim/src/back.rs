@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::output::LeasedRun;
 use millpond_types::{LeaseNumber, MessageId, Receipt, Sequence, TopicName, TopicNumber};
 
+use crate::hand::Verb;
 use crate::ledger::Ledger;
 use crate::sights::Sights;
 use crate::verdict::Violation;
@@ -18,8 +19,8 @@ use crate::verdict::Violation;
 pub struct Back {
     /// Messages whose end was confirmed.
     ended: BTreeSet<MessageId>,
-    /// Receipts that a verb was told to have ended.
-    spent: BTreeSet<Receipt>,
+    /// Receipts that a verb was told to have ended, and which.
+    spent: BTreeMap<Receipt, Verb>,
     leases: BTreeSet<(TopicNumber, LeaseNumber)>,
     /// The highest lease number told of a topic's name.
     highest: BTreeMap<(u32, TopicName), LeaseNumber>,
@@ -61,10 +62,21 @@ impl Back {
     }
 
     /// A client is told that its verb has ended this lease.
-    pub fn spent(&mut self, receipt: Receipt) -> Result<(), Violation> {
-        match self.spent.insert(receipt) {
-            true => Ok(()),
-            false => Err(Violation::back(format!("lease {receipt} is ended twice"))),
+    pub fn spent(&mut self, receipt: Receipt, verb: Verb) -> Result<(), Violation> {
+        match self.spent.insert(receipt, verb) {
+            None => Ok(()),
+            Some(_) => Err(Violation::back(format!("lease {receipt} is ended twice"))),
+        }
+    }
+
+    /// A client is told that the lease that it acks is over: it has done so before, or comes late.
+    pub fn ack_refused(&self, receipt: Receipt, id: MessageId, ledger: &Ledger, sights: &mut Sights) {
+        let is_over = || ledger.messages.get(&id).is_none_or(|message| message.place.is_over());
+        match self.spent.get(&receipt) {
+            Some(Verb::Ack) => sights.saw("acks that came twice"),
+            // The message is there, so it was no ack without an answer that has ended the lease.
+            None if !is_over() => sights.saw("acks that came late"),
+            _ => {}
         }
     }
 

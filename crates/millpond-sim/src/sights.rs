@@ -40,6 +40,8 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "acked",
             "delivered again",
             "lease lost",
+            "acks that came twice",
+            "acks that came late",
             "acks of readers confirmed",
             "leases taken back",
             "cancelled",

@@ -194,7 +194,12 @@ impl World {
         }
         for ((receipt, id), outcome) in leases.iter().zip(outcomes) {
             match outcome {
-                FinishOutcome::LeaseLost => self.sights.saw("lease lost"),
+                FinishOutcome::LeaseLost => {
+                    self.sights.saw("lease lost");
+                    if verb == Verb::Ack {
+                        self.back.ack_refused(*receipt, *id, &self.ledger, &mut self.sights);
+                    }
+                }
                 FinishOutcome::Kept => return Err(Violation::lost("a finish keeps no lease".to_owned())),
                 FinishOutcome::OutOfOrder => {
                     self.sights.saw("finished out of order");
@@ -203,7 +208,7 @@ impl World {
                 FinishOutcome::Deposed => return Err(Violation::lost("only leaders are deposed".to_owned())),
                 FinishOutcome::Done if verb == Verb::Extend => self.sights.saw("extended"),
                 FinishOutcome::Done | FinishOutcome::Dead => {
-                    self.back.spent(*receipt)?;
+                    self.back.spent(*receipt, verb)?;
                     if verb == Verb::Ack {
                         self.ended(*id)?;
                     }
