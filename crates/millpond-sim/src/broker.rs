@@ -78,6 +78,11 @@ impl Broker {
         self.manual.core_mut().forget_wake_ups();
     }
 
+    /// The order forgets one in so many of the topics that are ready; how many.
+    pub fn forget_ready(&mut self, one_in: u64) -> u64 {
+        self.manual.core_mut().forget_ready(one_in as usize) as u64
+    }
+
     /// For deliveries.
     pub fn reader(&self) -> &Reader {
         self.manual.reader()

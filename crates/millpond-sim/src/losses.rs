@@ -15,6 +15,8 @@ use crate::wreck;
 
 /// Steps of a life between losses of wake-ups, about.
 const WAKE_UPS_LOST: u64 = 400;
+/// Of the topics that are ready then, one in so many is lost as well, or in fewer.
+const READY_LOST: u64 = 4;
 /// Steps of a life between times in which the disk stands still, about, and how many these last at most.
 const DISK_SLOW: u64 = 300;
 const SLOW_MAX: u64 = 80;
@@ -87,13 +89,15 @@ impl World {
         }
     }
 
-    /// Dispatch forgets whom it was to tell: the watch has to find out.
+    /// Dispatch forgets whom it was to tell, and some of what is ready: the watch has to find out.
     fn lose_wake_ups(&mut self) {
         let Some(broker) = &mut self.broker else { return };
         broker.forget_wake_ups();
+        let lost = broker.forget_ready(self.streams.crashes.between(1, READY_LOST));
         self.numb_until = Some(broker.core().now().run + WATCH_EVERY);
         self.sights.saw("wake-ups lost");
-        self.tape.note(format_args!("wake-ups are lost"));
+        self.sights.saw_many("ready topics lost", lost);
+        self.tape.note(format_args!("wake-ups are lost, and {lost} ready topics"));
     }
 
     /// Of a cut, the process or the power is lost: either way nothing is done any more.

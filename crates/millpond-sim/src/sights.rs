@@ -88,6 +88,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "consumers that wait for nothing",
             "who holds leases and waits for nothing",
             "wake-ups lost",
+            "ready topics lost",
             "who was forgotten found",
         ],
     ),

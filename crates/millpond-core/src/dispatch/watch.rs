@@ -2,10 +2,13 @@
 //! derive from state, so there is no such pair. That this is so is proved over again, a slice of the topics and of the
 //! scopes at a time; a pair that is found all the same is brought together, and counted.
 
+use alloc::vec::Vec;
+
 use millpond_types::{Millis, RunTime};
 
 use crate::Core;
 use crate::dispatch::scope::ScopeSlot;
+use crate::state::TopicSlot;
 
 /// How often the watch looks.
 pub const WATCH_EVERY: Millis = Millis(1000);
@@ -36,6 +39,19 @@ impl Core {
     pub fn forget_wake_ups(&mut self) {
         self.dispatcher.scopes.forget_wake_ups();
         self.forget_rationed();
+    }
+
+    /// Takes one in so many of the topics that are ready out of the order, as if nothing were to be had there, and returns
+    /// how many. For simulations: the watch has to put all of them back.
+    pub fn forget_ready(&mut self, one_in: usize) -> usize {
+        let topics = self.state.topics.iter();
+        let ready = topics.filter(|(_, topic)| topic.offered.is_some()).map(|(slot, _)| slot);
+        let lost: Vec<TopicSlot> = ready.step_by(one_in).collect();
+        for slot in &lost {
+            self.state.topics.offer(*slot, None);
+            self.dispatcher.scopes.tell(*slot, &self.state);
+        }
+        lost.len()
     }
 
     /// Whether there is anything for the watch to look at: then a turn is due after [`WATCH_EVERY`], whatever

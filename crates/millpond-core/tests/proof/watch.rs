@@ -1,7 +1,7 @@
 //! The watch heals what should not happen: consumers who were not told of what is ready, because wake-ups were lost on
-//! purpose. All of them are found in the time that is promised and counted; where nothing was lost nothing is, which the
-//! shell holds after each turn of every other history here. And who waits comes to the end of it, whatever others keep in
-//! motion.
+//! purpose, or because what is ready was taken out of the order. All of them are found in the time that is promised and
+//! counted; where nothing was lost nothing is, which the shell holds after each turn of every other history here. And who
+//! waits comes to the end of it, whatever others keep in motion.
 
 use millpond_core::command::{Command, Receive};
 use millpond_core::output::{Output, Reply};
@@ -14,6 +14,8 @@ use crate::script::{Line, Names, command};
 
 /// Sets of topics that the watch gets through in a look, as it is promised.
 const SETS: usize = 256;
+/// Topics in memory that it gets through in a look.
+const TOPICS: usize = 1000;
 
 /// A core some of whose consumers wait, for a topic each, and were not told that a message is there.
 fn numb(consumers: usize) -> Bare {
@@ -79,6 +81,37 @@ fn of_very_many_who_were_not_told_each_look_finds_some_until_all_are_found() {
         found += now;
     }
     assert_eq!((found, bare.core.forgotten()), (consumers, consumers as u64));
+}
+
+#[test]
+fn what_is_ready_and_out_of_the_order_is_put_back_at_the_next_look_and_counted() {
+    let mut bare = Bare::new();
+    (0..10).for_each(|at| say(&mut bare, &format!("publish {} m", topic(at))));
+    bare.turn();
+    assert_eq!(bare.core.forget_ready(2), 5, "one in two");
+    (0..10).for_each(|at| say(&mut bare, &format!("receive {} wait=10m", topic(at))));
+    assert_eq!((told(&mut bare), bare.core.forgotten()), (5, 0), "the others are not to be had");
+    pass(&mut bare, WATCH_EVERY);
+    assert_eq!((told(&mut bare), bare.core.forgotten()), (5, 5), "within a second, all of them");
+    pass(&mut bare, WATCH_EVERY);
+    assert_eq!((told(&mut bare), bare.core.forgotten()), (0, 5), "and each is counted once");
+}
+
+#[test]
+fn of_very_many_topics_out_of_the_order_each_look_puts_a_thousand_back() {
+    let (mut bare, topics) = (Bare::new(), 3 * TOPICS);
+    (0..topics).for_each(|at| say(&mut bare, &format!("publish {} m", topic(at))));
+    bare.turn();
+    assert_eq!(bare.core.forget_ready(1), topics);
+    // There are some more places than topics.
+    let looks = 1 + topics / TOPICS;
+    for _ in 0..looks {
+        let before = bare.core.forgotten();
+        pass(&mut bare, WATCH_EVERY);
+        bare.turn();
+        assert!(bare.core.forgotten() - before <= TOPICS as u64, "a look goes over so many at most");
+    }
+    assert_eq!(bare.core.forgotten(), topics as u64);
 }
 
 #[test]
