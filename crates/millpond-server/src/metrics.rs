@@ -380,6 +380,13 @@ impl<L: FactLog, H: Host> FactLog for Counting<'_, L, H> {
 
 #[cfg(test)]
 mod tests {
+    use millpond_core::command::{Command, Level, Publish, PublishRun, Ticket};
+    use millpond_core::{Now, WATCH_EVERY};
+    use millpond_storage::twin::TwinDisk;
+    use millpond_storage::{OpenOptions, Opened, open};
+    use millpond_types::block::{self, Sizes};
+    use millpond_types::{Millis, NamespaceName, Priority, RunTime, TopicName, WallTime};
+
     use super::*;
 
     #[test]
@@ -396,5 +403,46 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
+    }
+
+    #[test]
+    fn what_the_watch_finds_is_counted_and_what_it_found_before_is_not_counted_again() {
+        let Opened { mut core, mut appender, .. } =
+            open::<Core>(Arc::new(TwinDisk::new(512)), &OpenOptions::default()).unwrap();
+        let at = |time: u64| Now { run: RunTime(time), wall: WallTime(1_700_000_000_000 + time) };
+        core.start(at(0), false, &mut appender);
+        core.submit(Ticket(1), publish(["a", "b"]), &mut appender);
+        core.dispatch(&mut appender);
+        let metrics = Metrics::new();
+        let mut found = |time: u64, figure: u64| {
+            core.set_time(at(time));
+            core.dispatch(&mut appender);
+            metrics.note_core(&core);
+            let (text, line) = (metrics.text(Readings::default()), format!("millpond_forgotten_total {figure}"));
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+            core.forget_ready(figure as usize + 1);
+        };
+        found(WATCH_EVERY.0, 0);
+        found(2 * WATCH_EVERY.0, 2);
+        found(3 * WATCH_EVERY.0, 3);
+    }
+
+    /// A message for each of some topics.
+    fn publish(topics: [&str; 2]) -> Command {
+        let mut block = Vec::new();
+        block::push(&mut block, b"", &[], b"body").unwrap();
+        let run = |topic| PublishRun {
+            topic: TopicName::try_from(topic).unwrap(),
+            priority: Priority::DEFAULT,
+            delay: Millis::ZERO,
+            ttl: None,
+            count: 1,
+            block: block.clone().into(),
+            sizes: Sizes::Uniform(block.len() as u32),
+            dedup: Vec::new(),
+            too_large: Vec::new(),
+        };
+        let runs = topics.map(run).into();
+        Command::Publish(Publish { namespace: NamespaceName::default(), producer: None, level: Level::Durable, runs })
     }
 }
