@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use millpond_core::output::{Output, Reply};
 use millpond_types::TopicName;
+use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::history::config;
@@ -52,40 +53,49 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(config(4))]
+    #![proptest_config(config(1))]
 
+    /// Under each order of dispatch, in memory and on the disk, for receives and for consumers.
     #[test]
-    fn weights_hold_within_one_percent(
-        weights in proptest::collection::vec(1..8u32, TOPICS.len()),
-        asked in proptest::collection::vec(1..200u32, 1..20),
-        room in prop_oneof![Just(0), Just(usize::MAX)],
-        dispatch in prop_oneof![Just("priority"), Just("fair")],
-        is_attached in any::<bool>(),
-    ) {
-        let mut run = Run::new(&weights, dispatch);
-        run.shell.core.set_room(room);
-        if is_attached {
-            run.turn("begin s1");
-            ["s1.1", "s1.2"].iter().for_each(|consumer| run.turn(&format!("attach {consumer} max=1 bytes=1 once=yes")));
-        }
-        for (round, max) in asked.iter().cycle().enumerate() {
-            run.turn(&match is_attached {
-                true => format!("credit s1.{} max={max} bytes=1000000", 1 + round % 2),
-                false => format!("receive max={max} once=yes"),
-            });
-            if run.sum >= COUNTED {
-                break;
-            }
-        }
-        let tenant = |at: usize| TOPICS[at].split('/').next();
-        let of_tenant = |at: usize| (0..TOPICS.len()).filter(move |other| tenant(*other) == tenant(at)).count() as f64;
-        // Tenants take turns, and the topics of a tenant share its turns.
-        let parts: Vec<f64> = (0..TOPICS.len()).map(|at| f64::from(weights[at]) / of_tenant(at)).collect();
-        let whole: f64 = parts.iter().sum();
-        for (name, part) in TOPICS.iter().zip(parts) {
-            let given = run.given[&TopicName::try_from(*name).unwrap()] as f64;
-            let share = part / whole * run.sum as f64;
-            prop_assert!((given / share - 1.0).abs() < WITHIN, "{name} was given {given} and not {share}");
+    fn weights_hold_within_one_percent(draws in vec((vec(1..8u32, TOPICS.len()), vec(1..200u32, 1..20)), 8)) {
+        for (at, (weights, asked)) in draws.iter().enumerate() {
+            let dispatch = ["priority", "fair"][at % 2];
+            let room = [0, usize::MAX][at / 2 % 2];
+            weights_hold(weights, asked, (dispatch, room, at / 4 > 0))?;
         }
     }
+}
+
+fn weights_hold(
+    weights: &[u32],
+    asked: &[u32],
+    (dispatch, room, is_attached): (&str, usize, bool),
+) -> Result<(), TestCaseError> {
+    let mut run = Run::new(weights, dispatch);
+    run.shell.core.set_room(room);
+    if is_attached {
+        run.turn("begin s1");
+        ["s1.1", "s1.2"].iter().for_each(|consumer| run.turn(&format!("attach {consumer} max=1 bytes=1 once=yes")));
+    }
+    for (round, max) in asked.iter().cycle().enumerate() {
+        run.turn(&match is_attached {
+            true => format!("credit s1.{} max={max} bytes=1000000", 1 + round % 2),
+            false => format!("receive max={max} once=yes"),
+        });
+        if run.sum >= COUNTED {
+            break;
+        }
+    }
+    let tenant = |at: usize| TOPICS[at].split('/').next();
+    let of_tenant = |at: usize| (0..TOPICS.len()).filter(move |other| tenant(*other) == tenant(at)).count() as f64;
+    // Tenants take turns, and the topics of a tenant share its turns.
+    let parts: Vec<f64> = (0..TOPICS.len()).map(|at| f64::from(weights[at]) / of_tenant(at)).collect();
+    let whole: f64 = parts.iter().sum();
+    for (name, part) in TOPICS.iter().zip(parts) {
+        let given = run.given[&TopicName::try_from(*name).unwrap()] as f64;
+        let share = part / whole * run.sum as f64;
+        let how = format!("dispatch {dispatch}, room {room}, attached {is_attached}");
+        prop_assert!((given / share - 1.0).abs() < WITHIN, "{how}: {name} was given {given} and not {share}");
+    }
+    Ok(())
 }
