@@ -143,7 +143,11 @@ fn fits(pattern: &RoutingKey, words: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
+    use crate::command::Level;
+    use millpond_types::{ExchangeName, Millis, Priority};
     use proptest::prelude::*;
 
     fn key(text: &str) -> RoutingKey {
@@ -177,6 +181,41 @@ mod tests {
     fn a_pattern_of_many_hashes_is_no_burden() {
         let pattern = key(&["#.a"; 32].join("."));
         assert!(!fits(&pattern, &[["a"; 63].as_slice(), &["b"]].concat()));
+    }
+
+    #[test]
+    fn copies_of_one_message_have_four_mebibytes_together_and_no_more() {
+        let target = |at: usize| TopicName::try_from(&*format!("t{at}")).unwrap();
+        let binding = |at: usize| Binding { target: target(at), condition: Condition::Always };
+        let exchange = Exchange {
+            kind: ExchangeKind::Fanout,
+            unroutable: Unroutable::Refuse,
+            version: 1,
+            bindings: (0..8).map(binding).collect(),
+        };
+        let resolved = |bytes: usize| {
+            let mut route = route(bytes);
+            exchange.resolve(&mut route, [0; 2]);
+            (route.publish.runs.len(), route.refusal.map(|(code, _)| code))
+        };
+        assert_eq!(resolved(4 * 1024 * 1024 / 8), (8, None));
+        assert_eq!(resolved(4 * 1024 * 1024 / 8 + 1), (0, Some(Code::LimitExceeded)));
+    }
+
+    /// A message of so many bytes in all, on its way to an exchange.
+    fn route(bytes: usize) -> Route {
+        let mut block = Vec::new();
+        block::push(&mut block, b"", &[], &vec![b'x'; bytes - block::MESSAGE_MIN]).unwrap();
+        assert_eq!(block.len(), bytes);
+        let message = Routed {
+            priority: Priority::DEFAULT,
+            delay: Millis::ZERO,
+            ttl: None,
+            block: block.into(),
+            too_large: None,
+        };
+        let exchange = ExchangeName::try_from("log").unwrap();
+        Route::new(NamespaceName::default(), (exchange, key("k")), message, None, Level::Durable)
     }
 
     proptest! {
