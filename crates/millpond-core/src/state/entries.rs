@@ -99,6 +99,7 @@ mod tests {
             assert!(state.fetched.is_empty(), "the change may be on disk by the time somebody asks");
         }
     }
+
     #[test]
     fn what_is_kept_of_an_entry_is_all_of_it_and_of_a_dedup_id_little() {
         let id = MessageId { topic: TopicNumber(1), priority: Priority::DEFAULT, sequence: Sequence(1) };
