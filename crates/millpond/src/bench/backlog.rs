@@ -6,7 +6,7 @@ use millpond_types::Millis;
 use super::hold::HoldArgs;
 use super::order::Order;
 use super::report::Report;
-use super::spread::Spread;
+use super::spread::{Spread, TOPICS};
 use super::target::TargetArgs;
 use crate::cli::Globals;
 use crate::failure::Failure;
@@ -38,7 +38,7 @@ impl Backlog {
             delay: Millis::ZERO,
         };
         self.hold.check(&spread, self.messages)?;
-        let mut target = self.target.open_with(globals, self.hold.policy())?;
+        let mut target = self.target.open(globals, self.hold.policy(), TOPICS)?;
         let mut report = Report::new(&target);
         report.figure("messages", self.messages as f64, "");
         let verified = self.hold.run(&spread, self.messages, &mut target, &mut report)?;

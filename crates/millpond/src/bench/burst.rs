@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use clap::Args;
 use millpond_protocol::{Decoder, Level, Response, encode_request};
-use millpond_types::PublishOutcome;
+use millpond_types::{Policy, PublishOutcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::producer::histogram;
 use super::progress::Progress;
 use super::report::Report;
-use super::slots::{Shape, Slots};
+use super::slots::{Shape, Slots, TOPICS};
 use super::target::{Costs, TargetArgs};
 use super::wire::{hello, nanos, next};
 use crate::cli::Globals;
@@ -71,7 +71,7 @@ impl Burst {
                 self.clients
             )));
         }
-        let target = self.target.open(globals)?;
+        let target = self.target.open(globals, Policy::default(), TOPICS)?;
         let shape = Shape {
             namespace: target.namespace.clone(),
             topics: self.topics,

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
+use millpond_types::Policy;
 
 use super::Level;
 use super::cycle::Plan;
 use super::publish::check_batch;
 use super::report::Report;
-use super::slots::Shape;
+use super::slots::{Shape, TOPICS};
 use super::target::{Costs, TargetArgs};
 use super::worker::check_stamp;
 use crate::cli::Globals;
@@ -59,7 +60,7 @@ impl Latency {
         }
         check_batch(self.size, WINDOW, 1)?;
         check_stamp(self.size)?;
-        let target = self.target.open(globals)?;
+        let target = self.target.open(globals, Policy::default(), TOPICS)?;
         let plan = Plan {
             shape: Shape {
                 namespace: target.namespace.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hdrhistogram::Histogram;
-use millpond_types::{GroupName, Millis};
+use millpond_types::{GroupName, Millis, Policy};
 
 use super::Level;
 use super::consumer::{Consumer, Task, stamps};
@@ -18,7 +18,7 @@ use super::producer::histogram;
 use super::progress::Progress;
 use super::report::Report;
 use super::slots::{Shape, Slots};
-use super::spread::{Spread, TOPICS_MAX};
+use super::spread::{Spread, TOPICS, TOPICS_MAX};
 use super::target::{Target, TargetArgs};
 use super::wire::{Wire, nanos};
 use crate::cli::Globals;
@@ -67,7 +67,7 @@ struct Noticed {
 impl Loud {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let target = self.target.open(globals)?;
+        let target = self.target.open(globals, Policy::default(), TOPICS)?;
         let mut report = Report::new(&target);
         let (alone, _) = self.measure(&target)?;
         let spread = Spread {

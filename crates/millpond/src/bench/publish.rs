@@ -6,12 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use millpond_types::Policy;
 
 use super::Level;
 use super::producer::{self, histogram, produce};
 use super::progress::Progress;
 use super::report::Report;
-use super::slots::Shape;
+use super::slots::{Shape, TOPICS};
 use super::target::{Costs, TargetArgs};
 use super::wire::nanos;
 use crate::cli::Globals;
@@ -61,7 +62,7 @@ impl Publish {
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let Publish { load, connections, rate, window, batch, .. } = &self;
         check_batch(load.size, *window, *batch)?;
-        let target = self.target.open(globals)?;
+        let target = self.target.open(globals, Policy::default(), TOPICS)?;
         let shape = Shape {
             namespace: target.namespace.clone(),
             topics: load.topics,

@@ -20,7 +20,7 @@ use super::producer::histogram;
 use super::progress::Progress;
 use super::report::Report;
 use super::slots::{Shape, Slots};
-use super::spread::{Spread, topic_name};
+use super::spread::{Spread, TOPICS, topic_name};
 use super::target::{Costs, Target, TargetArgs};
 use super::wire::{Wire, nanos, unexpected};
 use crate::cli::Globals;
@@ -65,7 +65,7 @@ pub struct Reschedule {
 impl Reschedule {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let target = self.target.open_with(globals, Policy::default())?;
+        let target = self.target.open(globals, Policy::default(), TOPICS)?;
         let mut report = Report::new(&target);
         let topics = self.messages.div_ceil(self.each) as u32;
         let spread = Spread {

@@ -111,9 +111,12 @@ impl Slots {
     }
 }
 
+/// How the names of these topics begin.
+pub const TOPICS: &str = "bench/";
+
 /// The name of a topic of the load generator.
 pub fn topic_name(number: u32) -> String {
-    format!("bench/{number:0DIGITS$}")
+    format!("{TOPICS}{number:0DIGITS$}")
 }
 
 /// When a body was sent and which message it is.

@@ -161,6 +161,9 @@ impl Frame {
     }
 }
 
+/// How the names of these topics begin.
+pub const TOPICS: &str = "t";
+
 /// The name of a topic of the first tenant.
 pub fn topic_name(topic: u32) -> [u8; NAME] {
     let mut name = *b"t00000/000000000";

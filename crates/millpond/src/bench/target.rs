@@ -38,7 +38,8 @@ pub struct TargetArgs {
     /// The namespace to use, which must not be there; it is made for the run and deleted afterwards
     #[arg(long, value_name = "NS", default_value = "bench", value_parser = namespace)]
     namespace: NamespaceName,
-    /// A rule of that namespace, as in `millpond namespace set`; may be given often
+    /// A rule of that namespace, as in `millpond namespace set`; may be given often, and one of them has to fit the topics of the
+    /// run
     #[arg(long = "rule", value_name = "PATTERN KEY=VALUE,...", value_parser = policy::rule)]
     rules: Vec<Rule>,
     /// Print one JSON object; the same as --output json
@@ -48,6 +49,12 @@ pub struct TargetArgs {
 
 fn namespace(text: &str) -> Result<NamespaceName, String> {
     NamespaceName::try_from(text).map_err(|bad| bad.to_string())
+}
+
+/// Whether a rule may fit a topic whose name begins in one way.
+fn may_fit(rule: &Rule, begin: &[u8]) -> bool {
+    let (name, is_prefix) = (rule.pattern.name.as_bytes(), rule.pattern.is_prefix);
+    name.starts_with(begin) || is_prefix && begin.starts_with(name)
 }
 
 /// A broker, ready to be measured.
@@ -67,15 +74,15 @@ impl TargetArgs {
         self.namespace.clone()
     }
 
-    /// Finds or starts the broker and makes the namespace.
-    pub fn open(&self, globals: &Globals) -> Result<Target, Failure> {
-        self.open_with(globals, Policy::default())
-    }
-
-    /// The same, with a policy for the namespace.
-    pub fn open_with(&self, globals: &Globals, policy: Policy) -> Result<Target, Failure> {
+    /// Finds or starts the broker and makes the namespace with a policy, for topics whose names begin with `topics`.
+    pub fn open(&self, globals: &Globals, policy: Policy, topics: &str) -> Result<Target, Failure> {
         let rules = Rules::new(self.rules.clone()).map_err(Failure::usage)?;
         rules.validate(&policy).map_err(Failure::usage)?;
+        // What was measured of rules that say nothing of the run's topics would be told for the price of rules.
+        if !self.rules.is_empty() && !self.rules.iter().any(|rule| may_fit(rule, topics.as_bytes())) {
+            let what = format!("no --rule fits a topic of this run: their names begin with `{topics}`");
+            return Err(Failure::usage(what));
+        }
         let (address, process, spawned) = if self.spawn {
             let (spawned, address) = Spawned::start(self.dir.clone(), self.memory)?;
             (address, Some(Process(spawned.pid())), Some(spawned))

@@ -6,7 +6,7 @@ use millpond_types::Millis;
 use super::hold::HoldArgs;
 use super::order::Order;
 use super::report::Report;
-use super::spread::{Spread, TENANTS_MAX, TOPICS_MAX};
+use super::spread::{Spread, TENANTS_MAX, TOPICS, TOPICS_MAX};
 use super::target::TargetArgs;
 use crate::cli::Globals;
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ impl Topics {
         };
         let messages = u64::from(self.topics) * u64::from(self.messages);
         self.hold.check(&spread(self.target.namespace(), self.topics), messages)?;
-        let mut target = self.target.open_with(globals, self.hold.policy())?;
+        let mut target = self.target.open(globals, self.hold.policy(), TOPICS)?;
         let namespace = target.namespace.clone();
         let mut report = Report::new(&target);
         report.figure("topics", f64::from(self.topics), "");

@@ -1,11 +1,12 @@
 //! `bench worker`: how fast messages are published, delivered and acked.
 
 use clap::Args;
+use millpond_types::Policy;
 
 use super::cycle::Plan;
 use super::publish::{LoadArgs, check_batch};
 use super::report::Report;
-use super::slots::{STAMP, Shape};
+use super::slots::{STAMP, Shape, TOPICS};
 use super::target::{Costs, TargetArgs};
 use crate::cli::Globals;
 use crate::failure::Failure;
@@ -46,7 +47,7 @@ impl Worker {
         let load = &self.load;
         check_batch(load.size, self.window, self.batch)?;
         check_stamp(load.size)?;
-        let target = self.target.open(globals)?;
+        let target = self.target.open(globals, Policy::default(), TOPICS)?;
         let plan = Plan {
             shape: Shape {
                 namespace: target.namespace.clone(),

@@ -50,13 +50,16 @@ fn worker_verifies_that_every_message_arrives_once() {
 fn worker_verifies_each_group_by_itself_and_takes_rules() {
     let broker = Broker::start();
     let load = ["worker", "--duration", "200ms", "--consumers", "2", "--topics", "7", "--groups", "3"];
-    let report = run(&broker, &[&load[..], &["--rule", "topic* max-in-flight=50,weight=3"]].concat());
+    let report = run(&broker, &[&load[..], &["--rule", "bench/* max-in-flight=50,weight=3"]].concat());
     let figure = |name: &str| report["figures"][name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
     assert_eq!(figure("every_message_arrived_exactly_once"), 1.0);
     assert_eq!(figure("cycles") % 3.0, 0.0);
     assert!(!broker.ok(&["namespace", "list"]).contains("bench"));
     let twice = ["bench", "worker", "--rule", "t weight=2", "--rule", "t weight=3"];
     broker.call(&twice).failed(2, &["two rules for t"]);
+    let of_none = ["bench", "worker", "--rule", "topic* weight=2", "--rule", "ben weight=3"];
+    broker.call(&of_none).failed(2, &["no --rule fits", "`bench/`"]);
+    broker.call(&["bench", "topics", "--rule", "bench/* weight=2"]).failed(2, &["no --rule fits", "`t`"]);
 }
 
 #[test]

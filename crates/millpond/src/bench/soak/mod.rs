@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use millpond_types::Millis;
+use millpond_types::{Millis, Policy};
 
 use self::load::Load;
 use self::plot::Plot;
@@ -30,7 +30,7 @@ use super::hold::MESSAGES_MAX;
 use super::order::Order;
 use super::publish::check_batch;
 use super::report::Report;
-use super::spread::{Spread, TENANTS_MAX, TOPICS_MAX};
+use super::spread::{Spread, TENANTS_MAX, TOPICS, TOPICS_MAX};
 use super::target::{Costs, Target, TargetArgs};
 use super::wire::nanos;
 use super::worker::check_stamp;
@@ -121,7 +121,7 @@ impl Soak {
         self.check()?;
         let csv = self.csv.as_ref().map(create).transpose()?;
         let svg = self.svg.as_ref().map(create).transpose()?;
-        let target = self.target.open(globals)?;
+        let target = self.target.open(globals, Policy::default(), TOPICS)?;
         let mut report = Report::new(&target);
         report.figure("topics", f64::from(self.topics), "");
         report.figure("stragglers asked for", self.stragglers as f64, "messages");
