@@ -1,6 +1,7 @@
 //! What time brings: messages fall due, leases run out, TTLs pass, lost sessions expire. It happens because time was
 //! handed in, in the order of the deadlines, and after the commands of the turn.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use crate::fact::{DeadReason, Fact, FactLog, Victims};
 use crate::left_behind::Why;
 use crate::output::Output;
 use crate::state::pieces::{PieceKind, PieceTimer};
-use crate::state::topic::AsideWhy;
+use crate::state::topic::{AsideWhy, Expiry};
 use crate::state::{LeaseSlot, State, Timer, TopicSlot};
 use crate::store::Want;
 
@@ -209,7 +210,8 @@ impl Core {
     ) {
         let level = self.state.topics[slot].level_mut(priority).expect("a timer goes with what it was set for");
         // What came before in the same turn may have finished the last of them.
-        let Some((end, _)) = level.expiries.remove(&first) else { return };
+        let Some(expiry) = level.expiries.remove(&first) else { return };
+        let end = expiry.end;
         let in_line = level.line.runs_between(first, end);
         let mut parts: Vec<(Sequence, u32)> = in_line
             .filter(|run| run.expiry().is_some())
@@ -230,7 +232,7 @@ impl Core {
                 let timer =
                     self.state.wall_timers.insert(self.state.now.wall.0, Timer::Expiry { slot, priority, first });
                 let level = self.state.topics[slot].level_mut(priority).expect("it has a timer");
-                level.expiries.insert(first, (end, timer));
+                level.expiries.insert(first, Box::new(Expiry { end, timer }));
                 return;
             }
         }

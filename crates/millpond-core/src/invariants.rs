@@ -14,7 +14,7 @@ use crate::jobs::ROWS;
 use crate::state::State;
 use crate::state::line::InLine;
 use crate::state::pieces::PieceTimers;
-use crate::state::topic::{Aside, AsideWhy, Left, Level, Topic};
+use crate::state::topic::{Aside, AsideWhy, Expiry, Left, Level, Topic};
 use crate::store::{SHELVES, Shelf};
 
 /// Checks everything; costs time in proportion to the state.
@@ -121,8 +121,9 @@ fn ready_list_matches(level: &Level) {
 
 /// TTLs go with their messages, so that one old message does not keep those of all later ones.
 fn nothing_is_kept_for_what_is_finished(level: &Level) {
-    for (first, (end, _)) in &level.expiries {
-        assert!(level.holds_any(*first, *end), "the TTL of {first:?} to {end:?} is kept, and all of them are finished");
+    for (first, expiry) in level.expiries.iter() {
+        let Expiry { end, .. } = **expiry;
+        assert!(level.holds_any(*first, end), "the TTL of {first:?} to {end:?} is kept, and all of them are finished");
     }
 }
 

@@ -9,12 +9,12 @@ impl State {
     pub(super) fn settle(&mut self, slot: TopicSlot, priority: Priority, first: Sequence) {
         let level = self.topics[slot].level_mut(priority).expect("a level stays while its topic does");
         // A run lies within one that was published, or loaded, with one TTL.
-        let expiry = level.expiries.range(..=first).next_back().filter(|(_, (end, _))| *end > first);
-        if let Some((&from, &(to, timer))) = expiry
-            && !level.holds_any(from, to)
+        let expiry = level.expiries.range(..=first).next_back().filter(|(_, expiry)| expiry.end > first);
+        if let Some((&from, expiry)) = expiry
+            && !level.holds_any(from, expiry.end)
         {
-            level.expiries.remove(&from);
-            self.wall_timers.remove(timer);
+            let expiry = level.expiries.remove(&from).expect("it was found");
+            self.wall_timers.remove(expiry.timer);
         }
     }
 }

@@ -6,13 +6,14 @@
 //! ([`State::will_change`]): in every checkpoint, too, pages and pieces fit each other. A replay may cut a line at other
 //! places than the broker did before it; nothing depends on that.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use millpond_types::{Priority, Sequence};
 
 use crate::page::{Page, PieceMessages, PiecePage, RunPage, StoredPiece, StoredResting};
 use crate::state::line::InLine;
-use crate::state::topic::Level;
+use crate::state::topic::{Expiry, Level};
 use crate::state::{State, Timer, TopicSlot};
 use crate::store::{Found, Key, Want};
 use crate::time_index::{TimeIndex, TimerKey};
@@ -224,9 +225,9 @@ impl State {
         let Some(at) = run.expiry() else { return };
         let expiries = &mut self.topics[slot].level_or_new(priority).expiries;
         let before = expiries.range(..=run.first).next_back();
-        if before.is_none_or(|(_, (end, _))| *end <= run.first) {
+        if before.is_none_or(|(_, expiry)| expiry.end <= run.first) {
             let timer = self.wall_timers.insert(at.0, Timer::Expiry { slot, priority, first: run.first });
-            expiries.insert(run.first, (run.end(), timer));
+            expiries.insert(run.first, Box::new(Expiry { end: run.end(), timer }));
         }
     }
 }
@@ -240,10 +241,10 @@ impl PiecePage {
 impl Level {
     /// Takes out the timers of the TTLs of messages from one on and before another that are of no messages in memory.
     pub(super) fn take_expiries(&mut self, from: Sequence, until: Sequence) -> Vec<TimerKey> {
-        let before = self.expiries.range(..from).next_back().filter(|(_, (end, _))| *end > from);
+        let before = self.expiries.range(..from).next_back().filter(|(_, expiry)| expiry.end > from);
         let of = before.into_iter().chain(self.expiries.range(from..until));
-        let gone = of.filter(|(first, (end, _))| !self.holds_any(**first, *end)).map(|(first, _)| *first);
+        let gone = of.filter(|(first, expiry)| !self.holds_any(**first, expiry.end)).map(|(first, _)| *first);
         let gone: Vec<Sequence> = gone.collect();
-        gone.iter().filter_map(|first| self.expiries.remove(first)).map(|(_, timer)| timer).collect()
+        gone.iter().filter_map(|first| self.expiries.remove(first)).map(|expiry| expiry.timer).collect()
     }
 }

@@ -12,7 +12,7 @@ use crate::page::RunPage;
 use crate::state::ageing::Age;
 use crate::state::bucket::Bucket;
 use crate::state::resting::Resting;
-use crate::state::topic::{Aside, AsideWhy, Lease, Level, Topic};
+use crate::state::topic::{Aside, AsideWhy, Expiry, Lease, Level, Topic};
 use crate::state::{Now, State, TopicSlot};
 
 /// Bytes that the tables by name and by number take for a topic, at the fill that they have on average.
@@ -223,7 +223,7 @@ impl State {
             && refill.is_none_or(|at| at > horizon.run)
             && topic.in_flight == 0
             && !topic.levels.iter().any(|level| {
-                level.expiries.values().any(|(_, timer)| self.wall_timers.deadline(*timer).is_some_and(is_soon))
+                level.expiries.values().any(|expiry| self.wall_timers.deadline(expiry.timer).is_some_and(is_soon))
                     // One that has gone off is of a piece that is on its way.
                     || level.line.timers().any(|timer| self.piece_timers.wall.deadline(timer).is_none_or(is_soon))
                     || self.is_resting_soon(level, horizon)
@@ -293,8 +293,8 @@ impl Level {
             + map_bytes(self.resting_count(), Resting::PIECE_BYTES)
             + self.resting_count() * TIMER_BYTES
             + map_bytes(self.ready.len(), 3 * of)
-            + map_bytes(self.expiries.len(), of + 24)
-            + self.expiries.len() * TIMER_BYTES
+            + few_bytes(self.expiries.len(), of + size_of::<usize>())
+            + self.expiries.len() * (size_of::<Expiry>() + TIMER_BYTES)
     }
 }
 

@@ -206,7 +206,7 @@ impl State {
         };
         let topic = &self.topics[slot];
         for level in &topic.levels {
-            level.expiries.values().for_each(|(_, timer)| self.wall_timers.remove(*timer));
+            level.expiries.values().for_each(|expiry| self.wall_timers.remove(expiry.timer));
             level.line.timers().for_each(|timer| self.piece_timers.wall.remove(timer));
             self.piece_timers.disarm_resting(level);
             for aside in level.aside.values() {

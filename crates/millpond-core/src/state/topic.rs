@@ -11,7 +11,6 @@
 //! message is found by its sequence in logarithmic time.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 
 use millpond_types::{
     LeaseNumber, MessageId, Millis, Policy, Priority, RunTime, Sequence, SessionId, TopicName, TopicNumber, WallTime,
@@ -117,8 +116,16 @@ pub(crate) struct Level {
     pub(crate) resting: Option<Box<Resting>>,
     /// Those aside that are ready.
     pub(crate) ready: Ready,
-    /// Runs published with a TTL, by first sequence, until all of the run is finished.
-    pub(crate) expiries: BTreeMap<Sequence, (Sequence, TimerKey)>,
+    /// Runs published with a TTL, by first sequence, until all of the run is finished. Most topics have none.
+    pub(crate) expiries: Few<Sequence, Box<Expiry>>,
+}
+
+/// When the TTL of a run is over.
+#[derive(Clone)]
+pub(crate) struct Expiry {
+    /// Behind its last message.
+    pub(crate) end: Sequence,
+    pub(crate) timer: TimerKey,
 }
 
 /// Messages aside, all in the same state.
@@ -384,7 +391,7 @@ impl Level {
             aside_bytes: 0,
             resting: None,
             ready: Ready::default(),
-            expiries: BTreeMap::new(),
+            expiries: Few::new(),
         }
     }
 
