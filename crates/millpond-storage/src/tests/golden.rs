@@ -25,7 +25,8 @@ use crate::{Opened, RealDisk, Verdict, inspect};
 const TOPICS: usize = 12;
 
 /// What is kept, and the checksum of all of it.
-const KEPT: [(&str, u32); 2] = [("format-1", 0x1d25_1343), ("format-1-all", 0x3a33_b16a)];
+const KEPT: [(&str, u32); 3] =
+    [("format-1", 0x1d25_1343), ("format-1-all", 0x3a33_b16a), ("format-1-first", 0xb828_d52b)];
 
 #[test]
 fn what_is_kept_of_each_version_of_the_format_is_as_it_was_written() {

@@ -7,7 +7,7 @@
 
 mod making;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,26 +67,46 @@ fn a_directory_of_format_1_with_something_of_everything_is_read() {
     if golden.as_deref() == Ok("make") {
         make();
     }
-    let directory = tempfile::tempdir().unwrap();
-    copy(&place("format-1-all"), directory.path());
-    lengthen(directory.path());
-    let mut told = Vec::new();
-    let verdict = inspect(directory.path(), true, &mut told).unwrap();
-    let told = String::from_utf8_lossy(&told);
-    assert_eq!(verdict, Verdict::InOrder, "{told}");
+    let (opened, told) = read("format-1-all");
     // What a fact holds may have the name of another: its own stands behind its position.
     let facts = told.lines().filter(|line| line.starts_with("fact "));
     let kinds: BTreeSet<_> = facts.filter_map(|line| line.split_whitespace().nth(2)).collect();
     let missing: Vec<_> = FACTS.iter().filter(|fact| !kinds.contains(**fact)).collect();
     assert!(missing.is_empty(), "no {missing:?} among the facts");
-    let opened = open_at(directory.path()).unwrap();
-    assert!(opened.report.orderly && opened.report.checkpoint > 0 && opened.report.facts > 10, "{:?}", opened.report);
-    check_extents(&opened);
     let found = found(&opened);
     if golden.is_ok() {
         fs::write(place("format-1-all.txt"), &found).unwrap();
     }
-    let expected = fs::read_to_string(place("format-1-all.txt")).unwrap();
+    same(&found, "format-1-all.txt");
+}
+
+/// As it was written two days before the other one, and what was read of it then: the bodies, and how many pages of each kind.
+#[test]
+fn a_directory_of_format_1_as_it_was_first_written_in_full_is_read() {
+    let (opened, _) = read("format-1-first");
+    let mut pages = BTreeMap::new();
+    opened.core.pages().for_each(|page| *pages.entry(kind(&page)).or_insert(0) += 1);
+    let pages: String = pages.iter().map(|(kind, count)| format!("pages {kind} {count}\n")).collect();
+    same(&(bodies(&opened) + &pages), "format-1-first.txt");
+}
+
+/// Inspects a directory that is kept and starts from it; what it holds, and what was told of it.
+fn read(name: &str) -> (Opened, String) {
+    let directory = tempfile::tempdir().unwrap();
+    copy(&place(name), directory.path());
+    lengthen(directory.path());
+    let mut told = Vec::new();
+    let verdict = inspect(directory.path(), true, &mut told).unwrap();
+    let told = String::from_utf8(told).unwrap();
+    assert_eq!(verdict, Verdict::InOrder, "{told}");
+    let opened = open_at(directory.path()).unwrap();
+    assert!(opened.report.orderly && opened.report.checkpoint > 0 && opened.report.facts > 10, "{:?}", opened.report);
+    check_extents(&opened);
+    (opened, told)
+}
+
+fn same(found: &str, name: &str) {
+    let expected = fs::read_to_string(place(name)).unwrap();
     for (line, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
         assert_eq!(found, expected, "line {}", line + 1);
     }
@@ -102,6 +122,11 @@ fn found(opened: &Opened) -> String {
     }
     let all = ["dead", "dedup", "exchange", "namespace", "numbers", "piece", "producer", "topic"];
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all, "each kind is there");
+    found + &bodies(opened)
+}
+
+/// The bodies of all messages, a run a line.
+fn bodies(opened: &Opened) -> String {
     let mut bodies = Vec::new();
     opened.core.extents(&mut |_, extent: Extent| {
         let block = opened.reader.read(extent).unwrap();
@@ -109,8 +134,7 @@ fn found(opened: &Opened) -> String {
         bodies.push(texts.map(|text| text.trim_end().to_owned()).collect::<Vec<_>>().join(" "));
     });
     bodies.sort();
-    bodies.iter().for_each(|body| writeln!(found, "body {body}").unwrap());
-    found
+    bodies.iter().map(|body| format!("body {body}\n")).collect()
 }
 
 fn kind(page: &Page) -> &'static str {
