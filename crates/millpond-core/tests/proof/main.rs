@@ -12,6 +12,7 @@ mod checkpoint;
 mod coalesce;
 mod dedup;
 mod expiry;
+mod found;
 mod groups;
 mod heavy;
 mod held_back;

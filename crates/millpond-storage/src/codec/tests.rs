@@ -285,6 +285,34 @@ fn a_batch_writes_once_what_its_facts_have_in_common() {
     assert_eq!(each, [23.0, 6.0, 5.0, 8.0], "bytes of a fact: created, published but for the block, leased, finished");
 }
 
+/// Written anew it would be another fact.
+#[test]
+fn a_window_for_dedup_ids_and_none_of_these_is_refused() {
+    let (hash, mut block) = (u128::MAX / 7, Vec::new());
+    block::push(&mut block, b"id", &[], b"body").unwrap();
+    let fact = Fact::Published {
+        topic: TopicNumber(1),
+        except: Vec::new(),
+        priority: Priority::DEFAULT,
+        first: Sequence(2),
+        count: 1,
+        published: WallTime(3),
+        due: None,
+        expires: None,
+        dedup_until: WallTime::NEVER,
+        dedup: vec![DedupMark { index: 0, hash }],
+        sizes: Sizes::Uniform(block.len() as u32),
+        block: block.into(),
+    };
+    let mut bytes = fact_bytes(&fact).to_vec();
+    let at = bytes.windows(16).position(|bytes| *bytes == hash.to_le_bytes()).unwrap();
+    // How many there are, and of the one its index.
+    assert_eq!(bytes[at - 2..at], [1, 0]);
+    bytes.splice(at - 2..at + 16, [0]);
+    let refused = decode_fact(&mut Source::new(&bytes.into())).unwrap_err();
+    assert!(refused.to_string().contains("none of these"), "{refused}");
+}
+
 #[test]
 fn a_recalled_topic_is_its_key() {
     let (topic, name) = (TopicNumber(300), TopicName::try_from("a/b").unwrap());
