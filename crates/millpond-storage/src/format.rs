@@ -21,6 +21,8 @@ pub const FORMAT: &str = "FORMAT";
 /// Its name while it is written.
 pub const FORMAT_UNFINISHED: &str = "FORMAT.tmp";
 const TITLE: &str = "millpond data directory";
+/// Where the version stands, behind the title and the word for it.
+const VERSION_AT: usize = TITLE.len() + "\nformat ".len();
 /// More than the file ever has.
 const LENGTH_MAX: u64 = 4096;
 
@@ -35,10 +37,13 @@ pub struct Format {
 #[derive(Debug, thiserror::Error)]
 pub enum BadFormat {
     /// It does not say what it should.
-    #[error("it is not the FORMAT file of a Millpond data directory, or it was changed: put it back from a copy")]
-    Other,
+    #[error(
+        "it is not the FORMAT file of a Millpond data directory, or it was changed, which shows at offset {0}: put it back from a \
+         copy"
+    )]
+    Other(u64),
     /// A later version wrote it.
-    #[error("it was written by a newer version of Millpond (format {0}): use that version")]
+    #[error("it was written by a newer version of Millpond (format {0} at offset {VERSION_AT}): use that version")]
     Version(u32),
     /// It could not be read.
     #[error(transparent)]
@@ -54,22 +59,36 @@ impl Format {
         let file = disk.open(FORMAT)?;
         let length = file.length()?;
         if length > LENGTH_MAX {
-            return Err(BadFormat::Other);
+            return Err(BadFormat::Other(LENGTH_MAX));
         }
         let mut bytes = vec![0; length as usize];
         file.read_at(0, &mut bytes)?;
-        let text = String::from_utf8(bytes).map_err(|_| BadFormat::Other)?;
-        let mut lines = text.lines();
-        let mut value = |key| lines.next().and_then(|line| line.strip_prefix(key)).ok_or(BadFormat::Other);
+        let other = |offset: usize| BadFormat::Other(offset as u64);
+        let text = String::from_utf8(bytes).map_err(|error| other(error.utf8_error().valid_up_to()))?;
+        let mut offset = 0;
+        let mut lines = text.split_inclusive('\n');
+        // What stands behind a key, and where.
+        let mut value = |key: &str| {
+            let (line, begin) = (lines.next().unwrap_or_default(), offset);
+            offset += line.len();
+            let value = line.strip_prefix(key).ok_or(other(begin))?;
+            Ok::<_, BadFormat>((value.trim_end_matches('\n'), begin + key.len()))
+        };
         value(TITLE)?;
-        match value("format ")?.parse().map_err(|_| BadFormat::Other)? {
+        let (version, at) = value("format ")?;
+        match version.parse().map_err(|_| other(at))? {
             FORMAT_VERSION => {}
             version if version > FORMAT_VERSION => return Err(BadFormat::Version(version)),
-            _ => return Err(BadFormat::Other),
+            _ => return Err(other(at)),
         }
-        let directory = u128::from_str_radix(value("id ")?, 16).map_err(|_| BadFormat::Other)?;
-        let format = Format { directory };
-        if text == format.text() { Ok(Some(format)) } else { Err(BadFormat::Other) }
+        let (id, at) = value("id ")?;
+        let format = Format { directory: u128::from_str_radix(id, 16).map_err(|_| other(at))? };
+        let expected = format.text();
+        if text == expected {
+            return Ok(Some(format));
+        }
+        let same = text.bytes().zip(expected.bytes()).take_while(|(found, expected)| found == expected);
+        Err(other(same.count()))
     }
 
     /// Writes the file, durably.

@@ -40,8 +40,17 @@ pub const JOURNAL_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"MILLPOND";
 const SUFFIX: &str = ".journal";
 const USED: usize = 56;
+/// Where the version stands.
+pub const VERSION_AT: usize = 8;
+/// Where the base stands, and behind it the directory's id.
+pub const BASE_AT: u64 = 16;
+pub const DIRECTORY_AT: u64 = 24;
+/// Where the checksum of all of that stands.
+const CHECKSUM_AT: usize = 40;
 /// Where the length stands.
 const LENGTH_AT: usize = 44;
+/// And where the checksum of that.
+const LENGTH_SUM_AT: usize = 52;
 /// Where the end stands.
 pub const END_AT: u64 = 512;
 
@@ -78,10 +87,17 @@ pub struct SegmentHeader {
 #[derive(Debug, thiserror::Error)]
 pub enum BadSegment {
     /// The bytes are no header.
-    #[error("its header is not that of a journal segment")]
-    NoHeader,
+    #[error("at offset {offset} it {what}")]
+    NoHeader {
+        /// Where that shows.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A later version wrote it.
-    #[error("it was written by a newer version of Millpond (journal form {0}): use that version")]
+    #[error(
+        "at offset {VERSION_AT} it says that a newer version of Millpond wrote it (journal form {0}): use that version"
+    )]
     Version(u32),
     /// It could not be read.
     #[error(transparent)]
@@ -112,21 +128,29 @@ impl SegmentHeader {
     pub fn read(file: &dyn DiskFile) -> Result<SegmentHeader, BadSegment> {
         let mut bytes = [0; USED];
         match file.read_at(0, &mut bytes) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(BadSegment::NoHeader),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let offset = file.length()?;
+                return Err(BadSegment::NoHeader { offset, what: "ends within the header of a segment" });
+            }
             other => other?,
         }
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        if bytes[..8] != MAGIC || u32_at(40) != crc32c::crc32c(&bytes[..40]) {
-            return Err(BadSegment::NoHeader);
+        if bytes[..MAGIC.len()] != MAGIC {
+            return Err(BadSegment::NoHeader { offset: 0, what: "does not begin as a segment does" });
         }
-        match u32_at(8) {
+        if u32_at(CHECKSUM_AT) != crc32c::crc32c(&bytes[..CHECKSUM_AT]) {
+            let what = "has a checksum that the header before it does not match";
+            return Err(BadSegment::NoHeader { offset: CHECKSUM_AT as u64, what });
+        }
+        match u32_at(VERSION_AT) {
             JOURNAL_VERSION => {}
             version => return Err(BadSegment::Version(version)),
         }
         let length = Some(u64_at(LENGTH_AT)).filter(|_| bytes[LENGTH_AT..] != [0; USED - LENGTH_AT]);
-        if length.is_some_and(|length| u32_at(52) != length_checksum(u32_at(40), length)) {
-            return Err(BadSegment::NoHeader);
+        if length.is_some_and(|length| u32_at(LENGTH_SUM_AT) != length_checksum(u32_at(CHECKSUM_AT), length)) {
+            let what = "has a checksum that the length before it does not match";
+            return Err(BadSegment::NoHeader { offset: LENGTH_SUM_AT as u64, what });
         }
         Ok(SegmentHeader {
             start: u32_at(12),

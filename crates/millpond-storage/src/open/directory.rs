@@ -6,7 +6,9 @@ use super::{OpenError, OpenOptions};
 use crate::disk::{Disk, Preallocate, TREE, is_full};
 use crate::format::{FORMAT_UNFINISHED, Format};
 use crate::journal::live::ByGroup;
-use crate::journal::segment::{BadSegment, SEGMENT_HEADER, SegmentHeader, read_end, segment_base, segment_name};
+use crate::journal::segment::{
+    BASE_AT, BadSegment, DIRECTORY_AT, SEGMENT_HEADER, SegmentHeader, read_end, segment_base, segment_name,
+};
 use crate::journal::segments::Segment;
 use crate::journal::shared::Shared;
 use crate::journal::spares::Spares;
@@ -69,14 +71,17 @@ pub(crate) fn find_segments(disk: &dyn Disk, directory: u128) -> Result<Vec<Segm
         let Some(base) = segment_base(&name) else { continue };
         let place = disk.place(&name);
         let file = disk.open(&name).map_err(io(place.clone()))?;
-        let damaged = |what| OpenError::Segment { file: disk.place(&name), what };
+        let damaged = |offset, what| OpenError::Segment { file: disk.place(&name), offset, what };
         let header = SegmentHeader::read(file.as_ref()).map_err(|error| match error {
-            BadSegment::NoHeader => damaged("has no valid header of a segment"),
+            BadSegment::NoHeader { offset, what } => damaged(offset, what),
             BadSegment::Version(version) => OpenError::Version { place: place.clone(), version },
             BadSegment::Io(error) => OpenError::Io { place: place.clone(), what: "reading", error },
         })?;
-        if header.base != base || header.directory != directory {
-            return Err(damaged("has the header of another segment or data directory"));
+        if header.base != base {
+            return Err(damaged(BASE_AT, "has the header of another segment"));
+        }
+        if header.directory != directory {
+            return Err(damaged(DIRECTORY_AT, "has the header of another data directory"));
         }
         let bytes = file.length().map_err(io(place.clone()))?;
         if let Some(length) = header.length.filter(|length| bytes < *length) {

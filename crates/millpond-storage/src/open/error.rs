@@ -4,6 +4,7 @@ use std::io;
 
 use crate::format::BadFormat;
 use crate::journal::Failure;
+use crate::journal::segment::VERSION_AT;
 use crate::tree::TreeError;
 
 /// What helps where nothing can make the checkpoint anew, and what it costs.
@@ -44,7 +45,9 @@ pub enum OpenError {
         error: BadFormat,
     },
     /// A segment is of a later version.
-    #[error("{place} was written by a newer version of Millpond (form {version}): use that version")]
+    #[error(
+        "{place} was written by a newer version of Millpond (form {version} at offset {VERSION_AT}): use that version"
+    )]
     Version {
         /// The file.
         place: String,
@@ -147,13 +150,15 @@ pub enum OpenError {
     },
     /// A segment's first bytes are not what they were.
     #[error(
-        "the journal is damaged: {file} {what}. Put the file back from a copy; `millpond inspect` shows what there is. Without \
-         a copy, `millpond inspect DIR --salvage TO_DIR` brings the messages that the journal still holds into a fresh \
-         directory"
+        "the journal is damaged: {file} at offset {offset} {what}. Put the file back from a copy; `millpond inspect` shows what \
+         there is. Without a copy, `millpond inspect DIR --salvage TO_DIR` brings the messages that the journal still holds into \
+         a fresh directory"
     )]
     Segment {
         /// The file.
         file: String,
+        /// The offset in it.
+        offset: u64,
         /// What is wrong.
         what: &'static str,
     },

@@ -230,7 +230,7 @@ fn a_segment_that_is_shorter_than_it_was_is_damage() {
             let mut mixed = files.clone();
             mixed.get_mut(name).unwrap()[LENGTH].copy_from_slice(&files[other][LENGTH]);
             let error = open_tape(&TwinDisk::from_snapshot(SECTOR, &mixed)).err().unwrap().to_string();
-            assert!(error.contains(&format!("{name} has no valid header")), "{error}");
+            assert!(error.contains(&format!("{name} at offset 52 has a checksum that the length")), "{error}");
         }
         for left in [length - 1, length / 2, 4096 + 64, 4096] {
             let mut files = files.clone();

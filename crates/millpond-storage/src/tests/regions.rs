@@ -228,6 +228,12 @@ impl Whole {
     }
 }
 
+/// The offsets that somebody is told.
+fn offsets(said: &str) -> impl Iterator<Item = u64> {
+    let behind = said.split("offset ").skip(1);
+    behind.filter_map(|text| text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+}
+
 /// The batches of a segment.
 fn batches((name, bytes): (&String, &Vec<u8>)) -> Vec<(u64, Batch)> {
     let base = u64::from_str_radix(&name[..16], 16).unwrap();

@@ -24,6 +24,10 @@ const CURRENT: &str = "current";
 const TABLES: &str = "tables";
 /// The section of a version's file that lists its tables.
 const LIST: &[u8] = b"tables";
+/// Bytes of [`CURRENT`], and where in it, behind the number, the checksum of the version's file stands, and its kind.
+const CURRENT_BYTES: usize = 25;
+const SUM_AT: usize = 8;
+const KIND_AT: usize = 24;
 /// The only kind of checksum.
 const XXH3: u8 = 0;
 /// Bytes read at a time.
@@ -63,11 +67,16 @@ impl TreeFiles {
         // Number and checksum stand in a file that has none itself.
         verify(&path, expected).map_err(|error| match error {
             TreeError::Damaged(what) => {
-                TreeError::Damaged(format!("{what}, or {} is damaged, which names it", self.0.join(CURRENT).display()))
+                let current = self.0.join(CURRENT);
+                TreeError::Damaged(format!(
+                    "{what}, which is that of all from offset 0 on, or {} is damaged, which names it at offset 0 and its \
+                     checksum at offset {SUM_AT}",
+                    current.display()
+                ))
             }
             error => error,
         })?;
-        let no_list = || TreeError::Damaged(format!("{} holds no list of tables", path.display()));
+        let no_list = || TreeError::Damaged(format!("{} from offset 0 on holds no list of tables", path.display()));
         let sections = sfa::Reader::new(&path).map_err(|_| no_list())?;
         let mut list =
             sections.toc().section(LIST).ok_or_else(no_list)?.buf_reader(&path).map_err(failed("reading", &path))?;
@@ -102,7 +111,7 @@ impl TreeFiles {
             return Ok(());
         }
         let found = self.0.join(TABLES).join(found.file_name().expect("the name of a table"));
-        Err(TreeError::Damaged(format!("{} is what {} should be", found.display(), own.display())))
+        Err(TreeError::Damaged(format!("{} is from offset 0 on what {} should be", found.display(), own.display())))
     }
 
     /// The newest version's number and checksum.
@@ -113,12 +122,16 @@ impl TreeFiles {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("reading", &path)(error)),
         };
-        let number = bytes.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
-        let checksum = bytes.get(8..24).and_then(|bytes| bytes.try_into().ok()).map(u128::from_le_bytes);
-        match (number, checksum, bytes.get(24..)) {
-            (Some(number), Some(checksum), Some([XXH3])) => Ok(Some((number, Checksum::from_raw(checksum)))),
-            _ => Err(TreeError::Damaged(format!("{} names no version", path.display()))),
+        let wrong = |what: String| Err(TreeError::Damaged(format!("{} names no version: it {what}", path.display())));
+        let Ok(fields) = <[u8; CURRENT_BYTES]>::try_from(&bytes[..]) else {
+            return wrong(format!("ends at offset {} and not at offset {CURRENT_BYTES}", bytes.len()));
+        };
+        if fields[KIND_AT] != XXH3 {
+            return wrong(format!("has no known kind of checksum at offset {KIND_AT}"));
         }
+        let number = u64::from_le_bytes(*fields.first_chunk().expect("eight bytes"));
+        let checksum = u128::from_le_bytes(*fields[SUM_AT..].first_chunk().expect("sixteen bytes"));
+        Ok(Some((number, Checksum::from_raw(checksum))))
     }
 
     /// The tables that lie there, in a version or not. The library stops at anything else there, but for what some systems put
@@ -196,37 +209,43 @@ fn bytes<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     from.read_exact(&mut bytes).map(|()| bytes)
 }
 
-/// Bytes at the end of a file of sections, where in them the place of its contents stands, and what a section takes of these
-/// at least.
+/// Bytes at the end of a file of sections, where in them the place of its contents stands, where in these the number of
+/// sections, and what a section takes of these at least.
 const SFA_TRAILER: usize = 38;
 const SFA_PLACE: usize = 22;
+const SFA_COUNT: u64 = 4;
 const SFA_SECTION: u64 = 18;
 
 /// Whether a table ends as one does, and is as long as the sections that it says it has would make it. What else is wrong with
-/// it the library finds.
+/// it the library finds. What is wrong is told with the place of that field, or with where the file ends.
 ///
 /// It ends with `SFA!`, the version and the kind of checksum, the checksum and the place of its contents, and 8 bytes more.
 /// These begin with `TOC!` and the number of sections, each of which has a place, a length and the length of a name.
 fn has_room_for_its_sections(path: &Path) -> Result<(), TreeError> {
-    let damaged = |what: &str| TreeError::Damaged(format!("{} {what}", path.display()));
+    let damaged = |what: &str, offset: u64| {
+        TreeError::Damaged(format!("{} {what}, which shows at offset {offset}", path.display()))
+    };
     let failed = failed("reading", path);
     let mut file = fs::File::open(path).map_err(&failed)?;
     let length = file.metadata().map_err(&failed)?.len();
-    let no_end = || damaged("does not end as a table does: it was cut short, or is none");
-    let room = length.checked_sub(SFA_TRAILER as u64).ok_or_else(no_end)?;
+    let no_end = |offset| damaged("does not end as a table does: it was cut short, or is none", offset);
+    let room = length.checked_sub(SFA_TRAILER as u64).ok_or_else(|| no_end(length))?;
     file.seek(SeekFrom::Start(room)).map_err(&failed)?;
     let trailer = bytes::<SFA_TRAILER>(&mut file).map_err(&failed)?;
     let contents = u64::from_le_bytes(*trailer[SFA_PLACE..].first_chunk().expect("the trailer is longer"));
-    if !trailer.starts_with(b"SFA!") || contents > room {
-        return Err(no_end());
+    if !trailer.starts_with(b"SFA!") {
+        return Err(no_end(room));
+    }
+    if contents > room {
+        return Err(no_end(room + SFA_PLACE as u64));
     }
     file.seek(SeekFrom::Start(contents)).map_err(&failed)?;
     let head = bytes::<8>(&mut file).map_err(&failed)?;
-    let sections = u32::from_le_bytes(*head[4..].first_chunk().expect("four bytes"));
+    let sections = u32::from_le_bytes(*head[SFA_COUNT as usize..].first_chunk().expect("four bytes"));
     match head.starts_with(b"TOC!") {
-        false => Err(no_end()),
+        false => Err(no_end(contents)),
         true if u64::from(sections) * SFA_SECTION > length - contents => {
-            Err(damaged("has more sections than it has room for"))
+            Err(damaged("has more sections than it has room for", contents + SFA_COUNT))
         }
         true => Ok(()),
     }
@@ -280,6 +299,7 @@ fn verify(path: &Path, expected: Checksum) -> Result<(), TreeError> {
         }
         sum.write_all(&slice[..length]).expect("a sink takes everything");
     }
+    // It covers the whole file: where in that the damage lies it does not tell.
     if sum.checksum() == expected { Ok(()) } else { Err(damaged("does not match its checksum")) }
 }
 

@@ -1,12 +1,12 @@
 //! What a start and a read have to name of a wound. As `docs/storage-format.md` promises it: the file always, and of a batch
 //! that is not what was written the offset at which it begins; of a file that is too short its bytes, of a missing one where it
-//! began. A file's own header, and `FORMAT`, are wrong as a whole.
+//! began. Of a file's own header, and of `FORMAT`, it is where a start first sees that it is wrong: mostly its checksum.
 
 use millpond_core::output::Extent;
 use millpond_types::block;
 
 use super::wounds::{SEGMENT_FIELDS, Wound};
-use super::{BATCH_HEADER, Batch, Whole};
+use super::{BATCH_HEADER, Batch, Whole, offsets};
 use crate::OpenError;
 use crate::disk::Disk;
 use crate::format::FORMAT;
@@ -18,10 +18,13 @@ impl Whole {
         let Some(found) = wound.files.get(file) else { return self.named_gone(file, error) };
         let place = self.workload.disk.place(file);
         match error {
-            OpenError::Format { .. } if file == FORMAT => Some(format!("{place} cannot be used")),
+            OpenError::Format { .. } if file == FORMAT => {
+                let is_in_it = |offset: u64| offset <= found.len() as u64;
+                offsets(&error.to_string()).any(is_in_it).then(|| format!("{place} cannot be used"))
+            }
             OpenError::Segment { .. } => {
                 let is_header_wounded = found.get(..SEGMENT_FIELDS) != whole.get(..SEGMENT_FIELDS);
-                is_header_wounded.then(|| format!("{place} has "))
+                is_header_wounded.then(|| format!("{place} at offset {} ", told_of_header(found, whole)))
             }
             OpenError::Short { .. } => {
                 Some(format!("{place} has {} bytes of its {}: it was cut short", found.len(), whole.len()))
@@ -84,6 +87,19 @@ impl Whole {
         let is_whole = |found| block::first(found).is_ok_and(|parts| parts.checksum == crc32c::crc32c(parts.checked));
         let may_be_behind = || at > first as u64 && found.get(first..).is_some_and(is_whole);
         file == self.workload.disk.place(&name) && at < end && (at == first as u64 || may_be_behind())
+    }
+}
+
+/// Where a start sees that the header of a segment is wrong: where it ends, at its beginning, at one of its checksums, or at
+/// its position, if it is that of another segment.
+fn told_of_header(found: &[u8], whole: &[u8]) -> usize {
+    let Some(header) = found.get(..SEGMENT_FIELDS) else { return found.len() };
+    let is_whole = crc32c::crc32c(&header[..40]).to_le_bytes() == header[40..44];
+    match header[..44] == whole[..44] {
+        _ if header[..8] != whole[..8] => 0,
+        true => 52,
+        false if is_whole => 16,
+        false => 40,
     }
 }
 

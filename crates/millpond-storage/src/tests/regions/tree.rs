@@ -26,8 +26,8 @@ use millpond_core::store::{KeyBytes, Range};
 use millpond_types::{Filter, NamespaceName, RunTime, TopicName, WallTime};
 use tempfile::TempDir;
 
-use super::Files;
 use super::wounds::{Regions, Wound, is_every_bit, wounds};
+use super::{Files, offsets};
 use crate::tests::calls::{self, turn};
 use crate::tests::golden::{copy, lengthen};
 use crate::tests::restart::stop;
@@ -238,11 +238,16 @@ impl Whole {
         iter::once(scanned).chain(self.entries.iter().map(get)).fold(None, |error, read| error.or(read.err()))
     }
 
-    /// Whether what is said names the file; and where a table is not what was written, up to where it is.
+    /// Whether what is said names the file, and where in it, unless it is gone; and where a table is not what was written, up to
+    /// where it is.
     fn is_named(&self, said: &str, directory: &Path, wound: &Wound<'_>) {
         let Wound { what, file, files } = wound;
         let place = directory.join("tree").join(file).display().to_string();
         assert!(said.contains(&place), "{file}, {what}, is not named: {said}");
+        if let Some(found) = files.get(*file) {
+            let is_in_it = |offset: u64| offset <= found.len().max(self.tree[*file].len()) as u64;
+            assert!(offsets(said).any(is_in_it), "{file}, {what}, and no place in it: {said}");
+        }
         let of_table = format!("{place} does not match its checksum");
         if file.starts_with("tables/") && said.contains(&of_table) {
             let found = &files[*file];
