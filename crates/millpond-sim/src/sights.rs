@@ -283,7 +283,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 51] = [
+pub const HAPPENED: [&str; 53] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
@@ -296,6 +296,7 @@ pub const HAPPENED: [&str; 51] = [
     "marks",
     "namespaces deleted",
     "namespaces made",
+    "offices taken in a cut",
     "orderly stops",
     "policies changed",
     "power cuts",
@@ -313,6 +314,7 @@ pub const HAPPENED: [&str; 51] = [
     "half-open connections closed by the broker",
     "half-open connections closed without a heartbeat",
     "frames split on their way",
+    "syncs cut short",
     "the disk did nothing",
     "writes that went astray",
     "writes with a bit flipped",

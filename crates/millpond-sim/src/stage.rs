@@ -39,6 +39,8 @@ pub struct Stage {
     pub asked: Vec<(Ticket, Command)>,
     /// The connections that there are.
     pub connections: BTreeSet<u64>,
+    /// The position of the last office that somebody took.
+    pub office_taken: Option<u64>,
     /// Of turns that are not over.
     outputs: Vec<Output>,
 }
@@ -65,6 +67,7 @@ impl Stage {
             notices: Vec::new(),
             asked: Vec::new(),
             connections: BTreeSet::new(),
+            office_taken: None,
             outputs: Vec::new(),
         }
     }
@@ -135,6 +138,9 @@ impl Host for Stage {
     fn happened(&mut self, fact: &Fact, position: u64) {
         let retold = self.canary.and_then(|canary| canary.retells(fact, &self.ledger));
         let fact = retold.as_ref().unwrap_or(fact);
+        if let Fact::OfficeTaken { .. } = fact {
+            self.office_taken = Some(position);
+        }
         self.ledger.happened(fact, position);
         self.promises.happened(fact, position);
     }

@@ -194,7 +194,10 @@ impl World {
                 }
             }
             1..=2 if self.slow > 0 => self.sights.saw("the disk did nothing"),
-            1 => drop(self.commit()?),
+            1 => {
+                self.endanger_sync();
+                self.commit()?;
+            }
             2 => drop(self.keep_house()?),
             3 => drop(self.write()?),
             4 => self.move_on()?,
