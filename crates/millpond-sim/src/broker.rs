@@ -8,6 +8,7 @@ use millpond_core::Core;
 use millpond_core::command::{Command, Ticket};
 use millpond_core::output::Output;
 use millpond_server::manual::{Edge, ManualBroker, Rooms};
+use millpond_storage::store::{FilterStats, LayeredStore};
 use millpond_storage::tree::TreeError;
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{Failure, Moves, OpenError, Reader, Recovery, open};
@@ -35,6 +36,8 @@ pub enum Loss {
 /// A running broker.
 pub struct Broker {
     manual: ManualBroker<Stage>,
+    /// What the state keeps outside of the core's memory.
+    store: LayeredStore,
     clock: Clock,
     canary: Option<Canary>,
     /// When the writer wakes by itself.
@@ -62,10 +65,11 @@ impl Broker {
         let promises = Promises::new(plan.options.identity.hash_key, (plan.rooms(), plan.leases_room), false);
         let stage = Stage::new(clock, canary, plan.own_hand_max, !plan.reads_late, promises);
         let rooms = canary.map_or(rooms, |canary| canary.widens(rooms));
+        let store = opened.store.clone();
         let (manual, report) = ManualBroker::start(opened, rooms, stage)?;
         let (clock, waiting) = (clock.clone(), VecDeque::new());
         let second = clock.now() + SECOND;
-        Ok((Broker { manual, wakes: Some(clock.now()), second, clock, canary, waiting }, report))
+        Ok((Broker { manual, store, wakes: Some(clock.now()), second, clock, canary, waiting }, report))
     }
 
     /// The state.
@@ -81,6 +85,11 @@ impl Broker {
     /// The order forgets one in so many of the topics that are ready; how many.
     pub fn forget_ready(&mut self, one_in: u64) -> u64 {
         self.manual.core_mut().forget_ready(one_in as usize) as u64
+    }
+
+    /// What is known of the keys on the disk, and was good for.
+    pub fn filter_stats(&self) -> FilterStats {
+        self.store.filter_stats()
     }
 
     /// For deliveries.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millpond_core::{Core, WATCH_EVERY};
+use millpond_storage::store::FilterStats;
 use millpond_storage::twin::{Fault, Parts, TwinDisk, Wreck};
 use millpond_storage::{Disk, OpenError, Recovery, open};
 
@@ -117,6 +118,10 @@ impl World {
     /// The broker is gone, and comes back.
     pub(crate) fn lose(&mut self, loss: Loss) -> Result<(), Violation> {
         self.tape.note(format_args!("lost: {loss:?}"));
+        let FilterStats { made_anew, in_vain, is_overfull } = self.broker().filter_stats();
+        self.sights.saw_many("filters made anew", made_anew);
+        self.sights.saw_many("filters that were too full", u64::from(is_overfull));
+        self.sights.saw_many("keys looked for on the disk in vain", in_vain);
         if loss == Loss::Nothing {
             return self.stop();
         }

@@ -4,6 +4,7 @@
 use millpond_core::LevelBounds;
 use millpond_core::command::Command;
 use millpond_server::manual::Rooms;
+use millpond_storage::store::FilterBounds;
 use millpond_storage::tree::TreeOptions;
 use millpond_storage::{BATCH_BYTES, Identity, OpenOptions, SLACK};
 use millpond_types::{
@@ -53,7 +54,10 @@ impl Plan {
             segment_bytes: *stream.pick(&[8 << 10, 16 << 10, 64 << 10]),
             checkpoint_entries: *stream.pick(&[10, 100, 400_000]),
             young_bytes: *stream.pick(&[1 << 10, 4 << 10, 128 << 20]),
-            filter_bytes: 64 << 20,
+            filter: FilterBounds {
+                bytes: *stream.pick(&[0, 256, 1 << 10, 4 << 10, 64 << 20]),
+                least: *stream.pick(&[1, 4, 16, 100, 1 << 16]),
+            },
             room: *stream.pick(&[0, 4 << 10, 64 << 10, 256 << 20]),
             bounds: *stream.pick(&[LevelBounds::ENDS, SHORT]),
             tree: TreeOptions::default(),

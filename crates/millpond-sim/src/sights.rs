@@ -283,13 +283,16 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 53] = [
+pub const HAPPENED: [&str; 56] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
     "dead",
     "disk full refusals",
     "faults of the disk",
+    "filters made anew",
+    "filters that were too full",
+    "keys looked for on the disk in vain",
     "kills",
     "leases expired",
     "looked at",

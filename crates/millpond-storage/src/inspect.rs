@@ -28,7 +28,7 @@ use crate::journal::shared::Shared;
 use crate::open::{FILTER_BYTES, find_segments, reaches_back};
 use crate::recover::{Recovered, Source as From, replay};
 use crate::salvage::unfinished;
-use crate::store::LayeredStore;
+use crate::store::{FilterBounds, LayeredStore};
 use crate::tree::TreeError;
 use crate::{OpenError, OpenOptions, Reader};
 
@@ -139,7 +139,7 @@ impl Report<'_> {
             let replayed = Err(OpenError::CheckpointGone(disk.place(TREE)));
             return Ok(Known { checkpoint, position, live, replayed });
         }
-        let store = LayeredStore::new(tree, FILTER_BYTES);
+        let store = LayeredStore::new(tree, FilterBounds::within(FILTER_BYTES));
         let from = From { disk, directory, store: &store };
         let replayed = replay::<Core>(from, found, segments, &OpenOptions::default());
         let live = replayed.as_ref().map_or(live, |recovered| recovered.live.clone());

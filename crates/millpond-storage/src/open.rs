@@ -22,7 +22,7 @@ use crate::journal::{Appender, Batch, CommitError, Committer, Mark, Reader};
 use crate::mover::{Mover, SLACK};
 use crate::recover::{Recovered, Recovery, Replica, Source, recover, set_aside};
 use crate::salvage::unfinished;
-use crate::store::LayeredStore;
+use crate::store::{FilterBounds, LayeredStore};
 use crate::tree::{TreeError, TreeOptions};
 
 pub(crate) use directory::find_segments;
@@ -66,9 +66,8 @@ pub struct OpenOptions {
     pub checkpoint_entries: usize,
     /// Bytes of memory that changed entries may take before a checkpoint is due.
     pub young_bytes: usize,
-    /// Bytes of memory that what is known of the keys on the disk may take, and as many while it is made anew. With less than
-    /// 14 bits for each key, more is looked for on the disk in vain.
-    pub filter_bytes: usize,
+    /// How large what is known of the keys on the disk may be.
+    pub filter: FilterBounds,
     /// Bytes of memory that topics may take.
     pub room: usize,
     /// How much of each of their levels stays there.
@@ -118,7 +117,7 @@ impl Default for OpenOptions {
             checkpoint_after: CHECKPOINT_AFTER,
             checkpoint_entries: CHECKPOINT_ENTRIES,
             young_bytes: YOUNG_BYTES,
-            filter_bytes: FILTER_BYTES,
+            filter: FilterBounds::within(FILTER_BYTES),
             room: ROOM,
             bounds: LevelBounds::ENDS,
             tree: TreeOptions::default(),
@@ -257,7 +256,7 @@ fn bring_back<R: Replica>(
             TreeError::Full(_) => OpenError::Full(place()),
             error => OpenError::Tree { place: place(), error },
         };
-        let store = LayeredStore::new(disk.tree(options.tree).map_err(tree)?, options.filter_bytes);
+        let store = LayeredStore::new(disk.tree(options.tree).map_err(tree)?, options.filter);
         if is_noted {
             damaged::look_through(store.tree().as_ref()).map_err(tree)?;
         }

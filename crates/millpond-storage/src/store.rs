@@ -22,6 +22,7 @@ mod read;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -34,6 +35,7 @@ use crate::codec::{decode_entry, encode_entry};
 use crate::sync::lock;
 use crate::tree::{CommitHead, Compactor, Tree, TreeError};
 pub use expiring::Sweep;
+pub use filter::{FilterBounds, FilterStats};
 use filter::{KeyFilter, is_filtered};
 use layer::Layer;
 
@@ -49,8 +51,10 @@ struct Shared {
     state: Mutex<State>,
     /// Held by a commit, and while a new filter is set up.
     committing: Mutex<()>,
-    /// Bytes of memory that the filter may take, and as many while it is made anew.
-    filter_bytes: usize,
+    /// How large the filter may be.
+    bounds: FilterBounds,
+    /// Keys that the filter might have held, and that were not on the disk.
+    in_vain: AtomicU64,
 }
 
 #[derive(Default)]
@@ -73,6 +77,8 @@ struct State {
     filter: Option<KeyFilter>,
     /// What will take its place.
     next_filter: Option<KeyFilter>,
+    /// How often that has come.
+    made_anew: u64,
     scratch: Scratch,
 }
 
@@ -129,13 +135,13 @@ impl Sealed {
 }
 
 impl LayeredStore {
-    /// A store over a tree, with nothing in memory. What it knows of the keys on the disk may take so many bytes, and as many
-    /// while that is made anew.
-    pub fn new(tree: Arc<dyn Tree>, filter_bytes: usize) -> LayeredStore {
+    /// A store over a tree, with nothing in memory. What it knows of the keys on the disk is as large as the bounds say.
+    pub fn new(tree: Arc<dyn Tree>, bounds: FilterBounds) -> LayeredStore {
         // What was never committed to holds nothing.
-        let filter = tree.head().is_none().then(KeyFilter::default);
+        let filter = tree.head().is_none().then(|| KeyFilter::new(bounds));
         let state = Mutex::new(State { filter, ..State::default() });
-        LayeredStore(Arc::new(Shared { tree, state, committing: Mutex::default(), filter_bytes }))
+        let (committing, in_vain) = (Mutex::default(), AtomicU64::new(0));
+        LayeredStore(Arc::new(Shared { tree, state, committing, bounds, in_vain }))
     }
 
     /// The tree.

@@ -35,6 +35,7 @@ use std::thread::{self, JoinHandle};
 
 use millpond_core::{Core, LevelBounds};
 use millpond_protocol::Limits;
+use millpond_storage::store::FilterBounds;
 use millpond_storage::tree::TreeOptions;
 use millpond_storage::{Disk, Failure, OpenOptions, Opened, RealDisk, Trouble};
 use millpond_types::limits::{BODY_MAX_DEFAULT, FRAME_MAX};
@@ -133,7 +134,7 @@ impl Broker {
             room: shares.room,
             bounds: LevelBounds::within(shares.room),
             young_bytes: shares.young(),
-            filter_bytes: shares.filter / 2,
+            filter: FilterBounds::within(shares.filter / 2),
             tree: TreeOptions { cache_bytes: shares.cache, ..TreeOptions::default() },
             ..OpenOptions::default()
         };

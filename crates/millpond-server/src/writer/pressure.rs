@@ -203,6 +203,7 @@ mod tests {
 
     use millpond_core::page::{DedupPage, Page};
     use millpond_core::store::{Key, Shelf, Store};
+    use millpond_storage::store::FilterBounds;
     use millpond_storage::tree::{CommitHead, MemoryTree};
     use millpond_types::{MessageId, Priority, Sequence, TopicNumber, WallTime};
 
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn checkpoints_hurry_while_jobs_or_publishes_wait_for_the_room_that_they_make() {
-        let mut store = LayeredStore::new(Arc::new(MemoryTree::default()), 0);
+        let mut store = LayeredStore::new(Arc::new(MemoryTree::default()), FilterBounds::within(0));
         let core = Core::empty([1, 2], Box::new(store.clone()));
         let shares = Shares { layers: 1 << 16, ..Shares::of(MEMORY_MIN) };
         let (mut pressure, metrics) = (Pressure::new(shares), Metrics::new());

@@ -52,7 +52,7 @@ impl<'a> Lacks<'a> {
         // As of the checkpoint; where a start would go on from it, as of the journal's end, for what has ended behind it may
         // have been taken back.
         let (position, live) = (checkpoint.position, checkpoint.live.clone());
-        let store = LayeredStore::new(tree, options.filter_bytes);
+        let store = LayeredStore::new(tree, options.filter);
         let replayed = find_segments(disk, directory).and_then(|segments| {
             let source = Source { disk, directory, store: &store };
             replay::<Core>(source, Some(checkpoint), &segments, &options)

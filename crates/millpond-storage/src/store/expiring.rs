@@ -12,8 +12,7 @@ use millpond_types::{Millis, WallTime};
 const HOUR: Millis = Millis::seconds(60 * 60);
 /// What lasts longer than so many hours, about half a year, is counted the next time.
 const HOURS_MAX: u64 = 4096;
-/// So many have to be over, and so large a share of all keys, for a merge of everything.
-const OVER_MIN: u64 = 1 << 16;
+/// So large a share of all keys has to be over for a merge of everything.
 const OVER_SHARE: u64 = 4;
 
 /// When so much of the tree is over that it is to be merged. That goes by the time of the newest checkpoint.
@@ -53,9 +52,9 @@ impl Expiring {
         over - self.left_out
     }
 
-    /// From when on so much is over that a merge of so many keys is worth it.
-    pub fn worth_sweeping(&self, keys: u64) -> Option<WallTime> {
-        let (enough, mut over) = (OVER_MIN.max(keys / OVER_SHARE), 0);
+    /// From when on so much is over that a merge of so many keys is worth it, and no less than `least`.
+    pub fn worth_sweeping(&self, keys: u64, least: u64) -> Option<WallTime> {
+        let (enough, mut over) = (least.max(keys / OVER_SHARE), 0);
         let ends = self.by_hour.iter().map(|(hours, count)| {
             over += count;
             (over, WallTime(hours * HOUR.0))
@@ -68,18 +67,20 @@ impl Expiring {
 mod tests {
     use super::*;
 
+    const LEAST: u64 = 1000;
+
     #[test]
     fn it_is_known_when_enough_is_over() {
         let (mut expiring, now) = (Expiring::default(), WallTime(10 * HOUR.0));
         let at = |hours: u64| WallTime(hours * HOUR.0);
-        for _ in 0..OVER_MIN / 2 {
+        for _ in 0..LEAST / 2 {
             assert!(expiring.note(at(9), now));
             assert!(!expiring.note(at(12), now));
             assert!(!expiring.note(WallTime::NEVER, now));
         }
-        assert_eq!(expiring.worth_sweeping(0), Some(at(13)));
-        assert_eq!(expiring.worth_sweeping(OVER_MIN * OVER_SHARE + OVER_SHARE), None);
-        assert_eq!((expiring.over_since(now), expiring.over_since(at(13))), (0, OVER_MIN / 2));
+        assert_eq!(expiring.worth_sweeping(0, LEAST), Some(at(13)));
+        assert_eq!(expiring.worth_sweeping(LEAST * OVER_SHARE + OVER_SHARE, LEAST), None);
+        assert_eq!((expiring.over_since(now), expiring.over_since(at(13))), (0, LEAST / 2));
         assert_eq!(expiring.by_hour.len(), 2, "what lasts for ever is in no hour");
     }
 }

@@ -27,25 +27,52 @@ use super::layer::Layer;
 use crate::sync::lock;
 use crate::tree::{TreeError, dedup_until};
 
+/// Keys that are worth it: to have less memory set aside, to scan all others for, or to merge the whole tree.
+const LEAST: u64 = 1 << 16;
 /// Bits for each key.
 const BITS: u64 = 14;
 /// Bits that are set for each key: what is best for that many is 9 or 10, but seven positions come out of one hash.
 const PROBES: u32 = 7;
 /// Bits of a block.
 const BLOCK_BITS: u64 = 512;
-/// Keys that the smallest filter has room for.
-const ROOM_MIN: u64 = 1 << 16;
 /// Parts from which on a filter is made anew.
 const PARTS_MAX: usize = 4;
-/// Keys that were removed from which on a filter may be made anew for them.
-const REMOVED_MIN: u64 = 1 << 16;
-/// It is, where they are this share of all: while everything is drained, a quarter is scanned, then a quarter of that, and so on,
+/// Where it may be made anew for keys that were removed, it is where they are this share of all: while everything is drained, a quarter is scanned, then a quarter of that, and so on,
 /// a third of what was there. With what is removed and not merged away, which is less than what is left, it is two thirds at most.
 const REMOVED_SHARE: (u64, u64) = (3, 4);
 /// Where it holds more keys than it has room for, this share is enough.
 const REMOVED_OVERFULL: (u64, u64) = (1, 8);
 /// Keys that are scanned at a time.
 const SLICE: u32 = 4096;
+
+/// How large a filter may be, and how small.
+#[derive(Clone, Copy, Debug)]
+pub struct FilterBounds {
+    /// Bytes of memory that it may take, and as many while it is made anew. With less than 14 bits for each key, more is looked for
+    /// on the disk in vain.
+    pub bytes: usize,
+    /// Keys that the smallest has room for. So many have to be gone before it is made anew for them, and to be over for a merge of
+    /// the whole tree.
+    pub least: u64,
+}
+
+impl FilterBounds {
+    /// As the broker has them, within so many bytes.
+    pub fn within(bytes: usize) -> FilterBounds {
+        FilterBounds { bytes, least: LEAST }
+    }
+}
+
+/// What a filter was good for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FilterStats {
+    /// How often it was made anew since the start, when there was one already.
+    pub made_anew: u64,
+    /// Keys that it might have held, and that were not on the disk, since the start.
+    pub in_vain: u64,
+    /// Whether it holds more keys than it has room for.
+    pub is_overfull: bool,
+}
 
 /// The kinds of keys that are in the filter: topics, dedup ids, producer sessions.
 const KINDS: [u8; 3] = [3, 6, 7];
@@ -56,9 +83,10 @@ pub(super) fn is_filtered(key: &[u8]) -> bool {
 }
 
 /// A set of keys. Clones share their bits.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct KeyFilter {
     parts: Vec<Arc<Part>>,
+    bounds: FilterBounds,
     removed: u64,
     /// The generation of the last checkpoint whose keys it has: one that finds no space is tried again.
     noted: Option<u64>,
@@ -73,9 +101,15 @@ struct Part {
 }
 
 impl KeyFilter {
-    /// For so many keys, in no more than so many bytes.
-    fn with_room(keys: u64, most: usize) -> KeyFilter {
-        KeyFilter { parts: vec![Part::new(keys.min(fitting(most)))], ..KeyFilter::default() }
+    /// An empty one.
+    pub fn new(bounds: FilterBounds) -> KeyFilter {
+        KeyFilter { parts: Vec::new(), bounds, removed: 0, noted: None, expiring: Arc::default() }
+    }
+
+    /// For so many keys, as far as its bytes allow it.
+    fn with_room(keys: u64, bounds: FilterBounds) -> KeyFilter {
+        let parts = vec![Part::new(keys.min(fitting(bounds.bytes)).max(bounds.least))];
+        KeyFilter { parts, ..KeyFilter::new(bounds) }
     }
 
     /// Whether a key may have been put in.
@@ -89,15 +123,16 @@ impl KeyFilter {
         self.parts.iter().map(|part| part.blocks.len() * size_of::<[AtomicU64; 8]>()).sum()
     }
 
-    /// Makes room for so many more keys, as far as so many bytes allow it.
-    fn make_room(&mut self, keys: u64, most: usize) {
+    /// Makes room for so many more keys, as far as its bytes allow it.
+    fn make_room(&mut self, keys: u64) {
         let room = |part: &Arc<Part>| part.room.saturating_sub(part.held.load(Ordering::Relaxed));
         if self.parts.last().map_or(0, room) >= keys {
             return;
         }
-        let more = keys.max(self.held()).min(fitting(most.saturating_sub(self.bytes())));
-        if more >= ROOM_MIN || self.parts.is_empty() {
-            self.parts.push(Part::new(more));
+        let FilterBounds { bytes, least } = self.bounds;
+        let more = keys.max(self.held()).max(least).min(fitting(bytes.saturating_sub(self.bytes())));
+        if more >= least || self.parts.is_empty() {
+            self.parts.push(Part::new(more.max(least)));
         }
     }
 
@@ -114,7 +149,7 @@ impl KeyFilter {
 
     /// From when on so many keys of the tree are over that to merge all of it is worth it.
     fn worth_sweeping(&self) -> Option<WallTime> {
-        lock(&self.expiring).worth_sweeping(self.held())
+        lock(&self.expiring).worth_sweeping(self.held(), self.bounds.least)
     }
 
     /// Takes note of when an entry is over; whether it is.
@@ -131,10 +166,15 @@ impl KeyFilter {
     /// Whether it is worth a scan, past so many tombstones, to make it anew.
     fn is_stale(&self, now: WallTime, tombstones: u64) -> bool {
         let (held, gone) = (self.held(), self.removed + lock(&self.expiring).over_since(now));
-        let is_overfull = self.parts.iter().map(|part| part.room).sum::<u64>() < held;
-        let (share, of) = if is_overfull { REMOVED_OVERFULL } else { REMOVED_SHARE };
-        let is_merged = tombstones <= held.saturating_sub(gone).max(REMOVED_MIN);
-        self.parts.len() > PARTS_MAX || is_merged && gone >= REMOVED_MIN && gone * of >= held * share
+        let (share, of) = if self.is_overfull() { REMOVED_OVERFULL } else { REMOVED_SHARE };
+        let least = self.bounds.least;
+        let is_merged = tombstones <= held.saturating_sub(gone).max(least);
+        self.parts.len() > PARTS_MAX || is_merged && gone >= least && gone * of >= held * share
+    }
+
+    /// Whether it holds more keys than it has room for.
+    fn is_overfull(&self) -> bool {
+        self.parts.iter().map(|part| part.room).sum::<u64>() < self.held()
     }
 }
 
@@ -144,8 +184,7 @@ fn fitting(bytes: usize) -> u64 {
 }
 
 impl Part {
-    fn new(keys: u64) -> Arc<Part> {
-        let room = keys.max(ROOM_MIN);
+    fn new(room: u64) -> Arc<Part> {
         let blocks = (room * BITS).div_ceil(BLOCK_BITS);
         assert!(blocks < 1 << 32, "a block is chosen by 32 bits of a hash");
         let blocks = (0..blocks).map(|_| Default::default()).collect();
@@ -209,7 +248,7 @@ impl LayeredStore {
         drop(state);
         let mut new = Vec::new();
         for filter in filters.iter_mut().flatten().filter(|filter| filter.noted != Some(generation)) {
-            filter.make_room(added, self.0.filter_bytes);
+            filter.make_room(added);
             filter.removed += removed;
             filter.noted = Some(generation);
             new.push(filter.clone());
@@ -217,6 +256,13 @@ impl LayeredStore {
         let mut state = lock(&self.0.state);
         [state.filter, state.next_filter] = filters;
         new
+    }
+
+    /// What the filter was good for.
+    pub fn filter_stats(&self) -> FilterStats {
+        let state = lock(&self.0.state);
+        let is_overfull = state.filter.as_ref().is_some_and(KeyFilter::is_overfull);
+        FilterStats { made_anew: state.made_anew, in_vain: self.0.in_vain.load(Ordering::Relaxed), is_overfull }
     }
 
     /// When so much of the tree is over that it is to be merged, though nothing comes.
@@ -259,7 +305,7 @@ impl LayeredStore {
     pub(super) fn make_filter(&self, committing: MutexGuard<'_, ()>) -> Result<(), TreeError> {
         let wall = self.wall();
         // From here on every commit puts its keys into this one too, and every earlier one is seen by the scan.
-        let next = KeyFilter::with_room(self.0.tree.stats().entries, self.0.filter_bytes);
+        let next = KeyFilter::with_room(self.0.tree.stats().entries, self.0.bounds);
         lock(&self.0.state).next_filter = Some(next.clone());
         drop(committing);
         let scanned = KINDS.into_iter().try_for_each(|kind| self.scan_into(&next, kind, wall));
@@ -268,6 +314,7 @@ impl LayeredStore {
         let next = state.next_filter.take();
         scanned?;
         let stale = std::mem::replace(&mut state.filter, next);
+        state.made_anew += u64::from(stale.is_some());
         drop(state);
         // To give its memory back takes long.
         drop(stale);
@@ -294,17 +341,17 @@ mod tests {
 
     #[test]
     fn what_was_put_in_is_known_and_few_strangers_are() {
-        let mut filter = KeyFilter::default();
+        let mut filter = KeyFilter::new(FilterBounds::within(fitting_bytes(LEAST << 4)));
         assert!(!filter.may_hold(b"anything"));
         // As it grows: four parts, each full.
         for part in 0..4 {
-            let before = if part == 0 { 0 } else { ROOM_MIN << (part - 1) };
-            filter.make_room((ROOM_MIN << part) - before, fitting_bytes(ROOM_MIN << 4));
-            (before..ROOM_MIN << part).for_each(|number| filter.insert(&key(number)));
+            let before = if part == 0 { 0 } else { LEAST << (part - 1) };
+            filter.make_room((LEAST << part) - before);
+            (before..LEAST << part).for_each(|number| filter.insert(&key(number)));
         }
         assert_eq!(filter.parts.len(), PARTS_MAX);
         assert!(!filter.is_stale(WallTime(0), 0));
-        let count = ROOM_MIN << 3;
+        let count = LEAST << 3;
         assert!((0..count).all(|number| filter.may_hold(&key(number))));
         let strangers = (count..count + 100_000).filter(|number| filter.may_hold(&key(*number))).count();
         assert!(strangers < 1000, "{strangers} of 100,000");
@@ -315,35 +362,35 @@ mod tests {
     /// to make it anew.
     #[test]
     fn it_takes_no_more_memory_than_there_is_for_it() {
-        let most = fitting_bytes(ROOM_MIN * 5);
-        let mut filter = KeyFilter::default();
-        let batch = ROOM_MIN / 4;
+        let most = fitting_bytes(LEAST * 5);
+        let mut filter = KeyFilter::new(FilterBounds::within(most));
+        let batch = LEAST / 4;
         let put = |filter: &mut KeyFilter, from: u64| {
-            filter.make_room(batch, most);
+            filter.make_room(batch);
             (from..from + batch).for_each(|number| filter.insert(&key(number)));
             assert!(filter.bytes() <= most, "{} of {most} bytes for {from} keys", filter.bytes());
         };
         let strangers =
             |filter: &KeyFilter| (0..10_000).filter(|number| filter.may_hold(&key(u64::MAX - number))).count();
-        (0..ROOM_MIN * 5 - batch).step_by(batch as usize).for_each(|from| put(&mut filter, from));
+        (0..LEAST * 5 - batch).step_by(batch as usize).for_each(|from| put(&mut filter, from));
         assert!(filter.bytes() > most * 9 / 10 && strangers(&filter) < 100);
-        (ROOM_MIN * 5 - batch..ROOM_MIN * 10).step_by(batch as usize).for_each(|from| put(&mut filter, from));
-        assert!((0..ROOM_MIN * 10).all(|number| filter.may_hold(&key(number))));
+        (LEAST * 5 - batch..LEAST * 10).step_by(batch as usize).for_each(|from| put(&mut filter, from));
+        assert!((0..LEAST * 10).all(|number| filter.may_hold(&key(number))));
         let held = filter.held();
         filter.removed = held.div_ceil(REMOVED_OVERFULL.1) - 1;
         assert!(!filter.is_stale(WallTime(0), 0));
         filter.removed += 1;
         assert!(filter.is_stale(WallTime(0), 0));
         assert!(!filter.is_stale(WallTime(0), held), "a scan would pass more that is gone than what is left");
-        assert!(KeyFilter::with_room(held, most).bytes() <= most);
+        assert!(KeyFilter::with_room(held, FilterBounds::within(most)).bytes() <= most);
     }
 
     /// With half and a quarter of the bits for each key: what `docs/memory.md` says of it.
     #[test]
     fn with_fewer_bits_more_strangers_are_taken_for_acquaintances() {
-        let (keys, strangers) = (ROOM_MIN * 4, 100_000);
+        let (keys, strangers) = (LEAST * 4, 100_000);
         for (share, least, most) in [(1, 100, 400), (2, 4_000, 4_700), (4, 34_000, 39_000)] {
-            let filter = KeyFilter::with_room(keys, fitting_bytes(keys / share));
+            let filter = KeyFilter::with_room(keys, FilterBounds::within(fitting_bytes(keys / share)));
             (0..keys).for_each(|number| filter.insert(&key(number)));
             let found = (0..strangers).filter(|number| filter.may_hold(&key(u64::MAX - number))).count();
             assert!((least..most).contains(&found), "{found} of {strangers} with 1/{share} of the bits");

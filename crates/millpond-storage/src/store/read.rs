@@ -9,11 +9,13 @@
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use millpond_core::page::Page;
 use millpond_core::store::{Answer, GONE_MAX, Gather, Key, KeyBytes, Part, Range, Slice, Spread, Taken, Want};
 
+use super::filter::is_filtered;
 use super::layer::Change;
 use super::{LayeredStore, Shared, State};
 use crate::codec::decode_entry;
@@ -189,6 +191,9 @@ impl LayeredStore {
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         let keys: Vec<KeyBytes> = entries.iter().map(|(key, _)| KeyBytes::clone(key)).collect();
         for ((key, page), value) in entries.into_iter().zip(self.0.tree.get_many(&keys)?) {
+            if value.is_none() && is_filtered(key) {
+                self.0.in_vain.fetch_add(1, Ordering::Relaxed);
+            }
             *page = value.map(|value| decoded(key, &value)).transpose()?;
         }
         Ok(())

@@ -111,7 +111,7 @@ struct Twins {
 
 impl Twins {
     fn new(tree: Arc<dyn Tree>) -> Twins {
-        let (store, model) = (LayeredStore::new(tree, usize::MAX), MemoryStore::default());
+        let (store, model) = (LayeredStore::new(tree, FilterBounds::within(usize::MAX)), MemoryStore::default());
         let mut twins = Twins { store, model, fetched: VecDeque::new(), frozen: false, position: 0 };
         let (key, page) = namespace();
         twins.both(|store| store.put(&key, &page));
@@ -230,7 +230,7 @@ impl Twins {
     /// Both end and begin anew over what is on the disk.
     fn crash(&mut self, tree: Arc<dyn Tree>) {
         self.fetched.clear();
-        self.store = LayeredStore::new(tree, usize::MAX);
+        self.store = LayeredStore::new(tree, FilterBounds::within(usize::MAX));
         self.model.crash();
         self.frozen = false;
     }
@@ -273,7 +273,7 @@ fn over_a_real_tree_too() {
 }
 
 fn filled(tree: Arc<dyn Tree>, count: u64) -> LayeredStore {
-    let mut store = LayeredStore::new(tree, usize::MAX);
+    let mut store = LayeredStore::new(tree, FilterBounds::within(usize::MAX));
     let (key, page) = namespace();
     store.put(&key, &page);
     (0..count).for_each(|number| store.put(&topic_key(Shelf::Idle, number), &topic(number, number)));
@@ -292,7 +292,7 @@ fn a_stranger_costs_no_read() {
     };
     let mut store = filled(tree.clone(), 1000);
     assert!(absent(&mut store) >= 990);
-    let mut store = LayeredStore::new(tree, usize::MAX);
+    let mut store = LayeredStore::new(tree, FilterBounds::within(usize::MAX));
     assert_eq!(absent(&mut store), 0, "what lies on the disk is not known yet");
     assert!(store.tend_filter().unwrap());
     assert!(absent(&mut store) >= 990);
@@ -321,7 +321,7 @@ fn what_has_expired_leaves_the_tree_and_the_filter_though_nothing_comes() {
         }
         commit(&mut store, 2, 999);
         if restarts {
-            store = LayeredStore::new(tree.clone(), usize::MAX);
+            store = LayeredStore::new(tree.clone(), FilterBounds::within(usize::MAX));
             assert_eq!(store.sweep(), Sweep::Unknown);
             while store.tend().unwrap() {}
         }
@@ -511,6 +511,6 @@ fn a_damaged_entry_is_told_as_damage() {
     let tree = Arc::new(MemoryTree::default());
     let key = topic_key(Shelf::Idle, 1).bytes();
     tree.commit(&head(1), &mut [(&key[..], Some(&b"\x01\xff"[..]))].into_iter()).unwrap();
-    let store = LayeredStore::new(tree, usize::MAX);
+    let store = LayeredStore::new(tree, FilterBounds::within(usize::MAX));
     assert!(matches!(store.read(vec![Want::Entry(key)]), Err(TreeError::Damaged(_))));
 }

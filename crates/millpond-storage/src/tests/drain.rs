@@ -14,7 +14,7 @@ use millpond_core::{Core, Now};
 use millpond_types::{RunTime, WallTime};
 
 use super::calls;
-use crate::store::LayeredStore;
+use crate::store::{FilterBounds, LayeredStore};
 use crate::tree::{CommitHead, EntryChange, LsmTree, Scanned, Tree, TreeError, TreeOptions, TreeStats};
 
 const ENTRIES: u32 = 10_000_000;
@@ -134,7 +134,7 @@ pub(super) struct Bare {
 
 impl Bare {
     pub(super) fn over(tree: Arc<dyn Tree>) -> Bare {
-        let (store, mut log) = (LayeredStore::new(tree, FILTER_BYTES), Positions::default());
+        let (store, mut log) = (LayeredStore::new(tree, FilterBounds::within(FILTER_BYTES)), Positions::default());
         let mut core = Core::create([1, 2], Box::new(store.clone()), &mut log);
         core.set_room(ROOM);
         core.start(Now { run: RunTime(1), wall: WallTime(1) }, false, &mut log);

@@ -90,7 +90,7 @@ fn what_is_committed_while_the_filter_is_made_anew_is_in_it() {
         let memory = MemoryTree::default();
         filled(Arc::new(memory.clone()), HELD);
         let tree = Arc::new(Slow { tree: memory, meanwhile: Mutex::default() });
-        let mut store = LayeredStore::new(tree.clone(), usize::MAX);
+        let mut store = LayeredStore::new(tree.clone(), FilterBounds::within(usize::MAX));
         if has_one {
             assert!(store.tend_filter().unwrap());
         }
