@@ -17,6 +17,7 @@
 #![cfg(not(test))]
 
 pub mod housekeeping;
+pub mod layers;
 mod lines;
 pub mod queue;
 pub mod segments;
@@ -34,6 +35,10 @@ mod bell;
 #[allow(dead_code, reason = "the storage uses more of it")]
 #[path = "../../millpond-storage/src/tree/compactor.rs"]
 mod compactor;
+/// What of the storage only reckons.
+mod codec {
+    pub(crate) use millpond_storage::codec::{decode_entry, encode_entry};
+}
 #[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/credit.rs"]
 mod credit;
@@ -49,11 +54,19 @@ mod room;
 #[allow(dead_code, reason = "the storage uses more of it")]
 #[path = "../../millpond-storage/src/journal/spares.rs"]
 mod spares;
+#[allow(dead_code, unused_imports, reason = "the storage uses more of it")]
+#[path = "../../millpond-storage/src/store/mod.rs"]
+mod store;
 #[path = "../../millpond-storage/src/journal/tail.rs"]
 mod tail;
 #[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/ticket.rs"]
 mod ticket;
+/// The tree itself, in memory and in single steps, and the compactor of above.
+mod tree {
+    pub(crate) use crate::compactor::Compactor;
+    pub(crate) use millpond_storage::tree::{CommitHead, Tree, TreeError, dedup_until};
+}
 #[allow(dead_code, reason = "the server uses more of it")]
 #[path = "../../millpond-server/src/session/turns.rs"]
 mod turns;

@@ -2,7 +2,7 @@
 //!
 //! `ORDERS=100000` tries more of them. What goes wrong is told with the order in which it did.
 
-use millpond_interleavings::{housekeeping, in_many_orders, queue, segments, sessions, takeover};
+use millpond_interleavings::{housekeeping, in_many_orders, layers, queue, segments, sessions, takeover};
 
 macro_rules! in_many_orders {
     ($($module:ident::$scenario:ident)*) => {
@@ -31,6 +31,8 @@ in_many_orders! {
     housekeeping::a_ring_is_heard
     housekeeping::a_compactor_takes_a_step_for_what_was_committed
     housekeeping::a_compactor_tries_again_where_space_is_found
+    layers::what_was_put_is_found_while_the_filter_is_made_anew
+    layers::an_answer_is_what_is_there_when_it_is_given
     segments::what_is_found_in_memory_is_what_was_written
     segments::a_spare_is_taken_once_and_the_reserve_is_left
     takeover::a_session_speaks_through_one_connection

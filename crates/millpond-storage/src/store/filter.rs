@@ -13,8 +13,7 @@
 //! read, and nothing worse.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::quality::FixedState;
@@ -24,7 +23,8 @@ use millpond_types::WallTime;
 use super::LayeredStore;
 use super::expiring::{Expiring, Sweep};
 use super::layer::Layer;
-use crate::sync::lock;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::tree::{TreeError, dedup_until};
 
 /// Keys that are worth it: to have less memory set aside, to scan all others for, or to merge the whole tree.

@@ -9,7 +9,6 @@
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use millpond_core::page::Page;
@@ -19,6 +18,7 @@ use super::filter::is_filtered;
 use super::layer::Change;
 use super::{LayeredStore, Shared, State};
 use crate::codec::decode_entry;
+use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tree::TreeError;
 

@@ -22,8 +22,7 @@ mod read;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_core::Core;
@@ -32,7 +31,8 @@ use millpond_core::page::Page;
 use millpond_core::store::{Answer, Found, Key, Range, Store, Want};
 
 use crate::codec::{decode_entry, encode_entry};
-use crate::sync::lock;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::{Mutex, lock};
 use crate::tree::{CommitHead, Compactor, Tree, TreeError};
 pub use expiring::Sweep;
 pub use filter::{FilterBounds, FilterStats};
