@@ -63,6 +63,27 @@ pub fn fuzz(workspace: &Workspace, words: &[String]) -> Outcome {
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 
+/// Whether the wrappers compile, with the compiler at hand and without libFuzzer itself.
+pub fn check(workspace: &Workspace) -> Outcome {
+    take_versions(&workspace.root)?;
+    let manifest = ["--manifest-path", "fuzz/Cargo.toml"];
+    let target = workspace.target.display().to_string();
+    let mut args = ["check", "--no-default-features", "--target-dir", &target].to_vec();
+    args.extend(manifest);
+    // What was got once is not asked for again, also where there is no network.
+    let mut fetch = workspace.cargo_command(&["fetch", "--offline"]);
+    if capture(fetch.args(manifest)).is_ok() {
+        args.push("--offline");
+    }
+    workspace.cargo(&args)
+}
+
+/// Has the wrappers built with the versions that everything else is built with.
+fn take_versions(root: &Path) -> Outcome {
+    let (from, to) = (root.join("Cargo.lock"), root.join("fuzz/Cargo.lock"));
+    fs::copy(&from, &to).map(drop).map_err(|e| format!("{} could not be copied: {e}", from.display()))
+}
+
 /// The targets that have a wrapper.
 fn targets(workspace: &Workspace) -> Result<Vec<String>, String> {
     let folder = workspace.root.join("fuzz/fuzz_targets");
@@ -124,10 +145,8 @@ impl Fuzzer {
         Ok(Fuzzer { root: workspace.root.clone(), target: workspace.target.join("fuzz") })
     }
 
-    /// With the versions that everything else is built with.
     fn build(&self) -> Outcome {
-        let (from, to) = (self.root.join("Cargo.lock"), self.root.join("fuzz/Cargo.lock"));
-        fs::copy(&from, &to).map_err(|e| format!("{} could not be copied: {e}", from.display()))?;
+        take_versions(&self.root)?;
         run(&mut self.cargo("build", &[]))
     }
 

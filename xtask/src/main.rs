@@ -42,6 +42,7 @@ const CHORES: &[Chore] = &[
     ("fmt", "is the code formatted as rustfmt would?", Plain(fmt)),
     ("tidy", "dependency table, words, documents, lengths: the rules that no compiler holds", Plain(tidy::check)),
     ("clippy", "lints of the whole workspace, warnings denied", Plain(clippy)),
+    ("wrappers", "do the wrappers that hand the fuzz targets to libFuzzer compile?", Plain(fuzz::check)),
     ("no-std", "prove that the core and all it depends on do without std", Plain(no_std::check)),
     (
         "build",
