@@ -14,10 +14,7 @@ use crate::verdict::Violation;
 use crate::world::World;
 use crate::wreck;
 
-/// Of the batches that are about to be synced one in so many is cut short, and of those by which somebody takes an office.
-const SYNCS_CUT: u64 = 50;
-/// In lives with so many steps between losses, or more.
-const LOSSES_RARE: u64 = 100;
+/// Of the batches by which somebody takes an office, and which are about to be synced, one in so many is cut short.
 const OFFICES_CUT: u64 = 3;
 /// Steps of a life between losses of wake-ups, about.
 const WAKE_UPS_LOST: u64 = 400;
@@ -153,22 +150,17 @@ impl World {
         self.start(Loss::Nothing, survives)
     }
 
-    /// The power may go when a batch is written and just before it is durable: what is told then, and should not be, is taken
-    /// back. Where somebody takes an office, another one might be told of the same epoch; by chance that is hardly ever met. A life
-    /// with many losses anyway would see little else.
-    pub(crate) fn endanger_sync(&mut self) {
-        if self.plan.steps_per_loss < LOSSES_RARE {
-            return;
-        }
+    /// The power may go when the batch by which somebody takes an office is written, and just before it is durable: another one
+    /// might be told of the same epoch. By chance that is hardly ever met.
+    pub(crate) fn endanger_office(&mut self) {
         let broker = self.broker();
         let durable = broker.survives(Loss::Power);
         let is_taken = broker.stage().office_taken.is_some_and(|position| position >= durable);
-        let one_in = if is_taken { OFFICES_CUT } else { SYNCS_CUT };
-        if self.planned.is_none() && self.streams.crashes.one_in(one_in) {
+        if is_taken && self.planned.is_none() && self.streams.crashes.one_in(OFFICES_CUT) {
             // The write and the sync, and where a segment ends a few more.
             let after = self.streams.crashes.below(3);
             self.plan_fault(after, Fault::PowerCut, Loss::Power);
-            self.sights.saw(if is_taken { "offices taken in a cut" } else { "syncs cut short" });
+            self.sights.saw("offices taken in a cut");
         }
     }
 

@@ -283,7 +283,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 56] = [
+pub const HAPPENED: [&str; 55] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
@@ -317,7 +317,6 @@ pub const HAPPENED: [&str; 56] = [
     "half-open connections closed by the broker",
     "half-open connections closed without a heartbeat",
     "frames split on their way",
-    "syncs cut short",
     "the disk did nothing",
     "writes that went astray",
     "writes with a bit flipped",

@@ -4,7 +4,7 @@ use crate::{CANARIES, Canary, Checker, LOOKED_AT, Options, Range, Sights, live};
 
 /// Lives in which a canary has to be caught: each of them meets several crashes. The rarest faults, which show where just the crash
 /// comes that takes back what was told, do so in one of some hundred.
-const CANARY_LIVES: u64 = 300;
+const CANARY_LIVES: u64 = 1000;
 
 /// Canaries that another checker may come upon first, for the fault breaks its promise as well. Who stands for what was
 /// given back has its delay. By a clock that runs ahead TTLs pass too early. What should have expired stands for what

@@ -195,7 +195,7 @@ impl World {
             }
             1..=2 if self.slow > 0 => self.sights.saw("the disk did nothing"),
             1 => {
-                self.endanger_sync();
+                self.endanger_office();
                 self.commit()?;
             }
             2 => drop(self.keep_house()?),
