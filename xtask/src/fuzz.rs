@@ -28,6 +28,8 @@ const LENGTH: &str = "-max_len=8192";
 /// Bytes of an input that is kept in the repository.
 const KEPT_MAX: u64 = 4096;
 
+/// The wrappers that hand the targets to libFuzzer, a workspace of their own.
+const WRAPPERS: [&str; 2] = ["--manifest-path", "fuzz/Cargo.toml"];
 /// A file system in memory, where there is one.
 const IN_MEMORY: &str = "/dev/shm";
 
@@ -63,19 +65,27 @@ pub fn fuzz(workspace: &Workspace, words: &[String]) -> Outcome {
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 
-/// Whether the wrappers compile, with the compiler at hand and without libFuzzer itself.
+/// Whether the wrappers compile, with the compiler at hand and without libFuzzer itself. Left out where their one crate more could
+/// not be got, which [`crate::machine::set_up`] tells.
 pub fn check(workspace: &Workspace) -> Outcome {
-    take_versions(&workspace.root)?;
-    let manifest = ["--manifest-path", "fuzz/Cargo.toml"];
-    let target = workspace.target.display().to_string();
-    let mut args = ["check", "--no-default-features", "--target-dir", &target].to_vec();
-    args.extend(manifest);
-    // What was got once is not asked for again, also where there is no network.
-    let mut fetch = workspace.cargo_command(&["fetch", "--offline"]);
-    if capture(fetch.args(manifest)).is_ok() {
-        args.push("--offline");
+    if let Err(why) = fetch(workspace) {
+        println!("left out: {why}");
+        return Ok(());
     }
-    workspace.cargo(&args)
+    let target = workspace.target.display().to_string();
+    let args = ["check", "--offline", "--no-default-features", "--target-dir", &target];
+    workspace.cargo(&[&args[..], &WRAPPERS].concat())
+}
+
+/// Gets what the wrappers are built of beside the workspace's crates. What was got once is not asked for again.
+pub fn fetch(workspace: &Workspace) -> Outcome {
+    take_versions(&workspace.root)?;
+    if capture(workspace.cargo_command(&["fetch", "--offline"]).args(WRAPPERS)).is_ok() {
+        return Ok(());
+    }
+    capture(workspace.cargo_command(&["fetch"]).args(WRAPPERS))
+        .map(drop)
+        .map_err(|what| format!("the crate libfuzzer-sys could not be fetched: {what}"))
 }
 
 /// Has the wrappers built with the versions that everything else is built with.

@@ -10,6 +10,8 @@
 //! * Documentation sites: the HTML of three Debian packages, thousands of pages with real links, which the crawler
 //!   crawls. Taken from the machine where the packages are installed, else downloaded with apt-get into the target
 //!   directory (no root needed, nothing installed). If that fails, the crawler's test is skipped.
+//! * The crate libfuzzer-sys, which the wrappers of the fuzz targets have beside the workspace's crates: downloaded as these are. If
+//!   that fails, it is not looked whether they compile.
 //!
 //! A test that needs one of these never skips by itself. It is told through [`WITHOUT`], which names what could not be
 //! got (`gcc`, `loop`, `groups`, `strace`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
@@ -20,8 +22,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Outcome;
 use crate::workspace::{Workspace, capture, run};
+use crate::{Outcome, fuzz};
 
 /// The variable that names what could not be got.
 const WITHOUT: &str = "MILLPOND_TEST_WITHOUT";
@@ -90,6 +92,13 @@ pub fn set_up(workspace: &Workspace) -> Result<Missing, String> {
     }
     if let Err(why) = have_sites(&workspace.target) {
         missing.things.push(Thing { name: "sites", skips: "the tests of the crawler over real sites", why });
+    }
+    if let Err(why) = fuzz::fetch(workspace) {
+        missing.things.push(Thing {
+            name: "libfuzzer",
+            skips: "whether the wrappers of the fuzz targets compile",
+            why,
+        });
     }
     for line in missing.skipped_tests() {
         println!("{line}");
