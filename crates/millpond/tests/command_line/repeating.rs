@@ -1,6 +1,8 @@
 //! Publishes whose dedup ids are all known: each is told what became of the first, in the memory that there is.
 
-use millpond_client::{Client, Message};
+use std::time::Duration;
+
+use millpond_client::{Client, ClientOptions, Message};
 use millpond_types::{MessageState, NamespaceName, PublishOutcome, TopicName};
 use tokio::task::JoinSet;
 
@@ -21,7 +23,12 @@ fn repeats_of_tens_of_thousands_have_a_bound() {
     let broker = Broker::run(serve(directory.path()).args(["--memory", "64MiB"]));
     let namespace = NamespaceName::default();
     let (first, all) = runtime().block_on(async {
-        let connect = || Client::connect(broker.address.as_str());
+        // On a machine that is busy otherwise the last of them is answered after more than the usual half minute.
+        let options = || ClientOptions {
+            request_timeout: Duration::from_secs(300),
+            ..ClientOptions::new(broker.address.as_str())
+        };
+        let connect = || Client::connect(options());
         let client = connect().await.unwrap();
         for batch in 0..BATCHES {
             let told = client.publish_many(&namespace, messages(batch)).await.unwrap();
