@@ -14,7 +14,7 @@
 //!   that fails, it is not looked whether they compile.
 //!
 //! A test that needs one of these never skips by itself. It is told through [`WITHOUT`], which names what could not be
-//! got (`gcc`, `loop`, `groups`, `strace`, `sites`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
+//! got (`gcc`, `loop`, `groups`, `strace`, `sites`, `libfuzzer`, with a comma between), and finds the sites in the folder that [`SITES`] names, one folder for
 //! each site. Where neither variable is set, as in a plain `cargo test`, the sites are in `sites` of the target
 //! directory, once `cargo xtask setup` has been run; what is absent then fails the test.
 

@@ -150,3 +150,18 @@ fn what_is_held_for_its_ttl_is_not_brought_into_memory() {
     }
     assert_eq!(letters(&shell.journal), 100);
 }
+
+/// Very many topics have one message each. A deadline is one more timer, and no node of a map.
+#[test]
+fn the_ttl_of_a_topic_with_one_message_takes_little_memory() {
+    let taken = |ttl: Option<Millis>| {
+        let mut mayflies = Mayflies::new(OnExpiry::Drop);
+        let (name, policy) = (NamespaceName::default(), Policy { ttl, ..Policy::default() });
+        let rules = Rules::default();
+        mayflies.bare.submit(Command::NamespaceSet { name, policy, rules, based_on: None });
+        mayflies.publish((0..1000).map(|topic| (format!("t{topic}"), 1)));
+        mayflies.bare.core.resident_bytes() / 1000
+    };
+    let (with, without) = (taken(Some(TTL)), taken(None));
+    assert!(with - without < 128, "{with} bytes with a TTL, and {without} without");
+}

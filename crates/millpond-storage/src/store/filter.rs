@@ -37,8 +37,9 @@ const PROBES: u32 = 7;
 const BLOCK_BITS: u64 = 512;
 /// Parts from which on a filter is made anew.
 const PARTS_MAX: usize = 4;
-/// Where it may be made anew for keys that were removed, it is where they are this share of all: while everything is drained, a quarter is scanned, then a quarter of that, and so on,
-/// a third of what was there. With what is removed and not merged away, which is less than what is left, it is two thirds at most.
+/// Where it may be made anew for keys that were removed, it is where they are this share of all: while everything is drained, a
+/// quarter is scanned, then a quarter of that, and so on, a third of what was there. With what is removed and not merged away, which is
+/// less than what is left, it is two thirds at most.
 const REMOVED_SHARE: (u64, u64) = (3, 4);
 /// Where it holds more keys than it has room for, this share is enough.
 const REMOVED_OVERFULL: (u64, u64) = (1, 8);

@@ -19,6 +19,7 @@ use millpond_core::output::Extent;
 use millpond_core::page::Page;
 use millpond_core::{LevelBounds, Now};
 use millpond_types::block;
+use tempfile::TempDir;
 
 use super::calls::turn;
 use super::golden::{copy, lengthen};
@@ -67,7 +68,7 @@ fn a_directory_of_format_1_with_something_of_everything_is_read() {
     if golden.as_deref() == Ok("make") {
         make();
     }
-    let (opened, told) = read("format-1-all");
+    let (_directory, opened, told) = read("format-1-all");
     // What a fact holds may have the name of another: its own stands behind its position.
     let facts = told.lines().filter(|line| line.starts_with("fact "));
     let kinds: BTreeSet<_> = facts.filter_map(|line| line.split_whitespace().nth(2)).collect();
@@ -83,15 +84,15 @@ fn a_directory_of_format_1_with_something_of_everything_is_read() {
 /// As it was written two days before the other one, and what was read of it then: the bodies, and how many pages of each kind.
 #[test]
 fn a_directory_of_format_1_as_it_was_first_written_in_full_is_read() {
-    let (opened, _) = read("format-1-first");
+    let (_directory, opened, _) = read("format-1-first");
     let mut pages = BTreeMap::new();
     opened.core.pages().for_each(|page| *pages.entry(kind(&page)).or_insert(0) += 1);
     let pages: String = pages.iter().map(|(kind, count)| format!("pages {kind} {count}\n")).collect();
     same(&(bodies(&opened) + &pages), "format-1-first.txt");
 }
 
-/// Inspects a directory that is kept and starts from it; what it holds, and what was told of it.
-fn read(name: &str) -> (Opened, String) {
+/// Inspects a copy of a directory that is kept and starts from it: where that is, what it holds, and what was told of it.
+fn read(name: &str) -> (TempDir, Opened, String) {
     let directory = tempfile::tempdir().unwrap();
     copy(&place(name), directory.path());
     lengthen(directory.path());
@@ -102,7 +103,7 @@ fn read(name: &str) -> (Opened, String) {
     let opened = open_at(directory.path()).unwrap();
     assert!(opened.report.orderly && opened.report.checkpoint > 0 && opened.report.facts > 10, "{:?}", opened.report);
     check_extents(&opened);
-    (opened, told)
+    (directory, opened, told)
 }
 
 fn same(found: &str, name: &str) {
