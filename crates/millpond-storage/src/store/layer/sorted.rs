@@ -58,9 +58,12 @@ impl Block {
     /// Where a key is, or where it would be put.
     fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let at = self.last + 1;
-        let is_behind = self.records.get(self.last).is_some_and(|before| before.key() < key);
-        if is_behind && self.records.get(at).is_none_or(|next| key < next.key()) {
-            return Err(at);
+        if self.records.get(self.last).is_some_and(|before| before.key() < key) {
+            match self.records.get(at).map_or(Ordering::Less, |next| key.cmp(next.key())) {
+                Ordering::Less => return Err(at),
+                Ordering::Equal => return Ok(at),
+                Ordering::Greater => {}
+            }
         }
         self.records.binary_search_by(|record| record.key().cmp(key))
     }
