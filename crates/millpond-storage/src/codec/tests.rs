@@ -24,7 +24,40 @@ use millpond_types::{
 use super::*;
 use crate::twin::Seed;
 
+/// Examples of each variant, each with its bytes. Does not compile while a variant is missing.
+macro_rules! vectors {
+    ($of:ty; $($variant:pat => $($example:expr, $bytes:literal),+;)*) => {
+        fn vectors() -> Vec<($of, &'static str)> {
+            let every = |example: &$of| match example {
+                $($variant => {})*
+            };
+            vec![$($({
+                let example = $example;
+                every(&example);
+                assert!(matches!(example, $variant), "{example:?} stands at another variant");
+                (example, $bytes)
+            },)+)*]
+        }
+    };
+}
+
+mod entries;
 mod facts;
+
+/// Holds that each of these is written as it was, and hands it on to be read.
+fn hold<T: std::fmt::Debug>(vectors: Vec<(T, &str)>, write: impl Fn(&T) -> Bytes, mut read: impl FnMut(&T, &Bytes)) {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let mut others = Vec::new();
+    for (example, bytes) in vectors {
+        let written = write(&example);
+        read(&example, &written);
+        if hex(&written) != bytes {
+            others.push(format!("{} {example:?}", hex(&written)));
+        }
+    }
+    // Another form on disk has a number of its own, and this one is read as well.
+    assert!(others.is_empty(), "these had other bytes:\n{}", others.join("\n"));
+}
 
 const FACTS: u64 = 44;
 const PAGES: u64 = 12;

@@ -6,6 +6,7 @@
 //! that they are damaged, and where, when they are read. What it never does is to panic, to take a wounded message for a whole
 //! one, or to call one ended that is not.
 
+mod alike;
 mod named;
 mod tree;
 mod wounds;

@@ -1,6 +1,8 @@
 //! The client processes: this test's own program again, told by its environment what to be. Each goes on over every loss of
 //! its broker, and ends when it is told to by a file, or is killed.
 
+mod mixing;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::broker::Running;
 use crate::ledger::Scribe;
-use crate::load::{self, AUDIT, COALESCING, LEAD, OUT, WORK};
+use crate::load::{self, AUDIT, COALESCING, KEPT, LATE, LEAD, MIXED, OUT, RATED, SHELF, WORK};
 use crate::random::Random;
 
 /// What a process is to be: its name, which life of it this is, and the broker's address.
@@ -25,9 +27,9 @@ const ROLE: &str = "MILLPOND_CRASHES_ROLE";
 const LEDGER: &str = "MILLPOND_CRASHES_LEDGER";
 
 /// Those that publish; told to end first.
-pub const PUBLISHERS: [&str; 4] = ["session-1", "session-2", "plain", "trigger"];
+pub const PUBLISHERS: [&str; 5] = ["session-1", "session-2", "plain", "trigger", "mixer"];
 /// Those that take, with their namespace and group.
-const CONSUMERS: [(&str, &str, &str); 9] = [
+const CONSUMERS: [(&str, &str, &str); 15] = [
     ("worker-1", WORK, "default"),
     ("worker-2", WORK, "default"),
     ("receiver", WORK, "default"),
@@ -37,6 +39,12 @@ const CONSUMERS: [(&str, &str, &str); 9] = [
     ("candidate-2", OUT, LEAD),
     ("first", COALESCING[0], "default"),
     ("latest", COALESCING[1], "default"),
+    ("mixed", MIXED, "default"),
+    ("mixed-audit", MIXED, AUDIT),
+    ("shelf", MIXED, SHELF),
+    ("late", MIXED, LATE),
+    ("rated", RATED, "default"),
+    ("kept", KEPT, "default"),
 ];
 
 /// Messages that wait in a group while its publishers go on; a crash meets a backlog, and the end comes soon.
@@ -81,6 +89,7 @@ pub fn run_if_asked() -> bool {
             Some((_, space, group)) => client.work(space, group).await,
             None if name == "plain" => client.publish_plainly().await,
             None if name == "trigger" => client.trigger().await,
+            None if name == "mixer" => client.mix().await,
             None => client.publish_in_a_session().await,
         }
     });
@@ -241,6 +250,15 @@ impl Process {
 
     /// Takes what comes, and does with it what is drawn.
     async fn work(mut self, space: &str, group: &str) {
+        // What begins with a word: the end, or that the group is there.
+        let begins = match (space, group) {
+            (KEPT, _) | (MIXED, SHELF) => Some("stop"),
+            (MIXED, LATE) => Some(LATE),
+            _ => None,
+        };
+        while begins.is_some_and(|word| !self.is_told(word)) {
+            tokio::time::sleep(TICK).await;
+        }
         let client = self.client.clone();
         let options =
             SubscribeOptions { group: group_name(group), messages: 200, ..SubscribeOptions::new(name(space)) };
@@ -282,7 +300,7 @@ impl Process {
 
     fn deliver(&mut self, space: &str, group: &str, batch: &[Delivery]) {
         for delivery in batch {
-            self.scribe.delivered(space, group, delivery, load::tag(delivery));
+            self.scribe.delivered(space, group, delivery, &load::tag(delivery.topic.as_str(), &delivery.body));
         }
         self.scribe.write();
     }
@@ -290,7 +308,7 @@ impl Process {
     fn fate(&mut self, space: &str, group: &str) -> Fate {
         match (space, group, self.random.below(400)) {
             (WORK, "default", 0..40) => Fate::Forward,
-            (WORK, "default", 40..60) => Fate::Reject,
+            (WORK | MIXED, "default", 40..60) => Fate::Reject,
             (_, _, 60..80) => Fate::Fail,
             (_, _, 80..90) => Fate::Release,
             (_, _, 90) => Fate::LetGo,

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use millpond_client::{Delivery, LeaseNumber, MessageId};
 
@@ -36,7 +37,8 @@ impl Scribe {
     pub fn delivered(&mut self, space: &str, group: &str, delivery: &Delivery, tag: &str) {
         let Delivery { topic, id, deliveries, epoch, .. } = delivery;
         let (lease, epoch) = (delivery.lease().0, epoch.map_or(0, |epoch| epoch.0));
-        self.line(format_args!("delivered {space} {group} {topic} {id} {lease} {deliveries} {epoch} {tag}"));
+        let at = now();
+        self.line(format_args!("delivered {space} {group} {topic} {id} {lease} {deliveries} {epoch} {tag} {at}"));
     }
 
     /// An end is asked for, and then answered: `done`, `dead`, `lost` or `kept`.
@@ -44,9 +46,29 @@ impl Scribe {
         self.line(format_args!("{word} {verb} {space} {group} {} {}", delivery.id, delivery.lease().0));
     }
 
+    /// A message is asked to come no earlier than so, by its publish or by what changes that; [`NEVER`] where it is called off.
+    pub fn due(&mut self, space: &str, tag: &str, not_before: u64) {
+        self.line(format_args!("due {space} {tag} {} {not_before}", now()));
+    }
+
+    /// The last of these was answered: `done` or `refused`.
+    pub fn settled(&mut self, word: &str, space: &str, tag: &str) {
+        self.line(format_args!("settled {word} {space} {tag} {}", now()));
+    }
+
+    /// A message is published that is worth nothing later than so.
+    pub fn brief(&mut self, space: &str, tag: &str, expires: u64) {
+        self.line(format_args!("brief {space} {tag} {expires}"));
+    }
+
+    /// A message is published to an exchange that leads to these topics.
+    pub fn routed(&mut self, space: &str, tag: &str, topics: &[String]) {
+        self.line(format_args!("routed {space} {tag} {}", topics.join(",")));
+    }
+
     /// A dead letter is there in the end.
-    pub fn letter(&mut self, space: &str, group: &str, id: &str) {
-        self.line(format_args!("letter {space} {group} {id}"));
+    pub fn letter(&mut self, space: &str, group: &str, id: &str, tag: &str, reason: &str, died: u64) {
+        self.line(format_args!("letter {space} {group} {id} {tag} {reason} {died}"));
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
@@ -60,15 +82,76 @@ impl Scribe {
     }
 }
 
+/// Later than any time.
+pub const NEVER: u64 = u64::MAX;
+
+/// In milliseconds, by the clock that the broker has too.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis() as u64
+}
+
 /// A line, read back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry<'a> {
-    Published { space: &'a str, topic: &'a str, id: MessageId, tag: &'a str },
-    Coalesced { space: &'a str, topic: &'a str, id: MessageId },
-    Delivered { place: Place<'a>, topic: &'a str, lease: LeaseNumber, deliveries: u32, epoch: u64, tag: &'a str },
-    Asked { verb: &'a str, place: Place<'a>, lease: LeaseNumber },
-    Answered { answer: &'a str, verb: &'a str, place: Place<'a>, lease: LeaseNumber },
-    Letter { place: Place<'a> },
+    Published {
+        space: &'a str,
+        topic: &'a str,
+        id: MessageId,
+        tag: &'a str,
+    },
+    Coalesced {
+        space: &'a str,
+        topic: &'a str,
+        id: MessageId,
+    },
+    Delivered {
+        place: Place<'a>,
+        topic: &'a str,
+        lease: LeaseNumber,
+        deliveries: u32,
+        epoch: u64,
+        tag: &'a str,
+        at: u64,
+    },
+    Asked {
+        verb: &'a str,
+        place: Place<'a>,
+        lease: LeaseNumber,
+    },
+    Answered {
+        answer: &'a str,
+        verb: &'a str,
+        place: Place<'a>,
+        lease: LeaseNumber,
+    },
+    Due {
+        space: &'a str,
+        tag: &'a str,
+        at: u64,
+        not_before: u64,
+    },
+    Settled {
+        is_done: bool,
+        space: &'a str,
+        tag: &'a str,
+        at: u64,
+    },
+    Brief {
+        space: &'a str,
+        tag: &'a str,
+        expires: u64,
+    },
+    Routed {
+        space: &'a str,
+        tag: &'a str,
+        topics: &'a str,
+    },
+    Letter {
+        place: Place<'a>,
+        tag: &'a str,
+        reason: &'a str,
+        died: u64,
+    },
 }
 
 /// A message as one group has it.
@@ -113,15 +196,27 @@ fn entry<'a>(words: &[&'a str]) -> Option<Entry<'a>> {
     Some(match *words {
         ["published", space, topic, id, tag] => Entry::Published { space, topic, id: id.parse().ok()?, tag },
         ["coalesced", space, topic, id, _] => Entry::Coalesced { space, topic, id: id.parse().ok()? },
-        ["delivered", space, group, topic, id, lease, deliveries, epoch, tag] => Entry::Delivered {
+        ["delivered", space, group, topic, id, lease, deliveries, epoch, tag, at] => Entry::Delivered {
             place: Place { space, group, id: id.parse().ok()? },
             topic,
             lease: LeaseNumber(lease.parse().ok()?),
             deliveries: deliveries.parse().ok()?,
             epoch: epoch.parse().ok()?,
             tag,
+            at: at.parse().ok()?,
         },
-        ["letter", space, group, id] => Entry::Letter { place: Place { space, group, id: id.parse().ok()? } },
+        ["due", space, tag, at, not_before] => {
+            Entry::Due { space, tag, at: at.parse().ok()?, not_before: not_before.parse().ok()? }
+        }
+        ["settled", word @ ("done" | "refused"), space, tag, at] => {
+            Entry::Settled { is_done: word == "done", space, tag, at: at.parse().ok()? }
+        }
+        ["brief", space, tag, expires] => Entry::Brief { space, tag, expires: expires.parse().ok()? },
+        ["routed", space, tag, topics] => Entry::Routed { space, tag, topics },
+        ["letter", space, group, id, tag, reason, died] => {
+            let place = Place { space, group, id: id.parse().ok()? };
+            Entry::Letter { place, tag, reason, died: died.parse().ok()? }
+        }
         [word, verb, space, group, id, lease] => {
             let place = Place { space, group, id: id.parse().ok()? };
             let lease = LeaseNumber(lease.parse().ok()?);

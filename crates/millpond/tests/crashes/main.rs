@@ -39,7 +39,7 @@ fn killed_at_random_moments_nothing_is_lost_ended_twice_or_stuck() {
     let mut random = Random::from_environment();
     let begun = Instant::now();
     let mut siege = Siege::lay();
-    let mut rounds = 0;
+    let (mut rounds, mut is_late_there) = (0, false);
     while siege.kills < kills {
         // Every other kill meets it at work for certain, on however slow a machine.
         if rounds % 2 == 0 {
@@ -52,6 +52,12 @@ fn killed_at_random_moments_nothing_is_lost_ended_twice_or_stuck() {
             1 => siege.stop_a_client(&mut random),
             2 => siege.stop_the_broker(&mut random),
             _ => {}
+        }
+        // The kill comes upon a group that starts.
+        if !is_late_there && (siege.kills + 1) * 2 > kills {
+            siege.make_the_late_group();
+            is_late_there = true;
+            random.pause(0, 20);
         }
         siege.kill(&mut random);
         if siege.kills.is_multiple_of(CALM_AFTER) {

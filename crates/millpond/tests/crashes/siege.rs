@@ -1,7 +1,7 @@
 //! The broker, its clients, and what is done to them.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::broker::{Broker, Running, call, fresh_directory, serve_at};
 use crate::clients::{self, PUBLISHERS};
 use crate::ledger::{Scribe, files, written};
-use crate::load::{GROUPS, set_up};
+use crate::load::{self, GROUPS, LATE, MIXED, set_up};
 use crate::random::Random;
 use crate::verdict::{Figures, verdict};
 
@@ -114,6 +114,13 @@ impl Siege {
         assert_eq!(before.process.kill(), None, "{name} has ended by itself");
     }
 
+    /// Makes the group that is given what others hold, and tells its consumer.
+    pub fn make_the_late_group(&self) {
+        let broker = self.broker.as_ref().expect("it is running");
+        broker.ok(&["group", "create", MIXED, LATE, "--start", "earliest"]);
+        std::fs::write(self.ledger.path().join(LATE), "").expect("there is room for an empty file");
+    }
+
     /// Lets a client stand still until all are let go on.
     pub fn stop_a_client(&mut self, random: &mut Random) {
         if self.clients.iter().filter(|client| client.stopped).count() > 2 {
@@ -142,7 +149,13 @@ impl Siege {
         for (space, group) in GROUPS {
             let listed =
                 broker.json(&["dead", "list", space, "--group", group, "--limit", "10000000", "--output", "json"]);
-            listed.iter().for_each(|row| scribe.letter(space, group, row["id"].as_str().expect("a letter has an id")));
+            for row in &listed {
+                let text = |name: &str| row[name].as_str().expect("a letter has it");
+                let died = humantime::parse_rfc3339(text("died")).expect("a time");
+                let died = died.duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis() as u64;
+                let tag = load::tag(text("topic"), text("body").as_bytes());
+                scribe.letter(space, group, text("id"), &tag, text("reason"), died);
+            }
             assert_eq!(broker.json(&["topics", space, "--group", group, "--output", "json"]), Vec::<Value>::new());
         }
         scribe.write();

@@ -1,15 +1,24 @@
 //! Holds the ledger against what is promised, when all work is done.
 //!
 //! The files have no common order, so nothing here asks what came first. Lease numbers do: a message that was delivered
-//! under a higher one than that which ended it was delivered behind its end.
+//! under a higher one than that which ended it was delivered behind its end. What hangs on the clock goes by times that are
+//! in the ledger, of the one clock that all of them have.
+
+mod amounts;
+mod copies;
+mod figures;
+mod letters;
+mod times;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
 
 use millpond_client::{LeaseNumber, MessageId};
 
 use crate::ledger::{Entry, Place, entries};
-use crate::load::{COALESCING, GROUPS, LEAD, OUT, STRICT};
+use crate::load::{COALESCING, GROUPS, KEPT, LATE, LEAD, MIXED, OUT, STRICT};
+pub use figures::Figures;
+use letters::PutBack;
+use times::Ask;
 
 /// What the ledger says.
 #[derive(Default)]
@@ -17,51 +26,6 @@ pub struct Verdict {
     /// Each broken promise, in words.
     pub broken: Vec<String>,
     pub figures: Figures,
-}
-
-/// What was seen: a run that saw too little proves nothing.
-#[derive(Default, Debug)]
-pub struct Figures {
-    pub confirmed: usize,
-    pub deliveries: usize,
-    pub repeated: usize,
-    pub ended: usize,
-    pub given_back: usize,
-    pub unanswered: usize,
-    pub letters: usize,
-}
-
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures { confirmed, deliveries, repeated, ended, given_back, unanswered, letters } = self;
-        write!(
-            f,
-            "{confirmed} publishes confirmed, {deliveries} deliveries ({repeated} repeated), {ended} ends confirmed, \
-             {given_back} of them given back, {unanswered} ends asked for and never answered, {letters} dead letters"
-        )
-    }
-}
-
-impl Figures {
-    /// What there was too little of, in words. A broker that is killed so often has worked in between, if ever so slowly; and
-    /// of what is drawn for each delivery there is a tenth at least of what is to be expected.
-    pub fn lacks(&self, kills: u32) -> Vec<String> {
-        let kills = kills as usize;
-        // A run of some length has some of each.
-        let of_deliveries = |one_in: usize| (self.deliveries / one_in).max(usize::from(kills >= 10));
-        let least = [
-            ("publishes confirmed", self.confirmed, kills),
-            ("deliveries", self.deliveries, kills),
-            ("ends confirmed", self.ended, kills),
-            ("given back", self.given_back, of_deliveries(150)),
-            ("repeated", self.repeated, of_deliveries(150)),
-            ("dead letters", self.letters, of_deliveries(600)),
-            // Of most kills there are some.
-            ("ends without an answer", self.unanswered, kills / 10),
-        ];
-        let lacking = least.into_iter().filter(|(_, seen, least)| seen < least);
-        lacking.map(|(what, seen, least)| format!("{what}: {seen}, and at least {least} are certain")).collect()
-    }
 }
 
 /// What one group was told of one message.
@@ -83,6 +47,13 @@ impl Life<'_> {
         self.is_letter || self.ends.iter().any(may_end)
     }
 
+    /// Whether a consumer may have made it a dead letter.
+    fn may_be_dead(&self) -> bool {
+        let may_be =
+            |(verb, answer): &(&str, Option<&str>)| *answer == Some("dead") || *verb == "reject" && answer.is_none();
+        self.ends.values().any(may_be)
+    }
+
     /// Whether an end that was answered so may be done. Nobody knows what became of one without an answer; but if the message
     /// came again later, it was not taken.
     fn may_be_done(&self, lease: LeaseNumber, answer: Option<&str>) -> bool {
@@ -93,6 +64,15 @@ impl Life<'_> {
     fn last(&self) -> Option<LeaseNumber> {
         self.deliveries.last_key_value().map(|(lease, _)| *lease)
     }
+}
+
+/// A delivery.
+struct Seen<'a> {
+    place: Place<'a>,
+    topic: &'a str,
+    tag: &'a str,
+    lease: LeaseNumber,
+    at: u64,
 }
 
 /// Reads all files, and judges.
@@ -119,6 +99,15 @@ struct Ledger<'a> {
     lives: HashMap<Place<'a>, Life<'a>>,
     /// By namespace, group and topic.
     leases: BTreeMap<(&'a str, &'a str, &'a str), Leases<'a>>,
+    seen: Vec<Seen<'a>>,
+    /// By namespace and tag, in the order in which they were asked.
+    asks: HashMap<(&'a str, &'a str), Vec<Ask>>,
+    /// Until when it is worth something.
+    brief: HashMap<(&'a str, &'a str), u64>,
+    /// The topics that it leads to.
+    routed: HashMap<(&'a str, &'a str), &'a str>,
+    /// With the tag, the reason and the time.
+    letters: Vec<(Place<'a>, &'a str, &'a str, u64)>,
     verdict: Verdict,
 }
 
@@ -131,8 +120,11 @@ impl<'a> Ledger<'a> {
                 self.confirm(space, topic, id);
             }
             Entry::Coalesced { space, topic, id } => self.confirm(space, topic, id),
-            Entry::Delivered { place, topic, lease, deliveries, epoch, tag } => {
-                self.know(place.space, tag, place.id);
+            Entry::Delivered { place, topic, lease, deliveries, epoch, tag, at } => {
+                if !letters::is_put_back(place.space, place.group) {
+                    self.know(place.space, tag, place.id);
+                }
+                self.seen.push(Seen { place, topic, tag, lease, at });
                 self.topics.insert((place.space, place.id), topic);
                 let before = self.lives.entry(place).or_default().deliveries.insert(lease, deliveries);
                 let of_topic = self.leases.entry((place.space, place.group, topic)).or_default();
@@ -151,7 +143,24 @@ impl<'a> Ledger<'a> {
             Entry::Answered { answer, verb, place, lease } => {
                 self.lives.entry(place).or_default().ends.insert(lease, (verb, Some(answer)));
             }
-            Entry::Letter { place } => {
+            Entry::Due { space, tag, at, not_before } => {
+                self.asks.entry((space, tag)).or_default().push(Ask { at, not_before, done: None });
+            }
+            Entry::Settled { is_done, space, tag, at } => {
+                self.verdict.figures.put_off += usize::from(is_done);
+                let asks = self.asks.entry((space, tag)).or_default();
+                let mut last = asks.pop().expect("what is answered was asked");
+                last.done = Some(at);
+                asks.extend(is_done.then_some(last));
+            }
+            Entry::Brief { space, tag, expires } => {
+                self.brief.insert((space, tag), expires);
+            }
+            Entry::Routed { space, tag, topics } => {
+                self.routed.insert((space, tag), topics);
+            }
+            Entry::Letter { place, tag, reason, died } => {
+                self.letters.push((place, tag, reason, died));
                 self.lives.entry(place).or_default().is_letter = true;
                 self.verdict.figures.letters += 1;
             }
@@ -178,18 +187,36 @@ impl<'a> Ledger<'a> {
 
     fn judge(mut self) -> Verdict {
         let lives = std::mem::take(&mut self.lives);
+        let put_back = self.judge_letters(&lives);
         for (place, life) in &lives {
-            self.judge_life(*place, life);
+            self.judge_life(*place, life, &put_back);
         }
         let messages: HashSet<_> = self.ids.iter().map(|((space, _), id)| (*space, *id)).collect();
         if messages.len() != self.ids.len() {
             self.broken("two messages have one id".to_owned());
         }
+        self.judge_times();
+        self.judge_copies();
+        self.judge_expired();
+        self.judge_rates();
+        let (called_off, kept) = (self.called_off(), self.kept());
+        let brief: HashSet<_> = self.brief.keys().filter_map(|key| Some((key.0, *self.ids.get(key)?))).collect();
         for (space, id) in std::mem::take(&mut self.confirmed) {
+            if space == KEPT && !kept.contains(&id) {
+                let is_gone = !lives.contains_key(&Place { space, group: "default", id });
+                self.verdict.figures.retained_out += usize::from(is_gone);
+                continue;
+            }
+            // A purge and a cancel are for all groups.
+            if called_off.contains(&(space, id)) {
+                continue;
+            }
             let groups = GROUPS.iter().filter(|(of, _)| *of == space && !COALESCING.contains(of));
             for group in groups.map(|(_, group)| *group) {
-                let life = lives.get(&Place { space, group, id });
-                if !life.is_some_and(Life::may_be_ended) {
+                // A group that is made midway is not given what has expired by then.
+                let may_be_over = (space, group) == (MIXED, LATE) && brief.contains(&(space, id));
+                let life = lives.get(&put_back.last(Place { space, group, id }));
+                if !may_be_over && !life.is_some_and(Life::may_be_ended) {
                     self.broken(format!("{space} {group}: {id} was confirmed and is lost"));
                 }
             }
@@ -204,7 +231,7 @@ impl<'a> Ledger<'a> {
         self.verdict
     }
 
-    fn judge_life(&mut self, place: Place<'a>, life: &Life<'a>) {
+    fn judge_life(&mut self, place: Place<'a>, life: &Life<'a>, put_back: &PutBack<'a>) {
         self.verdict.figures.repeated += life.deliveries.len().saturating_sub(1);
         let last = life.last();
         let mut ends = 0;
@@ -219,7 +246,8 @@ impl<'a> Ledger<'a> {
             if (ended || is_dead) && last.is_some_and(|last| last > *lease) {
                 self.broken(format!("{place:?} ended under lease {} and was delivered under {last:?}", lease.0));
             }
-            if is_dead != life.is_letter && (is_dead || ended) {
+            let was_letter = life.is_letter || put_back.is_before(&place);
+            if is_dead != was_letter && (is_dead || ended) {
                 self.broken(format!("{place:?}: a dead letter? told {answer:?} to {verb}, there: {}", life.is_letter));
             }
             let may_be_done = life.may_be_done(*lease, *answer);
