@@ -114,6 +114,21 @@ impl World {
         model.topics.keys().any(|(group, _)| model.home(*group).name.as_str() == candidates::NAMESPACE)
     }
 
+    /// In the midst of a life, all that needs no time is done, and whoever waits is told. A disk that stands still or has no
+    /// room keeps that from being done.
+    pub(crate) fn lull(&mut self) -> Result<(), Violation> {
+        if self.slow > 0 {
+            return Ok(());
+        }
+        self.settle()?;
+        let broker = self.broker();
+        if broker.is_stuck() || broker.is_fetching() || broker.is_awake() {
+            return Ok(());
+        }
+        self.sights.saw("lulls in the midst");
+        self.look_for_untold()
+    }
+
     /// Where nothing goes on, nobody waits for anything that is there.
     fn look_for_untold(&mut self) -> Result<(), Violation> {
         let now = self.broker().core().now().run;

@@ -84,6 +84,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
         Checker::Stuck,
         &[
             "answers in frames",
+            "lulls in the midst",
             "receives that wait for nothing",
             "consumers that wait for nothing",
             "who holds leases and waits for nothing",

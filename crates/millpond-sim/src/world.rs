@@ -32,6 +32,9 @@ use crate::tape::{Brief, Tape};
 use crate::verdict::Violation;
 use crate::wires::{self, Wires};
 
+/// After so many steps all that needs no time is done, and whoever waits has to have been told.
+const LULL_EVERY: u64 = 200;
+
 /// Steps of a life in which next to nothing happens, at most: those where one message stands for all that come.
 const STEPS_MAX: u64 = 8 * STEPS;
 
@@ -131,6 +134,17 @@ impl World {
 
     /// Leads the life to its end.
     pub fn live(&mut self) -> Result<(), Violation> {
+        self.go_on()?;
+        self.drain()?;
+        self.lose(Loss::Nothing)?;
+        self.lost.at_end(&self.ledger)?;
+        self.forwards.check(&self.ledger)?;
+        self.tape.note(format_args!("the end"));
+        Ok(())
+    }
+
+    /// Leads it up to where all is brought to its end.
+    fn go_on(&mut self) -> Result<(), Violation> {
         self.begin()?;
         let mut requests = self.clients.set_up();
         requests.extend(self.candidates.set_up());
@@ -143,12 +157,10 @@ impl World {
             self.tape.note(format_args!("step {step}"));
             self.step()?;
             step += 1;
+            if step % LULL_EVERY == 0 {
+                self.lull()?;
+            }
         }
-        self.drain()?;
-        self.lose(Loss::Nothing)?;
-        self.lost.at_end(&self.ledger)?;
-        self.forwards.check(&self.ledger)?;
-        self.tape.note(format_args!("the end"));
         Ok(())
     }
 
@@ -404,6 +416,17 @@ mod tests {
     use millpond_storage::tree::{CommitHead, TreeOptions};
 
     use super::*;
+    use crate::{Canary, Checker};
+
+    #[test]
+    fn who_waits_and_is_not_told_is_found_in_the_midst_of_a_life() {
+        let goes_on = |seed| {
+            let canary = Some(Canary::Starved);
+            World::new(seed, Options { canary, steps: 600, hashed: false, ..Options::default() }).go_on()
+        };
+        let found = (0..20).find_map(|seed| goes_on(seed).err()).expect("it is found before the end");
+        assert_eq!(found.checker, Checker::Stuck);
+    }
 
     #[test]
     fn what_is_in_the_checkpoint_alone_is_among_the_bytes_that_are_compared() {
