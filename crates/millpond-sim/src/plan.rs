@@ -45,6 +45,8 @@ pub struct Plan {
     pub disk_is_bad: bool,
     /// The size of most bodies at most.
     pub body_max: u64,
+    /// Whether now and then all is done in its midst that needs no time.
+    pub has_lulls: bool,
 }
 
 impl Plan {
@@ -90,6 +92,7 @@ impl Plan {
             reads_late: stream.one_in(2),
             own_hand_max: *stream.pick(&[0, 0, 300, 16 << 10]),
             body_max: *stream.pick(&[40, 200, 2000]),
+            has_lulls: stream.one_in(2),
         }
     }
 
