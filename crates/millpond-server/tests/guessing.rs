@@ -109,6 +109,23 @@ fn who_sends_wrong_receipts_is_not_heard_for_a_while() {
 }
 
 #[test]
+fn who_names_sessions_that_are_not_there_is_not_heard_for_a_while() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = Client::connect(server.address());
+    let begun = Instant::now();
+    for number in 1..=100 {
+        client.send(Request::SessionBegin { session: SessionId(number), resume: Millis::ZERO, held: Vec::new() });
+        client.send(Request::SessionEnd);
+    }
+    (0..200).for_each(|_| assert!(client.next().is_some(), "each is answered"));
+    assert_eq!(client.ask(Request::Ping), Response::Pong);
+    assert!(begun.elapsed() >= Duration::from_millis(100), "{:?} for 100 guesses", begun.elapsed());
+    client.close();
+    server.shutdown().unwrap();
+}
+
+#[test]
 fn who_guesses_and_goes_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
     let server = start_with(directory.path(), |config| config.connections_max = 4);

@@ -112,7 +112,7 @@ impl Connection {
     /// Turns outputs into bytes, as many as may be at a time, and gives the next that are to be written.
     pub(crate) fn say(&mut self, now: Instant) -> Result<&[u8], Close> {
         self.conversation.pump()?;
-        self.toll.charge(self.conversation.take_wrong_receipts(), now);
+        self.toll.charge(self.conversation.take_wrong(), now);
         Ok(self.unwritten())
     }
 

@@ -1,14 +1,17 @@
-//! What wrong receipts cost: time in which the connection is not read.
+//! What wrong receipts and sessions cost: time in which the connection is not read.
 //!
 //! A receipt that names no current lease is mostly one that comes late. Thousands in one call are no rarity where a
 //! consumer stood still, and cost it moments. But somebody may guess, and as each guess takes no more than a few bytes and
 //! a look at the state, sixteen connections keep two processors busy with that; nobody gets further in that way, and
-//! everybody else waits. So guessing goes at a pace that is no burden.
+//! everybody else waits. So guessing goes at a pace that is no burden, and so does that of sessions: of those a client
+//! names one where it comes back, and it may come too late.
 
 use std::time::{Duration, Instant};
 
 /// For each wrong receipt, so that a connection tries 100,000 a second, or a little more where it sends very many at once.
-const EACH: Duration = Duration::from_micros(10);
+const RECEIPT: Duration = Duration::from_micros(10);
+/// For each session that was named and is over or never was. To begin one takes the broker as long as dozens of receipts.
+const SESSION: Duration = Duration::from_millis(1);
 /// The longest that a connection is not read for it: shorter than any session may be silent
 /// ([`super::conversation`]), and so short that a connection whose client has gone is not kept for long.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -19,12 +22,20 @@ pub(crate) struct Toll {
     until: Option<Instant>,
 }
 
+/// What it has named that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Wrong {
+    pub(crate) receipts: u32,
+    pub(crate) sessions: u32,
+}
+
 impl Toll {
-    /// So many of its receipts were wrong.
-    pub(crate) fn charge(&mut self, wrong: u32, now: Instant) {
-        if wrong > 0 {
+    /// So much of what it has named was wrong.
+    pub(crate) fn charge(&mut self, wrong: Wrong, now: Instant) {
+        if wrong != Wrong::default() {
             let from = self.until.map_or(now, |until| until.max(now));
-            self.until = Some((from + EACH.saturating_mul(wrong)).min(now + LONGEST));
+            let time = RECEIPT.saturating_mul(wrong.receipts) + SESSION.saturating_mul(wrong.sessions);
+            self.until = Some((from + time).min(now + LONGEST));
         }
     }
 
@@ -43,13 +54,17 @@ impl Toll {
 mod tests {
     use super::*;
 
+    fn receipts(receipts: u32) -> Wrong {
+        Wrong { receipts, sessions: 0 }
+    }
+
     #[test]
     fn a_connection_tries_a_hundred_thousand_receipts_a_second() {
         let (begin, mut toll) = (Instant::now(), Toll::default());
-        toll.charge(0, begin);
+        toll.charge(receipts(0), begin);
         assert_eq!(toll.until(), None);
-        toll.charge(6_000, begin);
-        toll.charge(4_000, begin);
+        toll.charge(receipts(6_000), begin);
+        toll.charge(receipts(4_000), begin);
         assert_eq!(toll.until(), Some(begin + Duration::from_millis(100)));
         toll.look(begin + Duration::from_millis(99));
         assert!(toll.until().is_some());
@@ -62,8 +77,15 @@ mod tests {
         let (begin, mut toll) = (Instant::now(), Toll::default());
         for step in 0..100 {
             let now = begin + step * Duration::from_millis(1);
-            toll.charge(u32::MAX, now);
+            toll.charge(Wrong { receipts: u32::MAX, sessions: u32::MAX }, now);
             assert_eq!(toll.until(), Some(now + LONGEST));
         }
+    }
+
+    #[test]
+    fn a_connection_tries_a_thousand_sessions_a_second() {
+        let (begin, mut toll) = (Instant::now(), Toll::default());
+        toll.charge(Wrong { receipts: 0, sessions: 100 }, begin);
+        assert_eq!(toll.until(), Some(begin + Duration::from_millis(100)));
     }
 }

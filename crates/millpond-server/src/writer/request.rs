@@ -90,10 +90,15 @@ const LETTER_WEIGHT: usize = 256;
 /// What it counts, in rows, to find a message by its id and to change when it is due: with its fact and its deadline, that
 /// takes a turn as long as several small requests do.
 const BY_ID_ROWS: usize = 12;
+/// What it counts, in rows, to begin or end a wait or a session, or to look at all of a namespace or topic at once, whatever
+/// comes of it: whoever asks for more than it may have is told why in a text.
+const BEGIN_ROWS: usize = 4;
+/// What it counts, in rows, to set a namespace, a group or an exchange up or take it down.
+const SET_UP_ROWS: usize = 32;
 
 impl Request {
     /// What the request counts in a lane: roughly the bytes of memory that it holds, and those of the rows that are looked
-    /// up for it, of the leases that it names and of the dead letters that it makes.
+    /// up for it or what takes as long, of the leases that it names and of the dead letters that it makes.
     pub(crate) fn weight(&self) -> usize {
         let rows = match self {
             Request::Command(_, command, _) | Request::Call(command) => looked_up(command).rows,
@@ -297,7 +302,7 @@ fn leases(receipts: &[ReceiptRun]) -> usize {
 /// What may be looked up for a command.
 #[derive(Default)]
 struct LookedUp {
-    /// How many rows in its turn. What goes over more than a page does so in slices.
+    /// How many rows in its turn, or what takes as long. What goes over more than a page does so in slices.
     rows: usize,
     /// What its answer weighs at most, where that may be many rows.
     answer: usize,
@@ -313,48 +318,48 @@ fn looked_up(command: &Command) -> LookedUp {
         let rows = (rows as usize).min(PAGE_MAX);
         LookedUp { rows, answer: rows * row }
     };
-    let answered = |answer| LookedUp { rows: 0, answer };
+    let few = |answer| LookedUp { rows: BEGIN_ROWS, answer };
     match command {
         Command::Topics { listing, .. } => page(listing.limit, TOPIC_ROW),
         Command::DeadList { listing, .. } => page(listing.limit, DEAD_ROW),
         Command::Look(Look { which: LookWhich::First(count) | LookWhich::Due(count), .. }) => page(*count, MESSAGE_ROW),
         Command::Namespaces { .. } => LookedUp { rows: PAGE_MAX, answer: PAGE_BYTES_MAX },
-        Command::Top(top) => answered(page(top.limit, TOPIC_ROW).answer),
+        Command::Top(top) => few(page(top.limit, TOPIC_ROW).answer),
         Command::Reschedule { .. } | Command::Cancel { .. } => LookedUp { rows: BY_ID_ROWS, answer: 0 },
         // Of these there are mostly a few, whatever there may be.
-        Command::Topic(_) => answered(GROUPS_MAX * PRIORITIES * size_of::<GroupCursors>()),
-        Command::Exchanges(_) => answered(EXCHANGES_MAX * EXCHANGE_ROW),
-        Command::Stats(_) => answered(STATS),
-        Command::Bindings { .. } => answered(PAGE_MAX * BINDING_ROW),
-        Command::Look(Look { which: LookWhich::One(_), .. })
-        | Command::DeadLook { .. }
-        | Command::Publish(_)
-        | Command::Route(_)
-        | Command::Forward(_)
-        | Command::Finish(_)
-        | Command::Receive(_)
-        | Command::Withdraw(_)
-        | Command::WithdrawRequest { .. }
+        Command::Topic(_) => few(GROUPS_MAX * PRIORITIES * size_of::<GroupCursors>()),
+        Command::Exchanges(_) => few(EXCHANGES_MAX * EXCHANGE_ROW),
+        Command::Stats(_) => few(STATS),
+        Command::Bindings { .. } => few(PAGE_MAX * BINDING_ROW),
+        Command::Receive(_)
         | Command::SessionBegin(_)
-        | Command::SessionLost(_)
         | Command::SessionEnd(_)
-        | Command::Heartbeat { .. }
         | Command::Attach(_)
-        | Command::Credit { .. }
         | Command::Detach { .. }
-        | Command::Resign { .. }
-        | Command::Pause { .. }
-        | Command::Resume { .. }
-        | Command::Forget { .. }
-        | Command::Purge { .. }
-        | Command::NamespaceSet { .. }
+        | Command::Resign { .. } => few(0),
+        Command::NamespaceSet { .. }
         | Command::NamespaceDelete(_)
         | Command::GroupCreate { .. }
         | Command::GroupDelete { .. }
         | Command::ExchangeCreate { .. }
         | Command::ExchangeDelete { .. }
         | Command::Bind { .. }
-        | Command::Unbind { .. }
+        | Command::Unbind { .. } => LookedUp { rows: SET_UP_ROWS, answer: 0 },
+        Command::Look(Look { which: LookWhich::One(_), .. })
+        | Command::DeadLook { .. }
+        | Command::Publish(_)
+        | Command::Route(_)
+        | Command::Forward(_)
+        | Command::Finish(_)
+        | Command::Withdraw(_)
+        | Command::WithdrawRequest { .. }
+        | Command::SessionLost(_)
+        | Command::Heartbeat { .. }
+        | Command::Credit { .. }
+        | Command::Pause { .. }
+        | Command::Resume { .. }
+        | Command::Forget { .. }
+        | Command::Purge { .. }
         | Command::DeadRedrive { .. }
         | Command::DeadPurge { .. }
         | Command::Move(_)
@@ -467,6 +472,24 @@ mod tests {
         let many = weights(1000);
         assert!(many.iter().all(|weight| *weight < FINISHING_TURN / 8), "a turn takes some of those: {many:?}");
         assert_eq!(weights(u32::MAX), most, "what is refused has no weight without end");
+    }
+
+    /// They hold next to nothing, and each takes a turn as long as some small ones do: with a thousand of them in it, everybody
+    /// else waited for milliseconds.
+    #[test]
+    fn a_turn_takes_few_of_what_takes_it_long() {
+        let namespace = NamespaceName::default();
+        let begin = SessionBegin { session: SessionId(1), resume: Default::default(), held: Vec::new() };
+        let group = Default::default();
+        for (command, most) in [
+            (Command::SessionBegin(begin), 250),
+            (Command::SessionEnd(SessionId(1)), 250),
+            (Command::Stats(namespace.clone()), 250),
+            (Command::GroupDelete { namespace, name: group }, 50),
+        ] {
+            let turn = FINISHING_TURN / Request::Command(Ticket(1), command.clone(), 0).weight();
+            assert!((most / 2..=most).contains(&turn), "{turn} of {command:?}");
+        }
     }
 
     /// What one of them may come to is more than a connection may leave unread.

@@ -13,15 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millpond_client::{Client, Message, ReceiveOptions};
-use millpond_protocol::{
-    Attach, Finish, FinishVerb, Level, LookWhich, Publish, PublishRun, Request, Response, TopicRef, VERSION,
-    encode_request, encode_response,
-};
-use millpond_types::{
-    Filter, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Receipt, SessionId, TopicName, TopicNumber, block,
-};
+use millpond_protocol::{Request, Response, VERSION, encode_request, encode_response};
+use millpond_types::{Filter, NamespaceName, TopicName};
 
 use crate::broker::{Broker, fresh_directory, serve};
+
+mod kinds;
+
+use kinds::{Kind, encoded};
 
 const MIB: u64 = 1 << 20;
 /// Connections that rest, in a run of all tests. Those that do something are a tenth of it each, or a few.
@@ -51,7 +50,7 @@ fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
     // They stay while the others come and go, and say no more than they have to for that.
     let rests = |_| Hostile::new(&broker, Vec::new(), Vec::new(), FAST);
     let mut resting: Vec<Hostile> = (0..crowd).map(rests).collect();
-    for (kind, connections, first, again, pace) in kinds(asked.is_some()) {
+    for Kind { does: kind, connections, first, again, pace } in kinds::all(asked.is_some()) {
         let (mut at_rest, mut elsewhere, mut attacked) = (Vec::new(), Vec::new(), Vec::new());
         let (mut most, mut sent, mut open) = (0, 0, 0);
         // In turns, for what else goes on on the machine changes as well.
@@ -59,7 +58,7 @@ fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
             resting.iter_mut().for_each(Hostile::ping);
             at_rest.extend(beside(&broker, bout, |_| {}));
             for (target, waits) in [(&other, &mut elsewhere), (&broker, &mut attacked)] {
-                let new = |_| Hostile::new(target, first.clone(), again.clone(), pace);
+                let new = |n| Hostile::new(target, first.clone(), again(n), pace);
                 let mut clients: Vec<Hostile> = (0..connections).map(new).collect();
                 waits.extend(beside(&broker, bout, |until| {
                     // So many may take long over it, and who rests has to be pinged in time.
@@ -110,71 +109,6 @@ fn prepared(directory: &Path) -> Broker {
     let lines: String = (0..10_000).map(|n| format!("{n}\n")).collect();
     broker.call_with(&["publish", "default/bait", "--lines"], lines.as_bytes()).ok();
     broker
-}
-
-/// What they do, how many, what they send first, what over and over, and how many bytes at a time.
-type Kind = (&'static str, usize, Vec<u8>, Vec<u8>, usize);
-
-fn kinds(at_length: bool) -> Vec<Kind> {
-    let topic = |name: &str| TopicName::try_from(name).unwrap();
-    let namespace = NamespaceName::default();
-    let (many, few) = if at_length { (1_000, 16) } else { (CROWD / 10, 4) };
-
-    let mut slow_frame = Vec::from((4_u32 << 20).to_le_bytes());
-    slow_frame.extend([0x11; 5000]);
-    let large = TopicRef { namespace: namespace.clone(), name: topic("large") };
-    let look = Request::Look { topic: large, which: LookWhich::First(4), group: None };
-    let publish = |namespace: &str, count: usize, body: &[u8]| {
-        let mut message = Vec::new();
-        block::push(&mut message, b"", &[], body).unwrap();
-        let block = message.repeat(count).into();
-        let run = PublishRun { topic: topic("f"), priority: Priority::DEFAULT, delay: Millis::ZERO, ttl: None, block };
-        let namespace = NamespaceName::try_from(namespace).unwrap();
-        Request::Publish(Publish { namespace, level: Level::None, producer: None, runs: vec![run] })
-    };
-    let huge = publish("flood", 4, &vec![b'y'; MIB as usize]);
-    let mut tiny = vec![publish("drizzle", 1, b"z"); 1000];
-    tiny.iter_mut().step_by(10).for_each(|request| *request = Request::Stats { namespace: namespace.clone() });
-
-    let attach = Request::Attach(Attach {
-        consumer: 1,
-        namespace: namespace.clone(),
-        group: GroupName::default(),
-        filter: Filter::Topics(vec![topic("bait")]),
-        messages: 1_000_000,
-        bytes: u64::MAX,
-        lease: None,
-        at_most_once: false,
-    });
-    let session = Request::SessionBegin { session: SessionId(0), resume: Millis::ZERO, held: Vec::new() };
-    let credit = Request::Credit { consumer: 1, messages: u32::MAX, bytes: u64::MAX };
-    let receipt = |n: u64| Receipt {
-        topic: TopicNumber(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20),
-        group: n as u32 % 3,
-        lease: LeaseNumber(n.wrapping_mul(0xbf58_476d_1ce4_e5b9)),
-    };
-    let receipts = (0..10_000).map(|n| (receipt(n), 1)).collect();
-    let guess = Request::Finish(Finish { verb: FinishVerb::Ack, confirm: true, namespace: None, receipts });
-    let steal = |n: u64| {
-        let session = SessionId(n.wrapping_mul(0x94d0_49bb_1331_11eb) | 1);
-        encoded(&[Request::SessionBegin { session, resume: Millis::ZERO, held: Vec::new() }])
-    };
-    vec![
-        ("write slowly", many, Vec::new(), slow_frame, SLOW),
-        ("ask for much and do not read", many, encoded(&vec![look; 20]), Vec::new(), FAST),
-        ("flood with pings", few, Vec::new(), encoded(&vec![Request::Ping; 1000]), FAST),
-        ("flood with publishes of a byte, and look at stats", few, Vec::new(), encoded(&tiny), FAST),
-        ("flood with huge frames", few, Vec::new(), encoded(&[huge]), FAST),
-        ("take all credit and give nothing back", many, encoded(&[session, attach]), encoded(&[credit]), SLICE),
-        ("guess receipts", few, Vec::new(), encoded(&[guess]), FAST),
-        ("guess sessions", few, Vec::new(), (0..1000).flat_map(steal).collect(), FAST),
-    ]
-}
-
-fn encoded(requests: &[Request]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    requests.iter().for_each(|request| encode_request(request, 7, &mut bytes));
-    bytes
 }
 
 /// A client that means no good.

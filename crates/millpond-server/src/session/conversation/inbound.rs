@@ -6,7 +6,7 @@ use millpond_core::command::{self, Command, Top};
 use millpond_protocol::{self as frame, Block, Incoming, Response, VERSION};
 use millpond_types::{Code, Filter, Millis, SessionId};
 
-use super::{Consumer, Conversation, IDLE, Session};
+use super::{Begin, Consumer, Conversation, IDLE, Session};
 use crate::convert::request::{self as convert, Refusal};
 use crate::session::credit::{Grant, Window};
 use crate::session::open::{Kind, MANAGE_OPEN_MAX, NAMES_MAX, OPEN_MAX, Open};
@@ -298,7 +298,7 @@ impl Conversation {
         let nth = self.begun;
         let command = Command::SessionBegin(command::SessionBegin { session: id, resume, held });
         if self.ask(correlation, Kind::SessionBegin { nth }, command) {
-            self.begins.push_back((nth, id, resume));
+            self.begins.push_back(Begin { nth, id, resume, is_named: session != SessionId(0) });
             if let Some(other) = self.shared.registry.take_session(id, self.number, &self.outbox) {
                 self.shared.known.uses.leave(other);
             }

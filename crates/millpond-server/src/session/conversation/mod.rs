@@ -26,6 +26,7 @@ use super::frames::Frames;
 use super::open::OpenRequests;
 use super::outbox::{Close, Out, Outbox};
 use super::ticket::ticket;
+use super::toll::Wrong;
 use super::uses::Joined;
 use crate::bodies::Reading;
 use crate::update_queue::Place;
@@ -52,8 +53,10 @@ pub(crate) struct Conversation {
     /// The sessions that it has ended, until that is answered. The core may not have heard of it, and others may take them
     /// over until then.
     ending: Ending,
-    /// Begins of sessions that are not answered, which may be several: their numbers, ids and resumption times.
-    begins: VecDeque<(u32, SessionId, Millis)>,
+    /// Begins of sessions that are not answered, which may be several.
+    begins: VecDeque<Begin>,
+    /// How many sessions it has named that were not there, since that was asked last.
+    wrong_sessions: u32,
     /// How many sessions and consumers have begun: what answers come late is known by it.
     begun: u32,
     consumers: Vec<Consumer>,
@@ -96,6 +99,16 @@ struct Session {
     heartbeat: Instant,
 }
 
+/// The begin of a session, until it is answered.
+struct Begin {
+    /// Which of the connection's it is.
+    nth: u32,
+    id: SessionId,
+    resume: Millis,
+    /// Whether the client named one, to go on with it.
+    is_named: bool,
+}
+
 /// A consumer of that session, until its end is answered.
 struct Consumer {
     number: u32,
@@ -119,6 +132,7 @@ impl Conversation {
             session: None,
             ending: Ending::default(),
             begins: VecDeque::new(),
+            wrong_sessions: 0,
             begun: 0,
             consumers: Vec::new(),
             used: None,
@@ -178,9 +192,9 @@ impl Conversation {
             }
     }
 
-    /// Receipts that named no current lease since this was asked last.
-    pub(crate) fn take_wrong_receipts(&self) -> u32 {
-        self.outbox.take_wrong_receipts()
+    /// What it has named that was not there, since this was asked last.
+    pub(crate) fn take_wrong(&mut self) -> Wrong {
+        Wrong { receipts: self.outbox.take_wrong_receipts(), sessions: std::mem::take(&mut self.wrong_sessions) }
     }
 
     /// When the session is lost unless a heartbeat comes.

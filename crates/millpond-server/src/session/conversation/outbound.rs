@@ -9,7 +9,7 @@ use millpond_protocol::{LeasedRun, Response, Sink};
 use millpond_types::limits::FRAME_MAX;
 use millpond_types::{Code, LeaderEpoch};
 
-use super::Conversation;
+use super::{Begin, Conversation};
 use crate::bodies::{Read, Reading, Unread};
 use crate::convert::response::response;
 use crate::session::credit::{Grant, NOTHING};
@@ -181,14 +181,15 @@ impl Conversation {
 
     /// The begin of a session is answered. The client may have ended it since, and begun another one.
     fn session_begun(&mut self, nth: u32, reply: Reply, correlation: u32) {
-        let at = self.begins.iter().position(|(of, ..)| *of == nth).expect("a begin is answered once");
-        let (_, id, heartbeat) = self.begins.remove(at).expect("it was just found");
+        let at = self.begins.iter().position(|begin| begin.nth == nth).expect("a begin is answered once");
+        let Begin { id, resume: heartbeat, is_named, .. } = self.begins.remove(at).expect("it was just found");
         let Reply::SessionBegun { resumed } = reply else {
             if self.session.take_if(|session| session.nth == nth).is_some() {
                 self.shared.registry.release_session(id, self.number);
             }
             return self.write(response(reply), correlation);
         };
+        self.wrong_sessions += u32::from(is_named && !resumed);
         if let Some(session) = self.session.as_mut().filter(|session| session.nth == nth) {
             session.begun = true;
         }

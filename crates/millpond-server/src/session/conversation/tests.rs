@@ -171,6 +171,21 @@ fn an_expiry_of_before_the_resumption_does_not_take_its_answer() {
 }
 
 #[test]
+fn a_session_that_was_named_and_is_not_there_counts_as_a_guess() {
+    let mut rig = Rig::new();
+    for (session, resumed, wrong) in [(0, false, 0), (7, true, 0), (7, false, 1)] {
+        let begin = Asked::SessionBegin { session: SessionId(session), resume: Default::default(), held: Vec::new() };
+        rig.accept(begin).unwrap();
+        rig.accept(Asked::SessionEnd).unwrap();
+        rig.output(Out::Reply { index: 0, reply: Reply::SessionBegun { resumed } }).unwrap();
+        rig.output(Out::Reply { index: 1, reply: Reply::Done }).unwrap();
+        assert_eq!(rig.conversation.take_wrong(), Wrong { receipts: 0, sessions: wrong });
+    }
+    assert_eq!(rig.conversation.take_wrong(), Wrong::default());
+    rig.end();
+}
+
+#[test]
 fn what_begins_and_ends_in_one_breath_is_answered_all_the_same() {
     let mut rig = Rig::new();
     let begin = |id| Asked::SessionBegin { session: SessionId(id), resume: Default::default(), held: Vec::new() };

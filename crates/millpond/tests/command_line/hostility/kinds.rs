@@ -1,0 +1,146 @@
+//! What hostile clients do.
+
+use millpond_protocol::{
+    Attach, Finish, FinishVerb, Level, LookWhich, Publish, PublishRun, Receive, Request, TopicRef, encode_request,
+};
+use millpond_types::{
+    Filter, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Receipt, SessionId, TopicName, TopicNumber, block,
+};
+
+use super::{CROWD, FAST, MIB, SLICE, SLOW};
+
+/// One thing that clients do to a broker.
+pub struct Kind {
+    /// What, behind "who".
+    pub does: &'static str,
+    /// How many connections do it.
+    pub connections: usize,
+    /// What each sends first.
+    pub first: Vec<u8>,
+    /// What each sends over and over, by its number.
+    pub again: Box<dyn Fn(usize) -> Vec<u8>>,
+    /// Bytes at a time.
+    pub pace: usize,
+}
+
+/// All that they do, at length or not.
+pub fn all(at_length: bool) -> Vec<Kind> {
+    let (many, few) = if at_length { (1_000, 16) } else { (CROWD / 10, 4) };
+    let new = |does, connections, first, again: Vec<u8>, pace| {
+        let again = Box::new(move |_| again.clone());
+        Kind { does, connections, first, again, pace }
+    };
+    let begin = Request::SessionBegin { session: SessionId(0), resume: Millis::ZERO, held: Vec::new() };
+    let credit = Request::Credit { consumer: 1, messages: u32::MAX, bytes: u64::MAX };
+    vec![
+        new("write slowly", many, Vec::new(), slow_frame(), SLOW),
+        new("ask for much and do not read", many, encoded(&vec![look(); 20]), Vec::new(), FAST),
+        new("flood with pings", few, Vec::new(), encoded(&vec![Request::Ping; 1000]), FAST),
+        new("flood with publishes of a byte, and look at stats", few, Vec::new(), encoded(&tiny()), FAST),
+        new(
+            "flood with huge frames",
+            few,
+            Vec::new(),
+            encoded(&[publish("flood", 4, &vec![b'y'; MIB as usize])]),
+            FAST,
+        ),
+        new("take all credit and give nothing back", many, encoded(&[begin, attach()]), encoded(&[credit]), SLICE),
+        new("wait for more than they may", few, Vec::new(), encoded(&vec![wait(); 1000]), FAST),
+        new("guess receipts", few, Vec::new(), encoded(&[guess()]), FAST),
+        Kind {
+            does: "guess sessions",
+            connections: few,
+            first: Vec::new(),
+            again: Box::new(|number| encoded(&steal(number))),
+            pace: FAST,
+        },
+    ]
+}
+
+/// Requests as bytes.
+pub fn encoded(requests: &[Request]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    requests.iter().for_each(|request| encode_request(request, 7, &mut bytes));
+    bytes
+}
+
+fn topic(name: &str) -> TopicName {
+    TopicName::try_from(name).unwrap()
+}
+
+/// The beginning of one of 4 MiB.
+fn slow_frame() -> Vec<u8> {
+    let mut frame = Vec::from((4_u32 << 20).to_le_bytes());
+    frame.extend([0x11; 5000]);
+    frame
+}
+
+fn look() -> Request {
+    let large = TopicRef { namespace: NamespaceName::default(), name: topic("large") };
+    Request::Look { topic: large, which: LookWhich::First(4), group: None }
+}
+
+fn publish(namespace: &str, count: usize, body: &[u8]) -> Request {
+    let mut message = Vec::new();
+    block::push(&mut message, b"", &[], body).unwrap();
+    let block = message.repeat(count).into();
+    let run = PublishRun { topic: topic("f"), priority: Priority::DEFAULT, delay: Millis::ZERO, ttl: None, block };
+    let namespace = NamespaceName::try_from(namespace).unwrap();
+    Request::Publish(Publish { namespace, level: Level::None, producer: None, runs: vec![run] })
+}
+
+fn tiny() -> Vec<Request> {
+    let mut tiny = vec![publish("drizzle", 1, b"z"); 1000];
+    let stats = || Request::Stats { namespace: NamespaceName::default() };
+    tiny.iter_mut().step_by(10).for_each(|request| *request = stats());
+    tiny
+}
+
+fn attach() -> Request {
+    Request::Attach(Attach {
+        consumer: 1,
+        namespace: NamespaceName::default(),
+        group: GroupName::default(),
+        filter: Filter::Topics(vec![topic("bait")]),
+        messages: 1_000_000,
+        bytes: u64::MAX,
+        lease: None,
+        at_most_once: false,
+    })
+}
+
+/// For what never comes. A connection may have so many of these, and is refused the others.
+fn wait() -> Request {
+    Request::Receive(Receive {
+        namespace: NamespaceName::default(),
+        group: GroupName::default(),
+        filter: Filter::Topics(vec![topic("nothing")]),
+        messages: 10,
+        bytes: MIB,
+        lease: None,
+        wait: Millis::seconds(600),
+        at_most_once: false,
+        request: None,
+    })
+}
+
+fn guess() -> Request {
+    let receipt = |n: u64| Receipt {
+        topic: TopicNumber(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20),
+        group: n as u32 % 3,
+        lease: LeaseNumber(n.wrapping_mul(0xbf58_476d_1ce4_e5b9)),
+    };
+    let receipts = (0..10_000).map(|n| (receipt(n), 1)).collect();
+    Request::Finish(Finish { verb: FinishVerb::Ack, confirm: true, namespace: None, receipts })
+}
+
+/// A connection has one session at a time, so each that was not hit upon is ended. None tries what another one does: it
+/// would find that, and close the other's connection.
+fn steal(number: usize) -> Vec<Request> {
+    let begin = |n: u64| {
+        let session = SessionId(n.wrapping_mul(0x94d0_49bb_1331_11eb) | 1);
+        Request::SessionBegin { session, resume: Millis::ZERO, held: Vec::new() }
+    };
+    let numbers = number as u64 * 1000..(number as u64 + 1) * 1000;
+    numbers.flat_map(|n| [begin(n), Request::SessionEnd]).collect()
+}
