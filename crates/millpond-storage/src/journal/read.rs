@@ -10,6 +10,9 @@ use millpond_types::block::messages;
 use super::live::LiveBytes;
 use super::shared::Shared;
 
+#[cfg(test)]
+mod tests;
+
 /// Bytes between two messages up to which they are read at once: of topics that were published to one after the other, the
 /// facts between their messages.
 const GAP_MAX: u64 = 512;
